@@ -1,0 +1,397 @@
+"""What the parts talk about: plain frozen values, no I/O, nothing of ours imported.
+
+Times are Unix seconds (UTC, float). Vectors are float32 and unit length. Text is what a person wrote.
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+# ---------------------------------------------------------------- memory types: rows of a table
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One memory type of the closed list."""
+
+    name: str
+    parent: str | None  # a filter on the parent matches this kind too
+    pack_order: int  # when the token budget is short, lower goes in first
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("preference", parent="semantic", pack_order=1),
+        Kind("episodic", parent=None, pack_order=2),
+        Kind("semantic", parent=None, pack_order=3),
+        Kind("procedural", parent=None, pack_order=4),
+    )
+}
+
+
+def with_children(types: tuple[str, ...]) -> frozenset[str]:
+    """Return the types and every kind whose parent is among them."""
+    return frozenset(k.name for k in KINDS.values() if k.name in types or k.parent in types)
+
+
+# ---------------------------------------------------------------- who
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose memory it is. `project=None` in a request means all of the user's memories; with a
+    project, that project's and those of no project. A memory of `project=None` belongs to no project.
+    """
+
+    tenant: str
+    user: str
+    project: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """The state of one user's memories: `generation` rises with every forget, `version` with every
+    change of what a search could return. Writers hand back the stamp that they began under."""
+
+    generation: int
+    version: int
+
+
+# ---------------------------------------------------------------- memories
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where a memory comes from: the exchange, and the verbatim words in it."""
+
+    session_id: str
+    exchange_id: str
+    span: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """One thing remembered. Never changed in place: a changed fact is a new memory that supersedes."""
+
+    id: str
+    scope: Scope
+    type: str
+    content: str
+    source: str  # "api" | "extracted" | "verbatim" | "explicit"
+    created_at: float
+    updated_at: float
+    valid_from: float
+    valid_to: float | None = None
+    superseded_by: str | None = None
+    expires_at: float | None = None
+    archived: bool = False
+    importance: float = 0.5
+    weight: float = 1.0
+    confidence: float = 1.0
+    tags: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    access_count: int = 0
+    last_accessed: float | None = None
+
+    def is_current(self, now: float) -> bool:
+        """True while the memory may be returned by a search."""
+        expired = self.expires_at is not None and self.expires_at <= now
+        return not (self.archived or self.superseded_by or expired)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """A fact that was extracted and not yet admitted."""
+
+    type: str
+    content: str
+    confidence: float = 0.8
+    tags: tuple[str, ...] = ()
+    evidence: str = ""  # verbatim span, "" where the model gave none
+    replaces: str | None = None  # id of the existing memory it replaces
+    source: str = "extracted"
+    importance: float = 0.5
+    observed_at: float = 0.0  # when it was said
+    origin: Evidence | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Store a new memory. `vector` is None where no embedder was at hand: lexical search only."""
+
+    memory: Memory
+    vector: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Supersede:
+    """Store `memory` and close `old_id`: it stays readable in the history and is never current again."""
+
+    old_id: str
+    memory: Memory
+    vector: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Confirm:
+    """The same fact was stated again: refresh `updated_at`, keep the better confidence, add the evidence."""
+
+    id: str
+    at: float
+    confidence: float
+    evidence: tuple[Evidence, ...] = ()
+
+
+Change = Create | Supersede | Confirm
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One line of a memory's history."""
+
+    at: float
+    action: str  # "created" | "confirmed" | "superseded" | "updated"
+    by: str  # the memory's source, or the id of what superseded it
+    content: str
+
+
+# ---------------------------------------------------------------- search
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What to look for inside one scope. At least one of `vector` and `terms` is given."""
+
+    vector: bytes | None  # float32, unit length
+    terms: tuple[str, ...]
+    limit: int = 50  # per list: the best `limit` by cosine and the best `limit` by BM25
+    types: frozenset[str] | None = None  # None: all
+    now: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A memory found. `cosine` is None where either side has no vector; `bm25` is 0 without a shared term."""
+
+    memory: Memory
+    cosine: float | None
+    bm25: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A hit with its final score in [0, 1] and why it was chosen, in a few words without content."""
+
+    memory: Memory
+    score: float
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFilter:
+    """Which memories to list. `user=None`: any user of the tenant (open mode's GET by id only)."""
+
+    tenant: str
+    user: str | None
+    project: str | None = None  # exactly this project's
+    type: str | None = None
+    text: str | None = None  # substring, case-insensitive
+    include_inactive: bool = False  # archived, superseded, expired too
+    now: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of a list, newest first. `total` counts all that match."""
+
+    items: tuple[Memory, ...]
+    total: int
+    has_more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Forgotten:
+    """What a forget removed: counts only."""
+
+    memories: int = 0
+    exchanges: int = 0
+    sessions: int = 0
+    jobs: int = 0
+
+
+# ---------------------------------------------------------------- conversation
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message as memory sees it: its role and its plain text (text parts joined by newlines)."""
+
+    role: str  # "system" | "developer" | "user" | "assistant" | "tool"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOptions:
+    """What one request asks of memory, defaults filled in."""
+
+    read: bool
+    write: bool
+    types: tuple[str, ...] | None
+    limit: int
+    threshold: float | None  # None: the embedding model's own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One intercepted request, as the client sent it, before anything is injected."""
+
+    request_id: str
+    scope: Scope
+    session_id: str
+    model: str
+    messages: tuple[Message, ...]
+    options: MemoryOptions
+    at: float
+    tool_forced: bool = False  # tool_choice demands a tool call
+
+    @property
+    def query(self) -> str:
+        """Text of the last user message, "" where there is none."""
+        return next((m.text for m in reversed(self.messages) if m.role == "user"), "")
+
+    @property
+    def said(self) -> str:
+        """The user's new words: user messages after the last assistant message, joined."""
+        new: list[str] = []
+        for message in reversed(self.messages):
+            if message.role == "assistant":
+                break
+            if message.role == "user" and message.text:
+                new.append(message.text)
+        return "\n\n".join(reversed(new))
+
+
+class Level(StrEnum):
+    """How much of memory works. Order matters: each is worse than the one before."""
+
+    FULL = "full"
+    LEXICAL = "lexical"
+    SESSION = "session"
+    NONE = "none"
+
+
+class Status(StrEnum):
+    """Value of the response header X-Memory-Status."""
+
+    INJECTED = "injected"
+    NONE = "none"
+    SKIPPED = "skipped"
+    OFF = "off"
+    DEGRADED = "degraded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What the read path made of a turn. `block` is the text to insert, "" for nothing."""
+
+    status: Status
+    reason: str = ""
+    block: str = ""
+    memory_ids: tuple[str, ...] = ()
+    tokens: int = 0
+    level: Level = Level.FULL
+
+
+# ---------------------------------------------------------------- the write path
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewExchange:
+    """The user's half of an exchange, committed before the answer begins."""
+
+    id: str
+    key: str  # equal for the same request sent again: stored once
+    scope: Scope
+    session_id: str
+    model: str
+    said: str
+    at: float
+    explicit: bool = False  # "remember that …": extract at once
+    personal: bool = False  # says something about the user: extract soon
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """Receipt for a committed NewExchange. `id` is the stored one: of the first request with this key."""
+
+    id: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the exchange ended."""
+
+    answer: str
+    whole: bool  # False: broken off by client, upstream or a crash
+    response_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """User text and answer, as committed. `seq` orders the exchanges of one store."""
+
+    seq: int
+    id: str
+    scope: Scope
+    session_id: str
+    model: str
+    said: str
+    answer: str
+    at: float
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionState:
+    """What triggers are decided on."""
+
+    scope: Scope
+    session_id: str
+    last_at: float
+    last_seq: int
+    pending: int  # completed exchanges not yet extracted
+    explicit: bool  # one of the pending is an explicit ask
+    personal: bool  # one of the pending says something about the user
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """Extract what the session holds up to `upto`. A queued job of the session is widened, not doubled."""
+
+    session_id: str
+    upto: int
+    lane: int  # 1 explicit, 2 ordinary, 3 batch: lower first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A claimed extraction: leased to its owner until `leased_until`."""
+
+    id: str
+    scope: Scope
+    session_id: str
+    upto: int
+    lane: int
+    attempts: int  # 1 on the first try
+    leased_until: float
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one extraction reads: the pending exchanges, and a few before them for context only."""
+
+    pending: tuple[Exchange, ...]
+    context: tuple[Exchange, ...]
+    stamp: Stamp
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCounts:
+    """Jobs by state."""
+
+    queued: int = 0
+    running: int = 0
+    waiting: int = 0  # for a credential
+    dead: int = 0
+    oldest_at: float | None = field(default=None)

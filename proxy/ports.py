@@ -1,0 +1,212 @@
+"""What the parts need from outside, as Protocols. Implementations live in `stores/` and `upstream/`.
+
+Every async method may raise StoreUnavailable (stores), EmbeddingFailed (embedder) or
+CompletionFailed (completer); what else a method raises is said at the method.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from proxy.domain import (
+    Batch,
+    Begun,
+    Change,
+    Event,
+    Exchange,
+    Forgotten,
+    Hit,
+    Job,
+    Memory,
+    MemoryFilter,
+    NewExchange,
+    NewJob,
+    Outcome,
+    Page,
+    QueueCounts,
+    Scope,
+    Search,
+    SessionState,
+    Stamp,
+    Turn,
+)
+
+Clock = Callable[[], float]
+"""Returns Unix seconds."""
+
+Trigger = Callable[[SessionState], NewJob | None]
+"""Decides, inside the store's transaction, whether a session's pending exchanges become a job."""
+
+
+class MemoryStore(Protocol):
+    """Memories of many users; every read and write stays inside one scope."""
+
+    async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
+        """Return the union of the best by cosine and the best by BM25 among the scope's current
+        memories (see Memory.is_current), each with both scores. Cost does not grow with other users'.
+        """
+        ...
+
+    async def stamp(self, scope: Scope) -> Stamp:
+        """Return the user's stamp; (0, 0) for a user never seen."""
+        ...
+
+    async def apply(
+        self, scope: Scope, changes: Sequence[Change], *, expect: Stamp, done: Job | None = None
+    ) -> None:
+        """Apply all changes and finish `done` in one transaction, durable on return.
+
+        Raises Conflict, with nothing applied, if the user's stamp is no longer `expect` or `done`'s
+        lease was lost. A Create whose id or current (user, project, type, normalised content) exists
+        is dropped; Supersede or Confirm of an absent memory stores the new one or nothing.
+        """
+        ...
+
+    async def touch(self, scope: Scope, ids: Sequence[str], at: float) -> None:
+        """Count an access of memories that still exist. Does not change the stamp."""
+        ...
+
+    async def get(self, where: MemoryFilter, memory_id: str) -> Memory | None:
+        """Return the memory, also a superseded one; None if absent or outside `where`."""
+        ...
+
+    async def list(self, where: MemoryFilter, *, limit: int, after: str | None = None) -> Page:
+        """Return memories newest first, after the memory with id `after` (unknown id: NotFound)."""
+        ...
+
+    async def history(self, where: MemoryFilter, memory_id: str) -> Sequence[Event]:
+        """Return the memory's events, oldest first."""
+        ...
+
+    async def forget(self, where: MemoryFilter, memory_id: str | None = None) -> Forgotten:
+        """Erase, durable on return, everything `where` (a user is required) or the one memory covers:
+        memories with the older ones they superseded, history, the exchanges they came from, and for a
+        whole scope its sessions and jobs. Raises the user's generation. Nothing found: all counts 0.
+        """
+        ...
+
+
+class SessionStore(Protocol):
+    """Exchanges of sessions, and the triggers that turn them into jobs."""
+
+    async def begin(self, exchange: NewExchange) -> Begun:
+        """Commit the user's half, durable on return. The same key again returns the first one's id
+        and lets it be answered anew. The user's other sessions' pending exchanges become due."""
+        ...
+
+    async def complete(self, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+        """Commit the answer and, in the same transaction, the job that `trigger` asks for. Returns
+        False, and writes nothing, if the exchange was forgotten meanwhile. Idempotent."""
+        ...
+
+    async def abort(self, begun: Begun) -> None:
+        """Remove an exchange that got no answer (the upstream refused it)."""
+        ...
+
+    async def recent(self, scope: Scope, session_id: str, limit: int) -> list[Exchange]:
+        """Return the session's last exchanges, oldest first."""
+        ...
+
+    async def session_of(self, scope: Scope, response_id: str) -> str | None:
+        """Return the session in which this user's response was made."""
+        ...
+
+    async def sweep(self, now: float, trigger: Trigger) -> int:
+        """Complete exchanges whose process died, and offer every session with pending exchanges and
+        no queued job to `trigger`. Returns the number of jobs made."""
+        ...
+
+
+class JobQueue(Protocol):
+    """Extraction jobs: at least once, one at a time per user, survives kill -9."""
+
+    async def claim(self, now: float, lease_s: float) -> Job | None:
+        """Lease the most urgent due job, or one whose lease ran out or whose owner died."""
+        ...
+
+    async def batch(self, job: Job, *, limit: int, context: int) -> Batch:
+        """Return what the job has to extract, oldest first; empty if it was forgotten."""
+        ...
+
+    async def retry(self, job: Job, *, at: float, reason: str, dead: bool = False) -> None:
+        """Put the job back until `at`, or among the dead letters. `reason` holds no content."""
+        ...
+
+    async def wait_for_credential(self, job: Job) -> None:
+        """Park the job until `wake` is called for its user."""
+        ...
+
+    async def wake(self, scope: Scope) -> None:
+        """Make the user's waiting jobs due."""
+        ...
+
+    async def counts(self) -> QueueCounts:
+        """Return the numbers of jobs by state."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingModel:
+    """What the thresholds and the collection's stamp belong to."""
+
+    name: str
+    dimension: int
+    similarity_threshold: float  # cosine from which a memory may belong to a query
+    duplicate_threshold: float  # cosine from which two memories may state the same thing
+
+
+class Embedder(Protocol):
+    """Texts to unit vectors."""
+
+    @property
+    def model(self) -> EmbeddingModel: ...
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Return one float32 unit vector a text, as bytes. Long texts are truncated by the model."""
+        ...
+
+    def understands(self, text: str) -> bool:
+        """False where too much of the text is unknown to the model: its vector would mean nothing."""
+        ...
+
+
+class TokenCounter(Protocol):
+    """Counts tokens as the model's tokenizer would, or nearly."""
+
+    def count(self, text: str, model: str) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """One of our own LLM calls."""
+
+    role: str  # "memory_extraction" | "memory_rewrite" | …
+    system: str
+    user: str
+    model: str  # the conversation's; a model configured for the role wins
+    scope: Scope
+    session_id: str
+
+
+class Completer(Protocol):
+    """Our own LLM calls."""
+
+    async def complete(self, request: CompletionRequest) -> str:
+        """Return the answer's text. Raises CredentialNeeded, CompletionRefused or CompletionFailed."""
+        ...
+
+
+class Recorder(Protocol):
+    """Writes exchanges down; what the request path needs of the write path."""
+
+    async def begin(self, turn: Turn, key: str) -> Begun:
+        """Commit what the user said, durable on return. `key` is equal for the same request sent again."""
+        ...
+
+    async def finish(self, begun: Begun, outcome: Outcome) -> None:
+        """Commit the answer, and an extraction job if one is due."""
+        ...
+
+    async def abandon(self, begun: Begun) -> None:
+        """Take back an exchange that got no answer."""
+        ...

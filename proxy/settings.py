@@ -1,0 +1,201 @@
+"""Settings: one YAML file, overridden by the environment, checked once, frozen.
+
+`load` is the only reader of files and environment. Unknown keys are refused with the nearest valid
+name; a wrong value is reported with its full key. config/default.yaml shows every key and its default.
+"""
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, cast
+
+import platformdirs
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+
+from proxy.errors import ConfigError
+
+PREFIX = "MEMORY_PROXY__"
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Server(Section):
+    host: str = "127.0.0.1"
+    port: int = Field(8080, ge=0, le=65535)
+    workers: int = Field(1, ge=1, le=64)
+    allow_open: bool = False
+    max_body_bytes: int = Field(104_857_600, ge=1024)
+    shutdown_seconds: float = Field(10, ge=0)
+
+
+class UpstreamSettings(Section):
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    max_connections: int = Field(0, ge=0)
+    connect_timeout_seconds: float = Field(5, gt=0)
+    response_timeout_seconds: float = Field(600, gt=0)
+    read_timeout_seconds: float = Field(600, gt=0)
+
+    @field_validator("base_url")
+    @classmethod
+    def ends_in_v1(cls, url: str | None) -> str | None:
+        return None if url is None else api_base(url)
+
+
+class Storage(Section):
+    data_dir: Path | None = None
+    index_cache_mb: int = Field(256, ge=1)
+
+
+class Identity(Section):
+    mode: Literal["open"] = "open"
+    accept_openai_user: bool = False
+
+
+class MemorySettings(Section):
+    enabled: bool = True
+    auto_store: bool = True
+    deadline_ms: float = Field(150, gt=0)
+    default_retrieval_limit: int = Field(10, ge=1, le=100)
+    default_similarity_threshold: float | None = Field(None, ge=0, le=1)
+    budget_tokens: int = Field(600, ge=50)
+    placement: Literal["before_last_user", "after_system", "merge_system", "in_user"] = "before_last_user"
+    extraction: Literal["llm", "verbatim", "off"] = "llm"
+    extraction_batch_size: int = Field(5, ge=1, le=50)
+    personal_idle_seconds: float = Field(15, ge=0)
+    idle_seconds: float = Field(600, ge=0)
+    min_confidence: float = Field(0.6, ge=0, le=1)
+    extraction_concurrency: int = Field(2, ge=1, le=32)
+
+
+class Embedding(Section):
+    model: str = "all-MiniLM-L6-v2"
+    dimension: int = Field(384, ge=1)
+    path: Path | None = None
+    allow_download: bool = False
+
+
+class ExternalModel(Section):
+    model_role: Literal["memory_extraction", "memory_rewrite"]
+    llm_endpoint: str
+    llm_model_name: str
+    llm_api_key: SecretStr | None = None
+    llm_timeout_seconds: float = Field(30, gt=0)
+    max_tokens: int = Field(1024, ge=1)
+    temperature: float = Field(0.0, ge=0, le=2)
+
+    @field_validator("llm_endpoint")
+    @classmethod
+    def is_http(cls, url: str) -> str:
+        return api_base(url, must_end_in_v1=False)
+
+
+class Logging(Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["console", "json"] = "console"
+
+
+class Settings(Section):
+    """All settings of one process."""
+
+    server: Server = Server()
+    upstream: UpstreamSettings = UpstreamSettings()
+    storage: Storage = Storage()
+    identity: Identity = Identity()
+    memory: MemorySettings = MemorySettings()
+    embedding: Embedding = Embedding()
+    external_models: tuple[ExternalModel, ...] = ()
+    logging: Logging = Logging()
+
+    @property
+    def data_dir(self) -> Path:
+        return self.storage.data_dir or Path(platformdirs.user_data_dir("memory-proxy"))
+
+
+def load(
+    file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, Mapping[str, Any]] | None = None
+) -> Settings:
+    """Return the settings of `file`, overridden by `environ`, overridden by `overrides` (command line).
+
+    Raises ConfigError naming the key, the source and the remedy.
+    """
+    values = _read(file) if file else {}
+    for source in (_from_environment(environ), overrides or {}):
+        for section, keys in source.items():
+            if isinstance(keys, Mapping):
+                present = values.get(section)
+                values[section] = {**(present if isinstance(present, Mapping) else {}), **keys}
+            else:
+                values[section] = keys
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as e:
+        raise ConfigError("\n".join(_explain(cast(Any, problem)) for problem in e.errors())) from None
+
+
+def api_base(url: str, *, must_end_in_v1: bool = True) -> str:
+    """Return the URL without a trailing slash; ValueError if it is no http(s) URL (ending in /v1)."""
+    url = url.rstrip("/")
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"must start with http:// or https://, not {url[:20]!r}")
+    if must_end_in_v1 and not url.endswith("/v1"):
+        raise ValueError(f"must end in /v1, as an OpenAI client's base_url does: try {url}/v1")
+    return url
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(file.read_text("utf-8"))
+    except OSError as e:
+        raise ConfigError(f"cannot read the configuration {file}: {e.strerror}") from e
+    except (yaml.YAMLError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{file} is not valid YAML: {str(e).splitlines()[0]}") from e
+    if values is None:
+        return {}
+    if not isinstance(values, dict):
+        raise ConfigError(f"{file} must hold sections such as `server:` and `memory:`")
+    # A section whose keys are all commented out reads as null: that means its defaults.
+    return {section: keys for section, keys in values.items() if keys is not None}
+
+
+def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, text in environ.items():
+        if not name.startswith(PREFIX):
+            continue
+        section, _, key = name[len(PREFIX) :].lower().partition("__")
+        # Pydantic reads numbers and booleans out of strings; only lists and null need a parser.
+        value: Any = yaml.safe_load(text) if text[:1] in "[{" or text in ("null", "") else text
+        if key:
+            values.setdefault(section, {})[key] = value
+        else:
+            values[section] = value
+    return values
+
+
+def _explain(problem: dict[str, Any]) -> str:
+    path = [str(part) for part in problem["loc"]]
+    key = ".".join(path)
+    if problem["type"] != "extra_forbidden":
+        return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
+    near = difflib.get_close_matches(path[-1], _names_beside(path), n=1, cutoff=0.5)
+    return f"unknown setting {key}" + (f": did you mean {'.'.join([*path[:-1], near[0]])}?" if near else "")
+
+
+def _names_beside(path: list[str]) -> list[str]:
+    model: Any = Settings
+    for part in path[:-1]:
+        if part.isdigit():
+            model = ExternalModel
+        elif part in model.model_fields and part != "external_models":
+            model = model.model_fields[part].annotation
+    return list(model.model_fields)
+
+
+def from_process(file: Path | None, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:
+    """Return `load` with this process's environment."""
+    return load(file, os.environ, overrides)

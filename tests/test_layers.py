@@ -1,0 +1,80 @@
+"""The house's walls: who may import whom, and which folder owns which library."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PROXY = Path(__file__).parent.parent / "proxy"
+ROOT = {"domain", "errors", "ports", "terms", "block", "embedtext", "observe"}
+MAY_IMPORT = {
+    "domain": set(),
+    "errors": set(),
+    "terms": set(),
+    "observe": set(),
+    "ports": {"domain"},
+    "block": {"domain"},
+    "embedtext": {"domain", "terms"},
+    "settings": {"errors"},
+    "wire": ROOT,
+    "pipeline": ROOT,
+    "background": ROOT,
+    "stores": ROOT,
+    "upstream": ROOT | {"wire"},
+    "edge": ROOT | {"wire", "pipeline", "upstream"},
+    "demo": ROOT,
+    "client_cli": ROOT,
+}
+OWNER = {
+    "aiohttp": {"upstream"},
+    "yarl": {"upstream"},
+    "starlette": {"edge", "demo"},
+    "sqlite3": {"stores"},
+    "onnxruntime": {"stores"},
+    "tokenizers": {"stores"},
+    "tiktoken": {"stores"},
+    "structlog": {"observe"},
+    "prometheus_client": {"observe"},
+    "openai": {"demo"},
+}
+FREE = {"app", "cli", "settings"}  # the composition root and its settings
+
+MODULES = sorted(PROXY.rglob("*.py"))
+
+
+def _room(path: Path) -> str:
+    return path.relative_to(PROXY).parts[0].removesuffix(".py")
+
+
+def _imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            module = node.module or ""
+            found |= {f"{module}.{alias.name}" for alias in node.names}
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PROXY)))
+def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
+    room = _room(path)
+    ours = {name.split(".")[1] for name in _imports(path) if name.startswith("proxy.")}
+    if room in {"app", "cli", "__init__", "__main__"}:
+        return
+    allowed = MAY_IMPORT[room] | {room, "__version__"}
+    assert ours <= allowed, f"{room} imports {ours - allowed}"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PROXY)))
+def test_a_library_is_imported_only_by_its_owner(path: Path) -> None:
+    room = _room(path)
+    for library in {name.split(".")[0] for name in _imports(path)} & set(OWNER):
+        assert room in OWNER[library] | FREE, f"{room} imports {library}, which belongs to {OWNER[library]}"
+
+
+def test_files_stay_short() -> None:
+    long = {p.name: n for p in MODULES if (n := len(p.read_text("utf-8").splitlines())) > 420}
+    assert not long
