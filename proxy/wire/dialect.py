@@ -1,0 +1,115 @@
+"""The two APIs that are intercepted, as the rest of the proxy sees them: one protocol, no I/O.
+
+A dialect reads a request's body without judging it: whatever it does not understand it leaves alone,
+and the upstream gets it as it came. Only malformed JSON and our own fields are refused (body, extensions).
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from proxy.domain import Message
+from proxy.wire.body import Body
+from proxy.wire.content import clean
+from proxy.wire.extensions import is_usable_id
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the model said, without its reasoning."""
+
+    text: str = ""
+    whole: bool = False  # it came to its end: the model's, or a length limit's
+    response_id: str | None = None  # of the Responses API only
+
+
+class Dialect(Protocol):
+    """How one API writes requests and answers. No method raises for what a body holds."""
+
+    def messages(self, body: Body) -> tuple[Message, ...]:
+        """Return the conversation as memory sees it, without blocks that we injected earlier."""
+        ...
+
+    def insert(self, body: Body, block: str, placement: str) -> Body:
+        """Return a body with the block at its place; it shares all else with `body`, which is unchanged.
+
+        Where there is no place for it (no user message), or no block, `body` itself is returned.
+        """
+        ...
+
+    def tool_forced(self, body: Body) -> bool:
+        """True if the model has to call a tool. Declaring tools forces none."""
+        ...
+
+    def stream_requested(self, body: Body) -> bool:
+        """True if the client asked for server-sent events."""
+        ...
+
+    def model(self, body: Body) -> str:
+        """Return the model's name, "" where there is none."""
+        ...
+
+    def openai_user(self, body: Body) -> str | None:
+        """Return `safety_identifier`, else `user`; None where neither can name a user."""
+        ...
+
+    def previous_response_id(self, body: Body) -> str | None:
+        """Return the response that this request continues."""
+        ...
+
+    def conversation_key(self, body: Body) -> str:
+        """Return a text that stays the same while a conversation grows; "" for an empty one."""
+        ...
+
+    def answer(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Answer:
+        """Return what was said in a response, streamed or not, complete or broken off."""
+        ...
+
+
+class CommonFields:
+    """What both APIs spell alike."""
+
+    def stream_requested(self, body: Body) -> bool:
+        """True if the client asked for server-sent events."""
+        return body.get("stream") is True
+
+    def model(self, body: Body) -> str:
+        """Return the model's name, "" where there is none."""
+        return text_field(body, "model") or ""
+
+    def openai_user(self, body: Body) -> str | None:
+        """Return `safety_identifier`, else `user`; None where neither can name a user."""
+        for name in ("safety_identifier", "user"):
+            value = text_field(body, name)
+            if value and is_usable_id(value):
+                return value
+        return None
+
+
+def text_field(body: Body, name: str) -> str | None:
+    """Return the field if it is a string that says something, fit for UTF-8."""
+    value = body.get(name)
+    return clean(value) if value and isinstance(value, str) else None
+
+
+def choice_forces_tool(choice: Any) -> bool:
+    """True if a `tool_choice` of either API leaves the model no way but to call a tool."""
+    if not isinstance(choice, dict):
+        return choice in ("required", "any")
+    kind = choice.get("type")
+    if kind == "allowed_tools":
+        # Chat completions nest the mode one deeper than the Responses API.
+        allowed = choice.get("allowed_tools")
+        return (allowed if isinstance(allowed, dict) else choice).get("mode") == "required"
+    return kind not in (None, "auto", "none") or "function" in choice or "name" in choice
+
+
+def key_of(messages: Iterable[Message]) -> str:
+    """Return the system texts and the first user message, unambiguously joined; what follows is not read."""
+    system: list[str] = []
+    for message in messages:
+        if message.role == "user":
+            return "\n".join((*(f"{len(text)} {text}" for text in system), message.text))
+        if message.role in ("system", "developer"):
+            system.append(message.text)
+    return "\n".join(system)

@@ -1,0 +1,218 @@
+"""Our own fields of a request: `memory_config`, `memory_context` and the X-Memory-* headers.
+
+They are checked strictly, since the upstream never sees them and nobody else could tell the client:
+every refusal names the field in `param`. What is not ours in a body is not judged here.
+"""
+
+import difflib
+import unicodedata
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from proxy.domain import KINDS
+from proxy.errors import InvalidRequest
+from proxy.wire.body import Body
+
+MAX_ID_CHARS = 256
+MAX_RETRIEVAL_LIMIT = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extensions:
+    """What one request asks of memory; None where it says nothing."""
+
+    enabled: bool | None = None
+    retrieve: bool | None = None  # only X-Memory-Mode can tell reading from writing
+    auto_store: bool | None = None
+    memory_types: tuple[str, ...] | None = None
+    retrieval_limit: int | None = None
+    similarity_threshold: float | None = None
+    user_id: str | None = None
+    project_id: str | None = None
+    session_id: str | None = None
+
+    def switches(self, *, enabled: bool, auto_store: bool) -> tuple[bool, bool]:
+        """Return whether to read and whether to write, given the server's defaults."""
+        on = enabled if self.enabled is None else self.enabled
+        store = auto_store if self.auto_store is None else self.auto_store
+        return on and self.retrieve is not False, on and store
+
+
+def take_extensions(body: Body) -> Extensions:
+    """Remove `memory_config` and `memory_context` from the body and return what they say.
+
+    null stands for absent, for a whole section as for a field. Raises InvalidRequest.
+    """
+    config = _section("memory_config", body.pop("memory_config", None), _CONFIG)
+    context = _section("memory_context", body.pop("memory_context", None), _CONTEXT)
+    return Extensions(**config, **context)
+
+
+def take_header_extensions(headers: Iterable[tuple[bytes, bytes]]) -> Extensions:
+    """Return what the request's X-Memory-* headers say; names in any case, unknown ones are ignored.
+
+    The headers are not changed: the upstream's header rules drop them all. Raises InvalidRequest, also
+    for a header given twice with different values: a request must not have two identities.
+    """
+    found: dict[str, str] = {}
+    for raw_name, raw_value in headers:
+        name = _HEADER_NAMES.get(raw_name.lower())
+        if name is None:
+            continue
+        value = _decoded(raw_value.strip(b" \t"))
+        if found.setdefault(name, value) != value:
+            raise _refused(name, "invalid_value", "it is given twice, with different values")
+    mode = found.pop(_MODE_HEADER, None)
+    said: dict[str, Any] = {} if mode is None else _mode(mode)
+    said |= {_ID_HEADERS[name]: checked_id(value, name) for name, value in found.items()}
+    return Extensions(**said)
+
+
+def merge(body: Extensions, header: Extensions) -> Extensions:
+    """Return both together; where both say something, the body wins."""
+    said = {field.name: value for field in fields(body) if (value := getattr(body, field.name)) is not None}
+    return replace(header, **said)
+
+
+def checked_id(value: object, param: str) -> str:
+    """Return the value if it can name a user, project or session; else raise InvalidRequest for `param`."""
+    if not isinstance(value, str):
+        raise _wrong_type(param, "a string", value)
+    if not value.strip():
+        raise _refused(param, "invalid_value", "it must not be empty")
+    if len(value) > MAX_ID_CHARS:
+        raise _refused(param, "string_above_max_length", f"it is longer than {MAX_ID_CHARS} characters")
+    if not is_usable_id(value):
+        raise _refused(param, "invalid_value", "it must not hold control characters or broken Unicode")
+    return value
+
+
+def is_usable_id(value: str) -> bool:
+    """True for a text that stays one line in a log and one key in a store."""
+    if not value.strip() or len(value) > MAX_ID_CHARS:
+        return False
+    return value.isprintable() or all(unicodedata.category(c) not in _UNFIT for c in value)
+
+
+# ---------------------------------------------------------------- the body's fields
+Check = Callable[[object, str], Any]
+
+_UNFIT = frozenset(("Cc", "Cs", "Zl", "Zp"))  # controls, lone surrogates, line and paragraph separators
+
+
+def _section(section: str, value: object, checks: Mapping[str, Check]) -> dict[str, Any]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise _wrong_type(section, "an object", value)
+    for name in value:
+        if name not in checks:
+            param = f"{section}.{_shown(name)}"
+            raise _refused(param, "unknown_parameter", f"there is no such field{_nearest(name, checks)}")
+    given = {name: item for name, item in value.items() if item is not None}
+    return {name: checks[name](item, f"{section}.{name}") for name, item in given.items()}
+
+
+def _boolean(value: object, param: str) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong_type(param, "a boolean", value)
+    return value
+
+
+def _limit(value: object, param: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise _wrong_type(param, "an integer", value)
+    if not 1 <= value <= MAX_RETRIEVAL_LIMIT:
+        raise _refused(param, "invalid_value", f"it must be from 1 to {MAX_RETRIEVAL_LIMIT}")
+    return value
+
+
+def _threshold(value: object, param: str) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise _wrong_type(param, "a number", value)
+    if not 0 <= value <= 1:  # false for NaN too
+        raise _refused(param, "invalid_value", "it must be from 0 to 1")
+    return float(value)
+
+
+def _types(value: object, param: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise _wrong_type(param, "an array of strings", value)
+    if not value:
+        raise _refused(param, "invalid_value", "it is empty; leave it out to search all types")
+    for item in value:
+        if not isinstance(item, str):
+            raise _refused(param, "invalid_type", f"expected only strings in it, got {_type_name(item)}")
+        if item not in KINDS:
+            why = f"there is no memory type '{_shown(item)}'{_nearest(item, KINDS)}"
+            raise _refused(param, "invalid_value", why)
+    return tuple(dict.fromkeys(value))
+
+
+_CONFIG: Mapping[str, Check] = {
+    "enabled": _boolean,
+    "memory_types": _types,
+    "retrieval_limit": _limit,
+    "similarity_threshold": _threshold,
+    "auto_store": _boolean,
+}
+_CONTEXT: Mapping[str, Check] = {"user_id": checked_id, "project_id": checked_id, "session_id": checked_id}
+
+
+# ---------------------------------------------------------------- the headers
+_MODE_HEADER = "X-Memory-Mode"
+_ID_HEADERS = {
+    "X-Memory-User-Id": "user_id",
+    "X-Memory-Project-Id": "project_id",
+    "X-Memory-Session-Id": "session_id",
+}
+_HEADER_NAMES = {name.lower().encode(): name for name in (*_ID_HEADERS, _MODE_HEADER)}
+_MODES: Mapping[str, dict[str, bool]] = {
+    "on": {"enabled": True, "retrieve": True, "auto_store": True},
+    "read": {"enabled": True, "retrieve": True, "auto_store": False},
+    "write": {"enabled": True, "retrieve": False, "auto_store": True},
+    "off": {"enabled": False},
+}
+
+
+def _mode(value: str) -> dict[str, bool]:
+    try:
+        return _MODES[value.lower()]
+    except KeyError:
+        why = f"'{_shown(value)}' is not one of {', '.join(_MODES)}"
+        raise _refused(_MODE_HEADER, "invalid_value", why) from None
+
+
+def _decoded(value: bytes) -> str:
+    # HTTP says Latin-1 for what is not ASCII, clients send UTF-8; the two are hardly ever confused.
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
+
+
+# ---------------------------------------------------------------- refusals
+def _wrong_type(param: str, expected: str, value: object) -> InvalidRequest:
+    return _refused(param, "invalid_type", f"expected {expected}, got {_type_name(value)}")
+
+
+def _refused(param: str, code: str, why: str) -> InvalidRequest:
+    return InvalidRequest(f"Invalid '{param}': {why}.", param=param, code=code)
+
+
+def _type_name(value: object) -> str:
+    names = {bool: "a boolean", int: "an integer", str: "a string", list: "an array", dict: "an object"}
+    if value is None:
+        return "null"
+    return next((name for kind, name in names.items() if isinstance(value, kind)), "a number")
+
+
+def _nearest(name: str, valid: Iterable[str]) -> str:
+    close = difflib.get_close_matches(name[:MAX_ID_CHARS].lower(), tuple(valid), n=1, cutoff=0.5)
+    return f" (did you mean '{close[0]}'?)" if close else f" (there are {', '.join(valid)})"
+
+
+def _shown(text: str) -> str:
+    """Return as much of a client's text as may stand in an answer: short, and always valid UTF-8."""
+    return text[:64].encode("utf-8", "replace").decode()

@@ -1,0 +1,174 @@
+"""The Responses API: `POST /v1/responses`, as forwarded to an upstream that speaks it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+from proxy.domain import Message
+from proxy.wire.body import Body
+from proxy.wire.content import (
+    conversation,
+    joined,
+    text_of,
+    with_text_after,
+    with_text_before,
+    without_thoughts,
+)
+from proxy.wire.dialect import Answer, CommonFields, choice_forces_tool, key_of, text_field
+from proxy.wire.placement import Form, place
+from proxy.wire.tapped import json_values
+
+_ROLES = ("system", "developer", "user", "assistant")
+
+
+class ResponsesDialect(CommonFields):
+    """Dialect of the Responses API. See Dialect for what the methods guarantee."""
+
+    def messages(self, body: Body) -> tuple[Message, ...]:
+        """Return `instructions` as a system message, then what `input` holds of a conversation."""
+        return tuple(_conversation(body))
+
+    def insert(self, body: Body, block: str, placement: str) -> Body:
+        """Return the body with the block as an input item, inside one, or in the instructions."""
+        if not block:
+            return body
+        if placement == "merge_system":
+            return _with_instructions(body, block)
+        if placement == "in_user" and isinstance(body.get("input"), str):
+            return {**body, "input": with_text_before(body["input"], block, _FORM.part_type)}
+        placed = place(_items(body), block, placement, _FORM)
+        return body if placed is None else {**body, "input": placed}
+
+    def tool_forced(self, body: Body) -> bool:
+        """True if `tool_choice` demands a call."""
+        return choice_forces_tool(body.get("tool_choice"))
+
+    def previous_response_id(self, body: Body) -> str | None:
+        """Return the response that this request continues."""
+        return text_field(body, "previous_response_id")
+
+    def conversation_key(self, body: Body) -> str:
+        """Return the upstream's own conversation id, else the system texts and the first user message."""
+        named = body.get("conversation")
+        holder = named if isinstance(named, dict) else {"id": named}
+        if conversation_id := text_field(holder, "id"):
+            return f"conversation {conversation_id}"
+        return key_of(_conversation(body))
+
+    def answer(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Answer:
+        """Return the text of the output's messages, and the response's id."""
+        streamed, values = json_values(chunks, content_type, content_encoding)
+        if not streamed:
+            return _of_response(values[0]) if values else Answer()
+        return _of_events(values)
+
+
+RESPONSES = ResponsesDialect()
+
+
+# ---------------------------------------------------------------- requests
+def _items(body: Body) -> list[Any]:
+    """Return the input as items: a string is short for one user message."""
+    given = body.get("input")
+    if isinstance(given, str):
+        return [_message_item("user", given)]
+    return given if isinstance(given, list) else []
+
+
+def _message_item(role: str, text: str) -> dict[str, Any]:
+    # Spelt out in full. The API takes shorter forms (no type, a string as content), but not all of
+    # those who imitate it do.
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
+
+
+def _role_of(item: Any) -> str | None:
+    if not isinstance(item, dict) or (item.get("type") or "message") != "message":
+        return None
+    role = item.get("role")
+    return role if isinstance(role, str) and role in _ROLES else None
+
+
+_FORM = Form(role_of=_role_of, system=lambda text: _message_item("system", text), part_type="input_text")
+
+
+def _conversation(body: Body) -> Iterator[Message]:
+    instructions = Message("system", text_of(body.get("instructions")))
+    return conversation(chain([instructions], _input_messages(_items(body))))
+
+
+def _input_messages(items: Iterable[Any]) -> Iterator[Message]:
+    for item in items:
+        if role := _role_of(item):
+            yield Message(role, text_of(item.get("content")))
+        elif isinstance(item, dict) and isinstance(item.get("type"), str):
+            yield from _tool_messages(item)
+
+
+def _tool_messages(item: dict[str, Any]) -> Iterator[Message]:
+    """Yield a call as the assistant's turn and its output as a tool's; reasoning, references and
+    everything else are no part of what was said. A dozen kinds of tools share the two endings."""
+    kind: str = item["type"]
+    if kind.endswith("_call_output"):
+        yield Message("tool", text_of(item.get("output")))
+    elif kind.endswith("_call"):
+        yield Message("assistant", "")
+
+
+def _with_instructions(body: Body, block: str) -> Body:
+    if not any(_role_of(item) == "user" for item in _items(body)):
+        return body
+    given = body.get("instructions")
+    merged = block if given is None else with_text_after(given, block, _FORM.part_type)
+    return body if merged is None else {**body, "instructions": merged}
+
+
+# ---------------------------------------------------------------- answers
+Parts = dict[tuple[Any, Any], str]  # texts by output and content index, in order of appearance
+_ENDINGS = ("completed", "incomplete")
+# The field that holds a piece of the text ("delta") or all of a part's.
+_TEXT_EVENTS = {
+    "response.output_text.delta": "delta",
+    "response.output_text.done": "text",
+    "response.refusal.delta": "delta",
+    "response.refusal.done": "refusal",
+}
+
+
+def _of_response(response: dict[str, Any]) -> Answer:
+    output = response.get("output")
+    items = output if isinstance(output, list) else []
+    said = [text_of(i.get("content")) for i in items if _role_of(i) == "assistant"]
+    # A lenient server may leave the status out, but then not the output.
+    whole = response.get("status", "completed" if items else None) in _ENDINGS
+    return Answer(without_thoughts(joined(said)), whole, text_field(response, "id"))
+
+
+def _of_events(events: Iterable[dict[str, Any]]) -> Answer:
+    """Return the text of the deltas, or of the final response where the stream came to it."""
+    parts: Parts = {}
+    response_id: str | None = None
+    for event in events:
+        kind = event.get("type")
+        response = event.get("response")
+        if isinstance(response, dict):
+            response_id = text_field(response, "id") or response_id
+        if isinstance(kind, str) and kind in _TEXT_EVENTS:
+            _add_text(parts, event)
+        elif kind in ("response.completed", "response.incomplete"):
+            final = _of_response(response) if isinstance(response, dict) else Answer()
+            return Answer(final.text or _text(parts), True, response_id)
+    return Answer(_text(parts), False, response_id)
+
+
+def _text(parts: Parts) -> str:
+    return without_thoughts(joined(parts.values()))
+
+
+def _add_text(parts: Parts, event: dict[str, Any]) -> None:
+    key = (event.get("output_index"), event.get("content_index"))
+    if not all(isinstance(index, int | None) for index in key):
+        return
+    field, so_far = _TEXT_EVENTS[event["type"]], parts.get(key, "")
+    text = event.get(field)
+    if isinstance(text, str):
+        parts[key] = so_far + text if field == "delta" else text

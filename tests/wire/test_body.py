@@ -1,0 +1,104 @@
+"""JSON bodies: every value survives, and nothing but InvalidRequest comes out of a bad one."""
+
+import json
+import math
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.errors import InvalidRequest
+from proxy.wire.body import dump, parse
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.just("\ud83d cut"),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.dictionaries(st.text(), json_values))
+def test_every_value_that_python_can_spell_survives(body: dict[str, Any]) -> None:
+    raw = json.dumps(body).encode()
+    assert json.dumps(json.loads(dump(parse(raw)))) == json.dumps(body)
+
+
+@pytest.mark.parametrize(
+    "literal",
+    ["18446744073709551616", "-9223372036854775809", "123456789012345678901234567890", "9223372036854775807"],
+)
+def test_integers_beyond_64_bits_stay_integers(literal: str) -> None:
+    raw = b'{"seed":' + literal.encode() + b"}"
+    assert dump(parse(raw)) == raw
+
+
+@pytest.mark.parametrize("literal", [b"NaN", b"Infinity", b"-Infinity"])
+def test_what_is_not_finite_is_not_turned_into_null(literal: bytes) -> None:
+    raw = b'{"a":[' + literal + b',null],"b":{"c":' + literal + b"}}"
+    assert dump({**parse(raw)}) == raw
+
+
+def test_a_number_too_big_for_a_float_is_infinite_as_it_would_be_upstream() -> None:
+    assert math.isinf(parse(b'{"a":1e999}')["a"])
+    assert dump(parse(b'{"a":1e999}')) == b'{"a":Infinity}'
+
+
+def test_half_an_emoji_survives() -> None:
+    raw = b'{"text":"cut \\ud83d"}'
+    assert dump(parse(raw)) == raw
+
+
+def test_text_is_written_as_utf8_without_blanks() -> None:
+    assert dump({"a": "é 我", "b": [1, 2]}) == '{"a":"é 我","b":[1,2]}'.encode()
+
+
+def test_a_byte_order_mark_is_skipped() -> None:
+    assert parse(b'\xef\xbb\xbf{"a":1}') == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"", "line 1, column 1"),
+        (b"{", "line 1, column 2"),
+        (b'{"a":1} x', "Extra data"),
+        (b"{'a':1}", "column 2"),
+        (b'{"a":"\xff"}', "not valid UTF-8 at byte 6"),
+        (b'{"a":"\xed\xa0\xbd"}', "not valid UTF-8"),
+        ('{"a":1}'.encode("utf-16"), "not valid UTF-8"),
+        (b"[]", "must be a JSON object"),
+        (b'"text"', "must be a JSON object"),
+        (b"null", "must be a JSON object"),
+        (b"[" * 10_000_000, "nested too deeply"),
+        (b'{"a":' * 2_000_000, "nested too deeply"),
+        (b'{"a":' + b"9" * 5_000 + b"}", "too many digits"),
+    ],
+)
+def test_a_bad_body_is_refused_and_says_why(raw: bytes, says: str) -> None:
+    with pytest.raises(InvalidRequest, match=says) as caught:
+        parse(raw)
+    assert caught.value.code == "invalid_json"
+    assert caught.value.status == 400
+
+
+def test_what_could_be_read_but_not_written_is_refused_too() -> None:
+    deep: Any = "bottom"
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InvalidRequest, match="nested too deeply"):
+        dump({"a": deep})
+
+
+def test_nesting_beyond_what_orjson_writes_still_passes() -> None:
+    raw = b'{"a":' + b"[" * 400 + b"]" * 400 + b"}"
+    assert dump(parse(raw)) == raw
+
+
+def test_fifty_megabytes_are_read_and_written_in_a_moment() -> None:
+    # An image that is sent inline. A machine under load is allowed ten times what it takes.
+    raw = b'{"url":"data:image/png;base64,' + b"aZ09+/1234567890123" * 2_600_000 + b'"}'
+    started = time.perf_counter()
+    assert dump(parse(raw)) == raw
+    assert time.perf_counter() - started < 3

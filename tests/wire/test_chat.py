@@ -1,0 +1,344 @@
+"""Chat completions: the whole vocabulary is read, the block goes where it should, answers are heard."""
+
+import copy
+import gzip
+from typing import Any
+
+import orjson
+import pytest
+
+from proxy.block import fence
+from proxy.domain import Message
+from proxy.wire.chat import CHAT
+from proxy.wire.dialect import Answer, Dialect
+
+DIALECT: Dialect = CHAT  # mypy: the class keeps the protocol
+BLOCK = fence(["- [semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
+NOTE = {"role": "system", "content": BLOCK}
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+AUDIO = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+FILE = {"type": "file", "file": {"file_id": "f"}}
+CALL = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
+}
+OUTPUT = {"role": "tool", "tool_call_id": "c1", "content": "21 degrees"}
+
+
+def text(said: str) -> dict[str, str]:
+    return {"type": "text", "text": said}
+
+
+def user(content: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+# ---------------------------------------------------------------- reading
+def test_every_role_and_kind_of_content_is_read() -> None:
+    body = {
+        "messages": [
+            {"role": "system", "content": "Be kind."},
+            {"role": "developer", "content": [text("Be brief.")]},
+            user([text("Look:"), IMAGE, AUDIO, FILE, text("what is it?")]),
+            CALL,
+            OUTPUT,
+            {"role": "tool", "content": [text("a"), text("b")]},
+            {"role": "function", "name": "f", "content": "old style"},
+            {"role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]},
+            user([IMAGE]),
+            {"role": "user", "name": "ada", "content": ["plain", {"type": "input_text", "text": "parts"}]},
+        ]
+    }
+    assert CHAT.messages(body) == (
+        Message("system", "Be kind."),
+        Message("developer", "Be brief."),
+        Message("user", "Look:\nwhat is it?"),
+        Message("assistant", ""),
+        Message("tool", "21 degrees"),
+        Message("tool", "a\nb"),
+        Message("tool", "old style"),
+        Message("assistant", "I cannot."),
+        Message("user", ""),
+        Message("user", "plain\nparts"),
+    )
+
+
+ODD_BODIES: list[dict[str, Any]] = [
+    {},
+    {"messages": None},
+    {"messages": "hi"},
+    {"messages": {"role": "user"}},
+    {
+        "messages": [
+            None,
+            1,
+            "x",
+            [],
+            {},
+            {"role": None},
+            {"role": ["user"]},
+            {"role": "narrator", "content": "x"},
+        ]
+    },
+]
+
+
+@pytest.mark.parametrize("body", ODD_BODIES)
+def test_what_is_not_understood_contributes_nothing_and_is_left_alone(body: dict[str, Any]) -> None:
+    assert CHAT.messages(body) == ()
+    assert CHAT.insert(body, BLOCK, "before_last_user") is body
+    assert CHAT.conversation_key(body) == ""
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, 7, {}, {"text": "x"}, [None, 3, [], {}, {"type": "text"}, {"type": [], "text": "x"}, {"": "x"}]],
+)
+def test_content_of_an_odd_shape_is_no_text(content: Any) -> None:
+    assert CHAT.messages({"messages": [user(content)]}) == (Message("user", ""),)
+
+
+def test_half_an_emoji_is_made_storable() -> None:
+    assert CHAT.messages({"messages": [user("cut \ud83d")]}) == (Message("user", "cut \ufffd"),)
+    assert CHAT.messages({"messages": [user("whole \ud83d\ude00")]}) == (Message("user", "whole 😀"),)
+
+
+def test_our_own_block_that_comes_back_is_not_read() -> None:
+    body = {"messages": [NOTE, user("hi"), {"role": "assistant", "content": f"You said:\n\n{BLOCK}"}]}
+    assert CHAT.messages(body) == (Message("user", "hi"), Message("assistant", "You said:"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "forced"),
+    [
+        ({}, False),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, False),
+        ({"tool_choice": None}, False),
+        ({"tool_choice": "auto"}, False),
+        ({"tool_choice": "none"}, False),
+        ({"tool_choice": "required"}, True),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, True),
+        ({"tool_choice": {"type": "custom", "custom": {"name": "f"}}}, True),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}}, False),
+        ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "required"}}}, True),
+        ({"tool_choice": {"type": "auto"}}, False),
+        ({"tool_choice": {}}, False),
+        ({"tool_choice": ["required"]}, False),
+        ({"function_call": "auto"}, False),
+        ({"function_call": {"name": "f"}}, True),
+    ],
+)
+def test_only_a_demanded_call_forces_a_tool(fields: dict[str, Any], forced: bool) -> None:
+    assert CHAT.tool_forced(fields) is forced
+
+
+def test_the_plain_fields_are_read_whatever_they_hold() -> None:
+    assert CHAT.model({"model": "gpt"}) == "gpt"
+    assert CHAT.model({}) == CHAT.model({"model": 4}) == ""
+    assert CHAT.stream_requested({"stream": True})
+    assert not any(CHAT.stream_requested({"stream": value}) for value in (False, None, 1, "true"))
+    assert CHAT.openai_user({"user": "u", "safety_identifier": "s"}) == "s"
+    assert CHAT.openai_user({"user": "u", "safety_identifier": None}) == "u"
+    assert [CHAT.openai_user({"user": value}) for value in ("", " ", 3, "a\nb", "x" * 257)] == [None] * 5
+    assert CHAT.previous_response_id({"previous_response_id": "resp_1"}) is None
+
+
+def test_the_conversation_key_stays_while_the_conversation_grows() -> None:
+    start = [{"role": "system", "content": "Be kind."}, user("My dog is called Rex.")]
+    key = CHAT.conversation_key({"messages": start})
+    grown = [*start, {"role": "assistant", "content": "Nice."}, user("How old is he?")]
+    assert CHAT.conversation_key({"messages": grown, "model": "other"}) == key
+    assert CHAT.conversation_key(CHAT.insert({"messages": grown}, BLOCK, "merge_system")) == key
+    assert CHAT.conversation_key({"messages": [start[0], user("Hello")]}) != key
+    assert CHAT.conversation_key({"messages": start[1:]}) != key
+
+
+def test_text_cannot_move_between_system_and_user_under_the_same_key() -> None:
+    one = {"messages": [{"role": "system", "content": "a\nb"}, user("c")]}
+    other = {"messages": [{"role": "system", "content": "a"}, user("b\nc")]}
+    assert CHAT.conversation_key(one) != CHAT.conversation_key(other)
+
+
+# ---------------------------------------------------------------- inserting
+HISTORY = [{"role": "system", "content": "Be kind."}, {"role": "developer", "content": "Be brief."}]
+
+
+def inserted(messages: list[Any], placement: str) -> list[Any]:
+    body = {"model": "m", "messages": messages, "temperature": 0}
+    before = copy.deepcopy(body)
+    result = CHAT.insert(body, BLOCK, placement)
+    assert body == before
+    assert {**result, "messages": 0} == {**before, "messages": 0}
+    return list(result["messages"])
+
+
+def test_the_block_stands_right_before_the_last_user_message() -> None:
+    messages = [*HISTORY, user("a"), {"role": "assistant", "content": "b"}, user("c")]
+    result = inserted(messages, "before_last_user")
+    assert result == [*messages[:4], NOTE, messages[4]]
+    assert all(kept is sent for kept, sent in zip(result, messages[:4], strict=False))
+
+
+def test_a_tool_exchange_at_the_end_is_not_torn() -> None:
+    messages = [user("a"), user("weather?"), CALL, OUTPUT, OUTPUT]
+    assert inserted(messages, "before_last_user") == [messages[0], NOTE, *messages[1:]]
+
+
+def test_after_system_comes_after_the_leading_instructions() -> None:
+    messages = [*HISTORY, user("a"), {"role": "system", "content": "late"}, user("b")]
+    assert inserted(messages, "after_system") == [*HISTORY, NOTE, *messages[2:]]
+    assert inserted([user("a")], "after_system") == [NOTE, user("a")]
+
+
+def test_merge_system_extends_the_leading_instructions() -> None:
+    grown = {"role": "developer", "content": f"Be brief.\n\n{BLOCK}"}
+    assert inserted([*HISTORY, user("a")], "merge_system") == [HISTORY[0], grown, user("a")]
+    parts = {"role": "system", "content": [text("Be kind.")]}
+    assert inserted([parts, user("a")], "merge_system") == [
+        {"role": "system", "content": [text("Be kind."), text(BLOCK)]},
+        user("a"),
+    ]
+    assert inserted([user("a")], "merge_system") == [NOTE, user("a")]
+
+
+def test_in_user_precedes_the_words_of_the_last_user_message() -> None:
+    assert inserted([user("a"), user("b"), CALL, OUTPUT], "in_user") == [
+        user("a"),
+        user(f"{BLOCK}\n\nb"),
+        CALL,
+        OUTPUT,
+    ]
+    assert inserted([{"role": "user", "name": "ada", "content": [IMAGE]}], "in_user") == [
+        {"role": "user", "name": "ada", "content": [text(BLOCK), IMAGE]}
+    ]
+
+
+@pytest.mark.parametrize("placement", ["before_last_user", "after_system", "merge_system", "in_user"])
+def test_without_a_user_message_or_a_block_the_body_goes_on_as_it_is(placement: str) -> None:
+    for messages in ([], HISTORY, [*HISTORY, CALL, OUTPUT]):
+        body = {"messages": messages}
+        assert CHAT.insert(body, BLOCK, placement) is body
+    body = {"messages": [user("a")]}
+    assert CHAT.insert(body, "", placement) is body
+
+
+def test_content_of_an_unknown_form_is_not_extended() -> None:
+    for body, placement in (
+        ({"messages": [user(None)]}, "in_user"),
+        ({"messages": [{"role": "system", "content": {"new": 1}}, user("a")]}, "merge_system"),
+    ):
+        assert CHAT.insert(body, BLOCK, placement) is body
+
+
+def test_an_unknown_placement_is_our_own_mistake() -> None:
+    with pytest.raises(KeyError):
+        CHAT.insert({"messages": [user("a")]}, BLOCK, "somewhere")
+
+
+# ---------------------------------------------------------------- answers
+def chunk(delta: dict[str, Any], finish: str | None = None, index: int = 0) -> bytes:
+    choice = {"index": index, "delta": delta, "finish_reason": finish}
+    return b"data: " + orjson.dumps({"id": "c", "choices": [choice]}) + b"\n\n"
+
+
+def heard(*chunks: bytes, coding: str = "", kind: str = "text/event-stream; charset=utf-8") -> Answer:
+    return CHAT.answer(chunks, kind, coding)
+
+
+ROLE, HEL, LO, STOP = (
+    chunk({"role": "assistant", "content": ""}),
+    chunk({"content": "Hel"}),
+    chunk({"content": "lo ü"}),
+    chunk({}, "stop"),
+)
+USAGE = b'data: {"id":"c","choices":[],"usage":{"total_tokens":3}}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+def test_a_stream_is_heard_to_its_end() -> None:
+    whole = Answer("Hello ü", whole=True)
+    assert heard(ROLE, HEL, LO, STOP, USAGE, DONE) == whole
+    assert heard(ROLE, HEL, LO, STOP) == whole
+    assert heard(b": keep-alive\n\n", ROLE, HEL, b"data: not json\n\n", b"data: 7\n\n", LO, STOP) == whole
+    stream = b"".join((ROLE, HEL, LO, STOP, DONE))
+    assert heard(stream.replace(b"\n", b"\r\n")) == whole
+    assert heard(*(stream[i : i + 1] for i in range(len(stream)))) == whole
+    assert heard(stream, kind="application/json") == whole
+
+
+def test_a_broken_stream_gives_what_was_heard() -> None:
+    assert heard(ROLE, HEL, LO) == Answer("Hello ü", whole=False)
+    assert heard(ROLE, HEL, LO[:-9]) == Answer("Hel", whole=False)
+    assert heard(ROLE, HEL, b'data: {"error":{"message":"overloaded"}}\n\n', DONE) == Answer(
+        "Hel", whole=False
+    )
+    assert heard() == heard(b"") == Answer()
+
+
+def test_only_the_first_choice_counts() -> None:
+    other = chunk({"content": "other"}, "stop", index=1)
+    assert heard(HEL, other, LO) == Answer("Hello ü", whole=False)
+
+
+def test_reasoning_and_tool_calls_are_not_part_of_what_was_said() -> None:
+    call = chunk({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]})
+    thought = chunk({"reasoning_content": "hmm", "reasoning": "hmm", "content": None})
+    parts = chunk({"content": [{"type": "thinking", "thinking": [text("hmm")]}, text("Hi")]})
+    assert heard(thought, parts, call, chunk({}, "tool_calls")) == Answer("Hi", whole=True)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("<think>User wants …</think>\n\nYes.", "Yes."),
+        ("\n<think>\n\n</think>\nYes.", "Yes."),
+        ("opened by the template\n</think>\nYes.", "Yes."),
+        ("<think>cut while thinking", ""),
+        ("In HTML, <think> and </think> are no elements.", "In HTML, <think> and </think> are no elements."),
+    ],
+)
+def test_thoughts_that_the_server_left_in_the_text_are_dropped(content: str, said: str) -> None:
+    assert heard(chunk({"content": content[:5]}), chunk({"content": content[5:]}), STOP).text == said
+
+
+def test_an_emoji_cut_between_two_events_is_whole_again() -> None:
+    halves = [b'data: {"choices":[{"delta":{"content":"\\u%s"}}]}\n\n' % half for half in (b"d83d", b"de00")]
+    assert heard(*halves, STOP) == Answer("😀", whole=True)
+    assert heard(halves[0]) == Answer("\ufffd", whole=False)
+
+
+def test_a_refusal_is_an_answer() -> None:
+    assert heard(chunk({"refusal": "I "}), chunk({"refusal": "cannot."}), STOP).text == "I cannot."
+
+
+def test_an_echo_of_our_block_is_not_part_of_the_answer() -> None:
+    echo = [chunk({"content": piece}) for piece in ("You told me:\n\n", BLOCK[:40], BLOCK[40:])]
+    assert heard(*echo, STOP) == Answer("You told me:", whole=True)
+
+
+def document(message: dict[str, Any], finish: str | None = "stop") -> bytes:
+    return orjson.dumps({"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": finish}]})
+
+
+def test_a_document_is_heard() -> None:
+    as_json = {"kind": "application/json"}
+    assert heard(document({"content": "Hi"}), **as_json) == Answer("Hi", whole=True)
+    assert heard(document({"content": [text("a"), text("b")]}), **as_json) == Answer("a\nb", whole=True)
+    assert heard(document({"content": None, "refusal": "No."}), **as_json) == Answer("No.", whole=True)
+    assert heard(document({"content": "Hi"})[:-3], **as_json) == Answer()
+    assert heard(document({"content": "Hi"})[:9], document({"content": "Hi"})[9:], kind="").text == "Hi"
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"null", b"[1]", b"{}", b'{"choices":7}', b'{"choices":[7,{"message":7}]}']
+)
+def test_a_document_of_an_odd_shape_has_no_text(raw: bytes) -> None:
+    assert heard(raw, kind="application/json").text == ""
+
+
+def test_a_compressed_answer_is_heard() -> None:
+    packed = gzip.compress(ROLE + HEL + LO + STOP)
+    assert heard(packed[:20], packed[20:], coding="gzip") == Answer("Hello ü", whole=True)
+    assert heard(packed, coding="br") == Answer()

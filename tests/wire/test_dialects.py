@@ -1,0 +1,79 @@
+"""What holds for both APIs: inserting a block and reading the conversation again shows the same one."""
+
+import copy
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.block import fence
+from proxy.wire.body import dump, parse
+from proxy.wire.chat import CHAT
+from proxy.wire.placement import PLACEMENTS
+from proxy.wire.responses import RESPONSES
+
+BLOCK = fence(["- [semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
+texts = st.text(alphabet=st.sampled_from("ab \n<>é我\ud83d"), max_size=6)
+anything = st.none() | st.integers() | texts
+placements = st.sampled_from(sorted(PLACEMENTS))
+
+
+def contents(*kinds: str) -> st.SearchStrategy[Any]:
+    known = st.builds(lambda kind, text: {"type": kind, "text": text}, st.sampled_from(kinds), texts)
+    odd = anything | st.dictionaries(st.sampled_from(["type", "text", "image_url"]), anything)
+    return texts | st.lists(known | odd, max_size=3) | anything
+
+
+def messages(roles: list[Any], *kinds: str) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries({"role": st.sampled_from(roles), "content": contents(*kinds)})
+
+
+chat_entries = messages(["system", "developer", "user", "assistant", "tool", "function", "odd", None], "text")
+items = messages(
+    ["system", "developer", "user", "assistant", None], "input_text", "output_text"
+) | st.sampled_from(
+    [
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "42"},
+        {"type": "reasoning", "summary": []},
+        {"type": "item_reference", "id": "i"},
+    ]
+)
+chat_bodies = st.fixed_dictionaries({"messages": st.lists(chat_entries | anything, max_size=6)})
+responses_bodies = st.fixed_dictionaries(
+    {"input": texts | st.lists(items | anything, max_size=6)}, optional={"instructions": texts | st.none()}
+)
+
+
+@given(chat_bodies, placements)
+def test_a_chat_with_the_block_in_it_reads_the_same(body: dict[str, Any], placement: str) -> None:
+    before = copy.deepcopy(body)
+    with_block = CHAT.insert(body, BLOCK, placement)
+    assert CHAT.messages(with_block) == CHAT.messages(body)
+    assert CHAT.conversation_key(with_block) == CHAT.conversation_key(body)
+    assert body == before
+    assert parse(dump(with_block)) == with_block
+
+
+@given(responses_bodies, placements)
+def test_an_input_with_the_block_in_it_reads_the_same(body: dict[str, Any], placement: str) -> None:
+    before = copy.deepcopy(body)
+    with_block = RESPONSES.insert(body, BLOCK, placement)
+    assert RESPONSES.messages(with_block) == RESPONSES.messages(body)
+    assert RESPONSES.conversation_key(with_block) == RESPONSES.conversation_key(body)
+    assert body == before
+    assert parse(dump(with_block)) == with_block
+
+
+@given(chat_bodies, placements)
+def test_what_memory_reads_can_be_stored_as_utf8(body: dict[str, Any], placement: str) -> None:
+    for message in CHAT.messages(CHAT.insert(body, BLOCK, placement)):
+        message.text.encode()
+
+
+@given(st.lists(chat_entries, min_size=1))
+def test_the_prefix_before_the_last_user_message_stays_to_the_byte(entries: list[Any]) -> None:
+    body = {"messages": [*entries, {"role": "user", "content": "now"}]}
+    sent = CHAT.insert(body, BLOCK, "before_last_user")["messages"]
+    assert dump({"p": sent[: len(entries)]}) == dump({"p": entries})
+    assert sent[len(entries) + 1 :] == body["messages"][-1:]

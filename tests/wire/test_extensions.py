@@ -1,0 +1,248 @@
+"""Our own request fields: taken out, checked strictly, refused by name."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.errors import InvalidRequest
+from proxy.wire.extensions import Extensions, merge, take_extensions, take_header_extensions
+
+FULL: dict[str, Any] = {
+    "memory_config": {
+        "enabled": True,
+        "memory_types": ["semantic", "episodic", "semantic"],
+        "retrieval_limit": 5,
+        "similarity_threshold": 0.6,
+        "auto_store": False,
+    },
+    "memory_context": {"user_id": "user_456", "project_id": "apollo", "session_id": "s-9"},
+}
+
+
+def refusal(body: dict[str, Any]) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        take_extensions(body)
+    return caught.value
+
+
+def test_both_sections_are_read_and_leave_the_body() -> None:
+    body = {"model": "m", "messages": [], **FULL}
+    assert take_extensions(body) == Extensions(
+        enabled=True,
+        memory_types=("semantic", "episodic"),
+        retrieval_limit=5,
+        similarity_threshold=0.6,
+        auto_store=False,
+        user_id="user_456",
+        project_id="apollo",
+        session_id="s-9",
+    )
+    assert body == {"model": "m", "messages": []}
+
+
+@given(st.dictionaries(st.text().filter(lambda name: not name.startswith("memory_c")), st.integers()))
+def test_a_body_without_extensions_comes_back_equal(body: dict[str, Any]) -> None:
+    before = dict(body)
+    assert take_extensions(body) == Extensions()
+    assert body == before
+    assert list(body) == list(before)
+
+
+@pytest.mark.parametrize("section", ["memory_config", "memory_context"])
+@pytest.mark.parametrize("nothing", [None, {}, {"enabled": None}, {"user_id": None}])
+def test_null_stands_for_absent(section: str, nothing: Any) -> None:
+    if nothing and (section == "memory_config") != ("enabled" in nothing):
+        nothing = {}
+    body = {section: nothing}
+    assert take_extensions(body) == Extensions()
+    assert body == {}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("enabled", "true"),
+        ("enabled", 1),
+        ("auto_store", 0),
+        ("auto_store", []),
+        ("memory_types", "semantic"),
+        ("memory_types", []),
+        ("memory_types", ["semantic", 3]),
+        ("memory_types", [["semantic"]]),
+        ("memory_types", ["semantics"]),
+        ("memory_types", [None]),
+        ("retrieval_limit", True),
+        ("retrieval_limit", 0),
+        ("retrieval_limit", -1),
+        ("retrieval_limit", 101),
+        ("retrieval_limit", 10**400),
+        ("retrieval_limit", 5.0),
+        ("retrieval_limit", "5"),
+        ("similarity_threshold", True),
+        ("similarity_threshold", -0.01),
+        ("similarity_threshold", 1.01),
+        ("similarity_threshold", float("nan")),
+        ("similarity_threshold", float("inf")),
+        ("similarity_threshold", 10**400),
+        ("similarity_threshold", "0.6"),
+        ("similarity_threshold", {}),
+    ],
+)
+def test_a_wrong_config_value_is_refused_by_its_name(field: str, value: Any) -> None:
+    error = refusal({"memory_config": {field: value}})
+    assert error.param == f"memory_config.{field}"
+    assert error.status == 400
+
+
+@pytest.mark.parametrize("field", ["user_id", "project_id", "session_id"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "  ",
+        "a" * 257,
+        "two\nlines",
+        "nul\x00",
+        "del\x7f",
+        "next\x85",
+        "\u2028",
+        "\ud83d",
+        7,
+        True,
+        [],
+        {},
+    ],
+)
+def test_an_id_that_cannot_name_anyone_is_refused(field: str, value: Any) -> None:
+    assert refusal({"memory_context": {field: value}}).param == f"memory_context.{field}"
+
+
+@pytest.mark.parametrize(
+    "value", ["u", "a" * 256, "jo@example.com", "用户 1", "O'Neil/é", "👩‍👩‍👧", " padded "]
+)
+def test_an_id_may_be_anything_that_fits_a_line(value: str) -> None:
+    assert take_extensions({"memory_context": {"user_id": value}}).user_id == value
+
+
+@pytest.mark.parametrize("section", ["memory_config", "memory_context"])
+@pytest.mark.parametrize("value", ["on", True, 3, 1.5, [{}]])
+def test_a_section_has_to_be_an_object(section: str, value: Any) -> None:
+    assert refusal({section: value}).param == section
+
+
+@pytest.mark.parametrize(
+    ("section", "field", "meant"),
+    [
+        ("memory_config", "retreival_limit", "retrieval_limit"),
+        ("memory_config", "enable", "enabled"),
+        ("memory_config", "Threshold", "similarity_threshold"),
+        ("memory_context", "userId", "user_id"),
+        ("memory_context", "session", "session_id"),
+    ],
+)
+def test_an_unknown_field_is_refused_with_the_nearest_name(section: str, field: str, meant: str) -> None:
+    error = refusal({section: {field: 1}})
+    assert error.param == f"{section}.{field}"
+    assert f"did you mean '{meant}'?" in error.message
+
+
+def test_an_unknown_type_is_refused_with_the_nearest_one() -> None:
+    assert "did you mean 'semantic'?" in refusal({"memory_config": {"memory_types": ["sematic"]}}).message
+
+
+@pytest.mark.parametrize("name", ["\ud83d", "x" * 1_000_000, "a\x00b"])
+def test_a_refusal_can_be_written_whatever_the_client_called_its_field(name: str) -> None:
+    error = refusal({"memory_config": {name: 1}})
+    assert len(error.message.encode()) < 1_000
+    assert len(str(error.param).encode()) < 1_000
+
+
+# ---------------------------------------------------------------- headers
+def test_headers_name_the_same_things() -> None:
+    headers = [
+        (b"host", b"x"),
+        (b"X-Memory-User-Id", b"user_456"),
+        (b"x-memory-project-id", b" apollo "),
+        (b"X-MEMORY-SESSION-ID", b"s-9"),
+        (b"x-memory-mode", b"Read"),
+        (b"x-memory-unheard-of", b"1"),
+    ]
+    assert take_header_extensions(headers) == Extensions(
+        user_id="user_456",
+        project_id="apollo",
+        session_id="s-9",
+        enabled=True,
+        retrieve=True,
+        auto_store=False,
+    )
+
+
+def test_ids_in_headers_may_be_utf8_or_latin1() -> None:
+    assert take_header_extensions([(b"x-memory-user-id", "Zoë 王".encode())]).user_id == "Zoë 王"
+    assert take_header_extensions([(b"x-memory-user-id", "Zoë".encode("latin-1"))]).user_id == "Zoë"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-Memory-User-Id", b""),
+        ("X-Memory-Session-Id", b"a" * 257),
+        ("X-Memory-Project-Id", b"a\x01b"),
+        ("X-Memory-Mode", b"readonly"),
+        ("X-Memory-Mode", b""),
+        ("X-Memory-Mode", b"\xff"),
+    ],
+)
+def test_a_wrong_header_is_refused_by_its_name(name: str, value: bytes) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        take_header_extensions([(name.lower().encode(), value)])
+    assert caught.value.param == name
+
+
+def test_a_request_cannot_have_two_identities() -> None:
+    twice = [(b"x-memory-user-id", b"ada"), (b"X-Memory-User-Id", b"bob")]
+    with pytest.raises(InvalidRequest, match="given twice"):
+        take_header_extensions(twice)
+    assert take_header_extensions([twice[0], twice[0]]).user_id == "ada"
+
+
+# ---------------------------------------------------------------- both
+def test_the_body_wins_over_the_headers_field_by_field() -> None:
+    header = Extensions(user_id="ada", project_id="apollo", enabled=False)
+    body = Extensions(user_id="bob", enabled=True, retrieval_limit=3)
+    assert merge(body, header) == Extensions(
+        user_id="bob", project_id="apollo", enabled=True, retrieval_limit=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("mode", "config", "read", "write"),
+    [
+        (None, {}, True, True),
+        (b"on", {}, True, True),
+        (b"read", {}, True, False),
+        (b"write", {}, False, True),
+        (b"off", {}, False, False),
+        (b"off", {"auto_store": True, "retrieval_limit": 3}, False, False),
+        (b"off", {"enabled": True}, True, True),
+        (b"on", {"enabled": False}, False, False),
+        (b"read", {"auto_store": True}, True, True),
+        (None, {"auto_store": False}, True, False),
+        (None, {"enabled": False, "auto_store": True}, False, False),
+    ],
+)
+def test_off_means_neither_read_nor_write(mode: bytes | None, config: Any, read: bool, write: bool) -> None:
+    header = take_header_extensions([(b"x-memory-mode", mode)] if mode else [])
+    both = merge(take_extensions({"memory_config": config}), header)
+    assert both.switches(enabled=True, auto_store=True) == (read, write)
+
+
+def test_a_server_that_has_memory_off_needs_to_be_asked() -> None:
+    assert Extensions().switches(enabled=False, auto_store=True) == (False, False)
+    assert Extensions(enabled=True).switches(enabled=False, auto_store=False) == (True, False)
+    assert take_header_extensions([(b"x-memory-mode", b"on")]).switches(enabled=False, auto_store=False) == (
+        True,
+        True,
+    )

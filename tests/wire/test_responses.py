@@ -1,0 +1,264 @@
+"""The Responses API: items of every type, instructions, events, and the upstream's own ids."""
+
+import copy
+from typing import Any
+
+import orjson
+import pytest
+
+from proxy.block import fence
+from proxy.domain import Message
+from proxy.wire.dialect import Answer, Dialect
+from proxy.wire.responses import RESPONSES
+
+DIALECT: Dialect = RESPONSES  # mypy: the class keeps the protocol
+BLOCK = fence(["- [semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
+
+
+def part(said: str, kind: str = "input_text") -> dict[str, str]:
+    return {"type": kind, "text": said}
+
+
+def item(role: str, content: Any) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": content}
+
+
+NOTE = item("system", [part(BLOCK)])
+CALL = {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}
+OUTPUT = {"type": "function_call_output", "call_id": "c1", "output": "21 degrees"}
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [part("hmm", "summary_text")], "content": []}
+REFERENCE = {"type": "item_reference", "id": "msg_1"}
+
+
+# ---------------------------------------------------------------- reading
+def test_a_string_is_one_user_message() -> None:
+    body = {"instructions": "Be kind.", "input": "Hi"}
+    assert RESPONSES.messages(body) == (Message("system", "Be kind."), Message("user", "Hi"))
+    assert RESPONSES.messages({"input": "Hi"}) == (Message("user", "Hi"),)
+
+
+def test_every_kind_of_item_is_read_or_passed_over() -> None:
+    body = {
+        "input": [
+            {"role": "developer", "content": "Be brief."},
+            {
+                "role": "user",
+                "content": [part("Look:"), {"type": "input_image", "image_url": "x"}, part("well?")],
+            },
+            REASONING,
+            CALL,
+            OUTPUT,
+            {"type": "custom_tool_call", "call_id": "c2", "name": "g", "input": "x"},
+            {"type": "custom_tool_call_output", "call_id": "c2", "output": [part("a"), part("b")]},
+            {"type": "computer_call_output", "call_id": "c3", "output": {"type": "computer_screenshot"}},
+            REFERENCE,
+            {"type": "from_the_future", "role": "user", "content": "not ours to judge"},
+            {"type": "message", "role": "assistant", "content": [part("Fine.", "output_text")]},
+            {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]},
+            {"type": None, "role": "user", "content": [{"type": "input_file", "file_id": "f"}]},
+        ]
+    }
+    assert RESPONSES.messages(body) == (
+        Message("developer", "Be brief."),
+        Message("user", "Look:\nwell?"),
+        Message("assistant", ""),
+        Message("tool", "21 degrees"),
+        Message("assistant", ""),
+        Message("tool", "a\nb"),
+        Message("tool", ""),
+        Message("assistant", "Fine."),
+        Message("assistant", "No."),
+        Message("user", ""),
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"input": None},
+        {"input": 7},
+        {"input": {"role": "user"}},
+        {
+            "instructions": 7,
+            "input": [None, 1, "x", [], {}, {"type": 7}, {"type": ["message"], "role": "user"}],
+        },
+        {"input": [{"role": "narrator", "content": "x"}, {"role": ["user"], "content": "x"}]},
+    ],
+)
+def test_what_is_not_understood_contributes_nothing_and_is_left_alone(body: dict[str, Any]) -> None:
+    assert RESPONSES.messages(body) == ()
+    assert RESPONSES.conversation_key(body) == ""
+    for placement in ("before_last_user", "after_system", "merge_system", "in_user"):
+        assert RESPONSES.insert(body, BLOCK, placement) is body
+
+
+@pytest.mark.parametrize(
+    ("choice", "forced"),
+    [
+        (None, False),
+        ("auto", False),
+        ("none", False),
+        ("required", True),
+        ({"type": "function", "name": "f"}, True),
+        ({"type": "file_search"}, True),
+        ({"type": "mcp", "server_label": "s"}, True),
+        ({"type": "allowed_tools", "mode": "auto", "tools": []}, False),
+        ({"type": "allowed_tools", "mode": "required", "tools": []}, True),
+    ],
+)
+def test_only_a_demanded_call_forces_a_tool(choice: Any, forced: bool) -> None:
+    assert RESPONSES.tool_forced({"tool_choice": choice, "tools": [{"type": "file_search"}]}) is forced
+
+
+def test_the_chain_is_known_by_the_previous_response() -> None:
+    assert RESPONSES.previous_response_id({"previous_response_id": "resp_1"}) == "resp_1"
+    assert [RESPONSES.previous_response_id({"previous_response_id": v}) for v in (None, "", 7)] == [None] * 3
+
+
+def test_the_conversation_key_is_the_upstreams_own_where_there_is_one() -> None:
+    named = RESPONSES.conversation_key({"input": "Hi", "conversation": "conv_1"})
+    assert named == RESPONSES.conversation_key({"input": "What else?", "conversation": {"id": "conv_1"}})
+    assert named != RESPONSES.conversation_key({"input": "Hi", "conversation": "conv_2"})
+    unnamed = RESPONSES.conversation_key({"input": "Hi", "conversation": None})
+    assert unnamed == RESPONSES.conversation_key({"input": [item("user", [part("Hi")]), CALL, OUTPUT]})
+    assert unnamed != RESPONSES.conversation_key({"instructions": "Be kind.", "input": "Hi"})
+
+
+# ---------------------------------------------------------------- inserting
+def inserted(placement: str, **fields: Any) -> dict[str, Any]:
+    body = {"model": "m", **fields}
+    before = copy.deepcopy(body)
+    result = RESPONSES.insert(body, BLOCK, placement)
+    assert body == before
+    return {name: value for name, value in result.items() if name != "model"}
+
+
+@pytest.mark.parametrize("placement", ["before_last_user", "after_system"])
+def test_a_string_becomes_two_items(placement: str) -> None:
+    assert inserted(placement, input="Hi") == {"input": [NOTE, item("user", [part("Hi")])]}
+
+
+def test_the_block_stands_right_before_the_last_user_item() -> None:
+    items = [item("user", "a"), REASONING, CALL, OUTPUT, item("user", "b"), REASONING, CALL, OUTPUT]
+    assert inserted("before_last_user", input=items) == {"input": [*items[:4], NOTE, *items[4:]]}
+
+
+def test_after_system_comes_after_the_leading_instructions() -> None:
+    items = [{"role": "developer", "content": "Be brief."}, item("user", "a")]
+    assert inserted("after_system", input=items) == {"input": [items[0], NOTE, items[1]]}
+
+
+def test_merge_system_extends_the_instructions() -> None:
+    assert inserted("merge_system", input="Hi", instructions="Be kind.") == {
+        "input": "Hi",
+        "instructions": f"Be kind.\n\n{BLOCK}",
+    }
+    assert inserted("merge_system", input="Hi", instructions=None) == {"input": "Hi", "instructions": BLOCK}
+    assert inserted("merge_system", input="Hi") == {"input": "Hi", "instructions": BLOCK}
+
+
+def test_in_user_precedes_the_words_of_the_last_user_item() -> None:
+    assert inserted("in_user", input="Hi") == {"input": f"{BLOCK}\n\nHi"}
+    assert inserted("in_user", input=[item("user", [part("a")]), CALL]) == {
+        "input": [item("user", [part(BLOCK), part("a")]), CALL]
+    }
+
+
+@pytest.mark.parametrize("placement", ["before_last_user", "after_system", "merge_system", "in_user"])
+def test_a_tool_output_that_continues_a_chain_goes_on_as_it_is(placement: str) -> None:
+    body = {"previous_response_id": "resp_1", "instructions": "Be kind.", "input": [OUTPUT]}
+    assert RESPONSES.insert(body, BLOCK, placement) is body
+
+
+# ---------------------------------------------------------------- answers
+def event(kind: str, **fields: Any) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (kind.encode(), orjson.dumps({"type": kind, **fields}))
+
+
+def delta(text: str, output: int = 0, content: int = 0, kind: str = "output_text") -> bytes:
+    return event(f"response.{kind}.delta", output_index=output, content_index=content, delta=text)
+
+
+def response(status: str, *texts: str) -> dict[str, Any]:
+    said = [item("assistant", [part(text, "output_text")]) for text in texts]
+    return {"id": "resp_1", "object": "response", "status": status, "output": [REASONING, *said, CALL]}
+
+
+def heard(*chunks: bytes, kind: str = "text/event-stream") -> Answer:
+    return RESPONSES.answer(chunks, kind, "")
+
+
+CREATED = event("response.created", response=response("in_progress"))
+
+
+def test_a_stream_is_heard_to_its_end() -> None:
+    thought = event("response.reasoning_text.delta", output_index=0, content_index=0, delta="hmm")
+    arguments = event("response.function_call_arguments.delta", output_index=2, delta="{}")
+    completed = event("response.completed", response=response("completed", "Hello"))
+    assert heard(CREATED, thought, delta("Hel", 1), delta("lo", 1), arguments, completed) == Answer(
+        "Hello", whole=True, response_id="resp_1"
+    )
+
+
+def test_thoughts_that_the_server_left_in_the_text_are_dropped() -> None:
+    assert heard(CREATED, delta("<think>hm"), delta("m</think>Yes.")).text == "Yes."
+    raw = orjson.dumps(response("completed", "<think>hmm</think>Yes."))
+    assert heard(raw, kind="application/json").text == "Yes."
+
+
+def test_an_ending_without_output_keeps_what_the_deltas_said() -> None:
+    ended = event("response.incomplete", response={"status": "incomplete"})
+    assert heard(CREATED, delta("Hel"), delta("lo"), ended) == Answer("Hello", True, "resp_1")
+
+
+def test_a_broken_stream_gives_what_was_heard() -> None:
+    assert heard(CREATED, delta("Hel"), delta("lo")[:-4]) == Answer("Hel", False, "resp_1")
+    failed = event("response.failed", response=response("failed"))
+    assert heard(CREATED, delta("Hel"), failed) == Answer("Hel", False, "resp_1")
+    assert heard(CREATED, delta("Hel"), event("error", message="overloaded")) == Answer(
+        "Hel", False, "resp_1"
+    )
+
+
+def test_parts_are_told_apart_and_refusals_are_answers() -> None:
+    done = event("response.output_text.done", output_index=0, content_index=0, text="Sorry.")
+    stream = [
+        delta("So"),
+        delta("I ", content=1, kind="refusal"),
+        done,
+        delta("can't", content=1, kind="refusal"),
+    ]
+    assert heard(*stream).text == "Sorry.\nI can't"
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        event("response.output_text.delta", delta=7),
+        event("response.output_text.delta", delta="x", output_index=[1]),
+        event("response.created", response=7),
+        b'data: {"type": ["response.completed"]}\n\n',
+        b'data: {"type": "response.output_text.done"}\n\n',
+        b"data: []\n\n",
+        b"garbage\n\n",
+    ],
+)
+def test_events_of_an_odd_shape_are_passed_over(odd: bytes) -> None:
+    assert heard(CREATED, odd, delta("Hi")) == Answer("Hi", False, "resp_1")
+
+
+@pytest.mark.parametrize(
+    ("status", "whole"),
+    [("completed", True), ("incomplete", True), ("failed", False), ("in_progress", False)],
+)
+def test_a_document_is_heard(status: str, whole: bool) -> None:
+    raw = orjson.dumps(response(status, "One.", "Two."))
+    assert heard(raw, kind="application/json") == Answer("One.\nTwo.", whole, "resp_1")
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"{}", b'{"output":7}', b'{"output":[7,{"type":"message"}]}', b'{"output":[{']
+)
+def test_a_document_of_an_odd_shape_has_no_text(raw: bytes) -> None:
+    assert heard(raw, kind="application/json").text == ""
