@@ -1,0 +1,54 @@
+"""Which headers pass, in each direction. Names are lower case, as ASGI has them."""
+
+from collections.abc import Iterable
+
+Headers = list[tuple[bytes, bytes]]
+
+# RFC 9110, section 7.6.1, and what RFC 2616, section 13.5.1, had beyond it. Trailers are not relayed.
+_HOP_BY_HOP = frozenset(
+    {
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+    }
+)
+# Host and the framing are written anew for the upstream; 100-continue is the server's affair.
+_REQUEST_DROPS = _HOP_BY_HOP | {b"host", b"content-length", b"expect"}
+_OURS = b"x-memory-"
+
+
+def request_headers(headers: Iterable[tuple[bytes, bytes]], *, identity: bool = False) -> Headers:
+    """Return the client's headers as the upstream may see them, in order: no hop-by-hop, no framing, no
+    Host, nothing of ours. With `identity` the answer is asked for uncompressed, so that memory can read it.
+    """
+    headers = list(headers)
+    drops = _REQUEST_DROPS | _named_in_connection(headers)
+    if identity:
+        drops |= {b"accept-encoding"}
+    kept = [(name, value) for name, value in headers if name not in drops and not name.startswith(_OURS)]
+    if identity:
+        kept.append((b"accept-encoding", b"identity"))
+    return kept
+
+
+def response_headers(headers: Iterable[tuple[bytes, bytes]], status: int) -> Headers:
+    """Return the upstream's headers as the client may see them: order, duplicates, encoding and length
+    stay; hop-by-hop goes. A length on 204 and 304 speaks of a body that is not there, and goes too."""
+    lowered = [(name.lower(), value) for name, value in headers]
+    drops = _HOP_BY_HOP | _named_in_connection(lowered)
+    if status in (204, 304):
+        drops |= {b"content-length"}
+    return [header for header in lowered if header[0] not in drops]
+
+
+def _named_in_connection(headers: Headers) -> frozenset[bytes]:
+    values = [value for name, value in headers if name == b"connection"]
+    if not values:
+        return frozenset()
+    return frozenset(token.strip().lower() for value in values for token in value.split(b","))

@@ -1,0 +1,97 @@
+"""An ASGI app behind uvicorn, as in production, on a free port of this machine and in the test's loop."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import uvicorn
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # signals are pytest's
+
+
+@contextlib.asynccontextmanager
+async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
+    """Serve the app and give its origin, http://127.0.0.1:port."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        settings: dict[str, Any] = {
+            "http": "httptools",
+            "ws": "none",
+            "lifespan": "off",
+            "access_log": False,
+            "log_level": "critical",
+            "server_header": False,
+            "date_header": False,
+            "timeout_graceful_shutdown": 1,
+        }
+        server = _Server(uvicorn.Config(app, **(settings | options)))
+        task = asyncio.create_task(server.serve(sockets=[listener]))
+        try:
+            async with asyncio.timeout(10):
+                await server.ready.wait()
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            await task
+
+
+class RawClient:
+    """A client that writes bytes and reads bytes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def send(self, *pieces: bytes) -> None:
+        for piece in pieces:
+            self.writer.write(piece)
+            await self.writer.drain()
+
+    async def head(self) -> bytes:
+        """Return status line and headers of the next answer, without the empty line."""
+        return (await self.reader.readuntil(b"\r\n\r\n")).removesuffix(b"\r\n\r\n")
+
+    async def rest(self) -> bytes:
+        """Return everything up to the end of the connection."""
+        return await self.reader.read()
+
+    def leave(self) -> None:
+        self.writer.close()
+
+
+@contextlib.asynccontextmanager
+async def connected(origin: str) -> AsyncIterator[RawClient]:
+    """Connect to the server; leave at the end of the block."""
+    where = urlsplit(origin)
+    reader, writer = await asyncio.open_connection(where.hostname, where.port, limit=1 << 24)
+    client = RawClient(reader, writer)
+    try:
+        yield client
+    finally:
+        client.leave()
+
+
+async def ask(
+    origin: str, line: bytes, headers: tuple[bytes, ...] = (), body: bytes = b""
+) -> tuple[bytes, bytes]:
+    """Send one request on a connection of its own; return the answer's head and raw body."""
+    async with asyncio.timeout(10), connected(origin) as client:
+        framing = (b"content-length: %d" % len(body),) if body else ()
+        lines = (line + b" HTTP/1.1", b"host: proxy", b"connection: close", *headers, *framing)
+        await client.send(b"\r\n".join((*lines, b"", b"")) + body)
+        return await client.head(), await client.rest()

@@ -1,0 +1,457 @@
+"""What the upstream sees of a request, and what the proxy makes of its answers and failures."""
+
+import asyncio
+import contextlib
+import random
+import socket
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from proxy.errors import ConfigError, UpstreamBroken, UpstreamCut, UpstreamTimeout, UpstreamUnreachable
+from proxy.upstream.client import Upstream
+from proxy.upstream.opened import Limits, Opened, Timeouts
+from tests.support.upstream import Exchange, ScriptedUpstream, head
+
+TARGETS = [
+    b"/v1/models",
+    b"/v1/models/",
+    b"/v1",
+    b"/v1?",
+    b"/v1/files?",
+    b"/v1/files?a=1&a=2&b",
+    b"/v1/files?q=%2A%zz+%20*~'",
+    b"/v1/a%2Fb/%41/%zz/%",
+    b"/v1//double//slash",
+    b"/v1/../up/./here/..",
+    b"/v1/files#fragment",
+    b"/v1/files?a=1#fragment?b",
+    b"/v1/\xc3\xa9\xff",
+    b"/v1/a;b=c,d:e@f!$&'()*+=[]|\\^`{}\"<>",
+    b'/v1/vectors?filter=[{"a":1}]',
+]
+
+
+async def drain(opened: Opened) -> bytes:
+    """Read the answer to its end."""
+    with opened:
+        chunks = []
+        while chunk := await opened.read():
+            chunks.append(chunk)
+        return b"".join(chunks)
+
+
+@contextlib.asynccontextmanager
+async def upstream_of(scripted: ScriptedUpstream, **options: object) -> AsyncIterator[Upstream]:
+    async with Upstream(scripted.url, **options) as upstream:  # type: ignore[arg-type]
+        yield upstream
+
+
+# ---------------------------------------------------------------- the request
+@pytest.mark.parametrize("prefix", ["", "/some/prefix%2Fx"])
+async def test_the_target_reaches_the_upstream_to_the_byte(prefix: str) -> None:
+    async with ScriptedUpstream(prefix=prefix) as scripted, upstream_of(scripted) as upstream:
+        for target in TARGETS:
+            await drain(await upstream.open("GET", target, []))
+    assert [request.target for request in scripted.requests] == [prefix.encode() + t for t in TARGETS]
+
+
+async def test_headers_reach_the_upstream_to_the_byte_and_none_is_added() -> None:
+    headers = [(b"x-utf8", "é".encode()), (b"x-latin", b"\xe9\xff"), (b"x-two", b"1"), (b"x-two", b"2")]
+    async with ScriptedUpstream() as scripted, upstream_of(scripted) as upstream:
+        await drain(await upstream.open("POST", b"/v1/x", headers, b"body"))
+    expected = [(b"host", scripted.origin.removeprefix("http://").encode()), *headers]
+    assert scripted.requests[0].headers == [*expected, (b"content-length", b"4")]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "DELETE"])
+async def test_a_request_without_body_says_nothing_of_one(method: str) -> None:
+    async with ScriptedUpstream() as scripted, upstream_of(scripted) as upstream:
+        await drain(await upstream.open(method, b"/v1/x", [], b""))
+    assert [name for name, _ in scripted.requests[0].headers] == [b"host"]
+    assert scripted.requests[0].method == method.encode()
+
+
+async def test_an_empty_post_says_that_it_is_empty() -> None:
+    async with ScriptedUpstream() as scripted, upstream_of(scripted) as upstream:
+        await drain(await upstream.open("POST", b"/v1/x", [], b""))
+    assert scripted.requests[0].header(b"content-length") == b"0"
+
+
+@pytest.mark.parametrize("length", [9, None])
+async def test_a_streamed_body_arrives_whole_with_its_length_or_chunked(length: int | None) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        for piece in (b"one", b"", b"two", b"six"):
+            yield piece
+
+    async with ScriptedUpstream() as scripted, upstream_of(scripted) as upstream:
+        await drain(await upstream.open("POST", b"/v1/x", [], body(), content_length=length))
+    request = scripted.requests[0]
+    assert request.body == b"onetwosix"
+    assert request.header(b"content-length") == (b"9" if length else None)
+    assert request.header(b"transfer-encoding") == (None if length else b"chunked")
+
+
+async def test_a_large_body_in_memory_arrives_whole() -> None:
+    body = random.Random(1).randbytes(3_000_000)
+    async with ScriptedUpstream() as scripted, upstream_of(scripted) as upstream:
+        await drain(await upstream.open("POST", b"/v1/x", [], body))
+    assert scripted.requests[0].body == body
+
+
+@pytest.mark.parametrize("bad", [b"/v1/a\r\nx: y", b"/v1/a\nb", b"/other"])
+async def test_a_target_that_would_break_the_head_is_refused(bad: bytes) -> None:
+    async with Upstream("http://127.0.0.1:1/v1") as upstream:
+        with pytest.raises(ValueError, match="target"):
+            await upstream.open("GET", bad, [])
+        with pytest.raises(ValueError, match="header"):
+            await upstream.open("GET", b"/v1", [(b"a", b"b\r\nc: d")])
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:9000/v1", "ftp://h/v1", "http://h", "http://h/v2", "http://u:p@h/v1", "http://h/v1?x=1"],
+)
+async def test_a_base_url_that_cannot_be_meant_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError):
+        Upstream(url)
+
+
+# ---------------------------------------------------------------- the answer
+async def test_an_answer_is_raw_its_duplicates_and_compression_untouched() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(b"\x1f\x8bnot really gzip", 418, [(b"Set-Cookie", b"a"), (b"Set-Cookie", b"b")])
+
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream:
+        opened = await upstream.open("GET", b"/v1/x", [])
+        assert (opened.status, await drain(opened)) == (418, b"\x1f\x8bnot really gzip")
+    assert opened.headers == [(b"set-cookie", b"a"), (b"set-cookie", b"b"), (b"content-length", b"17")]
+
+
+async def test_a_redirect_and_interim_answers_are_not_acted_upon() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(
+            b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n", b"HTTP/1.1 102 Processing\r\n\r\n"
+        )
+        await exchange.reply(b"", 307, [(b"location", b"/elsewhere")])
+
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream:
+        opened = await upstream.open("GET", b"/v1/x", [])
+        await drain(opened)
+    assert opened.status == 307
+    assert len(scripted.requests) == 1
+
+
+@pytest.mark.parametrize(("method", "status"), [("HEAD", 200), ("GET", 204), ("GET", 304)])
+async def test_an_answer_without_body_leaves_the_connection_usable(method: str, status: int) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(head(status, [(b"content-length", b"5")]))
+
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream:
+        for _ in range(3):
+            opened = await upstream.open(method, b"/v1/x", [])
+            assert (opened.status, await drain(opened)) == (status, b"")
+    assert len(scripted.connections) == 1
+
+
+async def test_long_header_lines_pass() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(b"", 200, [(b"x-long", b"y" * 60_000), *[(b"x-many", b"z")] * 300])
+
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream:
+        opened = await upstream.open("GET", b"/v1/x", [(b"x-long", b"w" * 60_000)])
+        await drain(opened)
+    assert dict(opened.headers)[b"x-long"] == b"y" * 60_000
+
+
+async def test_more_than_a_hundred_requests_run_at_once() -> None:
+    everybody = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        if len(scripted.requests) == 150:
+            everybody.set()
+        await everybody.wait()
+        await exchange.reply(b"ok")
+
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(10):
+        answers = await asyncio.gather(*[one(upstream) for _ in range(150)])
+    assert answers == [b"ok"] * 150
+
+
+async def one(upstream: Upstream) -> bytes:
+    return await drain(await upstream.open("POST", b"/v1/x", [], b"hello"))
+
+
+async def test_a_connection_limit_is_kept() -> None:
+    async def script(exchange: Exchange) -> None:
+        await asyncio.sleep(0.005)
+        await exchange.reply(b"ok")
+
+    limits = Limits(connections=2)
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted, limits=limits) as upstream:
+        assert await asyncio.gather(*[one(upstream) for _ in range(10)]) == [b"ok"] * 10
+    assert len(scripted.connections) == 2
+
+
+# ---------------------------------------------------------------- failures
+async def test_nobody_listening_is_unreachable() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        async with Upstream(f"http://127.0.0.1:{unused.getsockname()[1]}/v1") as upstream:
+            with pytest.raises(UpstreamUnreachable):
+                await one(upstream)
+
+
+async def test_an_unknown_name_is_unreachable() -> None:
+    async with Upstream("http://no-such-host.invalid/v1") as upstream:
+        with pytest.raises(UpstreamUnreachable):
+            await one(upstream)
+
+
+async def test_a_full_backlog_times_out_while_connecting() -> None:
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):  # nobody accepts: the kernel stops answering
+            filler = stack.enter_context(socket.socket())
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+        async with Upstream(url, timeouts=Timeouts(connect_s=0.1)) as upstream:
+            with pytest.raises(UpstreamTimeout):
+                await one(upstream)
+
+
+async def test_a_silent_upstream_times_out() -> None:
+    async with (
+        ScriptedUpstream(Exchange.gone) as scripted,
+        upstream_of(scripted, timeouts=Timeouts(headers_s=0.05)) as upstream,
+    ):
+        with pytest.raises(UpstreamTimeout):
+            await one(upstream)
+        await scripted.until_closed()
+
+
+async def test_an_answer_that_stops_is_cut_after_the_read_timeout() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        await exchange.chunk(b"half")
+        await exchange.gone()
+
+    timeouts = Timeouts(headers_s=10, read_s=0.05)
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted, timeouts=timeouts) as upstream:
+        opened = await upstream.open("GET", b"/v1/x", [])
+        with opened:
+            assert await opened.read() == b"half"
+            with pytest.raises(UpstreamCut):
+                await opened.read()
+
+
+async def test_an_upstream_that_takes_no_more_of_an_upload_times_out() -> None:
+    async def body() -> AsyncIterator[bytes]:
+        while True:
+            yield bytes(65536)
+
+    async def script(exchange: Exchange) -> None:
+        exchange.writer.transport.pause_reading()
+        await left.wait()
+
+    left = asyncio.Event()
+    async with (
+        ScriptedUpstream(script, read_body=False) as scripted,
+        upstream_of(scripted, timeouts=Timeouts(read_s=0.1)) as upstream,
+    ):
+        with pytest.raises(UpstreamTimeout):
+            await upstream.open("POST", b"/v1/x", [], body())
+        left.set()
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"",
+        b"HTTP/1.1 2",
+        b"HTTP/1.1 200 OK\r\ncontent-le",
+        b"SSH-2.0-OpenSSH\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nx-long: " + b"y" * 200_000 + b"\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
+    ],
+)
+async def test_nonsense_before_a_status_is_broken(nonsense: bytes) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(nonsense)
+        exchange.close()
+
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(5):
+        with pytest.raises(UpstreamBroken):
+            await one(upstream)
+
+
+BEGUN = {
+    "chunked": b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n",
+    "length": b"HTTP/1.1 200 OK\r\ncontent-length: 50\r\n\r\nhello",
+    "until close": b"HTTP/1.1 200 OK\r\n\r\nhello",
+}
+
+
+@pytest.mark.parametrize("framing", BEGUN)
+@pytest.mark.parametrize("how", [Exchange.close, Exchange.reset])
+async def test_an_answer_cut_short_is_delivered_as_far_as_it_came(framing: str, how: object) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(BEGUN[framing])
+        await read_first.wait()
+        how(exchange)  # type: ignore[operator]
+
+    read_first = asyncio.Event()
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(5):
+        opened = await upstream.open("GET", b"/v1/x", [])
+        read_first.set()
+        await scripted.until_closed()
+        with opened:
+            assert await opened.read() == b"hello"
+            if framing == "until close" and how is Exchange.close:
+                assert await opened.read() == b""  # that is how such an answer ends
+                return
+            with pytest.raises(UpstreamCut):
+                await opened.read()
+            assert not opened.at_end
+
+
+async def test_a_body_that_turns_to_nonsense_is_cut_and_not_waited_for() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(BEGUN["chunked"])
+        await read_first.wait()
+        await exchange.send(b"not a chunk size\r\n")
+        await exchange.gone()
+
+    read_first = asyncio.Event()
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(5):
+        with await upstream.open("GET", b"/v1/x", []) as opened:
+            assert await opened.read() == b"hello"
+            read_first.set()
+            with pytest.raises(UpstreamCut):
+                await opened.read()
+
+
+async def test_an_early_answer_ends_an_upload_that_nobody_wants() -> None:
+    sent = 0
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal sent
+        while sent < 1 << 30:
+            sent += 65536
+            yield bytes(65536)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(b"too much", 413)
+        await exchange.gone()
+
+    async with (
+        ScriptedUpstream(script, read_body=False) as scripted,
+        upstream_of(scripted) as upstream,
+        asyncio.timeout(5),
+    ):
+        opened = await upstream.open("POST", b"/v1/x", [], body(), content_length=1 << 30)
+        assert (opened.status, await drain(opened)) == (413, b"too much")
+        await scripted.until_closed()
+    assert sent < 1 << 29
+
+
+async def test_an_upload_goes_no_faster_than_the_upstream_takes_it() -> None:
+    given = 0
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal given
+        for _ in range(800):
+            given += 65536
+            yield bytes(65536)
+
+    async def script(exchange: Exchange) -> None:
+        nonlocal ahead
+        taken = 0
+        async for piece in exchange.body():
+            taken += len(piece)
+            ahead = max(ahead, given - taken)
+        await exchange.reply(b"%d" % taken)
+
+    ahead = 0
+    async with ScriptedUpstream(script, read_body=False) as scripted, upstream_of(scripted) as upstream:
+        answer = await drain(await upstream.open("POST", b"/v1/x", [], body(), content_length=800 * 65536))
+    assert answer == b"%d" % (800 * 65536)
+    assert ahead < 16 * 1024 * 1024  # mostly the kernel's socket buffers
+
+
+# ---------------------------------------------------------------- connections that went stale
+async def test_a_connection_is_used_again() -> None:
+    async with ScriptedUpstream() as scripted, upstream_of(scripted) as upstream:
+        for _ in range(5):
+            await one(upstream)
+    assert len(scripted.connections) == 1
+
+
+async def test_no_request_is_lost_to_an_upstream_that_closes_idle_connections() -> None:
+    pace = random.Random(4)
+    async with ScriptedUpstream(idle_close_s=0.004) as scripted, upstream_of(scripted) as upstream:
+        for _ in range(400):
+            assert await one(upstream) == b"ok"
+            await asyncio.sleep(pace.uniform(0.003, 0.0052))
+    assert len(scripted.requests) == 400
+    assert 1 < len(scripted.connections) <= 400
+
+
+async def test_a_request_lost_in_the_race_is_sent_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The race made certain: the connection is used although its end has already come."""
+    monkeypatch.setattr("proxy.upstream.link._readable", lambda _: False)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(b"ok")
+        exchange.close()
+
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream:
+        for _ in range(20):
+            opened = await upstream.open("POST", b"/v1/x", [], b"hello")
+            while not opened.at_end:
+                await opened.read()
+            time.sleep(0.002)  # noqa: ASYNC251 - so that our loop does not see the end before it writes
+    assert [request.body for request in scripted.requests] == [b"hello"] * 20
+
+
+@pytest.mark.parametrize("how", [Exchange.close, Exchange.reset])
+async def test_a_request_that_was_read_is_never_sent_again(how: object) -> None:
+    async def script(exchange: Exchange) -> None:
+        if exchange.request.connection.exchanges == 1:
+            await exchange.reply(b"ok")
+        else:
+            how(exchange)  # type: ignore[operator]
+
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream:
+        await one(upstream)
+        with pytest.raises(UpstreamBroken):
+            await upstream.open("POST", b"/v1/x", [], b"only once")
+        with pytest.raises(UpstreamBroken):
+            await one(upstream) and await upstream.open("GET", b"/v1/x", [])
+    assert [request.body for request in scripted.requests].count(b"only once") == 1
+    assert [request.method for request in scripted.requests].count(b"GET") == 1
+
+
+async def test_a_restart_of_the_upstream_costs_no_request() -> None:
+    async with ScriptedUpstream() as before, upstream_of(before) as upstream:
+        await asyncio.gather(*[one(upstream) for _ in range(8)])
+        await before.__aexit__()
+        async with ScriptedUpstream(port=before.port) as after:
+            assert await asyncio.gather(*[one(upstream) for _ in range(8)]) == [b"ok"] * 8
+    assert len(after.requests) == 8
+
+
+async def test_an_answer_nobody_asked_for_is_not_given_to_the_next_request() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(exchange.request.body)
+        if exchange.request.body == b"one":
+            await exchange.reply(b"unasked", 408)
+
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream:
+        for body in (b"one", b"two", b"three"):
+            assert await drain(await upstream.open("POST", b"/v1/x", [], body)) == body

@@ -1,0 +1,556 @@
+"""A client, uvicorn, the relay, an upstream: all on real sockets."""
+
+import asyncio
+import hashlib
+import os
+import random
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from proxy.errors import TooLarge
+from proxy.upstream.client import Upstream
+from proxy.upstream.downstream import ClientLeft, Downstream
+from proxy.upstream.headers import request_headers
+from proxy.upstream.opened import Timeouts
+from proxy.upstream.relay import Ending, Tap, passthrough, relay
+from tests.support.serving import ask, connected, serving
+from tests.support.upstream import Exchange, ScriptedUpstream, completion_events, head, split
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+
+class Proxy:
+    """A passthrough proxy in front of the scripted upstream, and how its requests ended."""
+
+    def __init__(self, upstream: Upstream) -> None:
+        self.upstream = upstream
+        self.endings: asyncio.Queue[Ending] = asyncio.Queue()
+        self.origin = ""
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Send) -> None:
+        self.endings.put_nowait(await passthrough(scope, receive, send, self.upstream))
+
+    async def ending(self) -> Ending:
+        async with asyncio.timeout(5):
+            return await self.endings.get()
+
+
+@asynccontextmanager
+async def proxy_of(scripted: ScriptedUpstream, **options: Any) -> AsyncIterator[Proxy]:
+    async with Upstream(scripted.url, **options) as upstream:
+        proxy = Proxy(upstream)
+        async with serving(proxy) as proxy.origin:
+            yield proxy
+
+
+def dechunk(raw: bytes) -> tuple[bytes, bool]:
+    """Return the body of a chunked answer and whether it was complete."""
+    body = b""
+    while raw:
+        size, _, raw = raw.partition(b"\r\n")
+        if size == b"0":
+            return body, True
+        body += raw[: int(size, 16)]
+        raw = raw[int(size, 16) + 2 :]
+    return body, False
+
+
+# ---------------------------------------------------------------- bytes
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(cuts=st.lists(st.integers(0, 2000), max_size=12), chunked=st.booleans())
+async def test_a_stream_arrives_byte_for_byte_wherever_it_is_split(cuts: list[int], chunked: bool) -> None:
+    body = b"".join(completion_events("Grüße, 世界 🌍", "\n\ndata: no", "é" * 400))
+    pieces = list(split(body, cuts))
+
+    async def script(exchange: Exchange) -> None:
+        if chunked:
+            await exchange.stream(*pieces)
+        else:
+            await exchange.send(head(200, [(b"content-length", b"%d" % len(body))]), *pieces)
+
+    async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
+        _, raw = await ask(proxy.origin, b"POST /v1/chat/completions", (), b"{}")
+        assert await proxy.ending() == Ending.COMPLETE
+    assert (dechunk(raw) if chunked else (raw, True)) == (body, True)
+
+
+async def test_each_piece_arrives_before_the_next_is_sent() -> None:
+    step = asyncio.Semaphore(0)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        for piece in (b"one", "ü".encode()[:1], "ü".encode()[1:]):
+            await exchange.chunk(piece)
+            await step.acquire()
+        await exchange.end()
+
+    async with (
+        ScriptedUpstream(script) as scripted,
+        proxy_of(scripted) as proxy,
+        connected(proxy.origin) as client,
+        asyncio.timeout(5),
+    ):
+        await client.send(b"GET /v1/x HTTP/1.1\r\nhost: h\r\n\r\n")
+        await client.head()
+        for piece in (b"one", "ü".encode()[:1], "ü".encode()[1:]):
+            assert await client.reader.readuntil(b"\r\n") == b"%x\r\n" % len(piece)
+            assert await client.reader.readexactly(len(piece) + 2) == piece + b"\r\n"
+            step.release()
+        assert await client.reader.readexactly(5) == b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize("status", [200, 201, 400, 401, 404, 429, 500, 503])
+async def test_any_status_passes_with_its_body_and_headers(status: int) -> None:
+    body = b'{"error": {"message": "n\xc3\xb6", "odd": 1.0}}\n'
+    own = [(b"retry-after", b"3"), (b"set-cookie", b"a=1"), (b"set-cookie", b"b=2"), (b"x-latin", b"\xe9")]
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(body, status, [*own, (b"connection", b"x-hop"), (b"x-hop", b"1")])
+
+    async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
+        answer, received = await ask(proxy.origin, b"POST /v1/x", (b"authorization: Bearer k",), b"{}")
+    lines = answer.split(b"\r\n")
+    assert (int(lines[0].split()[1]), received) == (status, body)
+    passed = [b": ".join(header) for header in own]
+    assert lines[1:] == [*passed, b"content-length: %d" % len(body), b"connection: close"]
+    assert scripted.requests[0].header(b"authorization") == b"Bearer k"
+
+
+async def test_target_and_method_pass_unchanged() -> None:
+    targets = [b"/v1/a%2A//b/../c?q=%zz&r=1", b"/v1/x?y"]
+    async with ScriptedUpstream() as scripted, proxy_of(scripted) as proxy:
+        for target in targets:
+            for method in (b"OPTIONS", b"DELETE", b"PATCH", b"GET"):
+                await ask(proxy.origin, method + b" " + target)
+    assert [r.line for r in scripted.requests] == [
+        method + b" " + target + b" HTTP/1.1"
+        for target in targets
+        for method in (b"OPTIONS", b"DELETE", b"PATCH", b"GET")
+    ]
+
+
+async def test_the_raw_target_is_preferred_where_the_server_kept_it() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        if not sent:
+            return {"type": "http.request"}
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    scope = {"method": "GET", "path": "/v1/x", "raw_path": b"/v1/x", "query_string": b"", "headers": []}
+    async with ScriptedUpstream() as scripted, Upstream(scripted.url) as upstream:
+        await passthrough(scope | {"raw_target": b"/v1/x?"}, receive, send, upstream)  # type: ignore[arg-type]
+        sent.clear()
+        await passthrough(scope | {"raw_target": b"http://h/v1/y"}, receive, send, upstream)  # type: ignore[arg-type]
+    assert [request.target for request in scripted.requests] == [b"/v1/x?", b"/v1/x"]
+
+
+@pytest.mark.parametrize("status", [200, 204, 304])
+async def test_an_answer_to_head_and_one_without_body_keep_the_connection(status: int) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(head(status, [(b"content-length", b"5"), (b"etag", b"e")]))
+
+    method = b"HEAD" if status == 200 else b"GET"
+    async with (
+        ScriptedUpstream(script) as scripted,
+        proxy_of(scripted) as proxy,
+        connected(proxy.origin) as client,
+        asyncio.timeout(5),
+    ):
+        for _ in range(3):
+            await client.send(method + b" /v1/x HTTP/1.1\r\nhost: h\r\n\r\n")
+            answer = await client.head()
+            assert b" %d " % status in answer
+            assert b"etag: e" in answer
+            assert (b"content-length: 5" in answer) == (status == 200)
+            assert await proxy.ending() == Ending.COMPLETE
+
+
+async def test_multipart_and_binary_pass_byte_for_byte() -> None:
+    upload = (
+        b"--b\r\ncontent-disposition: form-data; name=file\r\n\r\n" + os.urandom(300_000) + b"\r\n--b--\r\n"
+    )
+    download = os.urandom(2_000_000)
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(download, 200, [(b"content-type", b"audio/mpeg")])
+
+    async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
+        kind = b"content-type: multipart/form-data; boundary=b"
+        _, received = await ask(proxy.origin, b"POST /v1/files", (kind,), upload)
+    assert received == download
+    assert scripted.requests[0].body == upload
+    assert scripted.requests[0].header(b"content-type") == b"multipart/form-data; boundary=b"
+    assert scripted.requests[0].header(b"content-length") == b"%d" % len(upload)
+
+
+async def test_a_chunked_upload_stays_chunked() -> None:
+    async with ScriptedUpstream() as scripted, proxy_of(scripted) as proxy, connected(proxy.origin) as client:
+        await client.send(b"POST /v1/x HTTP/1.1\r\nhost: h\r\ntransfer-encoding: chunked\r\n\r\n")
+        await client.send(b"3\r\none\r\n")
+        await asyncio.sleep(0.01)  # two messages of the server, whatever the timing: both ways must work
+        await client.send(b"3\r\ntwo\r\n0\r\n\r\n")
+        await client.head()
+    assert scripted.requests[0].body == b"onetwo"
+
+
+async def test_an_upload_of_50_mb_is_never_held_in_memory() -> None:
+    piece = os.urandom(1 << 20)
+    digest = hashlib.sha256()
+    go_on = asyncio.Event()
+    taken = 0
+
+    async def script(exchange: Exchange) -> None:
+        nonlocal taken
+        exchange.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await go_on.wait()
+        exchange.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        async for part in exchange.body():
+            digest.update(part)
+            taken += len(part)
+        await exchange.reply(b"thanks")
+
+    async def upload() -> int:
+        sent = 0
+        for _ in range(50):
+            await client.send(piece)
+            sent += len(piece)
+            progress.append(sent)
+        return sent
+
+    progress: list[int] = []
+    async with (
+        ScriptedUpstream(script, read_body=False) as scripted,
+        proxy_of(scripted) as proxy,
+        connected(proxy.origin) as client,
+        asyncio.timeout(20),
+    ):
+        await client.send(b"POST /v1/files HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n" % (50 << 20))
+        uploading = asyncio.create_task(upload())
+        await scripted.until_requests(1)
+        await asyncio.sleep(0.2)  # time enough for all of it, if anyone held it
+        held = progress[-1] if progress else 0
+        go_on.set()
+        assert await uploading == 50 << 20
+        assert b"200" in await client.head()
+    assert held < 25 << 20  # what the kernel's socket buffers take, and no more
+    assert digest.digest() == hashlib.sha256(piece * 50).digest()
+
+
+async def test_256_streams_at_once_all_arrive_whole() -> None:
+    pieces = [b"data: %d\n\n" % number for number in range(64)]
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        for piece in pieces:
+            await exchange.chunk(piece)
+            await asyncio.sleep(0)
+        await exchange.end()
+
+    async def one() -> tuple[bytes, bool]:
+        async with connected(proxy.origin) as client:
+            await client.send(b"GET /v1/x HTTP/1.1\r\nhost: h\r\nconnection: close\r\n\r\n")
+            await client.head()
+            return dechunk(await client.rest())
+
+    async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy, asyncio.timeout(20):
+        answers = await asyncio.gather(*[one() for _ in range(256)])
+    assert answers == [(b"".join(pieces), True)] * 256
+
+
+async def test_a_client_that_reads_slowly_holds_the_upstream_up() -> None:
+    sent = 0
+
+    async def script(exchange: Exchange) -> None:
+        nonlocal sent
+        await exchange.start_stream()
+        while sent < 200 << 20:
+            await exchange.chunk(bytes(65536))
+            sent += 65536
+
+    async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
+        async with connected(proxy.origin) as client:
+            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            await client.send(b"GET /v1/x HTTP/1.1\r\nhost: h\r\n\r\n")
+            before = -1
+            while before != sent:  # until nothing moves any more
+                before = sent
+                await asyncio.sleep(0.1)
+        await scripted.until_closed()
+    assert 0 < sent < 30 << 20
+
+
+# ---------------------------------------------------------------- endings
+async def ask_and_leave(proxy: Proxy, request: bytes, until: Callable[[Any], Awaitable[Any]]) -> float:
+    """Send the request, wait for `until`, leave; return when."""
+    async with connected(proxy.origin) as client:
+        await client.send(request)
+        await until(client)
+        return time.monotonic()
+
+
+GET = b"GET /v1/x HTTP/1.1\r\nhost: h\r\n\r\n"
+
+
+async def test_a_client_leaving_before_the_answer_closes_the_upstream_within_100_ms() -> None:
+    async with ScriptedUpstream(Exchange.gone) as scripted, proxy_of(scripted) as proxy:
+        left_at = await ask_and_leave(proxy, GET, lambda _: scripted.until_requests(1))
+        assert await scripted.until_closed() - left_at < 0.1
+        assert await proxy.ending() == Ending.CLIENT_LEFT
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+async def test_a_client_leaving_a_silent_answer_closes_the_upstream_within_100_ms(
+    streamed: bool,
+) -> None:
+    async def script(exchange: Exchange) -> None:
+        if streamed:
+            await exchange.start_stream()
+        else:
+            await exchange.send(head(200, [(b"content-length", b"1000")]))
+        await exchange.gone()
+
+    async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
+        left_at = await ask_and_leave(proxy, GET, lambda client: client.head())
+        assert await scripted.until_closed() - left_at < 0.1
+        assert await proxy.ending() == Ending.CLIENT_LEFT
+
+
+async def test_a_client_leaving_a_torrent_closes_the_upstream_within_100_ms() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        while True:
+            await exchange.chunk(bytes(30_000))
+
+    async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
+        left_at = await ask_and_leave(proxy, GET, lambda client: client.reader.readexactly(1_000_000))
+        assert await scripted.until_closed() - left_at < 0.1
+        assert await proxy.ending() == Ending.CLIENT_LEFT
+
+
+async def test_a_client_leaving_during_its_upload_closes_the_upstream_within_100_ms() -> None:
+    async def script(exchange: Exchange) -> None:
+        async for _ in exchange.body():
+            arrived.set()
+
+    arrived = asyncio.Event()
+    request = b"POST /v1/x HTTP/1.1\r\nhost: h\r\ncontent-length: 1000000\r\n\r\n" + bytes(1000)
+    async with ScriptedUpstream(script, read_body=False) as scripted, proxy_of(scripted) as proxy:
+        left_at = await ask_and_leave(proxy, request, lambda _: arrived.wait())
+        assert await scripted.until_closed() - left_at < 0.1
+        assert await proxy.ending() == Ending.CLIENT_LEFT
+
+
+@pytest.mark.parametrize("how", [Exchange.close, Exchange.reset])
+async def test_an_upstream_dying_mid_stream_ends_the_client_s_answer_uncleanly(how: Any) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        await exchange.chunk(b"data: one\n\n", "data: ü".encode()[:-1])
+        await client_has_it.wait()
+        how(exchange)
+
+    client_has_it = asyncio.Event()
+    async with (
+        ScriptedUpstream(script) as scripted,
+        proxy_of(scripted) as proxy,
+        connected(proxy.origin) as client,
+        asyncio.timeout(5),
+    ):
+        await client.send(GET)
+        await client.head()
+        begin = await client.reader.readuntil(b"\xc3\r\n")
+        client_has_it.set()
+        body, complete = dechunk(begin + await client.rest())
+        assert (body, complete) == (b"data: one\n\n" + "data: ü".encode()[:-1], False)
+        assert await proxy.ending() == Ending.UPSTREAM_CUT
+
+
+async def test_an_upstream_dying_before_the_declared_length_ends_the_client_s_answer_short() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.send(head(200, [(b"content-length", b"100")]) + b"short")
+        exchange.close()
+
+    async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
+        answer, body = await ask(proxy.origin, b"GET /v1/x")
+        assert b"content-length: 100" in answer
+        assert body == b"short"
+        assert await proxy.ending() == Ending.UPSTREAM_CUT
+
+
+@pytest.mark.parametrize(
+    ("script", "status", "code"),
+    [
+        (Exchange.close, 502, "upstream_invalid_response"),
+        (Exchange.gone, 504, "upstream_timeout"),
+        (None, 502, "upstream_unreachable"),
+    ],
+)
+async def test_an_upstream_that_gives_no_answer_is_told_in_openai_s_shape(
+    script: Any, status: int, code: str
+) -> None:
+    async def closing(exchange: Exchange) -> None:
+        exchange.close()
+
+    chosen = closing if script is Exchange.close else script or Exchange.gone
+    timeouts = Timeouts(headers_s=0.05)
+    async with ScriptedUpstream(chosen) as scripted, proxy_of(scripted, timeouts=timeouts) as proxy:
+        if script is None:
+            await scripted.__aexit__()
+        answer, body = await ask(proxy.origin, b"POST /v1/x", (), b"{}")
+    assert b" %d " % status in answer
+    assert b"content-type: application/json" in answer
+    error = orjson.loads(body)["error"]
+    assert (error["code"], error["param"]) == (code, None)
+    assert error["message"]
+
+
+async def test_the_proxy_serves_on_after_every_kind_of_ending() -> None:
+    async def script(exchange: Exchange) -> None:
+        if exchange.request.target == b"/v1/die":
+            await exchange.start_stream()
+            exchange.reset()
+        else:
+            await exchange.reply(b"ok")
+
+    async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
+        for _ in range(5):
+            await ask(proxy.origin, b"GET /v1/die")
+            assert (await ask(proxy.origin, b"GET /v1/live"))[1] == b"ok"
+
+
+# ---------------------------------------------------------------- the pieces by themselves
+async def test_the_relay_adds_headers_and_feeds_the_tap() -> None:
+    tap = Tap()
+
+    async def app(scope: dict[str, Any], receive: Any, send: Send) -> None:
+        async with Downstream(receive) as downstream:
+            body = await downstream.read(1000)
+            headers = request_headers(scope["headers"], identity=True)
+            opened = await upstream.open("POST", b"/v1/x", headers, body + b"!")
+            extra = [(b"x-memory-status", b"none")]
+            endings.append(await relay(opened, downstream, send, extra_headers=extra, tap=tap))  # type: ignore[arg-type]
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.stream(b"one", b"two")
+
+    endings: list[Ending] = []
+    async with (
+        ScriptedUpstream(script) as scripted,
+        Upstream(scripted.url) as upstream,
+        serving(app) as origin,
+    ):
+        answer, body = await ask(origin, b"POST /v1/x", (b"x-memory-user-id: u",), b"hello")
+    assert b"x-memory-status: none" in answer
+    assert dechunk(body) == (b"onetwo", True)
+    assert (b"".join(tap.chunks), tap.truncated) == (b"onetwo", False)
+    assert scripted.requests[0].body == b"hello!"
+    assert scripted.requests[0].header(b"x-memory-user-id") is None
+    assert endings == [Ending.COMPLETE]
+
+
+def test_a_tap_keeps_what_fits_and_then_nothing() -> None:
+    tap = Tap(limit_bytes=10)
+    for chunk in (b"1234", b"5678", b"90abc", b"d"):
+        tap.add(chunk)
+    assert (tap.chunks, tap.size, tap.truncated) == ([b"1234", b"5678"], 8, True)
+
+
+class Messages:
+    """A receive that gives these messages and then waits for the client to leave."""
+
+    def __init__(self, *messages: dict[str, Any]) -> None:
+        self.messages = list(messages)
+        self.leave = asyncio.Event()
+
+    async def __call__(self) -> dict[str, Any]:
+        if self.messages:
+            return self.messages.pop(0)
+        await self.leave.wait()
+        return {"type": "http.disconnect"}
+
+
+WHOLE = {"type": "http.request", "body": b"all", "more_body": False}
+
+
+async def test_work_for_a_client_that_leaves_is_cancelled_quietly() -> None:
+    receive = Messages(WHOLE)
+    cancelled = False
+    async with asyncio.timeout(5), Downstream(receive) as downstream:
+        assert await downstream.read(10) == b"all"
+        receive.leave.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled = True
+            raise
+    assert cancelled
+    assert downstream.left
+    task = asyncio.current_task()
+    assert task is not None
+    assert task.cancelling() == 0
+    await asyncio.sleep(0)  # nothing of the cancellation is left behind
+
+
+async def test_a_cancellation_from_elsewhere_is_not_taken_for_the_client_s() -> None:
+    receive = Messages(WHOLE)
+
+    async def work() -> None:
+        async with Downstream(receive) as downstream:
+            await downstream.read(10)
+            working.set()
+            await asyncio.Event().wait()
+
+    working = asyncio.Event()
+    task = asyncio.create_task(work())
+    await working.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_an_error_of_the_work_itself_is_not_hidden() -> None:
+    async def work() -> None:
+        async with Downstream(Messages(WHOLE)) as downstream:
+            await downstream.read(10)
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        await work()
+
+
+async def test_a_client_that_left_mid_body_ends_the_block() -> None:
+    first = {"type": "http.request", "body": b"ha", "more_body": True}
+    receive = Messages(first)
+    receive.leave.set()
+    async with Downstream(receive) as downstream:
+        await downstream.read(10)
+        pytest.fail("not reached")
+    assert downstream.left
+    with pytest.raises(ClientLeft):
+        await Downstream(Messages({"type": "http.disconnect"})).body()
+
+
+async def test_a_body_over_the_limit_is_refused() -> None:
+    more = {"type": "http.request", "body": b"123456", "more_body": True}
+    with pytest.raises(TooLarge):
+        await Downstream(Messages(more, more)).read(10)
+
+
+async def test_a_body_in_several_messages_is_an_iterator_over_all_of_it() -> None:
+    random.seed(1)
+    parts = [random.randbytes(5) for _ in range(4)]
+    messages = [{"type": "http.request", "body": part, "more_body": True} for part in parts]
+    body = await Downstream(Messages(*messages, WHOLE)).body()
+    assert not isinstance(body, bytes)
+    assert [piece async for piece in body] == [*parts, b"all"]
