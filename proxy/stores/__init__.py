@@ -1,0 +1,1 @@
+"""Implementations of the ports: where memories live, and the local models."""

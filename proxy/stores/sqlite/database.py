@@ -1,0 +1,241 @@
+"""One SQLite file used from asyncio: a writer thread that commits in groups, and reader threads.
+
+Writes wait in a list. The writer takes all that have gathered while it was busy and runs them in one
+transaction, each in a savepoint of its own: one fsync serves them all, and work that raises undoes only
+itself. A caller resumes after the commit. Every thread has its own connection; sharing one would mix
+their transactions. Several processes may use the file: the write lock is SQLite's own.
+
+Before any work the path is compared with the file that was opened. Work on a file that was moved away or
+made unreadable would succeed on a ghost; here it is StoreUnavailable until the file is back.
+"""
+
+import asyncio
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from proxy import observe
+from proxy.errors import StoreUnavailable
+from proxy.stores.sqlite import file
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+"""Runs in a thread, inside a transaction; returns plain values and keeps no cursor."""
+
+_MOST_WAITING = 10_000  # writes; beyond that the disk is stuck and memory should step aside
+
+
+@dataclass(slots=True)
+class _Handle:
+    """One thread's connection. The lock lets another thread close it between two uses."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connection: sqlite3.Connection | None = None
+
+    def discard(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+@dataclass(slots=True)
+class _Write:
+    """Work that waits for the writer, and what became of it."""
+
+    work: Work[Any]
+    future: asyncio.Future[Any]
+    purge: bool
+    result: Any = None
+    error: BaseException | None = None
+
+    def settle(self) -> None:
+        if self.future.cancelled():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Database:
+    """Threads over one file. `open()` may be tried again after it failed; after `close()` it is over."""
+
+    def __init__(self, path: Path, *, readers: int = 2) -> None:
+        self.path = path
+        self.commits = 0  # group commits so far
+        self.epoch = 0  # rises when another file is found at the path: what was read before is void
+        self._identity: file.Identity | None = None
+        self._opening = threading.Lock()
+        self._waiting: list[_Write] = []
+        self._waiting_lock = threading.Lock()
+        self._closed = False
+        self._purge_due = False
+        self._write_handle = _Handle()
+        self._handles = [self._write_handle]
+        self._mine = threading.local()
+        self._writer = ThreadPoolExecutor(1, "store-writer")
+        self._readers = ThreadPoolExecutor(readers, "store-reader", initializer=self._add_reader)
+
+    @property
+    def is_open(self) -> bool:
+        """True once `open()` has succeeded."""
+        return self._identity is not None
+
+    async def open(self) -> None:
+        """Make or check the file. Raises StoreUnavailable, with the file untouched, if it is not ours."""
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._open)
+
+    async def close(self) -> None:
+        """Finish the writes that wait, then end the threads."""
+        with self._waiting_lock:
+            self._closed = True
+        await asyncio.to_thread(self._shutdown)
+
+    async def write(self, work: Work[T], *, purge: bool = False) -> T:
+        """Run the work in a write transaction and return its result once that is on the disk.
+
+        With `purge`, what it deleted is gone from the write-ahead log too. Work whose caller is
+        cancelled is still done.
+        """
+        entry = _Write(work, asyncio.get_running_loop().create_future(), purge)
+        with self._waiting_lock:
+            if self._closed or len(self._waiting) >= _MOST_WAITING:
+                raise StoreUnavailable(f"{self.path} is {'closed' if self._closed else 'overloaded'}")
+            self._waiting.append(entry)
+            if len(self._waiting) == 1:
+                self._writer.submit(self._drain)
+        result: T = await entry.future
+        return result
+
+    async def read(self, work: Work[T]) -> T:
+        """Run the work in a reader thread, on one consistent state of the file."""
+        if self._closed:
+            raise StoreUnavailable(f"{self.path} is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+
+    # ------------------------------------------------------------ in the threads
+    def _read(self, work: Work[T]) -> T:
+        with self._connection(self._mine.handle) as connection:
+            connection.execute("BEGIN")
+            try:
+                return work(connection)
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _drain(self) -> None:
+        with self._waiting_lock:
+            group, self._waiting = self._waiting, []
+        try:
+            with self._connection(self._write_handle) as connection:
+                self._commit(connection, group)
+        except BaseException as error:  # noqa: BLE001 - handed to every caller, as an executor would
+            for entry in group:
+                entry.error = entry.error or error
+        _deliver(group)
+
+    def _commit(self, connection: sqlite3.Connection, group: Sequence[_Write]) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            for entry in group:
+                self._run(connection, entry)
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        self.commits += 1
+        if self._purge_due or any(entry.purge for entry in group):
+            self._purge(connection)
+
+    def _run(self, connection: sqlite3.Connection, entry: _Write) -> None:
+        """Run one piece of work in its savepoint; its failure stays its own."""
+        connection.execute("SAVEPOINT work")
+        try:
+            with file.mapped(self.path):
+                entry.result = entry.work(connection)
+        except Exception as error:  # noqa: BLE001 - handed to the caller, as an executor would
+            entry.error = error
+            # Where SQLite gave the whole transaction up (disk full), this raises and the group fails.
+            connection.execute("ROLLBACK TO work")
+        connection.execute("RELEASE work")
+
+    def _purge(self, connection: sqlite3.Connection) -> None:
+        """Empty the write-ahead log, which still holds the pages as they were."""
+        (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        self._purge_due = bool(busy)
+        if busy:
+            observe.log.warning(
+                "store.purge.delayed"
+            )  # a reader elsewhere held it; the next commit tries again
+
+    # ------------------------------------------------------------ connections
+    def _add_reader(self) -> None:
+        self._mine.handle = _Handle()
+        self._handles.append(self._mine.handle)
+
+    @contextmanager
+    def _connection(self, handle: _Handle) -> Iterator[sqlite3.Connection]:
+        self._check()
+        with file.mapped(self.path), handle.lock:
+            if handle.connection is None:
+                handle.connection = file.connect(self.path)
+            try:
+                yield handle.connection
+            except sqlite3.Error:
+                handle.discard()  # it may be the file that broke: the next use begins anew
+                raise
+
+    def _open(self) -> None:
+        with self._opening:
+            if self._identity is None:
+                file.prepare(self.path, create=True)
+                self._identity = file.identity(self.path)
+                observe.log.info("store.opened")
+
+    def _check(self) -> None:
+        if self._identity is None:
+            raise StoreUnavailable(f"{self.path} is not open")
+        if file.identity(self.path) != self._identity:
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """Change over to the file that is now at the path, once no connection to the old one is left."""
+        with self._opening:
+            found = file.identity(self.path)
+            if found == self._identity:
+                return
+            for handle in list(self._handles):
+                with handle.lock:
+                    handle.discard()
+            file.prepare(self.path, create=False)
+            file.check(self.path)
+            self._identity = found
+            self.epoch += 1
+            observe.log.warning("store.replaced")
+
+    def _shutdown(self) -> None:
+        self._writer.shutdown(wait=True)
+        self._readers.shutdown(wait=True)
+        for handle in self._handles:
+            with handle.lock, file.mapped(self.path):
+                handle.discard()
+
+
+def _deliver(group: Sequence[_Write]) -> None:
+    """Wake the callers: one call into each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Write]] = {}
+    for entry in group:
+        by_loop.setdefault(entry.future.get_loop(), []).append(entry)
+    for loop, entries in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_settle, entries)
+
+
+def _settle(group: Sequence[_Write]) -> None:
+    for entry in group:
+        entry.settle()

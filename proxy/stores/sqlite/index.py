@@ -1,0 +1,252 @@
+"""One user's memories as arrays: exact cosine and exact BM25 over what the filters leave.
+
+An index is a snapshot and never changes; a changed memory gives the next snapshot. The rows of the vector
+matrix are appended in place behind the older snapshot's view, so that a write costs no copy of it.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.domain import Search, Stamp
+from proxy.errors import WrongModel
+from proxy.stores.sqlite.postings import Ints, Postings, term_hash
+
+# BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
+_K1, _B = 1.2, 0.4
+_TAIL_SHARE = 4  # new postings are merged into the old once they are a quarter of them
+
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+Name = TypeVar("Name")
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A memory as the index reads it."""
+
+    seq: int
+    type: str
+    project: str | None
+    expires_at: float | None
+    current: bool  # neither superseded nor archived
+    vector: bytes | None
+    terms: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A memory's number and scores. `cosine` is None where either side has no vector."""
+
+    seq: int
+    cosine: float | None
+    bm25: float
+
+
+@dataclass(frozen=True, slots=True)
+class UserIndex:
+    """Arrays of equal length, a position for each memory."""
+
+    stamp: Stamp
+    seqs: NDArray[np.int64]
+    types: NDArray[np.int16]  # positions in type_names
+    projects: NDArray[np.int32]  # positions in project_names
+    expires: NDArray[np.float64]  # infinity: never
+    current: Bools
+    lengths: NDArray[np.int32]  # in terms
+    embedded: Bools
+    matrix: Floats  # a row of zeros where there is no vector
+    buffer: Floats  # the matrix and room behind it
+    postings: Postings
+    tail: Postings  # of the latest positions
+    type_names: tuple[str, ...]
+    project_names: tuple[str | None, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, names aside."""
+        arrays = (
+            self.seqs,
+            self.types,
+            self.projects,
+            self.expires,
+            self.current,
+            self.lengths,
+            self.embedded,
+        )
+        return sum(a.nbytes for a in (*arrays, self.buffer)) + self.postings.nbytes + self.tail.nbytes
+
+    # ------------------------------------------------------------ search
+    def search(self, project: str | None, search: Search) -> list[Found]:
+        """Return the best `search.limit` by cosine and the best by BM25, each with both scores."""
+        eligible = self._eligible(project, search)
+        scores = self._bm25(search.terms, eligible)
+        best = _top(scores, np.flatnonzero(scores > 0), search.limit)
+        cosines = self._cosines(search.vector)
+        if cosines is not None:
+            best = np.union1d(best, _top(cosines, np.flatnonzero(eligible & self.embedded), search.limit))
+        near = [None] * len(best) if cosines is None else cosines[best].tolist()
+        return [
+            Found(seq, cosine if embedded else None, bm25)
+            for seq, cosine, embedded, bm25 in zip(
+                self.seqs[best].tolist(), near, self.embedded[best], scores[best].tolist(), strict=True
+            )
+        ]
+
+    def _eligible(self, project: str | None, search: Search) -> Bools:
+        eligible = self.current & (self.expires > search.now)
+        if search.types is not None:
+            eligible &= np.array([name in search.types for name in self.type_names], np.bool_)[self.types]
+        if project is not None:
+            wanted = [name is None or name == project for name in self.project_names]
+            eligible &= np.array(wanted, np.bool_)[self.projects]
+        return eligible
+
+    def _cosines(self, vector: bytes | None) -> Floats | None:
+        if vector is None or not self.embedded.any():
+            return None
+        query = np.frombuffer(vector, np.float32)
+        if len(query) != self.matrix.shape[1]:
+            raise WrongModel(f"a query of {len(query)} dimensions, memories of {self.matrix.shape[1]}")
+        cosines: Floats = self.matrix @ query
+        return cosines
+
+    def _bm25(self, terms: Sequence[str], eligible: Bools) -> Floats:
+        scores = np.zeros(len(self.seqs), np.float32)
+        total = int(np.count_nonzero(eligible))
+        if not total or not terms:
+            return scores
+        which, docs, counts = self._holding(np.array([*{term_hash(term) for term in terms}], np.int64))
+        kept = eligible[docs]
+        which, docs, tf = which[kept], docs[kept], counts[kept].astype(np.float32)
+        if not len(docs):
+            return scores
+        holding = np.bincount(which)  # of each term: how many eligible memories hold it
+        idf = np.log1p((total - holding + 0.5) / (holding + 0.5)).astype(np.float32)
+        mean = max(float(self.lengths[eligible].mean()), 1.0)
+        norm = _K1 * (1 - _B) + (_K1 * _B / mean) * self.lengths[docs]
+        parts = idf[which] * (_K1 + 1) * tf / (tf + norm)
+        return np.bincount(docs, weights=parts, minlength=len(scores)).astype(np.float32)
+
+    def _holding(self, terms: Ints) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]]:
+        which, docs, counts = self.postings.of(terms)
+        if not len(self.tail.terms):
+            return which, docs, counts
+        later = self.tail.of(terms)
+        return (
+            np.concatenate([which, later[0]]),
+            np.concatenate([docs, later[1]]),
+            np.concatenate([counts, later[2]]),
+        )
+
+    # ------------------------------------------------------------ change
+    def changed(self, rows: Sequence[Row], stamp: Stamp) -> "UserIndex | None":
+        """Return the next snapshot, with these rows as they are now. None: better read everything again."""
+        if len(rows) > 256 or _dimension(rows) not in (0, self.matrix.shape[1]):
+            return None
+        expires, current = self.expires.copy(), self.current.copy()
+        new = []
+        for row in rows:
+            at = np.flatnonzero(self.seqs == row.seq)
+            if len(at):
+                expires[at], current[at] = _expiry(row), row.current
+            elif row.current:
+                new.append(row)
+        if 2 * np.count_nonzero(current) < len(current):
+            return None
+        known = replace(self, stamp=stamp, expires=expires, current=current)
+        return known._appended(new) if new else known
+
+    def _appended(self, rows: Sequence[Row]) -> "UserIndex":
+        added = build(rows, self.stamp, known=self, first=len(self.seqs))
+        tail, postings = self.tail.merged(added.postings), self.postings
+        if len(tail.terms) * _TAIL_SHARE > len(postings.terms):
+            postings, tail = postings.merged(tail), Postings.build(())
+        buffer, size = self.buffer, len(self.seqs) + len(rows)
+        if size > len(buffer):
+            buffer = _room(size, self.matrix.shape[1])
+            buffer[: len(self.seqs)] = self.matrix
+        buffer[len(self.seqs) : size] = added.matrix
+        return UserIndex(
+            stamp=self.stamp,
+            seqs=np.concatenate([self.seqs, added.seqs]),
+            types=np.concatenate([self.types, added.types]),
+            projects=np.concatenate([self.projects, added.projects]),
+            expires=np.concatenate([self.expires, added.expires]),
+            current=np.concatenate([self.current, added.current]),
+            lengths=np.concatenate([self.lengths, added.lengths]),
+            embedded=np.concatenate([self.embedded, added.embedded]),
+            matrix=buffer[:size],
+            buffer=buffer,
+            postings=postings,
+            tail=tail,
+            type_names=added.type_names,
+            project_names=added.project_names,
+        )
+
+
+def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, first: int = 0) -> UserIndex:
+    """Index the rows at positions first, first + 1, …, with the names of `known` and new ones after them."""
+    type_names = _names(known.type_names if known else (), [row.type for row in rows])
+    project_names = _names(known.project_names if known else (), [row.project for row in rows])
+    dimension = known.matrix.shape[1] if known else _dimension(rows)
+    buffer = _room(len(rows), dimension)
+    matrix = buffer[: len(rows)]
+    embedded = np.zeros(len(rows), np.bool_)
+    for at, row in enumerate(rows):
+        # Rows of another dimension cannot come through `apply`; one that did would be found by its words.
+        if row.vector is not None and len(row.vector) == 4 * dimension:
+            matrix[at] = np.frombuffer(row.vector, np.float32)
+            embedded[at] = True
+    texts = [np.frombuffer(row.terms, np.int64) for row in rows]
+    types = {name: at for at, name in enumerate(type_names)}
+    projects = {name: at for at, name in enumerate(project_names)}
+    return UserIndex(
+        stamp=stamp,
+        seqs=np.array([row.seq for row in rows], np.int64),
+        types=np.array([types[row.type] for row in rows], np.int16),
+        projects=np.array([projects[row.project] for row in rows], np.int32),
+        expires=np.array([_expiry(row) for row in rows], np.float64),
+        current=np.array([row.current for row in rows], np.bool_),
+        lengths=np.array([len(text) for text in texts], np.int32),
+        embedded=embedded,
+        matrix=matrix,
+        buffer=buffer,
+        postings=Postings.build(texts, first=first),
+        tail=Postings.build(()),
+        type_names=type_names,
+        project_names=project_names,
+    )
+
+
+def _top(values: Floats, positions: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
+    """Return those of the positions with the highest values; among equals the latest memory wins."""
+    if len(positions) <= limit:
+        return positions
+    if limit <= 0:
+        return positions[:0]
+    ours = values[positions]
+    floor = np.partition(ours, len(ours) - limit)[len(ours) - limit]
+    above, level = positions[ours > floor], positions[ours == floor]
+    return np.concatenate([above, level[len(level) - (limit - len(above)) :]])
+
+
+def _room(rows: int, dimension: int) -> Floats:
+    """Return a zeroed matrix with room for some rows more; the system maps them only when written."""
+    return np.zeros((rows + rows // 4 + 8, dimension), np.float32)
+
+
+def _names(known: tuple[Name, ...], new: Iterable[Name]) -> tuple[Name, ...]:
+    return tuple(dict.fromkeys((*known, *new)))
+
+
+def _dimension(rows: Sequence[Row]) -> int:
+    return next((len(row.vector) // 4 for row in rows if row.vector is not None), 0)
+
+
+def _expiry(row: Row) -> float:
+    return math.inf if row.expires_at is None else row.expires_at

@@ -1,0 +1,90 @@
+"""The indexes of the users who were active last, within a bound in bytes, brought up to date when used."""
+
+import sqlite3
+import threading
+from collections import OrderedDict
+
+from proxy.stores.sqlite.index import Row, UserIndex, build
+from proxy.stores.sqlite.owners import Owner
+
+_ROWS = """
+    SELECT m.seq, m.type, m.project, m.expires_at, m.superseded_by IS NULL AND m.archived = 0,
+           v.embedding, v.terms
+    FROM memories m JOIN vectors v ON v.memory = m.seq
+    WHERE m.owner = :owner AND
+"""
+_CURRENT = _ROWS + "m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq"
+_CHANGED = _ROWS + "m.changed > :version ORDER BY m.seq LIMIT 1000"
+_STRIPES = 64
+
+
+class IndexCache:
+    """Least recently used out first. The one used last stays even where it alone is over the bound."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._indexes: OrderedDict[int, UserIndex] = OrderedDict()
+        self._bytes = 0
+        self._epoch = 0
+        self._lock = threading.Lock()
+        # One user's index is read by one thread at a time, without making other users wait.
+        self._loading = [threading.Lock() for _ in range(_STRIPES)]
+
+    def current(self, tx: sqlite3.Connection, owner: Owner, epoch: int) -> UserIndex:
+        """Return the user's index as of the transaction, or newer; `epoch` is that of the file."""
+        with self._loading[owner.id % _STRIPES]:
+            cached = self._get(owner.id, epoch)
+            if cached is None:
+                return self._put(owner.id, epoch, _load(tx, owner))
+            old, new = cached.stamp, owner.stamp
+            # Another thread may be ahead of this transaction; what it saw forgotten must not come back.
+            if (old.generation, old.version) >= (new.generation, new.version):
+                return cached
+            return self._put(owner.id, epoch, _refreshed(tx, owner, cached))
+
+    def drop(self, owner: int) -> None:
+        """Let go of a user's index: what was forgotten leaves this process's memory too."""
+        with self._lock:
+            self._remove(owner)
+
+    def _get(self, owner: int, epoch: int) -> UserIndex | None:
+        with self._lock:
+            if epoch != self._epoch:
+                self._indexes.clear()
+                self._bytes, self._epoch = 0, epoch
+            if owner in self._indexes:
+                self._indexes.move_to_end(owner)
+            return self._indexes.get(owner)
+
+    def _put(self, owner: int, epoch: int, index: UserIndex) -> UserIndex:
+        with self._lock:
+            if epoch == self._epoch:
+                self._remove(owner)
+                self._indexes[owner] = index
+                self._bytes += index.nbytes
+                while self._bytes > self._limit and len(self._indexes) > 1:
+                    self._remove(next(iter(self._indexes)))
+        return index
+
+    def _remove(self, owner: int) -> None:
+        if (index := self._indexes.pop(owner, None)) is not None:
+            self._bytes -= index.nbytes
+
+
+def _load(tx: sqlite3.Connection, owner: Owner) -> UserIndex:
+    rows = tx.execute(_CURRENT, {"owner": owner.id}).fetchall()
+    return build([_row(row) for row in rows], owner.stamp)
+
+
+def _refreshed(tx: sqlite3.Connection, owner: Owner, cached: UserIndex) -> UserIndex:
+    """Read what has changed; all of it after a forget, since a row that is gone cannot be seen to change."""
+    if cached.stamp.generation == owner.stamp.generation:
+        rows = tx.execute(_CHANGED, {"owner": owner.id, "version": cached.stamp.version}).fetchall()
+        if (index := cached.changed([_row(row) for row in rows], owner.stamp)) is not None:
+            return index
+    return _load(tx, owner)
+
+
+def _row(row: tuple[int, str, str | None, float | None, int, bytes | None, bytes]) -> Row:
+    seq, type_, project, expires_at, current, vector, terms = row
+    return Row(seq, type_, project, expires_at, bool(current), vector, terms)

@@ -1,0 +1,109 @@
+"""The JobQueue over SQLite: see ports.JobQueue for what every method guarantees."""
+
+import sqlite3
+
+from proxy.domain import Batch, Job, QueueCounts, Scope
+from proxy.stores.sqlite import owners, queue, rows
+from proxy.stores.sqlite.database import Database
+from proxy.stores.sqlite.instance import Instance
+
+# What the job reads now is marked as its own: `finish` settles exactly that.
+_MARK = """
+    UPDATE exchanges SET job = :job WHERE seq IN (
+        SELECT seq FROM exchanges WHERE session = :session AND extraction = 'pending' AND state = 'done'
+        AND seq <= :upto ORDER BY seq LIMIT :limit)
+"""
+_BEFORE = """
+    e.seq IN (SELECT seq FROM exchanges WHERE session = :session AND state = 'done' AND seq < :first
+              ORDER BY seq DESC LIMIT :limit) ORDER BY e.seq
+"""
+
+
+class SqliteJobs:
+    """Jobs of all processes that share the file. `instance` is None until the store is open."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.instance: Instance | None = None
+
+    async def claim(self, now: float, lease_s: float) -> Job | None:
+        def work(tx: sqlite3.Connection) -> Job | None:
+            assert self.instance is not None, "the database is open only after the instance lives"
+            dead = [name for name in queue.instances(tx, "jobs", "running") if self.instance.is_dead(name)]
+            queue.reclaim(tx, now, dead)
+            return queue.claim(tx, self.instance.id, now, lease_s)
+
+        return await self._database.write(work)
+
+    async def batch(self, job: Job, *, limit: int, context: int) -> Batch:
+        return await self._database.write(lambda tx: _batch(tx, job, limit, context))
+
+    async def retry(self, job: Job, *, at: float, reason: str, dead: bool = False) -> None:
+        def work(tx: sqlite3.Connection) -> None:
+            session = queue.leased_session(tx, job)
+            if session is None:
+                return  # forgotten, or already somebody else's
+            if dead:
+                queue.bury(tx, job, session, reason)
+            else:
+                queue.park(tx, int(job.id), state="queued", due_at=at, reason=reason)
+
+        await self._database.write(work)
+
+    async def wait_for_credential(self, job: Job) -> None:
+        def work(tx: sqlite3.Connection) -> None:
+            if queue.leased_session(tx, job) is not None:
+                # Waiting is no failure: it does not use up an attempt.
+                tx.execute("UPDATE jobs SET attempts = attempts - 1 WHERE id = ?", (int(job.id),))
+                queue.park(tx, int(job.id), state="waiting", due_at=0.0, reason="credential")
+
+        await self._database.write(work)
+
+    async def wake(self, scope: Scope) -> None:
+        def waiting(tx: sqlite3.Connection) -> bool:
+            owner = owners.find(tx, scope)
+            query = "SELECT 1 FROM jobs WHERE owner = ? AND state = 'waiting' LIMIT 1"
+            return owner is not None and tx.execute(query, (owner.id,)).fetchone() is not None
+
+        def work(tx: sqlite3.Connection) -> None:
+            if owner := owners.find(tx, scope):
+                tx.execute(
+                    "UPDATE jobs SET state = 'queued', due_at = 0 WHERE owner = ? AND state = 'waiting'",
+                    (owner.id,),
+                )
+
+        # Asked on every request of the user and seldom needed: reading first spares the write.
+        if await self._database.read(waiting):
+            await self._database.write(work)
+
+    async def counts(self) -> QueueCounts:
+        def work(tx: sqlite3.Connection) -> QueueCounts:
+            found = dict(tx.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
+            (oldest,) = tx.execute("SELECT min(created_at) FROM jobs WHERE state = 'queued'").fetchone()
+            return QueueCounts(
+                queued=found.get("queued", 0),
+                running=found.get("running", 0),
+                waiting=found.get("waiting", 0),
+                dead=found.get("dead", 0),
+                oldest_at=oldest,
+            )
+
+        return await self._database.read(work)
+
+
+def _batch(tx: sqlite3.Connection, job: Job, limit: int, context: int) -> Batch:
+    owner = owners.find(tx, job.scope)
+    stamp = owner.stamp if owner else owners.NEVER_SEEN
+    session = queue.leased_session(tx, job)
+    if session is None:
+        return Batch((), (), stamp)
+    ours = {"job": int(job.id), "session": session, "upto": job.upto, "limit": limit}
+    tx.execute("UPDATE exchanges SET job = NULL WHERE job = :job", ours)
+    tx.execute(_MARK, ours)
+    pending = rows.exchanges_where(tx, job.scope, job.session_id, "e.job = :job ORDER BY e.seq", ours)
+    if not pending:
+        return Batch((), (), stamp)
+    before = {"session": session, "first": pending[0].seq, "limit": context}
+    return Batch(
+        tuple(pending), tuple(rows.exchanges_where(tx, job.scope, job.session_id, _BEFORE, before)), stamp
+    )

@@ -1,0 +1,43 @@
+"""Rows of `scopes`: a user's number in this file, and the stamp that tells late writers from timely ones."""
+
+import sqlite3
+from dataclasses import dataclass
+
+from proxy.domain import Scope, Stamp
+
+NEVER_SEEN = Stamp(generation=0, version=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """A user (of a tenant) as the other tables name it."""
+
+    id: int
+    stamp: Stamp
+
+
+def find(tx: sqlite3.Connection, scope: Scope) -> Owner | None:
+    """Return the user's row, None for a user never seen."""
+    row = tx.execute(
+        "SELECT id, generation, version FROM scopes WHERE tenant = ? AND user = ?", (scope.tenant, scope.user)
+    ).fetchone()
+    return Owner(row[0], Stamp(row[1], row[2])) if row else None
+
+
+def ensure(tx: sqlite3.Connection, scope: Scope) -> Owner:
+    """Return the user's row, made if need be."""
+    if owner := find(tx, scope):
+        return owner
+    cursor = tx.execute("INSERT INTO scopes (tenant, user) VALUES (?, ?)", (scope.tenant, scope.user))
+    assert cursor.lastrowid is not None
+    return Owner(cursor.lastrowid, NEVER_SEEN)
+
+
+def set_version(tx: sqlite3.Connection, owner: int, version: int) -> None:
+    """Say that what a search could return has changed."""
+    tx.execute("UPDATE scopes SET version = ? WHERE id = ?", (version, owner))
+
+
+def raise_generation(tx: sqlite3.Connection, owner: int) -> None:
+    """Say that something was forgotten: whoever began before must not write."""
+    tx.execute("UPDATE scopes SET generation = generation + 1, version = version + 1 WHERE id = ?", (owner,))

@@ -1,0 +1,184 @@
+"""Rows of `jobs`: how sessions turn into jobs and jobs change state. Runs inside the writer's transaction.
+
+A job goes queued → running → gone, or back to queued, to waiting (for a credential), or to dead. A session
+has at most one job queued or waiting, a user at most one running; two unique indexes hold that. A job
+reads exchanges by marking them with its number: what it did not read, it does not settle.
+"""
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.domain import Job, Scope, SessionState
+from proxy.errors import Conflict
+from proxy.ports import Trigger
+from proxy.stores.sqlite import rows
+
+ORDINARY_LANE = 2
+
+# Exchanges that are answered, not extracted, and not in the hands of a running job.
+_STATES = """
+    SELECT e.session, s.tenant, s.user, n.project, n.name, n.last_at, max(e.seq), count(*),
+           max(e.explicit), max(e.personal), n.owner
+    FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
+    WHERE e.extraction = 'pending' AND e.state = 'done' AND {condition}
+      AND e.seq > coalesce(
+          (SELECT max(upto) FROM jobs WHERE jobs.session = e.session AND jobs.state = 'running'), 0)
+    GROUP BY e.session
+"""
+# Lanes first; within a lane the user who was served longest ago.
+_NEXT = """
+    SELECT j.id, s.id, s.tenant, s.user, n.project, n.name, j.upto, j.lane, j.attempts, j.created_at
+    FROM jobs j JOIN sessions n ON n.id = j.session JOIN scopes s ON s.id = j.owner
+    WHERE j.state = 'queued' AND j.due_at <= :now
+      AND NOT EXISTS (SELECT 1 FROM jobs r WHERE r.owner = j.owner AND r.state = 'running')
+    ORDER BY j.lane, s.served, j.id LIMIT 1
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """A session with work in it."""
+
+    session: int
+    owner: int
+    state: SessionState
+
+
+def pending(tx: sqlite3.Connection, condition: str, parameters: dict[str, Any]) -> list[Pending]:
+    """Return the sessions that hold exchanges to extract, selected by constant SQL over `e` and `n`."""
+    return [
+        Pending(
+            session, owner,
+            SessionState(
+                scope=Scope(tenant, user, project), session_id=name, last_at=last_at, last_seq=last_seq,
+                pending=count, explicit=bool(explicit), personal=bool(personal),
+            ),
+        )
+        for session, tenant, user, project, name, last_at, last_seq, count, explicit, personal, owner
+        in tx.execute(_STATES.format(condition=condition), parameters).fetchall()
+    ]  # fmt: skip
+
+
+def offer(tx: sqlite3.Connection, found: Pending, trigger: Trigger, at: float) -> bool:
+    """Make the job that the trigger asks for; return whether it asked for one."""
+    wanted = trigger(found.state)
+    if wanted is not None:
+        enqueue(tx, found, upto=wanted.upto, lane=wanted.lane, at=at)
+    return wanted is not None
+
+
+def enqueue(tx: sqlite3.Connection, found: Pending, *, upto: int, lane: int, at: float) -> None:
+    """Queue a job for the session, or widen the one that is queued or waits."""
+    tx.execute(
+        "INSERT INTO jobs (session, owner, upto, lane, state, created_at) VALUES (?, ?, ?, ?, 'queued', ?)"
+        " ON CONFLICT (session) WHERE state IN ('queued', 'waiting')"
+        " DO UPDATE SET upto = max(upto, excluded.upto), lane = min(lane, excluded.lane)",
+        (found.session, found.owner, upto, lane, at),
+    )
+
+
+def reclaim(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> None:
+    """Put back the jobs whose lease ran out or whose process died."""
+    lost = tx.execute(
+        "SELECT id FROM jobs WHERE state = 'running'"
+        " AND (leased_until <= ? OR instance IN (SELECT value FROM json_each(?)))",
+        (now, rows.as_json(dead)),
+    ).fetchall()
+    for (job_id,) in lost:
+        park(tx, job_id, state="queued", due_at=0.0)
+
+
+def claim(tx: sqlite3.Connection, instance: str, now: float, lease_s: float) -> Job | None:
+    """Lease the next due job to the instance."""
+    row = tx.execute(_NEXT, {"now": now}).fetchone()
+    if row is None:
+        return None
+    job_id, owner, tenant, user, project, name, upto, lane, attempts, created_at = row
+    tx.execute("UPDATE scopes SET served = (SELECT max(served) + 1 FROM scopes) WHERE id = ?", (owner,))
+    tx.execute(
+        "UPDATE jobs SET state = 'running', attempts = attempts + 1, leased_until = ?, instance = ?"
+        " WHERE id = ?",
+        (now + lease_s, instance, job_id),
+    )
+    return Job(
+        id=str(job_id), scope=Scope(tenant, user, project), session_id=name, upto=upto, lane=lane,
+        attempts=attempts + 1, leased_until=now + lease_s, created_at=created_at,
+    )  # fmt: skip
+
+
+def leased_session(tx: sqlite3.Connection, job: Job) -> int | None:
+    """Return the job's session while the lease is the job's; its end tells one lease from the next."""
+    row = tx.execute(
+        "SELECT session FROM jobs WHERE id = ? AND state = 'running' AND leased_until = ?"
+        " AND owner = (SELECT id FROM scopes WHERE tenant = ? AND user = ?)",
+        (int(job.id), job.leased_until, job.scope.tenant, job.scope.user),
+    ).fetchone()
+    return int(row[0]) if row else None
+
+
+def finish(tx: sqlite3.Connection, job: Job) -> None:
+    """Settle what the job has read; it queues again where exchanges are left.
+
+    Raises Conflict if the lease is no longer the job's.
+    """
+    session = leased_session(tx, job)
+    if session is None:
+        raise Conflict("the job's lease was lost")
+    ours = {"job": int(job.id), "session": session}
+    tx.execute("UPDATE exchanges SET extraction = 'done' WHERE job = :job AND extraction = 'pending'", ours)
+    left = tx.execute(
+        "SELECT 1 FROM exchanges JOIN jobs ON jobs.id = :job WHERE exchanges.session = :session"
+        " AND extraction = 'pending' AND exchanges.state = 'done' AND seq <= upto LIMIT 1",
+        ours,
+    ).fetchone()
+    if left:
+        tx.execute("UPDATE jobs SET attempts = 0 WHERE id = :job", ours)
+        park(tx, int(job.id), state="queued", due_at=0.0)
+    else:
+        tx.execute("DELETE FROM jobs WHERE id = :job", ours)
+
+
+def park(tx: sqlite3.Connection, job_id: int, *, state: str, due_at: float, reason: str = "") -> None:
+    """Take a running job off its owner and let it wait, together with what was queued behind it."""
+    for other, upto, lane in tx.execute(
+        "SELECT id, upto, lane FROM jobs WHERE id <> ? AND state IN ('queued', 'waiting')"
+        " AND session = (SELECT session FROM jobs WHERE id = ?)",
+        (job_id, job_id),
+    ).fetchall():
+        tx.execute("DELETE FROM jobs WHERE id = ?", (other,))
+        tx.execute(
+            "UPDATE jobs SET upto = max(upto, ?), lane = min(lane, ?) WHERE id = ?", (upto, lane, job_id)
+        )
+    tx.execute(
+        "UPDATE jobs SET state = ?, due_at = ?, reason = ?, leased_until = NULL, instance = NULL"
+        " WHERE id = ?",
+        (state, due_at, reason, job_id),
+    )
+
+
+def bury(tx: sqlite3.Connection, job: Job, session: int, reason: str) -> None:
+    """Make the job a dead letter, and what it read with it: no trigger offers that again."""
+    job_id = int(job.id)
+    read = tx.execute(
+        "UPDATE exchanges SET extraction = 'dead' WHERE job = ? AND extraction = 'pending'", (job_id,)
+    ).rowcount
+    if not read:  # it never came so far as to read
+        tx.execute(
+            "UPDATE exchanges SET extraction = 'dead', job = ? WHERE session = ? AND seq <= ?"
+            " AND extraction = 'pending' AND state = 'done'",
+            (job_id, session, job.upto),
+        )
+    tx.execute(
+        "UPDATE jobs SET state = 'dead', reason = ?, leased_until = NULL, instance = NULL WHERE id = ?",
+        (reason, job_id),
+    )
+
+
+def instances(tx: sqlite3.Connection, table: str, state: str) -> Iterator[str]:
+    """Return the processes named in `jobs` or `exchanges` rows of a state."""
+    for (instance,) in tx.execute(
+        f"SELECT DISTINCT instance FROM {table} WHERE state = ?", (state,)
+    ).fetchall():
+        yield instance

@@ -1,0 +1,171 @@
+"""Rows to values and back, and the WHERE clause of a MemoryFilter."""
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from typing import Any
+
+from proxy import terms
+from proxy.domain import Evidence, Exchange, Memory, MemoryFilter, Scope, with_children
+
+_MEMORY = """
+    SELECT m.seq, m.id, s.tenant, s.user, m.project, m.type, m.content, m.source, m.created_at, m.updated_at,
+           m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
+           m.confidence, m.tags, m.access_count, m.last_accessed
+    FROM memories m JOIN scopes s ON s.id = m.owner
+"""
+_INSERT_MEMORY = """
+    INSERT INTO memories (owner, project, id, type, content, digest, source, created_at, updated_at,
+           valid_from, valid_to, superseded_by, expires_at, archived, importance, weight, confidence, tags,
+           access_count, last_accessed, changed)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT DO NOTHING
+"""
+_EXCHANGE = """
+    SELECT e.seq, e.id, e.model, e.said, e.answer, e.at, e.whole
+    FROM exchanges e
+"""
+
+
+def storable(text: str) -> str:
+    """Return the text with lone surrogates replaced: JSON can carry them, UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def digest(content: str) -> bytes:
+    """Return what two wordings of the same statement have in common: 16 bytes of its normal form."""
+    return hashlib.blake2b(storable(terms.normalise(content)).encode(), digest_size=16).digest()
+
+
+def as_json(values: Iterable[Any]) -> str:
+    """Return a JSON array, for `IN (SELECT value FROM json_each(?))`."""
+    return json.dumps(list(values))
+
+
+# ---------------------------------------------------------------- memories
+def insert_memory(tx: sqlite3.Connection, owner: int, memory: Memory, changed: int) -> int | None:
+    """Store the memory's own row and evidence; return its seq, or None if the same one is already there."""
+    m, content = memory, storable(memory.content)
+    cursor = tx.execute(
+        _INSERT_MEMORY,
+        (owner, m.scope.project, m.id, m.type, content, digest(content), m.source, m.created_at, m.updated_at,
+         m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
+         m.confidence, json.dumps(m.tags), m.access_count, m.last_accessed, changed),
+    )  # fmt: skip
+    if not cursor.rowcount or cursor.lastrowid is None:
+        return None
+    insert_evidence(tx, cursor.lastrowid, memory.evidence)
+    return cursor.lastrowid
+
+
+def insert_evidence(tx: sqlite3.Connection, seq: int, evidence: Sequence[Evidence]) -> None:
+    """Add where a memory comes from; what is known already is not doubled."""
+    for item in evidence:
+        row = (seq, item.session_id, item.exchange_id, storable(item.span))
+        known = tx.execute(
+            "SELECT 1 FROM evidence WHERE memory = ? AND session_id = ? AND exchange_id = ? AND span = ?", row
+        ).fetchone()
+        if not known:
+            tx.execute(
+                "INSERT INTO evidence (memory, session_id, exchange_id, span) VALUES (?, ?, ?, ?)", row
+            )
+
+
+def memories_where(
+    tx: sqlite3.Connection, condition: str, parameters: dict[str, Any]
+) -> list[tuple[int, Memory]]:
+    """Return (seq, memory) for what the condition (constant SQL over `m` and `s`) selects, in its order."""
+    rows = tx.execute(f"{_MEMORY} WHERE {condition}", parameters).fetchall()
+    evidence = _evidence_of(tx, [row[0] for row in rows])
+    return [(row[0], _memory(row, evidence.get(row[0], ()))) for row in rows]
+
+
+def memories_by_seq(tx: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Memory]:
+    """Return the memories that exist under these numbers."""
+    condition = "m.seq IN (SELECT value FROM json_each(:seqs))"
+    return dict(memories_where(tx, condition, {"seqs": as_json(seqs)}))
+
+
+def _evidence_of(tx: sqlite3.Connection, seqs: list[int]) -> dict[int, tuple[Evidence, ...]]:
+    found: dict[int, tuple[Evidence, ...]] = {}
+    for seq, session_id, exchange_id, span in tx.execute(
+        "SELECT memory, session_id, exchange_id, span FROM evidence"
+        " WHERE memory IN (SELECT value FROM json_each(?)) ORDER BY id",
+        (as_json(seqs),),
+    ):
+        found[seq] = (*found.get(seq, ()), Evidence(session_id, exchange_id, span))
+    return found
+
+
+@lru_cache(maxsize=4096)
+def _tags(text: str) -> tuple[str, ...]:
+    return tuple(json.loads(text))
+
+
+def _memory(row: tuple[Any, ...], evidence: tuple[Evidence, ...]) -> Memory:
+    return Memory(
+        id=row[1],
+        scope=Scope(row[2], row[3], row[4]),
+        type=row[5],
+        content=row[6],
+        source=row[7],
+        created_at=row[8],
+        updated_at=row[9],
+        valid_from=row[10],
+        valid_to=row[11],
+        superseded_by=row[12],
+        expires_at=row[13],
+        archived=bool(row[14]),
+        importance=row[15],
+        weight=row[16],
+        confidence=row[17],
+        tags=_tags(row[18]),
+        evidence=evidence,
+        access_count=row[19],
+        last_accessed=row[20],
+    )
+
+
+# ---------------------------------------------------------------- filters
+def conditions(where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, Any]]:
+    """Return the filter as SQL over `m` and `s` with its parameters; `inactive` admits the past too."""
+    clauses, parameters = ["s.tenant = :tenant"], {"tenant": where.tenant, "now": where.now}
+    if where.user is not None:
+        clauses.append("s.user = :user")
+        parameters["user"] = where.user
+    if where.project is not None:
+        clauses.append("m.project = :project")
+        parameters["project"] = where.project
+    if where.type is not None:
+        clauses.append("m.type IN (SELECT value FROM json_each(:types))")
+        parameters["types"] = as_json(sorted(with_children((where.type,)) | {where.type}))
+    if where.text is not None:
+        # Not LIKE: its case folding knows ASCII only.
+        clauses.append("instr(folded(m.content), :text) > 0")
+        parameters["text"] = terms.fold(storable(where.text))
+    if not inactive:
+        clauses.append("m.archived = 0 AND m.superseded_by IS NULL")
+        clauses.append("(m.expires_at IS NULL OR m.expires_at > :now)")
+    return " AND ".join(clauses), parameters
+
+
+# ---------------------------------------------------------------- exchanges
+def exchanges_where(
+    tx: sqlite3.Connection, scope: Scope, session_id: str, condition: str, parameters: dict[str, Any]
+) -> list[Exchange]:
+    """Return exchanges of one session, selected and ordered by constant SQL over `e`."""
+    return [
+        Exchange(
+            seq=seq, id=id_, scope=scope, session_id=session_id, model=model, said=said, answer=answer, at=at,
+            whole=bool(whole),
+        )
+        for seq, id_, model, said, answer, at, whole in tx.execute(
+            f"{_EXCHANGE} WHERE {condition}", parameters
+        )
+    ]  # fmt: skip

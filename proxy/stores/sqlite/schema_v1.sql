@@ -1,0 +1,138 @@
+-- Version 1. Times are Unix seconds. Text columns never hold what the write gate has not passed.
+
+CREATE TABLE meta (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT;
+
+-- One row a user. It outlives a forget: the generation is what stops late writers.
+CREATE TABLE scopes (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant     TEXT NOT NULL,
+    user       TEXT NOT NULL,
+    generation INTEGER NOT NULL DEFAULT 0,  -- rises with every forget
+    version    INTEGER NOT NULL DEFAULT 0,  -- rises with every change of what a search could return
+    served     INTEGER NOT NULL DEFAULT 0,  -- rank of the last claimed job: fairness between users
+    UNIQUE (tenant, user)
+) STRICT;
+CREATE INDEX scopes_served ON scopes (served);
+
+CREATE TABLE memories (
+    seq           INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: cursors and indexes rely on it
+    id            TEXT NOT NULL,
+    owner         INTEGER NOT NULL REFERENCES scopes (id),
+    project       TEXT,
+    type          TEXT NOT NULL,
+    content       TEXT NOT NULL,
+    digest        BLOB NOT NULL,     -- of the normalised content: equal means the same statement
+    source        TEXT NOT NULL,
+    created_at    REAL NOT NULL,
+    updated_at    REAL NOT NULL,
+    valid_from    REAL NOT NULL,
+    valid_to      REAL,
+    superseded_by TEXT,
+    expires_at    REAL,
+    archived      INTEGER NOT NULL DEFAULT 0,
+    importance    REAL NOT NULL,
+    weight        REAL NOT NULL,
+    confidence    REAL NOT NULL,
+    tags          TEXT NOT NULL,     -- JSON array
+    access_count  INTEGER NOT NULL DEFAULT 0,
+    last_accessed REAL,
+    changed       INTEGER NOT NULL   -- the user's version of the last change: what an index has to read again
+) STRICT;
+CREATE UNIQUE INDEX memories_id ON memories (id, owner);
+CREATE UNIQUE INDEX memories_said_once ON memories (owner, coalesce(project, ''), type, digest)
+    WHERE superseded_by IS NULL AND archived = 0;
+CREATE INDEX memories_owner ON memories (owner);
+CREATE INDEX memories_changed ON memories (owner, changed);
+CREATE INDEX memories_superseded ON memories (superseded_by) WHERE superseded_by IS NOT NULL;
+
+-- Apart from the memories, so that counting an access does not rewrite 1.5 kB.
+CREATE TABLE vectors (
+    memory    INTEGER PRIMARY KEY REFERENCES memories (seq) ON DELETE CASCADE,
+    embedding BLOB,                  -- float32, unit length; NULL: found by its words only
+    terms     BLOB NOT NULL          -- int64 hash of every term, in order
+) STRICT;
+
+CREATE TABLE evidence (
+    id          INTEGER PRIMARY KEY,
+    memory      INTEGER NOT NULL REFERENCES memories (seq) ON DELETE CASCADE,
+    session_id  TEXT NOT NULL,
+    exchange_id TEXT NOT NULL,
+    span        TEXT NOT NULL
+) STRICT;
+CREATE INDEX evidence_memory ON evidence (memory);
+CREATE INDEX evidence_exchange ON evidence (exchange_id);
+
+CREATE TABLE events (
+    id      INTEGER PRIMARY KEY,
+    memory  INTEGER NOT NULL REFERENCES memories (seq) ON DELETE CASCADE,
+    at      REAL NOT NULL,
+    action  TEXT NOT NULL,
+    by      TEXT NOT NULL,
+    content TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_memory ON events (memory);
+
+-- A session belongs to one project: what is extracted from it goes there.
+CREATE TABLE sessions (
+    id      INTEGER PRIMARY KEY AUTOINCREMENT,
+    owner   INTEGER NOT NULL REFERENCES scopes (id),
+    project TEXT,
+    name    TEXT NOT NULL,
+    last_at REAL NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX sessions_name ON sessions (owner, name, coalesce(project, ''));
+
+CREATE TABLE jobs (
+    id           INTEGER PRIMARY KEY AUTOINCREMENT,
+    session      INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    owner        INTEGER NOT NULL REFERENCES scopes (id),
+    upto         INTEGER NOT NULL,
+    lane         INTEGER NOT NULL,
+    state        TEXT NOT NULL CHECK (state IN ('queued', 'running', 'waiting', 'dead')),
+    attempts     INTEGER NOT NULL DEFAULT 0,
+    due_at       REAL NOT NULL DEFAULT 0,
+    leased_until REAL,
+    instance     TEXT,               -- who runs it
+    created_at   REAL NOT NULL,
+    reason       TEXT NOT NULL DEFAULT ''
+) STRICT;
+CREATE UNIQUE INDEX jobs_one_pending ON jobs (session) WHERE state IN ('queued', 'waiting');
+CREATE UNIQUE INDEX jobs_one_running ON jobs (owner) WHERE state = 'running';
+CREATE INDEX jobs_session ON jobs (session);
+CREATE INDEX jobs_due ON jobs (state, lane);
+
+CREATE TABLE exchanges (
+    seq        INTEGER PRIMARY KEY AUTOINCREMENT,
+    id         TEXT NOT NULL UNIQUE,
+    key        TEXT NOT NULL,
+    session    INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    generation INTEGER NOT NULL,
+    model      TEXT NOT NULL,
+    said       TEXT NOT NULL,
+    answer     TEXT NOT NULL DEFAULT '',
+    at         REAL NOT NULL,
+    state      TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'done')),
+    whole      INTEGER NOT NULL DEFAULT 0,
+    explicit   INTEGER NOT NULL,
+    personal   INTEGER NOT NULL,
+    instance   TEXT NOT NULL,        -- who waits for the answer
+    holders    INTEGER NOT NULL DEFAULT 1,  -- requests with this key under way
+    extraction TEXT NOT NULL DEFAULT 'pending' CHECK (extraction IN ('pending', 'done', 'dead')),
+    job        INTEGER REFERENCES jobs (id) ON DELETE SET NULL  -- the job that has read it
+) STRICT;
+CREATE UNIQUE INDEX exchanges_key ON exchanges (session, key);
+CREATE INDEX exchanges_open ON exchanges (instance) WHERE state = 'open';
+CREATE INDEX exchanges_pending ON exchanges (session, seq) WHERE extraction = 'pending';
+CREATE INDEX exchanges_session ON exchanges (session, seq);
+CREATE INDEX exchanges_job ON exchanges (job) WHERE job IS NOT NULL;
+
+CREATE TABLE responses (
+    id      TEXT NOT NULL,
+    owner   INTEGER NOT NULL REFERENCES scopes (id),
+    session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    PRIMARY KEY (owner, id)
+) STRICT;
+CREATE INDEX responses_session ON responses (session);

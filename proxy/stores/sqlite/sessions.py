@@ -1,0 +1,164 @@
+"""The SessionStore over SQLite: see ports.SessionStore for what every method guarantees."""
+
+import sqlite3
+
+from proxy.domain import Begun, Exchange, NewExchange, Outcome, Scope
+from proxy.ports import Trigger
+from proxy.stores.sqlite import owners, queue, rows
+from proxy.stores.sqlite.database import Database
+from proxy.stores.sqlite.instance import Instance
+
+_UNQUEUED = """
+    NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.session = e.session AND jobs.state IN ('queued', 'waiting'))
+"""
+_LAST = """
+    e.seq IN (SELECT x.seq FROM exchanges x
+              JOIN sessions n ON n.id = x.session JOIN scopes s ON s.id = n.owner
+              WHERE s.tenant = :tenant AND s.user = :user AND n.project IS :project AND n.name = :name
+              AND x.state = 'done' ORDER BY x.seq DESC LIMIT :limit) ORDER BY e.seq
+"""
+
+
+class SqliteSessions:
+    """Exchanges of all processes that share the file. `instance` is None until the store is open."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.instance: Instance | None = None
+
+    async def begin(self, exchange: NewExchange) -> Begun:
+        def work(tx: sqlite3.Connection) -> Begun:
+            assert self.instance is not None, "the database is open only after the instance lives"
+            return _begin(tx, exchange, self.instance.id)
+
+        return await self._database.write(work)
+
+    async def complete(self, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+        return await self._database.write(lambda tx: _complete(tx, begun, outcome, trigger))
+
+    async def abort(self, begun: Begun) -> None:
+        await self._database.write(lambda tx: _abort(tx, begun))
+
+    async def recent(self, scope: Scope, session_id: str, limit: int) -> list[Exchange]:
+        parameters = {
+            "tenant": scope.tenant, "user": scope.user, "project": scope.project, "name": session_id,
+            "limit": limit,
+        }  # fmt: skip
+        return await self._database.read(
+            lambda tx: rows.exchanges_where(tx, scope, session_id, _LAST, parameters)
+        )
+
+    async def session_of(self, scope: Scope, response_id: str) -> str | None:
+        def work(tx: sqlite3.Connection) -> str | None:
+            row = tx.execute(
+                "SELECT n.name FROM responses r JOIN sessions n ON n.id = r.session"
+                " JOIN scopes s ON s.id = r.owner WHERE s.tenant = ? AND s.user = ? AND r.id = ?",
+                (scope.tenant, scope.user, response_id),
+            ).fetchone()
+            return str(row[0]) if row else None
+
+        return await self._database.read(work)
+
+    async def sweep(self, now: float, trigger: Trigger) -> int:
+        def work(tx: sqlite3.Connection) -> int:
+            assert self.instance is not None, "the database is open only after the instance lives"
+            for name in queue.instances(tx, "exchanges", "open"):
+                if self.instance.is_dead(name):
+                    tx.execute(
+                        "UPDATE exchanges SET state = 'done', whole = 0"
+                        " WHERE state = 'open' AND instance = ?",
+                        (name,),
+                    )
+            self.instance.clean()
+            return sum(queue.offer(tx, found, trigger, now) for found in queue.pending(tx, _UNQUEUED, {}))
+
+        return await self._database.write(work)
+
+
+def _begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:
+    owner = owners.ensure(tx, new.scope)
+    session, fresh = _session(tx, owner.id, new)
+    row = tx.execute(
+        "SELECT seq, id, generation, state FROM exchanges WHERE session = ? AND key = ?", (session, new.key)
+    ).fetchone()
+    if row is not None:
+        seq, id_, generation, state = row
+        if state == "open":
+            tx.execute(
+                "UPDATE exchanges SET holders = holders + 1, instance = ? WHERE seq = ?", (instance, seq)
+            )
+        return Begun(id_, generation)
+    tx.execute(
+        "INSERT INTO exchanges (id, key, session, generation, model, said, at, explicit, personal, instance)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (new.id, new.key, session, owner.stamp.generation, new.model, rows.storable(new.said), new.at,
+         new.explicit, new.personal, instance),
+    )  # fmt: skip
+    if fresh:
+        # Who opens a new conversation should be known in it.
+        others = {"owner": owner.id, "session": session}
+        for found in queue.pending(tx, "n.owner = :owner AND n.id <> :session", others):
+            queue.enqueue(tx, found, upto=found.state.last_seq, lane=queue.ORDINARY_LANE, at=new.at)
+    return Begun(new.id, owner.stamp.generation)
+
+
+def _session(tx: sqlite3.Connection, owner: int, new: NewExchange) -> tuple[int, bool]:
+    """Return the session's row, made if need be, and whether it was made."""
+    row = tx.execute(
+        "UPDATE sessions SET last_at = max(last_at, ?)"
+        " WHERE owner = ? AND project IS ? AND name = ? RETURNING id",
+        (new.at, owner, new.scope.project, new.session_id),
+    ).fetchone()
+    if row is not None:
+        return int(row[0]), False
+    cursor = tx.execute(
+        "INSERT INTO sessions (owner, project, name, last_at) VALUES (?, ?, ?, ?)",
+        (owner, new.scope.project, new.session_id, new.at),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid, True
+
+
+def _complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+    row = tx.execute(
+        "SELECT e.seq, e.session, n.owner, e.at, e.state, e.whole, e.extraction, e.job FROM exchanges e"
+        " JOIN sessions n ON n.id = e.session WHERE e.id = ? AND e.generation = ?",
+        (begun.id, begun.generation),
+    ).fetchone()
+    if row is None:
+        return False
+    seq, session, owner, at, state, whole, extraction, job = row
+    if outcome.response_id is not None:
+        tx.execute(
+            "INSERT INTO responses (id, owner, session) VALUES (?, ?, ?)"
+            " ON CONFLICT (owner, id) DO UPDATE SET session = excluded.session",
+            (outcome.response_id, owner, session),
+        )
+    # An answer that broke off gives way to a whole one, unless a job has read it.
+    unread = extraction == "pending" and job is None
+    if state == "done" and not (unread and outcome.whole and not whole):
+        return True
+    tx.execute(
+        "UPDATE exchanges SET state = 'done', answer = ?, whole = ? WHERE seq = ?",
+        (rows.storable(outcome.answer), outcome.whole, seq),
+    )
+    for found in queue.pending(tx, "e.session = :session", {"session": session}):
+        queue.offer(tx, found, trigger, at)
+    return True
+
+
+def _abort(tx: sqlite3.Connection, begun: Begun) -> None:
+    """Remove the exchange once no request holds it, and the session if nothing else is in it."""
+    row = tx.execute(
+        "UPDATE exchanges SET holders = holders - 1 WHERE id = ? AND generation = ? AND state = 'open'"
+        " RETURNING seq, session, holders",
+        (begun.id, begun.generation),
+    ).fetchone()
+    if row is None or row[2] > 0:
+        return
+    tx.execute("DELETE FROM exchanges WHERE seq = ?", (row[0],))
+    tx.execute(
+        "DELETE FROM sessions WHERE id = :id AND NOT EXISTS (SELECT 1 FROM exchanges WHERE session = :id)"
+        " AND NOT EXISTS (SELECT 1 FROM responses WHERE session = :id)",
+        {"id": row[1]},
+    )

@@ -1,0 +1,66 @@
+"""The embedded default: memories, sessions and jobs of a data directory, in one SQLite file."""
+
+import asyncio
+import sqlite3
+from pathlib import Path
+
+from proxy.stores.sqlite import file
+from proxy.stores.sqlite.database import Database
+from proxy.stores.sqlite.instance import Instance
+from proxy.stores.sqlite.jobs import SqliteJobs
+from proxy.stores.sqlite.memories import SqliteMemories
+from proxy.stores.sqlite.sessions import SqliteSessions
+
+
+class SqliteStores:
+    """Three stores over `<data_dir>/memory.db`, which may be shared by the processes of one machine.
+
+    Until `open()` has succeeded, and whenever the file is out of reach, their methods raise
+    StoreUnavailable; they recover by themselves once it is back. A failed `open()` may be repeated.
+    """
+
+    def __init__(self, data_dir: Path, *, index_bytes: int = 256 * 2**20, readers: int = 2) -> None:
+        self.path = data_dir / "memory.db"
+        self._run_dir = data_dir / "run"
+        self._instance: Instance | None = None
+        self._database = Database(self.path, readers=readers)
+        self.memories = SqliteMemories(self._database, index_bytes=index_bytes)
+        self.sessions = SqliteSessions(self._database)
+        self.jobs = SqliteJobs(self._database)
+
+    async def open(self) -> None:
+        """Open or make the file. Raises StoreUnavailable, with nothing overwritten, if it cannot."""
+        if self._instance is None:
+            self._instance = await asyncio.to_thread(self._live)
+            self.sessions.instance = self.jobs.instance = self._instance
+        await self._database.open()
+
+    @property
+    def is_open(self) -> bool:
+        """True once `open()` has succeeded."""
+        return self._database.is_open
+
+    async def health(self) -> None:
+        """Raise StoreUnavailable unless the file can be read now."""
+
+        def work(tx: sqlite3.Connection) -> None:
+            tx.execute("SELECT count(*) FROM meta").fetchone()
+
+        await self._database.read(work)
+
+    async def close(self) -> None:
+        """Finish what was accepted and end the threads; other processes may take over what is open."""
+        await self._database.close()
+        if self._instance is not None:
+            self._instance.close()
+
+    @property
+    def commits(self) -> int:
+        """Group commits so far: what shows that many writes share one."""
+        return self._database.commits
+
+    def _live(self) -> Instance:
+        with file.mapped(self._run_dir):
+            if not self._run_dir.parent.exists():
+                self._run_dir.parent.mkdir(mode=0o700, parents=True)
+            return Instance(self._run_dir)
