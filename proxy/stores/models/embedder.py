@@ -1,0 +1,96 @@
+"""The embedder that requests use: an encoder behind a small thread pool and a cache of recent vectors."""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import blake2b
+
+from proxy.errors import EmbeddingFailed
+from proxy.ports import EmbeddingModel
+from proxy.stores.models.encoder import MAX_CHARS, Encoder
+
+# What a thread does before it looks at the queue again: a query waits at most for this (0.1 s if all
+# are as long as the model reads, 5 ms for facts of usual length).
+_TEXTS_A_STEP = 4
+
+
+class OnnxEmbedder:
+    """Implements ports.Embedder. The event loop never waits for the model.
+
+    A call takes one short step at a time, so that a long import holds one thread and a query finds
+    the other. A cancelled call leaves the pool as it was: a step under way ends unheard.
+    """
+
+    def __init__(
+        self, encoder: Encoder, model: EmbeddingModel, *, threads: int = 2, cache_size: int = 1024
+    ) -> None:
+        self._encoder = encoder
+        self._model = model
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed")
+        self._recent = _Recent(cache_size)
+
+    @property
+    def model(self) -> EmbeddingModel:
+        return self._model
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Return one float32 unit vector a text, in order. Raises EmbeddingFailed."""
+        found = {i: vector for i, text in enumerate(texts) if (vector := self._recent.get(text))}
+        missing = [i for i in range(len(texts)) if i not in found]
+        if missing:
+            vectors = await self._compute([texts[i] for i in missing])
+            for i, vector in zip(missing, vectors, strict=True):
+                found[i] = vector
+                self._recent.put(texts[i], vector)
+        return [found[i] for i in range(len(texts))]
+
+    def understands(self, text: str) -> bool:
+        """False where too much of the text is unknown to the model: its vector would mean nothing."""
+        return self._encoder.understands(text)
+
+    def close(self) -> None:
+        """End the threads, after the steps already handed to them."""
+        # Not cancel_futures: the coroutines that wait for them would see a cancellation of their own.
+        self._pool.shutdown(wait=True)
+
+    async def _compute(self, texts: list[str]) -> list[bytes]:
+        loop = asyncio.get_running_loop()
+        vectors: list[bytes] = []
+        for start in range(0, len(texts), _TEXTS_A_STEP):
+            step = texts[start : start + _TEXTS_A_STEP]
+            try:
+                made = await loop.run_in_executor(self._pool, self._encoder.encode, step)
+            except RuntimeError as e:  # the pool was shut down
+                raise EmbeddingFailed("the embedder is closed") from e
+            vectors += (vector.tobytes() for vector in made)
+        return vectors
+
+
+class _Recent:
+    """The last vectors, by a hash of the text: clients resend, and one text is searched and then stored.
+
+    It holds no text, and a vector leads back to no user or memory.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._vectors: OrderedDict[bytes, bytes] = OrderedDict()
+
+    def get(self, text: str) -> bytes | None:
+        key = _key(text)
+        vector = self._vectors.get(key)
+        if vector is not None:
+            self._vectors.move_to_end(key)
+        return vector
+
+    def put(self, text: str, vector: bytes) -> None:
+        if self._size:
+            self._vectors[_key(text)] = vector
+            if len(self._vectors) > self._size:
+                self._vectors.popitem(last=False)
+
+
+def _key(text: str) -> bytes:
+    # Nothing after MAX_CHARS reaches the model.
+    return blake2b(text[:MAX_CHARS].encode("utf-8", "surrogatepass"), digest_size=16).digest()

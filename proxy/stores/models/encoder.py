@@ -1,0 +1,111 @@
+"""A text to a unit vector with a tokenizer and an ONNX graph; synchronous, no files, no threads of its own.
+
+Every text is a run of its own. In a batch, int8 models scale activations over all texts at once, so that
+a text's vector would depend on its neighbours (cosine .98 to the vector it has alone); on one core a
+batch would save only a tenth of the time.
+
+An encoder may be called from several threads at once: onnxruntime sessions and tokenizers both allow it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.errors import EmbeddingFailed
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+MAX_TOKENS = 256
+# No text is tokenised beyond this: the model would not read it, and megabytes would take seconds.
+MAX_CHARS = 16 * MAX_TOKENS
+# Above this share of letters that the model cannot read, its vector means nothing. Scripts that an
+# English vocabulary only spells out (Cyrillic, Greek, Arabic, Hangul …) are as bad as unknown ones:
+# unrelated Russian sentences have a cosine of .55, Greek ones .72, above true matches in English.
+UNKNOWN_LIMIT = 0.25
+
+_UNKNOWN_TOKENS = ("[UNK]", "<unk>")
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_POOLED = "sentence_embedding"
+
+Vector = NDArray[np.float32]
+
+
+class Encoder:
+    """One sentence model: mean (or first-token) pooling over its last layer, unit length."""
+
+    def __init__(
+        self,
+        session: "InferenceSession",
+        tokenizer: "Tokenizer",
+        *,
+        english_only: bool,
+        pooling: str = "mean",
+    ) -> None:
+        tokenizer.no_padding()  # the published file pads everything to 128 tokens
+        self._tokenizer = tokenizer
+        self._session = session
+        self._inputs = {i.name: np.int32 if "int32" in i.type else np.int64 for i in session.get_inputs()}
+        outputs = [o.name for o in session.get_outputs()]
+        self._output = _POOLED if _POOLED in outputs else outputs[0]
+        self._first_token = pooling == "cls"
+        self._english_only = english_only
+        self._unknown = {tokenizer.token_to_id(token) for token in _UNKNOWN_TOKENS} - {None}
+
+    def encode(self, texts: Sequence[str]) -> list[Vector]:
+        """Return one unit vector a text. Raises EmbeddingFailed."""
+        return [self._run(self._tokenizer.encode(_readable(text)).ids) for text in texts]
+
+    def understands(self, text: str) -> bool:
+        """True while enough of the text's words are known to the model for its vector to mean something."""
+        if text.isascii():
+            return bool(text) and not text.isspace()
+        encoding = self._tokenizer.encode(_readable(text))
+        total = unknown = 0
+        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            piece = text[start:end]
+            weight = _weight(piece)
+            total += weight
+            if token in self._unknown or (self._english_only and _is_fragment(piece)):
+                unknown += weight
+        return total > 0 and unknown / total < UNKNOWN_LIMIT
+
+    def _run(self, tokens: list[int]) -> Vector:
+        shape = (1, len(tokens))
+        values = {"input_ids": [tokens], "attention_mask": np.ones(shape), "token_type_ids": np.zeros(shape)}
+        try:
+            feed = {name: np.asarray(values[name], kind) for name, kind in self._inputs.items()}
+            (output,) = self._session.run([self._output], feed)
+        except Exception as e:  # onnxruntime's errors have no base class of their own
+            raise EmbeddingFailed(f"the embedding model failed: {type(e).__name__}") from e
+        return self._pool(np.asarray(output[0], np.float32))
+
+    def _pool(self, output: Vector) -> Vector:
+        """Return the unit vector of (tokens, dimension), or of what the graph has pooled already."""
+        if output.ndim == 2:
+            # The sum and the mean have the same direction, and length is taken out below.
+            output = output[0] if self._first_token else output.sum(axis=0)
+        norm = np.linalg.norm(output)
+        if not np.isfinite(norm) or norm == 0:
+            raise EmbeddingFailed("the embedding model returned no direction")
+        return output / norm
+
+
+def _readable(text: str) -> str:
+    """Return the text cut and without what UTF-8 cannot hold, every character at its place."""
+    return _LONE_SURROGATE.sub("\ufffd", text[:MAX_CHARS])
+
+
+def _weight(piece: str) -> int:
+    """Return how much a piece says, in letters: an emoji nothing, a Chinese character three."""
+    return sum(3 if unicodedata.east_asian_width(c) in "WF" else 1 for c in piece if c.isalnum())
+
+
+def _is_fragment(piece: str) -> bool:
+    """True for a single letter of a script other than Latin."""
+    return len(piece) == 1 and not piece.isascii() and "LATIN" not in unicodedata.name(piece, "")

@@ -1,0 +1,175 @@
+"""Weights of all-MiniLM-L6-v2 as int8, packed once from the published safetensors file.
+
+The graph `minilm-int8.onnx` (16 kB, committed) holds no weights: it refers to (offset, length) pairs
+of a file that `ensure_packed` writes beside the operator's data. `tensors` is the single source of
+truth for both: `scripts/dev/make_graph.py` lays the graph out by it, the packer writes the bytes by it.
+
+Quantisation: matrices have one scale per output column and seven bits (±63), since AVX2 machines
+without VNNI saturate when they add two products of eight-bit values; the word table has one scale per
+row and eight bits, since it is only looked up.
+"""
+
+import hashlib
+import json
+import os
+import struct
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.errors import EmbeddingFailed
+
+GRAPH = Path(__file__).with_name("minilm-int8.onnx")
+PACKED_NAME = "minilm-int8.bin"
+SOURCE_NAME = "model.safetensors"
+SOURCE_SIZE = 90_868_376
+SOURCE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+LAYERS = 6
+
+# Raise the number whenever the layout or the quantisation changes: older packed files are then replaced.
+_FORMAT = b"MPMINI01"
+_HEADER = struct.Struct("<8sIQ")  # format, CRC-32 of the body, length of the body
+_BODY = 4096  # the body starts on a page of its own, so that onnxruntime can map what it refers to
+_PAGE_FROM = 65_536  # tensors from this size start on a page, smaller ones on a cache line
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """One tensor and where its bytes lie in the packed file."""
+
+    name: str
+    array: Array
+    offset: int
+
+
+def ensure_packed(source: Path, target: Path) -> Path:
+    """Return `target`, packed from the safetensors file `source` unless it is there, whole and current.
+
+    Safe when several processes start at once: each writes a file of its own and renames it into place,
+    and all of them write the same bytes. Raises EmbeddingFailed with the reason.
+    """
+    if not is_whole(target):
+        try:
+            _check_source(source)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _write(source, target)
+        except OSError as e:
+            raise EmbeddingFailed(f"cannot pack {SOURCE_NAME}: {e.strerror or e}") from e
+    return target
+
+
+def is_whole(packed: Path) -> bool:
+    """True if the packed file has this format, the recorded length and the recorded checksum.
+
+    Reads all of it (about 15 ms for 24 MB), which also brings in the pages that the session maps next.
+    """
+    checksum = length = 0
+    try:
+        with packed.open("rb") as file:
+            header = file.read(_HEADER.size)
+            file.seek(_BODY)
+            while block := file.read(1 << 20):
+                checksum = zlib.crc32(block, checksum)
+                length += len(block)
+    except OSError:
+        return False
+    return header == _HEADER.pack(_FORMAT, checksum, length)
+
+
+def place(source: Path) -> Iterator[Placed]:
+    """Yield every tensor of the packed file in file order, with its offset."""
+    offset = _BODY
+    for name, array in tensors(read_safetensors(source)):
+        align = 4096 if array.nbytes >= _PAGE_FROM else 64
+        offset += -offset % align
+        yield Placed(name, np.ascontiguousarray(array), offset)
+        offset += array.nbytes
+
+
+def tensors(get: Callable[[str], Array]) -> Iterator[tuple[str, Array]]:
+    """Yield (name, array) of the quantised model, made from the published tensors that `get` returns."""
+    words, scale = _quantise(get("embeddings.word_embeddings.weight"), axis=1, peak=127)
+    yield from (("word", words), ("word_scale", scale))
+    # A sentence on its own is all of segment 0: that row is folded into the positions.
+    segment = get("embeddings.token_type_embeddings.weight")[0]
+    yield "position", get("embeddings.position_embeddings.weight") + segment
+    yield from _norm(get, "norm_in", "embeddings.LayerNorm")
+    for i in range(LAYERS):
+        layer = f"encoder.layer.{i}."
+        attention = [f"{layer}attention.self.{part}" for part in ("query", "key", "value")]
+        yield from _linear(get, f"qkv{i}", attention)
+        yield from _linear(get, f"attended{i}", [layer + "attention.output.dense"])
+        yield from _norm(get, f"norm_attended{i}", layer + "attention.output.LayerNorm")
+        yield from _linear(get, f"up{i}", [layer + "intermediate.dense"])
+        yield from _linear(get, f"down{i}", [layer + "output.dense"])
+        yield from _norm(get, f"norm_out{i}", layer + "output.LayerNorm")
+
+
+def read_safetensors(path: Path) -> Callable[[str], Array]:
+    """Return a function that maps a tensor's name to its float32 values, read lazily.
+
+    Format: u64 length of a JSON header, the header, then the tensors at `data_offsets`.
+    """
+    raw = np.memmap(path, np.uint8, "r")
+    start = 8 + int.from_bytes(raw[:8].tobytes(), "little")
+    entries = json.loads(raw[8:start].tobytes())
+
+    def get(name: str) -> Array:
+        first, last = entries[name]["data_offsets"]
+        return np.asarray(raw[start + first : start + last]).view(np.float32).reshape(entries[name]["shape"])
+
+    return get
+
+
+def _linear(get: Callable[[str], Array], name: str, parts: list[str]) -> Iterator[tuple[str, Array]]:
+    weight = np.concatenate([get(p + ".weight").T for p in parts], axis=1)
+    quantised, scale = _quantise(weight, axis=0, peak=63)
+    yield from ((name, quantised), (name + "_scale", scale.reshape(-1)))
+    yield name + "_bias", np.concatenate([get(p + ".bias") for p in parts])
+
+
+def _norm(get: Callable[[str], Array], name: str, part: str) -> Iterator[tuple[str, Array]]:
+    yield from ((name + "_gain", get(part + ".weight")), (name + "_bias", get(part + ".bias")))
+
+
+def _quantise(weight: Array, *, axis: int, peak: int) -> tuple[Array, Array]:
+    """Return symmetric int8 values in ±peak and the float32 scale of each slice along `axis`."""
+    scale = np.maximum(np.abs(weight).max(axis=axis, keepdims=True), 1e-12) / np.float32(peak)
+    return np.rint(weight / scale).astype(np.int8), scale.astype(np.float32)
+
+
+def _check_source(path: Path) -> None:
+    if not path.is_file():
+        raise EmbeddingFailed(f"no {SOURCE_NAME} in {path.parent}")
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != SOURCE_SHA256:
+        raise EmbeddingFailed(f"{path} is not the published all-MiniLM-L6-v2 (sha256 {digest[:12]}…)")
+
+
+def _write(source: Path, target: Path) -> None:
+    handle, temporary = tempfile.mkstemp(prefix=target.name, suffix=".tmp", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            checksum, end = 0, _BODY
+            file.seek(_BODY)
+            for tensor in place(source):
+                block = bytes(tensor.offset - end) + tensor.array.tobytes()
+                file.write(block)
+                checksum = zlib.crc32(block, checksum)
+                end = tensor.offset + tensor.array.nbytes
+            file.seek(0)
+            file.write(_HEADER.pack(_FORMAT, checksum, end - _BODY))
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise

