@@ -1,0 +1,1 @@
+"""The read path: from a turn to the block of memories that goes with it. Start at `prepare`."""

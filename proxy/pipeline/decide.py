@@ -1,0 +1,114 @@
+"""Does this turn need memory? (requirements B1–B4)
+
+A search costs two milliseconds, a missed memory costs the user's trust: everything is searched unless a
+rule is sure. A rule looks at the instruction alone (a pasted text says "I" without meaning the user) and
+never fires where the instruction is personal or points at something said before.
+"""
+
+import re
+from dataclasses import dataclass
+
+from proxy.domain import Message, Turn
+from proxy.pipeline import phrases, questions
+from proxy.terms import fold
+
+GREETING_CHARS = 120  # a longer message is not only a greeting
+INSTRUCTION_CHARS = 400  # a longer instruction is a story; search
+INSPECTED_CHARS = 600  # of a paste: its instruction stands in front, or it is searched
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether to search; where not, the reason for the response header."""
+
+    search: bool
+    reason: str = ""
+
+
+_SEARCH = Verdict(search=True)
+
+
+def decide(turn: Turn) -> Verdict:
+    """Return whether memory could help with the turn's last user message."""
+    if turn.tool_forced:
+        return Verdict(False, "tool_forced")
+    query = turn.query.strip()[:INSPECTED_CHARS]
+    if not query:
+        return Verdict(False, "no_query")
+    if is_greeting(query):
+        # After a question "ok" is an answer, and what it agrees to may need memory.
+        return _SEARCH if _was_asked(turn.messages) else Verdict(False, "greeting")
+    instruction, payload = questions.split_payload(query)
+    if len(instruction) > INSTRUCTION_CHARS or is_personal(instruction):
+        return _SEARCH
+    if payload and questions.is_transformation(instruction):
+        return Verdict(False, "self_contained")
+    if questions.is_calculation(query):
+        return Verdict(False, "self_contained")
+    if questions.wants_live_data(query):
+        return Verdict(False, "tool_answers")
+    if not points_back(instruction) and questions.is_general_fact(query):
+        return Verdict(False, "general_fact")
+    return _SEARCH
+
+
+def is_greeting(text: str) -> bool:
+    """True if the text is only greetings, thanks, farewells or acknowledgements."""
+    if len(text) > GREETING_CHARS:
+        return False
+    folded = _STRETCHED.sub(r"\1", fold(text).replace("’", "'"))
+    return bool(_ONLY_GREETING.fullmatch(folded) and _GREETING.search(folded))
+
+
+def is_personal(text: str) -> bool:
+    """True if the text says I, my, we … in one of the known languages, requests ("tell me") aside."""
+    # "US" is a country, "us" is we: told apart before folding.
+    if re.search(r"\bus\b", text):
+        return True
+    folded = _REQUEST.sub(" ", fold(text).replace("’", "'"))
+    return bool(_PERSONAL.search(folded))
+
+
+def points_back(text: str) -> bool:
+    """True if the text leans on something said before ("that one", "again", "上次")."""
+    return bool(_POINTER.search(fold(text)))
+
+
+def expects_memory(text: str) -> bool:
+    """True if the form of the text says that memory should know: it is personal, points back, speaks of
+    "the dog" as of something known, or asks in a language that leaves pronouns out."""
+    if is_personal(text) or points_back(text) or questions.names_known_thing(text):
+        return True
+    return bool(_UNSPACED.search(text) and _ASKS_UNSPACED.search(text))
+
+
+def _was_asked(messages: tuple[Message, ...]) -> bool:
+    """True if the assistant's last message ends with a question."""
+    last = next((m.text for m in reversed(messages) if m.role == "assistant"), "")
+    return last.rstrip(" \n\"'*_)”」").endswith(("?", "？"))
+
+
+def _any_of(*tables: dict[str, tuple[str, ...]]) -> str:
+    """Return one group that matches any word of the tables, longest first; whole words where the script
+    has spaces."""
+    words = {word for table in tables for row in table.values() for word in row}
+    ordered = sorted(words, key=len, reverse=True)
+    spaced = "|".join(re.escape(w) for w in ordered if not _UNSPACED.search(w))
+    unspaced = "|".join(re.escape(w) for w in ordered if _UNSPACED.search(w))
+    both = [rf"(?<!\w)(?:{spaced})(?!\w)" if spaced else "", f"(?:{unspaced})" if unspaced else ""]
+    return f"(?:{'|'.join(filter(None, both))})"
+
+
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+# "提测应该找谁?" is about us without saying so.
+_ASKS_UNSPACED = re.compile(
+    r"[?？]\s*$|[吗呢哪几谁怎]|什么|多少|何|誰|どこ|いつ|か[。?？]?\s*$|뭐|누구|언제|어디|까[?？]?\s*$"
+)
+_STRETCHED = re.compile(r"([a-z])\1{2,}")
+_GREETING = re.compile(_any_of(phrases.GREETINGS))
+_ONLY_GREETING = re.compile(rf"[\W_]*(?:{_any_of(phrases.GREETINGS, phrases.FILLERS)}[\W_]*)+")
+_REQUEST = re.compile("|".join(phrases.REQUESTS))
+_PERSONAL = re.compile(
+    "|".join((_any_of(phrases.PERSONAL_WORDS, phrases.PERSONAL_PARTS), *phrases.PERSONAL_PATTERNS))
+)
+_POINTER = re.compile(_any_of(phrases.POINTERS, phrases.POINTER_PARTS))

@@ -1,0 +1,234 @@
+"""Forms of questions that need no memory: general facts, live data, sums, texts to transform.
+
+Each is a table of patterns, on folded text unless said otherwise. They are narrow on purpose: what none
+of them knows is searched. Whether a question is personal or points back is for `decide` to ask.
+"""
+
+import re
+
+from proxy.terms import fold
+
+
+def _any(*patterns: str) -> str:
+    """Return one pattern for any of the rows."""
+    return f"(?:{'|'.join(patterns)})"
+
+
+# ---------------------------------------------------------------- instruction and payload
+_QUOTED = re.compile(
+    _any(
+        r"```.*?(?:```|\Z)",
+        r"[\"“„«「『].+?[\"”“»」』]",
+        r"(?<!\w)['‘].+?['’](?!\w)",
+        r"\{.*\}",
+        r"<\w.*>",
+    ),
+    re.DOTALL,
+)
+_COLON = re.compile(r"[:：]\s*(?=\S)|\n\s*\n")
+
+
+def split_payload(text: str) -> tuple[str, str]:
+    """Return the instruction and the text it is about: what is quoted or fenced, else what follows a
+    colon or blank line, else ""."""
+    quoted = _QUOTED.search(text)
+    if quoted:
+        return (text[: quoted.start()] + " " + text[quoted.end() :]).strip(), quoted.group()
+    colon = _COLON.search(text)
+    if colon and len(text) - colon.end() >= 3:
+        return text[: colon.start()].strip(), text[colon.end() :]
+    return text, ""
+
+
+# ---------------------------------------------------------------- what the message itself holds
+_TRANSFORM = re.compile(
+    _any(
+        r"\b(?:translate|proofread|spell-?check|rephrase|paraphrase|reword|convert|shorten|summari[sz]e)\b",
+        r"\b(?:capitali[sz]e|alphabeti[sz]e|transcribe|reformat|simplify|condense|decode|tl;?dr)\b",
+        r"\b(?:fix|correct|check|clean up)\b.{0,24}\b(?:typos?|spelling|grammar|punctuation|sentence)\b",
+        r"\b(?:fix|correct|check|clean up)\b.{0,24}\b(?:syntax|sql|json|yaml|regex)\b",
+        r"\bmake (?:this|it|the following)\b.{0,16}\b(?:shorter|longer|simpler|clearer|concise)\b",
+        r"\bmake (?:this|it|the following)\b.{0,16}\b(?:formal|informal|polite|friendlier)\b",
+        r"\b(?:turn|change|put) (?:this|the following)\b.{0,16}\b(?:in)?to\b",
+        r"\bhow (?:do|would) you say\b",
+        r"翻译|翻成|译成|译为|改写|缩短|润色|概括|总结(?:一下)?(?:这|下面|以下)|改错|错别字|校对|转成|转换成|简化",
+        r"\b(?:traduce|traducir|corrige|resume|acorta|convierte|reescribe)\b",
+        r"\b(?:ubersetze?|korrigiere?|fasse?|kurze?|formuliere?|wandle)\b",
+        r"\b(?:traduis|traduire|traduisez|corrigez|resumez|raccourcis|reformule|convertis)\b",
+        r"\b(?:traduza|corrija|resuma|converta|traduci|correggi|riassumi|converti)\b",
+        r"翻訳|訳して|要約|添削|誤字|번역|요약|맞춤법",
+    )
+)
+# A transformation to a standard that was agreed earlier needs that standard.
+_AGREED_FORM = re.compile(
+    _any(
+        r"\b(?:usual|same|house style|style guide|like before|last time|template|format)\b",
+        r"平时|老样子|规矩",
+    )
+)
+_NUMBER = r"[\d.,]*\d"
+_SUM = re.compile(
+    _any(
+        rf"{_NUMBER}\s*%\s*(?:of|de|von|da|di)\s*[^\d\s]?{_NUMBER}",
+        rf"{_NUMBER}\s*的\s*{_NUMBER}\s*%",
+        r"^(?:what(?:'s| is)|calculate|compute|how much is)?\s*"
+        rf"\(?{_NUMBER}(?:\s*[-+*/x×÷^]\s*\(?{_NUMBER}\)?)+\s*[=?]*$",
+        rf"\b(?:square|cube) root of {_NUMBER}",
+        rf"\bconvert {_NUMBER}\s*\S+(?: \w+)? (?:to|into|in) \w+",
+        rf"\bhow many \w+ (?:is|are|in) {_NUMBER}\s?\w+",
+    )
+)
+
+
+def is_transformation(instruction: str) -> bool:
+    """True if the instruction asks to translate, shorten, correct … the text that comes with it."""
+    folded = fold(instruction)
+    return bool(_TRANSFORM.search(folded)) and not _AGREED_FORM.search(folded)
+
+
+def is_calculation(text: str) -> bool:
+    """True if the text is a sum or a conversion of units with all its numbers."""
+    return bool(_SUM.search(fold(text).strip()))
+
+
+# ---------------------------------------------------------------- what only a tool can know
+_NOW = _any(
+    r"\b(?:right now|now|currently|at the moment|at this (?:very )?(?:minute|moment)|current|live)\b",
+    r"\b(?:today|tonight|tomorrow|this (?:morning|afternoon|evening|weekend))\b",
+    r"\b(?:ahora|hoy|manana|jetzt|heute|morgen|gerade|aktuell\w*|maintenant|aujourd'hui|demain|actuel\w*)\b",
+    r"\b(?:agora|hoje|amanha|adesso|oggi|domani)\b",
+    r"现在|今天|明天|此刻|实时|当前|今日|明日|今の|지금|오늘|내일",
+)
+_WEATHER = _any(
+    r"\b(?:weather|temperature|forecast|humidity|raining|rain|snowing|snow|air quality|uv index)\b",
+    r"\b(?:clima|temperatura|llueve|wetter|temperatur|regnet|meteo|temperature|pleut|chove|piove)\b",
+    r"天气|气温|温度|下雨|空气质量|天気|気温|날씨|기온",
+)
+_CURRENCY = r"(?:euro|dollar|pound|yen|yuan|franc|rupee)s?"
+_MARKET = _any(
+    r"\b(?:stock price|share price|stocks?|shares|nasdaq|dow jones|s&p 500|exchange rate)\b",
+    r"\b(?:bitcoin|btc|ethereum|(?:gold|oil|silver) price|price of (?:gold|oil|silver))\b",
+    rf"\b{_CURRENCY}\b(?=.*\b(?:at|worth|against|rate|trading|to the)\b)",
+    r"\b(?:tipo de cambio|wechselkurs|aktienkurs|taux de change)\b",
+    r"汇率|股价|金价|油价|比特币|大盘|為替|株価|환율|주가",
+)
+_CLOCK = _any(
+    r"\bwhat time is it\b",
+    r"\bwhat's the time\b",
+    r"\bcurrent time in\b",
+    r"现在.{0,6}几点[了钟]?\??$",
+    r"今何時|지금 몇 시",
+)
+_LIVE = re.compile(rf"^(?=.*{_NOW})(?=.*{_MARKET})|{_CLOCK}", re.DOTALL)
+_LIVE_WEATHER = re.compile(rf"^(?=.*{_NOW})(?=.*{_WEATHER})", re.DOTALL)
+# On the text as typed: a place has a capital. Weather without a place is weather where the user lives.
+_PLACE = re.compile(
+    _any(
+        r"\b(?:in|at|for|en|à|a|em)\s+[A-ZÀ-Þ]\w+",
+        r"^(?:请问)?(?!今天|现在|明天|外面|这里|这边|实时|当前)[\u4e00-\u9fff]{2,4}?(?:的|今天|现在|明天|市|天气|气温)",
+        r"^(?!今日|今|明日)[\u3040-\u30ff\u4e00-\u9fff]{2,6}の",
+        r"^(?!오늘|지금|내일)[가-힣]{2,5} (?:오늘|지금|내일|날씨)",
+    )
+)
+_RUN = re.compile(
+    _any(
+        r"^(?:please |can you |could you |pls )?(?:run|execute|exec) "
+        r"(?!the |a |an |our |this |that |it |all )\S.*\b(?:output|result|prints?|stdout|say)\b",
+        r"^(?:请|麻烦)?(?:跑一下|跑下|运行一下|运行|执行一下|执行).*(?:输出|结果|打印)",
+    ),
+    re.DOTALL,
+)
+
+
+def wants_live_data(text: str) -> bool:
+    """True if the answer is the weather at a named place, a market price, the time, or what a command
+    prints: a tool knows it, memory cannot."""
+    folded = fold(text).strip()
+    if _RUN.search(folded) or _LIVE.search(folded):
+        return True
+    return bool(_LIVE_WEATHER.search(folded) and _PLACE.search(text))
+
+
+# ---------------------------------------------------------------- what everybody could know
+_UNIQUE = _any(
+    "world|universe|sun|moon|earth|sky|sea|ocean|solar system|equator|milky way|atmosphere|internet",
+    "human body|human|periodic table|alphabet|speed of light",
+    "mercury|venus|mars|jupiter|saturn|uranus|neptune|pluto",
+)
+_ATTRIBUTE = _any(
+    r"capital|population|currency|national \w+|official language",
+    r"president|prime minister|king|queen|inventor",
+    r"(?:boiling|melting|freezing) point|atomic \w+|chemical \w+|formula|molar mass|half-life",
+    r"speed of (?:light|sound)|square root|cube root|derivative|integral|complementary colou?r",
+    r"scientific name|latin name|meaning|definition|etymology|plural|antonym|synonym|opposite",
+)
+_FACTS = re.compile(
+    _any(
+        rf"\bwhat(?:'s| is| are| was)? the {_ATTRIBUTE} (?:of|for|in)\b",
+        r"\b(?:which|what) (?:\w+ )?(?:is|was) the \w+est \w+ (?:in|on|of) ",
+        r"\bwhat(?:'s| is) the \w+est \w+ (?:in|on|of) ",
+        r"\bwhat do(?:es)? .+ (?:mean|stand for)\b",
+        r"^define \w+",
+        r"^what(?:'s| is) an? \w+(?: \w+){0,2}\W*$",
+        r"^what(?:'s| is) \w+(?:sis|ism|ics|logy|metry|graphy|onomy)\W*$",
+        r"\bwho (?:invented|discovered|painted|composed)\b",
+        # An indefinite subject: what is true of any process is not about the user's.
+        r"\b(?:which|what|how) (?:\w+ ){0,4}(?:do|does|is|are|can) an? \w+",
+        r"\bhow (?:many|much|far|long|tall|deep|high|fast|big|hot|heavy|old) .*"
+        rf"\b(?:in an?|in one|{_UNIQUE})\b",
+        rf"\b(?:why|how|what) (?:is|are|do|does|makes|causes) the {_UNIQUE}\b",
+        r"\bhow (?:do|are) (?:[a-z]+ )?[a-z]+s (?:form|formed|made|work|fly|sleep|breathe|reproduce)\b",
+        # Spanish
+        r"\b(?:cual|que) es la (?:capital|poblacion|moneda|formula) d",
+        r"\bquien (?:escribio|pinto|invento|descubrio|compuso)\b|\ben que ano\b|\bque significa\b",
+        # German
+        r"\bhauptstadt (?:von|der|des)\b|\b(?:siede|schmelz)punkt von\b",
+        r"\bwer hat .*\b(?:erfunden|geschrieben|gemalt|entdeckt|komponiert)\b",
+        r"\bin welchem jahr\b|\bwas bedeutet\b",
+        # French
+        r"\bquelle est la (?:capitale|population|monnaie|formule) d",
+        r"\bqui a (?:ecrit|peint|invente|decouvert|compose)\b|\ben quelle annee\b",
+        r"\bque (?:signifie|veut dire)\b",
+        # Portuguese, Italian
+        r"\bqual e a (?:capital|populacao|moeda) d|\bquem (?:escreveu|pintou|inventou|descobriu)\b",
+        r"\bem que ano\b|\bo que significa\b",
+        r"\bqual e la (?:capitale|popolazione|valuta) d",
+        r"\bchi ha (?:scritto|dipinto|inventato|scoperto)\b|\bin che anno\b|\bcosa significa\b",
+        # Chinese
+        r"是什么意思|什么意思|的缩写|^什么是|是怎么(?:形成|产生)的|谁(?:发明|发现|画|创作|提出)",
+        r"(?:首都|人口|货币|国歌|沸点|熔点|化学式|分子式|原子序数|海拔|直径)(?:是|有|在)?(?:什么|哪|多少|多高)",
+        r"哪一?年(?:发明|爆发|成立|建立|灭亡|结束|统一|诞生|倒塌|去世|出生|发生|上映|建成|独立)",
+        r"最(?:高|长|大|深|小|快)的(?:山|河|国家|动物|海|洋|湖|行星|城市|沙漠|建筑|岛)",
+        # Japanese, Korean
+        r"の首都|の人口|とは何|の意味|何年に|誰が(?:発明|発見|描い|書い)",
+        r"의 수도|무슨 뜻|누가 (?:발명|발견)",
+    )
+)
+# On the text as typed: names of several words, or with a number, are the world's rather than the user's.
+_NAME = (
+    r"(?:the )?(?:[A-Z][\w.’'-]*(?: (?:of|and|the|de|von|van|la) |\s+)(?:the )?(?:[A-Z]\w*|\d+)"
+    r"|\d{4} [A-Z]\w*)"
+)
+_HISTORY = re.compile(
+    _any(
+        rf"^(?:[Ii]n )?(?:[Ww]hen|[Ww](?:hat|hich) year) (?:did|was|were) {_NAME}.*\b(?:happen|end|begin"
+        r"|start|fall|die|born|founded|built|signed|published|released|take place|break out)",
+        r"^[Ww](?:hat|hich) year (?:did|was) the [A-Z]\w+(?: [A-Z]\w+)* (?:sink|happen|end|founded|invented)",
+        rf"^[Ww]ho (?:won|directed|built|founded|designed|wrote|killed) {_NAME}",
+        r"^[Ww]ho wrote [\"'“]?[A-Z][\w ]+[\"'”]?\?*$",
+        rf"^[Hh]ow (?:tall|high|long|deep|old|big|far) (?:is|are|was) {_NAME}",
+    )
+)
+_THE = re.compile(r"\b[Tt]he (\S+)")
+_SAFE_THE = re.compile(rf"(?:{_UNIQUE}|{_ATTRIBUTE}|\w+est|most|first|difference|\d.*|[A-Z].*)\b")
+
+
+def is_general_fact(text: str) -> bool:
+    """True if the text asks for what an encyclopedia knows."""
+    known = _HISTORY.search(text) or _FACTS.search(fold(text).strip())
+    return bool(known) and not names_known_thing(text)
+
+
+def names_known_thing(text: str) -> bool:
+    """True if the text speaks of "the dog" or "the old apartment" as of something that both sides know."""
+    return not all(_SAFE_THE.match(text[m.start(1) :]) for m in _THE.finditer(text))

@@ -1,0 +1,58 @@
+"""From a query to hits: embed it, search the scope by vector and by words (requirements D1, D4).
+
+An embedder that is missing, fails, or does not know the language costs its half of the search, never the
+whole. The store's failures are the caller's: without a store there is no memory.
+"""
+
+from dataclasses import dataclass
+
+from proxy.domain import Hit, Level, Scope, Search, with_children
+from proxy.errors import EmbeddingFailed
+from proxy.observe import log
+from proxy.pipeline.rewrite import Query
+from proxy.ports import Embedder, MemoryStore
+
+LIST_LENGTH = 50  # of each of the two lists; more costs time and finds nothing that a budget would show
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The hits. `dense`: their cosines mean something. `level`: LEXICAL without a working embedder."""
+
+    hits: tuple[Hit, ...]
+    dense: bool
+    level: Level
+
+
+async def retrieve(
+    query: Query,
+    scope: Scope,
+    types: tuple[str, ...] | None,
+    *,
+    now: float,
+    memories: MemoryStore,
+    embedder: Embedder | None,
+) -> Found:
+    """Return the scope's memories of these types (with their child kinds) that the query may mean.
+
+    Raises StoreUnavailable. A failing embedder leaves a lexical search, said in `level`.
+    """
+    vector, level = await _vector(query.text, embedder)
+    if vector is None and not query.terms:
+        return Found((), dense=False, level=level)
+    wanted = with_children(types) if types is not None else None
+    hits = await memories.search(scope, Search(vector, query.terms, limit=LIST_LENGTH, types=wanted, now=now))
+    return Found(tuple(hits), dense=vector is not None, level=level)
+
+
+async def _vector(text: str, embedder: Embedder | None) -> tuple[bytes | None, Level]:
+    if embedder is None:
+        return None, Level.LEXICAL
+    if not embedder.understands(text):
+        return None, Level.FULL
+    try:
+        (vector,) = await embedder.embed([text])
+    except EmbeddingFailed:
+        log.warning("memory.embedding_failed")
+        return None, Level.LEXICAL
+    return vector, Level.FULL

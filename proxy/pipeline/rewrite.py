@@ -1,0 +1,106 @@
+"""From what the user typed to what is searched (requirements C1, C2).
+
+A self-contained question is searched as it is. A vague one ("How much?", "那是哪天?") takes its topic from
+the last user messages. A long paste is reduced to its question: embedding costs 14 ms for 150 tokens, and
+the vector of a paste is the vector of nothing in particular.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.pipeline.decide import points_back
+from proxy.terms import terms
+
+MAX_PIECES = 60  # words, or characters of a script without spaces, that are embedded
+MAX_TERMS = 48  # distinct terms that are looked up
+MAX_CHARS = 2000  # of a paste are looked at: its head and its tail
+
+VAGUE_TERMS = 2  # so few content words name no topic
+VAGUE_CHARS = 200  # a longer message names its topic
+POINTING_TERMS = 6  # "that one, what is it now?": more words, and still no topic of its own
+
+_PIECE = re.compile(
+    "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\\S(?:(?![\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])\\S)*"
+)
+_CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
+_SENTENCE = re.compile(r"[^.!?。！？\n]*[.!?。！？\n]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What to search for: `text` is embedded, `terms` are looked up. `text` is never longer than
+    MAX_PIECES words."""
+
+    text: str
+    terms: tuple[str, ...]
+
+
+def is_vague(text: str) -> bool:
+    """True if the text alone does not say what it is about."""
+    if len(text) > VAGUE_CHARS:
+        return False
+    count = _content_words(text)
+    return count <= VAGUE_TERMS or (count <= POINTING_TERMS and points_back(text))
+
+
+def rewrite(text: str, history: Sequence[str]) -> Query:
+    """Return the query for a user message, its topic taken from `history` if it names none.
+
+    `history`: the user messages before it, oldest first, as many as may lend their words.
+    """
+    text = _shorten(text)
+    question = _question(text)
+    if not history or not is_vague(question):
+        return Query(question, _distinct(terms(text)))
+    earlier = [_question(_shorten(message)) for message in history]
+    said = "\n".join([*earlier, question])
+    # The newest words first, so that the bound cuts the oldest.
+    found = [t for message in (text, *reversed(earlier)) for t in terms(message)]
+    return Query(_tail(said, MAX_PIECES), _distinct(found))
+
+
+def _content_words(text: str) -> float:
+    """Return the number of distinct content words; two CJK characters count as one word."""
+    found = set(terms(text))
+    unspaced = sum(1 for t in found if len(t) == 1 and t > "\u2e7f")
+    spaced = sum(1 for t in found if t <= "\u2e7f")
+    return spaced + unspaced / 2
+
+
+def _shorten(text: str) -> str:
+    """Return the head and the tail of a paste: people put the question at either end."""
+    if len(text) <= MAX_CHARS:
+        return text
+    return text[: MAX_CHARS // 2] + "\n" + text[-MAX_CHARS // 2 :]
+
+
+def _question(text: str) -> str:
+    """Return at most MAX_PIECES words: the whole text, else its last questions, else head and tail."""
+    if _pieces(text) <= MAX_PIECES:
+        return text
+    prose = _CODE.sub("\n", text)
+    asked = [s.strip() for s in _SENTENCE.findall(prose) if s.rstrip().endswith(("?", "？"))]
+    if asked:
+        return _tail(" ".join(asked[-2:]), MAX_PIECES)
+    if _pieces(prose) <= MAX_PIECES and prose.strip():
+        return prose.strip()
+    return _head(prose, MAX_PIECES // 2) + " … " + _tail(prose, MAX_PIECES // 2 - 1)
+
+
+def _pieces(text: str) -> int:
+    return sum(1 for _ in _PIECE.finditer(text))
+
+
+def _head(text: str, count: int) -> str:
+    spans = [m.end() for m in _PIECE.finditer(text)]
+    return text[: spans[count - 1]] if len(spans) > count else text
+
+
+def _tail(text: str, count: int) -> str:
+    spans = [m.start() for m in _PIECE.finditer(text)]
+    return text[spans[-count] :] if len(spans) > count else text
+
+
+def _distinct(found: Sequence[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(found))[:MAX_TERMS]

@@ -1,0 +1,73 @@
+"""What the conversation already shows is not shown again (requirement E4)."""
+
+from collections.abc import Sequence
+
+from proxy.domain import Memory, Message, Ranked
+from proxy.pipeline.overlap import holds, restates, saying, searchable
+
+SHARE = 0.8  # of a memory's words in one message: it has been said
+AT_LEAST = 3  # words; fewer are found in too much
+SPAN_CHARS = 8  # a shorter evidence span ("yes") proves nothing
+LOOK_BACK_CHARS = 16_000  # of the conversation's end, at most
+
+
+def unseen(ranked: Sequence[Ranked], messages: Sequence[Message]) -> list[Ranked]:
+    """Return the memories that no message of the conversation says: neither literally, nor by the words
+    that it was learnt from, nor by most of its words.
+
+    A question says nothing: "is my budget still $7,500?" must not hide the budget.
+    """
+    said = _statements(messages)
+    if not said:
+        return list(ranked)
+    everything = "\n".join(said)
+    return [r for r in ranked if not _is_said(r.memory, said, everything)]
+
+
+def _is_said(memory: Memory, said: Sequence[str], everything: str) -> bool:
+    if _spaced(memory.content) in everything:
+        return True
+    spans = (_spaced(e.span) for e in memory.evidence)
+    if any(_length(span) >= SPAN_CHARS and span in everything for span in spans):
+        return True
+    wanted = saying(memory.content)
+    if not holds(everything, wanted, SHARE):
+        return False
+    return any(restates(text, wanted, share=SHARE, at_least=AT_LEAST) for text in said)
+
+
+def _statements(messages: Sequence[Message]) -> list[str]:
+    """Return what the messages state, newest first, in searchable form, questions left out."""
+    said: list[str] = []
+    left = LOOK_BACK_CHARS
+    for message in reversed(messages):
+        if left <= 0:
+            break
+        text = message.text[-left:]
+        left -= len(text)
+        if text:
+            said.append(_without_questions(_spaced(text)))
+    return said
+
+
+def _spaced(text: str) -> str:
+    return " ".join(searchable(text).split()).rstrip(" .!。")
+
+
+def _without_questions(text: str) -> str:
+    if "?" not in text:
+        return text
+    kept: list[str] = []
+    for chunk in text.split("?")[:-1]:
+        kept.append(chunk[: _last_stop(chunk) + 1])
+    return " ".join([*kept, text.rsplit("?", 1)[1]])
+
+
+def _last_stop(text: str) -> int:
+    """Return where the sentence before the last one ends, -1 if there is none."""
+    return max(text.rfind(". "), text.rfind("! "), text.rfind("。"), text.rfind("! "), text.rfind(": "))
+
+
+def _length(text: str) -> int:
+    """Return the length in letters; a character of a script without spaces counts as two."""
+    return len(text) + sum(1 for c in text if c > "\u2e7f")

@@ -1,0 +1,152 @@
+"""Hand-made memories, hits and turns; a store and an embedder whose answers the test writes down."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from proxy.domain import (
+    Exchange,
+    Hit,
+    Memory,
+    MemoryFilter,
+    MemoryOptions,
+    Message,
+    Page,
+    Scope,
+    Search,
+    Turn,
+)
+from proxy.errors import EmbeddingFailed, StoreUnavailable
+from proxy.pipeline.prepare import Tools
+from proxy.ports import EmbeddingModel
+
+NOW = 1_780_000_000.0
+SCOPE = Scope("default", "u1")
+
+
+def memory(id: str, content: str, **changes) -> Memory:
+    made = Memory(
+        id=id,
+        scope=SCOPE,
+        type="semantic",
+        content=content,
+        source="extracted",
+        created_at=NOW,
+        updated_at=NOW,
+        valid_from=NOW,
+    )
+    return replace(made, **changes)
+
+
+def turn(*texts: str, **changes) -> Turn:
+    """A conversation of user, assistant, user …, ending with the user."""
+    roles = ("user", "assistant") if len(texts) % 2 else ("assistant", "user")
+    messages = tuple(Message(roles[i % 2], text) for i, text in enumerate(texts))
+    made = Turn(
+        request_id="r1",
+        scope=SCOPE,
+        session_id="s1",
+        model="gpt-4o",
+        messages=messages,
+        options=MemoryOptions(read=True, write=True, types=None, limit=10, threshold=None),
+        at=NOW,
+    )
+    return replace(made, **changes)
+
+
+@dataclass
+class Shelf:
+    """Memories with the hits that any search returns; keeps what it was asked."""
+
+    hits: list[Hit] = field(default_factory=list)
+    asked: list[Search] = field(default_factory=list)
+    stored: int | None = None
+
+    async def search(self, scope: Scope, search: Search) -> list[Hit]:
+        self.asked.append(search)
+        if search.vector is None:
+            return [replace(h, cosine=None) for h in self.hits if h.bm25 > 0]
+        return self.hits
+
+    async def list(self, where: MemoryFilter, *, limit: int, after: str | None = None) -> Page:
+        return Page((), len(self.hits) if self.stored is None else self.stored, False)
+
+
+@dataclass
+class Past:
+    """Earlier exchanges of any session."""
+
+    said: list[str] = field(default_factory=list)
+    broken: bool = False
+
+    async def recent(self, scope: Scope, session_id: str, limit: int) -> list[Exchange]:
+        if self.broken:
+            raise StoreUnavailable
+        return [
+            Exchange(
+                seq=i,
+                id=f"e{i}",
+                scope=scope,
+                session_id=session_id,
+                model="m",
+                said=text,
+                answer="",
+                at=NOW,
+                whole=True,
+            )
+            for i, text in enumerate(self.said[-limit:])
+        ]
+
+
+@dataclass
+class Scripted:
+    """An embedder that understands Latin script and keeps what it embedded."""
+
+    failing: bool = False
+    embedded: list[str] = field(default_factory=list)
+    model: EmbeddingModel = EmbeddingModel("scripted", 3, similarity_threshold=0.25, duplicate_threshold=0.8)
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        if self.failing:
+            raise EmbeddingFailed
+        self.embedded += texts
+        return [b"vector" for _ in texts]
+
+    def understands(self, text: str) -> bool:
+        return text.isascii()
+
+
+class Words:
+    """Counts words for tokens."""
+
+    def count(self, text: str, model: str) -> int:
+        return len(text.split())
+
+
+@pytest.fixture
+def tools() -> Tools:
+    return Tools(
+        memories=Shelf(),
+        sessions=Past(),
+        embedder=Scripted(),
+        tokens=Words(),
+        clock=lambda: NOW,
+        budget_tokens=200,
+    )
+
+
+@pytest.fixture
+def benchmark_ms():
+    """The best of three runs, in milliseconds."""
+
+    def measure(call) -> float:
+        best = float("inf")
+        for _ in range(3):
+            start = time.perf_counter()
+            call()
+            best = min(best, (time.perf_counter() - start) * 1000)
+        return best
+
+    return measure

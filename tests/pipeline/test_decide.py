@@ -1,0 +1,112 @@
+"""What is searched and what is not: short real statements, several languages."""
+
+import pytest
+from tests.pipeline.conftest import turn
+
+from proxy.pipeline.decide import decide, expects_memory
+
+GREETINGS = [
+    "Hi", "hello there!", "Hellooo", "good morning! how are you", "thanks a lot!", "Thank you so much 😊", "ok",
+    "OK, got it, thanks.", "bye, have a nice day", "你好", "谢谢!", "早呀~", "好的,谢谢你", "晚安", "¡Hola!", "muchas gracias",
+    "moin!", "Guten Morgen", "danke schön", "Bonjour", "merci beaucoup", "à bientôt", "obrigado", "bom dia", "grazie mille",
+    "buongiorno", "ありがとうございます", "こんにちは", "안녕하세요", "감사합니다", "Спасибо!", "👋 hey",
+]  # fmt: skip
+PERSONAL = [
+    "Hi, what's my budget?", "thanks! and when do we fly?", "Am I allergic to anything?", "What year did I move?",
+    "What is the capital of my home country?", "Which database do we use?", "What's 17% of my budget?",
+    "我对什么过敏?", "你好,我的预算是多少", "帮我看看我的航班是哪天", "¿Cuál es mi presupuesto?", "Wie heißt meine Tochter?",
+    "Quel est mon budget ?", "Qual é o meu orçamento?", "Qual è il mio budget?", "私の娘の名前は?", "내 딸 이름이 뭐야?",
+    "Translate my last note into German: hello", "When did I visit Rome?", "I'm vegan", "dinner ideas for us",
+]  # fmt: skip
+POINTING = [
+    "What's the db password again?", "When does the little tabby go off to her new family?", "that one. what is it now?",
+    "How much?", "continue", "yes", "go on", "提测应该找谁?", "谁的?", "Who approves changes?", "Run the release process and tell me the result",
+    "What's the weather like?", "Fix this bug: login fails on Atlas", "Make this shorter, the usual way: 'a long text here'",
+    "When was Orla born?", "What does the build badge mean?", "Write a haiku about autumn", "How tall is Jude?",
+]  # fmt: skip
+GENERAL = [
+    "What is the capital of Australia?", "What's the boiling point of ethanol?", "Who invented the telephone?",
+    "Who won the 1998 World Cup?", "When did the Berlin Wall fall?", "How many moons does Jupiter have?",
+    "What does RFC stand for?", "What is a monad?", "How do black holes form?", "Why is the sky blue?",
+    "How many legs does a spider have?", "HTTP 429 是什么意思?", "法国的首都是哪里?", "什么是光合作用?", "柏林墙是哪一年倒塌的?",
+    "¿Cuál es la capital de Francia?", "¿Quién escribió Don Quijote?", "Was ist die Hauptstadt von Australien?",
+    "Wer hat das Telefon erfunden?", "Quelle est la capitale de l'Italie ?", "Quem pintou a Mona Lisa?", "日本の首都はどこですか",
+]  # fmt: skip
+SELF_CONTAINED = [
+    "Translate: good morning", "Translate 'good morning' into Italian", "What is 17% of 2340?", "12 * 7",
+    "Make this shorter: \"I wanted to ask whether you might have had a chance to look at my document.\"",
+    "Fix the typos: \"The otterr whent down too the watter\"", "Convert this to YAML: {\"name\": \"web\"}",
+    "把这句翻成英文:会议改到下午三点。", "2340的17%是多少?", "Convert 72 Fahrenheit to Celsius", "Übersetze: Ich habe Hunger",
+]  # fmt: skip
+LIVE = [
+    "What's the temperature in Madison at this very minute?", "What time is it in Tokyo?", "北京今天天气怎么样?",
+    "What's the euro at against the pound right now?", "run kubectl get nodes and paste me the output",
+    "Wie ist das Wetter heute in Berlin?",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", GREETINGS)
+def test_only_a_greeting_is_not_searched(text):
+    assert decide(turn(text)).reason == "greeting"
+
+
+@pytest.mark.parametrize("text", [*PERSONAL, *POINTING])
+def test_what_could_be_about_the_user_is_searched(text):
+    assert decide(turn(text)).search
+
+
+@pytest.mark.parametrize("text", GENERAL)
+def test_a_general_fact_is_not_searched(text):
+    assert decide(turn(text)).reason == "general_fact"
+
+
+@pytest.mark.parametrize("text", SELF_CONTAINED)
+def test_a_message_that_holds_all_it_needs_is_not_searched(text):
+    assert decide(turn(text)).reason == "self_contained"
+
+
+@pytest.mark.parametrize("text", LIVE)
+def test_what_only_a_tool_knows_is_not_searched(text):
+    assert decide(turn(text)).reason == "tool_answers"
+
+
+def test_a_forced_tool_call_is_not_searched():
+    assert decide(turn("What's my budget?", tool_forced=True)).reason == "tool_forced"
+
+
+@pytest.mark.parametrize("text", ["", "  \n"])
+def test_no_words_are_not_searched(text):
+    assert decide(turn(text)).reason == "no_query"
+
+
+def test_ok_after_a_question_is_an_answer():
+    assert decide(turn("flights?", "Shall I look for an aisle seat?", "ok")).search
+    assert not decide(turn("flights?", "Here they are.", "ok")).search
+
+
+def test_tell_me_is_not_about_me_and_my_is():
+    assert decide(turn("Tell me what is the capital of Peru?")).reason == "general_fact"
+    assert decide(turn("Tell me my budget")).search
+
+
+def test_the_country_us_is_not_us():
+    assert decide(turn("What is the capital of the US?")).reason == "general_fact"
+
+
+@pytest.mark.parametrize(
+    "text", ["When do we fly?", "Is the dog allowed chicken?", "那是哪天?", "提测应该找谁?"]
+)
+def test_personal_or_pointing_questions_expect_memory(text):
+    assert expects_memory(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["Write a bash loop that renames files", "Tell me a joke", "写一首关于秋叶的俳句"]
+)
+def test_tasks_for_anybody_do_not_expect_memory(text):
+    assert not expects_memory(text)
+
+
+@pytest.mark.parametrize("paste", ["'a " * 5000, "{" * 20000, "hi " * 20000, "what do " * 5000, "1+" * 9000])
+def test_a_hostile_paste_costs_no_time(paste, benchmark_ms):
+    assert benchmark_ms(lambda: decide(turn(paste))) < 50
