@@ -1,0 +1,1 @@
+"""The write path: when to extract, how to extract, what to admit."""

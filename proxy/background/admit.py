@@ -1,0 +1,111 @@
+"""The write gate: candidates are checked, compared with what is stored, and applied in one transaction.
+
+`admit` reads under a stamp, decides, and applies under the same stamp; when somebody else wrote
+meanwhile it does so again. So two sessions of one user lose no update and store no fact twice.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.background.decide import Decision, Weighed, decide_changes
+from proxy.background.filters import reject
+from proxy.domain import Candidate, Hit, Job, MemoryFilter, Scope, Search, Stamp
+from proxy.embedtext import embed_text
+from proxy.errors import Conflict
+from proxy.ports import Embedder, MemoryStore
+from proxy.terms import terms
+
+DEFAULT_NEAR = 0.8  # where there is no model whose threshold could be asked
+_SIMILAR = 12  # existing memories, per list, that a candidate is compared with
+_ATTEMPTS = 5  # decisions until the stamp holds
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What the gate needs: the store, the embedder if there is one, and the lowest confidence stored."""
+
+    memories: MemoryStore
+    embedder: Embedder | None
+    min_confidence: float = 0.6
+
+
+def safe(candidates: Sequence[Candidate], min_confidence: float) -> tuple[list[Candidate], Counter[str]]:
+    """Return the candidates that may be stored, and counts of the others by reason."""
+    kept: list[Candidate] = []
+    dropped: Counter[str] = Counter()
+    for candidate in candidates:
+        reason = "confidence" if candidate.confidence < min_confidence else reject(candidate)
+        if reason:
+            dropped[reason] += 1
+        else:
+            kept.append(candidate)
+    return kept, dropped
+
+
+async def admit(
+    gate: Gate,
+    scope: Scope,
+    candidates: Sequence[Candidate],
+    *,
+    began: Stamp,
+    now: float,
+    seed: str,
+    done: Job | None = None,
+) -> Decision:
+    """Store what passes the gate, and finish `done`, in one transaction; return what was decided.
+
+    Raises Conflict if the user forgot something since `began` (what was read may be gone: read again),
+    or if `done`'s lease was lost; EmbeddingFailed, StoreUnavailable.
+    """
+    kept, dropped = safe(candidates, gate.min_confidence)
+    vectors = await _vectors(gate.embedder, [c.content for c in kept])
+    near = gate.embedder.model.duplicate_threshold if gate.embedder else DEFAULT_NEAR
+    for attempt in range(1, _ATTEMPTS + 1):
+        stamp = await gate.memories.stamp(scope)
+        if stamp.generation != began.generation:
+            raise Conflict("forgotten meanwhile")
+        weighed = [
+            Weighed(c, v, tuple(await _similar(gate.memories, scope, c, v, now)))
+            for c, v in zip(kept, vectors, strict=True)
+        ]
+        decision = decide_changes(weighed, scope=scope, now=now, near=near, seed=seed)
+        try:
+            await gate.memories.apply(scope, decision.changes, expect=stamp, done=done)
+        except Conflict:
+            if attempt == _ATTEMPTS:
+                raise
+            continue
+        return Decision(decision.changes, decision.dropped + dropped)
+    raise AssertionError("unreachable")
+
+
+async def _vectors(embedder: Embedder | None, contents: Sequence[str]) -> list[bytes | None]:
+    """Return each text's vector, None where the embedder is absent or does not understand it."""
+    if embedder is None or not contents:
+        return [None] * len(contents)
+    understood = [c for c in contents if embedder.understands(c)]
+    vectors = iter(await embedder.embed([embed_text(c) for c in understood]))
+    return [next(vectors) if embedder.understands(c) else None for c in contents]
+
+
+async def _similar(
+    memories: MemoryStore, scope: Scope, candidate: Candidate, vector: bytes | None, now: float
+) -> list[Hit]:
+    """Return the current memories nearest to the candidate, and the one that it says it replaces."""
+    words = terms(candidate.content)
+    hits: list[Hit] = []
+    if vector is not None or words:
+        hits += await memories.search(scope, Search(vector, words, limit=_SIMILAR, now=now))
+    named = candidate.replaces
+    if named and all(h.memory.id != named for h in hits):
+        where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
+        memory = await memories.get(where, named)
+        if memory is not None and memory.is_current(now) and _visible(memory.scope, scope):
+            hits.append(Hit(memory, None, 0.0))
+    return hits
+
+
+def _visible(memory: Scope, scope: Scope) -> bool:
+    """True if a search in `scope` could return the memory (see domain.Scope)."""
+    return scope.project is None or memory.project in (None, scope.project)

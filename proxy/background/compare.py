@@ -1,0 +1,217 @@
+"""What a new fact is to an old one: the same, its successor, or another fact that holds beside it.
+
+Measured on hand-written pairs, "same fact reworded" and "value changed" have the same cosine, and facts
+that hold side by side ("has a cat named Miso", "… named Tofu") come close. So nearness only asks the
+question; the words decide. The dear mistake is to close a fact that still holds, hence every doubt
+ends in APART: a duplicate costs a line in the block, a lost fact is lost.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+
+from proxy.terms import fold, normalise, terms
+
+LEXICAL_NEAR = 0.6  # Jaccard over terms that asks the question where no vector means anything
+
+
+class Relation(Enum):
+    """What the new fact is to the old."""
+
+    SAME = "same"  # says nothing that the old one does not say
+    UPDATE = "update"  # says it anew: the old one is closed
+    APART = "apart"
+
+
+# When a fact was noted is not part of what it says.
+_NOTED = re.compile(
+    r"\s*[(\uff08](?:(?:stated|set|reported|decided|agreed|as of|noted|plan stated|since)\b[^()\uff08\uff09]*"
+    r"|[^()\uff08\uff09]{0,20}\d{4}-\d\d-\d\d[^()\uff08\uff09]{0,12})[)\uff09]",
+    re.IGNORECASE,
+)
+_STRONG_CHANGE = re.compile(
+    r"\b(?:no longer|not any ?more|anymore|stopped|quit|switched|instead of|replaced?|changed"
+    r"|moved (?:to|from)|was moved|rescheduled|postponed|brought forward|cancell?ed|called off|sold|dropped"
+    r"|raised|lowered"
+    r"|cut to|rose to|increased|reduced|renamed|left|gave up|broke up|decided not"
+    r"|did not happen|took place)\b"
+    r"|不再|改为|改成|改到|改在|改用|换成|换到|换了|搬到|搬去|取消|推迟|提前到"
+    r"|下线|涨到|降到|戒|拒掉|卖掉|停用|调到"
+    r"|\b(?:ya no|en lugar de|cambio a|nicht mehr|statt|umgezogen|gewechselt|ne \w+ plus|desormais)\b"
+)
+_WEAK_CHANGE = re.compile(r"\b(?:now|currently|new|ahora|jetzt|maintenant)\b|现在|目前|如今|新的")
+_NEGATION = re.compile(
+    r"\b(?:no|not|never|without|cannot|nicht|kein\w*|nunca|jamais|pas)\b|n't\b|不|没|無|别"
+)
+_NUMBER = re.compile(
+    r"\d+(?:[.,:/-]\d+)*"
+    r"|\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
+    r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|first|second|third|fourth|fifth|half)\b"
+    r"|[周星期]{1,2}[一二三四五六日天]|[零一二两三四五六七八九十百千万亿半]+(?=[点岁月日号元块美年次杯个只条台分小时公]|$)"
+)
+_NAME = re.compile(r"(?<![.!?]\s)(?<=[\w,'\")]\s)[A-Z][\w&+.-]*|\b\w*[a-z][A-Z]\w*|\b[A-Za-z]+-?\d[\w.-]*")
+_SUBJECT = re.compile(
+    r"^(?:The )?(?!User\b|The\b|Users\b)([A-Z][\w-]+)(?:'s|’s| is| was| has| lives| works| likes| uses)\b"
+)
+# Words by which two otherwise equal facts speak of two things.
+_CONTRAST = frozenset(
+    "back return outbound inbound first second third other another morning evening afternoon night left right"
+    " son daughter mother father mom mum dad wife husband brother sister partner friend colleague boss"
+    " staging production prod dev test weekday weekend summer winter spring autumn private office".split()
+)
+# Of these a person has several at once: another value is another fact.
+_SEVERAL = re.compile(
+    r"\b(?:friends?|colleagues?|sons?|daughters?|child(?:ren)?|kids?|brothers?|sisters?|cousins?|nephews?|nieces?"
+    r"|uncles?|aunts?|cats?|dogs?|pets?|hobb(?:y|ies)|allerg\w+|languages?|goals?|interests?|skills?|clients?"
+    r"|customers?|neighbou?rs?|problems?|books?|exams?|meetings?|appointments?|likes?|loves?|enjoys?"
+    r"|dislikes?|hates?|speaks?|plays?|visited|owns?|knows?|finished|bought|met|watched|takes?|avoids?|collects?"
+    r"|has (?:an?|two|three)|uses?|reads?|learns?|learning|studying|went|attended)\b"
+    r"|朋友|同事|儿子|女儿|孩子|兄|弟|姐|妹|猫|狗|宠物|爱好|过敏|喜欢|讨厌|会说|会拉|会弹"
+    r"|去了|读完|买了|看了|养|考试|会议"
+)
+# What a person has one of: another value replaces.
+_ONE = (
+    r"(?P<live>\b(?:lives?|living|resides?|is based|moved|relocated|home is)\b (?:in|to|at)\b"
+    r"|(?<!父母)(?:住在|搬到|搬去))",
+    r"(?P<rise>\b(?:wakes?|gets?) up\b(?: at)?|起床)",
+    r"(?P<bed>\bgoes to (?:bed|sleep)\b)",
+    r"(?P<age>\byears old\b|岁)",
+    r"(?P<employer>\b(?:works (?:at|for)|is employed (?:at|by)|joined)\b|就职于|供职于)",
+    r"(?P<boss>\breports to\b)",
+    r"(?P<called>\b(?:wants to be|prefers to be|goes by|is) called\b)",
+)
+_ONE_OF = re.compile("|".join(_ONE))
+_COPULA = re.compile(
+    r"\b(?:is|are|was|were|will be)\b|(?:现在|目前|如今)?(?:改为|改成|改到|换成|换到|涨到|降到|是|为|叫)"
+)
+_OWNED = re.compile(r"'s\b|的|\b(?:my|our) |^the \w+")
+_PLAN = re.compile(
+    r"\b(?:plans?|planning|wants?|hopes?|considering|might|may|used to|until|visited)\b|计划|打算|想|曾经"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    text: str  # folded, without the note of its date
+    words: frozenset[str]
+    numbers: frozenset[str]
+    names: frozenset[str]
+    negations: int
+    several: bool
+    changed: int  # 0 no cue, 1 weak, 2 strong
+    attribute: tuple[str, ...]  # what has one value at a time, () if nothing was recognised
+
+
+def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation:
+    """Return what `new`, said later, is to `old`. `near` is the model's duplicate threshold; without a
+    cosine the shared terms stand in for it."""
+    if normalise(old) == normalise(new):
+        return Relation.SAME
+    a, b = _read(old), _read(new)
+    if a.words == b.words and a.numbers == b.numbers:
+        return Relation.SAME if a.negations == b.negations else Relation.UPDATE
+    if a.attribute and a.attribute == b.attribute:
+        return Relation.SAME if _adds_nothing(a, b) else Relation.UPDATE
+    closeness = _closeness(a, b, cosine, near)
+    if _replaced_names(a, b) and not _is_change(a, b, closeness):
+        return Relation.APART
+    if (a.words ^ b.words) & _CONTRAST and b.changed < 2:
+        return Relation.APART
+    if closeness >= 1:
+        return _close(a, b, closeness)
+    return Relation.UPDATE if _is_change(a, b, closeness) else Relation.APART
+
+
+def overlap(one: str, other: str) -> float:
+    """Return the Jaccard similarity of the two facts' terms."""
+    a, b = _read(one).words, _read(other).words
+    return len(a & b) / len(a | b) if a or b else 0.0
+
+
+def _close(a: _Fact, b: _Fact, closeness: float) -> Relation:
+    """Return the relation of two near facts in which no name was replaced by another."""
+    removed, added = a.words - b.words - a.numbers, b.words - a.words - b.numbers
+    numbers_differ = bool(a.numbers - b.numbers and b.numbers - a.numbers)
+    if _adds_nothing(a, b):
+        return Relation.SAME
+    if numbers_differ and not b.changed and (removed or added) and closeness < 1.08:
+        return Relation.APART
+    if a.several and removed and added and a.negations == b.negations and not b.changed:
+        return Relation.APART
+    return Relation.UPDATE
+
+
+def _adds_nothing(a: _Fact, b: _Fact) -> bool:
+    return b.words <= a.words and b.numbers <= a.numbers and a.negations == b.negations
+
+
+def _is_change(a: _Fact, b: _Fact, closeness: float) -> bool:
+    """True where the new fact says itself that something changed, and is about what the old one is."""
+    if not b.changed or not a.words:
+        return False
+    shared = len(a.words & b.words) / min(len(a.words), len(b.words))
+    return shared >= 0.55 and closeness >= (0.75 if b.changed == 2 else 0.88)
+
+
+def _closeness(a: _Fact, b: _Fact, cosine: float | None, near: float) -> float:
+    """Return nearness in units of the threshold: 1 and more asks whether it is the same fact."""
+    if cosine is not None:
+        return cosine / near
+    union = len(a.words | b.words)
+    return len(a.words & b.words) / union / LEXICAL_NEAR if union else 0.0
+
+
+def _replaced_names(a: _Fact, b: _Fact) -> bool:
+    return any(n not in b.text for n in a.names) and any(n not in a.text for n in b.names)
+
+
+@lru_cache(maxsize=2048)
+def _read(text: str) -> _Fact:
+    said = _NOTED.sub("", text)
+    folded = fold(said).replace("’", "'")
+    names = {m.group() for m in _NAME.finditer(said)} | {m.group(1) for m in _SUBJECT.finditer(said)}
+    numbers = frozenset(m.group().replace(",", "")[:12].lower() for m in _NUMBER.finditer(folded))
+    return _Fact(
+        text=folded,
+        words=frozenset(map(_root, terms(said))) - _GLUE,
+        numbers=numbers,
+        names=frozenset(fold(n) for n in names if not _NUMBER.fullmatch(fold(n)) and fold(n) != "user"),
+        negations=len(_NEGATION.findall(folded)),
+        several=bool(_SEVERAL.search(folded)),
+        changed=2 if _STRONG_CHANGE.search(folded) else 1 if _WEAK_CHANGE.search(folded) else 0,
+        attribute=_attribute(folded),
+    )
+
+
+# Words that carry a fact's form, not its matter; pieces of contractions among them.
+_GLUE = frozenset(
+    "name call now curren set own be been every day each t s doesn doesn't don don't isn isn't"
+    " won won't can't"
+    " 现 在 现在 目 前 目前 已 经 已经 是 叫".split()
+)
+
+
+def _root(term: str) -> str:
+    """Return what "allergic" and "allergy" share: the first six letters."""
+    return term[:6] if term.isascii() and term.isalpha() else term
+
+
+def _attribute(folded: str) -> tuple[str, ...]:
+    """Return what the fact gives a value to, if a person has one such thing at a time: its subject and
+    the attribute's words in order; () otherwise."""
+    if _PLAN.search(folded):
+        return ()
+    if one := _ONE_OF.search(folded):
+        return (str(one.lastgroup), *_key(folded[: one.start()]))
+    copula = _COPULA.search(folded)
+    if copula is None or _SEVERAL.search(folded[: copula.start()]):
+        return ()
+    before = folded[: copula.start()]
+    key = _key(before) if _OWNED.search(before) else ()
+    return ("is", *key) if key else ()
+
+
+def _key(text: str) -> tuple[str, ...]:
+    return tuple(t for t in map(_root, terms(_NUMBER.sub(" ", text))) if t not in _GLUE)

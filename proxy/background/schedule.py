@@ -1,0 +1,60 @@
+"""When a session's pending exchanges become an extraction job: pure triggers for the session store.
+
+Lanes: 1 an explicit ask, at once; 2 ordinary; 3 idle sessions, when nothing else waits.
+"""
+
+from dataclasses import dataclass
+
+from proxy.domain import NewJob, SessionState
+from proxy.ports import Trigger
+
+EXPLICIT, ORDINARY, BATCH = 1, 2, 3
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How long exchanges may wait. One LLM call a batch: larger batches cost less and come later."""
+
+    batch_size: int = 5
+    idle_seconds: float = 600
+    personal_idle_seconds: float = 15
+
+
+def on_completion(policy: Policy) -> Trigger:
+    """Return the trigger for a completed exchange: an explicit ask, or a full batch."""
+
+    def trigger(state: SessionState) -> NewJob | None:
+        if state.pending and state.explicit:
+            return _job(state, EXPLICIT)
+        if state.pending >= policy.batch_size:
+            return _job(state, ORDINARY)
+        return None
+
+    return trigger
+
+
+def on_sweep(policy: Policy, now: float) -> Trigger:
+    """Return the trigger for idle sessions. One that says something about the user is due sooner, so
+    that a user who opens a new conversation right away is known in it."""
+    completed = on_completion(policy)
+
+    def trigger(state: SessionState) -> NewJob | None:
+        if due := completed(state):  # left over by a crash, or by a larger batch size
+            return due
+        idle = now - state.last_at
+        if state.pending and state.personal and idle >= policy.personal_idle_seconds:
+            return _job(state, ORDINARY)
+        if state.pending and idle >= policy.idle_seconds:
+            return _job(state, BATCH)
+        return None
+
+    return trigger
+
+
+def on_end(state: SessionState) -> NewJob | None:
+    """Trigger for the end of a session and for shutdown: everything that is pending."""
+    return _job(state, EXPLICIT if state.explicit else ORDINARY) if state.pending else None
+
+
+def _job(state: SessionState, lane: int) -> NewJob:
+    return NewJob(session_id=state.session_id, upto=state.last_seq, lane=lane)

@@ -1,0 +1,145 @@
+"""What the write path's tests share: a clock that is set by hand, a scripted extraction model, a house."""
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.background import cues, filters
+from proxy.background.admit import Gate
+from proxy.background.schedule import Policy, on_completion
+from proxy.background.worker import Mode, Pace, Report, Tools, Worker
+from proxy.domain import Batch, Begun, Exchange, Memory, MemoryFilter, NewExchange, Outcome, Scope, Stamp
+from proxy.ports import CompletionRequest, Embedder
+from proxy.stores.sqlite.stores import SqliteStores
+
+ANA = Scope("t", "ana")
+NOON = 1_780_000_000.0  # 2026-05-28
+
+
+def exchange(
+    said: str, answer: str = "Noted.", *, seq: int = 1, at: float = NOON, scope: Scope = ANA
+) -> Exchange:
+    """Return a committed exchange of session s-1."""
+    return Exchange(
+        seq=seq,
+        id=f"ex_{seq}",
+        scope=scope,
+        session_id="s-1",
+        model="m",
+        said=said,
+        answer=answer,
+        at=at,
+        whole=True,
+    )
+
+
+def batch(*pending: Exchange, context: Sequence[Exchange] = ()) -> Batch:
+    """Return a batch of the exchanges."""
+    return Batch(tuple(pending), tuple(context), Stamp(0, 0))
+
+
+def memory(content: str, **changes: Any) -> Memory:
+    """Return a current memory of Ana's."""
+    values: dict[str, Any] = {
+        "id": f"mem_{abs(hash(content)):024x}"[:28],
+        "scope": ANA,
+        "type": "semantic",
+        "content": content,
+        "source": "extracted",
+        "created_at": NOON - 1000,
+        "updated_at": NOON - 1000,
+        "valid_from": NOON - 1000,
+    }
+    return Memory(**{**values, **changes})
+
+
+def facts(*contents: str, **fields: Any) -> str:
+    """Return an extraction answer with semantic facts of these contents."""
+    return json.dumps(
+        {"facts": [{"type": "semantic", "content": c, "confidence": 0.9, **fields} for c in contents]}
+    )
+
+
+Answer = str | Exception | Callable[[CompletionRequest], str]
+
+
+class ScriptedCompleter:
+    """An extraction model that gives the scripted answers in order, then nothing to remember."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self.answers = list(answers)
+        self.requests: list[CompletionRequest] = []
+        self.reached, self.go_on = asyncio.Event(), asyncio.Event()
+        self.go_on.set()
+
+    async def complete(self, request: CompletionRequest) -> str:
+        self.requests.append(request)
+        self.reached.set()
+        await self.go_on.wait()
+        answer = self.answers.pop(0) if self.answers else '{"facts": []}'
+        if isinstance(answer, Exception):
+            raise answer
+        return answer(request) if callable(answer) else answer
+
+
+@dataclass
+class House:
+    """The write path over a real store."""
+
+    stores: SqliteStores
+    completer: ScriptedCompleter
+    embedder: Embedder | None = None
+    mode: Mode = "llm"
+    now: float = NOON
+    policy: Policy = field(default_factory=lambda: Policy(batch_size=1))
+    pace: Pace = field(default_factory=Pace)
+    reports: list[Report] = field(default_factory=list)
+    count: int = 0
+
+    def worker(self) -> Worker:
+        """Return a new worker, as after a restart."""
+        tools = Tools(
+            self.stores.jobs, self.stores.sessions, Gate(self.stores.memories, self.embedder), self.completer
+        )
+        return Worker(
+            tools,
+            mode=self.mode,
+            policy=self.policy,
+            pace=self.pace,
+            clock=lambda: self.now,
+            report=self.reports.append,
+            jitter=lambda: 1.0,
+        )
+
+    async def say(
+        self, said: str, answer: str = "Noted.", *, scope: Scope = ANA, session: str = "s-1"
+    ) -> Begun:
+        """Commit an exchange as the proxy does."""
+        self.count += 1
+        begun = await self.stores.sessions.begin(
+            NewExchange(
+                id=f"ex_{self.count}",
+                key=f"k{self.count}",
+                scope=scope,
+                session_id=session,
+                model="m",
+                said=filters.redact(said),
+                at=self.now,
+                explicit=cues.is_explicit(said),
+                personal=cues.is_personal(said),
+            )
+        )
+        outcome = Outcome(filters.redact(answer), True)
+        assert await self.stores.sessions.complete(begun, outcome, on_completion(self.policy))
+        return begun
+
+    async def memories(self, scope: Scope = ANA, *, all: bool = False) -> list[Memory]:
+        """Return what is stored for the user, oldest first; with `all` also what was superseded."""
+        where = MemoryFilter(tenant=scope.tenant, user=scope.user, include_inactive=all, now=self.now)
+        return list((await self.stores.memories.list(where, limit=100)).items)[::-1]
+
+    async def contents(self, scope: Scope = ANA) -> list[str]:
+        """Return the texts of the current memories."""
+        return [m.content for m in await self.memories(scope)]
