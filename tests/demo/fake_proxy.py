@@ -1,0 +1,148 @@
+"""The proxy's HTTP contract in miniature, for the demo and the CLI: all memory is a list, all of it injected.
+
+It extracts at once with the scripted rules. Switches break one promise each, so that tests can see the
+demo notice.
+"""
+
+import itertools
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from proxy.block import fence
+from proxy.demo.answers import Said, answer
+from proxy.demo.chat import Chat
+from proxy.demo.rules import facts
+from proxy.demo.said import said_in
+from proxy.demo.slots import Known
+from proxy.errors import error_body
+
+
+@dataclass
+class FakeProxy:
+    leaks_to_others: bool = False
+    forgets: bool = True
+    supersedes: bool = True
+    extracts: bool = True
+    memories: dict[str, dict[str, Any]] = field(default_factory=dict)
+    requests: list[tuple[str, str, Any]] = field(default_factory=list)
+    ids: Any = field(default_factory=lambda: itertools.count(1))
+
+    def app(self) -> Starlette:
+        one = "/v1/memory/{id}"
+        return Starlette(
+            routes=[
+                Route("/v1/chat/completions", self.chat, methods=["POST"]),
+                Route("/v1/memory", self.add, methods=["POST"]),
+                Route("/v1/memory", self.list, methods=["GET"]),
+                Route("/v1/memory", self.forget_all, methods=["DELETE"]),
+                Route("/v1/memory/search", self.search, methods=["POST"]),
+                Route(one, self.get, methods=["GET"]),
+                Route(one, self.forget, methods=["DELETE"]),
+                Route(one + "/history", self.history, methods=["GET"]),
+            ]
+        )
+
+    async def chat(self, request: Request) -> Response:
+        body = await request.json()
+        user = body["memory_context"]["user_id"]
+        asked = said_in(body["messages"])
+        mine = self.of(None if self.leaks_to_others else user)
+        block = fence(f"- [{m['type']} 2026-01-14 #{m['id']}] {m['content']}" for m in mine)
+        reply = Chat(asked, answer([Said("system", block), *asked]))
+        if self.extracts:
+            self.remember(user, asked[-1].text)
+        headers = {
+            "X-Memory-Status": "injected" if mine else "none",
+            "X-Memory-Count": str(len(mine)),
+            "X-Memory-Ids": ",".join(m["id"] for m in mine),
+            "X-Memory-Store": "queued",
+            "Server-Timing": "memory;dur=4.1, upstream;dur=12",
+        }
+        events = reply.events(include_usage=False)
+        return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+    def remember(self, user: str, text: str) -> None:
+        known = [Known(m["id"], m["content"]) for m in self.of(user)]
+        for fact in facts(text, known):
+            if fact.replaces and self.supersedes:
+                self.memories.pop(fact.replaces, None)
+            self.store(user, fact.content, fact.type)
+
+    def store(
+        self, user: str, content: str, type_: str = "semantic", project: str | None = None
+    ) -> dict[str, Any]:
+        memory = {
+            "id": f"mem_{next(self.ids):04}",
+            "object": "memory",
+            "type": type_,
+            "content": content,
+            "user_id": user,
+            "project_id": project,
+            "created_at": 1768400000,
+            "superseded_by": None,
+        }
+        self.memories[memory["id"]] = memory
+        return memory
+
+    def of(self, user: str | None) -> list[dict[str, Any]]:
+        return [m for m in self.memories.values() if user in (None, m["user_id"])]
+
+    async def add(self, request: Request) -> Response:
+        body = await request.json()
+        self.requests.append(("POST", "/v1/memory", body))
+        memory = self.store(body["user_id"], body["content"], body["type"], body.get("project_id"))
+        return JSONResponse({**memory, "change": "created"}, 201)
+
+    async def list(self, request: Request) -> Response:
+        self.requests.append(("GET", "/v1/memory", dict(request.query_params)))
+        if "user_id" not in request.query_params:
+            return refusal(400, "Say whose memories: `user_id` is missing.", "user_id")
+        mine = self.of(request.query_params["user_id"])[::-1]
+        page = mine[: int(request.query_params.get("limit", 20))]
+        more = len(page) < len(mine)
+        return JSONResponse({"object": "list", "data": page, "has_more": more, "total": len(mine)})
+
+    async def search(self, request: Request) -> Response:
+        body = await request.json()
+        self.requests.append(("POST", "/v1/memory/search", body))
+        data = [{"memory": m, "score": 0.5, "why": "dense .41"} for m in self.of(body["user_id"])]
+        return JSONResponse({"object": "list", "data": data, "has_more": False})
+
+    async def get(self, request: Request) -> Response:
+        memory = self.memories.get(request.path_params["id"])
+        return JSONResponse(memory) if memory else absent(request)
+
+    async def history(self, request: Request) -> Response:
+        event = {"at": 1768400000, "action": "created", "by": "api", "content": "as it was"}
+        return JSONResponse({"object": "list", "data": [event], "has_more": False})
+
+    async def forget(self, request: Request) -> Response:
+        memory_id = request.path_params["id"]
+        self.requests.append(("DELETE", memory_id, dict(request.query_params)))
+        if memory_id not in self.memories:
+            return absent(request)
+        if self.forgets:
+            del self.memories[memory_id]
+        return JSONResponse(
+            {"id": memory_id, "object": "memory.deleted", "deleted": True, "deleted_count": 1}
+        )
+
+    async def forget_all(self, request: Request) -> Response:
+        self.requests.append(("DELETE", "/v1/memory", dict(request.query_params)))
+        gone = self.of(request.query_params["user_id"])
+        for memory in gone if self.forgets else []:
+            del self.memories[memory["id"]]
+        return JSONResponse({"object": "memory.deleted", "deleted": True, "deleted_count": len(gone)})
+
+
+def refusal(status: int, message: str, param: str) -> Response:
+    return JSONResponse(error_body(message, "invalid_request_error", param, None), status)
+
+
+def absent(request: Request) -> Response:
+    return refusal(404, f"No memory with id '{request.path_params['id']}'.", "memory_id")
