@@ -1,0 +1,14 @@
+# docker build -t memory-proxy . && docker run -p 127.0.0.1:8080:8080 -v memory:/data memory-proxy --upstream URL
+FROM python:3.11-slim
+WORKDIR /app
+COPY pyproject.toml requirements.lock README.md LICENSE ./
+COPY scripts/fetch-models scripts/fetch-models
+COPY proxy proxy
+RUN pip install --no-cache-dir --constraint requirements.lock . && python scripts/fetch-models
+RUN useradd --create-home proxy && mkdir /data && chown proxy /data
+USER proxy
+VOLUME /data
+EXPOSE 8080
+HEALTHCHECK CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health', timeout=2)"]
+# Identity mode is `open`: whoever reaches the port is believed. Publish it to trusted networks only.
+ENTRYPOINT ["memory-proxy", "serve", "--host", "0.0.0.0", "--data-dir", "/data", "--allow-open"]

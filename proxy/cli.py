@@ -1,0 +1,139 @@
+"""The `memory-proxy` command: serve, demo, doctor, memory."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from proxy import __version__
+from proxy.client_cli import add_memory_parser
+from proxy.errors import ConfigError
+from proxy.settings import PREFIX, Settings, from_process
+
+CONFIG_FILE = "MEMORY_PROXY_CONFIG"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command line; returns the exit status: 0 fine, 1 failed, 2 wrong usage or configuration."""
+    args = _parser().parse_args(argv)
+    try:
+        status: int = args.func(args)
+    except ConfigError as e:
+        print(f"memory-proxy: {e}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="memory-proxy",
+        description="A streaming, OpenAI-compatible reverse proxy that gives any application a memory.",
+        epilog="Start with `memory-proxy demo`, then `memory-proxy serve --upstream http://…/v1`.",
+    )
+    parser.add_argument("--version", action="version", version=f"memory-proxy {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_serve(commands)
+    _add_demo(commands)
+    _add_doctor(commands)
+    add_memory_parser(commands)
+    return parser
+
+
+def _add_serve(commands: Any) -> None:
+    serve = commands.add_parser(
+        "serve",
+        help="run the proxy",
+        description="Run the proxy. Without an upstream it serves a small scripted model, so that you can try it.",
+        epilog="Every setting of config/default.yaml can also be given as MEMORY_PROXY__SECTION__KEY.",
+    )
+    _add_settings(serve)
+    serve.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    serve.add_argument("--port", type=int, help="port to listen on (default 8080, 0: any free one)")
+    serve.add_argument("--workers", type=int, metavar="N", help="processes that share the port (default 1)")
+    serve.add_argument(
+        "--allow-open",
+        action="store_true",
+        default=None,
+        help="believe user ids from the network, too: identity mode `open` beyond loopback",
+    )
+    serve.set_defaults(func=_serve)
+
+
+def _add_demo(commands: Any) -> None:
+    demo = commands.add_parser(
+        "demo",
+        help="see memory at work, in this terminal",
+        description="Play two conversations through the proxy and show what it stores, injects and forgets.",
+    )
+    demo.add_argument("--upstream", metavar="URL", help="a real model's base URL, ending in /v1")
+    demo.add_argument("--model", metavar="NAME", help="the model to ask for (with --upstream)")
+    demo.add_argument("--fast", action="store_true", help="without pauses for reading")
+    demo.set_defaults(func=_demo)
+
+
+def _add_doctor(commands: Any) -> None:
+    doctor = commands.add_parser(
+        "doctor",
+        help="check configuration, upstream, store and models",
+        description="Check a configuration against the real upstream, store and models, and say what to fix.",
+    )
+    _add_settings(doctor)
+    doctor.set_defaults(func=_doctor)
+
+
+def _add_settings(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (see config/default.yaml)")
+    parser.add_argument("--upstream", metavar="URL", help="the model provider's base URL, ending in /v1")
+    parser.add_argument("--data-dir", metavar="DIR", help="where everything is stored")
+
+
+def _settings(args: argparse.Namespace) -> Settings:
+    """Return the settings with the command line's on top, and leave them so for worker processes."""
+    flags = {
+        "UPSTREAM__BASE_URL": args.upstream,
+        "STORAGE__DATA_DIR": args.data_dir,
+        "SERVER__HOST": getattr(args, "host", None),
+        "SERVER__PORT": getattr(args, "port", None),
+        "SERVER__WORKERS": getattr(args, "workers", None),
+        "SERVER__ALLOW_OPEN": getattr(args, "allow_open", None),
+    }
+    os.environ.update({PREFIX + key: str(value) for key, value in flags.items() if value is not None})
+    if args.config:
+        os.environ[CONFIG_FILE] = str(args.config.absolute())
+    file = os.environ.get(CONFIG_FILE)
+    return from_process(Path(file) if file else None)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    from proxy.serve import serve
+
+    settings = _settings(args)
+    refuse_open_network(settings)
+    return serve(settings)
+
+
+def refuse_open_network(settings: Settings) -> None:
+    """Raise ConfigError if anybody on a network would be believed to be anybody."""
+    server = settings.server
+    if settings.identity.mode == "open" and server.host not in LOOPBACK and not server.allow_open:
+        raise ConfigError(
+            f"refusing to listen on {server.host} in identity mode `open`: whoever reaches the port could read\n"
+            "and delete every user's memories by naming them. Listen on 127.0.0.1 behind your own backend,\n"
+            "or pass --allow-open if the network is trusted."
+        )
+
+
+def _demo(args: argparse.Namespace) -> int:
+    from proxy.serve import demo
+
+    return demo(args.upstream, args.model, fast=args.fast)
+
+
+def _doctor(args: argparse.Namespace) -> int:
+    from proxy.doctor import diagnose
+
+    return diagnose(_settings(args))

@@ -1,0 +1,138 @@
+"""`memory-proxy doctor`: check a configuration against the real upstream, store and models."""
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from proxy.errors import ProxyError, StoreError, UpstreamError
+from proxy.settings import Settings
+from proxy.stores.models.load import load_embedder
+from proxy.stores.models.tokens import Tokens
+from proxy.stores.sqlite.stores import SqliteStores
+from proxy.upstream.client import Upstream
+from proxy.upstream.opened import Timeouts
+
+GOOD, NOTE, BAD = "ok", "--", "!!"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing checked: how it is, and what to do about it."""
+
+    mark: str
+    subject: str
+    text: str
+
+
+def diagnose(settings: Settings) -> int:
+    """Print what was found; returns 0 if nothing has to be fixed, else 1."""
+    findings: list[Finding] = [Finding(GOOD, "settings", "valid")]
+    for finding in (*_checks(settings),):
+        findings.append(finding)
+    for finding in findings:
+        print(f"[{finding.mark}] {finding.subject:<11} {finding.text}")
+    bad = sum(finding.mark == BAD for finding in findings)
+    print(f"\n{bad} to fix." if bad else "\nNothing to fix.")
+    return 1 if bad else 0
+
+
+def _checks(settings: Settings) -> Iterator[Finding]:
+    yield _data_dir(settings.data_dir)
+    yield from _embedder(settings)
+    yield _tokens()
+    yield asyncio.run(_upstream("upstream", settings.upstream.base_url, _key(settings)))
+    for model in settings.external_models:
+        key = model.llm_api_key.get_secret_value() if model.llm_api_key else None
+        yield asyncio.run(_upstream(model.model_role, model.llm_endpoint, key, model.llm_model_name))
+
+
+def _data_dir(path: Path) -> Finding:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as e:
+        return Finding(BAD, "data", f"cannot make {path}: {e.strerror}; set --data-dir")
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        return Finding(BAD, "data", f"{path} cannot be read and written by this user")
+    return asyncio.run(_store(path))
+
+
+async def _store(path: Path) -> Finding:
+    stores = SqliteStores(path)
+    try:
+        await stores.open()
+        await stores.close()
+    except StoreError as e:
+        return Finding(BAD, "data", f"the store in {path} cannot be opened: {e}")
+    return Finding(GOOD, "data", f"{path}")
+
+
+def _embedder(settings: Settings) -> Iterator[Finding]:
+    wanted = settings.embedding
+    loaded = load_embedder(
+        settings.data_dir / "models",
+        model=wanted.model,
+        path=wanted.path,
+        allow_download=wanted.allow_download,
+    )
+    for note in loaded.notes:
+        yield Finding(NOTE, "embeddings", note)
+    if loaded.embedder is None:
+        remedy = "run scripts/install, name a directory (embedding.path) or set embedding.allow_download"
+        yield Finding(BAD, "embeddings", f"no model: search is lexical only; {remedy}")
+        return
+    model = loaded.embedder.model
+    loaded.embedder.close()
+    if model.dimension != wanted.dimension:
+        text = f"{model.name} has {model.dimension} dimensions: set embedding.dimension={model.dimension}"
+        yield Finding(BAD, "embeddings", text)
+        return
+    yield Finding(GOOD, "embeddings", f"{model.name}, {model.dimension} dimensions, from {loaded.source}")
+
+
+def _tokens() -> Finding:
+    tokens = Tokens()
+    tokens.start().result(timeout=30)
+    if tokens.exact():
+        return Finding(GOOD, "tokens", "counted with OpenAI's tables")
+    return Finding(NOTE, "tokens", "estimated (within some 4 %): scripts/fetch-models gets the exact tables")
+
+
+def _key(settings: Settings) -> str | None:
+    configured = settings.upstream.api_key
+    return configured.get_secret_value() if configured else os.environ.get("OPENAI_API_KEY")
+
+
+async def _upstream(subject: str, url: str | None, key: str | None, model: str | None = None) -> Finding:
+    if url is None:
+        return Finding(NOTE, subject, "none: the scripted demo model is served; set --upstream URL")
+    headers = [(b"authorization", f"Bearer {key}".encode())] if key else []
+    try:
+        async with Upstream(url, timeouts=Timeouts(headers_s=10, read_s=10)) as upstream:
+            with await upstream.open("GET", b"/v1/models", headers) as opened:
+                status, body = opened.status, b""
+                while not opened.at_end and len(body) < 1_000_000:
+                    body += await opened.read()
+    except (UpstreamError, ProxyError) as e:
+        return Finding(BAD, subject, f"{url}: {e}")
+    if status in (401, 403):
+        return Finding(
+            NOTE, subject, f"{url} answers, and wants a key (status {status}): clients send theirs"
+        )
+    if status >= 400:
+        return Finding(
+            NOTE, subject, f"{url}/models answers {status}: is this an OpenAI-compatible base URL?"
+        )
+    return _listed(subject, url, body, model)
+
+
+def _listed(subject: str, url: str, body: bytes, model: str | None) -> Finding:
+    try:
+        names = [entry["id"] for entry in json.loads(body)["data"]]
+    except (ValueError, KeyError, TypeError):
+        return Finding(NOTE, subject, f"{url}/models answers, but not as OpenAI does")
+    if model is not None and model not in names:
+        return Finding(BAD, subject, f"{url} does not list the model {model}")
+    return Finding(GOOD, subject, f"{url} answers, {len(names)} models")

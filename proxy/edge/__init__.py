@@ -1,0 +1,1 @@
+"""HTTP in: routes, identity, the two intercepted routes, the memory API. Only here is starlette known."""

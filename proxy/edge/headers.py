@@ -1,0 +1,33 @@
+"""What the response headers say about memory: status, ids, counts and times, never text."""
+
+from urllib.parse import quote
+
+from proxy.domain import Prepared, Status
+from proxy.edge.reply import Header
+
+
+def memory_headers(
+    prepared: Prepared, *, session_id: str | None, queued: bool, memory_ms: float, upstream_ms: float | None
+) -> list[Header]:
+    """Return the X-Memory-* headers and Server-Timing (milliseconds) of one intercepted request."""
+    headers = [("x-memory-status", prepared.status.value)]
+    if prepared.reason:
+        headers.append(("x-memory-reason", prepared.reason))
+    if prepared.status is not Status.OFF:
+        headers.append(("x-memory-count", str(len(prepared.memory_ids))))
+        headers.append(("x-memory-tokens", str(prepared.tokens)))
+        headers.append(("x-memory-level", prepared.level.value))
+    if prepared.memory_ids:
+        headers.append(("x-memory-ids", ",".join(prepared.memory_ids)))
+    if session_id is not None:
+        # A client may name its session in any script; a header holds ASCII.
+        headers.append(("x-memory-session-id", quote(session_id, safe=_HEADER_SAFE)))
+    headers.append(("x-memory-store", "queued" if queued else "off"))
+    timing = f"memory;dur={memory_ms:.1f}"
+    if upstream_ms is not None:
+        timing += f", upstream;dur={upstream_ms:.1f}"
+    headers.append(("server-timing", timing))
+    return [(name.encode(), value.encode("latin-1")) for name, value in headers]
+
+
+_HEADER_SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~\""

@@ -1,0 +1,72 @@
+"""For operators: /health (alive, and how degraded), /ready (takes traffic), /metrics (Prometheus)."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from proxy import __version__, observe
+from proxy.domain import Level, QueueCounts
+from proxy.edge.reply import ASGIScope, Receive, Send, send_bytes, send_json
+from proxy.errors import StoreError
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """How memory is doing."""
+
+    level: Level
+    reason: str  # "" at level full
+
+
+@dataclass(frozen=True, slots=True)
+class Operations:
+    """The operators' endpoints."""
+
+    vitals: Callable[[], Vitals]
+    counts: Callable[[], Awaitable[QueueCounts]]
+    metrics: observe.Metrics
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        match scope["path"]:
+            case "/metrics":
+                await self._refresh()
+                body = self.metrics.render()
+                await send_bytes(send, 200, body, b"text/plain; version=0.0.4; charset=utf-8")
+            case "/health":
+                await send_json(send, 200, await self._health())
+            case "/ready":
+                # Requests pass without memory too, so a degraded proxy still is ready.
+                await send_json(send, 200, {"status": "ready"})
+            case _:
+                about = {"service": "memory-proxy", "version": __version__, "base_url": "/v1"}
+                await send_json(send, 200, about)
+
+    async def _health(self) -> dict[str, Any]:
+        vitals = self.vitals()
+        health: dict[str, Any] = {
+            "status": "ok" if vitals.level is Level.FULL else "degraded",
+            "version": __version__,
+            "memory": {"level": vitals.level.value, "reason": vitals.reason or None},
+        }
+        try:
+            jobs = await self.counts()
+        except StoreError:
+            health["jobs"] = None
+        else:
+            health["jobs"] = {
+                "queued": jobs.queued,
+                "running": jobs.running,
+                "waiting_for_credential": jobs.waiting,
+                "dead": jobs.dead,
+            }
+        return health
+
+    async def _refresh(self) -> None:
+        self.metrics.degraded.set(list(Level).index(self.vitals().level))
+        try:
+            jobs = await self.counts()
+        except StoreError:
+            return
+        states = {"queued": jobs.queued, "running": jobs.running, "waiting": jobs.waiting, "dead": jobs.dead}
+        for state, count in states.items():
+            self.metrics.jobs.labels(state).set(count)

@@ -1,0 +1,57 @@
+"""Whole small answers over bare ASGI, and OpenAI's error shape for our own errors."""
+
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+import orjson
+
+from proxy.errors import ClientError, ProxyError, StoreError, UpstreamError, error_body
+
+ASGIScope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Header = tuple[bytes, bytes]
+
+
+def error_of(error: ProxyError) -> tuple[int, dict[str, Any]]:
+    """Return status and OpenAI's error object for one of our errors; unknown ones are a bare 500."""
+    match error:
+        case ClientError():
+            return error.status, error_body(error.message, error.type, error.param, error.code)
+        case UpstreamError():
+            return error.status, error_body(error.message, "upstream_error", None, error.code)
+        case StoreError():
+            return 503, error_body(
+                "The memory store cannot be reached.", "server_error", None, "store_unavailable"
+            )
+        case _:
+            return 500, error_body("Internal error.", "server_error", None, "internal_error")
+
+
+async def send_bytes(
+    send: Send, status: int, body: bytes, content_type: bytes, headers: Iterable[Header] = ()
+) -> None:
+    """Send a whole answer."""
+    await send(
+        {
+            "type": "http.response.start",
+            "status": status,
+            "headers": [
+                (b"content-type", content_type),
+                (b"content-length", str(len(body)).encode()),
+                *headers,
+            ],
+        }
+    )
+    await send({"type": "http.response.body", "body": body})
+
+
+async def send_json(send: Send, status: int, value: Any, headers: Iterable[Header] = ()) -> None:
+    """Send a JSON answer."""
+    await send_bytes(send, status, orjson.dumps(value), b"application/json", headers)
+
+
+async def send_error(send: Send, error: ProxyError, headers: Iterable[Header] = ()) -> None:
+    """Send one of our errors in OpenAI's shape."""
+    status, body = error_of(error)
+    await send_json(send, status, body, headers)

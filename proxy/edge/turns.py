@@ -1,0 +1,100 @@
+"""From a request's body and headers to a Turn: what memory is asked, by whom, in which session."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from proxy.domain import MemoryOptions, Scope, Turn
+from proxy.edge.identity import Caller
+from proxy.edge.reply import Header
+from proxy.errors import InvalidRequest
+from proxy.pipeline.session import fingerprint
+from proxy.wire.body import Body
+from proxy.wire.dialect import Dialect
+from proxy.wire.extensions import Extensions, merge, take_extensions, take_header_extensions
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """What the server does where a request says nothing."""
+
+    enabled: bool
+    auto_store: bool
+    retrieval_limit: int
+    similarity_threshold: float | None
+    accept_openai_user: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks of memory. No turn: no identity or nothing wanted, and `reason` says which."""
+
+    turn: Turn | None
+    reason: str
+    stripped: bool  # the body held fields of ours, now removed
+    named_session: bool = False  # the client named the session itself
+
+
+def understand(
+    body: Body,
+    headers: Iterable[tuple[bytes, bytes]],
+    caller: Caller,
+    dialect: Dialect,
+    defaults: Defaults,
+    *,
+    request_id: str,
+    at: float,
+) -> Asked:
+    """Take our fields out of the body and return what they ask. Raises InvalidRequest or Forbidden."""
+    stripped = "memory_config" in body or "memory_context" in body
+    asked = merge(take_extensions(body), take_header_extensions(headers))
+    read, write = asked.switches(enabled=defaults.enabled, auto_store=defaults.auto_store)
+    if not (read or write):
+        return Asked(None, "disabled", stripped)
+    user = caller.narrow(asked.user_id or _openai_user(body, dialect, defaults))
+    if user is None:
+        if asked.enabled:
+            raise InvalidRequest(
+                "Memory is enabled but nobody is named: set `memory_context.user_id`.",
+                param="memory_context.user_id",
+                code="missing_required_parameter",
+            )
+        return Asked(None, "no_user", stripped)
+    scope = Scope(caller.tenant, user, asked.project_id)
+    turn = Turn(
+        request_id=request_id,
+        scope=scope,
+        session_id=asked.session_id or fingerprint(scope, dialect.conversation_key(body)),
+        model=dialect.model(body),
+        messages=dialect.messages(body),
+        options=_options(asked, read, write, defaults),
+        at=at,
+        tool_forced=dialect.tool_forced(body),
+    )
+    return Asked(turn, "", stripped, named_session=asked.session_id is not None)
+
+
+def _openai_user(body: Body, dialect: Dialect, defaults: Defaults) -> str | None:
+    return dialect.openai_user(body) if defaults.accept_openai_user else None
+
+
+def _options(asked: Extensions, read: bool, write: bool, defaults: Defaults) -> MemoryOptions:
+    threshold = asked.similarity_threshold
+    return MemoryOptions(
+        read=read,
+        write=write,
+        types=asked.memory_types,
+        limit=asked.retrieval_limit or defaults.retrieval_limit,
+        threshold=defaults.similarity_threshold if threshold is None else threshold,
+    )
+
+
+def is_readable(headers: Sequence[Header]) -> bool:
+    """True if the body says that it is plain JSON, or nothing: other kinds are not ours to judge."""
+    media_type = _header(headers, b"content-type").partition(b";")[0].strip().lower()
+    encoding = _header(headers, b"content-encoding").strip().lower()
+    return media_type in (b"", b"application/json") and encoding in (b"", b"identity")
+
+
+def _header(headers: Sequence[Header], name: bytes) -> bytes:
+    """Return the first value of the header, b"" without one. ASGI's names are lower case."""
+    return next((value for key, value in headers if key == name), b"")

@@ -1,0 +1,73 @@
+"""The write half of one request: the user's words committed before the answer begins, the answer after it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
+
+from proxy.domain import Begun, Outcome, Turn
+from proxy.edge.failopen import Failed, FailOpen
+from proxy.edge.reply import Header
+from proxy.pipeline.session import exchange_key
+from proxy.ports import Recorder
+from proxy.wire.dialect import Answer, Dialect
+
+COMMIT_S = 5.0  # a commit may take this long; the request waits for it only as long as its own deadline
+PARSE_IN_THREAD_BYTES = 64 * 1024
+
+
+class Tapped(Protocol):
+    """What the relay kept of an answer."""
+
+    @property
+    def chunks(self) -> Sequence[bytes]: ...
+
+
+class Writing:
+    """One exchange being written down. Never raises: what fails is logged and counted by FailOpen."""
+
+    def __init__(self, turn: Turn, recorder: Recorder, fail_open: FailOpen, tasks: asyncio.TaskGroup) -> None:
+        self._recorder, self._fail_open = recorder, fail_open
+        key = exchange_key(turn.session_id, turn.messages)
+        self._begin = tasks.create_task(
+            fail_open.attempt("begin", lambda: recorder.begin(turn, key), COMMIT_S)
+        )
+
+    async def committed(self, within_s: float) -> bool:
+        """True if the user's words are on disk now, or within the given time."""
+        if not self._begin.done():
+            await asyncio.wait({self._begin}, timeout=max(0.0, within_s))
+        return self._begin.done() and not isinstance(self._begin.result(), Failed)
+
+    async def finish(
+        self, headers: Sequence[Header], tapped: Tapped, dialect: Dialect, *, ended_well: bool
+    ) -> None:
+        """Commit the answer that was relayed, as far as it came."""
+
+        async def read_and_commit(begun: Begun) -> None:
+            answer = await _read(headers, tapped.chunks, dialect)
+            whole = answer.whole and ended_well
+            await self._recorder.finish(begun, Outcome(answer.text, whole, answer.response_id))
+
+        await self._then("finish", read_and_commit)
+
+    async def finish_unanswered(self) -> None:
+        """The client left before there was an answer: what the user said still counts."""
+        await self._then("finish", lambda begun: self._recorder.finish(begun, Outcome("", whole=False)))
+
+    async def abandon(self) -> None:
+        """Take the exchange back: the upstream refused it, and the client will ask again."""
+        await self._then("abandon", self._recorder.abandon)
+
+    async def _then(self, operation: str, work: Callable[[Begun], Awaitable[None]]) -> None:
+        begun = await self._begin
+        if not isinstance(begun, Failed):
+            await self._fail_open.attempt(operation, lambda: work(begun), COMMIT_S)
+
+
+async def _read(headers: Sequence[Header], chunks: Sequence[bytes], dialect: Dialect) -> Answer:
+    told = [(name.lower(), value.decode("latin-1")) for name, value in headers]
+    content_type = next((value for name, value in told if name == b"content-type"), "")
+    encoding = ",".join(value for name, value in told if name == b"content-encoding")
+    if sum(map(len, chunks)) > PARSE_IN_THREAD_BYTES:
+        return await asyncio.to_thread(dialect.answer, chunks, content_type, encoding)
+    return dialect.answer(chunks, content_type, encoding)

@@ -1,0 +1,66 @@
+"""The opening screen of `memory-proxy serve`: what it does, where data lies, what is off, what to try."""
+
+from proxy import __version__
+from proxy.settings import Settings
+
+
+def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str:
+    """Return the screen's text. `embedder`: what computes embeddings, "" for nothing, None if unknown."""
+    memory = settings.memory
+    rows = [
+        ("Listening", f"{origin}/v1   ← your client's base_url"),
+        ("Upstream", settings.upstream.base_url or "a small scripted model, for trying things out"),
+        ("Data", str(settings.data_dir)),
+        ("Embeddings", f"{settings.embedding.model}" + (f" ({embedder})" if embedder else "")),
+        ("Extraction", _extraction(settings)),
+        ("Identity", f"{settings.identity.mode}: the user_id of a request is believed"),
+    ]
+    if embedder == "":
+        rows[3] = ("Embeddings", "OFF: lexical search only. `memory-proxy doctor` says how to get a model")
+    lines = ["", f"memory-proxy {__version__}", ""]
+    lines += [f"  {name:<11} {text}" for name, text in rows]
+    off = _off(settings)
+    lines += ["", *(f"  Off         {line}" for line in off)] if off else []
+    lines += ["", "  Try", *(f"    {line}" for line in _try(origin, settings)), ""]
+    lines += [
+        f"  Memories of a user: memory-proxy memory list --user alice --url {origin}",
+        f"  Settings: --config FILE (see config/default.yaml). Health: {origin}/health",
+        "",
+    ]
+    if not memory.enabled:
+        lines.insert(
+            3, "  MEMORY IS OFF unless a request sets memory_config.enabled (setting memory.enabled)"
+        )
+    return "\n".join(lines)
+
+
+def _extraction(settings: Settings) -> str:
+    mode = settings.memory.extraction
+    if mode == "off":
+        return "off: nothing new is remembered (setting memory.extraction)"
+    if mode == "verbatim":
+        return "verbatim: the user's own statements, no model asked"
+    configured = [m for m in settings.external_models if m.model_role == "memory_extraction"]
+    if configured:
+        return f"by {configured[0].llm_model_name} at {configured[0].llm_endpoint}"
+    return "by the conversation's own model"
+
+
+def _off(settings: Settings) -> list[str]:
+    off = []
+    if settings.upstream.base_url is None:
+        off.append("a real model: --upstream http://127.0.0.1:11434/v1 (Ollama), https://…/v1")
+    if settings.identity.mode == "open":
+        off.append("authentication: keep this port to your own backend (mode open)")
+    if not settings.identity.accept_openai_user:
+        off.append("OpenAI's `user` field as identity: identity.accept_openai_user=true")
+    return off
+
+
+def _try(origin: str, settings: Settings) -> list[str]:
+    model = "scripted-demo" if settings.upstream.base_url is None else "YOUR-MODEL"
+    return [
+        f"curl {origin}/v1/chat/completions -H 'Content-Type: application/json' -d '{{",
+        f'  "model": "{model}", "memory_context": {{"user_id": "alice"}},',
+        '  "messages": [{"role": "user", "content": "My budget for the Hawaii trip is $10,000."}]}\'',
+    ]

@@ -1,0 +1,177 @@
+"""Running the proxy as a process: uvicorn, its worker processes, the demo's stage."""
+
+import asyncio
+import contextlib
+import os
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from proxy import observe
+from proxy.app import App
+from proxy.demo.model import scripted_model
+from proxy.demo.show import run_demo
+from proxy.edge.protocol import RawTargetProtocol
+from proxy.errors import ConfigError
+from proxy.screen import opening_screen
+from proxy.settings import Settings, from_process
+
+CONFIG_FILE = "MEMORY_PROXY_CONFIG"
+BACKLOG = 4096
+
+
+def serve(settings: Settings) -> int:
+    """Run the proxy until it is told to stop; returns the exit status. Raises ConfigError."""
+    observe.configure(settings.logging.level, settings.logging.format)
+    listener = bind(settings.server.host, settings.server.port)
+    address = address_of(listener)
+    if settings.server.workers == 1:
+        app = Served(settings, address)
+        uvicorn.Server(_config(app, settings)).run(sockets=[listener])
+        if app.failure:
+            raise app.failure
+        return 0
+    print(opening_screen(settings, address, None), flush=True)
+    from uvicorn.supervisors import Multiprocess
+
+    config = _config("proxy.serve:worker", settings, factory=True, workers=settings.server.workers)
+    Multiprocess(config, sockets=[listener]).run()
+    return 0
+
+
+def worker() -> "Served":
+    """Return the application of one worker process; its settings are where the parent left them."""
+    file = os.environ.get(CONFIG_FILE)
+    settings = from_process(Path(file) if file else None)
+    observe.configure(settings.logging.level, settings.logging.format)
+    return Served(settings, None)
+
+
+class Served:
+    """The ASGI application of one process, with its lifespan. `address` None: another shows the screen."""
+
+    def __init__(self, settings: Settings, address: str | None) -> None:
+        self.failure: ConfigError | None = None
+        self._settings, self._address = settings, address
+        self._app: App | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http" and self._app is not None:
+            await self._app.routes(scope, receive, send)
+
+    async def _live(self, receive: Any, send: Any) -> None:
+        await receive()
+        try:
+            async with contextlib.AsyncExitStack() as stack:
+                upstream = self._settings.upstream.base_url
+                if upstream is None:
+                    upstream = await stack.enter_async_context(scripted_upstream())
+                self._app = await stack.enter_async_context(App.open(self._settings, upstream))
+                if self._address is not None:
+                    print(opening_screen(self._settings, self._address, self._app.embedder), flush=True)
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+        except ConfigError as error:
+            self.failure = error
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+
+
+class EmbeddedServer(uvicorn.Server):
+    """A uvicorn server inside another program's event loop: it leaves the signal handlers alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@contextlib.asynccontextmanager
+async def running(app: Any, **options: Any) -> AsyncIterator[str]:
+    """Serve an ASGI app on a free loopback port while the block runs; yields its origin."""
+    listener = bind("127.0.0.1", 0)
+    server = EmbeddedServer(
+        uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", **options)
+    )
+    async with asyncio.TaskGroup() as tasks:
+        serving = tasks.create_task(server.serve(sockets=[listener]))
+        while not server.started and not serving.done():
+            await asyncio.sleep(0.005)
+        try:
+            yield address_of(listener)
+        finally:
+            server.should_exit = True
+
+
+@contextlib.asynccontextmanager
+async def scripted_upstream() -> AsyncIterator[str]:
+    """Serve the scripted model while the block runs; yields its base URL."""
+    async with running(scripted_model()) as origin:
+        yield f"{origin}/v1"
+
+
+def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
+    """Play the demo on a stage of its own: a proxy with an empty data directory that is removed again."""
+    if upstream and not model:
+        raise ConfigError("with --upstream, say which model to ask for: --model NAME")
+    with tempfile.TemporaryDirectory(prefix="memory-proxy-demo-") as directory:
+        settings = from_process(
+            None,
+            {
+                "storage": {"data_dir": directory},
+                "upstream": {"base_url": upstream},
+                # The demo's conversations are short, and its audience should not have to wait.
+                "memory": {"extraction_batch_size": 5, "personal_idle_seconds": 1},
+                "logging": {"level": "error"},
+            },
+        )
+        observe.configure(settings.logging.level, settings.logging.format)
+        return asyncio.run(_play(settings, model, fast=fast))
+
+
+async def _play(settings: Settings, model: str | None, *, fast: bool) -> int:
+    async with running(Served(settings, None), http=RawTargetProtocol) as origin:
+        return await run_demo(f"{origin}/v1", model=model, fast=fast)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening-to-be socket; ConfigError if the address cannot be had."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as e:
+        raise ConfigError(f"cannot listen on {host}:{port}: {e.strerror}; choose another --port") from e
+    listener.set_inheritable(True)
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the origin under which the socket is reached."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=RawTargetProtocol,
+        loop="uvloop" if sys.platform != "win32" else "asyncio",
+        ws="none",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, int(settings.server.shutdown_seconds)),
+        **options,
+    )

@@ -1,0 +1,73 @@
+"""The whole proxy in the test's event loop: real sockets, real SQLite, the real embedder, a scripted upstream."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI
+
+from proxy.app import App
+from proxy.edge.protocol import RawTargetProtocol
+from proxy.settings import load
+from proxy.stores.models.load import load_embedder
+from tests.support.model import ScriptedModel
+from tests.support.serving import serving
+from tests.support.upstream import ScriptedUpstream
+
+
+@pytest.fixture(scope="session")
+def models_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The packed weights, made once for all tests."""
+    directory = tmp_path_factory.mktemp("models")
+    loaded = load_embedder(directory)
+    if loaded.embedder is None:
+        pytest.skip(f"no embedding model here: {'; '.join(loaded.notes)}")
+    loaded.embedder.close()
+    return directory
+
+
+class House:
+    """A running proxy and the upstream behind it."""
+
+    def __init__(self, app: App, origin: str, upstream: ScriptedUpstream, model: ScriptedModel) -> None:
+        self.app, self.origin, self.upstream, self.model = app, origin, upstream, model
+        self.base_url = f"{origin}/v1"
+
+    def client(self, key: str = "sk-test") -> AsyncOpenAI:
+        """Return the real SDK, pointed at the proxy, without its own retries."""
+        return AsyncOpenAI(base_url=self.base_url, api_key=key, max_retries=0)
+
+
+Houses = Callable[..., contextlib.AbstractAsyncContextManager[House]]
+
+
+@pytest.fixture
+def house(tmp_path: Path, models_dir: Path) -> Houses:
+    """Open a proxy: `async with house(script, memory={…}) as h`. The same data directory each time."""
+
+    @contextlib.asynccontextmanager
+    async def opened(
+        model: ScriptedModel | None = None, *, data_dir: Path | None = None, **sections: Any
+    ) -> AsyncIterator[House]:
+        model = model or ScriptedModel()
+        directory = data_dir or tmp_path / "data"
+        directory.mkdir(exist_ok=True)
+        with contextlib.suppress(FileExistsError):
+            (directory / "models").symlink_to(models_dir)
+        sections = {"memory": {}, **sections}
+        sections["memory"] = {"extraction_batch_size": 1, **sections["memory"]}
+        async with ScriptedUpstream(model) as upstream:
+            settings = load(
+                None,
+                {},
+                {"storage": {"data_dir": directory}, "upstream": {"base_url": upstream.url}, **sections},
+            )
+            async with (
+                App.open(settings, upstream.url) as app,
+                serving(app.routes, http=RawTargetProtocol) as origin,
+            ):
+                yield House(app, origin, upstream, model)
+
+    return opened

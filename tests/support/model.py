@@ -1,0 +1,53 @@
+"""A scripted model behind a ScriptedUpstream: answers conversations, and extracts what it was told to."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from tests.support.upstream import Exchange, Received, completion, completion_events
+
+Facts = Callable[[str], list[dict[str, Any]]]
+"""Gets the extraction prompt's text, returns facts."""
+
+
+def no_facts(prompt: str) -> list[dict[str, Any]]:
+    return []
+
+
+def known(*facts: tuple[str, str]) -> Facts:
+    """Return the facts whose cue occurs in the prompt: (cue, content)."""
+    return lambda prompt: [
+        {"type": "semantic", "content": content, "confidence": 0.9} for cue, content in facts if cue in prompt
+    ]
+
+
+class ScriptedModel:
+    """An upstream's script; it keeps conversation and extraction requests apart."""
+
+    def __init__(self, answer: str = "All right.", facts: Facts = no_facts) -> None:
+        self.answer, self.facts = answer, facts
+        self.chats: list[Received] = []
+        self.extractions: list[Received] = []
+
+    async def __call__(self, exchange: Exchange) -> None:
+        request = exchange.request
+        if b"(memory_extraction)" in (request.header(b"user-agent") or b""):
+            self.extractions.append(request)
+            prompt = "\n".join(str(m["content"]) for m in request.json["messages"])
+            await exchange.json(completion(json.dumps({"facts": self.facts(prompt)})))
+        else:
+            self.chats.append(request)
+            await self.converse(exchange)
+
+    async def converse(self, exchange: Exchange) -> None:
+        """Answer one conversation request; tests override this."""
+        if exchange.request.json.get("stream"):
+            await exchange.stream(*completion_events(*self.answer.split(" ")))
+        else:
+            await exchange.json(completion(self.answer))
+
+    @property
+    def last_messages(self) -> list[dict[str, Any]]:
+        """The messages of the last conversation request, as the upstream saw them."""
+        messages: list[dict[str, Any]] = self.chats[-1].json["messages"]
+        return messages
