@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from proxy import observe
@@ -15,6 +15,7 @@ from proxy.background.schedule import Policy, on_completion
 from proxy.background.worker import Pace, Report, Worker
 from proxy.background.worker import Tools as WorkerTools
 from proxy.domain import Level, Ranked, Scope, Turn
+from proxy.edge.chains import RecentChains
 from proxy.edge.failopen import FailOpen
 from proxy.edge.identity import open_caller
 from proxy.edge.intercept import Intercept, Interception
@@ -39,6 +40,7 @@ from proxy.wire.chat import CHAT
 from proxy.wire.responses import RESPONSES
 
 STORE_RETRY_S = 2.0
+WARM_UP_S = 1.0  # what is not ready by then gets ready while serving
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +61,10 @@ class App:
                 try:
                     yield cls(parts.routes(), parts.embedder_source)
                 finally:
-                    await parts.worker.drain(settings.server.shutdown_seconds)
                     for task in owned:
                         task.cancel()
+                    await asyncio.wait(owned)
+                    await parts.worker.drain(settings.server.shutdown_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +127,7 @@ class Parts:
             is_personal=cues.is_personal,
         )
         tokens = Tokens()
-        tokens.start()
+        await _warm_up(tokens, loaded.embedder)
         tools = Tools(
             memories=stores.memories,
             sessions=stores.sessions,
@@ -174,6 +177,7 @@ class Parts:
             recall=lambda turn: prepare(turn, self.tools),
             recorder=self.recorder,
             sessions=self.stores.sessions,
+            chains=RecentChains(),
             memories=self.stores.memories,
             keep_credential=self._keep_credential,
             identify=open_caller,
@@ -231,6 +235,15 @@ async def _open_store(stores: SqliteStores, embedder: OnnxEmbedder | None) -> No
         observe.log.error("store.unavailable", path=str(stores.path), error=str(error), memory="off")
     except WrongModel as error:
         raise ConfigError(str(error)) from error
+
+
+async def _warm_up(tokens: Tokens, embedder: OnnxEmbedder | None) -> None:
+    """Do once before the first request what is slow the first time."""
+    table = asyncio.wrap_future(tokens.start())
+    if embedder is not None:
+        await embedder.embed(["warm up"])
+    with suppress(TimeoutError):
+        await asyncio.wait_for(table, WARM_UP_S)
 
 
 def _count(metrics: observe.Metrics, report: Report) -> None:

@@ -47,7 +47,7 @@ def _add_serve(commands: Any) -> None:
     serve = commands.add_parser(
         "serve",
         help="run the proxy",
-        description="Run the proxy. Without an upstream it serves a small scripted model, so that you can try it.",
+        description="Run the proxy. Without an upstream it serves a small scripted model, for trying it out.",
         epilog="Every setting of config/default.yaml can also be given as MEMORY_PROXY__SECTION__KEY.",
     )
     _add_settings(serve)
@@ -121,8 +121,8 @@ def refuse_open_network(settings: Settings) -> None:
     server = settings.server
     if settings.identity.mode == "open" and server.host not in LOOPBACK and not server.allow_open:
         raise ConfigError(
-            f"refusing to listen on {server.host} in identity mode `open`: whoever reaches the port could read\n"
-            "and delete every user's memories by naming them. Listen on 127.0.0.1 behind your own backend,\n"
+            f"refusing to listen on {server.host} in identity mode `open`: whoever reaches the port could\n"
+            "read and delete every user's memories by naming them. Listen on 127.0.0.1 behind your own backend,\n"
             "or pass --allow-open if the network is trusted."
         )
 

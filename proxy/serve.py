@@ -87,8 +87,20 @@ class Served:
 class EmbeddedServer(uvicorn.Server):
     """A uvicorn server inside another program's event loop: it leaves the signal handlers alone."""
 
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.settled = asyncio.Event()  # it listens, or failed to
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say when that is over."""
+        try:
+            await super().startup(sockets)
+        finally:
+            self.settled.set()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
         yield
 
 
@@ -96,23 +108,23 @@ class EmbeddedServer(uvicorn.Server):
 async def running(app: Any, **options: Any) -> AsyncIterator[str]:
     """Serve an ASGI app on a free loopback port while the block runs; yields its origin."""
     listener = bind("127.0.0.1", 0)
-    server = EmbeddedServer(
-        uvicorn.Config(app, log_level="warning", access_log=False, lifespan="on", **options)
-    )
+    config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", **options)
+    server = EmbeddedServer(config)
     async with asyncio.TaskGroup() as tasks:
-        serving = tasks.create_task(server.serve(sockets=[listener]))
-        while not server.started and not serving.done():
-            await asyncio.sleep(0.005)
+        tasks.create_task(server.serve(sockets=[listener]))
+        await server.settled.wait()
         try:
+            if not server.started:
+                raise ConfigError("the server did not start; its log says why")
             yield address_of(listener)
         finally:
             server.should_exit = True
 
 
 @contextlib.asynccontextmanager
-async def scripted_upstream() -> AsyncIterator[str]:
+async def scripted_upstream(chunk_delay_s: float = 0.02) -> AsyncIterator[str]:
     """Serve the scripted model while the block runs; yields its base URL."""
-    async with running(scripted_model()) as origin:
+    async with running(scripted_model(chunk_delay_s=chunk_delay_s)) as origin:
         yield f"{origin}/v1"
 
 
@@ -127,7 +139,7 @@ def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
                 "storage": {"data_dir": directory},
                 "upstream": {"base_url": upstream},
                 # The demo's conversations are short, and its audience should not have to wait.
-                "memory": {"extraction_batch_size": 5, "personal_idle_seconds": 1},
+                "memory": {"extraction_batch_size": 5, "personal_idle_seconds": 0.3},
                 "logging": {"level": "error"},
             },
         )

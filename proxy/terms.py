@@ -18,6 +18,7 @@ _TOKEN = re.compile(
 )
 _PART = re.compile(rf"(?:(?![{_CJK}_])\w)+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_ACCENTS = re.compile("[\u0300-\u036f]+")
 _POSSESSIVE = re.compile(r"['’]s?$")
 
 # Words that carry no topic. Short on purpose: a missing stop word costs a little, a wrong one a memory.
@@ -37,8 +38,7 @@ def fold(text: str) -> str:
     text = unicodedata.normalize("NFKC", text).casefold()
     if text.isascii():
         return text
-    decomposed = unicodedata.normalize("NFD", text)
-    return unicodedata.normalize("NFC", "".join(c for c in decomposed if not "\u0300" <= c <= "\u036f"))
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
 
 
 def terms(text: str) -> tuple[str, ...]:
@@ -80,5 +80,5 @@ def _stem(word: str) -> str:
                 return stem + "y"
             if ending in ("ing", "ed") and len(stem) > 3 and stem[-1] == stem[-2] and stem[-1] not in "ls":
                 return stem[:-1]
-            return stem.removesuffix("e")
-    return word.removesuffix("e")
+            return stem.rstrip("e")
+    return word.rstrip("e")

@@ -71,10 +71,14 @@ _SEVERAL = re.compile(
     r"|朋友|同事|儿子|女儿|孩子|兄|弟|姐|妹|猫|狗|宠物|爱好|过敏|喜欢|讨厌|会说|会拉|会弹"
     r"|去了|读完|买了|看了|养|考试|会议"
 )
+_EVENT = re.compile(
+    r"\b(?:visited|went|attended|bought|met|watched|finished|flew|ran|completed|won|lost|presented|gave)\b"
+    r"|去了|买了|看了|读完|参加了|完成了|跑了"
+)
 # What a person has one of: another value replaces.
 _ONE = (
     r"(?P<live>\b(?:lives?|living|resides?|is based|moved|relocated|home is)\b (?:in|to|at)\b"
-    r"|(?<!父母)(?:住在|搬到|搬去))",
+    r"|住在|搬到|搬去)",
     r"(?P<rise>\b(?:wakes?|gets?) up\b(?: at)?|起床)",
     r"(?P<bed>\bgoes to (?:bed|sleep)\b)",
     r"(?P<age>\byears old\b|岁)",
@@ -85,6 +89,13 @@ _ONE = (
 _ONE_OF = re.compile("|".join(_ONE))
 _COPULA = re.compile(
     r"\b(?:is|are|was|were|will be)\b|(?:现在|目前|如今)?(?:改为|改成|改到|换成|换到|涨到|降到|是|为|叫)"
+)
+_VALUE = re.compile(
+    r"(?:\b(?:is|are|was|were|will be|called|named)\b|改为|改成|改到|换成|换到|涨到|降到|是|为|叫)"
+    r"(?: (?:now|currently|called|named|due|scheduled|in|on|for|at|from))* ?"
+    r"(?:(?P<number>[£$€¥]?\d|\b(?:January|February|March|April|May|June|July|August|September|October"
+    r"|November|December|every|half)\b)|(?P<name>[A-Z][\w-]+)|(?P<kind>an? )"
+    r"|(?P<cjk>[\u4e00-\u9fff])|(?P<other>.))"
 )
 _OWNED = re.compile(r"'s\b|的|\b(?:my|our) |^the \w+")
 _PLAN = re.compile(
@@ -100,8 +111,10 @@ class _Fact:
     names: frozenset[str]
     negations: int
     several: bool
+    event: bool  # something that happened: on another date it happened again
     changed: int  # 0 no cue, 1 weak, 2 strong
     attribute: tuple[str, ...]  # what has one value at a time, () if nothing was recognised
+    value: str  # the shape of the value that it gets
 
 
 def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation:
@@ -111,10 +124,13 @@ def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation
         return Relation.SAME
     a, b = _read(old), _read(new)
     if a.words == b.words and a.numbers == b.numbers:
-        return Relation.SAME if a.negations == b.negations else Relation.UPDATE
-    if a.attribute and a.attribute == b.attribute:
-        return Relation.SAME if _adds_nothing(a, b) else Relation.UPDATE
+        same = (a.negations, a.changed == 2) == (b.negations, b.changed == 2)
+        return Relation.SAME if same else Relation.UPDATE
     closeness = _closeness(a, b, cosine, near)
+    if _same_slot(a, b, closeness):
+        return Relation.SAME if _adds_nothing(a, b) else Relation.UPDATE
+    if _two_things(a, b):
+        return Relation.APART
     if _replaced_names(a, b) and not _is_change(a, b, closeness):
         return Relation.APART
     if (a.words ^ b.words) & _CONTRAST and b.changed < 2:
@@ -136,11 +152,29 @@ def _close(a: _Fact, b: _Fact, closeness: float) -> Relation:
     numbers_differ = bool(a.numbers - b.numbers and b.numbers - a.numbers)
     if _adds_nothing(a, b):
         return Relation.SAME
-    if numbers_differ and not b.changed and (removed or added) and closeness < 1.08:
+    if numbers_differ and not b.changed and (a.event or ((removed or added) and closeness < 1.08)):
+        return Relation.APART
+    if a.attribute and a.attribute == b.attribute and a.value != b.value and not b.changed:
         return Relation.APART
     if a.several and removed and added and a.negations == b.negations and not b.changed:
         return Relation.APART
     return Relation.UPDATE
+
+
+def _same_slot(a: _Fact, b: _Fact, closeness: float) -> bool:
+    """True where both give a value to what has one value at a time. "User's mother is 74" and "… is on
+    warfarin" give it to different things: of two values of "is" the shapes must agree."""
+    if not a.attribute or a.attribute != b.attribute:
+        return False
+    return a.attribute[0] != "is" or (
+        a.value == b.value and closeness >= (0.95 if a.value == "other" else 0.5)
+    )
+
+
+def _two_things(a: _Fact, b: _Fact) -> bool:
+    """True where each gives a value to another thing: of another owner, or of another kind."""
+    one, other = a.attribute, b.attribute
+    return bool(one and other) and one != other and not one[0] == other[0] == "is"
 
 
 def _adds_nothing(a: _Fact, b: _Fact) -> bool:
@@ -152,7 +186,7 @@ def _is_change(a: _Fact, b: _Fact, closeness: float) -> bool:
     if not b.changed or not a.words:
         return False
     shared = len(a.words & b.words) / min(len(a.words), len(b.words))
-    return shared >= 0.55 and closeness >= (0.75 if b.changed == 2 else 0.88)
+    return shared >= 0.55 and closeness >= (0.7 if b.changed == 2 else 0.88)
 
 
 def _closeness(a: _Fact, b: _Fact, cosine: float | None, near: float) -> float:
@@ -175,13 +209,15 @@ def _read(text: str) -> _Fact:
     numbers = frozenset(m.group().replace(",", "")[:12].lower() for m in _NUMBER.finditer(folded))
     return _Fact(
         text=folded,
-        words=frozenset(map(_root, terms(said))) - _GLUE,
+        words=frozenset(map(_root, terms(_STRONG_CHANGE.sub(" ", folded)))) - _GLUE,
         numbers=numbers,
         names=frozenset(fold(n) for n in names if not _NUMBER.fullmatch(fold(n)) and fold(n) != "user"),
         negations=len(_NEGATION.findall(folded)),
         several=bool(_SEVERAL.search(folded)),
+        event=bool(_EVENT.search(folded)),
         changed=2 if _STRONG_CHANGE.search(folded) else 1 if _WEAK_CHANGE.search(folded) else 0,
         attribute=_attribute(folded),
+        value=_shape(said),
     )
 
 
@@ -211,6 +247,12 @@ def _attribute(folded: str) -> tuple[str, ...]:
     before = folded[: copula.start()]
     key = _key(before) if _OWNED.search(before) else ()
     return ("is", *key) if key else ()
+
+
+def _shape(said: str) -> str:
+    """Return what kind of word follows the copula."""
+    match = _VALUE.search(said)
+    return str(match.lastgroup) if match else "other"
 
 
 def _key(text: str) -> tuple[str, ...]:

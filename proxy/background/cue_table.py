@@ -33,7 +33,7 @@ LANGUAGES = (
         r"| don'?t| do not| never| always| usually| no longer| only| just| also| recently| plan"
         r"| hope| will|'ll| keep| wake| sleep| report| lead| manage| build| write| read| wear"
         r"| deploy| ship| said| agreed| paid| booked| signed| put| call| named| adopted| became"
-        r"| weigh| avoid| dislike| enjoy| do)\b|\b(?:my|our) \w+|\bcall me \w+|\b(?:mine"
+        r"| weigh| avoid| dislike| enjoy| do| think| might| may)\b|\b(?:my|our) \w+|\bcall me \w+|\b(?:mine"
         r"|ours) (?:is|are|was)\b|\bi'd (?:rather|prefer|like (?!to know|you|it if))",
         not_personal=r"^\W*(?:i|we)(?:'m| am| was|'ve| have)? (?:just )?(?:wonder|curious|asking|sorry"
         r"|not sure|afraid|trying to understand|a question|some questions|another question"

@@ -80,16 +80,25 @@ def _known_line(memory: Memory) -> str:
 
 
 def _exchange(exchange: Exchange) -> str:
-    answer = _defused(_cut(_without_code(clean(exchange.answer)), _MAX_ANSWER))
-    said = _defused(_cut(clean(exchange.said), _MAX_SAID))
+    said, answer = _defused(_said(exchange)), _defused(_answer(exchange))
     return (
         f'<exchange date="{_date(exchange.at)}">\n<user>\n{said}\n</user>\n'
         f"<assistant>\n{answer}\n</assistant>\n</exchange>"
     )
 
 
+def _said(exchange: Exchange) -> str:
+    """Return the user's text as the model sees it, and as its evidence is looked for. Cut first: the
+    stored text is redacted, so no secret loses its shape at the cut, and filters cost by length."""
+    return clean(_cut(exchange.said, _MAX_SAID))
+
+
+def _answer(exchange: Exchange) -> str:
+    return clean(_cut(_without_code(exchange.answer), _MAX_ANSWER))
+
+
 def _context(exchange: Exchange) -> str:
-    said, answer = (_defused(_cut(clean(t), _MAX_CONTEXT)) for t in (exchange.said, exchange.answer))
+    said, answer = (_defused(clean(_cut(t, _MAX_CONTEXT))) for t in (exchange.said, exchange.answer))
     return f'<earlier date="{_date(exchange.at)}">\nuser: {said}\nassistant: {answer}\n</earlier>'
 
 
@@ -129,7 +138,7 @@ class _Source:
 
     @classmethod
     def of(cls, exchange: Exchange) -> "_Source":
-        said, answer = clean(exchange.said), _without_code(clean(exchange.answer))
+        said, answer = _said(exchange), _answer(exchange)
         words = frozenset(terms(said)) | frozenset(terms(answer))
         return cls(exchange, _flat(said), _flat(answer), words)
 

@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
 from proxy.domain import Begun, NewExchange, Outcome, Turn
 from proxy.ports import SessionStore, Trigger
+
+REDACT_IN_THREAD_CHARS = 10_000  # some 3 ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class ExchangeRecorder:
     async def begin(self, turn: Turn, key: str) -> Begun:
         """Commit what the user said, durable on return."""
         said = turn.said
+        redacted = await self._redacted(said)
         return await self.sessions.begin(
             NewExchange(
                 id=f"ex_{uuid4().hex}",
@@ -30,7 +33,7 @@ class ExchangeRecorder:
                 scope=turn.scope,
                 session_id=turn.session_id,
                 model=turn.model,
-                said=self.redact(said),
+                said=redacted,
                 at=turn.at,
                 explicit=self.is_explicit(said),
                 personal=self.is_personal(said),
@@ -39,9 +42,14 @@ class ExchangeRecorder:
 
     async def finish(self, begun: Begun, outcome: Outcome) -> None:
         """Commit the answer, and the job if one is due."""
-        answer = Outcome(self.redact(outcome.answer), outcome.whole, outcome.response_id)
+        answer = replace(outcome, answer=await self._redacted(outcome.answer))
         if await self.sessions.complete(begun, answer, self.trigger):
             self.wake.set()
+
+    async def _redacted(self, text: str) -> str:
+        if len(text) < REDACT_IN_THREAD_CHARS:
+            return self.redact(text)
+        return await asyncio.to_thread(self.redact, text)
 
     async def abandon(self, begun: Begun) -> None:
         """Take back an exchange that the upstream refused."""

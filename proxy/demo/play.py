@@ -78,7 +78,7 @@ class Play:
         self._screen.panel(
             "memory-proxy demo", f"{who}\nThe client is the OpenAI SDK with base_url={origin}/v1"
         )
-        self._screen.pause(2)
+        self._screen.pause(1.5)
 
     def _session_a(self) -> None:
         self._screen.chapter("Session A", 'Alice mentions a few things. Nobody says "remember this".')
@@ -92,7 +92,7 @@ class Play:
         found = sum(_any_shows(stored, q) for q in story.QUESTIONS)
         least = len(story.QUESTIONS) if self._scripted else 3
         self.expect(found >= least, f"{found} of the {len(story.QUESTIONS)} things she said are stored")
-        self._screen.pause(2)
+        self._screen.pause(1.5)
 
     def _session_b(self) -> None:
         self._screen.chapter(
@@ -169,7 +169,7 @@ class Play:
         )
         if self._scripted and not question.answered_by.search(reply.text):
             self.expect(False, "the answer uses it")
-        self._screen.pause(1.2)
+        self._screen.pause(0.8)
         return reply
 
     def _ask_in_vain(self, session: str, question: Question) -> None:
@@ -178,7 +178,7 @@ class Play:
         self._show_headers(reply)
         known = _any_shows(self._injected(reply), question) or bool(question.answered_by.search(reply.text))
         self.expect(not known, "the assistant no longer knows")
-        self._screen.pause(1.2)
+        self._screen.pause(0.8)
 
     def _show_headers(self, reply: Reply) -> None:
         names = ("Status", "Reason", "Count", "Tokens")
@@ -202,7 +202,7 @@ class Play:
     def _await_memories(self, complete: Callable[[Sequence[dict[str, Any]]], bool]) -> list[dict[str, Any]]:
         """Return Alice's memories once they are complete, or (with a real model) once no more come."""
         began = changed = time.monotonic()
-        stored, before = self._current(), self._current()
+        stored = before = self._current()
         with self._screen.waiting("waiting until the facts are extracted and stored"):
             while not complete(stored) and time.monotonic() - began < self._wait_s:
                 self._screen.wait(_POLL_S)

@@ -52,14 +52,14 @@ class Screen:
         self._out.print(Rule(title, align="left", style="cyan"), width=self._width)
         if explanation:
             self._out.print(Text(explanation, style="italic"), width=self._width)
-        self.pause(1.0)
+        self.pause(0.8)
 
     def said(self, who: str, text: str) -> None:
         """Show what a person says."""
         write = self.speaker(who, style="bold")
         write(text)
         write("\n")
-        self.pause(0.6)
+        self.pause(0.5)
 
     def speaker(self, who: str, *, style: str = "") -> Callable[[str], None]:
         """Return a function that prints what is said as it comes, wrapped at words under the name."""
@@ -67,9 +67,15 @@ class Screen:
         return _Wrapped(self._out, self._width, style)
 
     def facts(self, *facts: str) -> None:
-        """Show small print below what was said."""
+        """Show small print below what was said; a line breaks between facts, not inside one."""
         separator = f" {self._dot} "
-        self._small(separator.join(f for f in facts if f))
+        lines: list[str] = []
+        for fact in filter(None, facts):
+            if lines and len(lines[-1] + separator + fact) <= self._width - _NAME_COLUMNS:
+                lines[-1] += separator + fact
+            else:
+                lines.append(fact)
+        self._small("\n".join(lines))
 
     def check(self, ok: bool, text: str) -> None:
         """Show whether the proxy kept a promise."""

@@ -14,13 +14,14 @@ from time import perf_counter
 from uuid import uuid4
 
 from proxy import observe
-from proxy.domain import Level, Prepared, Status, Turn
+from proxy.domain import Level, Outcome, Prepared, Status, Turn
+from proxy.edge.chains import RecentChains
 from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.headers import memory_headers
 from proxy.edge.identity import Caller
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.turns import Defaults, is_readable, understand
-from proxy.edge.writing import COMMIT_S, Writing
+from proxy.edge.writing import COMMIT_S, Writing, read_answer
 from proxy.errors import ClientError, UpstreamError
 from proxy.ports import Clock, MemoryStore, Recorder, SessionStore
 from proxy.upstream.client import Upstream
@@ -41,6 +42,7 @@ class Interception:
     recall: Callable[[Turn], Awaitable[Prepared]]
     recorder: Recorder
     sessions: SessionStore
+    chains: RecentChains
     memories: MemoryStore
     keep_credential: Callable[[Turn, list[Header]], Awaitable[None]]
     identify: Callable[[list[Header]], Caller]
@@ -126,7 +128,7 @@ class Intercept:
         response_id = self.dialect.previous_response_id(progress.body)
         if turn is None or response_id is None:
             return turn
-        found = await self.parts.fail_open.attempt(
+        found = self.parts.chains.session_of(turn, response_id) or await self.parts.fail_open.attempt(
             "session",
             lambda: self.parts.sessions.session_of(turn.scope, response_id),
             self._left(progress),
@@ -192,25 +194,32 @@ class Intercept:
     # ------------------------------------------------------------ write down
     async def _write_down(self, progress: Progress) -> None:
         """Commit what became of the exchange, after the client has its answer."""
-        turn, writing = progress.turn, progress.writing
+        turn, writing, parts = progress.turn, progress.writing, self.parts
         if turn is None:
             return
         self._count(turn, progress)
-        if ids := progress.prepared.memory_ids:
-            await self.parts.fail_open.attempt(
-                "touch", lambda: self.parts.memories.touch(turn.scope, ids, self.parts.clock()), COMMIT_S
-            )
-        if writing is not None and not progress.refused:
-            await self.parts.fail_open.attempt(
-                "credential", lambda: self.parts.keep_credential(turn, progress.headers), COMMIT_S
-            )  # before the commit, which may start an extraction that needs it
         if writing is not None and progress.refused:
             await writing.abandon()
-        elif writing is not None and progress.opened is None:
-            await writing.finish_unanswered()
-        elif writing is not None and progress.opened is not None:
-            ended_well = progress.ending is Ending.COMPLETE
-            await writing.finish(progress.opened.headers, progress.tap, self.dialect, ended_well=ended_well)
+        elif writing is not None:
+            outcome = await self._outcome(turn, progress)
+            # The credential first: the commit may start an extraction that needs it.
+            await self._attempt("credential", lambda: parts.keep_credential(turn, progress.headers))
+            await writing.finish(outcome)
+        if ids := progress.prepared.memory_ids:
+            await self._attempt("touch", lambda: parts.memories.touch(turn.scope, ids, parts.clock()))
+
+    async def _outcome(self, turn: Turn, progress: Progress) -> Outcome:
+        """Return the answer as far as it came; nothing where the client left before there was one."""
+        if progress.opened is None:
+            return Outcome("", whole=False)
+        answer = await read_answer(progress.opened.headers, progress.tap.chunks, self.dialect)
+        if answer.response_id is not None:
+            self.parts.chains.note(turn, answer.response_id)
+        whole = answer.whole and progress.ending is Ending.COMPLETE
+        return Outcome(answer.text, whole, answer.response_id)
+
+    async def _attempt(self, operation: str, work: Callable[[], Awaitable[None]]) -> None:
+        await self.parts.fail_open.attempt(operation, work, COMMIT_S)
 
     def _count(self, turn: Turn, progress: Progress) -> None:
         prepared, memory_s = progress.prepared, progress.forwarded - progress.started

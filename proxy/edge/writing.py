@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
 
 from proxy.domain import Begun, Outcome, Turn
 from proxy.edge.failopen import Failed, FailOpen
@@ -13,13 +12,6 @@ from proxy.wire.dialect import Answer, Dialect
 
 COMMIT_S = 5.0  # a commit may take this long; the request waits for it only as long as its own deadline
 PARSE_IN_THREAD_BYTES = 64 * 1024
-
-
-class Tapped(Protocol):
-    """What the relay kept of an answer."""
-
-    @property
-    def chunks(self) -> Sequence[bytes]: ...
 
 
 class Writing:
@@ -38,21 +30,9 @@ class Writing:
             await asyncio.wait({self._begin}, timeout=max(0.0, within_s))
         return self._begin.done() and not isinstance(self._begin.result(), Failed)
 
-    async def finish(
-        self, headers: Sequence[Header], tapped: Tapped, dialect: Dialect, *, ended_well: bool
-    ) -> None:
-        """Commit the answer that was relayed, as far as it came."""
-
-        async def read_and_commit(begun: Begun) -> None:
-            answer = await _read(headers, tapped.chunks, dialect)
-            whole = answer.whole and ended_well
-            await self._recorder.finish(begun, Outcome(answer.text, whole, answer.response_id))
-
-        await self._then("finish", read_and_commit)
-
-    async def finish_unanswered(self) -> None:
-        """The client left before there was an answer: what the user said still counts."""
-        await self._then("finish", lambda begun: self._recorder.finish(begun, Outcome("", whole=False)))
+    async def finish(self, outcome: Outcome) -> None:
+        """Commit how the exchange ended."""
+        await self._then("finish", lambda begun: self._recorder.finish(begun, outcome))
 
     async def abandon(self) -> None:
         """Take the exchange back: the upstream refused it, and the client will ask again."""
@@ -64,7 +44,8 @@ class Writing:
             await self._fail_open.attempt(operation, lambda: work(begun), COMMIT_S)
 
 
-async def _read(headers: Sequence[Header], chunks: Sequence[bytes], dialect: Dialect) -> Answer:
+async def read_answer(headers: Sequence[Header], chunks: Sequence[bytes], dialect: Dialect) -> Answer:
+    """Return what was said in a relayed answer; long ones are read in a thread."""
     told = [(name.lower(), value.decode("latin-1")) for name, value in headers]
     content_type = next((value for name, value in told if name == b"content-type"), "")
     encoding = ",".join(value for name, value in told if name == b"content-encoding")

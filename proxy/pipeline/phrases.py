@@ -248,9 +248,11 @@ REQUESTS = (
 POINTERS = {
     "en": _words(
         """
-        it, its, that, this, those, these, they, them, he, she, him, her, his, their, again, still,
-        anymore, last time, earlier, previously, before, remember, remind, mentioned, discussed, talked,
-        said, told, agreed, decided, usual, usually, same, one, ones
+        it, its, this, those, these, they, them, he, she, him, her, his, their, again, still,
+        anymore, last time, earlier, previously, before, remember, remind, mentioned, discussed,
+        talked, said, told, agreed, decided, usual, usually, same, one, ones, is that, was that,
+        what that, about that, of that, for that, on that, in that, with that, do that, and that,
+        to that, that one, that thing, that time, like that, after that
         """
     ),
     "es": _words(

@@ -219,13 +219,18 @@ _HISTORY = re.compile(
         rf"^[Hh]ow (?:tall|high|long|deep|old|big|far) (?:is|are|was) {_NAME}",
     )
 )
+# "the telephone" is everybody's.
+_INVENTED = re.compile(r"\bwho invented the \w+\W*$")
 _THE = re.compile(r"\b[Tt]he (\S+)")
 _SAFE_THE = re.compile(rf"(?:{_UNIQUE}|{_ATTRIBUTE}|\w+est|most|first|difference|\d.*|[A-Z].*)\b")
 
 
 def is_general_fact(text: str) -> bool:
     """True if the text asks for what an encyclopedia knows."""
-    known = _HISTORY.search(text) or _FACTS.search(fold(text).strip())
+    folded = fold(text).strip()
+    if _INVENTED.search(folded):
+        return True
+    known = _HISTORY.search(text) or _FACTS.search(folded)
     return bool(known) and not names_known_thing(text)
 
 

@@ -66,11 +66,15 @@ def rank(
     ]
     passed.sort(key=lambda one: (-one[0], -one[1].memory.updated_at, one[1].memory.id))
     kept: list[Ranked] = []
+    shown: dict[str, list[str]] = {}  # by type, since a habit and an event may share their words
     for score, hit, matched in passed:
         if len(kept) >= limit:
             break
-        if not _repeats(hit.memory, kept):
-            kept.append(Ranked(hit.memory, min(1.0, score), _why(hit, matched, gate)))
+        memory = hit.memory
+        better = shown.setdefault(memory.type, [])
+        if not _repeats(memory, better):
+            better.append(searchable(memory.content))
+            kept.append(Ranked(memory, min(1.0, score), _why(hit, matched, gate)))
     return kept
 
 
@@ -138,14 +142,10 @@ def _reciprocal_ranks(hits: Sequence[Hit], k: int, *, dense: bool) -> list[float
     return scores
 
 
-def _repeats(memory: Memory, better: Sequence[Ranked]) -> bool:
-    """True if one of the better memories, of the same type, already says what this one says."""
+def _repeats(memory: Memory, better: Sequence[str]) -> bool:
+    """True if one of the better contents (in searchable form) already says what this memory says."""
     said = saying(memory.content)
-    return any(
-        restates(searchable(one.memory.content), said, share=REPEAT_SHARE, at_least=REPEAT_TERMS)
-        for one in better
-        if one.memory.type == memory.type
-    )
+    return any(restates(text, said, share=REPEAT_SHARE, at_least=REPEAT_TERMS) for text in better)
 
 
 def _why(hit: Hit, matched: int, gate: Gate) -> str:

@@ -80,10 +80,12 @@ def _question(text: str) -> str:
     if _pieces(text) <= MAX_PIECES:
         return text
     prose = _CODE.sub("\n", text)
+    if not prose.strip():
+        prose = text
     asked = [s.strip() for s in _SENTENCE.findall(prose) if s.rstrip().endswith(("?", "？"))]
     if asked:
         return _tail(" ".join(asked[-2:]), MAX_PIECES)
-    if _pieces(prose) <= MAX_PIECES and prose.strip():
+    if _pieces(prose) <= MAX_PIECES:
         return prose.strip()
     return _head(prose, MAX_PIECES // 2) + " … " + _tail(prose, MAX_PIECES // 2 - 1)
 

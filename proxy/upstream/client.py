@@ -36,7 +36,9 @@ class Upstream:
         api_key: str | None = None,
     ) -> None:
         """`api_key` goes with requests that carry no Authorization of their own, and with no others: a
-        client whose own key fails is not helped out with the server's. `tls`: how the upstream's certificate is checked; False: not at all. Raises ConfigError."""
+        client whose own key fails is not helped out with the server's. `tls`: how the upstream's
+        certificate is checked; False: not at all. Raises ConfigError.
+        """
         self.origin, self._path = _split(base_url)
         self._api_key = f"Bearer {api_key.strip()}".encode("ascii") if api_key else None
         self._timeouts = timeouts or Timeouts()

@@ -21,20 +21,15 @@ import select
 import socket
 import ssl
 import struct
-from typing import Any, NamedTuple
+from typing import Any
 
 from aiohttp import TCPConnector
 from aiohttp.client_proto import ResponseHandler
 
-# tcpi_bytes_acked and tcpi_bytes_received, two u64 in the kernel's struct tcp_info since Linux 4.1
-_COUNTS = struct.Struct("120x QQ")
+# tcpi_bytes_acked, a u64 in the kernel's struct tcp_info since Linux 4.1
+_ACKED = struct.Struct("120x Q")
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 _NO_CAUSE = Exception()
-
-
-class _Counts(NamedTuple):
-    acked: int  # bytes of ours that the peer's kernel has acknowledged
-    received: int
 
 
 class Link(ResponseHandler):
@@ -45,8 +40,9 @@ class Link(ResponseHandler):
         self.used = False  # an earlier request went over it
         self.reset = False  # it ended by an error, not in order
         self._witness: socket.socket | None = None  # outlives the transport's, to be asked after the end
-        self._before: _Counts | None = None
-        self._at_end: _Counts | None = None
+        self._acked_before: int | None = None
+        self._acked_at_end: int | None = None
+        self._heard = False  # something of an answer to the last request
 
     def reusable(self) -> bool:
         """False where the upstream has closed it meanwhile, or sent what nobody asked for."""
@@ -61,7 +57,8 @@ class Link(ResponseHandler):
             transport.writelines((head, body))
             return
         self._witness = _duplicate(transport)
-        self._before = _counts(self._witness)
+        self._acked_before = _bytes_acked(self._witness)
+        self._heard = False
         transport.write(head if body else head[:-2])
         transport.write(body if body else head[-2:])
 
@@ -73,21 +70,23 @@ class Link(ResponseHandler):
 
     def never_reached(self) -> bool:
         """True only if the connection ended without an answer, and nobody had read the last request."""
-        before, at_end = self._before, self._at_end
-        if before is None or at_end is None:
+        if self._acked_before is None or self._heard:
             return False
-        silent = at_end.received - before.received <= (0 if self.reset else 1)  # a FIN counts as one
-        return silent and at_end.acked == before.acked
+        return self._acked_before == self._acked_at_end
 
     @property
     def reading(self) -> bool:
         """True while the upstream may send: we have not held it up ourselves."""
         return not self._reading_paused
 
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        super().data_received(data)
+
     def connection_lost(self, exc: BaseException | None) -> None:
         # Noted first: aiohttp takes a reset for the regular end of a body that lasts until the close.
         self.reset = exc is not None
-        self._at_end = _counts(self._witness)
+        self._acked_at_end = _bytes_acked(self._witness)
         super().connection_lost(exc)
 
     def set_exception(self, exc: BaseException, exc_cause: BaseException = _NO_CAUSE) -> None:
@@ -130,15 +129,15 @@ def _duplicate(transport: asyncio.Transport) -> socket.socket | None:
         return None
 
 
-def _counts(witness: socket.socket | None) -> _Counts | None:
-    """Return how many bytes have gone and come; None where the kernel cannot be asked."""
+def _bytes_acked(witness: socket.socket | None) -> int | None:
+    """Return how many bytes the peer's kernel has acknowledged; None where our kernel cannot be asked."""
     if witness is None or _TCP_INFO is None:
         return None
     try:
-        info = witness.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _COUNTS.size)
-        return _Counts(*_COUNTS.unpack(info))
+        (acked,) = _ACKED.unpack(witness.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _ACKED.size))
     except (OSError, struct.error):
         return None
+    return int(acked)
 
 
 def _socket(transport: asyncio.Transport | None) -> socket.socket:

@@ -178,11 +178,9 @@ class Opened:
                 return message
 
     def _complete(self) -> None:
-        """Give the connection back; one that is still uploading is of no use to anyone else."""
-        if (connection := self._connection) is None:
-            return
-        if self._upload is not None and not self._upload.done():
+        """Give the connection back; one that was uploading is of no use to anyone else."""
+        if self._upload is not None:
             self.close()
-            return
-        self._connection = None
-        connection.release()
+        elif self._connection is not None:
+            connection, self._connection = self._connection, None
+            connection.release()

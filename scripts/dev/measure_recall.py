@@ -47,14 +47,13 @@ class Tally:
     shown: list[bool] = field(default_factory=list)  # whether it stood in the block
 
 
-async def measure(directory: Path, options: argparse.Namespace) -> dict[str, Tally]:
+async def measure(personas: list[Any], options: argparse.Namespace) -> dict[str, Tally]:
     """Return the tallies by kind of question and by language."""
     tallies: dict[str, Tally] = defaultdict(Tally)
     with tempfile.TemporaryDirectory() as data:
         embedder = None if options.lexical else load_embedder(Path(data)).embedder
-        for file in sorted(directory.glob("u*.json")):
-            persona = json.loads(file.read_text(encoding="utf-8"))
-            stores = SqliteStores(Path(data) / file.stem)
+        for persona in personas:
+            stores = SqliteStores(Path(data) / persona["user_id"])
             await stores.open()
             clock = Moment()
             tools = Tools(
@@ -184,7 +183,9 @@ def main() -> None:
     parser.add_argument("--fusion", choices=("linear", "rrf"), default="linear")
     parser.add_argument("--lexical", action="store_true", help="without an embedder")
     options = parser.parse_args()
-    report(asyncio.run(measure(options.directory, options)))
+    files = sorted(options.directory.glob("u*.json"))
+    personas = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    report(asyncio.run(measure(personas, options)))
 
 
 if __name__ == "__main__":

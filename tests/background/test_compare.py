@@ -20,6 +20,10 @@ APART = [
     ("User visited Rome in 2019", "User visited Rome in 2023"),
     ("On project Orion changes are approved by Ines", "On project Vega changes are approved by Raymond"),
     ("User speaks Portuguese", "User speaks Italian"),
+    ("User's mother is 74", "User's mother is on warfarin"),
+    ("User's car is a 2014 Outback", "User's car is in the garage until Friday"),
+    ("User's team is hiring", "User's team is based in Ghent"),
+    ("User's laptop is slow", "User's laptop is a ThinkPad"),
     ("User lives in Ghent", "User plans to move to Porto in May"),
     ("User's mother takes warfarin", "User takes lisinopril"),
     ("用户有一只叫小黑的猫", "用户有一只叫小白的猫"),
@@ -34,7 +38,7 @@ UPDATED = [
         "User's deadline for the thesis is May 3 (stated 2026-01-02)",
         "User's deadline for the thesis is June 1",
     ),
-    ("User drinks two coffees a day", "User no longer drinks coffee"),
+    ("User drinks coffee every morning", "User no longer drinks coffee"),
     ("User likes cilantro", "User does not like cilantro"),
     ("User wakes up at 6:00", "User wakes up at 7:30"),
     ("用户住在杭州", "用户搬到了上海"),
@@ -65,9 +69,12 @@ def test_facts_that_hold_side_by_side_are_kept_apart(embedder: Embedder, old: st
 
 @pytest.mark.parametrize(("old", "new"), APART)
 def test_facts_are_kept_apart_however_near_a_model_finds_them(old: str, new: str) -> None:
-    if {old, new} & {"User visited Rome in 2019"}:
-        pytest.skip("two visits differ by a number alone: only their distance tells")
     assert relate(old, new, 0.84, near=0.8) is Relation.APART
+
+
+def test_one_word_of_contrast_outweighs_any_nearness() -> None:
+    old, new = "User's flight to Oslo is on 3 May", "User's flight back from Oslo is on 17 May"
+    assert relate(old, new, 0.97, near=0.8) is Relation.APART
 
 
 @pytest.mark.parametrize(("old", "new"), UPDATED)

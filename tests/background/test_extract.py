@@ -17,7 +17,7 @@ def test_the_prompt_holds_dates_context_and_known_memories_with_ids() -> None:
     assert f"[{old.id}] (semantic, 2026-05-28) User's budget for Hawaii is $8,000" in request.user
     assert '<exchange date="2026-05-28 20:26 UTC, Thursday">' in request.user
     assert "We said $10,000 all in for Hawaii" in request.user
-    context, conversation = request.user.split("<conversation>")
+    context, conversation = request.user.split("<conversation>\n")
     assert "We are going to Hawaii" in context
     assert "We are going to Hawaii" not in conversation
 

@@ -121,7 +121,7 @@ def test_what_a_user_asks_for_themselves_is_not_planted(text: str) -> None:
         (Candidate(type="gossip", content="User lives in Ghent"), "type"),
         (Candidate(type="semantic", content="x" * 801), "too_long"),
         (Candidate(type="semantic", content="User lives in Gh\ufffdnt"), "garbled"),
-        (Candidate(type="semantic", content="User's wifi password is [redacted]"), "secret"),
+        (Candidate(type="semantic", content="User's IBAN is [redacted]"), "secret"),
         (Candidate(type="semantic", content="User's card is 4111 1111 1111 1111"), "pii"),
         (Candidate(type="semantic", content="[semantic 2026-01-11 #ab12cd34] User lives in Ghent"), "echo"),
     ],
@@ -134,8 +134,10 @@ def test_a_candidate_is_refused_with_its_reason(candidate: Candidate, reason: st
     "text",
     [
         piece * (200_000 // len(piece))
-        for piece in ("a", "1 2 3 4 ", "token=token=secret: ", "<!-- ", "a.b-c_", "pass ", "sk-", "://a:")
-        + ("-----BEGIN PRIVATE KEY----- ", "always must note for ", "<b display:none ", "eyJaaaaaaaa.")
+        for piece in (
+            *("a", "1 2 3 4 ", "token=token=secret: ", "<!-- ", "a.b-c_", "pass ", "sk-", "://a:"),
+            *("-----BEGIN PRIVATE KEY----- ", "always must note for ", "<b display:none ", "eyJaaaaaaaa."),
+        )
     ],
     ids=lambda text: text[:12],
 )

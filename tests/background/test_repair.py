@@ -10,6 +10,7 @@ READABLE = {
     "fenced": f'```json\n{{"facts": [{FACT}]}}\n```',
     "fenced, never closed": f'```json\n{{"facts": [{FACT}]}}',
     "thinking first": f'<think>The user said {{"a": 1}} maybe [2].</think>\n{{"facts": [{FACT}]}}',
+    "a draft in the thoughts": f"<think>[{OTHER}]</think>[{FACT}]",
     "prose around": f'Here are the facts [as asked]:\n{{"facts": [{FACT}]}}\nLet me know if you need more!',
     "bare array": f"[{FACT}]",
     "array of type and content only": '[{"type": "semantic", "content": "User lives in Ghent"}]',
@@ -81,8 +82,10 @@ def test_no_more_than_ten_facts_are_read() -> None:
 
 @pytest.mark.parametrize(
     ("given", "read"),
-    [("0.9", 0.9), ('"0.7"', 0.7), ('"90%"', 0.9), ("85", 0.85), ('"high"', 0.9), ("null", 0.8), ("-3", 0.0)]
-    + [("true", 0.8), ('"stated"', 0.95), ("1", 1.0), ("[]", 0.8), ("NaN", 0.8)],
+    [
+        *(("0.9", 0.9), ('"0.7"', 0.7), ('"90%"', 0.9), ("85", 0.85), ("1", 1.0), ("-3", 0.0)),
+        *(('"high"', 0.9), ('"stated"', 0.95), ("null", 0.8), ("true", 0.8), ("[]", 0.8), ("NaN", 0.8)),
+    ],
 )
 def test_confidence_is_read_in_every_notation(given: str, read: float) -> None:
     (fact,) = read_facts(f'[{{"type": "semantic", "content": "User lives in Ghent", "confidence": {given}}}]')
@@ -91,7 +94,8 @@ def test_confidence_is_read_in_every_notation(given: str, read: float) -> None:
 
 def test_tags_outside_the_list_and_references_to_nothing_are_dropped() -> None:
     (fact,) = read_facts(
-        '[{"type": "semantic", "content": "User lives in Ghent", "tags": ["home", "xyz", 3], "replaces": "null"}]'
+        '[{"type": "semantic", "content": "User lives in Ghent",'
+        ' "tags": ["home", "xyz", 3], "replaces": "null"}]'
     )
     assert fact.tags == ("home",)
     assert fact.replaces is None

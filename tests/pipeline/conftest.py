@@ -24,6 +24,7 @@ from proxy.ports import EmbeddingModel
 
 NOW = 1_780_000_000.0
 SCOPE = Scope("default", "u1")
+MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, duplicate_threshold=0.8)
 
 
 def memory(id: str, content: str, **changes) -> Memory:
@@ -106,7 +107,7 @@ class Scripted:
 
     failing: bool = False
     embedded: list[str] = field(default_factory=list)
-    model: EmbeddingModel = EmbeddingModel("scripted", 3, similarity_threshold=0.25, duplicate_threshold=0.8)
+    model: EmbeddingModel = MODEL
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         if self.failing:

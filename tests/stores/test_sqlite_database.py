@@ -48,6 +48,8 @@ async def test_work_that_fails_undoes_only_itself(stores):
         return_exceptions=True,
     )
     assert [type(o).__name__ for o in outcomes] == ["Begun", "StoreUnavailable", "Begun"]
+    # The session that the failed one had made is gone again.
+    assert await stores.memories.forget(of(ANNA)) == Forgotten(exchanges=2, sessions=1)
 
 
 async def test_an_error_says_what_failed_and_no_content(stores):
@@ -203,9 +205,7 @@ async def test_a_forgotten_text_is_nowhere_in_the_data_directory(stores, tmp_pat
         await store(
             stores.memories,
             create(f"Is a {secret} {n}", id=f"x{n}", evidence=quote(begun, f"a {secret} {n}")),
-            create(
-                f"Likes tea number {n}", BEN.__class__("acme", "anna"), evidence=quote(begun, f"a {secret}")
-            ),
+            create(f"Likes tea number {n}", evidence=quote(begun, f"a {secret}")),
         )
         await talk(stores.sessions, "Ben says hello " * n, scope=BEN)
     assert secret.encode() in b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
@@ -265,6 +265,13 @@ async def test_a_change_by_one_is_seen_by_the_other_at_once(stores, second):
     assert await contents(second.memories, "tea") == {"tea", "tea with milk"}
     await second.memories.forget(of(ANNA), "a")
     assert await contents(stores.memories, "tea") == {"tea with milk"}
+
+
+async def test_what_the_other_forgot_takes_no_place_in_the_results(stores, second):
+    await store(stores.memories, create("tea", id="a"), create("tea with milk and sugar"))
+    assert await contents(second.memories, "tea", limit=1) == {"tea"}
+    await stores.memories.forget(of(ANNA), "a")
+    assert await contents(second.memories, "tea", limit=1) == {"tea with milk and sugar"}
 
 
 async def test_a_dead_owners_exchanges_and_jobs_are_adopted_at_once(stores, second):

@@ -101,6 +101,19 @@ async def test_a_query_does_not_wait_for_a_long_import(embedder: OnnxEmbedder, s
     embedder.close()
 
 
+async def test_one_thread_is_enough_for_a_query_to_overtake_an_import(session: GatedSession) -> None:
+    encoder: Any = Encoder(session, Letters(), english_only=False)  # type: ignore[arg-type]
+    embedder = OnnxEmbedder(encoder, MODEL, threads=1)
+    bulk = asyncio.create_task(embedder.embed([f"fact number {i}" for i in range(40)]))
+    await asyncio.to_thread(session.entered.acquire)
+    query = asyncio.create_task(embedder.embed(["?"]))
+    await asyncio.sleep(0)  # lets it join the queue
+    session.gate.set()
+    await asyncio.gather(bulk, query)
+    assert session.runs.index(len("?")) < 10
+    embedder.close()
+
+
 async def test_a_failing_model_is_embedding_failed_and_may_recover(
     embedder: OnnxEmbedder, session: GatedSession
 ) -> None:

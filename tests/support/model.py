@@ -7,17 +7,17 @@ from typing import Any
 from tests.support.upstream import Exchange, Received, completion, completion_events
 
 Facts = Callable[[str], list[dict[str, Any]]]
-"""Gets the extraction prompt's text, returns facts."""
+"""Gets the conversation in the extraction prompt, returns facts."""
 
 
-def no_facts(prompt: str) -> list[dict[str, Any]]:
+def no_facts(said: str) -> list[dict[str, Any]]:
     return []
 
 
 def known(*facts: tuple[str, str]) -> Facts:
-    """Return the facts whose cue occurs in the prompt: (cue, content)."""
-    return lambda prompt: [
-        {"type": "semantic", "content": content, "confidence": 0.9} for cue, content in facts if cue in prompt
+    """Return the facts whose cue occurs in what was said: (cue, content)."""
+    return lambda said: [
+        {"type": "semantic", "content": content, "confidence": 0.9} for cue, content in facts if cue in said
     ]
 
 
@@ -33,8 +33,8 @@ class ScriptedModel:
         request = exchange.request
         if b"(memory_extraction)" in (request.header(b"user-agent") or b""):
             self.extractions.append(request)
-            prompt = "\n".join(str(m["content"]) for m in request.json["messages"])
-            await exchange.json(completion(json.dumps({"facts": self.facts(prompt)})))
+            said = str(request.json["messages"][-1]["content"]).split("<conversation>")[1]
+            await exchange.json(completion(json.dumps({"facts": self.facts(said)})))
         else:
             self.chats.append(request)
             await self.converse(exchange)

@@ -14,10 +14,14 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self.stop = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def main_loop(self) -> None:
+        await self.stop.wait()  # uvicorn's own looks ten times a second
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -46,7 +50,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
                 await server.ready.wait()
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
-            server.should_exit = True
+            server.stop.set()
             await task
 
 

@@ -309,7 +309,10 @@ async def test_an_answer_cut_short_is_delivered_as_far_as_it_came(framing: str, 
     async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(5):
         opened = await upstream.open("GET", b"/v1/x", [])
         read_first.set()
-        await scripted.until_closed()
+        for _ in range(1000):  # rounds of the loop, until the end has come too
+            await asyncio.sleep(0)
+            if not opened.link.connected:
+                break
         with opened:
             assert await opened.read() == b"hello"
             if framing == "until close" and how is Exchange.close:
@@ -358,6 +361,30 @@ async def test_an_early_answer_ends_an_upload_that_nobody_wants() -> None:
         assert (opened.status, await drain(opened)) == (413, b"too much")
         await scripted.until_closed()
     assert sent < 1 << 29
+
+
+async def test_an_upload_that_waits_for_its_client_ends_with_the_answer() -> None:
+    ended = asyncio.Event()
+
+    async def body() -> AsyncIterator[bytes]:
+        try:
+            yield b"some"
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(b"enough")
+        await exchange.gone()
+
+    async with (
+        ScriptedUpstream(script, read_body=False) as scripted,
+        upstream_of(scripted) as upstream,
+        asyncio.timeout(5),
+    ):
+        assert await drain(await upstream.open("POST", b"/v1/x", [], body())) == b"enough"
+        await ended.wait()
+        await scripted.until_closed()
 
 
 async def test_an_upload_goes_no_faster_than_the_upstream_takes_it() -> None:
@@ -450,8 +477,13 @@ async def test_an_answer_nobody_asked_for_is_not_given_to_the_next_request() -> 
     async def script(exchange: Exchange) -> None:
         await exchange.reply(exchange.request.body)
         if exchange.request.body == b"one":
+            await idle.wait()
             await exchange.reply(b"unasked", 408)
 
+    idle = asyncio.Event()
     async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream:
         for body in (b"one", b"two", b"three"):
             assert await drain(await upstream.open("POST", b"/v1/x", [], body)) == body
+            idle.set()
+            for _ in range(5):  # rounds of the loop, each of which looks at the sockets
+                await asyncio.sleep(0)

@@ -59,7 +59,7 @@ class Encoder:
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
         """Return one unit vector a text. Raises EmbeddingFailed."""
-        return [self._run(self._tokenizer.encode(_readable(text)).ids) for text in texts]
+        return [self._run(text) for text in texts]
 
     def understands(self, text: str) -> bool:
         """True while enough of the text's words are known to the model for its vector to mean something."""
@@ -75,15 +75,19 @@ class Encoder:
                 unknown += weight
         return total > 0 and unknown / total < UNKNOWN_LIMIT
 
-    def _run(self, tokens: list[int]) -> Vector:
-        shape = (1, len(tokens))
-        values = {"input_ids": [tokens], "attention_mask": np.ones(shape), "token_type_ids": np.zeros(shape)}
+    def _run(self, text: str) -> Vector:
         try:
-            feed = {name: np.asarray(values[name], kind) for name, kind in self._inputs.items()}
+            feed = self._feed(self._tokenizer.encode(_readable(text)).ids)
             (output,) = self._session.run([self._output], feed)
-        except Exception as e:  # onnxruntime's errors have no base class of their own
+        except Exception as e:  # the errors of onnxruntime and tokenizers have no base class of their own
             raise EmbeddingFailed(f"the embedding model failed: {type(e).__name__}") from e
         return self._pool(np.asarray(output[0], np.float32))
+
+    def _feed(self, tokens: list[int]) -> dict[str, NDArray[np.integer]]:
+        """Return the graph's inputs for one text: it asks for two or three, as int64 or int32."""
+        shape = (1, len(tokens))
+        values = {"input_ids": [tokens], "attention_mask": np.ones(shape), "token_type_ids": np.zeros(shape)}
+        return {name: np.asarray(values[name], kind) for name, kind in self._inputs.items()}
 
     def _pool(self, output: Vector) -> Vector:
         """Return the unit vector of (tokens, dimension), or of what the graph has pooled already."""

@@ -1,0 +1,143 @@
+"""The decision alone: candidates and what is like them in, changes out."""
+
+from dataclasses import replace
+from typing import Any
+
+from proxy.background.decide import Decision, Weighed, decide_changes, memory_id
+from proxy.domain import Candidate, Change, Confirm, Create, Evidence, Hit, Memory, Scope, Supersede
+from tests.background.support import ANA, NOON, memory
+
+APOLLO = replace(ANA, project="apollo")
+
+
+def said(content: str, *, exchange: str = "ex_9", **fields: Any) -> Candidate:
+    values: dict[str, Any] = {"type": "semantic", "content": content, "observed_at": NOON}
+    return Candidate(**{**values, "origin": Evidence("s-1", exchange), **fields})
+
+
+def decide(
+    *candidates: Candidate, known: tuple[Memory, ...] = (), scope: Scope = ANA, cosine: float | None = 0.9
+) -> Decision:
+    hits = tuple(Hit(m, cosine, 1.0) for m in known)
+    weighed = [Weighed(c, None, hits) for c in candidates]
+    return decide_changes(weighed, scope=scope, now=NOON, near=0.8, seed="job")
+
+
+def kinds(decision: Decision) -> list[type[Change]]:
+    return [type(c) for c in decision.changes]
+
+
+def test_a_new_fact_is_created_as_of_when_it_was_said() -> None:
+    (change,) = decide(said("User lives in Ghent", observed_at=NOON - 60, tags=("home",))).changes
+    assert isinstance(change, Create)
+    assert change.memory.valid_from == NOON - 60
+    assert change.memory.created_at == NOON
+    assert change.memory.tags == ("home",)
+    assert change.memory.evidence == (Evidence("s-1", "ex_9"),)
+
+
+def test_the_same_words_confirm() -> None:
+    old = memory("User lives in Ghent.")
+    (change,) = decide(said("user lives in  ghent"), known=(old,)).changes
+    assert change == Confirm(old.id, NOON, 0.8, (Evidence("s-1", "ex_9"),))
+
+
+def test_a_changed_value_supersedes() -> None:
+    old = memory("User's budget for the Hawaii trip is $10,000")
+    (change,) = decide(said("User's budget for the Hawaii trip is $15,000"), known=(old,)).changes
+    assert isinstance(change, Supersede)
+    assert change.old_id == old.id
+
+
+def test_a_fact_of_another_trip_is_created_beside() -> None:
+    old = memory("User's budget for the Portugal trip is $7,500")
+    assert kinds(decide(said("User's budget for the Iceland trip is $9,000"), known=(old,))) == [Create]
+
+
+def test_another_family_of_types_is_left_alone_and_preferences_are_of_the_semantic_family() -> None:
+    old = memory("User's release day is Thursday", type="episodic")
+    assert kinds(decide(said("User's release day is Tuesday"), known=(old,))) == [Create]
+    old = memory("User's favourite colour is red", type="preference")
+    assert kinds(decide(said("User's favourite colour is blue"), known=(old,))) == [Supersede]
+
+
+def test_what_the_model_replaces_is_superseded_however_far_the_words() -> None:
+    old = memory("User works at Tidewell")
+    new = said("User is between jobs since May", replaces=old.id)
+    (change,) = decide(new, known=(old,), cosine=0.1).changes
+    assert isinstance(change, Supersede)
+
+
+def test_replacing_an_unknown_id_creates() -> None:
+    assert kinds(decide(said("User is between jobs", replaces="mem_nobody"))) == [Create]
+
+
+def test_two_replacements_of_one_memory_close_it_once_and_keep_both() -> None:
+    old = memory("User has two cats, Miso and Tofu")
+    decision = decide(
+        said("User's cat Miso went to live with his sister", replaces=old.id),
+        said("User still has the cat Tofu", replaces=old.id),
+        known=(old,),
+        cosine=0.5,
+    )
+    assert kinds(decision) == [Supersede, Create]
+
+
+def test_a_session_read_late_does_not_undo_a_newer_one() -> None:
+    old = memory("User's manager is Daniel", valid_from=NOON)
+    decision = decide(said("User's manager is Priya", observed_at=NOON - 600), known=(old,))
+    assert decision.changes == ()
+    assert decision.dropped == {"outdated": 1}
+    named = decide(said("User's manager is Priya", observed_at=NOON - 600, replaces=old.id), known=(old,))
+    assert named.changes == ()
+
+
+def test_a_batch_that_says_it_twice_stores_it_once() -> None:
+    decision = decide(said("User's dog is called Rex"), said("Rex is the user's dog"))
+    assert kinds(decision) == [Create]
+    assert decision.dropped == {"duplicate": 1}
+
+
+def test_facts_of_one_message_never_close_each_other() -> None:
+    one, two = said("User's office is in Ghent"), said("User's office is in Leeds")
+    assert kinds(decide(one, two)) == [Create, Create]
+    later = said("User's office is in Leeds", exchange="ex_10")
+    assert kinds(decide(one, later)) == [Create, Supersede]
+
+
+def test_projects_are_kept_apart() -> None:
+    theirs = memory("User's release day is Thursday", scope=replace(ANA, project="borealis"))
+    assert kinds(decide(said("User's release day is Tuesday"), known=(theirs,), scope=ANA)) == [Create]
+    general = memory("User's release day is Thursday")
+    assert kinds(decide(said("User's release day is Tuesday"), known=(general,), scope=APOLLO)) == [Create]
+
+
+def test_a_general_fact_said_again_in_a_project_is_confirmed_and_not_doubled() -> None:
+    general = memory("User's release day is Thursday")
+    assert kinds(decide(said("User's release day is Thursday"), known=(general,), scope=APOLLO)) == [Confirm]
+
+
+def test_a_named_replacement_is_seen_wherever_the_old_one_was() -> None:
+    general = memory("User lives in Leeds")
+    (change,) = decide(
+        said("User moved to Ghent", replaces=general.id), known=(general,), scope=APOLLO
+    ).changes
+    assert isinstance(change, Supersede)
+    assert change.memory.scope.project is None
+    theirs = memory("Apollo launches in May", scope=APOLLO)
+    (change,) = decide(
+        said("Apollo launches in June", replaces=theirs.id), known=(theirs,), scope=ANA
+    ).changes
+    assert isinstance(change, Supersede)
+    assert change.memory.scope.project == "apollo"
+
+
+def test_a_projects_preference_overrides_the_general_one_without_ending_it() -> None:
+    general = memory("User wants examples in Python", type="preference")
+    new = said("User wants examples in Go", type="preference", replaces=general.id)
+    assert kinds(decide(new, known=(general,), scope=APOLLO, cosine=0.6)) == [Create]
+
+
+def test_the_same_statement_has_the_same_id_and_another_exchange_another() -> None:
+    assert memory_id("ex_1", "User lives in Ghent.") == memory_id("ex_1", "user lives in Ghent")
+    assert memory_id("ex_1", "User lives in Ghent") != memory_id("ex_2", "User lives in Ghent")

@@ -1,0 +1,357 @@
+"""The write path over the real store: said, extracted, admitted, once."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from proxy.background.schedule import Policy
+from proxy.background.worker import Pace
+from proxy.domain import Change, Job, MemoryFilter, Scope, Stamp
+from proxy.errors import (
+    CompletionFailed,
+    CompletionRefused,
+    CredentialNeeded,
+    EmbeddingFailed,
+    StoreUnavailable,
+)
+from proxy.ports import Embedder
+from proxy.stores.sqlite.memories import SqliteMemories
+from tests.background.support import ANA, NOON, House, facts
+
+BOB = Scope("t", "bob")
+HAWAII = "User's budget for the Hawaii trip is $10,000"
+
+
+async def test_what_was_said_is_remembered_and_counted(house: House) -> None:
+    house.completer.answers = [facts(HAWAII, "User is rich", confidence=0.9)]
+    await house.say("We said $10,000 all in for the Hawaii trip. We are rich.")
+    assert await house.worker().work_one()
+    assert await house.contents() == [HAWAII, "User is rich"]
+    (report,) = house.reports
+    assert (report.outcome, report.created, report.superseded) == ("extracted", 2, 0)
+    assert not await house.worker().work_one()
+    assert len(house.completer.requests) == 1
+
+
+async def test_a_batch_costs_one_call(house: House) -> None:
+    house.policy = Policy(batch_size=4)
+    for n in range(4):
+        await house.say(f"I own boat number {n}.")
+    while await house.worker().work_one():
+        pass
+    assert len(house.completer.requests) == 1
+    assert "boat number 0" in house.completer.requests[0].user
+
+
+async def test_a_changed_fact_supersedes_across_sessions(house: House, embedder: Embedder) -> None:
+    house.embedder = embedder
+    house.completer.answers = [facts(HAWAII), facts("User's budget for the Hawaii trip is now $15,000")]
+    await house.say("$10,000 for the Hawaii trip")
+    await house.worker().work_one()
+    house.now += 100
+    await house.say("the Hawaii trip: now $15,000", session="s-2")
+    await house.worker().work_one()
+    assert await house.contents() == ["User's budget for the Hawaii trip is now $15,000"]
+    old, new = await house.memories(all=True)
+    assert old.superseded_by == new.id
+    known = house.completer.requests[1].user.split("<context>")[0]
+    assert f"[{old.id}]" in known
+
+
+async def test_the_models_replaces_reaches_a_memory_that_shares_no_word(house: House) -> None:
+    house.completer.answers = [facts("User works at Tidewell")]
+    await house.say("I work at Tidewell")
+    await house.worker().work_one()
+    (old,) = await house.memories()
+    house.now += 100
+    house.completer.answers = [facts("User is between jobs", replaces=old.id)]
+    await house.say("I left Tidewell, between jobs.")
+    await house.worker().work_one()
+    assert await house.contents() == ["User is between jobs"]
+
+
+async def test_a_crash_between_extraction_and_apply_loses_and_doubles_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    async def killed(*args: Any, **kwargs: Any) -> None:
+        raise Killed
+
+    house.completer.answers = [facts(HAWAII), facts(HAWAII)]
+    await house.say("$10,000 for the Hawaii trip")
+    with monkeypatch.context() as patch:
+        patch.setattr(house.stores.memories, "apply", killed)
+        with pytest.raises(Killed):
+            await house.worker().work_one()
+    assert await house.contents() == []
+    house.now += house.pace.lease_seconds + 1
+    assert await house.worker().work_one()
+    assert await house.contents() == [HAWAII]
+
+
+async def test_an_applied_job_whose_acknowledgement_was_lost_stores_nothing_twice(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    apply = SqliteMemories.apply
+
+    async def unheard(self: SqliteMemories, *args: Any, **kwargs: Any) -> None:
+        await apply(self, *args, **kwargs)
+        raise StoreUnavailable("cut off after the commit")
+
+    house.completer.answers = [facts(HAWAII), facts(HAWAII)]
+    await house.say("$10,000 for the Hawaii trip")
+    with monkeypatch.context() as patch:
+        patch.setattr(SqliteMemories, "apply", unheard)
+        await house.worker().work_one()
+    house.now += 1000
+    while await house.worker().work_one():
+        pass
+    assert await house.contents() == [HAWAII]
+    assert len(house.completer.requests) == 1
+
+
+async def test_what_is_forgotten_during_extraction_stays_forgotten(house: House) -> None:
+    house.completer.answers = [facts(HAWAII), facts(HAWAII)]
+    house.completer.go_on.clear()
+    await house.say("$10,000 for the Hawaii trip")
+    working = asyncio.create_task(house.worker().work_one())
+    await asyncio.wait_for(house.completer.reached.wait(), 5)
+    await house.stores.memories.forget(MemoryFilter(tenant="t", user="ana"))
+    house.completer.go_on.set()
+    await working
+    assert await house.memories(all=True) == []
+    while await house.worker().work_one():
+        pass
+    assert await house.memories(all=True) == []
+
+
+async def test_a_forget_during_extraction_throws_away_what_was_extracted_before_it(house: House) -> None:
+    house.completer.answers = [facts("User's dog is called Rex"), facts("User has a dog, Rex"), facts(HAWAII)]
+    await house.say("My dog is called Rex.")
+    await house.worker().work_one()
+    (dog,) = await house.memories()
+    await house.say("$10,000 for the Hawaii trip")
+    house.completer.reached.clear()
+    house.completer.go_on.clear()
+    working = asyncio.create_task(house.worker().work_one())
+    await asyncio.wait_for(house.completer.reached.wait(), 5)
+    await house.stores.memories.forget(MemoryFilter(tenant="t", user="ana"), dog.id)
+    house.completer.go_on.set()
+    await working
+    assert await house.contents() == [HAWAII]
+    assert "Rex" not in house.completer.requests[2].user
+
+
+async def test_two_sessions_at_once_store_one_fact_once(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process writes between this one's search and its apply; the stamp makes it look again."""
+    apply, raced = SqliteMemories.apply, False
+
+    async def overtaken(
+        self: SqliteMemories,
+        scope: Scope,
+        changes: Sequence[Change],
+        *,
+        expect: Stamp,
+        done: Job | None = None,
+    ) -> None:
+        nonlocal raced
+        if not raced:
+            raced = True
+            twins = [replace(c, memory=replace(c.memory, id="mem_other", evidence=())) for c in changes]  # type: ignore[call-arg, union-attr]
+            await apply(self, scope, twins, expect=expect)
+        await apply(self, scope, changes, expect=expect, done=done)
+
+    monkeypatch.setattr(SqliteMemories, "apply", overtaken)
+    house.completer.answers = [facts(HAWAII)]
+    await house.say("$10,000 for the Hawaii trip")
+    await house.worker().work_one()
+    assert [m.id for m in await house.memories()] == ["mem_other"]
+    assert house.reports[0].confirmed == 1
+
+
+async def test_users_do_not_meet(house: House) -> None:
+    house.completer.answers = [facts(HAWAII), facts(HAWAII)]
+    await house.say("$10,000 for the Hawaii trip")
+    await house.say("$10,000 for the Hawaii trip", scope=BOB)
+    while await house.worker().work_one():
+        pass
+    (ana,), (bob,) = await house.memories(), await house.memories(BOB)
+    assert ana.scope == ANA
+    assert bob.scope == BOB
+    assert HAWAII not in house.completer.requests[1].user
+
+
+async def test_a_failing_model_is_asked_again_later_and_at_last_no_more(house: House) -> None:
+    house.completer.answers = [CompletionFailed("429")] * 5
+    await house.say("$10,000 for the Hawaii trip")
+    pauses = []
+    for _ in range(5):
+        before = house.now
+        while not await house.worker().work_one():
+            house.now += 1
+        pauses.append(house.now - before)
+    assert pauses == [0, 2, 4, 8, 16]
+    assert [r.outcome for r in house.reports] == ["retried"] * 4 + ["dead"]
+    assert (await house.stores.jobs.counts()).dead == 1
+    house.now += 10_000
+    assert not await house.worker().work_one()
+
+
+async def test_a_refused_prompt_is_a_dead_letter_at_once(house: House) -> None:
+    house.completer.answers = [CompletionRefused("400")]
+    await house.say("I live in Ghent.")
+    await house.worker().work_one()
+    assert house.reports[0].outcome == "dead"
+
+
+async def test_a_refused_prompt_falls_back_to_the_users_words_where_configured(house: House) -> None:
+    house.pace = Pace(verbatim_if_refused=True)
+    house.completer.answers = [CompletionRefused("400")]
+    await house.say("I live in Ghent.")
+    await house.worker().work_one()
+    assert await house.contents() == ["I live in Ghent."]
+
+
+async def test_a_job_without_a_credential_waits_for_its_user(house: House) -> None:
+    house.completer.answers = [CredentialNeeded("401"), facts(HAWAII)]
+    await house.say("$10,000 for the Hawaii trip")
+    await house.worker().work_one()
+    assert house.reports[0].outcome == "waiting"
+    house.now += 10_000
+    assert not await house.worker().work_one()
+    await house.stores.jobs.wake(ANA)
+    assert await house.worker().work_one()
+    assert await house.contents() == [HAWAII]
+
+
+async def test_an_unreadable_answer_is_asked_for_once_more_and_then_skipped(house: House) -> None:
+    house.completer.answers = ["Sorry, no.", "I cannot do that."]
+    await house.say("$10,000 for the Hawaii trip")
+    await house.worker().work_one()
+    assert house.reports[0].outcome == "unreadable"
+    assert await house.contents() == []
+    house.now += 10_000
+    assert not await house.worker().work_one()
+    assert len(house.completer.requests) == 2
+
+
+async def test_a_bug_costs_its_job_and_not_the_worker(house: House) -> None:
+    house.completer.answers = [ZeroDivisionError("a bug"), facts(HAWAII)]
+    await house.say("$10,000 for the Hawaii trip")
+    assert await house.worker().work_one()
+    assert house.reports[0].outcome == "retried"
+    house.now += 10
+    assert await house.worker().work_one()
+    assert await house.contents() == [HAWAII]
+
+
+class BrokenEmbedder:
+    """An embedder whose model cannot be run."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self.model = embedder.model
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        raise EmbeddingFailed("no")
+
+    def understands(self, text: str) -> bool:
+        return True
+
+
+async def test_a_memory_is_stored_without_a_vector_rather_than_lost(house: House, embedder: Embedder) -> None:
+    house.embedder = BrokenEmbedder(embedder)
+    house.completer.answers = [facts(HAWAII)] * 5
+    await house.say("$10,000 for the Hawaii trip")
+    for _ in range(5):
+        house.now += 1000
+        await house.worker().work_one()
+    assert await house.contents() == [HAWAII]
+
+
+async def test_without_a_model_the_users_statements_are_stored_as_said(house: House) -> None:
+    house.mode = "verbatim"
+    await house.say("I'm allergic to peanuts. What can I eat?")
+    await house.worker().work_one()
+    (memory,) = await house.memories()
+    assert (memory.content, memory.source) == ("I'm allergic to peanuts.", "verbatim")
+    assert house.completer.requests == []
+
+
+async def test_no_secret_reaches_the_model_or_the_store(house: House) -> None:
+    house.completer.answers = [facts("User's database password is Heron!Mud88", "User lives in Ghent")]
+    await house.say("I live in Ghent. My database password is Heron!Mud88, remember it")
+    await house.worker().work_one()
+    assert "Heron!Mud88" not in house.completer.requests[0].user
+    assert await house.contents() == ["User lives in Ghent"]
+    assert house.reports[0].dropped == {"secret": 1}
+
+
+async def test_a_hedged_guess_is_not_stored(house: House) -> None:
+    house.completer.answers = [facts("User may be lactose intolerant", confidence=0.4)]
+    await house.say("I might be lactose intolerant")
+    await house.worker().work_one()
+    assert await house.contents() == []
+    assert house.reports[0].dropped == {"confidence": 1}
+
+
+async def test_shutdown_extracts_what_no_trigger_had_asked_for(house: House) -> None:
+    house.policy = Policy(batch_size=10)
+    house.completer.answers = [facts(HAWAII)]
+    await house.say("$10,000 for the Hawaii trip")
+    assert not await house.worker().work_one()
+    await house.worker().drain(5)
+    assert await house.contents() == [HAWAII]
+
+
+async def test_shutdown_does_not_wait_for_a_stuck_model_and_keeps_the_job(house: House) -> None:
+    house.completer.answers = [facts(HAWAII)]
+    await house.say("$10,000 for the Hawaii trip")
+    house.completer.go_on.clear()
+    await asyncio.wait_for(house.worker().drain(0.05), 5)
+    house.completer.go_on.set()
+    assert await house.worker().work_one()  # at once: the lease was given back
+    assert await house.contents() == [HAWAII]
+
+
+async def test_the_running_worker_serves_a_job_as_soon_as_it_is_woken(house: House) -> None:
+    house.pace = Pace(poll_seconds=3600, sweep_seconds=3600)
+    stored = asyncio.Event()
+    house.reports = _Signalling(stored)
+    worker = house.worker()
+    running = asyncio.create_task(worker.run())
+    house.completer.answers = [facts(HAWAII)]
+    await house.say("$10,000 for the Hawaii trip")
+    worker.wake.set()
+    await asyncio.wait_for(stored.wait(), 5)
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await house.contents() == [HAWAII]
+
+
+async def test_the_sweep_queues_a_personal_statement_after_its_pause(house: House) -> None:
+    house.policy = Policy(batch_size=10, personal_idle_seconds=15)
+    await house.say("I live in Ghent.")
+    house.now = NOON + 14
+    assert await house.worker().sweep() == 0
+    house.now = NOON + 15
+    assert await house.worker().sweep() == 1
+
+
+class _Signalling(list[Any]):
+    """A list of reports that tells when it gets its first."""
+
+    def __init__(self, event: asyncio.Event) -> None:
+        super().__init__()
+        self._event = event
+
+    def append(self, report: Any) -> None:
+        super().append(report)
+        self._event.set()

@@ -1,0 +1,110 @@
+"""The read path as a whole: what becomes of a turn."""
+
+from dataclasses import replace
+
+import pytest
+
+from proxy.domain import Hit, Level, MemoryOptions, Status
+from proxy.errors import StoreUnavailable
+from proxy.pipeline.prepare import prepare, search
+from tests.pipeline.conftest import SCOPE, Past, Scripted, Shelf, memory, turn
+
+BUDGET = Hit(memory("budget", "User's budget for the Portugal trip is $6,200."), 0.5, 3.0)
+
+
+async def test_a_relevant_memory_is_injected(tools):
+    prepared = await prepare(turn("What can we spend?"), replace(tools, memories=Shelf([BUDGET])))
+    assert prepared.status is Status.INJECTED
+    assert prepared.memory_ids == ("budget",)
+    assert "$6,200" in prepared.block
+    assert 0 < prepared.tokens <= tools.budget_tokens
+    assert prepared.level is Level.FULL
+
+
+async def test_a_greeting_reaches_neither_embedder_nor_store(tools):
+    prepared = await prepare(turn("hi there"), tools)
+    assert (prepared.status, prepared.reason) == (Status.SKIPPED, "greeting")
+    assert tools.embedder.embedded == []
+    assert tools.memories.asked == []
+
+
+async def test_a_user_without_memories_is_told_apart_from_a_poor_match(tools):
+    none = await prepare(turn("What can we spend?"), tools)
+    poor = [replace(BUDGET, cosine=0.01, bm25=0.0)]
+    weak = await prepare(turn("What can we spend?"), replace(tools, memories=Shelf(poor)))
+    assert (none.status, none.reason) == (Status.NONE, "no_memories")
+    assert (weak.status, weak.reason) == (Status.NONE, "below_threshold")
+
+
+async def test_what_is_visible_is_not_injected(tools):
+    shelf = replace(tools, memories=Shelf([BUDGET]))
+    said = "Our budget for the Portugal trip is $6,200. Where do we sleep?"
+    assert (await prepare(turn(said), shelf)).reason == "already_visible"
+
+
+@pytest.mark.parametrize("embedder", [None, Scripted(failing=True)])
+async def test_without_embeddings_the_words_are_searched(tools, embedder):
+    broken = replace(tools, memories=Shelf([BUDGET]), embedder=embedder)
+    prepared = await prepare(turn("What is my Portugal budget?"), broken)
+    assert prepared.memory_ids == ("budget",)
+    assert prepared.level is Level.LEXICAL
+
+
+async def test_a_language_that_the_model_does_not_know_is_searched_by_words(tools):
+    shelf = Shelf([Hit(memory("mango", "用户的女儿对芒果过敏"), 0.9, 2.0)])
+    prepared = await prepare(turn("我女儿能吃芒果蛋糕吗?"), replace(tools, memories=shelf))
+    assert prepared.memory_ids == ("mango",)
+    assert prepared.level is Level.FULL
+    assert shelf.asked[0].vector is None
+
+
+async def test_a_broken_store_is_the_callers_to_handle(tools):
+    class Broken(Shelf):
+        async def search(self, scope, search):
+            raise StoreUnavailable
+
+    with pytest.raises(StoreUnavailable):
+        await prepare(turn("What can we spend?"), replace(tools, memories=Broken()))
+
+
+async def test_a_vague_question_is_embedded_with_its_topic(tools):
+    await prepare(turn("We plan Portugal in May.", "Lovely!", "How much?"), tools)
+    assert "Portugal" in tools.embedder.embedded[0]
+
+
+async def test_a_vague_question_without_history_asks_the_session(tools):
+    past = replace(tools, sessions=Past(["We plan Portugal in May."]))
+    await prepare(turn("How much?"), past)
+    assert "Portugal" in tools.embedder.embedded[0]
+
+
+async def test_a_broken_session_store_leaves_the_question_alone(tools):
+    shelf = replace(tools, memories=Shelf([BUDGET]), sessions=Past(broken=True))
+    assert (await prepare(turn("How much?"), shelf)).status is Status.INJECTED
+
+
+async def test_history_lends_at_most_the_last_messages(tools):
+    await prepare(turn("oldest", "a", "older", "a", "old", "a", "recent", "a", "How much?"), tools)
+    assert "oldest" not in tools.embedder.embedded[0]
+    assert "recent" in tools.embedder.embedded[0]
+
+
+async def test_the_request_narrows_types_and_limit(tools):
+    hits = [Hit(memory(f"m{i}", f"Topic number{i}"), 0.5, 0.0) for i in range(9)]
+    shelf = Shelf(hits)
+    options = MemoryOptions(read=True, write=True, types=("semantic",), limit=2, threshold=None)
+    prepared = await prepare(turn("What can we spend?", options=options), replace(tools, memories=shelf))
+    assert len(prepared.memory_ids) == 2
+    assert shelf.asked[0].types == {"semantic", "preference"}
+
+
+async def test_a_budget_too_small_says_so(tools):
+    small = replace(tools, memories=Shelf([BUDGET]), budget_tokens=5)
+    assert (await prepare(turn("What can we spend?"), small)).reason == "over_budget"
+
+
+async def test_search_ranks_without_deciding(tools):
+    shelf = replace(tools, memories=Shelf([BUDGET]))
+    (found,) = await search(SCOPE, "hi", shelf, limit=5)
+    assert found.memory.id == "budget"
+    assert found.why.startswith("dense .50")

@@ -1,0 +1,160 @@
+"""The order of hits: each list, each factor, the gate, repeats."""
+
+import pytest
+
+from proxy.domain import Hit
+from proxy.pipeline.gate import gate_for
+from proxy.pipeline.rank import DAY, Ranking, rank
+from tests.pipeline.conftest import NOW, memory
+
+OPEN = gate_for(expects_memory=True, dense=True, model_threshold=0.25, asked=None)
+STRICT = gate_for(expects_memory=False, dense=True, model_threshold=0.25, asked=None)
+WORDS = gate_for(expects_memory=True, dense=False, model_threshold=0.25, asked=None)
+
+
+def ids(ranked):
+    return [r.memory.id for r in ranked]
+
+
+def order(hits, terms=(), gate=OPEN, limit=10, ranking=None):
+    return ids(rank(hits, terms, gate, limit=limit, now=NOW, ranking=ranking))
+
+
+def test_the_nearer_vector_comes_first():
+    hits = [Hit(memory("far", "One thing"), 0.3, 0.0), Hit(memory("near", "Other matter"), 0.5, 0.0)]
+    assert order(hits) == ["near", "far"]
+
+
+def test_a_rare_word_lifts_a_memory_over_a_slightly_nearer_one():
+    hits = [
+        Hit(memory("near", "Printer settings"), 0.42, 0.0),
+        Hit(memory("exact", "Error E1042 means low toner"), 0.40, 6.0),
+        Hit(memory("rest", "Something else"), 0.10, 0.0),
+    ]
+    assert order(hits, ("e1042",))[0] == "exact"
+
+
+def test_a_poor_word_match_does_not_outrank_what_vectors_know():
+    hits = [
+        Hit(memory("answer", "Sister Niamh lives in Cork"), 0.5, 0.0),
+        Hit(memory("word", "Many weeks of work"), 0.45, 1.2),
+        Hit(memory("rest", "Something else"), 0.1, 0.0),
+    ]
+    question = ("many", "sibling", "abroad", "visit", "harbour", "holiday")
+    assert order(hits, question) == ["answer", "word", "rest"]
+
+
+def test_reciprocal_rank_fusion_is_an_option():
+    hits = [
+        Hit(memory("both", "Alpha beta"), 0.4, 3.0),
+        Hit(memory("dense", "Gamma"), 0.5, 0.0),
+        Hit(memory("words", "Alpha"), None, 4.0),
+    ]
+    ranked = rank(hits, ("alpha",), OPEN, limit=3, now=NOW, ranking=Ranking(fusion="rrf"))
+    assert ids(ranked)[0] == "both"
+    assert ranked[0].score <= 1.0
+
+
+FACTORS = {
+    "recent": ({"updated_at": NOW}, {"updated_at": NOW - 200 * DAY}),
+    "lately used": (
+        {"updated_at": NOW - 300 * DAY, "last_accessed": NOW},
+        {"updated_at": NOW - 300 * DAY, "last_accessed": NOW - 299 * DAY},
+    ),
+    "useful": ({"weight": 2.0}, {"weight": 0.5}),
+    "important": ({"importance": 0.9}, {"importance": 0.1}),
+    "sure": ({"confidence": 0.95}, {"confidence": 0.6}),
+}
+
+
+@pytest.mark.parametrize("factor", FACTORS)
+def test_each_factor_alone_decides_between_equals(factor):
+    better, worse = FACTORS[factor]
+    # Named so that the tie-break by id would put the worse one first.
+    hits = [Hit(memory("a", "First", **worse), 0.4, 0.0), Hit(memory("b", "Second", **better), 0.4, 0.0)]
+    assert order(hits) == ["b", "a"]
+    assert order(hits[::-1]) == ["b", "a"]
+
+
+def test_factors_together_do_not_outweigh_a_clear_match():
+    hits = [
+        Hit(memory("match", "A", weight=0.5, importance=0.1, updated_at=NOW - 300 * DAY), 0.6, 0.0),
+        Hit(memory("loved", "B", weight=5.0, importance=1.0), 0.3, 0.0),
+        Hit(memory("none", "C"), 0.1, 0.0),
+    ]
+    assert order(hits)[0] == "match"
+
+
+def test_a_weak_best_hit_passes_only_where_the_question_expects_memory():
+    hits = [Hit(memory("m", "Dev Mistry is the contact"), 0.18, 0.0)]
+    assert order(hits, gate=OPEN) == ["m"]
+    assert order(hits, gate=STRICT) == []
+
+
+def test_a_hit_below_the_floor_stays_out():
+    hits = [Hit(memory("a", "Near"), 0.5, 0.0), Hit(memory("b", "Noise"), 0.01, 0.0)]
+    assert order(hits) == ["a"]
+
+
+def test_a_threshold_that_the_request_sets_is_each_hits_own_cosine():
+    asked = gate_for(expects_memory=True, dense=True, model_threshold=0.25, asked=0.6)
+    hits = [Hit(memory("a", "Close"), 0.61, 0.0), Hit(memory("b", "Less close"), 0.59, 0.0)]
+    assert order(hits, gate=asked) == ["a"]
+
+
+def test_a_strong_word_match_passes_without_a_near_vector():
+    hits = [Hit(memory("m", "Error E1042 means low toner"), 0.02, 6.0)]
+    assert order(hits, ("error", "e1042"), gate=STRICT) == ["m"]
+
+
+def test_a_weak_word_match_needs_a_near_vector():
+    hits = [Hit(memory("m", "Many weeks of work"), 0.02, 1.0)]
+    assert order(hits, ("many", "planets", "orbit", "sun"), gate=STRICT) == []
+
+
+def test_without_vectors_words_decide():
+    hits = [Hit(memory("m", "用户对芒果过敏"), None, 2.0), Hit(memory("n", "用户住在杭州"), None, 0.0)]
+    assert order(hits, ("芒果", "蛋糕"), gate=WORDS) == ["m"]
+
+
+def test_cosines_do_not_count_where_they_mean_nothing():
+    hits = [Hit(memory("noise", "甲乙"), 0.9, 1.0), Hit(memory("word", "芒果"), 0.1, 2.0)]
+    assert order(hits, ("芒果",), gate=WORDS) == ["word", "noise"]
+
+
+def test_a_rewording_is_shown_once():
+    hits = [
+        Hit(memory("a", "User's flatmate Bea is coeliac, so meals must be gluten free"), 0.6, 0.0),
+        Hit(memory("b", "Flatmate Bea: coeliac"), 0.55, 0.0),
+    ]
+    assert order(hits) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Daughter Emma is 7 years old", "Daughter Emma is 8 years old"),
+        ("User eats fish on Fridays", "User does not eat fish on Fridays"),
+        ("User is allergic to peanuts", "User is allergic to cats"),
+        ("用户对花生过敏", "用户对花生不过敏"),
+        ("Staging database is pg-stage-02", "Production database is pg-prod-01"),
+    ],
+)
+def test_like_facts_that_differ_are_both_shown(one, other):
+    hits = [Hit(memory("a", one), 0.6, 0.0), Hit(memory("b", other), 0.55, 0.0)]
+    assert order(hits) == ["a", "b"]
+
+
+def test_the_limit_bounds_the_list():
+    hits = [Hit(memory(f"m{i}", f"Topic number{i}"), 0.3 + i / 100, 0.0) for i in range(20)]
+    assert len(order(hits, limit=7)) == 7
+
+
+def test_why_names_the_lists_and_no_content():
+    hits = [Hit(memory("m", "Error E1042 means low toner"), 0.41, 6.0)]
+    (found,) = rank(hits, ("error", "e1042"), OPEN, limit=1, now=NOW)
+    assert found.why == "dense .41, lexical 2 terms"
+
+
+def test_nothing_found_ranks_nothing():
+    assert order([]) == []

@@ -1,0 +1,61 @@
+"""What the conversation already shows."""
+
+import pytest
+
+from proxy.domain import Evidence, Message, Ranked
+from proxy.pipeline.visible import unseen
+from tests.pipeline.conftest import memory
+
+
+def shown(one, *texts):
+    return not unseen([Ranked(one, 1.0, "")], [Message("user", t) for t in texts])
+
+
+def test_the_same_words_are_visible():
+    assert shown(memory("m", "User is vegan."), "Profile: user is vegan. Suggest dinner.")
+
+
+def test_the_span_that_it_was_learnt_from_is_visible():
+    learnt = memory("m", "User does not eat animal products.", evidence=(Evidence("s", "e", "I'm vegan"),))
+    assert shown(learnt, "Well, I’m vegan, so no cheese.".replace("’", "'"))
+    assert not shown(learnt, "Suggest a dinner")
+
+
+def test_a_short_span_proves_nothing():
+    learnt = memory("m", "User wants an aisle seat on flights.", evidence=(Evidence("s", "e", "yes"),))
+    assert not shown(learnt, "yes please book it")
+
+
+def test_most_of_the_words_in_one_message_are_visible():
+    fact = memory("m", "User's flatmate Bea is coeliac and eats gluten free.")
+    assert shown(fact, "My flatmate Bea is coeliac, she eats gluten free stuff only")
+    assert not shown(fact, "My flatmate Bea is coming", "something gluten free", "coeliac eats")
+
+
+def test_another_value_is_not_visible():
+    fact = memory("m", "Budget for the Portugal trip is 6,200 dollars including flights.")
+    assert not shown(fact, "Our budget for the Portugal trip is 7,500 dollars including flights.")
+    assert shown(fact, "Our budget for the Portugal trip is $6,200 dollars including flights.")
+
+
+def test_the_contrary_is_not_visible():
+    assert not shown(memory("m", "User does not eat fish at restaurants."), "I eat fish at restaurants")
+
+
+@pytest.mark.parametrize(
+    ("content", "question"),
+    [
+        ("User prefers an aisle seat.", "So do I prefer an aisle seat?"),
+        ("用户对芒果严重过敏。", "你好。用户对芒果严重过敏吗?"),
+    ],
+)
+def test_a_question_shows_nothing(content, question):
+    assert not shown(memory("m", content), question)
+
+
+def test_what_stands_before_a_question_still_counts():
+    assert shown(memory("m", "User is vegan."), "The user is vegan. What can be cooked?")
+
+
+def test_an_empty_conversation_hides_nothing():
+    assert not shown(memory("m", "User is vegan."))

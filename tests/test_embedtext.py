@@ -1,0 +1,39 @@
+"""Facts as their owner would say them."""
+
+import pytest
+
+from proxy.embedtext import embed_text, first_person
+
+
+@pytest.mark.parametrize(
+    ("stored", "said"),
+    [
+        ("User's budget is $10,000", "My budget is $10,000"),
+        ("User is vegan", "I am vegan"),
+        ("The user doesn't eat meat", "I don't eat meat"),
+        ("User no longer eats fish", "I no longer eat fish"),
+        ("User watches birds and User tries pottery", "I watch birds and I try pottery"),
+        ("User has a cat", "I have a cat"),
+        ("User must get up", "I must get up"),
+        ("User and Theo moved to Madison", "I and Theo moved to Madison"),
+        ("Orla is the user's niece", "Orla is my niece"),
+        ("Send invoices to the user on Friday", "Send invoices to me on Friday"),
+        ("用户的女儿叫小满", "我的女儿叫小满"),
+        ("ユーザーは東京に住んでいる", "私は東京に住んでいる"),
+    ],
+)
+def test_a_fact_is_said_in_the_first_person(stored, said):
+    assert first_person(stored) == said
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Username is jonas", "Multi-user systems are hard", "Atlas runs on EKS", "They keep their cat", ""],
+)
+def test_text_about_nobody_is_left_alone(text):
+    assert first_person(text) == text
+
+
+def test_when_it_was_noted_is_not_embedded():
+    assert embed_text("User's fee is £1,800 flat (stated 2026-01-22).") == "My fee is £1,800 flat."
+    assert embed_text("User's course (£240) is in May") == "My course (£240) is in May"

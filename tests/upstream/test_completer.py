@@ -1,0 +1,210 @@
+"""Our own LLM calls, against an upstream that answers what a test wants."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from proxy import __version__
+from proxy.domain import Scope
+from proxy.errors import CompletionFailed, CompletionRefused, CredentialNeeded
+from proxy.ports import Completer, CompletionRequest
+from proxy.upstream.client import Upstream
+from proxy.upstream.completer import RoleModel, UpstreamCompleter
+from proxy.upstream.credentials import Credentials
+from tests.support.upstream import Exchange, ScriptedUpstream, completion
+
+ANN = Scope("t", "ann")
+KEY = [(b"authorization", b"Bearer ann"), (b"openai-project", b"p"), (b"cookie", b"c")]
+
+
+def question(role: str = "memory_extraction", scope: Scope = ANN) -> CompletionRequest:
+    return CompletionRequest(role, "Answer in JSON.", "Hi", "model-1", scope, "s")
+
+
+@asynccontextmanager
+async def completer_of(
+    scripted: ScriptedUpstream, credentials: Credentials | None = None, **roles: RoleModel
+) -> AsyncIterator[Completer]:
+    async with Upstream(scripted.url) as upstream:
+        yield UpstreamCompleter(upstream, credentials or Credentials(), roles)
+
+
+def answering(value: Any, status: int = 200) -> Any:
+    async def script(exchange: Exchange) -> None:
+        await exchange.json(value, status)
+
+    return script
+
+
+async def test_a_call_asks_the_conversation_s_model_for_json_and_says_who_it_is() -> None:
+    async with (
+        ScriptedUpstream(answering(completion('{"a": 1}'))) as scripted,
+        completer_of(scripted) as completer,
+    ):
+        assert await completer.complete(question()) == '{"a": 1}'
+    request = scripted.requests[0]
+    assert request.line == b"POST /v1/chat/completions HTTP/1.1"
+    assert request.header(b"user-agent") == f"memory-proxy/{__version__} (memory_extraction)".encode()
+    assert request.header(b"authorization") is None
+    assert request.json == {
+        "model": "model-1",
+        "messages": [
+            {"role": "system", "content": "Answer in JSON."},
+            {"role": "user", "content": "Hi"},
+        ],
+        "response_format": {"type": "json_object"},
+        "max_tokens": 1024,
+        "temperature": 0.0,
+    }
+
+
+async def test_the_user_s_own_credential_is_used_and_nobody_else_s() -> None:
+    credentials = Credentials()
+    credentials.remember(ANN, KEY)
+    async with (
+        ScriptedUpstream(answering(completion("x"))) as scripted,
+        completer_of(scripted, credentials) as completer,
+    ):
+        await completer.complete(question())
+        await completer.complete(question(scope=Scope("t", "bob")))
+        await completer.complete(question(scope=Scope("other", "ann")))
+    assert [r.header(b"authorization") for r in scripted.requests] == [b"Bearer ann", None, None]
+    assert scripted.requests[0].header(b"openai-project") == b"p"
+    assert scripted.requests[0].header(b"cookie") is None
+
+
+async def test_a_role_s_endpoint_gets_its_own_key_and_never_the_client_s() -> None:
+    credentials = Credentials()
+    credentials.remember(ANN, KEY)
+    async with ScriptedUpstream(answering(completion("x"))) as main, ScriptedUpstream(main.script) as own:
+        roles = {
+            "memory_extraction": RoleModel(own.url, "tiny", "own-key\n", max_tokens=7, temperature=None),
+            "memory_rewrite": RoleModel(own.url),
+        }
+        async with Upstream(main.url) as upstream, Upstream(own.url) as other:
+            completer = UpstreamCompleter(upstream, credentials, roles, {own.url: other})
+            await completer.complete(question())
+            await completer.complete(question("memory_rewrite"))
+    assert main.requests == []
+    assert [r.header(b"authorization") for r in own.requests] == [b"Bearer own-key", None]
+    assert own.requests[0].json["model"] == "tiny"
+    assert own.requests[0].json["max_tokens"] == 7
+    assert "temperature" not in own.requests[0].json
+
+
+@pytest.mark.parametrize("status", [400, 422])
+async def test_a_model_that_refuses_our_options_is_asked_plainly_from_then_on(status: int) -> None:
+    async def script(exchange: Exchange) -> None:
+        if "response_format" in exchange.request.json:
+            await exchange.json({"error": {"message": "unknown parameter"}}, status)
+        else:
+            await exchange.json(completion("fine"))
+
+    async with ScriptedUpstream(script) as scripted, completer_of(scripted) as completer:
+        assert await completer.complete(question()) == "fine"
+        assert await completer.complete(question()) == "fine"
+    assert [sorted(r.json) for r in scripted.requests[1:]] == [["messages", "model"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("status", "error", "calls"),
+    [
+        (401, CredentialNeeded, 1),
+        (403, CredentialNeeded, 1),
+        (400, CompletionRefused, 2),
+        (404, CompletionRefused, 1),
+        (422, CompletionRefused, 2),
+        (429, CompletionFailed, 1),
+        (500, CompletionFailed, 1),
+        (307, CompletionFailed, 1),
+    ],
+)
+async def test_each_refusal_has_its_meaning(status: int, error: type[Exception], calls: int) -> None:
+    async with (
+        ScriptedUpstream(answering({"error": {}}, status)) as scripted,
+        completer_of(scripted) as completer,
+    ):
+        with pytest.raises(CompletionFailed) as caught:
+            await completer.complete(question())
+    assert type(caught.value) is error
+    assert len(scripted.requests) == calls
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"",
+        b"<html>",
+        b"[]",
+        b"{}",
+        b'{"choices": []}',
+        b'{"choices": [{"message": {"content": null}}]}',
+        b'{"choices": [{"message": {"content": 5}}]}',
+        b'{"choices": [{"message": {"content": ["a"]}}]}',
+        b'{"choices": [{"message": null}]}',
+        b'{"choices": "no"}',
+        b"\xff\xfe",
+    ],
+)
+async def test_an_answer_that_is_no_completion_is_a_failure(answer: bytes) -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(answer)
+
+    async with ScriptedUpstream(script) as scripted, completer_of(scripted) as completer:
+        with pytest.raises(CompletionFailed):
+            await completer.complete(question())
+
+
+async def test_content_in_parts_is_joined() -> None:
+    parts = [{"type": "text", "text": "one "}, {"type": "other"}, {"type": "text", "text": "two"}]
+    async with (
+        ScriptedUpstream(answering(completion(parts))) as scripted,  # type: ignore[arg-type]
+        completer_of(scripted) as completer,
+    ):
+        assert await completer.complete(question()) == "one two"
+
+
+async def test_a_model_that_is_too_slow_fails_and_is_hung_up_on() -> None:
+    async with (
+        ScriptedUpstream(Exchange.gone) as scripted,
+        completer_of(scripted, memory_extraction=RoleModel(timeout_s=0.05)) as completer,
+    ):
+        with pytest.raises(CompletionFailed):
+            await completer.complete(question())
+        await scripted.until_closed()
+
+
+async def test_an_upstream_that_breaks_off_is_a_failure() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        exchange.reset()
+
+    async with ScriptedUpstream(script) as scripted, completer_of(scripted) as completer:
+        with pytest.raises(CompletionFailed):
+            await completer.complete(question())
+        await scripted.__aexit__()
+        with pytest.raises(CompletionFailed):
+            await completer.complete(question())
+
+
+# ---------------------------------------------------------------- credentials
+def test_only_the_most_recently_used_credentials_are_kept() -> None:
+    credentials = Credentials(limit=2)
+    ann, bob, cid = (Scope("t", user) for user in ("ann", "bob", "cid"))
+    for scope in (ann, bob):
+        credentials.remember(scope, [(b"authorization", scope.user.encode())])
+    credentials.get(ann)
+    credentials.remember(cid, [(b"authorization", b"cid")])
+    assert credentials.get(bob) == []
+    assert credentials.get(ann) == [(b"authorization", b"ann")]
+
+
+def test_a_request_without_a_credential_leaves_the_one_known() -> None:
+    credentials = Credentials()
+    credentials.remember(ANN, KEY)
+    credentials.remember(Scope("t", "ann", "project"), [(b"openai-project", b"q")])
+    assert credentials.get(ANN) == KEY[:2]
+    credentials.forget(ANN)
+    assert credentials.get(ANN) == []
