@@ -57,7 +57,7 @@ class App:
         async with AsyncExitStack() as stack:
             parts = await Parts.open(settings, upstream_url, stack)
             async with asyncio.TaskGroup() as tasks:
-                owned = [tasks.create_task(parts.keep_store_open()), tasks.create_task(parts.worker.run())]
+                owned = [tasks.create_task(parts.keep_up()), tasks.create_task(parts.worker.run())]
                 try:
                     yield cls(parts.routes(), parts.embedder_source)
                 finally:
@@ -205,8 +205,8 @@ class Parts:
         return await search(scope, query, self.tools, types=types, limit=limit, threshold=threshold)
 
     async def _keep_credential(self, turn: Turn, headers: list[Header]) -> None:
-        if self.credentials.remember(turn.scope, headers):
-            await self.stores.jobs.wake(turn.scope)
+        self.credentials.remember(turn.scope, headers)
+        await self.stores.jobs.wake(turn.scope)
 
     # ------------------------------------------------------------ health
     def _vitals(self) -> Vitals:
@@ -218,11 +218,14 @@ class Parts:
             return Vitals(Level.LEXICAL, "no_embedding_model")
         return Vitals(Level.FULL, "")
 
-    async def keep_store_open(self) -> None:
-        """Open the store as soon as it can be, where it could not at the start."""
-        while not self.stores.is_open:
+    async def keep_up(self) -> None:
+        """Open a store that could not be opened at the start, and commit what could not be committed."""
+        while True:
             await asyncio.sleep(STORE_RETRY_S)
-            await _open_store(self.stores, self.embedder)
+            if not self.stores.is_open:
+                await _open_store(self.stores, self.embedder)
+            with suppress(StoreUnavailable):
+                await self.recorder.catch_up()
 
 
 async def _open_store(stores: SqliteStores, embedder: OnnxEmbedder | None) -> None:

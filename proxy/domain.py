@@ -300,6 +300,7 @@ class NewExchange:
 
     id: str
     key: str  # equal for the same request sent again: stored once
+    standalone: bool = False  # the request holds no history: the same words may be said anew
     scope: Scope
     session_id: str
     model: str
@@ -324,6 +325,7 @@ class Outcome:
     answer: str
     whole: bool  # False: broken off by client, upstream or a crash
     response_id: str | None = None
+    recalled: tuple[str, ...] = ()  # memories that the model was shown: the answer may repeat them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,8 +80,8 @@ class MemoryStore(Protocol):
 
     async def forget(self, where: MemoryFilter, memory_id: str | None = None) -> Forgotten:
         """Erase, durable on return, everything `where` (a user is required) or the one memory covers:
-        memories with the older ones they superseded, history, the exchanges they came from, and for a
-        whole scope its sessions and jobs. Raises the user's generation. Nothing found: all counts 0.
+        memories with the older ones they superseded, history, the exchanges they came from, the answers
+        that were given with them in view, and for a whole scope its sessions and jobs. Raises the user's generation. Nothing found: all counts 0.
         """
         ...
 
@@ -90,8 +90,9 @@ class SessionStore(Protocol):
     """Exchanges of sessions, and the triggers that turn them into jobs."""
 
     async def begin(self, exchange: NewExchange) -> Begun:
-        """Commit the user's half, durable on return. The same key again returns the first one's id
-        and lets it be answered anew. The user's other sessions' pending exchanges become due."""
+        """Commit the user's half, durable on return. The same key again returns the first one's id and
+        lets it be answered anew; of a standalone exchange only if nothing was said since, and lately.
+        With a session's first exchange, the user's other sessions' pending ones become due."""
         ...
 
     async def complete(self, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:

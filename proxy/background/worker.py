@@ -35,7 +35,8 @@ class Pace:
     poll_seconds: float = 1  # another process may have queued
     sweep_seconds: float = 5
     lease_seconds: float = 180
-    max_attempts: int = 5
+    max_attempts: int = 100  # some eight hours of an upstream that is down
+    embedding_attempts: int = 5  # then stored without a vector
     backoff_seconds: float = 2  # before the second attempt; doubles
     backoff_limit_seconds: float = 300
     batch_limit: int = 20  # exchanges in one LLM call
@@ -195,7 +196,7 @@ class Worker:
                 gate, job.scope, facts.candidates, began=batch.stamp, now=now, seed=job.id, done=job
             )
         except EmbeddingFailed:
-            if job.attempts < self._pace.max_attempts:
+            if job.attempts < self._pace.embedding_attempts:
                 raise
         # Better found by its words alone than lost.
         gate = replace(gate, embedder=None)

@@ -210,13 +210,14 @@ class Intercept:
 
     async def _outcome(self, turn: Turn, progress: Progress) -> Outcome:
         """Return the answer as far as it came; nothing where the client left before there was one."""
+        recalled = progress.prepared.memory_ids
         if progress.opened is None:
-            return Outcome("", whole=False)
+            return Outcome("", whole=False, recalled=recalled)
         answer = await read_answer(progress.opened.headers, progress.tap.chunks, self.dialect)
         if answer.response_id is not None:
             self.parts.chains.note(turn, answer.response_id)
         whole = answer.whole and progress.ending is Ending.COMPLETE
-        return Outcome(answer.text, whole, answer.response_id)
+        return Outcome(answer.text, whole, answer.response_id, recalled)
 
     async def _attempt(self, operation: str, work: Callable[[], Awaitable[None]]) -> None:
         await self.parts.fail_open.attempt(operation, work, COMMIT_S)

@@ -18,7 +18,7 @@ _TARGET = b"/v1/chat/completions"
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _OPTIONS_UNKNOWN = (400, 422)  # how servers refuse response_format, max_tokens or temperature
 _CREDENTIAL_NEEDED = (401, 403)
-_REFUSED = (400, 404, 422)
+_REFUSED = (400, 422)  # 404: a model that is not loaded yet may be there later
 
 
 @dataclass(frozen=True, slots=True)

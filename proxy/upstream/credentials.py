@@ -15,19 +15,16 @@ class Credentials:
         self._limit = limit
         self._held: OrderedDict[tuple[str, str], Headers] = OrderedDict()
 
-    def remember(self, scope: Scope, headers: Headers) -> bool:
-        """Keep what among the request's headers is the user's credential; without any, change nothing.
-        Returns True if it is one that was not held before: jobs may be waiting for it."""
+    def remember(self, scope: Scope, headers: Headers) -> None:
+        """Keep what among the request's headers is the user's credential; without any, change nothing."""
         carried = [(name, value) for name, value in headers if name in _CARRIED]
         if not any(name in (b"authorization", b"api-key") for name, _ in carried):
-            return False
+            return
         key = (scope.tenant, scope.user)
-        is_new = self._held.get(key) != carried
         self._held[key] = carried
         self._held.move_to_end(key)
         if len(self._held) > self._limit:
             self._held.popitem(last=False)
-        return is_new
 
     def get(self, scope: Scope) -> Headers:
         """Return the headers that carry the user's credential, none if it is not known."""

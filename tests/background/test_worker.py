@@ -189,6 +189,7 @@ async def test_users_do_not_meet(house: House) -> None:
 
 
 async def test_a_failing_model_is_asked_again_later_and_at_last_no_more(house: House) -> None:
+    house.pace = Pace(max_attempts=5)
     house.completer.answers = [CompletionFailed("429")] * 5
     await house.say("$10,000 for the Hawaii trip")
     pauses = []

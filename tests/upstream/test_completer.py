@@ -114,7 +114,7 @@ async def test_a_model_that_refuses_our_options_is_asked_plainly_from_then_on(st
         (401, CredentialNeeded, 1),
         (403, CredentialNeeded, 1),
         (400, CompletionRefused, 2),
-        (404, CompletionRefused, 1),
+        (404, CompletionFailed, 1),
         (422, CompletionRefused, 2),
         (429, CompletionFailed, 1),
         (500, CompletionFailed, 1),

@@ -47,6 +47,8 @@ def forget(tx: sqlite3.Connection, where: MemoryFilter, memory_id: str | None) -
         touched.add(owner)
         if where.type is None and where.text is None:
             counts = _erase_sessions(tx, owner, where.project)
+        else:
+            counts = _erase_unread(tx, owner, where.project)
     memories, exchanges = _erase_memories(tx, [seq for seq, _ in doomed], touched)
     for owner in touched:
         owners.raise_generation(tx, owner)
@@ -65,6 +67,14 @@ def _erase_memories(tx: sqlite3.Connection, seqs: list[int], touched: set[int]) 
         )
     ]
     parameters["sources"] = rows.as_json(sources)
+    # Answers given with them in view may repeat them. What the user said in those exchanges stays.
+    tx.execute(
+        "UPDATE exchanges SET answer = '' WHERE recalled <> '[]' AND session IN"
+        " (SELECT id FROM sessions WHERE owner IN (SELECT value FROM json_each(:owners)))"
+        " AND EXISTS (SELECT 1 FROM json_each(recalled) r JOIN memories m ON m.id = r.value"
+        "             WHERE m.seq IN (SELECT value FROM json_each(:seqs)))",
+        parameters,
+    )
     memories = tx.execute(
         "DELETE FROM memories WHERE seq IN (SELECT value FROM json_each(:seqs))", parameters
     ).rowcount
@@ -80,6 +90,17 @@ def _erase_memories(tx: sqlite3.Connection, seqs: list[int], touched: set[int]) 
         parameters,
     ).rowcount
     return memories, exchanges
+
+
+def _erase_unread(tx: sqlite3.Connection, owner: int, project: str | None) -> Forgotten:
+    """Erase what was said and not extracted yet: nobody knows whether it holds what is to be forgotten."""
+    parameters = {"owner": owner, "project": project}
+    ours = "SELECT id FROM sessions WHERE owner = :owner AND (:project IS NULL OR project = :project)"
+    jobs = tx.execute(f"DELETE FROM jobs WHERE session IN ({ours})", parameters).rowcount
+    exchanges = tx.execute(
+        f"DELETE FROM exchanges WHERE extraction <> 'done' AND session IN ({ours})", parameters
+    ).rowcount
+    return Forgotten(exchanges=exchanges, jobs=jobs)
 
 
 def _erase_sessions(tx: sqlite3.Connection, owner: int, project: str | None) -> Forgotten:

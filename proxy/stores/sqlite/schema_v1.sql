@@ -113,6 +113,7 @@ CREATE TABLE exchanges (
     model      TEXT NOT NULL,
     said       TEXT NOT NULL,
     answer     TEXT NOT NULL DEFAULT '',
+    recalled   TEXT NOT NULL DEFAULT '[]', -- ids of the memories that the answer was given with
     at         REAL NOT NULL,
     state      TEXT NOT NULL DEFAULT 'open' CHECK (state IN ('open', 'done')),
     whole      INTEGER NOT NULL DEFAULT 0,

@@ -8,6 +8,7 @@ from proxy.stores.sqlite import owners, queue, rows
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.instance import Instance
 
+RETRY_S = 60.0  # a client's own retries come sooner
 _UNQUEUED = """
     NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.session = e.session AND jobs.state IN ('queued', 'waiting'))
 """
@@ -78,9 +79,7 @@ class SqliteSessions:
 def _begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:
     owner = owners.ensure(tx, new.scope)
     session, fresh = _session(tx, owner.id, new)
-    row = tx.execute(
-        "SELECT seq, id, generation, state FROM exchanges WHERE session = ? AND key = ?", (session, new.key)
-    ).fetchone()
+    key, row = _repeated(tx, session, new)
     if row is not None:
         seq, id_, generation, state = row
         if state == "open":
@@ -91,7 +90,7 @@ def _begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:
     tx.execute(
         "INSERT INTO exchanges (id, key, session, generation, model, said, at, explicit, personal, instance)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (new.id, new.key, session, owner.stamp.generation, new.model, rows.storable(new.said), new.at,
+        (new.id, key, session, owner.stamp.generation, new.model, rows.storable(new.said), new.at,
          new.explicit, new.personal, instance),
     )  # fmt: skip
     if fresh:
@@ -100,6 +99,29 @@ def _begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:
         for found in queue.pending(tx, "n.owner = :owner AND n.id <> :session", others):
             queue.enqueue(tx, found, upto=found.state.last_seq, lane=queue.ORDINARY_LANE, at=new.at)
     return Begun(new.id, owner.stamp.generation)
+
+
+def _repeated(
+    tx: sqlite3.Connection, session: int, new: NewExchange
+) -> tuple[str, tuple[int, str, int, str] | None]:
+    """Return the key to store the exchange under, and (seq, id, generation, state) of the one it repeats.
+
+    A request that holds its history repeats whichever has the same key. One without says the same words
+    anew, unless they are the last thing said and were said, or not wholly answered, just now: a retry.
+    """
+    columns = "seq, id, generation, state, key, whole, at"
+    if not new.standalone:
+        query = f"SELECT {columns} FROM exchanges WHERE session = ? AND key = ?"
+        row = tx.execute(query, (session, new.key)).fetchone()
+        return new.key, row and row[:4]
+    query = f"SELECT {columns} FROM exchanges WHERE session = ? ORDER BY seq DESC LIMIT 1"
+    row = tx.execute(query, (session,)).fetchone()
+    if row is None:
+        return new.key, None
+    seq, *_, key, whole, at = row
+    if key.partition(":")[0] == new.key and (not whole or new.at - at < RETRY_S):
+        return key, row[:4]
+    return f"{new.key}:{seq}", None
 
 
 def _session(tx: sqlite3.Connection, owner: int, new: NewExchange) -> tuple[int, bool]:
@@ -138,13 +160,25 @@ def _complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: T
     unread = extraction == "pending" and job is None
     if state == "done" and not (unread and outcome.whole and not whole):
         return True
+    # An answer given with a memory in view that was forgotten meanwhile may repeat it.
+    answer = "" if _any_forgotten(tx, owner, outcome.recalled) else rows.storable(outcome.answer)
     tx.execute(
-        "UPDATE exchanges SET state = 'done', answer = ?, whole = ? WHERE seq = ?",
-        (rows.storable(outcome.answer), outcome.whole, seq),
+        "UPDATE exchanges SET state = 'done', answer = ?, whole = ?, recalled = ? WHERE seq = ?",
+        (answer, outcome.whole, rows.as_json(outcome.recalled), seq),
     )
     for found in queue.pending(tx, "e.session = :session", {"session": session}):
         queue.offer(tx, found, trigger, at)
     return True
+
+
+def _any_forgotten(tx: sqlite3.Connection, owner: int, ids: tuple[str, ...]) -> bool:
+    if not ids:
+        return False
+    (left,) = tx.execute(
+        "SELECT count(*) FROM memories WHERE owner = ? AND id IN (SELECT value FROM json_each(?))",
+        (owner, rows.as_json(ids)),
+    ).fetchone()
+    return bool(left < len(set(ids)))
 
 
 def _abort(tx: sqlite3.Connection, begun: Begun) -> None:
