@@ -19,7 +19,7 @@ from starlette.routing import Route
 from proxy.domain import KINDS, Candidate, Event, Forgotten, Memory, MemoryFilter, Ranked, Scope
 from proxy.edge.identity import Caller
 from proxy.edge.reply import error_of
-from proxy.errors import InvalidRequest, NotFound, ProxyError, StoreError
+from proxy.errors import InvalidRequest, NotFound, ProxyError
 from proxy.ports import Clock, MemoryStore
 from proxy.wire.extensions import checked_id
 
@@ -76,7 +76,7 @@ class MemoryApi:
     def app(self) -> Starlette:
         """Return the ASGI app that answers everything under /v1/memory."""
         item = "/v1/memory/{memory_id}"
-        return Starlette(
+        app = Starlette(
             routes=[
                 Route("/v1/memory", self.add, methods=["POST"]),
                 Route("/v1/memory", self.list, methods=["GET"]),
@@ -86,8 +86,11 @@ class MemoryApi:
                 Route(item, self.forget, methods=["DELETE"]),
                 Route(item + "/history", self.history, methods=["GET"]),
             ],
-            exception_handlers={ProxyError: _refuse, StoreError: _refuse, HTTPException: _http_error},
+            exception_handlers={ProxyError: _refuse, HTTPException: _http_error},
         )
+        # DELETE /v1/memory/{id} with an empty id must not become DELETE /v1/memory.
+        app.router.redirect_slashes = False
+        return app
 
     async def add(self, request: Request) -> Response:
         """201 with the new memory, 200 with the one that the content updated or confirmed."""
@@ -184,6 +187,8 @@ class MemoryApi:
     async def forget_scope(self, request: Request) -> Response:
         """Forget a user's everything, or one project's, or one type."""
         params = _params(request, "user_id", "project_id", "type")
+        if "user_id" not in params and self.identify(request).user is None:
+            raise InvalidRequest("Say whose memories to forget: `user_id` is required.", param="user_id")
         scope = self._scope(request, params.get("user_id"), params.get("project_id"))
         if "type" in params:
             _known_type(params["type"], "type")

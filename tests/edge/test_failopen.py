@@ -1,0 +1,94 @@
+"""Whatever memory does, the request goes on."""
+
+import asyncio
+
+import pytest
+
+from proxy.edge.failopen import REST_S, TRIP_AFTER, Failed, FailOpen
+from proxy.errors import EmbeddingFailed, StoreUnavailable
+from proxy.observe import Metrics
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def fail_open(clock: Clock) -> FailOpen:
+    return FailOpen(clock, Metrics())
+
+
+async def test_a_result_within_the_deadline_is_returned(fail_open: FailOpen) -> None:
+    async def work() -> int:
+        return 7
+
+    assert await fail_open.attempt("recall", work, 1) == 7
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (StoreUnavailable("gone"), "store_unavailable"),
+        (EmbeddingFailed("broken"), "embedding_failed"),
+        (RuntimeError("a bug"), "memory_error"),
+        (TimeoutError("the work's own"), "error"),
+    ],
+)
+async def test_an_error_becomes_a_reason(fail_open: FailOpen, error: Exception, reason: str) -> None:
+    async def work() -> None:
+        raise error
+
+    assert await fail_open.attempt("recall", work, 1) == Failed(reason)
+
+
+async def test_work_that_hangs_ends_with_the_deadline(fail_open: FailOpen) -> None:
+    assert await fail_open.attempt("recall", asyncio.Event().wait, 0.01) == Failed("deadline")
+    assert await fail_open.attempt("recall", asyncio.Event().wait, -1) == Failed("deadline")
+
+
+async def test_cancellation_passes_through(fail_open: FailOpen) -> None:
+    task = asyncio.create_task(fail_open.attempt("recall", asyncio.Event().wait, 60))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_an_operation_that_keeps_failing_rests_and_is_tried_again(
+    fail_open: FailOpen, clock: Clock
+) -> None:
+    calls = 0
+
+    async def work() -> None:
+        nonlocal calls
+        calls += 1
+        raise StoreUnavailable("gone")
+
+    for _ in range(TRIP_AFTER + 5):
+        assert await fail_open.attempt("recall", work, 1) == Failed("store_unavailable")
+    assert calls == TRIP_AFTER
+    assert fail_open.resting == "store_unavailable"
+    clock.now += REST_S + 0.1
+    assert fail_open.resting is None
+    await fail_open.attempt("recall", work, 1)
+    assert calls == TRIP_AFTER + 1
+
+
+async def test_one_operation_that_rests_does_not_stop_another(fail_open: FailOpen) -> None:
+    async def bad() -> None:
+        raise StoreUnavailable("gone")
+
+    async def good() -> str:
+        return "fine"
+
+    for _ in range(TRIP_AFTER):
+        await fail_open.attempt("begin", bad, 1)
+    assert await fail_open.attempt("recall", good, 1) == "fine"

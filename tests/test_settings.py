@@ -1,0 +1,100 @@
+"""Settings: one file, one environment, clear refusals."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.errors import ConfigError
+from proxy.settings import PREFIX, Settings, load
+
+DEFAULTS = Path(__file__).parent.parent / "config" / "default.yaml"
+
+
+def test_the_commented_file_and_the_settings_say_the_same() -> None:
+    assert load(DEFAULTS, {}) == Settings()
+    text = DEFAULTS.read_text("utf-8")
+    for section, model in Settings.model_fields.items():
+        assert f"{section}:" in text
+        for key in getattr(model.annotation, "model_fields", {}):
+            assert f"  {key}:" in text, f"{section}.{key} is not shown in config/default.yaml"
+
+
+def test_every_shipped_configuration_is_valid() -> None:
+    for file in DEFAULTS.parent.glob("*.yaml"):
+        if "compose" not in file.name:
+            load(file, {})
+
+
+def test_the_environment_overrides_the_file_and_the_command_line_both(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("memory: {extraction_batch_size: 2, budget_tokens: 300}\nserver: {port: 1}\n")
+    environ = {f"{PREFIX}MEMORY__EXTRACTION_BATCH_SIZE": "1", f"{PREFIX}SERVER__PORT": "2", "OTHER": "x"}
+    settings = load(file, environ, {"server": {"port": 3}})
+    assert settings.memory.extraction_batch_size == 1
+    assert settings.memory.budget_tokens == 300
+    assert settings.server.port == 3
+
+
+def test_values_of_the_environment_take_the_settings_types() -> None:
+    settings = load(
+        None,
+        {
+            f"{PREFIX}MEMORY__ENABLED": "false",
+            f"{PREFIX}MEMORY__DEFAULT_SIMILARITY_THRESHOLD": "0.4",
+            f"{PREFIX}UPSTREAM__API_KEY": "12345",
+            f"{PREFIX}UPSTREAM__BASE_URL": "null",
+            f"{PREFIX}EXTERNAL_MODELS": (
+                '[{"model_role": "memory_extraction", "llm_endpoint": "http://127.0.0.1:1/v1",'
+                ' "llm_model_name": "tiny"}]'
+            ),
+        },
+    )
+    assert settings.memory.enabled is False
+    assert settings.memory.default_similarity_threshold == 0.4
+    assert settings.upstream.api_key is not None
+    assert settings.upstream.api_key.get_secret_value() == "12345"
+    assert settings.upstream.base_url is None
+    assert settings.external_models[0].llm_model_name == "tiny"
+
+
+@pytest.mark.parametrize(
+    ("environ", "says"),
+    [
+        ({"MEMRY__ENABLED": "true"}, "unknown setting memry: did you mean memory?"),
+        ({"MEMORY__AUTOSTORE": "true"}, "did you mean memory.auto_store?"),
+        ({"MEMORY__BUDGET_TOKENS": "many"}, "memory.budget_tokens"),
+        ({"MEMORY__EXTRACTION": "magic"}, "memory.extraction"),
+        ({"UPSTREAM__BASE_URL": "http://127.0.0.1:9"}, "try http://127.0.0.1:9/v1"),
+        ({"UPSTREAM__BASE_URL": "127.0.0.1:9/v1"}, "must start with http"),
+        ({"SERVER__PORT": "70000"}, "server.port"),
+        ({"EXTERNAL_MODELS": '[{"model_role": "x"}]'}, "external_models.0.model_role"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_the_remedy(environ: dict[str, str], says: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(None, {PREFIX + key: value for key, value in environ.items()})
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [("a: [", "not valid YAML"), ("- 1", "must hold sections"), ("memory: 3", "memory")],
+)
+def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str, says: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        load(file, {})
+    with pytest.raises(ConfigError, match="cannot read"):
+        load(tmp_path / "absent.yaml", {})
+
+
+def test_a_section_of_comments_only_means_its_defaults(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("memory:\n  # budget_tokens: 1\n")
+    assert load(file, {}) == Settings()
+
+
+def test_keys_never_show_in_a_printed_setting() -> None:
+    settings = load(None, {f"{PREFIX}UPSTREAM__API_KEY": "sk-secret"})
+    assert "sk-secret" not in repr(settings) + str(settings)
