@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from proxy import observe
 from proxy.errors import ProxyError, StoreError, UpstreamError
 from proxy.settings import Settings
 from proxy.stores.models.load import load_embedder
@@ -29,9 +30,8 @@ class Finding:
 
 def diagnose(settings: Settings) -> int:
     """Print what was found; returns 0 if nothing has to be fixed, else 1."""
-    findings: list[Finding] = [Finding(GOOD, "settings", "valid")]
-    for finding in (*_checks(settings),):
-        findings.append(finding)
+    observe.configure("error", settings.logging.format)
+    findings = [Finding(GOOD, "settings", "valid"), *_checks(settings)]
     for finding in findings:
         print(f"[{finding.mark}] {finding.subject:<11} {finding.text}")
     bad = sum(finding.mark == BAD for finding in findings)

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import signal
 import socket
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from proxy.settings import Settings, from_process
 
 CONFIG_FILE = "MEMORY_PROXY_CONFIG"
 BACKLOG = 4096
+CHUNK_DELAY_S = 0.02  # the scripted model's pace: about that of a real one
 
 
 def serve(settings: Settings) -> int:
@@ -30,6 +32,9 @@ def serve(settings: Settings) -> int:
     observe.configure(settings.logging.level, settings.logging.format)
     listener = bind(settings.server.host, settings.server.port)
     address = address_of(listener)
+    # uvicorn stops in order on these and then raises them again: a stop that was asked for is no failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
     if settings.server.workers == 1:
         app = Served(settings, address)
         uvicorn.Server(_config(app, settings)).run(sockets=[listener])
@@ -55,9 +60,11 @@ def worker() -> "Served":
 class Served:
     """The ASGI application of one process, with its lifespan. `address` None: another shows the screen."""
 
-    def __init__(self, settings: Settings, address: str | None) -> None:
+    def __init__(
+        self, settings: Settings, address: str | None, *, chunk_delay_s: float = CHUNK_DELAY_S
+    ) -> None:
         self.failure: ConfigError | None = None
-        self._settings, self._address = settings, address
+        self._settings, self._address, self._chunk_delay_s = settings, address, chunk_delay_s
         self._app: App | None = None
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -72,7 +79,7 @@ class Served:
             async with contextlib.AsyncExitStack() as stack:
                 upstream = self._settings.upstream.base_url
                 if upstream is None:
-                    upstream = await stack.enter_async_context(scripted_upstream())
+                    upstream = await stack.enter_async_context(scripted_upstream(self._chunk_delay_s))
                 self._app = await stack.enter_async_context(App.open(self._settings, upstream))
                 if self._address is not None:
                     print(opening_screen(self._settings, self._address, self._app.embedder), flush=True)
@@ -122,7 +129,7 @@ async def running(app: Any, **options: Any) -> AsyncIterator[str]:
 
 
 @contextlib.asynccontextmanager
-async def scripted_upstream(chunk_delay_s: float = 0.02) -> AsyncIterator[str]:
+async def scripted_upstream(chunk_delay_s: float) -> AsyncIterator[str]:
     """Serve the scripted model while the block runs; yields its base URL."""
     async with running(scripted_model(chunk_delay_s=chunk_delay_s)) as origin:
         yield f"{origin}/v1"
@@ -148,17 +155,16 @@ def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
 
 
 async def _play(settings: Settings, model: str | None, *, fast: bool) -> int:
-    async with running(Served(settings, None), http=RawTargetProtocol) as origin:
+    stage = Served(settings, None, chunk_delay_s=0 if fast else CHUNK_DELAY_S)
+    async with running(stage, http=RawTargetProtocol) as origin:
         return await run_demo(f"{origin}/v1", model=model, fast=fast)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Return a listening-to-be socket; ConfigError if the address cannot be had."""
+    """Return a listening socket; ConfigError if the address cannot be had."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as e:
         raise ConfigError(f"cannot listen on {host}:{port}: {e.strerror}; choose another --port") from e
     listener.set_inheritable(True)

@@ -1,0 +1,170 @@
+"""The command line as a person meets it: a real process, its screen, its exit."""
+
+import asyncio
+import os
+import re
+import signal
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from proxy.cli import main
+from proxy.settings import PREFIX
+from tests.e2e.conftest import until
+
+COMMAND = [sys.executable, "-c", "from proxy.cli import main; raise SystemExit(main())"]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command leaves its flags in the environment for its workers; a test must not inherit them."""
+    for name in [n for n in os.environ if n.startswith(("MEMORY_PROXY", PREFIX))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+
+
+class Served:
+    """A running `memory-proxy serve`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, screen: str) -> None:
+        self.process, self.screen = process, screen
+        found = re.search(r"Listening\s+(http://\S+?)/v1", screen)
+        assert found, screen
+        self.origin = found[1]
+
+
+@asynccontextmanager
+async def serve(data_dir: Path, *flags: str, **environ: str) -> AsyncIterator[Served]:
+    """Run the command on a free port until the block ends; its screen has been read."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        *("serve", "--port", "0", "--data-dir", str(data_dir), *flags),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+        env={**os.environ, **environ},
+    )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(30):
+            screen = (await process.stdout.readuntil(b"Settings: ")).decode()
+        yield Served(process, screen)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            async with asyncio.timeout(20):
+                await process.wait()
+
+
+async def test_serve_without_any_configuration_says_what_it_is_and_answers(tmp_path: Path) -> None:
+    async with serve(tmp_path / "data") as served, httpx2.AsyncClient(timeout=20) as http:
+        for word in ("Upstream", "scripted", "Data", str(tmp_path / "data"), "Off", "curl"):
+            assert word in served.screen
+        answer = await http.post(
+            f"{served.origin}/v1/chat/completions",
+            json={
+                "model": "scripted-demo",
+                "messages": [{"role": "user", "content": "Please remember that I like figs."}],
+                "memory_context": {"user_id": "alice"},
+            },
+        )
+        assert answer.headers["x-memory-store"] == "queued"
+
+        async def stored() -> list[object]:
+            listed = await http.get(f"{served.origin}/v1/memory?user_id=alice")
+            data: list[object] = listed.json()["data"]
+            return data
+
+        assert len(await until(stored)) == 1
+    assert served.process.returncode == 0
+
+
+async def test_a_stop_extracts_what_is_pending_and_the_next_start_knows_it(tmp_path: Path) -> None:
+    async with serve(tmp_path / "data") as served, httpx2.AsyncClient(timeout=20) as http:
+        await http.post(
+            f"{served.origin}/v1/chat/completions",
+            json={
+                "model": "scripted-demo",
+                "messages": [{"role": "user", "content": "I'm allergic to peanuts."}],
+                "memory_context": {"user_id": "alice"},
+            },
+        )
+        served.process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(20):
+            assert await served.process.wait() == 0
+    async with serve(tmp_path / "data") as served, httpx2.AsyncClient(timeout=20) as http:
+        (memory,) = (await http.get(f"{served.origin}/v1/memory?user_id=alice")).json()["data"]
+        assert "allergic to peanuts" in memory["content"]
+
+
+async def test_several_workers_share_the_port_and_the_memory(tmp_path: Path) -> None:
+    async with serve(tmp_path / "data", "--workers", "2") as served, httpx2.AsyncClient(timeout=20) as http:
+        made = await http.post(
+            f"{served.origin}/v1/memory", json={"user_id": "alice", "content": "User likes figs."}
+        )
+        assert made.status_code == 201
+        for _ in range(8):  # on connections of their own: whichever worker answers knows it
+            async with httpx2.AsyncClient(timeout=20) as other:
+                listed = await other.get(f"{served.origin}/v1/memory?user_id=alice")
+                assert listed.json()["total"] == 1
+
+
+def test_help_and_version_are_there(capsys: pytest.CaptureFixture[str]) -> None:
+    for flag, word in (("--help", "serve"), ("--version", "memory-proxy 0.")):
+        with pytest.raises(SystemExit) as left:
+            main([flag])
+        assert left.value.code == 0
+        assert word in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["serve", "--host", "0.0.0.0"], "--allow-open"),
+        (["serve", "--upstream", "http://127.0.0.1:1"], "try http://127.0.0.1:1/v1"),
+        (["serve", "--config", "/absent.yaml"], "cannot read the configuration"),
+        (["demo", "--upstream", "http://127.0.0.1:1/v1"], "--model"),
+    ],
+)
+def test_a_wrong_command_says_what_to_do(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    assert says in capsys.readouterr().err
+
+
+def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from proxy.serve import bind
+
+    with bind("127.0.0.1", 0) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["serve", "--port", port, "--data-dir", str(tmp_path)]) == 2
+    assert f"cannot listen on 127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_doctor_finds_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--data-dir", str(tmp_path / "new")]) == 0
+    told = capsys.readouterr().out
+    for subject in ("settings", "data", "embeddings", "tokens", "upstream"):
+        assert subject in told
+    os.environ.clear()
+    (tmp_path / "file").write_text("in the way")
+    assert main(["doctor", "--data-dir", str(tmp_path / "file"), "--upstream", "http://127.0.0.1:9/v1"]) == 1
+    told = capsys.readouterr().out
+    assert told.count("[!!]") >= 2
+    assert "Traceback" not in told
+
+
+async def test_the_demo_shows_what_it_promises() -> None:
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, "demo", "--fast", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    async with asyncio.timeout(90):
+        told, _ = await process.communicate()
+    text = told.decode()
+    assert process.returncode == 0, text
+    for promise in ("scripted", "Session A", "Session B", "injected", "Bob gets nothing", "Everything held"):
+        assert promise in text
