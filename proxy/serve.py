@@ -117,15 +117,15 @@ async def running(app: Any, **options: Any) -> AsyncIterator[str]:
     listener = bind("127.0.0.1", 0)
     config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", **options)
     server = EmbeddedServer(config)
-    async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(server.serve(sockets=[listener]))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
         await server.settled.wait()
-        try:
-            if not server.started:
-                raise ConfigError("the server did not start; its log says why")
-            yield address_of(listener)
-        finally:
-            server.should_exit = True
+        if not server.started:
+            raise ConfigError("the server did not start; its log says why")
+        yield address_of(listener)
+    finally:  # no TaskGroup: it would wrap what the block raises
+        server.should_exit = True
+        await serving
 
 
 @contextlib.asynccontextmanager

@@ -4,9 +4,10 @@ import asyncio
 import os
 import re
 import signal
+import sqlite3
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import httpx2
@@ -156,6 +157,21 @@ def test_doctor_finds_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixtur
     told = capsys.readouterr().out
     assert told.count("[!!]") >= 2
     assert "Traceback" not in told
+
+
+async def test_a_store_made_with_another_model_is_refused_in_a_sentence(tmp_path: Path) -> None:
+    async with serve(tmp_path) as served, httpx2.AsyncClient(timeout=20) as http:
+        await http.post(f"{served.origin}/v1/memory", json={"user_id": "a", "content": "User likes figs."})
+    with closing(sqlite3.connect(tmp_path / "memory.db")) as file, file:
+        file.execute("UPDATE meta SET value = 'another-model' WHERE value = 'all-MiniLM-L6-v2'")
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND, *("serve", "--port", "0", "--data-dir", str(tmp_path)), stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(30):
+        _, told = await process.communicate()
+    assert process.returncode == 2
+    assert b"another-model" in told
+    assert b"Traceback" not in told
 
 
 async def test_the_demo_shows_what_it_promises() -> None:
