@@ -37,9 +37,10 @@ def serve(settings: Settings) -> int:
         signal.signal(number, lambda *_: None)
     if settings.server.workers == 1:
         app = Served(settings, address)
-        uvicorn.Server(_config(app, settings)).run(sockets=[listener])
-        if app.failure:
-            raise app.failure
+        try:
+            uvicorn.Server(_config(app, settings)).run(sockets=[listener])
+        except SystemExit:  # how uvicorn ends when the lifespan does not start
+            raise app.failure or ConfigError("the server did not start") from None
         return 0
     print(opening_screen(settings, address, None), flush=True)
     from uvicorn.supervisors import Multiprocess
