@@ -1,0 +1,155 @@
+"""Users who have memories: facts written into a store of the proxy's own, and questions that need them."""
+
+import random
+from collections.abc import AsyncIterator
+from pathlib import Path
+from time import time
+from uuid import uuid4
+
+from proxy import observe
+from proxy.domain import Create, Memory, Scope
+from proxy.edge.identity import OPEN_TENANT
+from proxy.embedtext import embed_text
+from proxy.stores.models.load import load_embedder
+from proxy.stores.sqlite.stores import SqliteStores
+
+FACTS_A_USER = 100
+
+_PLACES = (
+    "Lisbon Kyoto Bergen Oaxaca Tallinn Porto Hanoi Cusco Split Galway Nara Bologna Tromsø Jaipur".split()
+)
+_NAMES = "Maya Jonas Priya Luca Aiko Omar Greta Tomás Nadia Felix Ines Ravi Clara Dmitri Wen Salma".split()
+_KIN = "sister brother aunt cousin neighbour colleague daughter nephew manager grandmother".split()
+_THINGS = "bicycle laptop kayak violin camera tent oven telescope router printer drone sofa".split()
+_MONTHS = "January February March April May June July August September October November December".split()
+_PROJECTS = "Apollo Beacon Cedar Delta Ember Falcon Harbor Indigo Juniper Lantern Meadow".split()
+_FOOD = "peanuts shellfish mushrooms cilantro gluten lactose almonds strawberries eggplant oysters".split()
+# What is stored, and how somebody asks for it, mostly in other words.
+_TEMPLATES = (
+    (
+        "semantic",
+        "User's budget for the trip to {place} is ${number}.",
+        "How much can I spend on my holiday in {place}?",
+    ),
+    (
+        "semantic",
+        "User's {kin} {name} was born on {day} {month}.",
+        "When should I buy a present for my {kin}?",
+    ),
+    (
+        "preference",
+        "User prefers window seats on flights to {place}.",
+        "Where should I sit on the plane to {place}?",
+    ),
+    (
+        "semantic",
+        "User's {kin} {name} is allergic to {food}.",
+        "What must I not cook when my {kin} comes over?",
+    ),
+    (
+        "episodic",
+        "User bought a {thing} for ${number} on {day} {month}.",
+        "What did I pay for my {thing}, and is it still under warranty?",
+    ),
+    (
+        "semantic",
+        "The {project} project of the user ships on {day} {month}, and {name} signs it off.",
+        "When is my deadline for {project}, and whom do I ask?",
+    ),
+    (
+        "procedural",
+        "To release {project}, the user first tags build {number} and then tells {name}.",
+        "How do I get {project} out of the door again?",
+    ),
+    (
+        "preference",
+        "User wants reports about {project} in {number} words or fewer.",
+        "Draft my status note on {project}, the way I like it.",
+    ),
+    (
+        "semantic",
+        "User lives at number {number} of the {name} street in {place}.",
+        "Which address do I give the courier for my {thing}?",
+    ),
+    (
+        "episodic",
+        "User met {name} in {place} in {month} to talk about the {thing}.",
+        "Who was it that I saw in {place} last {month}?",
+    ),
+)
+
+
+def user_id(number: int) -> str:
+    return f"bench-user-{number}"
+
+
+def question(chance: random.Random, number: int) -> str:
+    """Return a question; another `number` makes another text."""
+    _, _, asked = chance.choice(_TEMPLATES)
+    return f"{_filled(asked, chance)} Keep it under {number + 20} characters."
+
+
+def facts(user: int) -> list[tuple[str, str]]:
+    """Return the user's facts, type and text, all different."""
+    chance = random.Random(user)
+    found: dict[str, str] = {}
+    while len(found) < FACTS_A_USER:
+        type_, stated, _ = _TEMPLATES[len(found) % len(_TEMPLATES)]
+        found[_filled(stated, chance)] = type_
+    return [(type_, text) for text, type_ in found.items()]
+
+
+async def fill(data_dir: Path, users: int) -> AsyncIterator[int]:
+    """Write the users' facts into the store under `data_dir`; yields the number of memories after each user.
+
+    Without an embedding model the memories have no vectors, as in the proxy itself.
+    """
+    observe.configure("warning", "console")
+    embedder = load_embedder(data_dir / "models").embedder
+    stores = SqliteStores(data_dir)
+    await stores.open()
+    try:
+        if embedder is not None:
+            await stores.memories.stamp_model(embedder.model)
+        for user in range(users):
+            scope, known = Scope(OPEN_TENANT, user_id(user)), facts(user)
+            texts = [embed_text(text) for _, text in known]
+            vectors = await embedder.embed(texts) if embedder else [None] * len(texts)
+            changes = [
+                Create(_memory(scope, number, type_, text), vector)
+                for number, ((type_, text), vector) in enumerate(zip(known, vectors, strict=True))
+            ]
+            await stores.memories.apply(scope, changes, expect=await stores.memories.stamp(scope))
+            yield (user + 1) * FACTS_A_USER
+    finally:
+        await stores.close()
+        if embedder is not None:
+            embedder.close()
+
+
+def _memory(scope: Scope, number: int, type_: str, text: str) -> Memory:
+    at = time() - number * 86_400
+    return Memory(
+        id=f"mem_{uuid4().hex}",
+        scope=scope,
+        type=type_,
+        content=text,
+        source="api",
+        created_at=at,
+        updated_at=at,
+        valid_from=at,
+    )
+
+
+def _filled(template: str, chance: random.Random) -> str:
+    return template.format(
+        place=chance.choice(_PLACES),
+        name=chance.choice(_NAMES),
+        kin=chance.choice(_KIN),
+        thing=chance.choice(_THINGS),
+        month=chance.choice(_MONTHS),
+        project=chance.choice(_PROJECTS),
+        food=chance.choice(_FOOD),
+        number=chance.randrange(20, 9_000),
+        day=chance.randrange(1, 29),
+    )
