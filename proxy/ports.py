@@ -280,6 +280,10 @@ class Recorder(Protocol):
         """Commit the answer, and an extraction job if one is due."""
         ...
 
+    def keep(self, begun: Begun, outcome: Outcome) -> None:
+        """Finish later: it failed, or was not even tried."""
+        ...
+
     async def abandon(self, begun: Begun) -> None:
         """Take back an exchange that got no answer."""
         ...

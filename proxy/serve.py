@@ -7,6 +7,8 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -55,7 +57,15 @@ def worker() -> "Served":
     file = os.environ.get(CONFIG_FILE)
     settings = from_process(Path(file) if file else None)
     observe.configure(settings.logging.level, settings.logging.format)
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True, name="parent-watch").start()
     return Served(settings, None)
+
+
+def _leave_with(parent: int) -> None:
+    """Stop this worker when its parent is gone: nobody else could, and it would keep the port."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 class Served:

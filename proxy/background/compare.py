@@ -7,9 +7,10 @@ ends in APART: a duplicate costs a line in the block, a lost fact is lost.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
+from os.path import commonprefix
 
 from proxy.terms import fold, normalise, terms
 
@@ -122,8 +123,8 @@ def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation
     cosine the shared terms stand in for it."""
     if normalise(old) == normalise(new):
         return Relation.SAME
-    a, b = _read(old), _read(new)
-    if a.words == b.words and a.numbers == b.numbers:
+    a, b = _aligned(old, new)
+    if a.words == b.words and a.names == b.names and a.numbers == b.numbers:
         same = (a.negations, a.changed == 2) == (b.negations, b.changed == 2)
         return Relation.SAME if same else Relation.UPDATE
     closeness = _closeness(a, b, cosine, near)
@@ -142,8 +143,17 @@ def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation
 
 def overlap(one: str, other: str) -> float:
     """Return the Jaccard similarity of the two facts' terms."""
-    a, b = _read(one).words, _read(other).words
+    a, b = (fact.words for fact in _aligned(one, other))
     return len(a & b) / len(a | b) if a or b else 0.0
+
+
+def _aligned(one: str, other: str) -> tuple[_Fact, _Fact]:
+    """Return both facts read, with "allergy" of the second taken for the first's "allergic"."""
+    a, b = _read(one), _read(other)
+    if a.words == b.words:
+        return a, b
+    words = frozenset(next((w for w in a.words if _is_form(w, t)), t) for t in b.words)
+    return a, replace(b, words=words)
 
 
 def _close(a: _Fact, b: _Fact, closeness: float) -> Relation:
@@ -178,7 +188,8 @@ def _two_things(a: _Fact, b: _Fact) -> bool:
 
 
 def _adds_nothing(a: _Fact, b: _Fact) -> bool:
-    return b.words <= a.words and b.numbers <= a.numbers and a.negations == b.negations
+    said = b.words <= a.words and b.names <= a.names
+    return said and b.numbers <= a.numbers and a.negations == b.negations
 
 
 def _is_change(a: _Fact, b: _Fact, closeness: float) -> bool:
@@ -198,7 +209,14 @@ def _closeness(a: _Fact, b: _Fact, cosine: float | None, near: float) -> float:
 
 
 def _replaced_names(a: _Fact, b: _Fact) -> bool:
-    return any(n not in b.text for n in a.names) and any(n not in a.text for n in b.names)
+    return any(not _names(b, n) for n in a.names) and any(not _names(a, n) for n in b.names)
+
+
+def _names(fact: _Fact, name: str) -> bool:
+    """True if the fact holds the name, whole: "Daniela" does not name Daniel."""
+    if not name.isascii():
+        return name in fact.text
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", fact.text) is not None
 
 
 @lru_cache(maxsize=2048)
@@ -209,7 +227,7 @@ def _read(text: str) -> _Fact:
     numbers = frozenset(m.group().replace(",", "")[:12].lower() for m in _NUMBER.finditer(folded))
     return _Fact(
         text=folded,
-        words=frozenset(map(_root, terms(_STRONG_CHANGE.sub(" ", folded)))) - _GLUE,
+        words=frozenset(t for t in terms(_STRONG_CHANGE.sub(" ", folded)) if _root(t) not in _GLUE),
         numbers=numbers,
         names=frozenset(fold(n) for n in names if not _NUMBER.fullmatch(fold(n)) and fold(n) != "user"),
         negations=len(_NEGATION.findall(folded)),
@@ -232,6 +250,16 @@ _GLUE = frozenset(
 def _root(term: str) -> str:
     """Return what "allergic" and "allergy" share: the first six letters."""
     return term[:6] if term.isascii() and term.isalpha() else term
+
+
+def _is_form(one: str, other: str) -> bool:
+    """True for two forms of a word: "allergic" and "allergy", not "penicillin" and "penicillamine"."""
+    if one == other:
+        return True
+    if not (one.isascii() and one.isalpha() and other.isalpha()):
+        return False
+    shared = len(commonprefix((one, other)))
+    return shared >= 5 and max(len(one), len(other)) - shared <= 3
 
 
 def _attribute(folded: str) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def reject(candidate: Candidate) -> str | None:
         return "too_long"
     if "�" in content or (not content.isprintable() and any(ord(c) < 9 for c in content)):
         return "garbled"
-    for kind, _, _ in secrets.find(content):
+    for kind, _, _ in secrets.find("\n".join((content, *candidate.tags))):
         return kind
     if REDACTED in content:
         return "secret"

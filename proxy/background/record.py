@@ -7,10 +7,13 @@ from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
 from proxy.domain import Begun, NewExchange, Outcome, Turn
+from proxy.errors import StoreError
 from proxy.ports import SessionStore, Trigger
 
-REDACT_IN_THREAD_CHARS = 10_000  # some 3 ms
+REDACT_IN_THREAD_CHARS = 4_000  # some 2 ms
+MAX_CHARS = 24_000  # of one side of an exchange: extraction reads less
 MOST_LATE = 1_000
+_CUT = "\n[…]\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +30,7 @@ class ExchangeRecorder:
 
     async def begin(self, turn: Turn, key: str) -> Begun:
         """Commit what the user said, durable on return."""
-        said = turn.said
-        redacted = await self._redacted(said)
+        said = shortened(turn.said, MAX_CHARS)
         return await self.sessions.begin(
             NewExchange(
                 id=f"ex_{uuid4().hex}",
@@ -37,7 +39,7 @@ class ExchangeRecorder:
                 scope=turn.scope,
                 session_id=turn.session_id,
                 model=turn.model,
-                said=redacted,
+                said=await self._storable(said),
                 at=turn.at,
                 explicit=self.is_explicit(said),
                 personal=self.is_personal(said),
@@ -45,29 +47,34 @@ class ExchangeRecorder:
         )
 
     async def finish(self, begun: Begun, outcome: Outcome) -> None:
-        """Commit the answer, and the job if one is due; what fails is kept for `catch_up`."""
-        answer = replace(outcome, answer=await self._redacted(outcome.answer))
-        try:
-            await self._complete(begun, answer)
-        except BaseException:  # the store is away, or its time is up
-            self.late.append((begun, answer))
-            raise
+        """Commit the answer, and the job if one is due. Idempotent."""
+        answer = replace(outcome, answer=await self._storable(outcome.answer))
+        await self._complete(begun, answer)
+
+    def keep(self, begun: Begun, outcome: Outcome) -> None:
+        """Commit the answer later: it could not be committed in its time."""
+        self.late.append((begun, outcome))
 
     async def catch_up(self) -> None:
-        """Commit what could not be committed in its time. Raises StoreUnavailable while that lasts.
+        """Commit what was kept. Raises StoreUnavailable while the store is away.
 
         What a crash takes from `late` is not lost: its exchange is on disk, and is adopted unanswered.
         """
         while self.late:
-            begun, answer = self.late[0]
-            await self._complete(begun, answer)
-            self.late.popleft()
+            begun, outcome = self.late.popleft()
+            try:
+                await self.finish(begun, outcome)
+            except StoreError:
+                self.late.appendleft((begun, outcome))
+                raise
 
     async def _complete(self, begun: Begun, answer: Outcome) -> None:
         if await self.sessions.complete(begun, answer, self.trigger):
             self.wake.set()
 
-    async def _redacted(self, text: str) -> str:
+    async def _storable(self, text: str) -> str:
+        """Return the text as it may be written to disk: of bounded length, without secrets."""
+        text = shortened(text, MAX_CHARS)
         if len(text) < REDACT_IN_THREAD_CHARS:
             return self.redact(text)
         return await asyncio.to_thread(self.redact, text)
@@ -75,3 +82,19 @@ class ExchangeRecorder:
     async def abandon(self, begun: Begun) -> None:
         """Take back an exchange that the upstream refused."""
         await self.sessions.abort(begun)
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return the text's beginning and end where it is longer than `limit` characters.
+
+    Cut between words, so that no half of a secret is left that no detector would know.
+    """
+    if len(text) <= limit:
+        return text
+    head, tail = text[: limit // 2], text[-(limit // 2) :]
+    return head[: _last_space(head)] + _CUT + tail[len(tail) - _last_space(tail[::-1]) :]
+
+
+def _last_space(text: str) -> int:
+    """Return the place of the last white space, 0 without any."""
+    return max((place for place, char in enumerate(text) if char.isspace()), default=0)

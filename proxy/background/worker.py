@@ -122,8 +122,8 @@ class Worker:
         while True:
             try:
                 await self.sweep()
-            except StoreError as e:
-                log.error("worker.store_failed", error=type(e).__name__)
+            except Exception as e:  # the loop has to outlive whatever one round does
+                log.error("worker.sweep_failed", error=type(e).__name__)
             await asyncio.sleep(self._pace.sweep_seconds)
 
     async def _server(self) -> None:
@@ -132,8 +132,8 @@ class Worker:
             try:
                 if await self.work_one():
                     continue
-            except StoreError as e:
-                log.error("worker.store_failed", error=type(e).__name__)
+            except Exception as e:  # likewise
+                log.error("worker.round_failed", error=type(e).__name__)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self.wake.wait(), self._pace.poll_seconds)
 

@@ -6,13 +6,13 @@ ignored: `DELETE /v1/memory?user_id=u&project=x` must not delete more than was m
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Annotated, Any, Protocol, TypeVar
 
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -46,7 +46,7 @@ class AddBody(BaseModel):
     type: str = "semantic"
     user_id: str | None = None
     project_id: str | None = None
-    tags: list[str] = Field(default=[], max_length=20)
+    tags: list[Annotated[str, Field(min_length=1, max_length=64)]] = Field(default=[], max_length=20)
     importance: float = Field(0.5, ge=0, le=1)
 
 
@@ -285,10 +285,13 @@ async def _body(request: Request, model: type[Body]) -> Body:
         # asks before it sends JSON to another origin, and we never agree.
         raise InvalidRequest("Send JSON, with Content-Type: application/json.", param="content-type")
     chunks, size = [], 0
-    async for chunk in request.stream():
-        chunks.append(chunk)
-        if (size := size + len(chunk)) > MAX_BODY_BYTES:
-            raise InvalidRequest(f"The body is larger than {MAX_BODY_BYTES} bytes.", param="body")
+    try:
+        async for chunk in request.stream():
+            chunks.append(chunk)
+            if (size := size + len(chunk)) > MAX_BODY_BYTES:
+                raise InvalidRequest(f"The body is larger than {MAX_BODY_BYTES} bytes.", param="body")
+    except ClientDisconnect:
+        raise InvalidRequest("The client left before the body was complete.", param="body") from None
     try:
         return model.model_validate(orjson.loads(b"".join(chunks)))
     except orjson.JSONDecodeError:

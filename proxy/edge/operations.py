@@ -42,31 +42,30 @@ class Operations:
                 await send_json(send, 200, about)
 
     async def _health(self) -> dict[str, Any]:
-        vitals = self.vitals()
-        health: dict[str, Any] = {
+        vitals, jobs = await self._look()
+        return {
             "status": "ok" if vitals.level is Level.FULL else "degraded",
             "version": __version__,
             "memory": {"level": vitals.level.value, "reason": vitals.reason or None},
+            "jobs": jobs,
         }
-        try:
-            jobs = await self.counts()
-        except StoreError:
-            health["jobs"] = None
-        else:
-            health["jobs"] = {
-                "queued": jobs.queued,
-                "running": jobs.running,
-                "waiting_for_credential": jobs.waiting,
-                "dead": jobs.dead,
-            }
-        return health
 
     async def _refresh(self) -> None:
-        self.metrics.degraded.set(list(Level).index(self.vitals().level))
+        vitals, jobs = await self._look()
+        self.metrics.degraded.set(list(Level).index(vitals.level))
+        for state, count in (jobs or {}).items():
+            self.metrics.jobs.labels(state).set(count)
+
+    async def _look(self) -> tuple[Vitals, dict[str, int] | None]:
+        """Return how memory is doing, and the jobs by state: asked of the store itself."""
         try:
             jobs = await self.counts()
         except StoreError:
-            return
-        states = {"queued": jobs.queued, "running": jobs.running, "waiting": jobs.waiting, "dead": jobs.dead}
-        for state, count in states.items():
-            self.metrics.jobs.labels(state).set(count)
+            return Vitals(Level.NONE, "store_unavailable"), None
+        states = {
+            "queued": jobs.queued,
+            "running": jobs.running,
+            "waiting_for_credential": jobs.waiting,
+            "dead": jobs.dead,
+        }
+        return self.vitals(), states

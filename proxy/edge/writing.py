@@ -1,9 +1,9 @@
 """The write half of one request: the user's words committed before the answer begins, the answer after it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 
-from proxy.domain import Begun, Outcome, Turn
+from proxy.domain import Outcome, Turn
 from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.reply import Header
 from proxy.pipeline.session import exchange_key
@@ -31,17 +31,21 @@ class Writing:
         return self._begin.done() and not isinstance(self._begin.result(), Failed)
 
     async def finish(self, outcome: Outcome) -> None:
-        """Commit how the exchange ended."""
-        await self._then("finish", lambda begun: self._recorder.finish(begun, outcome))
+        """Commit how the exchange ended, now or, where that fails, as soon as it can be."""
+        begun = await self._begin
+        if isinstance(begun, Failed):
+            return
+        done = await self._fail_open.attempt(
+            "finish", lambda: self._recorder.finish(begun, outcome), COMMIT_S
+        )
+        if isinstance(done, Failed):
+            self._recorder.keep(begun, outcome)
 
     async def abandon(self) -> None:
         """Take the exchange back: the upstream refused it, and the client will ask again."""
-        await self._then("abandon", self._recorder.abandon)
-
-    async def _then(self, operation: str, work: Callable[[Begun], Awaitable[None]]) -> None:
         begun = await self._begin
         if not isinstance(begun, Failed):
-            await self._fail_open.attempt(operation, lambda: work(begun), COMMIT_S)
+            await self._fail_open.attempt("abandon", lambda: self._recorder.abandon(begun), COMMIT_S)
 
 
 async def read_answer(headers: Sequence[Header], chunks: Sequence[bytes], dialect: Dialect) -> Answer:

@@ -175,7 +175,7 @@ async def test_many_rows_that_grew_and_moved_leave_no_trace(house: Houses, tmp_p
     """secure_delete has to hold for pages that were split and rows that moved, too."""
     model = ScriptedModel(facts=lambda said: [])
     async with house(model) as h:
-        for number in range(60):
+        for number in range(30):
             model.answer = f"Noted {WORD} {number} " + "x" * (37 * number % 1900)
             user = "alice" if number % 3 else "bob"
             text = f"Number {number}: {SAID} " + "y" * (53 * number % 1700)

@@ -12,7 +12,7 @@ from proxy.edge import writing
 from tests.adversary.conftest import jobs, listed, tell, until
 from tests.e2e.conftest import Houses
 from tests.support.model import ScriptedModel, known
-from tests.support.upstream import Exchange, completion
+from tests.support.upstream import Exchange
 
 TEA = ("oolong", "User likes oolong tea.")
 
