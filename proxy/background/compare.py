@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from os.path import commonprefix
+from itertools import takewhile
 
 from proxy.terms import fold, normalise, terms
 
@@ -258,7 +258,7 @@ def _is_form(one: str, other: str) -> bool:
         return True
     if not (one.isascii() and one.isalpha() and other.isalpha()):
         return False
-    shared = len(commonprefix((one, other)))
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
     return shared >= 5 and max(len(one), len(other)) - shared <= 3
 
 

@@ -7,7 +7,7 @@ the job to be claimed again. What fails is retried with growing pauses, then kep
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -120,22 +120,23 @@ class Worker:
 
     async def _sweeper(self) -> None:
         while True:
-            try:
-                await self.sweep()
-            except Exception as e:  # the loop has to outlive whatever one round does
-                log.error("worker.sweep_failed", error=type(e).__name__)
+            await self._round(self.sweep)
             await asyncio.sleep(self._pace.sweep_seconds)
 
     async def _server(self) -> None:
         while True:
             self.wake.clear()  # before the claim: a wake after it is not lost
-            try:
-                if await self.work_one():
-                    continue
-            except Exception as e:  # likewise
-                log.error("worker.round_failed", error=type(e).__name__)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self.wake.wait(), self._pace.poll_seconds)
+            if not await self._round(self.work_one):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self.wake.wait(), self._pace.poll_seconds)
+
+    async def _round(self, work: Callable[[], Awaitable[int | bool]]) -> bool:
+        """Return whether there was work. The loops have to outlive whatever one round does."""
+        try:
+            return bool(await work())
+        except Exception as e:  # noqa: BLE001
+            log.error("worker.round_failed", error=type(e).__name__)
+            return False
 
     # ------------------------------------------------------------ one job
     async def work_one(self) -> bool:

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from proxy.errors import EmbeddingFailed
 from proxy.ports import EmbeddingModel
 from proxy.stores.models.encoder import MAX_CHARS, Encoder
+from proxy.stores.threads import step_back
 
 # What a thread does before it looks at the queue again: a query waits at most for this (0.1 s if all
 # are as long as the model reads, 5 ms for facts of usual length).
@@ -27,7 +28,7 @@ class OnnxEmbedder:
     ) -> None:
         self._encoder = encoder
         self._model = model
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed")
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed", initializer=step_back)
         self._recent = _Recent(cache_size)
 
     @property

@@ -71,6 +71,9 @@ def tables_dir() -> Path:
     return Path(sys.prefix, "share", "memory-proxy", "tiktoken")
 
 
+_MOST_COUNTS = 50_000
+
+
 class Tokens:
     """Implements ports.TokenCounter. Never waits for a table, never raises, safe in several threads."""
 
@@ -78,6 +81,7 @@ class Tokens:
         self._directory = directory or tables_dir()
         self._lock = threading.Lock()
         self._loading: dict[str, Future[Encoding | None]] = {}
+        self._counts: dict[int, int] = {}
 
     def count(self, text: str, model: str) -> int:
         """Return the number of tokens of the text; special tokens count as the text they are."""
@@ -88,7 +92,18 @@ class Tokens:
             return estimate(text, table.name)
         if len(text) > _MAX_CHARS:
             return round(len(encoding.encode_ordinary(text[:_MAX_CHARS])) * len(text) / _MAX_CHARS)
-        return len(encoding.encode_ordinary(text))
+        return self._counted(text, table, encoding)
+
+    def _counted(self, text: str, table: Table, encoding: "Encoding") -> int:
+        """Return the exact count; the lines of memories come again and again, so counts are kept, by a
+        hash of the text and without it."""
+        key = hash((table.name, text))
+        count = self._counts.get(key)
+        if count is None:
+            if len(self._counts) >= _MOST_COUNTS:
+                self._counts.clear()
+            count = self._counts[key] = len(encoding.encode_ordinary(text))
+        return count
 
     def start(self, table: Table = O200K) -> "Future[Encoding | None]":
         """Begin to load the table, once. Its last 0.13 s hold the interpreter's lock, so the best
