@@ -210,6 +210,7 @@ class Forgotten:
     exchanges: int = 0
     sessions: int = 0
     jobs: int = 0
+    responses: int = 0
 
 
 # ---------------------------------------------------------------- conversation

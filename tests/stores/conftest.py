@@ -2,7 +2,9 @@ import pytest
 
 from proxy.stores.sqlite import SqliteStores
 
-pytest.register_assert_rewrite("tests.stores.contract_memories", "tests.stores.contract_sessions")
+pytest.register_assert_rewrite(
+    "tests.stores.contract_chains", "tests.stores.contract_memories", "tests.stores.contract_sessions"
+)
 
 
 @pytest.fixture
@@ -27,3 +29,13 @@ def sessions(stores):
 @pytest.fixture
 def jobs(stores):
     return stores.jobs
+
+
+@pytest.fixture
+def chains(stores):
+    return stores.chains
+
+
+@pytest.fixture
+def conversations(stores):
+    return stores.conversations

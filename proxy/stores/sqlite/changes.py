@@ -34,10 +34,10 @@ class Writer:
                 assert_never(change)
 
     def _create(self, memory: Memory, vector: bytes | None) -> bool:
-        self._retire_expired(memory)
+        retired = self._retire_expired(memory)
         seq = self._insert(memory, vector)
         if seq is None:
-            return False
+            return retired
         self._record(seq, memory.created_at, "created", memory.source, memory.content)
         return True
 
@@ -64,9 +64,9 @@ class Writer:
             return False
         seq, content, source = found
         self.tx.execute(
-            "UPDATE memories SET updated_at = max(updated_at, ?), confidence = max(confidence, ?)"
-            " WHERE seq = ?",
-            (change.at, change.confidence, seq),
+            "UPDATE memories SET updated_at = max(updated_at, ?), confidence = max(confidence, ?),"
+            " changed = ? WHERE seq = ?",
+            (change.at, change.confidence, self.version, seq),
         )
         rows.insert_evidence(self.tx, seq, change.evidence)
         self._record(seq, change.at, "confirmed", source, content)
@@ -86,15 +86,16 @@ class Writer:
             )
         return seq
 
-    def _retire_expired(self, memory: Memory) -> None:
+    def _retire_expired(self, memory: Memory) -> bool:
         """Archive an expired memory of the same words, which would keep the new one out."""
-        self.tx.execute(
+        archived = self.tx.execute(
             "UPDATE memories SET archived = 1, changed = ?"
             " WHERE owner = ? AND coalesce(project, '') = ? AND type = ? AND digest = ?"
             " AND superseded_by IS NULL AND archived = 0 AND expires_at <= ?",
             (self.version, self.owner, memory.scope.project or "", memory.type,
              rows.digest(memory.content), memory.created_at),
         )  # fmt: skip
+        return archived.rowcount > 0
 
     def _find(self, memory_id: str) -> tuple[int, str, str] | None:
         """Return seq, content and source of one of the user's memories."""

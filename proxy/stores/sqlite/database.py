@@ -12,6 +12,7 @@ made unreadable would succeed on a ghost; here it is StoreUnavailable until the 
 import asyncio
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -22,11 +23,14 @@ from typing import Any, TypeVar
 from proxy import observe
 from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite import file
+from proxy.stores.threads import step_back
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 """Runs in a thread, inside a transaction; returns plain values and keeps no cursor."""
 
+_PURGE_WAIT_MS = 50
+_PURGE_AGAIN_S = 1.0
 _MOST_WAITING = 10_000  # writes; beyond that the disk is stuck and memory should step aside
 
 
@@ -74,11 +78,11 @@ class Database:
         self._waiting: list[_Write] = []
         self._waiting_lock = threading.Lock()
         self._closed = False
-        self._purge_due = False
+        self._purge_due: float | None = None  # time.monotonic of the next try
         self._write_handle = _Handle()
         self._handles = [self._write_handle]
         self._mine = threading.local()
-        self._writer = ThreadPoolExecutor(1, "store-writer")
+        self._writer = ThreadPoolExecutor(1, "store-writer", initializer=step_back)
         self._readers = ThreadPoolExecutor(readers, "store-reader", initializer=self._add_reader)
 
     @property
@@ -149,7 +153,8 @@ class Database:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
         self.commits += 1
-        if self._purge_due or any(entry.purge for entry in group):
+        due = self._purge_due is not None and time.monotonic() >= self._purge_due
+        if due or any(entry.purge for entry in group):
             self._purge(connection)
 
     def _run(self, connection: sqlite3.Connection, entry: _Write) -> None:
@@ -166,15 +171,17 @@ class Database:
 
     def _purge(self, connection: sqlite3.Connection) -> None:
         """Empty the write-ahead log, which still holds the pages as they were."""
+        # Our own readers are gone at once; another process may read for minutes, and nobody waits for that.
+        connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
         (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        self._purge_due = bool(busy)
+        connection.execute(f"PRAGMA busy_timeout = {file.BUSY_TIMEOUT_MS}")
+        self._purge_due = time.monotonic() + _PURGE_AGAIN_S if busy else None
         if busy:
-            observe.log.warning(
-                "store.purge.delayed"
-            )  # a reader elsewhere held it; the next commit tries again
+            observe.log.warning("store.purge.delayed")  # a commit after that tries again
 
     # ------------------------------------------------------------ connections
     def _add_reader(self) -> None:
+        step_back()
         self._mine.handle = _Handle()
         self._handles.append(self._mine.handle)
 

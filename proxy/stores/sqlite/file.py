@@ -23,6 +23,8 @@ _APPLICATION_ID = 0x6D656D70  # "memp": tells our file from another program's da
 Identity = tuple[int, int]
 """Device and inode: whether a path is still the file that was opened."""
 
+BUSY_TIMEOUT_MS = 5_000  # how long a write waits for another process's
+
 
 @contextmanager
 def mapped(path: Path) -> Iterator[None]:
@@ -72,7 +74,7 @@ def check(path: Path) -> None:
         raise StoreUnavailable(f"{path} is corrupt: restore a backup")
 
 
-def connect(path: Path, *, busy_timeout_ms: int = 5_000) -> sqlite3.Connection:
+def connect(path: Path) -> sqlite3.Connection:
     """Open an existing database in autocommit mode, with the settings that our guarantees rest on."""
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode=rw",  # rw: a missing file is an error, not a new database
@@ -82,7 +84,7 @@ def connect(path: Path, *, busy_timeout_ms: int = 5_000) -> sqlite3.Connection:
         cached_statements=256,
     )
     try:
-        connection.execute(f"PRAGMA busy_timeout = {busy_timeout_ms}")
+        connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
         connection.execute("PRAGMA synchronous = FULL")  # an acknowledged commit survives a power cut
         connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten with zeros
         connection.execute("PRAGMA foreign_keys = ON")

@@ -11,14 +11,16 @@ from proxy.stores.sqlite.changes import Writer
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.forget import Erased, forget
 from proxy.stores.sqlite.index_cache import IndexCache
+from proxy.stores.sqlite.row_cache import RowCache
 
 
 class SqliteMemories:
     """Memories in the rows of one file, searched exactly in arrays of the user's own."""
 
-    def __init__(self, database: Database, *, index_bytes: int) -> None:
+    def __init__(self, database: Database, *, index_bytes: int, row_bytes: int) -> None:
         self._database = database
         self._indexes = IndexCache(index_bytes)
+        self._rows = RowCache(row_bytes)
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
@@ -86,15 +88,16 @@ class SqliteMemories:
         erased = await self._database.write(work, purge=True)
         for owner in erased.owners:
             self._indexes.drop(owner)
+            self._rows.drop(owner)
         return erased.counts
 
     def _search(self, tx: sqlite3.Connection, scope: Scope, search: Search) -> Sequence[Hit]:
         owner = owners.find(tx, scope)
         if owner is None:
             return []
-        index = self._indexes.current(tx, owner, self._database.epoch)
-        found = index.search(scope.project, search)
-        memories = rows.memories_by_seq(tx, [item.seq for item in found])
+        epoch = self._database.epoch
+        found = self._indexes.current(tx, owner, epoch).search(scope.project, search)
+        memories = self._rows.memories(tx, owner, epoch, [item.seq for item in found])
         # An index ahead of this transaction may name what the transaction cannot see yet.
         return [Hit(memories[item.seq], item.cosine, item.bm25) for item in found if item.seq in memories]
 

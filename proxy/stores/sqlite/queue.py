@@ -35,6 +35,10 @@ _NEXT = """
       AND NOT EXISTS (SELECT 1 FROM jobs r WHERE r.owner = j.owner AND r.state = 'running')
     ORDER BY j.lane, s.served, j.id LIMIT 1
 """
+_LOST = """
+    FROM jobs WHERE state = 'running'
+    AND (leased_until <= ? OR instance IN (SELECT value FROM json_each(?)))
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +83,16 @@ def enqueue(tx: sqlite3.Connection, found: Pending, *, upto: int, lane: int, at:
     )
 
 
+def has_work(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> bool:
+    """Return whether `reclaim` or `claim` would find a job."""
+    if tx.execute(f"SELECT 1 {_LOST} LIMIT 1", (now, rows.as_json(dead))).fetchone():
+        return True
+    return tx.execute(_NEXT, {"now": now}).fetchone() is not None
+
+
 def reclaim(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> None:
     """Put back the jobs whose lease ran out or whose process died."""
-    lost = tx.execute(
-        "SELECT id FROM jobs WHERE state = 'running'"
-        " AND (leased_until <= ? OR instance IN (SELECT value FROM json_each(?)))",
-        (now, rows.as_json(dead)),
-    ).fetchall()
+    lost = tx.execute(f"SELECT id {_LOST}", (now, rows.as_json(dead))).fetchall()
     for (job_id,) in lost:
         park(tx, job_id, state="queued", due_at=0.0)
 

@@ -129,7 +129,9 @@ CREATE INDEX exchanges_open ON exchanges (instance) WHERE state = 'open';
 CREATE INDEX exchanges_pending ON exchanges (session, seq) WHERE extraction = 'pending';
 CREATE INDEX exchanges_session ON exchanges (session, seq);
 CREATE INDEX exchanges_job ON exchanges (job) WHERE job IS NOT NULL;
+CREATE INDEX exchanges_read ON exchanges (at) WHERE extraction = 'done';  -- what retention removes
 
+-- Which session a response was made in, whoever keeps the response.
 CREATE TABLE responses (
     id      TEXT NOT NULL,
     owner   INTEGER NOT NULL REFERENCES scopes (id),
@@ -137,3 +139,44 @@ CREATE TABLE responses (
     PRIMARY KEY (owner, id)
 ) STRICT;
 CREATE INDEX responses_session ON responses (session);
+
+-- Responses that we keep for their owner. The session by its name: retention may have removed its row.
+CREATE TABLE stored_responses (
+    seq             INTEGER PRIMARY KEY AUTOINCREMENT,
+    id              TEXT NOT NULL,
+    owner           INTEGER NOT NULL REFERENCES scopes (id),
+    project         TEXT,
+    session         TEXT NOT NULL,
+    previous_id     TEXT,
+    conversation_id TEXT,
+    created_at      REAL NOT NULL,
+    expires_at      REAL,
+    recalled        TEXT NOT NULL,   -- ids of the memories that the answer was given with
+    response        BLOB,            -- NULL: deleted by its owner; kept so that nothing stores it again
+    input_items     BLOB             -- the large columns last: a walk along a chain does not read them
+) STRICT;
+CREATE UNIQUE INDEX stored_responses_id ON stored_responses (owner, id);
+CREATE INDEX stored_responses_next ON stored_responses (owner, previous_id) WHERE previous_id IS NOT NULL;
+CREATE INDEX stored_responses_session ON stored_responses (owner, session);
+CREATE INDEX stored_responses_expiry ON stored_responses (expires_at) WHERE expires_at IS NOT NULL;
+
+CREATE TABLE conversations (
+    seq        INTEGER PRIMARY KEY AUTOINCREMENT,
+    id         TEXT NOT NULL,
+    owner      INTEGER NOT NULL REFERENCES scopes (id),
+    project    TEXT,
+    metadata   BLOB NOT NULL,
+    created_at REAL NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX conversations_id ON conversations (owner, id);
+
+CREATE TABLE conversation_items (
+    seq          INTEGER PRIMARY KEY AUTOINCREMENT,  -- the order of arrival
+    conversation INTEGER NOT NULL REFERENCES conversations (seq) ON DELETE CASCADE,
+    id           TEXT NOT NULL,
+    project      TEXT,               -- of who added it
+    session      TEXT,               -- in which it was said; NULL: added by the client itself
+    item         BLOB NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX conversation_items_id ON conversation_items (conversation, id);
+CREATE INDEX conversation_items_order ON conversation_items (conversation, seq);

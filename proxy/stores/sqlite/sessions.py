@@ -18,6 +18,27 @@ _LAST = """
               WHERE s.tenant = :tenant AND s.user = :user AND n.project IS :project AND n.name = :name
               AND x.state = 'done' ORDER BY x.seq DESC LIMIT :limit) ORDER BY e.seq
 """
+# A response that we keep has its session also where nothing of it was written down, or not yet.
+_SESSION_OF = """
+    SELECT n.name FROM responses r JOIN sessions n ON n.id = r.session JOIN scopes s ON s.id = r.owner
+    WHERE s.tenant = :tenant AND s.user = :user AND r.id = :id
+    UNION ALL
+    SELECT r.session FROM stored_responses r JOIN scopes s ON s.id = r.owner
+    WHERE s.tenant = :tenant AND s.user = :user AND r.id = :id AND r.session <> ''
+    LIMIT 1
+"""
+_PRUNE_EXCHANGES = """
+    DELETE FROM exchanges WHERE seq IN (
+        SELECT seq FROM exchanges WHERE extraction = 'done' AND state = 'done' AND at < :before LIMIT :limit)
+"""
+# With a session goes which responses were made in it.
+_PRUNE_SESSIONS = """
+    DELETE FROM sessions WHERE id IN (
+        SELECT n.id FROM sessions n WHERE n.last_at < :before
+        AND NOT EXISTS (SELECT 1 FROM exchanges e WHERE e.session = n.id)
+        AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.session = n.id) LIMIT :limit)
+"""
+_PRUNE_AT_ONCE = 200  # rows of a transaction: other writers wait meanwhile
 
 
 class SqliteSessions:
@@ -52,9 +73,8 @@ class SqliteSessions:
     async def session_of(self, scope: Scope, response_id: str) -> str | None:
         def work(tx: sqlite3.Connection) -> str | None:
             row = tx.execute(
-                "SELECT n.name FROM responses r JOIN sessions n ON n.id = r.session"
-                " JOIN scopes s ON s.id = r.owner WHERE s.tenant = ? AND s.user = ? AND r.id = ?",
-                (scope.tenant, scope.user, response_id),
+                _SESSION_OF,
+                {"tenant": scope.tenant, "user": scope.user, "id": rows.storable(response_id)},
             ).fetchone()
             return str(row[0]) if row else None
 
@@ -74,6 +94,22 @@ class SqliteSessions:
             return sum(queue.offer(tx, found, trigger, now) for found in queue.pending(tx, _UNQUEUED, {}))
 
         return await self._database.write(work)
+
+    async def prune(self, before: float) -> int:
+        """Delete the exchanges from before `before` that are extracted, and the sessions last used before
+        it that are empty now. Returns the number of exchanges."""
+        pruned = await self._in_portions(_PRUNE_EXCHANGES, before)
+        await self._in_portions(_PRUNE_SESSIONS, before)
+        return pruned
+
+    async def _in_portions(self, deletion: str, before: float) -> int:
+        """Repeat the deletion until it finds nothing more; returns how many rows."""
+        parameters, total = {"before": before, "limit": _PRUNE_AT_ONCE}, 0
+        while True:
+            gone = await self._database.write(lambda tx: tx.execute(deletion, parameters).rowcount)
+            total += gone
+            if gone < _PRUNE_AT_ONCE:
+                return total
 
 
 def _begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:

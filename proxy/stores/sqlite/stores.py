@@ -1,10 +1,13 @@
-"""The embedded default: memories, sessions and jobs of a data directory, in one SQLite file."""
+"""The embedded default: memories, sessions, jobs, chains and conversations of a data directory, in one
+SQLite file."""
 
 import asyncio
 import sqlite3
 from pathlib import Path
 
 from proxy.stores.sqlite import file
+from proxy.stores.sqlite.chains import SqliteChains
+from proxy.stores.sqlite.conversations import SqliteConversations
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.instance import Instance
 from proxy.stores.sqlite.jobs import SqliteJobs
@@ -13,20 +16,29 @@ from proxy.stores.sqlite.sessions import SqliteSessions
 
 
 class SqliteStores:
-    """Three stores over `<data_dir>/memory.db`, which may be shared by the processes of one machine.
+    """Five stores over `<data_dir>/memory.db`, which may be shared by the processes of one machine.
 
     Until `open()` has succeeded, and whenever the file is out of reach, their methods raise
     StoreUnavailable; they recover by themselves once it is back. A failed `open()` may be repeated.
     """
 
-    def __init__(self, data_dir: Path, *, index_bytes: int = 256 * 2**20, readers: int = 2) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        index_bytes: int = 256 * 2**20,
+        row_bytes: int = 64 * 2**20,
+        readers: int = 2,
+    ) -> None:
         self.path = data_dir / "memory.db"
         self._run_dir = data_dir / "run"
         self._instance: Instance | None = None
         self._database = Database(self.path, readers=readers)
-        self.memories = SqliteMemories(self._database, index_bytes=index_bytes)
+        self.memories = SqliteMemories(self._database, index_bytes=index_bytes, row_bytes=row_bytes)
         self.sessions = SqliteSessions(self._database)
         self.jobs = SqliteJobs(self._database)
+        self.chains = SqliteChains(self._database)
+        self.conversations = SqliteConversations(self._database)
 
     async def open(self) -> None:
         """Open or make the file. Raises StoreUnavailable, with nothing overwritten, if it cannot."""

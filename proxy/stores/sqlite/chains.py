@@ -1,0 +1,144 @@
+"""The ChainStore over SQLite: see ports.ChainStore for what every method guarantees.
+
+A response that its owner deleted leaves a row without content: a background response still under way
+cannot store itself again, and a chain passes over the gap. A response that has expired is kept from `get`
+at once, but its row stays while a living one continues it: a chain in use does not lose its beginning.
+"""
+
+import sqlite3
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from proxy.domain import Scope, StoredResponse
+from proxy.stores.sqlite import owners, rows
+from proxy.stores.sqlite.database import Database
+
+_COLUMNS = """
+    r.id, r.project, r.session, r.previous_id, r.conversation_id, r.response, r.input_items, r.created_at,
+    r.expires_at
+"""
+_THE_ONE = """
+    stored_responses r JOIN scopes s ON s.id = r.owner
+    WHERE s.tenant = :tenant AND s.user = :user AND r.id = :id AND r.response IS NOT NULL
+"""
+_ALIVE = f"{_THE_ONE} AND (r.expires_at IS NULL OR r.expires_at > :now)"
+_CHAIN = f"""
+    WITH RECURSIVE chain (depth, seq, owner, previous_id) AS (
+        SELECT 1, r.seq, r.owner, r.previous_id FROM {_ALIVE}
+        UNION ALL
+        SELECT chain.depth + 1, r.seq, r.owner, r.previous_id
+        FROM chain JOIN stored_responses r ON r.owner = chain.owner AND r.id = chain.previous_id
+        WHERE chain.depth < :limit
+    )
+    SELECT {_COLUMNS} FROM chain JOIN stored_responses r ON r.seq = chain.seq
+    WHERE r.response IS NOT NULL ORDER BY chain.depth DESC
+"""
+_SAVE = """
+    INSERT INTO stored_responses (id, owner, project, session, previous_id, conversation_id, created_at,
+                                  expires_at, recalled, response, input_items)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (owner, id) DO UPDATE SET
+        project = excluded.project, session = excluded.session, previous_id = excluded.previous_id,
+        conversation_id = excluded.conversation_id, created_at = excluded.created_at,
+        expires_at = excluded.expires_at, response = excluded.response, input_items = excluded.input_items,
+        -- What the model was shown once, it was shown: a later save may not know of it.
+        recalled = iif(excluded.recalled = '[]', stored_responses.recalled, excluded.recalled)
+    WHERE stored_responses.response IS NOT NULL
+"""
+# `needed`: expired ones that a living one continues, directly or through others.
+_EXPIRED = """
+    WITH RECURSIVE needed (seq, owner, previous_id) AS (
+        SELECT old.seq, old.owner, old.previous_id
+        FROM stored_responses old JOIN stored_responses r ON r.owner = old.owner AND r.previous_id = old.id
+        WHERE old.expires_at <= :now AND (r.expires_at IS NULL OR r.expires_at > :now)
+        UNION
+        SELECT r.seq, r.owner, r.previous_id
+        FROM needed JOIN stored_responses r ON r.owner = needed.owner AND r.id = needed.previous_id
+    )
+    SELECT seq FROM stored_responses WHERE expires_at <= :now AND seq NOT IN (SELECT seq FROM needed)
+"""
+# It may have been saved again since, or continued by a request that was under way.
+_EXPIRE = """
+    DELETE FROM stored_responses AS old
+    WHERE seq IN (SELECT value FROM json_each(:seqs)) AND expires_at <= :now AND NOT EXISTS (
+        SELECT 1 FROM stored_responses r WHERE r.owner = old.owner AND r.previous_id = old.id
+        AND (r.expires_at IS NULL OR r.expires_at > :now))
+"""
+_EXPIRE_AT_ONCE = 200  # rows of a transaction: other writers wait meanwhile
+
+
+class SqliteChains:
+    """Stored responses of all processes that share the file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(self, response: StoredResponse, *, generation: int, recalled: Sequence[str] = ()) -> bool:
+        """As the port says; False also if the owner has deleted this response. `recalled`: the memories
+        that the model was shown, since the answer may repeat them; none: those of the last save."""
+        return await self._database.write(lambda tx: _save(tx, response, generation, recalled))
+
+    async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
+        query, parameters = f"SELECT {_COLUMNS} FROM {_ALIVE}", _named(scope, response_id) | {"now": now}
+        row = await self._database.read(lambda tx: tx.execute(query, parameters).fetchone())
+        return _response(scope, row) if row else None
+
+    async def chain(
+        self, scope: Scope, response_id: str, now: float, *, limit: int
+    ) -> Sequence[StoredResponse]:
+        parameters = _named(scope, response_id) | {"now": now, "limit": limit}
+        found = await self._database.read(lambda tx: tx.execute(_CHAIN, parameters).fetchall())
+        return [_response(scope, row) for row in found]
+
+    async def delete(self, scope: Scope, response_id: str) -> bool:
+        emptied = (
+            "UPDATE stored_responses SET response = NULL, input_items = NULL, recalled = '[]'"
+            f" WHERE seq = (SELECT r.seq FROM {_THE_ONE})"
+        )
+        parameters = _named(scope, response_id)
+        return await self._database.write(lambda tx: tx.execute(emptied, parameters).rowcount > 0, purge=True)
+
+    async def expire(self, now: float) -> int:
+        found = await self._database.read(lambda tx: tx.execute(_EXPIRED, {"now": now}).fetchall())
+        seqs, total = [seq for (seq,) in found], 0
+        for start in range(0, len(seqs), _EXPIRE_AT_ONCE):
+            portion = {"now": now, "seqs": rows.as_json(seqs[start : start + _EXPIRE_AT_ONCE])}
+            total += await self._database.write(partial(_expire, portion=portion))
+        return total
+
+
+def _expire(tx: sqlite3.Connection, portion: dict[str, Any]) -> int:
+    return tx.execute(_EXPIRE, portion).rowcount
+
+
+def _named(scope: Scope, id_: str) -> dict[str, Any]:
+    return {"tenant": scope.tenant, "user": scope.user, "id": rows.storable(id_)}
+
+
+def _save(tx: sqlite3.Connection, response: StoredResponse, generation: int, recalled: Sequence[str]) -> bool:
+    owner = owners.ensure(tx, response.scope)
+    if owner.stamp.generation != generation:
+        return False
+    r = response
+    saved = tx.execute(
+        _SAVE,
+        (r.id, owner.id, r.scope.project, r.session_id, r.previous_id, r.conversation_id, r.created_at,
+         r.expires_at, rows.as_json(recalled), r.response, r.input_items),
+    )  # fmt: skip
+    return saved.rowcount > 0
+
+
+def _response(scope: Scope, row: tuple[Any, ...]) -> StoredResponse:
+    id_, project, session, previous_id, conversation_id, response, input_items, created_at, expires_at = row
+    return StoredResponse(
+        id=id_,
+        scope=Scope(scope.tenant, scope.user, project),
+        session_id=session,
+        previous_id=previous_id,
+        conversation_id=conversation_id,
+        response=response,
+        input_items=input_items,
+        created_at=created_at,
+        expires_at=expires_at,
+    )

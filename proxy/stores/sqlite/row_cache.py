@@ -1,0 +1,109 @@
+"""Memories as read from their rows, kept for the searches to come.
+
+Reading a row anew costs more than searching a small user's index. A kept memory is as good as its row
+while the row's `changed` is the same, and nothing of the user was forgotten; only the access counter
+moves without telling, so that it is read every time, together with `changed`.
+"""
+
+import sqlite3
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from proxy.domain import Memory
+from proxy.stores.sqlite import rows
+from proxy.stores.sqlite.owners import Owner
+
+_STATES = """
+    SELECT seq, changed, access_count, last_accessed FROM memories
+    WHERE seq IN (SELECT value FROM json_each(?))
+"""
+_OVERHEAD_BYTES = 700  # of a Memory beside its texts, measured
+_EVIDENCE_BYTES = 300
+
+Validity = tuple[int, int]
+"""The file's epoch and the user's generation."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """One user's memories by seq, each with its row's `changed`."""
+
+    validity: Validity
+    memories: dict[int, tuple[int, Memory]] = field(default_factory=dict)
+    nbytes: int = 0
+
+
+class RowCache:
+    """Whole users leave, the least recently used first, when the bound in bytes is passed."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._users: OrderedDict[int, _Kept] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def memories(
+        self, tx: sqlite3.Connection, owner: Owner, epoch: int, seqs: Sequence[int]
+    ) -> dict[int, Memory]:
+        """Return those of the user's memories under these numbers that the transaction sees, as it does."""
+        states = tx.execute(_STATES, (rows.as_json(seqs),)).fetchall()
+        validity = (epoch, owner.stamp.generation)
+        known = self._known(owner.id, validity)
+        found, unknown = {}, {}
+        for seq, changed, access_count, last_accessed in states:
+            kept = known.get(seq)
+            if kept is None or kept[0] != changed:
+                unknown[seq] = changed
+                continue
+            memory = kept[1]
+            if memory.access_count != access_count or memory.last_accessed != last_accessed:
+                memory = replace(memory, access_count=access_count, last_accessed=last_accessed)
+            found[seq] = memory
+        if unknown:
+            read = rows.memories_by_seq(tx, list(unknown))
+            self._keep(owner.id, validity, {seq: (unknown[seq], memory) for seq, memory in read.items()})
+            found |= read
+        return found
+
+    def drop(self, owner: int) -> None:
+        """Let go of a user's memories: what was forgotten leaves this process's memory too."""
+        with self._lock:
+            self._remove(owner)
+
+    def _known(self, owner: int, validity: Validity) -> dict[int, tuple[int, Memory]]:
+        """Return what is kept of the user. Only `_keep` adds to it; a reader may look at it meanwhile."""
+        with self._lock:
+            kept = self._users.get(owner)
+            if kept is None:
+                return {}
+            if kept.validity != validity:
+                self._remove(owner)
+                return {}
+            self._users.move_to_end(owner)
+            return kept.memories
+
+    def _keep(self, owner: int, validity: Validity, read: dict[int, tuple[int, Memory]]) -> None:
+        with self._lock:
+            kept = self._users.get(owner)
+            if kept is None or kept.validity != validity:
+                self._remove(owner)
+                kept = self._users[owner] = _Kept(validity)
+            size = sum(_size(memory) for _, memory in read.values())
+            size -= sum(_size(kept.memories[seq][1]) for seq in read if seq in kept.memories)
+            kept.memories |= read
+            kept.nbytes += size
+            self._bytes += size
+            while self._bytes > self._limit:
+                self._remove(next(iter(self._users)))
+
+    def _remove(self, owner: int) -> None:
+        if (kept := self._users.pop(owner, None)) is not None:
+            self._bytes -= kept.nbytes
+
+
+def _size(memory: Memory) -> int:
+    """Return about how many bytes the memory holds. A character counts four at most, mostly one."""
+    texts = len(memory.content) + sum(len(e.span) for e in memory.evidence)
+    return _OVERHEAD_BYTES + 2 * texts + _EVIDENCE_BYTES * len(memory.evidence)
