@@ -1,0 +1,223 @@
+"""Output items under way. Each method returns the events that its change causes, still without numbers.
+
+An item is announced once (`output_item.added`), grows by deltas, and is done once with all it holds;
+its `id` and `output_index` are given when it is announced.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from proxy.wire.content import clean
+from proxy.wire.translation.messages import CUSTOM_ARGUMENT
+from proxy.wire.translation.sealed import seal
+
+Event = dict[str, Any]
+Item = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PartKind:
+    """One kind of content part."""
+
+    type: str
+    field: str  # holds its text, in the part and in its done event
+    event: str  # its events are <event>.delta and <event>.done
+    detailed: bool = False  # it has log probabilities, as its events do, and annotations
+
+
+TEXT = PartKind("output_text", "text", "response.output_text", detailed=True)
+REFUSAL = PartKind("refusal", "refusal", "response.refusal")
+THOUGHT = PartKind("reasoning_text", "text", "response.reasoning_text")
+
+
+@dataclass(slots=True)
+class _Joint:
+    """Joins a character that a server cut into two surrogates: strict JSON readers refuse a half one."""
+
+    _half: str = ""
+
+    def take(self, delta: str) -> str:
+        """Return what can be told now; a half that nothing follows is left out."""
+        if delta.isascii() and not self._half:
+            return delta
+        delta = self._half + delta
+        self._half = delta[-1] if "\ud800" <= delta[-1] <= "\udbff" else ""
+        return clean(delta[:-1] if self._half else delta)
+
+
+@dataclass(slots=True)
+class _Part:
+    kind: PartKind
+    pieces: list[str] = field(default_factory=list)
+    logprobs: list[Any] = field(default_factory=list)
+    annotations: list[Item] = field(default_factory=list)
+    joint: _Joint = field(default_factory=_Joint)
+
+    def shown(self) -> Item:
+        """Return the part as it stands."""
+        part: Item = {"type": self.kind.type, self.kind.field: "".join(self.pieces)}
+        if self.kind.detailed:
+            part |= {"annotations": list(self.annotations), "logprobs": list(self.logprobs)}
+        return part
+
+
+@dataclass(slots=True)
+class ContentItem:
+    """A message or the model's reasoning: content parts, one growing at a time."""
+
+    type: str  # "message" | "reasoning"
+    id: str
+    output_index: int
+    seals: bool = False  # a reasoning item that is to hold its thoughts sealed as well
+    status: str = "in_progress"
+    parts: list[_Part] = field(default_factory=list)
+
+    def announce(self) -> list[Event]:
+        """Return the event that adds the item, empty."""
+        return [
+            {"type": "response.output_item.added", "output_index": self.output_index, "item": self.shown()}
+        ]
+
+    def grow(self, kind: PartKind, delta: str, logprobs: list[Any]) -> list[Event]:
+        """Append text to a part of the kind: the growing one, or a new one after it."""
+        events: list[Event] = []
+        if not self.parts or self.parts[-1].kind is not kind:
+            events += self._end_part()
+            self.parts.append(_Part(kind))
+            events.append(self._event("response.content_part.added", part=self.parts[-1].shown()))
+        part = self.parts[-1]
+        if not (delta := part.joint.take(delta)):
+            return events
+        part.pieces.append(delta)
+        part.logprobs += logprobs
+        extra = {"logprobs": logprobs} if kind.detailed else {}
+        return [*events, self._event(f"{kind.event}.delta", delta=delta, **extra)]
+
+    def annotate(self, annotations: list[Item]) -> list[Event]:
+        """Append annotations to the text that is growing; without one there is nothing to annotate."""
+        if not self.parts or not self.parts[-1].kind.detailed:
+            return []
+        made = self.parts[-1].annotations
+        events = []
+        for annotation in annotations:
+            place = {"annotation_index": len(made), "annotation": annotation}
+            events.append(self._event("response.output_text.annotation.added", **place))
+            made.append(annotation)
+        return events
+
+    def end(self, status: str) -> list[Event]:
+        """Return the events that end the item, with the status that it has from now on."""
+        events = self._end_part()
+        self.status = status
+        done = {"type": "response.output_item.done", "output_index": self.output_index, "item": self.shown()}
+        return [*events, done]
+
+    def shown(self) -> Item:
+        """Return the item as it stands."""
+        own: Item = {"role": "assistant"} if self.type == "message" else {"summary": []}
+        content = [part.shown() for part in self.parts]
+        if self.seals:  # when it is done
+            thoughts = "".join(part["text"] for part in content)
+            own["encrypted_content"] = None if self.status == "in_progress" else seal(thoughts)
+        return {"id": self.id, "type": self.type, "status": self.status, **own, "content": content}
+
+    def _end_part(self) -> list[Event]:
+        if not self.parts:
+            return []
+        part = self.parts[-1]
+        shown = part.shown()
+        said: Event = {part.kind.field: shown[part.kind.field]}
+        if part.kind.detailed:
+            said["logprobs"] = shown["logprobs"]
+        return [
+            self._event(f"{part.kind.event}.done", **said),
+            self._event("response.content_part.done", part=shown),
+        ]
+
+    def _event(self, kind: str, **fields: Any) -> Event:
+        place = {"item_id": self.id, "output_index": self.output_index, "content_index": len(self.parts) - 1}
+        return {"type": kind, **place, **fields}
+
+
+@dataclass(slots=True)
+class CallItem:
+    """A call of a function, or of a custom tool behind the function that stands for it."""
+
+    id: str
+    output_index: int
+    call_id: str
+    name: str
+    custom: bool
+    status: str = "in_progress"
+    pieces: list[str] = field(default_factory=list)
+    _joint: _Joint = field(default_factory=_Joint)
+    _input: str = ""  # of a custom tool's call; known when its JSON is complete
+
+    def announce(self) -> list[Event]:
+        """Return the event that adds the item, without arguments."""
+        return [
+            {"type": "response.output_item.added", "output_index": self.output_index, "item": self.shown()}
+        ]
+
+    def grow(self, delta: str) -> list[Event]:
+        """Append to the arguments."""
+        if not delta or not (delta := self._joint.take(delta)):
+            return []
+        self.pieces.append(delta)
+        # A custom tool's input lies wrapped in JSON: it comes as one delta at the end.
+        return [] if self.custom else [self._event("response.function_call_arguments.delta", delta=delta)]
+
+    def end(self, status: str) -> list[Event]:
+        """Return the events that end the item, with the status that it has from now on."""
+        events = self._end_input() if self.custom else self._end_arguments(status)
+        self.status = status
+        done = {"type": "response.output_item.done", "output_index": self.output_index, "item": self.shown()}
+        return [*events, done]
+
+    def is_whole(self) -> bool:
+        """True if the arguments are complete JSON, or there are none."""
+        try:
+            orjson.loads("".join(self.pieces) or "{}")
+        except (ValueError, TypeError):
+            return False
+        return True
+
+    def shown(self) -> Item:
+        """Return the item as it stands."""
+        kind = "custom_tool_call" if self.custom else "function_call"
+        said = {"input": self._input} if self.custom else {"arguments": "".join(self.pieces)}
+        frame = {
+            "id": self.id,
+            "type": kind,
+            "status": self.status,
+            "call_id": self.call_id,
+            "name": self.name,
+        }
+        return {**frame, **said}
+
+    def _end_arguments(self, status: str) -> list[Event]:
+        # Clients parse them; some servers write nothing where there are no arguments.
+        events = self.grow("{}") if not self.pieces and status == "completed" else []
+        said = {"name": self.name, "arguments": "".join(self.pieces)}
+        return [*events, self._event("response.function_call_arguments.done", **said)]
+
+    def _end_input(self) -> list[Event]:
+        self._input = said = _unwrapped("".join(self.pieces))
+        delta = [self._event("response.custom_tool_call_input.delta", delta=said)] if said else []
+        return [*delta, self._event("response.custom_tool_call_input.done", input=said)]
+
+    def _event(self, kind: str, **fields: Any) -> Event:
+        return {"type": kind, "item_id": self.id, "output_index": self.output_index, **fields}
+
+
+def _unwrapped(arguments: str) -> str:
+    """Return the custom tool's input; the arguments as they are where the model did not wrap it."""
+    try:
+        value = json.loads(arguments)
+    except ValueError:
+        return arguments
+    said = value.get(CUSTOM_ARGUMENT) if isinstance(value, dict) else None
+    return said if isinstance(said, str) else arguments

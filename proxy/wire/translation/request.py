@@ -1,0 +1,95 @@
+"""A Responses request as a chat completion: the plan of one answer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from proxy.errors import InvalidRequest
+from proxy.wire.body import Body
+from proxy.wire.translation.checks import (
+    ARRAY,
+    STRING,
+    checked,
+    missing,
+    optional,
+    refused,
+    required,
+    wrong_type,
+)
+from proxy.wire.translation.items import Item, as_items
+from proxy.wire.translation.messages import chat_messages
+from proxy.wire.translation.parameters import chat_parameters, echoed
+from proxy.wire.translation.tools import translate_tools
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A Responses request as a chat completion, and what its response object has to echo."""
+
+    chat: Body  # for POST /chat/completions; when streaming, stream_options.include_usage is set
+    input_items: tuple[Item, ...]  # this request's own input, each with an id
+    echo: Body  # the response object's fields that come from the request, defaults filled in
+    dropped: tuple[str, ...]  # tools that cannot be had, by type; plain ASCII
+    stream: bool
+    store: bool
+    background: bool
+    previous_response_id: str | None
+    conversation: str | None
+    seal_thoughts: bool = False  # the client wants `encrypted_content`
+
+
+def plan(body: Body, earlier: Sequence[Item], referenced: Mapping[str, Item] | None = None) -> Plan:
+    """Return what to ask the upstream, and what to keep and to say of it. The body is not changed.
+
+    `earlier`: all items, input and output, of the chain or conversation, oldest first. `referenced`: by
+    id, the items that the input refers to (see referenced_ids) and that are not in `earlier`. Raises
+    InvalidRequest, `param` set, for what is malformed and for what a chat completion cannot express.
+    """
+    if "model" not in body:
+        raise missing("model")
+    checked(body["model"], STRING, "model")
+    conversation = conversation_of(body)
+    given = body.get("input")
+    if not given and not isinstance(given, str) and not earlier:
+        raise missing("input")
+    own = as_items([] if given is None else given, earlier, referenced)
+    tools = translate_tools(body)
+    echo = {**echoed(body), **tools.echo}
+    if conversation is not None:
+        echo["conversation"] = {"id": conversation}
+    if echo["background"] and not echo["store"]:
+        raise refused("background", "a response in the background has to be stored: leave `store` on")
+    return Plan(
+        chat={
+            "messages": chat_messages(echo["instructions"], earlier, own),
+            **chat_parameters(body),
+            **tools.chat,
+        },
+        input_items=own,
+        echo=echo,
+        dropped=tools.dropped,
+        stream=body.get("stream") is True,
+        store=echo["store"],
+        background=echo["background"],
+        previous_response_id=echo["previous_response_id"],
+        conversation=conversation,
+        seal_thoughts="reasoning.encrypted_content" in (optional(body, "include", ARRAY) or ()),
+    )
+
+
+def conversation_of(body: Body) -> str | None:
+    """Return the id of the conversation that the request belongs to. Raises InvalidRequest, also where it
+    continues a response besides."""
+    given = body.get("conversation")
+    if given is None:
+        return None
+    if isinstance(given, dict):
+        given = required(given, "id", STRING, within="conversation")
+    if not isinstance(given, str):
+        raise wrong_type("conversation", "a string or an object", given)
+    if optional(body, "previous_response_id", STRING) is not None:
+        raise InvalidRequest(
+            "Mutually exclusive parameters: give only one of 'previous_response_id' and 'conversation'.",
+            param="conversation",
+            code="mutually_exclusive_parameters",
+        )
+    return given

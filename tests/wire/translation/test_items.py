@@ -1,0 +1,332 @@
+"""Input items: their one shape, their ids, references, and the chat messages that they become."""
+
+from typing import Any
+
+import pytest
+from openai.types.responses import ResponseItem
+from pydantic import TypeAdapter
+
+from proxy.errors import InvalidRequest
+from proxy.wire.translation import as_items, plan, referenced_ids, response_of
+
+Json = dict[str, Any]
+ITEM: TypeAdapter[Any] = TypeAdapter(ResponseItem)
+PIXEL = "data:image/png;base64,AAAA"
+
+
+def user(content: Any) -> Json:
+    return {"role": "user", "content": content}
+
+
+def said(text: str, id: str = "msg_1") -> Json:
+    part = {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
+    return {"id": id, "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+
+
+def called(call_id: str, name: str = "f", **fields: Any) -> Json:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": "{}", **fields}
+
+
+def answered(call_id: str, output: Any = "ok") -> Json:
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def thought(text: str) -> Json:
+    return {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": text}]}
+
+
+def messages(items: Any, earlier: list[Json] | None = None, referenced: Json | None = None) -> list[Json]:
+    chat_messages: list[Json] = plan({"model": "m", "input": items}, earlier or [], referenced).chat[
+        "messages"
+    ]
+    return chat_messages
+
+
+def outline(items: Any, earlier: list[Json] | None = None) -> list[str]:
+    """Return each message as its role and its calls, or what it answers."""
+    return [
+        m["role"]
+        + "".join(f" {c['id']}" for c in m.get("tool_calls", ()))
+        + f" {m.get('tool_call_id', '')}".rstrip()
+        for m in messages(items, earlier)
+    ]
+
+
+def refusal(items: Any, earlier: list[Json] | None = None) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        messages(items, earlier)
+    return caught.value
+
+
+# ---------------------------------------------------------------- messages
+def test_messages_become_messages_and_developers_speak_as_the_system() -> None:
+    items = [
+        {"role": "developer", "content": "Be brief."},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
+        said("Hello"),
+        user("Bye"),
+    ]
+    assert messages(items) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+        {"role": "assistant", "content": "Hello"},
+        {"role": "user", "content": "Bye"},
+    ]
+
+
+def test_parts_become_chat_parts() -> None:
+    content = [
+        {"type": "input_text", "text": "Look"},
+        {"type": "input_image", "image_url": PIXEL},
+        {"type": "input_image", "image_url": PIXEL, "detail": "low"},
+        {"type": "input_file", "filename": "a.pdf", "file_data": "data:;base64,AA"},
+        {"type": "input_file", "file_id": "file_1"},
+        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
+    ]
+    assert messages([user(content)])[0]["content"] == [
+        {"type": "text", "text": "Look"},
+        {"type": "image_url", "image_url": {"url": PIXEL}},
+        {"type": "image_url", "image_url": {"url": PIXEL, "detail": "low"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:;base64,AA"}},
+        {"type": "file", "file": {"file_id": "file_1"}},
+        {"type": "input_audio", "input_audio": {"data": "AA", "format": "wav"}},
+    ]
+
+
+def test_an_assistants_parts_are_one_string_a_refusal_included() -> None:
+    content = [{"type": "output_text", "text": "Well, "}, {"type": "refusal", "refusal": "no."}]
+    assert messages([{"role": "assistant", "content": content}, user("?")])[0] == {
+        "role": "assistant",
+        "content": "Well, no.",
+    }
+
+
+@pytest.mark.parametrize(
+    ("item", "param"),
+    [
+        ("Hi", "input[0]"),
+        ({"type": 3}, "input[0].type"),
+        ({"role": "robot", "content": ""}, "input[0].role"),
+        ({"type": "message"}, "input[0].role"),
+        ({"role": "user"}, "input[0].content"),
+        (user(None), "input[0].content"),
+        (user([{"type": "input_text"}]), "input[0].content[0].text"),
+        (user([{"text": "Hi"}]), "input[0].content[0].type"),
+        (user(["Hi"]), "input[0].content[0]"),
+        (user([{"type": "input_video"}]), "input[0].content[0].type"),
+        (user([{"type": "input_image", "file_id": "file_1"}]), "input[0].content[0].file_id"),
+        (user([{"type": "input_image"}]), "input[0].content[0].image_url"),
+        (user([{"type": "input_file", "file_url": "https://a/b"}]), "input[0].content[0].file_url"),
+        (user([{"type": "input_file"}]), "input[0].content[0].file_data"),
+        ({"role": "assistant", "content": [{"type": "input_image"}]}, "input[0].content[0].type"),
+        ({"type": "function_call", "name": "f", "arguments": "{}"}, "input[0].call_id"),
+        ({"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}, "input[0].arguments"),
+        ({"type": "function_call_output", "call_id": "c"}, "input[0].output"),
+        ({"type": "function_call_output", "call_id": "c", "output": 3}, "input[0].output"),
+        ({"type": "computer_call_output", "call_id": "c", "output": {}}, "input[0].type"),
+        ({"type": "reasoning", "summary": "x"}, "input[0].summary"),
+    ],
+)
+def test_what_has_no_chat_form_is_refused_by_name(item: Any, param: str) -> None:
+    assert refusal([item]).param == param
+
+
+# ---------------------------------------------------------------- calls and outputs
+def test_parallel_calls_are_one_message_followed_by_their_outputs() -> None:
+    items = [user("Go"), called("c1"), called("c2", "g"), answered("c1", "one"), answered("c2", "two")]
+    assert messages(items)[1:] == [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}},
+                {"id": "c2", "type": "function", "function": {"name": "g", "arguments": "{}"}},
+            ],
+        },
+        {"role": "tool", "tool_call_id": "c1", "content": "one"},
+        {"role": "tool", "tool_call_id": "c2", "content": "two"},
+    ]
+
+
+def test_text_and_calls_of_one_answer_are_one_message() -> None:
+    message = messages([user("Go"), said("Let me see."), called("c1"), answered("c1")])[1]
+    assert message["content"] == "Let me see."
+    assert message["tool_calls"][0]["id"] == "c1"
+    assert outline([user("Go"), called("c1"), said("Meanwhile"), answered("c1")]) == [
+        "user",
+        "assistant c1",
+        "tool c1",
+    ]
+
+
+def test_calls_one_after_another_stay_apart() -> None:
+    items = [user("Go"), called("c1"), answered("c1"), called("c2"), answered("c2")]
+    assert outline(items) == ["user", "assistant c1", "tool c1", "assistant c2", "tool c2"]
+
+
+def test_an_output_after_another_message_is_hoisted_behind_its_call() -> None:
+    items = [user("Go"), called("c1"), called("c2"), user("Wait"), answered("c2"), answered("c1")]
+    assert outline(items) == ["user", "assistant c1 c2", "tool c1", "tool c2", "user"]
+
+
+def test_a_chains_call_is_answered_by_the_next_request() -> None:
+    earlier = [
+        user("Go") | {"id": "msg_0", "type": "message", "content": [{"type": "input_text", "text": "Go"}]}
+    ]
+    earlier.append(called("c1", id="fc_1", status="completed"))
+    assert outline([answered("c1")], earlier) == ["user", "assistant c1", "tool c1"]
+
+
+def test_servers_that_count_call_ids_anew_are_understood() -> None:
+    items = [user("Go"), called("c"), answered("c", "1"), called("c"), answered("c", "2")]
+    assert [m["content"] for m in messages(items) if m["role"] == "tool"] == ["1", "2"]
+
+
+def test_an_output_without_its_call_is_refused() -> None:
+    error = refusal([user("Go"), answered("c9")])
+    assert error.param == "input"
+    assert "c9" in error.message
+    assert refusal([user("Go"), called("c1"), answered("c1"), answered("c1")]).param == "input"
+
+
+def test_a_call_without_its_output_is_refused_unless_it_was_cut_off() -> None:
+    error = refusal([user("Hi")], [called("c1", id="fc_1", status="completed")])
+    assert error.param == "input"
+    assert "c1" in error.message
+    cut = [said("So"), called("c1", id="fc_1", status="incomplete")]
+    assert outline([user("Hi")], cut) == ["assistant", "user"]
+
+
+def test_an_output_may_be_a_list() -> None:
+    text = [{"type": "input_text", "text": "one"}, {"type": "input_text", "text": "two"}]
+    image = {"type": "input_image", "image_url": PIXEL}
+    assert messages([called("c"), answered("c", text)])[1]["content"] == "one\ntwo"
+    assert messages([called("c"), answered("c", [text[0], image])])[1]["content"] == [
+        {"type": "text", "text": "one"},
+        {"type": "image_url", "image_url": {"url": PIXEL}},
+    ]
+
+
+def test_a_custom_tools_call_is_wrapped_again() -> None:
+    items = [
+        {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": 'a "b"'},
+        {"type": "custom_tool_call_output", "call_id": "c", "output": "done"},
+    ]
+    call, output = messages(items)
+    assert call["tool_calls"][0]["function"] == {"name": "patch", "arguments": '{"input": "a \\"b\\""}'}
+    assert output["content"] == "done"
+
+
+# ---------------------------------------------------------------- reasoning
+def test_thoughts_go_back_while_the_model_is_calling_tools_and_no_longer() -> None:
+    loop = [thought("Hmm"), called("c1"), answered("c1")]
+    assert messages([user("Go"), *loop])[1]["reasoning_content"] == "Hmm"
+    assert all(
+        "reasoning_content" not in m for m in messages([user("Go"), *loop, said("Done"), user("Thanks")])
+    )
+    assert messages([user("Go"), thought("Hmm"), said("Done")])[1] == {"role": "assistant", "content": "Done"}
+
+
+def test_sealed_thoughts_and_summaries_are_accepted_and_left_out() -> None:
+    sealed = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "encrypted_content": "x",
+        "summary": [{"type": "summary_text", "text": "s"}],
+    }
+    assert outline([user("Go"), sealed, {**sealed, "content": None}]) == ["user"]
+    for word in ("mp1.?", "Z0FBQUFB"):
+        foreign = sealed | {"encrypted_content": word}
+        assert "reasoning_content" not in messages([user("Go"), foreign, called("c"), answered("c")])[1]
+
+
+def test_a_call_without_arguments_goes_up_as_an_empty_object() -> None:
+    call = messages([user("Go"), called("c", arguments=""), answered("c")])[1]["tool_calls"][0]
+    assert call["function"]["arguments"] == "{}"
+
+
+# ---------------------------------------------------------------- references
+def test_a_reference_becomes_the_item_it_names() -> None:
+    reference = {"type": "item_reference", "id": "msg_9"}
+    made = plan(
+        {"model": "m", "input": [user("Hi"), reference, user("Bye")]}, [], {"msg_9": said("Yo", "msg_9")}
+    )
+    assert [m["content"] for m in made.chat["messages"]] == ["Hi", "Yo", "Bye"]
+    assert made.input_items[1] == said("Yo", "msg_9")
+
+
+@pytest.mark.parametrize("reference", [{"type": "item_reference", "id": "msg_1"}, {"id": "msg_1"}])
+def test_a_reference_to_what_is_in_the_context_already_adds_nothing(reference: Json) -> None:
+    assert outline([reference, user("Bye")], [said("Yo")]) == ["assistant", "user"]
+    assert outline([said("Yo"), user("Bye"), reference]) == ["assistant", "user"]
+
+
+def test_a_reference_to_nothing_is_refused() -> None:
+    error = refusal([user("Hi"), {"type": "item_reference", "id": "msg_9"}])
+    assert (error.param, error.code) == ("input", "item_not_found")
+    assert "msg_9" in error.message
+
+
+def test_references_are_listed_for_who_can_look_them_up() -> None:
+    items = [user("Hi"), {"type": "item_reference", "id": "rs_1"}, {"id": "msg_2"}, said("Yo"), "?"]
+    assert referenced_ids(items) == ("rs_1", "msg_2")
+    assert referenced_ids("Hi") == ()
+
+
+def test_an_output_items_id_tells_its_response() -> None:
+    assert response_of("msg_a1_0") == "resp_a1"
+    assert response_of("fc_a_1_12") == "resp_a_1"
+    assert response_of("msg_3f2a") is None
+
+
+# ---------------------------------------------------------------- as they are kept
+def test_items_are_complete_to_the_official_sdk() -> None:
+    items = as_items(
+        [
+            user("Hi"),
+            user([{"type": "input_image", "image_url": PIXEL}]),
+            {"role": "assistant", "content": "Yo"},
+            thought("Hmm"),
+            called("c1"),
+            answered("c1"),
+            answered("c1", [{"type": "input_text", "text": "x"}]),
+        ]
+    )
+    for item in items:
+        ITEM.validate_python(item)
+        assert item["id"]
+        assert item["type"] == "reasoning" or item["status"] == "completed"
+    assert items[0]["content"] == [{"type": "input_text", "text": "Hi"}]
+    assert items[1]["content"][0]["detail"] == "auto"
+    assert items[2]["content"] == [{"type": "output_text", "text": "Yo", "annotations": [], "logprobs": []}]
+    assert items[5]["output"] == "ok"
+
+
+def test_ids_are_kept_where_they_are_unique() -> None:
+    items = as_items(
+        [said("a", "msg_1"), said("b", "msg_1"), said("c", "msg_0"), user("d")], [said("z", "msg_0")]
+    )
+    ids = [item["id"] for item in items]
+    assert ids[0] == "msg_1"
+    assert len({*ids, "msg_0"}) == 5
+
+
+def test_what_is_kept_knows_nothing_of_the_upstreams_form() -> None:
+    made = plan({"model": "m", "input": "Hi", "instructions": "Be kind."}, [said("Yo")])
+    assert [item["role"] for item in made.input_items] == ["user"]
+
+
+def test_nothing_but_an_earlier_conversation_is_enough() -> None:
+    assert outline([], [said("Yo")]) == ["assistant"]
+    assert plan({"model": "m"}, [said("Yo")]).input_items == ()
+
+
+def test_items_for_a_conversation_are_refused_under_their_own_name() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        as_items([{"role": "robot"}], param="items")
+    assert caught.value.param == "items[0].role"
+
+
+def test_status_phase_and_ids_do_not_reach_the_upstream() -> None:
+    message = messages([said("Yo") | {"phase": "final_answer"}, user("Hi")])[0]
+    assert message == {"role": "assistant", "content": "Yo"}

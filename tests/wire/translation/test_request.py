@@ -1,0 +1,356 @@
+"""A Responses request as a chat completion: fields, tools and what the response echoes."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from openai.types.responses import Response
+
+from proxy.errors import InvalidRequest
+from proxy.wire.chat import CHAT
+from proxy.wire.translation import Plan, Translation, conversation_of, plan
+
+FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
+CHAT_FUNCTION = {"type": "function", "function": {"name": "f", "parameters": FUNCTION["parameters"]}}
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
+
+
+def planned(**body: Any) -> Plan:
+    return plan({"model": "m", "input": "Hi", **body}, [])
+
+
+def chat_of(**body: Any) -> dict[str, Any]:
+    """Return what a request says beside its model and messages."""
+    chat = planned(**body).chat
+    return {name: value for name, value in chat.items() if name not in ("model", "messages")}
+
+
+def refusal(**body: Any) -> InvalidRequest:
+    with pytest.raises(InvalidRequest) as caught:
+        planned(**body)
+    return caught.value
+
+
+# ---------------------------------------------------------------- fields
+def test_a_plain_request_is_a_model_and_a_message() -> None:
+    assert planned().chat == {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+
+
+def test_instructions_are_the_first_system_message() -> None:
+    chat = planned(instructions="Be kind.").chat
+    assert chat["messages"][0] == {"role": "system", "content": "Be kind."}
+
+
+def test_shared_fields_keep_their_names_and_null_is_absent() -> None:
+    shared = {
+        "temperature": 0.2,
+        "top_p": 0.9,
+        "user": "u",
+        "safety_identifier": "s",
+        "prompt_cache_key": "k",
+        "service_tier": "flex",
+        "presence_penalty": 0.1,
+        "frequency_penalty": 0.3,
+    }
+    assert chat_of(**shared) == shared
+    assert chat_of(**dict.fromkeys(shared)) == {}
+
+
+def test_unknown_fields_are_forwarded() -> None:
+    assert chat_of(seed=7, top_k=40, guided={"a": None}) == {"seed": 7, "top_k": 40, "guided": {"a": None}}
+
+
+def test_fields_that_a_chat_completion_does_not_know_stay_here() -> None:
+    body = {
+        "background": False,
+        "client_metadata": {"a": "b"},
+        "context_management": [],
+        "include": ["reasoning.encrypted_content"],
+        "max_tool_calls": 3,
+        "metadata": {"a": "b"},
+        "parallel_tool_calls": True,
+        "previous_response_id": "resp_1",
+        "prompt": None,
+        "reasoning": {"summary": "auto"},
+        "store": False,
+        "stream": False,
+        "stream_options": {"include_obfuscation": False},
+        "tool_choice": "auto",
+        "truncation": "auto",
+    }
+    assert chat_of(**body) == {}
+
+
+def test_renamed_fields_find_their_chat_names() -> None:
+    body = {"reasoning": {"effort": "low"}, "text": {"verbosity": "high"}}
+    assert chat_of(**body) == {"reasoning_effort": "low", "verbosity": "high"}
+
+
+@pytest.mark.parametrize(
+    ("model", "name"),
+    [
+        ("llama3", "max_tokens"),
+        ("gpt-4o-mini", "max_tokens"),
+        ("gpt-oss-20b", "max_tokens"),
+        ("o3-mini", "max_completion_tokens"),
+        ("openai/o4-mini", "max_completion_tokens"),
+        ("gpt-5.1", "max_completion_tokens"),
+        ("foo1", "max_tokens"),
+        ("o1labs/llama", "max_tokens"),
+    ],
+)
+def test_the_limit_has_the_name_that_the_models_servers_read(model: str, name: str) -> None:
+    assert chat_of(model=model, max_output_tokens=20) == {name: 20}
+
+
+def test_top_logprobs_need_the_switch() -> None:
+    assert chat_of(top_logprobs=3) == {"logprobs": True, "top_logprobs": 3}
+    assert chat_of(include=["message.output_text.logprobs"]) == {"logprobs": True}
+    assert chat_of(top_logprobs=0) == {}
+
+
+def test_streaming_asks_for_usage() -> None:
+    assert chat_of(stream=True, stream_options={"include_obfuscation": True}) == {
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    assert planned(stream=True).stream
+    assert not planned().stream
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"type": "text"}, None),
+        ({"type": "json_object"}, {"type": "json_object"}),
+        (
+            {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True},
+            {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA, "strict": True}},
+        ),
+        (
+            {"type": "json_schema", "json_schema": {"name": "n", "description": "d", "schema": SCHEMA}},
+            {"type": "json_schema", "json_schema": {"name": "n", "description": "d", "schema": SCHEMA}},
+        ),
+    ],
+)
+def test_text_format_becomes_response_format(given: dict[str, Any], expected: Any) -> None:
+    assert chat_of(text={"format": given}).get("response_format") == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"input": None}, "input"),
+        ({"input": []}, "input"),
+        ({"input": 3}, "input"),
+        ({"model": None}, "model"),
+        ({"instructions": 3}, "instructions"),
+        ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+        ({"stream": "yes"}, "stream"),
+        ({"store": 1}, "store"),
+        ({"metadata": []}, "metadata"),
+        ({"max_output_tokens": "many"}, "max_output_tokens"),
+        ({"reasoning": {"effort": 3}}, "reasoning.effort"),
+        ({"text": "plain"}, "text"),
+        ({"text": {"format": {"type": "grammar"}}}, "text.format.type"),
+        ({"text": {"format": {"type": "json_schema", "schema": {}}}}, "text.format.name"),
+        ({"text": {"format": {"type": "json_schema", "name": "n"}}}, "text.format.schema"),
+        ({"background": True, "store": False}, "background"),
+        ({"conversation": 3}, "conversation"),
+        ({"conversation": {}}, "conversation.id"),
+        ({"conversation": "conv_1", "previous_response_id": "resp_1"}, "conversation"),
+        ({"tools": {}}, "tools"),
+        ({"tools": [{}]}, "tools[0].type"),
+        ({"tools": [{"type": "function"}]}, "tools[0].name"),
+        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+        ({"tools": [{"type": "function", "name": "f", "parameters": "x"}]}, "tools[0].parameters"),
+        ({"tool_choice": "any"}, "tool_choice"),
+        ({"tool_choice": 3}, "tool_choice"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice.name"),
+        ({"tool_choice": {"type": "allowed_tools", "mode": "x", "tools": []}}, "tool_choice.mode"),
+        ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.tools"),
+        ({"parallel_tool_calls": "no"}, "parallel_tool_calls"),
+    ],
+)
+def test_what_is_malformed_is_refused_by_name(body: dict[str, Any], param: str) -> None:
+    assert refusal(**body).param == param
+
+
+def test_a_request_without_a_model_is_refused() -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        plan({"input": "Hi"}, [])
+    assert (caught.value.param, caught.value.code) == ("model", "missing_required_parameter")
+
+
+def test_the_body_is_not_changed_and_the_chat_takes_a_memory_block() -> None:
+    body = {"model": "m", "input": [{"role": "user", "content": "Hi"}], "tools": [FUNCTION], "stream": True}
+    before = copy.deepcopy(body)
+    chat = plan(body, []).chat
+    assert [m["role"] for m in CHAT.insert(chat, "<memory>", "before_last_user")["messages"]] == [
+        "system",
+        "user",
+    ]
+    assert body == before
+
+
+# ---------------------------------------------------------------- tools
+def test_flat_and_nested_functions_are_the_same() -> None:
+    nested = {"type": "function", "function": {"name": "f", "parameters": FUNCTION["parameters"]}}
+    for tool in (FUNCTION, nested):
+        assert chat_of(tools=[tool]) == {"tools": [CHAT_FUNCTION]}
+        assert planned(tools=[tool]).echo["tools"] == [{"description": None, "strict": None, **FUNCTION}]
+
+
+def test_a_functions_fields_pass_and_its_schema_is_never_missing() -> None:
+    full = {**FUNCTION, "description": "d", "strict": True, "defer_loading": True}
+    function = chat_of(tools=[full])["tools"][0]["function"]
+    assert function == {"name": "f", "description": "d", "parameters": FUNCTION["parameters"], "strict": True}
+    bare = chat_of(tools=[{"type": "function", "name": "f"}])["tools"][0]["function"]
+    assert bare == {"name": "f", "parameters": {"type": "object", "properties": {}}}
+
+
+def test_hosted_tools_are_left_out_and_named_once() -> None:
+    tools = [{"type": "web_search"}, FUNCTION, {"type": "namespace", "name": "n"}, {"type": "web_search"}]
+    made = planned(tools=tools, tool_choice="auto", parallel_tool_calls=False)
+    assert made.dropped == ("web_search", "namespace")
+    assert made.chat["tools"] == [CHAT_FUNCTION]
+    assert made.chat["tool_choice"] == "auto"
+    assert made.chat["parallel_tool_calls"] is False
+    assert [tool["type"] for tool in made.echo["tools"]] == [
+        "web_search",
+        "function",
+        "namespace",
+        "web_search",
+    ]
+
+
+def test_without_a_function_nothing_is_said_of_tools() -> None:
+    made = planned(tools=[{"type": "web_search"}], tool_choice="auto", parallel_tool_calls=True)
+    assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(made.chat)
+    assert chat_of(tools=[]) == {}
+
+
+def test_a_dropped_tools_name_is_fit_for_a_header() -> None:
+    assert planned(tools=[{"type": "sea\r\nrch\u00e9" + "x" * 99}]).dropped == ("sea??rch?" + "x" * 55,)
+
+
+@pytest.mark.parametrize("choice", ["auto", "none", "required"])
+def test_a_mode_passes(choice: str) -> None:
+    assert chat_of(tools=[FUNCTION], tool_choice=choice)["tool_choice"] == choice
+
+
+@pytest.mark.parametrize(
+    "choice", [{"type": "function", "name": "f"}, {"type": "function", "function": {"name": "f"}}]
+)
+def test_a_chosen_function_is_nested_for_chat_and_flat_in_the_echo(choice: dict[str, Any]) -> None:
+    made = planned(tools=[FUNCTION], tool_choice=choice)
+    assert made.chat["tool_choice"] == {"type": "function", "function": {"name": "f"}}
+    assert made.echo["tool_choice"]["name"] == "f"
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        {"type": "web_search"},
+        {"type": "mcp", "server_label": "x"},
+        {"type": "auto"} | {"type": "file_search"},
+        {"type": "function", "name": "g"},
+        {"type": "allowed_tools", "mode": "required", "tools": [{"type": "web_search"}]},
+    ],
+)
+def test_a_choice_that_demands_what_cannot_be_had_is_refused(choice: dict[str, Any]) -> None:
+    assert refusal(tools=[FUNCTION, {"type": "web_search"}], tool_choice=choice).param == "tool_choice"
+
+
+def test_required_without_a_function_is_refused() -> None:
+    assert refusal(tools=[{"type": "web_search"}], tool_choice="required").param == "tool_choice"
+
+
+@pytest.mark.parametrize("nested", [False, True])
+def test_allowed_tools_cut_the_list_and_leave_the_mode(nested: bool) -> None:
+    allowed = [
+        {"type": "function", "function": {"name": "g"}} if nested else {"type": "function", "name": "g"}
+    ]
+    said = {"mode": "required", "tools": allowed}
+    choice = {"type": "allowed_tools", "allowed_tools": said} if nested else {"type": "allowed_tools", **said}
+    made = planned(tools=[FUNCTION, {"type": "function", "name": "g"}], tool_choice=choice)
+    assert [tool["function"]["name"] for tool in made.chat["tools"]] == ["g"]
+    assert made.chat["tool_choice"] == "required"
+    assert len(made.echo["tools"]) == 2
+    assert made.dropped == ()
+
+
+def test_a_custom_tool_is_a_function_of_one_string() -> None:
+    grammar = {"type": "grammar", "syntax": "lark", "definition": "start: /a+/"}
+    tool = {"type": "custom", "name": "patch", "description": "Edits.", "format": grammar}
+    made = planned(tools=[tool], tool_choice={"type": "custom", "name": "patch"})
+    function = made.chat["tools"][0]["function"]
+    assert function["name"] == "patch"
+    assert "Edits." in function["description"]
+    assert "start: /a+/" in function["description"]
+    assert function["parameters"]["required"] == ["input"]
+    assert made.chat["tool_choice"] == {"type": "function", "function": {"name": "patch"}}
+    assert made.dropped == ()
+    assert made.echo["tools"] == [tool]
+
+
+# ---------------------------------------------------------------- echo
+def test_the_echo_repeats_the_request() -> None:
+    given = {
+        "background": True,
+        "instructions": "Be kind.",
+        "max_output_tokens": 50,
+        "max_tool_calls": 2,
+        "metadata": {"a": "b"},
+        "previous_response_id": "resp_1",
+        "prompt_cache_key": "k",
+        "safety_identifier": "s",
+        "service_tier": "flex",
+        "temperature": 0.0,
+        "top_logprobs": 2,
+        "top_p": 0.5,
+        "truncation": "auto",
+        "parallel_tool_calls": False,
+        "user": "u",
+    }
+    echo = planned(**given).echo
+    assert {name: echo[name] for name in given} == given
+
+
+def test_the_echo_fills_in_what_the_request_leaves_out() -> None:
+    echo = planned().echo
+    assert echo["text"] == {"format": {"type": "text"}, "verbosity": "medium"}
+    assert echo["reasoning"] == {"effort": None, "summary": None}
+    assert (echo["store"], echo["background"], echo["truncation"]) == (True, False, "disabled")
+    assert (echo["tools"], echo["tool_choice"], echo["parallel_tool_calls"]) == ([], "auto", True)
+    assert "conversation" not in echo
+
+
+def test_the_plan_says_how_the_response_is_kept() -> None:
+    made = planned(store=False, conversation={"id": "conv_1"})
+    assert (made.store, made.background, made.conversation) == (False, False, "conv_1")
+    assert made.echo["conversation"] == {"id": "conv_1"}
+    assert planned(previous_response_id="resp_1").previous_response_id == "resp_1"
+    assert conversation_of({"conversation": "conv_2"}) == "conv_2"
+    assert conversation_of({}) is None
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"tools": [FUNCTION, {"type": "custom", "name": "c"}, {"type": "web_search"}]},
+        {"tools": [FUNCTION], "tool_choice": {"type": "function", "name": "f"}},
+        {"tools": [FUNCTION], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [FUNCTION]}},
+        {"text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}},
+        {
+            "reasoning": {"effort": "high", "summary": "auto"},
+            "conversation": "conv_1",
+            "metadata": {"a": "b"},
+        },
+    ],
+)
+def test_the_echo_is_a_response_to_the_official_sdk(body: dict[str, Any]) -> None:
+    making = Translation(planned(**body), response_id="resp_1", created_at=1)
+    Response.model_validate_json(json.dumps(making.response), strict=True)

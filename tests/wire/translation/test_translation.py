@@ -1,0 +1,512 @@
+"""Chat chunks to the Responses API's events. Every stream is also checked by the official SDK's types."""
+
+import json
+from typing import Any
+
+import pytest
+from openai.types.responses import Response
+
+from proxy.wire.translation import encode, items_of, plan
+from tests.wire.translation.support import call, check, delta, final, kinds, streamed, translation
+
+USAGE = {
+    "prompt_tokens": 9,
+    "completion_tokens": 5,
+    "total_tokens": 14,
+    "prompt_tokens_details": {"cached_tokens": 4},
+    "completion_tokens_details": {"reasoning_tokens": 2},
+}
+USAGE_CHUNK = {"choices": [], "usage": USAGE}
+
+
+# ---------------------------------------------------------------- text
+def test_text_comes_in_the_order_that_clients_rely_on() -> None:
+    events = streamed(
+        [delta(role="assistant", content=""), delta(content="Hel"), delta(content="lo"), delta("stop")]
+    )
+    assert kinds(events) == [
+        "created",
+        "in_progress",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "completed",
+    ]
+    assert events[2]["item"]["content"] == []
+    assert events[2]["item"]["status"] == "in_progress"
+    part = {"type": "output_text", "text": "Hello", "annotations": [], "logprobs": []}
+    message = {
+        "id": "msg_a1_0",
+        "type": "message",
+        "status": "completed",
+        "role": "assistant",
+        "content": [part],
+    }
+    assert final(events)["output"] == [message]
+
+
+def test_a_delta_is_told_when_it_comes() -> None:
+    making = translation()
+    making.start()
+    assert kinds(making.feed(delta(content="Hel")))[-1] == "output_text.delta"
+    assert kinds(making.feed(delta(content="lo"))) == ["output_text.delta"]
+
+
+def test_the_response_is_completed_with_its_model_tier_and_time() -> None:
+    chunk = {**delta("stop", content="Hi"), "service_tier": "flex"}
+    response = final(streamed([chunk, USAGE_CHUNK]))
+    assert response["status"] == "completed"
+    assert response["completed_at"] == 1_700_000_009
+    assert (response["model"], response["service_tier"]) == ("m-2", "flex")
+    assert response["error"] is None
+    assert response["incomplete_details"] is None
+
+
+def test_usage_is_mapped_with_its_details() -> None:
+    assert final(streamed([delta("stop", content="Hi"), USAGE_CHUNK]))["usage"] == {
+        "input_tokens": 9,
+        "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 0},
+        "output_tokens": 5,
+        "output_tokens_details": {"reasoning_tokens": 2},
+        "total_tokens": 14,
+    }
+
+
+def test_usage_without_details_counts_none() -> None:
+    usage = {"prompt_tokens": 3, "completion_tokens": 4, "prompt_tokens_details": None}
+    told = final(streamed([delta("stop", content="Hi"), {"choices": [], "usage": usage}]))["usage"]
+    assert told["total_tokens"] == 7
+    assert told["output_tokens_details"] == {"reasoning_tokens": 0}
+    assert final(streamed([delta("stop", content="Hi")]))["usage"] is None
+
+
+def test_log_probabilities_reach_the_deltas_and_the_part() -> None:
+    entry = {
+        "token": "Hé",
+        "logprob": -0.1,
+        "bytes": None,
+        "top_logprobs": [{"token": "Ha", "logprob": -2, "bytes": [72]}],
+    }
+    chunk = delta(content="Hé")
+    chunk["choices"][0]["logprobs"] = {"content": [entry]}
+    events = streamed([chunk, delta("stop")])
+    told = {"token": "Hé", "bytes": [72, 195, 169], "logprob": -0.1}
+    told["top_logprobs"] = [{"token": "Ha", "bytes": [72], "logprob": -2}]
+    assert events[4]["logprobs"] == [told]
+    assert final(events)["output"][0]["content"][0]["logprobs"] == [told]
+
+
+def test_cited_pages_become_annotations() -> None:
+    page = {"start_index": 0, "end_index": 2, "url": "https://a/b", "title": "A"}
+    cited = [
+        {"type": "url_citation", "url_citation": page},
+        {"type": "?"},
+        {"url_citation": {"url": "https://c/d"}},
+    ]
+    events = streamed([delta(content="Hi"), delta(annotations=cited), delta("stop")])
+    first, second = (e for e in events if e["type"] == "response.output_text.annotation.added")
+    assert (first["annotation_index"], second["annotation_index"]) == (0, 1)
+    assert first["annotation"] == {"type": "url_citation", **page}
+    part = final(events)["output"][0]["content"][0]
+    assert part["annotations"] == [first["annotation"], second["annotation"]]
+    assert final(streamed([delta(annotations=cited), delta("stop")]))["output"] == []
+
+
+def test_content_as_parts_is_text() -> None:
+    parts = [{"type": "thinking", "thinking": []}, {"type": "text", "text": "Hi"}]
+    assert final(streamed([delta("stop", content=parts)]))["output"][0]["content"][0]["text"] == "Hi"
+
+
+def test_only_the_first_choice_speaks() -> None:
+    other = delta(content="other")
+    other["choices"][0]["index"] = 1
+    assert len(final(streamed([delta(content="Hi"), other, delta("stop")]))["output"][0]["content"]) == 1
+    assert "other" not in json.dumps(final(streamed([delta(content="Hi"), other, delta("stop")])))
+
+
+# ---------------------------------------------------------------- refusal and reasoning
+def test_a_refusal_is_a_part_of_its_own_and_completes() -> None:
+    events = streamed([delta(refusal="I can"), delta(refusal="not."), delta("stop")])
+    assert kinds(events)[3:8] == [
+        "content_part.added",
+        "refusal.delta",
+        "refusal.delta",
+        "refusal.done",
+        "content_part.done",
+    ]
+    assert final(events)["output"][0]["content"] == [{"type": "refusal", "refusal": "I cannot."}]
+    assert final(events)["status"] == "completed"
+
+
+def test_a_refusal_after_text_is_the_messages_second_part() -> None:
+    message = final(streamed([delta(content="Well"), delta(refusal="no"), delta("stop")]))["output"][0]
+    assert [part["type"] for part in message["content"]] == ["output_text", "refusal"]
+
+
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning"])
+def test_reasoning_is_an_item_before_the_message(name: str) -> None:
+    events = streamed([delta(**{name: "Hm"}), delta(**{name: "m"}), delta(content="Yes"), delta("stop")])
+    assert kinds(events)[2:10] == [
+        "output_item.added",
+        "content_part.added",
+        "reasoning_text.delta",
+        "reasoning_text.delta",
+        "reasoning_text.done",
+        "content_part.done",
+        "output_item.done",
+        "output_item.added",
+    ]
+    reasoning, message = final(events)["output"]
+    assert reasoning["summary"] == []
+    assert reasoning["content"] == [{"type": "reasoning_text", "text": "Hmm"}]
+    assert message["type"] == "message"
+
+
+def test_reasoning_sent_under_both_names_is_told_once() -> None:
+    events = streamed([delta(reasoning="Hm", reasoning_content="Hm"), delta("stop")])
+    assert final(events)["output"][0]["content"][0]["text"] == "Hm"
+
+
+def test_thoughts_are_sealed_for_clients_that_keep_them_themselves() -> None:
+    chunks = [
+        delta(reasoning="Hm"),
+        delta(reasoning="m \u00e9"),
+        delta(**call(0, "c0", "f", "{}")),
+        delta("tool_calls"),
+    ]
+    sealing = {"include": ["reasoning.encrypted_content"]}
+    assert "encrypted_content" not in final(streamed([delta("stop", content="Hi")], **sealing))["output"][0]
+    reasoning, called = final(streamed(chunks, **sealing))["output"]
+    kept = {"type": "reasoning", "summary": [], "encrypted_content": reasoning["encrypted_content"]}
+    answer = {"type": "function_call_output", "call_id": "c0", "output": "ok"}
+    messages = plan({"model": "m", "input": [kept, called, answer]}, []).chat["messages"]
+    assert messages[0]["reasoning_content"] == "Hmm \u00e9"
+    assert "encrypted_content" not in final(streamed(chunks))["output"][0]
+
+
+# ---------------------------------------------------------------- tool calls
+def test_a_call_keeps_the_upstreams_id_beside_its_own() -> None:
+    events = streamed(
+        [delta(**call(0, "call_7", "f", "")), delta(**call(0, None, None, '{"a":1}')), delta("tool_calls")]
+    )
+    assert kinds(events)[2:6] == [
+        "output_item.added",
+        "function_call_arguments.delta",
+        "function_call_arguments.done",
+        "output_item.done",
+    ]
+    assert events[2]["item"]["arguments"] == ""
+    assert events[4]["name"] == "f"
+    assert final(events)["output"] == [
+        {
+            "id": "fc_a1_0",
+            "type": "function_call",
+            "status": "completed",
+            "call_id": "call_7",
+            "name": "f",
+            "arguments": '{"a":1}',
+        }
+    ]
+
+
+def test_calls_whose_fragments_alternate_stay_apart() -> None:
+    chunks = [
+        delta(**call(0, "c0", "f", "")),
+        delta(**call(1, "c1", "g", '{"b"')),
+        delta(**call(0, None, None, '{"a"')),
+        delta(**call(1, None, "", ":2}")),
+        delta(**call(0, "", None, ":1}")),
+        delta("tool_calls"),
+    ]
+    calls = final(streamed(chunks))["output"]
+    assert [(c["name"], c["call_id"], c["arguments"]) for c in calls] == [
+        ("f", "c0", '{"a":1}'),
+        ("g", "c1", '{"b":2}'),
+    ]
+
+
+def test_empty_content_beside_calls_makes_no_message() -> None:
+    chunks = [
+        delta(role="assistant", content=""),
+        delta(content="", **call(0, "c0", "f", "{}")),
+        delta("tool_calls"),
+    ]
+    assert [item["type"] for item in final(streamed(chunks))["output"]] == ["function_call"]
+
+
+def test_a_call_ends_the_message_before_it() -> None:
+    events = streamed([delta(content="Let me see."), delta(**call(0, "c0", "f", "{}")), delta("tool_calls")])
+    assert kinds(events).index("output_item.done") < kinds(events).index("function_call_arguments.delta")
+    assert [item["type"] for item in final(events)["output"]] == ["message", "function_call"]
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [call(0, "c0", "f", '{"a":1}'), call(0, "c1", "g", '{"b":2}')],  # all at index 0
+        [call(None, "c0", "f", '{"a":1}'), call(None, "c1", "g", '{"b":2}')],  # no index
+        [call(None, "c0", "f", '{"a"'), call(None, None, None, ":1}"), call(None, "c1", "g", '{"b":2}')],
+        [
+            call(0, "c0", "f", '{"a"'),
+            call(0, "c0", "f", ":1}"),
+            call(1, "c1", "g", '{"b":2}'),
+        ],  # all repeated
+        [
+            call(0, "c0", "f", '{"a"'),
+            call(0, "cx", None, ":1}"),
+            call(1, "c1", "g", '{"b":2}'),
+        ],  # ids made up
+        [
+            call(0, "c0", None, '{"a"'),
+            call(0, None, "f", ":1}"),
+            call(1, "c1", "g", '{"b":2}'),
+        ],  # a late name
+    ],
+)
+def test_servers_that_count_in_their_own_ways_are_understood(chunks: list[dict[str, Any]]) -> None:
+    calls = final(streamed([*(delta(**chunk) for chunk in chunks), delta("tool_calls")]))["output"]
+    assert [(c["name"], c["call_id"], c["arguments"]) for c in calls] == [
+        ("f", "c0", '{"a":1}'),
+        ("g", "c1", '{"b":2}'),
+    ]
+
+
+def test_a_call_without_id_gets_one_and_without_arguments_an_empty_object() -> None:
+    events = streamed([delta(**call(0, None, "f", "")), delta("tool_calls")])
+    item = final(events)["output"][0]
+    assert item["call_id"].startswith("call_")
+    assert item["arguments"] == "{}"
+
+
+def test_calls_that_share_an_id_are_told_apart() -> None:
+    chunks = [delta(**call(index, "call_0", "f", "{}")) for index in (0, 1)]
+    first, second = final(streamed([*chunks, delta("tool_calls")]))["output"]
+    assert first["call_id"] == "call_0"
+    assert second["call_id"] != "call_0"
+
+
+def test_a_custom_tools_call_is_unwrapped() -> None:
+    tools = [{"type": "custom", "name": "patch"}]
+    chunks = [
+        delta(**call(0, "c0", "patch", '{"input":"*** ')),
+        delta(**call(0, None, None, 'a\\n"}')),
+        delta("tool_calls"),
+    ]
+    events = streamed(chunks, tools=tools)
+    assert kinds(events)[2:6] == [
+        "output_item.added",
+        "custom_tool_call_input.delta",
+        "custom_tool_call_input.done",
+        "output_item.done",
+    ]
+    item = final(events)["output"][0]
+    assert (item["type"], item["input"], item["id"]) == ("custom_tool_call", "*** a\n", "ctc_a1_0")
+    raw = streamed([delta(**call(0, "c0", "patch", "not wrapped")), delta("tool_calls")], tools=tools)
+    assert final(raw)["output"][0]["input"] == "not wrapped"
+
+
+# ---------------------------------------------------------------- endings
+def test_a_length_limit_leaves_the_response_incomplete() -> None:
+    events = streamed([delta(content="Hel"), delta("length"), USAGE_CHUNK])
+    response = final(events)
+    assert events[-1]["type"] == "response.incomplete"
+    assert response["status"] == "incomplete"
+    assert response["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert response["completed_at"] is None
+    assert response["output"][0]["status"] == "incomplete"
+    assert response["usage"]["total_tokens"] == 14
+
+
+def test_a_content_filter_leaves_the_response_incomplete() -> None:
+    assert final(streamed([delta("content_filter", content="Hel")]))["incomplete_details"] == {
+        "reason": "content_filter"
+    }
+
+
+def test_a_limit_cuts_the_last_call_and_not_those_before() -> None:
+    chunks = [
+        delta(content="So"),
+        delta(**call(0, "c0", "f", "{}")),
+        delta(**call(1, "c1", "g", '{"b"')),
+        delta("length"),
+    ]
+    items = final(streamed(chunks))["output"]
+    assert [item["status"] for item in items] == ["completed", "completed", "incomplete"]
+    assert items[2]["arguments"] == '{"b"'
+
+
+def test_a_finish_reason_makes_the_answer_whole_without_done() -> None:
+    assert final(streamed([delta("stop", content="Hi")], ended_well=False))["status"] == "completed"
+
+
+def test_done_makes_the_answer_whole_without_a_finish_reason() -> None:
+    assert final(streamed([delta(content="Hi")], ended_well=True))["status"] == "completed"
+
+
+def test_an_upstream_that_dies_fails_the_response() -> None:
+    events = streamed([delta(content="Hel")], ended_well=False)
+    response = final(events)
+    assert events[-1]["type"] == "response.failed"
+    assert response["status"] == "failed"
+    assert response["error"]["code"] == "server_error"
+    assert response["output"][0]["status"] == "incomplete"
+    assert response["completed_at"] is None
+
+
+def test_half_written_arguments_show_that_an_orderly_end_was_none() -> None:
+    chunks = [delta(**call(0, "c0", "f", piece)) for piece in ("{", '"a"', ":")]
+    response = final(streamed(chunks, ended_well=True))
+    assert response["status"] == "failed"
+    assert response["output"][0]["status"] == "incomplete"
+
+
+def test_a_failure_leaves_no_open_call_completed() -> None:
+    chunks = [delta(**call(0, "c0", "f", "{}")), delta(**call(1, "c1", "g", "{"))]
+    items = final(streamed(chunks, ended_well=False))["output"]
+    assert [item["status"] for item in items] == ["incomplete", "incomplete"]
+
+
+def test_an_empty_stream_is_a_failure() -> None:
+    assert final(streamed([], ended_well=True))["status"] == "failed"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "message"),
+    [
+        ({"message": "overloaded", "code": 503}, "server_error", "overloaded"),
+        ({"message": "slow down", "code": "rate_limit_exceeded"}, "rate_limit_exceeded", "slow down"),
+        ("boom", "server_error", "boom"),
+        ({"code": "x"}, "server_error", "The upstream's answer failed."),
+    ],
+)
+def test_an_error_in_the_stream_fails_the_response(error: Any, code: str, message: str) -> None:
+    response = final(streamed([delta(content="Hel"), {"error": error}, delta("stop", content="lo")]))
+    assert response["error"] == {"code": code, "message": message}
+    assert response["output"][0]["content"][0]["text"] == "Hel"
+
+
+def test_nothing_is_said_after_the_terminal_event() -> None:
+    making = translation()
+    events = making.start() + making.fail("It broke.")
+    check(events)
+    assert making.feed(delta(content="Hi")) == []
+    assert making.finish(ended_well=True) == []
+    assert making.fail("again") == []
+    assert making.response["error"]["message"] == "It broke."
+    assert making.status == "failed"
+
+
+def test_values_of_unknown_types_are_passed_over() -> None:
+    odd: list[Any] = [
+        {"choices": None},
+        {"choices": [None, {"index": 0}]},
+        {"choices": [{"index": 0, "delta": "?"}], "usage": 3, "model": 5},
+        delta(content=7, reasoning=[], refusal={}, tool_calls="x"),
+        delta(tool_calls=[None, {"index": [], "function": 1}, {"function": {"arguments": "{}"}}]),
+        delta(**call(0, "c", "f", "{}"))
+        | {"choices": [{"index": 0, "delta": {}, "logprobs": {"content": [1]}}]},
+    ]
+    assert final(streamed([*odd, delta("stop", content="Hi")]))["output"][0]["content"][0]["text"] == "Hi"
+
+
+# ---------------------------------------------------------------- not streamed
+def test_a_whole_completion_gives_the_same_response_as_its_stream() -> None:
+    tool = {"id": "c0", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
+    message = {
+        "role": "assistant",
+        "content": "Hi",
+        "reasoning_content": "Hm",
+        "refusal": None,
+        "tool_calls": [tool],
+    }
+    choice = {"index": 0, "message": message, "finish_reason": "tool_calls", "logprobs": None}
+    making = translation()
+    events = making.complete({"model": "m-2", "choices": [choice], "usage": USAGE})
+    check(events)
+    chunks = [
+        delta(reasoning_content="H"),
+        delta(reasoning_content="m"),
+        delta(content="Hi"),
+        delta(**call(0, "c0", "f", "")),
+        delta("tool_calls", **call(0, None, None, '{"a":1}')),
+        USAGE_CHUNK,
+    ]
+    assert making.response == final(streamed(chunks))
+
+
+def test_a_whole_completions_calls_need_no_index() -> None:
+    tools = [{"id": "c", "function": {"name": name, "arguments": {"a": 1}}} for name in "fg"]
+    making = translation()
+    making.complete(
+        {"choices": [{"message": {"content": None, "tool_calls": tools}, "finish_reason": "tool_calls"}]}
+    )
+    assert [(c["name"], c["arguments"]) for c in making.response["output"]] == [
+        ("f", '{"a": 1}'),
+        ("g", '{"a": 1}'),
+    ]
+
+
+@pytest.mark.parametrize(
+    "completion", [{}, {"choices": []}, {"choices": [{"message": "?"}]}, {"error": {"message": "x"}}]
+)
+def test_a_completion_without_a_message_fails(completion: dict[str, Any]) -> None:
+    making = translation()
+    check(making.complete(completion))
+    assert making.response["status"] == "failed"
+
+
+# ---------------------------------------------------------------- the object
+def test_the_response_holds_every_field_from_the_first_event_on() -> None:
+    making = translation()
+    created = making.start()[0]["response"]
+    names = set(
+        "id object created_at status completed_at error incomplete_details instructions metadata model output"
+        " parallel_tool_calls temperature top_p presence_penalty frequency_penalty tools tool_choice"
+        " top_logprobs max_output_tokens max_tool_calls store background service_tier truncation text"
+        " reasoning safety_identifier prompt_cache_key previous_response_id usage user".split()
+    )
+    assert names <= set(created)
+    assert created["status"] == "in_progress"
+    assert created["output"] == []
+
+
+def test_the_response_can_be_seen_while_it_is_made() -> None:
+    making = translation()
+    making.start()
+    making.feed(delta(content="Hel"))
+    assert making.status == "in_progress"
+    assert making.response["output"][0]["content"][0]["text"] == "Hel"
+    Response.model_validate_json(json.dumps(making.response), strict=True)
+
+
+def test_starting_twice_says_nothing_new() -> None:
+    making = translation()
+    assert kinds(making.start()) == ["created", "in_progress"]
+    assert making.start() == []
+
+
+def test_an_emoji_cut_in_two_is_told_whole() -> None:
+    events = streamed(
+        [delta(content="\ud83d"), delta(content="\ude00!"), delta(content="\ud83d"), delta("stop")]
+    )
+    assert [event["delta"] for event in events if "delta" in event] == ["\U0001f600!"]
+    assert encode(events[4]).startswith(b"event: response.output_text.delta\ndata: {")
+
+
+def test_output_items_serve_as_the_next_requests_input() -> None:
+    chunks = [
+        delta(reasoning="Hm"),
+        delta(content="Hi"),
+        delta(**call(0, "c0", "f", "{}")),
+        delta("tool_calls"),
+    ]
+    items = items_of(final(streamed(chunks)))
+    answer = {"type": "function_call_output", "call_id": "c0", "output": "ok"}
+    messages = plan({"model": "m", "input": [answer]}, items).chat["messages"]
+    assert [m["role"] for m in messages] == ["assistant", "tool"]
+    assert messages[0]["content"] == "Hi"
+    assert items_of({}) == []
