@@ -152,9 +152,12 @@ class JobQueue(Protocol):
 class ChainStore(Protocol):
     """Responses that the proxy keeps for an upstream that keeps none. Every id belongs to one user."""
 
-    async def save(self, response: StoredResponse, *, generation: int) -> bool:
-        """Store or replace the response, durable on return. Returns False, and stores nothing, if the
-        user forgot something since `generation` (Stamp.generation when the request began)."""
+    async def save(
+        self, response: StoredResponse, *, generation: int, recalled: Sequence[str] = ()
+    ) -> bool:
+        """Store or replace the response, durable on return. `recalled`: the memories that the model was
+        shown, so that forgetting one finds it. Returns False, and stores nothing, if the user deleted it
+        or forgot something since `generation` (Stamp.generation when the request began)."""
         ...
 
     async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
@@ -197,9 +200,15 @@ class ConversationStore(Protocol):
         ...
 
     async def add(
-        self, scope: Scope, conversation_id: str, items: Sequence[tuple[str, bytes]], *, generation: int
+        self,
+        scope: Scope,
+        conversation_id: str,
+        items: Sequence[tuple[str, bytes]],
+        *,
+        generation: int,
+        session_id: str | None = None,
     ) -> bool:
-        """Append items, durable on return; False if the conversation is absent, another's, or was
+        """Append items that it does not hold yet, said in the session, durable on return; False if the conversation is absent, another's, or was
         forgotten since `generation`."""
         ...
 

@@ -18,6 +18,7 @@ from proxy.ports import Clock
 T = TypeVar("T")
 
 TRIP_AFTER = 3  # failures in a row
+TRIP_SILENCE_S = 1.0  # and no success for so long: a burst that is too much for a moment is no hang
 REST_S = 2.0  # until the operation is tried again
 
 
@@ -31,6 +32,7 @@ class Failed:
 @dataclass(slots=True)
 class _Breaker:
     failures: int = 0
+    succeeded_at: float = float("-inf")
     open_until: float = 0.0
     reason: str = ""
 
@@ -63,7 +65,7 @@ class FailOpen:
         except Exception as error:  # noqa: BLE001  memory's fail-open: see the module's docstring
             failed = self._note(operation, "memory_error", error)
         else:
-            breaker.failures = 0
+            breaker.failures, breaker.succeeded_at = 0, self._clock()
             return result
         self._count(operation, breaker, failed)
         return failed
@@ -83,6 +85,7 @@ class FailOpen:
             observe.log.warning("memory.deadline", operation=operation)
         self._metrics.failures.labels(operation, failed.reason).inc()
         breaker.failures += 1
-        if breaker.failures >= TRIP_AFTER:
-            breaker.open_until, breaker.reason = self._clock() + REST_S, failed.reason
+        now = self._clock()
+        if breaker.failures >= TRIP_AFTER and now - breaker.succeeded_at >= TRIP_SILENCE_S:
+            breaker.open_until, breaker.reason = now + REST_S, failed.reason
             breaker.failures = 0

@@ -267,6 +267,7 @@ def _present_forgotten(forgotten: Forgotten) -> dict[str, Any]:
         "deleted_exchanges": forgotten.exchanges,
         "deleted_sessions": forgotten.sessions,
         "deleted_jobs": forgotten.jobs,
+        "deleted_responses": forgotten.responses,
     }
 
 

@@ -82,6 +82,18 @@ async def test_an_operation_that_keeps_failing_rests_and_is_tried_again(
     assert calls == TRIP_AFTER + 1
 
 
+async def test_a_burst_that_is_too_much_does_not_stop_what_still_succeeds(
+    fail_open: FailOpen, clock: Clock
+) -> None:
+    async def good() -> str:
+        return "fine"
+
+    await fail_open.attempt("recall", good, 1)
+    for _ in range(20):
+        assert await fail_open.attempt("recall", asyncio.Event().wait, 0) == Failed("deadline")
+    assert await fail_open.attempt("recall", good, 1) == "fine"
+
+
 async def test_one_operation_that_rests_does_not_stop_another(fail_open: FailOpen) -> None:
     async def bad() -> None:
         raise StoreUnavailable("gone")
