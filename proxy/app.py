@@ -21,7 +21,17 @@ from proxy.edge.identity import open_caller
 from proxy.edge.intercept import Intercept, Interception
 from proxy.edge.memory_api import MemoryApi
 from proxy.edge.operations import Operations, Vitals
+from proxy.edge.passage import Relayed
 from proxy.edge.reply import ASGIScope, Header, Receive, Send
+from proxy.edge.responses.auto import Hearing, Speech
+from proxy.edge.responses.background import Lives
+from proxy.edge.responses.conversations_api import ConversationsApi
+from proxy.edge.responses.door import Door
+from proxy.edge.responses.keeping import Keeping
+from proxy.edge.responses.probing import Probing
+from proxy.edge.responses.responses_api import ResponsesApi
+from proxy.edge.responses.translated import Translated, Translating
+from proxy.edge.routes import App as ASGIApp
 from proxy.edge.routes import Routes
 from proxy.edge.turns import Defaults
 from proxy.errors import ConfigError, StoreUnavailable, WrongModel
@@ -37,9 +47,11 @@ from proxy.upstream.credentials import Credentials
 from proxy.upstream.opened import Limits, Timeouts
 from proxy.upstream.relay import passthrough
 from proxy.wire.chat import CHAT
+from proxy.wire.dialect import Dialect
 from proxy.wire.responses import RESPONSES
 
 STORE_RETRY_S = 2.0
+EXPIRE_EVERY_S = 600.0
 WARM_UP_S = 1.0  # what is not ready by then gets ready while serving
 
 
@@ -154,10 +166,33 @@ class Parts:
     # ------------------------------------------------------------ HTTP
     def routes(self) -> Routes:
         """Return the ASGI application."""
-        interception = self._interception()
+        interception, chains = self._interception(), RecentChains()
+        speech = Speech(self.settings.upstream.responses)
+        hearing, keeping, lives = Hearing(speech), self._keeping(), Lives()
+        translating = Translating(
+            self.upstream, keeping, lives, placement=self.settings.memory.placement, clock=time.time
+        )
+
+        def relayed(dialect: Dialect) -> Relayed:
+            placement = self.settings.memory.placement
+            return Relayed(self.upstream, dialect, placement, self.stores.sessions, chains, self.fail_open)
+
+        def door(ours: ASGIApp) -> Door:
+            most = self.settings.server.max_body_bytes
+            return Door(speech, hearing, ours, self._passthrough, self.upstream, most, time.time)
+
         return Routes(
-            chat=Intercept(interception, CHAT),
-            responses=Intercept(interception, RESPONSES),
+            chat=Intercept(interception, CHAT, chains, lambda: relayed(CHAT)),
+            responses=Intercept(
+                interception,
+                RESPONSES,
+                chains,
+                lambda: Probing(relayed(RESPONSES), Translated(translating), hearing, time.time),
+            ),
+            kept_responses=door(ResponsesApi(keeping, lives, open_caller, time.time).app()),
+            conversations=door(
+                ConversationsApi(keeping, open_caller, self.settings.server.max_body_bytes).app()
+            ),
             memory_api=MemoryApi(
                 memories=self.stores.memories,
                 recall=self._search,
@@ -173,11 +208,8 @@ class Parts:
     def _interception(self) -> Interception:
         memory, identity = self.settings.memory, self.settings.identity
         return Interception(
-            upstream=self.upstream,
             recall=lambda turn: prepare(turn, self.tools),
             recorder=self.recorder,
-            sessions=self.stores.sessions,
-            chains=RecentChains(),
             memories=self.stores.memories,
             keep_credential=self._keep_credential,
             identify=open_caller,
@@ -190,10 +222,19 @@ class Parts:
                 accept_openai_user=identity.accept_openai_user,
             ),
             deadline_s=memory.deadline_ms / 1000,
-            placement=memory.placement,
             max_body_bytes=self.settings.server.max_body_bytes,
             clock=time.time,
             metrics=self.metrics,
+        )
+
+    def _keeping(self) -> Keeping:
+        return Keeping(
+            responses=self.stores.chains,
+            conversations=self.stores.conversations,
+            memories=self.stores.memories,
+            fail_open=self.fail_open,
+            clock=time.time,
+            ttl_s=self.settings.storage.response_ttl_days * 86_400,
         )
 
     async def _passthrough(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
@@ -219,13 +260,18 @@ class Parts:
         return Vitals(Level.FULL, "")
 
     async def keep_up(self) -> None:
-        """Open a store that could not be opened at the start, and commit what could not be committed."""
+        """Open a store that could not be opened at the start, commit what could not be committed, and
+        delete what has expired."""
+        expired_at = time.monotonic() - EXPIRE_EVERY_S  # once at the start
         while True:
             await asyncio.sleep(STORE_RETRY_S)
             if not self.stores.is_open:
                 await _open_store(self.stores, self.embedder)
             with suppress(StoreUnavailable):
                 await self.recorder.catch_up()
+                if time.monotonic() - expired_at >= EXPIRE_EVERY_S:
+                    await self.stores.chains.expire(time.time())
+                    expired_at = time.monotonic()
 
 
 async def _open_store(stores: SqliteStores, embedder: OnnxEmbedder | None) -> None:

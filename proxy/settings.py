@@ -35,6 +35,7 @@ class Server(Section):
 class UpstreamSettings(Section):
     base_url: str | None = None
     api_key: SecretStr | None = None
+    responses: Literal["auto", "native", "translate"] = "auto"
     max_connections: int = Field(0, ge=0)
     connect_timeout_seconds: float = Field(5, gt=0)
     response_timeout_seconds: float = Field(600, gt=0)
@@ -49,6 +50,7 @@ class UpstreamSettings(Section):
 class Storage(Section):
     data_dir: Path | None = None
     index_cache_mb: int = Field(256, ge=1)
+    response_ttl_days: float = Field(30, gt=0)
 
 
 class Identity(Section):

@@ -1,7 +1,8 @@
 """The front door: which path goes where. A dictionary look-up, so that passthrough costs nothing.
 
-`/v1/chat/completions` and `/v1/responses` (POST) are intercepted, `/v1/memory…` is ours, `/health`,
-`/ready` and `/metrics` are ours, and everything else under `/v1/` is the upstream's.
+`/v1/chat/completions` and `/v1/responses` (POST) are intercepted, `/v1/memory…` is ours, `/v1/responses/…`
+and `/v1/conversations…` are ours where we keep what they name, `/health`, `/ready` and `/metrics` are ours,
+and everything else under `/v1/` is the upstream's.
 """
 
 from collections.abc import Awaitable, Callable
@@ -20,6 +21,8 @@ class Routes:
 
     chat: App
     responses: App
+    kept_responses: App
+    conversations: App
     memory_api: App
     operations: App
     passthrough: App
@@ -42,6 +45,10 @@ class Routes:
             return "responses", self.responses
         if path == "/v1/memory" or path.startswith("/v1/memory/"):
             return "memory", self.memory_api
+        if path.startswith("/v1/responses/"):
+            return "responses", self.kept_responses
+        if path == "/v1/conversations" or path.startswith("/v1/conversations/"):
+            return "conversations", self.conversations
         if path.startswith("/v1/"):
             return "passthrough", self.passthrough
         if path in ("/health", "/ready", "/metrics", "/"):

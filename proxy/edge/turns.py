@@ -32,6 +32,7 @@ class Asked:
     reason: str
     stripped: bool  # the body held fields of ours, now removed
     named_session: bool = False  # the client named the session itself
+    user: str | None = None  # whom the request names, also where memory is off
 
 
 def understand(
@@ -47,10 +48,10 @@ def understand(
     """Take our fields out of the body and return what they ask. Raises InvalidRequest or Forbidden."""
     stripped = "memory_config" in body or "memory_context" in body
     asked = merge(take_extensions(body), take_header_extensions(headers))
+    user = caller.narrow(asked.user_id or _openai_user(body, dialect, defaults))
     read, write = asked.switches(enabled=defaults.enabled, auto_store=defaults.auto_store)
     if not (read or write):
-        return Asked(None, "disabled", stripped)
-    user = caller.narrow(asked.user_id or _openai_user(body, dialect, defaults))
+        return Asked(None, "disabled", stripped, user=user)
     if user is None:
         if asked.enabled:
             raise InvalidRequest(
@@ -70,7 +71,7 @@ def understand(
         at=at,
         tool_forced=dialect.tool_forced(body),
     )
-    return Asked(turn, "", stripped, named_session=asked.session_id is not None)
+    return Asked(turn, "", stripped, named_session=asked.session_id is not None, user=user)
 
 
 def _openai_user(body: Body, dialect: Dialect, defaults: Defaults) -> str | None:

@@ -52,6 +52,12 @@ class Downstream:
         """The client has what it came for: from here on its leaving changes nothing."""
         self._task = None
 
+    def hold(self) -> Callable[[], None]:
+        """From here on the client's leaving changes nothing. What is returned ends the work in its place."""
+        if self._watcher is not None:
+            self._watcher.cancel()
+        return self._leave
+
     def absorb(self) -> bool:
         """Return True if the CancelledError just caught means that the client left, and nothing else."""
         if not self._cancelled:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -68,6 +69,7 @@ class Opened:
         self._upload: asyncio.Task[None] | None = None
         self._body: StreamReader
         self._until_close = False  # the body's end is the connection's
+        self._peeked: list[bytes] = []  # read ahead, and not yet handed out
 
     async def start(self, request: Request, timeouts: Timeouts, limits: Limits) -> None:
         """Send the request and wait for status and headers. Raises UpstreamBroken or one of WIRE_ERRORS."""
@@ -95,11 +97,23 @@ class Opened:
             if self.link.reading:
                 self.link.start_timeout()
 
+    async def peek(self, limit_bytes: int) -> bytes:
+        """Return the body as far as it goes, or at least `limit_bytes` of it; `read` returns it all again."""
+        size = 0
+        with suppress(UpstreamCut):  # `read` will tell
+            while size < limit_bytes and not self._body.at_eof() and (chunk := await self._take()):
+                self._peeked.append(chunk)
+                size += len(chunk)
+        return b"".join(self._peeked)
+
     async def read(self) -> bytes:
         """Return what has come of the body since the last call, b"" at its end.
 
         Raises UpstreamCut if the upstream broke off; all that had arrived has been returned before.
         """
+        return self._peeked.pop(0) if self._peeked else await self._take()
+
+    async def _take(self) -> bytes:
         body = self._body
         try:
             chunk = await body.readany()
@@ -115,7 +129,7 @@ class Opened:
     @property
     def at_end(self) -> bool:
         """True once the whole body has been read."""
-        return self._body.at_eof() and not self._torn
+        return not self._peeked and self._body.at_eof() and not self._torn
 
     def close(self) -> None:
         """Break off whatever is not complete yet, at once. What is complete is not touched."""

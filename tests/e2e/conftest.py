@@ -63,7 +63,11 @@ def house(tmp_path: Path, models_dir: Path) -> Houses:
 
     @contextlib.asynccontextmanager
     async def opened(
-        model: ScriptedModel | None = None, *, data_dir: Path | None = None, **sections: Any
+        model: ScriptedModel | None = None,
+        *,
+        data_dir: Path | None = None,
+        upstream_extra: dict[str, Any] | None = None,
+        **sections: Any,
     ) -> AsyncIterator[House]:
         model = model or ScriptedModel()
         directory = data_dir or tmp_path / "data"
@@ -78,7 +82,11 @@ def house(tmp_path: Path, models_dir: Path) -> Houses:
             settings = load(
                 None,
                 {},
-                {"storage": {"data_dir": directory}, "upstream": {"base_url": upstream.url}, **sections},
+                {
+                    "storage": {"data_dir": directory},
+                    "upstream": {"base_url": upstream.url, **(upstream_extra or {})},
+                    **sections,
+                },
             )
             async with (
                 App.open(settings, upstream.url) as app,

@@ -1,0 +1,157 @@
+"""One request's way to the upstream and back: as it is (here), or translated (edge/responses).
+
+`Intercept` tells the story; a passage is what differs between the ways of forwarding. Everything both
+know of the request under way is in `Progress`.
+"""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Protocol
+
+from proxy.domain import Prepared, Status, Turn
+from proxy.edge.chains import RecentChains
+from proxy.edge.failopen import Failed, FailOpen
+from proxy.edge.headers import memory_headers
+from proxy.edge.identity import Caller
+from proxy.edge.reply import ASGIScope, Header, Send
+from proxy.edge.writing import Writing, read_answer
+from proxy.ports import SessionStore
+from proxy.upstream.client import Upstream
+from proxy.upstream.downstream import Downstream
+from proxy.upstream.headers import request_headers
+from proxy.upstream.opened import Opened
+from proxy.upstream.relay import Ending, Tap, raw_target, relay
+from proxy.wire import body as json_body
+from proxy.wire.body import Body
+from proxy.wire.dialect import Answer, Dialect
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """One request under way: what is known of it so far. Times are perf_counter seconds."""
+
+    scope: ASGIScope
+    send: Send
+    downstream: Downstream
+    tasks: asyncio.TaskGroup  # all of its work ends with the request
+    deadline_s: float  # for memory work, from `started`
+    started: float = field(default_factory=perf_counter)
+    request_id: str = ""
+    caller: Caller | None = None
+    user: str | None = None  # whom the request names
+    reason: str = "not_json"  # why there is no turn
+    turn: Turn | None = None
+    named_session: bool = False
+    is_json: bool = False
+    body: Body = field(default_factory=dict)
+    payload: bytes = b""
+    prepared: Prepared = field(default_factory=lambda: Prepared(status=Status.OFF))
+    forwarded: float = 0.0
+    writing: Writing | None = None
+    refused: bool = False  # by the upstream, or because there was none
+    opened: Opened | None = None
+    tap: Tap = field(default_factory=Tap)
+    ending: Ending = Ending.CLIENT_LEFT
+
+    @property
+    def headers(self) -> list[Header]:
+        headers: list[Header] = self.scope["headers"]
+        return headers
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left of the deadline for memory work."""
+        return self.deadline_s - (perf_counter() - self.started)
+
+    async def told(self, *, answered: bool) -> list[Header]:
+        """Return the headers that say what memory did; waits, within the deadline, for the user's words to
+        be on disk. `answered`: the upstream's status is there."""
+        writing = None if self.refused else self.writing
+        queued = writing is not None and await writing.committed(self.left_s)
+        return memory_headers(
+            self.prepared,
+            session_id=self.turn.session_id if self.turn else None,
+            queued=queued,
+            memory_ms=(self.forwarded - self.started) * 1000,
+            upstream_ms=(perf_counter() - self.forwarded) * 1000 if answered else None,
+        )
+
+
+class Passage(Protocol):
+    """Made anew for each request; the methods are called in this order, `conclude` in any case."""
+
+    async def adopt(self, progress: Progress) -> None:
+        """Find the turn's session, and all else that must be known before memory is asked. Raises
+        ClientError for what is refused, StoreError where it cannot be known."""
+        ...
+
+    def inject(self, progress: Progress, block: str) -> None:
+        """Put the block into the payload."""
+        ...
+
+    async def acknowledge(self, progress: Progress) -> None:
+        """Answer the client already now, if it does not wait for the upstream."""
+        ...
+
+    async def open(self, progress: Progress) -> Opened:
+        """Ask the upstream. Raises UpstreamError."""
+        ...
+
+    async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+        """Give the client the upstream's answer, and these headers. Closes `opened` in any case."""
+        ...
+
+    async def conclude(self, progress: Progress) -> Answer:
+        """The client has all that it gets: settle what is left, and return what was said."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """The request as it came, the answer byte for byte."""
+
+    upstream: Upstream
+    dialect: Dialect
+    placement: str
+    sessions: SessionStore
+    chains: RecentChains
+    fail_open: FailOpen
+
+    async def adopt(self, progress: Progress) -> None:
+        """Give the turn its session: one that continues a response belongs to that response's."""
+        turn, response_id = progress.turn, self.dialect.previous_response_id(progress.body)
+        if turn is None or response_id is None or progress.named_session:
+            return
+        found = self.chains.session_of(turn, response_id) or await self.fail_open.attempt(
+            "session", lambda: self.sessions.session_of(turn.scope, response_id), progress.left_s
+        )
+        if found is not None and not isinstance(found, Failed):
+            progress.turn = replace(turn, session_id=found)
+
+    def inject(self, progress: Progress, block: str) -> None:
+        """Put the block at its place in the client's own body."""
+        progress.payload = json_body.dump(self.dialect.insert(progress.body, block, self.placement))
+
+    async def acknowledge(self, progress: Progress) -> None:
+        """Nothing: the upstream's answer is the first that the client gets."""
+
+    async def open(self, progress: Progress) -> Opened:
+        """Ask for what the client asked for."""
+        return await self.upstream.open(
+            "POST",
+            raw_target(progress.scope),
+            request_headers(progress.headers, identity=True),
+            progress.payload,
+        )
+
+    async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+        """Relay the answer as it comes, and keep a copy where it is to be written down."""
+        tap = progress.tap if progress.writing and not progress.refused else None
+        return await relay(opened, progress.downstream, progress.send, extra_headers=headers, tap=tap)
+
+    async def conclude(self, progress: Progress) -> Answer:
+        """Read what was said out of the copy, as far as it came."""
+        if progress.opened is None or progress.writing is None or progress.refused:
+            return Answer()
+        return await read_answer(progress.opened.headers, progress.tap.chunks, self.dialect)

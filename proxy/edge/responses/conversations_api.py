@@ -1,0 +1,179 @@
+"""Conversations: create, retrieve, update, delete, and their items."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from proxy.domain import Conversation
+from proxy.edge.responses.keeping import Item, Keeping
+from proxy.edge.responses.owners import Owner
+from proxy.edge.responses.serving import REFUSALS, Identify, answer, asker, listed, page_of, unknown_after
+from proxy.errors import InvalidRequest, NotFound, TooLarge
+from proxy.wire import body as json_body
+from proxy.wire.extensions import take_extensions
+from proxy.wire.translation import as_items
+
+MOST_ITEMS = 20  # of one request, as OpenAI has it
+MOST_METADATA, KEY_CHARS, VALUE_CHARS = 16, 64, 512
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationsApi:
+    """The endpoints below /v1/conversations. Another's id is as absent as an unknown one."""
+
+    keeping: Keeping
+    identify: Identify
+    max_body_bytes: int
+
+    def app(self) -> Starlette:
+        """Return the ASGI app."""
+        one = "/v1/conversations/{conversation_id}"
+        return Starlette(
+            routes=[
+                Route("/v1/conversations", self.create, methods=["POST"]),
+                Route(one, self.retrieve, methods=["GET"]),
+                Route(one, self.update, methods=["POST"]),
+                Route(one, self.delete, methods=["DELETE"]),
+                Route(one + "/items", self.add, methods=["POST"]),
+                Route(one + "/items", self.items, methods=["GET"]),
+                Route(one + "/items/{item_id}", self.item, methods=["GET"]),
+                Route(one + "/items/{item_id}", self.remove, methods=["DELETE"]),
+            ],
+            exception_handlers=REFUSALS,
+        )
+
+    async def create(self, request: Request) -> Response:
+        """A new conversation, with its first items."""
+        body, user = await self._body(request, "items", "metadata")
+        items, metadata = _items(body.get("items") or []), _metadata(body.get("metadata"))
+        return answer(
+            _shown(await self.keeping.converse(asker(request, self.identify, user), items, metadata))
+        )
+
+    async def retrieve(self, request: Request) -> Response:
+        """The conversation, without its items."""
+        return answer(_shown((await self._find(request))[1]))
+
+    async def update(self, request: Request) -> Response:
+        """Replace the metadata."""
+        body, user = await self._body(request, "metadata")
+        _, found = await self._find(request, user)
+        if "metadata" not in body:
+            raise InvalidRequest("`metadata` is required.", param="metadata")
+        metadata = _metadata(body["metadata"])
+        await self.keeping.conversations.update(found.scope, found.id, json_body.dump(metadata))
+        return answer({**_shown(found), "metadata": metadata})
+
+    async def delete(self, request: Request) -> Response:
+        """Delete the conversation and its items."""
+        owner, found = await self._find(request)
+        await self.keeping.drop_conversation(owner, found)
+        return answer({"id": found.id, "object": "conversation.deleted", "deleted": True})
+
+    # ------------------------------------------------------------ items
+    async def add(self, request: Request) -> Response:
+        """Append items; returns them with their ids."""
+        body, user = await self._body(request, "items")
+        _, found = await self._find(request, user)
+        items = _items(body.get("items"))
+        await self.keeping.append(found, items)
+        return answer(listed(items, has_more=False))
+
+    async def items(self, request: Request) -> Response:
+        """A page of the items, newest first by default."""
+        _, found = await self._find(request)
+        asked = page_of(request.query_params)
+        page = await self.keeping.conversations.items(
+            found.scope, found.id, limit=asked.limit, after=asked.after, ascending=asked.ascending
+        )
+        if page is None:
+            raise unknown_after()
+        return answer(listed([json_body.loads(item) for item in page.items], has_more=page.has_more))
+
+    async def item(self, request: Request) -> Response:
+        """One item."""
+        _, found = await self._find(request)
+        item_id = request.path_params["item_id"]
+        item = await self.keeping.conversations.item(found.scope, found.id, item_id)
+        if item is None:
+            raise _no_item(item_id)
+        return answer(json_body.loads(item))
+
+    async def remove(self, request: Request) -> Response:
+        """Delete one item; returns the conversation."""
+        _, found = await self._find(request)
+        item_id = request.path_params["item_id"]
+        if not await self.keeping.conversations.remove(found.scope, found.id, item_id):
+            raise _no_item(item_id)
+        return answer(_shown(found))
+
+    # ------------------------------------------------------------ helpers
+    async def _find(self, request: Request, user: str | None = None) -> tuple[Owner, Conversation]:
+        owner, id_ = asker(request, self.identify, user), request.path_params["conversation_id"]
+        found = await self.keeping.conversation(owner, id_)
+        if found is None:
+            raise NotFound(f"Conversation with id '{id_[:80]}' not found.", param="conversation_id")
+        return owner, found
+
+    async def _body(self, request: Request, *known: str) -> tuple[dict[str, Any], str | None]:
+        """Return the body, and the user that its `memory_context` names. Raises ClientError."""
+        raw = bytearray()
+        async for chunk in request.stream():
+            raw += chunk
+            if len(raw) > self.max_body_bytes:
+                raise TooLarge(f"The request body is larger than {self.max_body_bytes} bytes.")
+        body = json_body.parse(bytes(raw)) if raw.strip() else {}
+        user = take_extensions(body).user_id
+        for name in body:
+            if name not in known:
+                raise InvalidRequest(
+                    f"Unknown parameter: '{name[:64]}'.", param=name[:64], code="unknown_parameter"
+                )
+        return body, user
+
+
+def _shown(conversation: Conversation) -> dict[str, Any]:
+    return {
+        "id": conversation.id,
+        "object": "conversation",
+        "created_at": int(conversation.created_at),
+        "metadata": json_body.loads(conversation.metadata),
+    }
+
+
+def _items(given: object) -> list[Item]:
+    if not isinstance(given, list):
+        raise InvalidRequest("`items` must be an array.", param="items", code="invalid_type")
+    if len(given) > MOST_ITEMS:
+        raise InvalidRequest(
+            f"`items` holds {len(given)} items; the most at once is {MOST_ITEMS}.",
+            param="items",
+            code="array_above_max_length",
+        )
+    return list(as_items(given, param="items"))
+
+
+def _metadata(given: object) -> dict[str, str]:
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(value, str) for value in given.values()):
+        raise InvalidRequest(
+            "`metadata` must be an object of strings.", param="metadata", code="invalid_type"
+        )
+    too_long = any(len(key) > KEY_CHARS or len(value) > VALUE_CHARS for key, value in given.items())
+    if len(given) > MOST_METADATA or too_long:
+        raise InvalidRequest(
+            f"`metadata` holds at most {MOST_METADATA} pairs, keys of {KEY_CHARS} and values of {VALUE_CHARS}"
+            " characters.",
+            param="metadata",
+        )
+    return dict(given)
+
+
+def _no_item(item_id: str) -> NotFound:
+    return NotFound(f"Item with id '{item_id[:80]}' not found.", param="item_id")

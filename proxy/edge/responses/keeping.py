@@ -1,0 +1,298 @@
+"""What is kept for an upstream that keeps nothing: responses, chains, conversations."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from proxy.domain import Conversation, Scope, Stamp, StoredResponse
+from proxy.edge.failopen import FailOpen
+from proxy.edge.responses.background import UNDER_WAY, shown
+from proxy.edge.responses.owners import Owner, new_id
+from proxy.errors import InvalidRequest, NotFound
+from proxy.ports import ChainStore, Clock, ConversationStore, MemoryStore
+from proxy.wire.body import dump, loads
+from proxy.wire.translation import items_of, response_of
+
+Item = dict[str, Any]
+
+STAMP_S = 1.0  # without a stamp the response is made all the same, and not kept
+SAVE_S = 5.0  # the last event waits for the save, since its client may continue the response at once
+LONGEST_CHAIN = 1_000  # responses
+PAGE = 100
+MOST_PAGES = 100  # of one conversation
+_POINTS_TO = "\x1fowner"  # a row of a credential: the object is that user's
+
+
+class Responses(ChainStore, Protocol):
+    """A ChainStore that finds, at a forget, the answers which a memory went into."""
+
+    async def save(
+        self, response: StoredResponse, *, generation: int, recalled: Sequence[str] = ()
+    ) -> bool: ...
+
+
+class Conversations(ConversationStore, Protocol):
+    """A ConversationStore that finds, at a forget, what was said in a session."""
+
+    async def add(
+        self,
+        scope: Scope,
+        conversation_id: str,
+        items: Sequence[tuple[str, bytes]],
+        *,
+        generation: int,
+        session_id: str | None = None,
+    ) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What a request continues. `session_id`: that of the chain's first response, "" where there is none."""
+
+    items: tuple[Item, ...] = ()
+    session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """One response as it is to be kept."""
+
+    id: str
+    owner: Owner
+    generation: int | None  # None: it could not be read, and nothing can be kept
+    session_id: str
+    previous_id: str | None
+    conversation_id: str | None
+    response: bytes
+    input_items: Sequence[Item]
+    created_at: float
+    recalled: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Responses and conversations of all owners. Raises StoreUnavailable where nothing else is said."""
+
+    responses: Responses
+    conversations: Conversations
+    memories: MemoryStore
+    fail_open: FailOpen
+    clock: Clock
+    ttl_s: float
+
+    # ------------------------------------------------------------ what a request continues
+    async def earlier(self, owner: Owner, response_id: str | None, conversation_id: str | None) -> Earlier:
+        """Return the items of the chain or the conversation, oldest first. Raises InvalidRequest,
+        NotFound."""
+        if response_id is not None:
+            return await self._chain(owner, response_id)
+        if conversation_id is not None:
+            return Earlier(tuple(await self._said_in(owner, conversation_id)))
+        return Earlier()
+
+    async def _chain(self, owner: Owner, response_id: str) -> Earlier:
+        chain: list[StoredResponse] = []
+        next_id: str | None = response_id
+        # A chain that began for nobody and went on for a user lies in two scopes: one part a round.
+        while next_id and len(chain) < LONGEST_CHAIN and (found := await self.find(owner, next_id)):
+            part = await self.responses.chain(found.scope, next_id, self.clock(), limit=LONGEST_CHAIN)
+            if not part:
+                break
+            chain = [*part, *chain]
+            next_id = part[0].previous_id
+        if not chain:
+            raise InvalidRequest(
+                f"Previous response with id '{response_id[:80]}' not found.",
+                param="previous_response_id",
+                code="previous_response_not_found",
+            )
+        if shown(chain[-1], self.clock()).response["status"] in UNDER_WAY:
+            raise InvalidRequest(
+                f"The response '{response_id[:80]}' is still being made: wait for its end.",
+                param="previous_response_id",
+            )
+        return Earlier(tuple(item for kept in chain for item in _items_of(kept)), chain[0].session_id)
+
+    async def _said_in(self, owner: Owner, conversation_id: str) -> list[Item]:
+        conversation = await self.conversation(owner, conversation_id)
+        if conversation is None:
+            raise NotFound(f"Conversation with id '{conversation_id[:80]}' not found.", param="conversation")
+        return [loads(item) for item in await self._all_items(conversation)]
+
+    async def referenced(self, owner: Owner, item_ids: Iterable[str]) -> dict[str, Item]:
+        """Return those of the items that are output of responses which the owner may see, by their ids."""
+        wanted = set(item_ids)
+        found: dict[str, Item] = {}
+        for response_id in {made_in for item_id in wanted if (made_in := response_of(item_id))}:
+            if kept := await self.find(owner, response_id):
+                items = items_of(loads(kept.response))
+                found |= {item["id"]: item for item in items if item["id"] in wanted}
+        return found
+
+    async def generation(self, owner: Owner) -> int | None:
+        """Return what to save under, None where nothing can be saved now. Never raises."""
+        stamp = await self.fail_open.attempt("stamp", lambda: self.memories.stamp(owner.scope), STAMP_S)
+        return stamp.generation if isinstance(stamp, Stamp) else None
+
+    # ------------------------------------------------------------ responses
+    async def find(self, owner: Owner, response_id: str) -> StoredResponse | None:
+        """Return the response if the owner may see it."""
+        now = self.clock()
+        found = await self.responses.get(owner.scope, response_id, now)
+        if found is None and owner.named and owner.credential is not None:
+            found = await self.responses.get(owner.credential, response_id, now)
+            return None if found is None or found.session_id == _POINTS_TO else found
+        if found is not None and found.session_id == _POINTS_TO:
+            user = Scope(owner.scope.tenant, loads(found.response))
+            return await self.responses.get(user, response_id, now)
+        return found
+
+    async def keep(self, made: Made) -> bool:
+        """Save the response, durable on return. False, and nothing is saved, if its owner forgot or deleted
+        it meanwhile, or if the store cannot be reached: the client has its answer all the same."""
+        if (generation := made.generation) is None:
+            return False
+        stored = StoredResponse(
+            id=made.id,
+            scope=made.owner.scope,
+            session_id=made.session_id,
+            previous_id=made.previous_id,
+            conversation_id=made.conversation_id,
+            response=made.response,
+            input_items=written(made.input_items),
+            created_at=made.created_at,
+            expires_at=made.created_at + self.ttl_s,
+        )
+
+        async def save() -> bool:
+            if (credential := made.owner.credential) is not None and made.owner.named:
+                await self.responses.save(_pointer(stored, credential), generation=0)
+            return await self.responses.save(stored, generation=generation, recalled=made.recalled)
+
+        saved = await self.fail_open.attempt("keep", save, SAVE_S)
+        return saved is True
+
+    async def delete(self, owner: Owner, response_id: str) -> bool:
+        """Delete the response if the owner may see it."""
+        found = await self.find(owner, response_id)
+        if found is None:
+            return False
+        if owner.credential is not None:
+            await self.responses.delete(owner.credential, response_id)
+        return found.scope == owner.credential or await self.responses.delete(found.scope, response_id)
+
+    # ------------------------------------------------------------ conversations
+    async def converse(self, owner: Owner, items: Sequence[Item], metadata: Any) -> Conversation:
+        """Make a conversation with its first items."""
+        made = Conversation(
+            id=new_id("conv"), scope=owner.scope, metadata=written(metadata), created_at=self.clock()
+        )
+        await self.conversations.create(made, _numbered(items))
+        await self._point(owner, made)
+        return made
+
+    async def conversation(self, owner: Owner, conversation_id: str) -> Conversation | None:
+        """Return the conversation if the owner may see it."""
+        found = await self.conversations.get(owner.scope, conversation_id)
+        if found is None and owner.named and owner.credential is not None:
+            found = await self.conversations.get(owner.credential, conversation_id)
+            return None if found is None or _pointed(found) is not None else found
+        if found is not None and (user := _pointed(found)) is not None:
+            return await self.conversations.get(Scope(owner.scope.tenant, user), conversation_id)
+        return found
+
+    async def add(self, made: Made, output: Sequence[Item]) -> None:
+        """Append to the response's conversation what was asked and answered. Never raises: the client has
+        its answer all the same."""
+        id_, generation = made.conversation_id, made.generation
+        if id_ is None or generation is None:
+            return
+
+        async def work() -> None:
+            conversation = await self.conversation(made.owner, id_)
+            if conversation is None:
+                return
+            await self._claim(made.owner, conversation)
+            await self.conversations.add(
+                made.owner.scope,
+                id_,
+                _numbered([*made.input_items, *output]),
+                generation=generation,
+                session_id=made.session_id or None,
+            )
+
+        await self.fail_open.attempt("converse", work, SAVE_S)
+
+    async def append(self, conversation: Conversation, items: Sequence[Item]) -> None:
+        """Append items that the owner brings."""
+        stamp = await self.memories.stamp(conversation.scope)
+        await self.conversations.add(
+            conversation.scope, conversation.id, _numbered(items), generation=stamp.generation
+        )
+
+    async def drop_conversation(self, owner: Owner, conversation: Conversation) -> None:
+        """Delete the conversation that `conversation` returned, with its items."""
+        await self.conversations.delete(conversation.scope, conversation.id)
+        if owner.credential is not None:
+            await self.conversations.delete(owner.credential, conversation.id)
+
+    async def _claim(self, owner: Owner, conversation: Conversation) -> None:
+        """Give a conversation that was made for nobody to the user who now speaks in it: what users say
+        must lie where their forgetting reaches."""
+        if not owner.named or conversation.scope != owner.credential:
+            return
+        items = [loads(item) for item in await self._all_items(conversation)]
+        await self.conversations.create(replace(conversation, scope=owner.scope), _numbered(items))
+        await self.conversations.delete(conversation.scope, conversation.id)
+        await self._point(owner, conversation)
+
+    async def _point(self, owner: Owner, made: Conversation) -> None:
+        if owner.named and owner.credential is not None:
+            sign = replace(made, scope=owner.credential, metadata=written(owner.scope.user))
+            await self.conversations.create(sign, ())
+
+    async def _all_items(self, conversation: Conversation) -> list[bytes]:
+        items: list[bytes] = []
+        for _ in range(MOST_PAGES):
+            after = loads(items[-1])["id"] if items else None
+            page = await self.conversations.items(
+                conversation.scope, conversation.id, limit=PAGE, after=after, ascending=True
+            )
+            if page is None or not page.items:
+                break
+            items += page.items
+            if not page.has_more:
+                break
+        return items
+
+
+def written(value: Any) -> bytes:
+    """Return the value as JSON, also where clients sent what strict writers refuse."""
+    return dump(value)
+
+
+def _items_of(kept: StoredResponse) -> list[Item]:
+    asked: list[Item] = loads(kept.input_items)
+    return [*asked, *items_of(loads(kept.response))]
+
+
+def _numbered(items: Iterable[Item]) -> list[tuple[str, bytes]]:
+    return [(str(item["id"]), written(item)) for item in items]
+
+
+def _pointer(stored: StoredResponse, credential: Scope) -> StoredResponse:
+    """Return the row by which a credential finds what it made for a user, when it names none."""
+    return replace(
+        stored,
+        scope=credential,
+        session_id=_POINTS_TO,
+        previous_id=None,
+        conversation_id=None,
+        response=written(stored.scope.user),
+        input_items=b"[]",
+    )
+
+
+def _pointed(conversation: Conversation) -> str | None:
+    metadata = loads(conversation.metadata)
+    return metadata if isinstance(metadata, str) else None  # a client's is an object

@@ -1,0 +1,80 @@
+"""The passage of mode `auto`: as it is where the upstream speaks the Responses API, else translated.
+
+A request finds out by being sent. Where the upstream turns out not to know the route, the same request goes
+on translated, and those after it are translated from the start, until it is time to ask again.
+"""
+
+from proxy.edge.passage import Passage, Progress, Relayed
+from proxy.edge.reply import Header
+from proxy.edge.responses.auto import Hearing
+from proxy.edge.responses.owners import is_ours
+from proxy.edge.responses.translated import Translated
+from proxy.ports import Clock
+from proxy.upstream.opened import Opened
+from proxy.upstream.relay import Ending
+from proxy.wire.body import Body
+from proxy.wire.dialect import Answer
+from proxy.wire.translation import referenced_ids, response_of
+
+REFUSAL_BYTES = 64 * 1024  # more is no plain "not found"
+_MAY_BE_ABSENT = (404, 405, 501)
+
+
+class Probing:
+    """See Passage for when the methods are called."""
+
+    def __init__(self, relayed: Relayed, translated: Translated, hearing: Hearing, clock: Clock) -> None:
+        self._relayed, self._translated = relayed, translated
+        self._hearing, self._clock = hearing, clock
+        self._way: Passage = relayed
+
+    async def adopt(self, progress: Progress) -> None:
+        """Choose the way. What continues something that is kept here has no other."""
+        if continues_ours(progress.body) or not self._hearing.speaks(self._clock()):
+            self._way = self._translated
+        await self._way.adopt(progress)
+
+    def inject(self, progress: Progress, block: str) -> None:
+        """Put the block where the chosen way has it."""
+        self._way.inject(progress, block)
+
+    async def acknowledge(self, progress: Progress) -> None:
+        """Answer already now, if the chosen way does."""
+        await self._way.acknowledge(progress)
+
+    async def open(self, progress: Progress) -> Opened:
+        """Ask the upstream; if it has no such route, ask it again in words that it knows."""
+        opened = await self._way.open(progress)
+        if self._way is self._translated or not await self._absent(opened):
+            return opened
+        opened.close()
+        self._way = self._translated
+        await self._way.adopt(progress)
+        if progress.prepared.block:
+            self._way.inject(progress, progress.prepared.block)
+        await self._way.acknowledge(progress)
+        return await self._way.open(progress)
+
+    async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+        """Answer as the chosen way does."""
+        return await self._way.answer(progress, opened, headers)
+
+    async def conclude(self, progress: Progress) -> Answer:
+        """Conclude as the chosen way does."""
+        return await self._way.conclude(progress)
+
+    async def _absent(self, opened: Opened) -> bool:
+        try:
+            body = await opened.peek(REFUSAL_BYTES) if opened.status in _MAY_BE_ABSENT else b""
+        except BaseException:
+            opened.close()
+            raise
+        return self._hearing.heard(opened.status, body, self._clock())
+
+
+def continues_ours(body: Body) -> bool:
+    """True if the request builds on a response, a conversation or an item that no upstream knows."""
+    conversation = body.get("conversation")
+    named = conversation.get("id") if isinstance(conversation, dict) else conversation
+    made_in = (response_of(item_id) for item_id in referenced_ids(body.get("input")))
+    return any(map(is_ours, (body.get("previous_response_id"), named, *made_in)))

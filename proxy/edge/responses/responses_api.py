@@ -1,0 +1,160 @@
+"""Stored responses: retrieve, delete, cancel, input items, and the stream of one made in the background."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from proxy.domain import StoredResponse
+from proxy.edge.reply import ASGIScope, Receive, Send
+from proxy.edge.responses.background import UNDER_WAY, Live, Lives, shown
+from proxy.edge.responses.keeping import Keeping
+from proxy.edge.responses.owners import Owner
+from proxy.edge.responses.serving import REFUSALS, Identify, answer, asker, cut, listed, page_of
+from proxy.errors import InvalidRequest, NotFound
+from proxy.ports import Clock
+from proxy.upstream.downstream import Downstream
+from proxy.wire import body as json_body
+
+END_S = 5.0  # for work that was ended to be saved; the answer then says how far it came
+
+
+@dataclass(frozen=True, slots=True)
+class ResponsesApi:
+    """The endpoints below /v1/responses/{id}. Another's id is as absent as an unknown one."""
+
+    keeping: Keeping
+    lives: Lives
+    identify: Identify
+    clock: Clock
+
+    def app(self) -> Starlette:
+        """Return the ASGI app."""
+        item = "/v1/responses/{response_id}"
+        return Starlette(
+            routes=[
+                Route(item, self.retrieve, methods=["GET"]),
+                Route(item, self.delete, methods=["DELETE"]),
+                Route(item + "/cancel", self.cancel, methods=["POST"]),
+                Route(item + "/input_items", self.input_items, methods=["GET"]),
+            ],
+            exception_handlers=REFUSALS,
+        )
+
+    async def retrieve(self, request: Request) -> Response:
+        """The response as it stands, or with `stream=true` its events."""
+        owner, response_id = asker(request, self.identify), _id(request)
+        kept = await self._find(owner, response_id)
+        if request.query_params.get("stream", "").lower() in ("true", "1"):
+            return self._stream(request, owner, response_id)
+        return answer(await self._stands(owner, kept))
+
+    async def delete(self, request: Request) -> Response:
+        """Delete the response, and end the work on it."""
+        owner, response_id = asker(request, self.identify), _id(request)
+        await self._find(owner, response_id)
+        live = self.lives.under_way(owner, response_id)
+        if not await self.keeping.delete(owner, response_id):
+            raise _absent(response_id)
+        if live is not None:
+            live.cancel()
+        return answer({"id": response_id, "object": "response", "deleted": True})
+
+    async def cancel(self, request: Request) -> Response:
+        """End the work on a background response; one that has ended stays as it is."""
+        owner, response_id = asker(request, self.identify), _id(request)
+        kept = await self._find(owner, response_id)
+        response = await self._stands(owner, kept)
+        if not response.get("background"):
+            raise InvalidRequest(
+                "Only a response made with `background: true` can be cancelled.", param="response_id"
+            )
+        if response["status"] not in UNDER_WAY:
+            return answer(response)
+        if (live := self.lives.under_way(owner, response_id)) is not None:
+            live.cancel()
+            return answer(await self._stands(owner, await self._ended(live, owner)))
+        # Another process makes it, and sees this at its next beat.
+        response = {**response, "status": "cancelled"}
+        await self._save_again(kept, response)
+        return answer(response)
+
+    async def input_items(self, request: Request) -> Response:
+        """The items of the response's own request."""
+        owner, page = asker(request, self.identify), page_of(request.query_params)
+        kept = await self._find(owner, _id(request))
+        items, more = cut(json_body.loads(kept.input_items), page)
+        return answer(listed(items, has_more=more))
+
+    # ------------------------------------------------------------ helpers
+    async def _find(self, owner: Owner, response_id: str) -> StoredResponse:
+        kept = await self.keeping.find(owner, response_id)
+        if kept is None:
+            raise _absent(response_id)
+        return kept
+
+    async def _stands(self, owner: Owner, kept: StoredResponse) -> dict[str, Any]:
+        """Return the response object; one whose process died is saved as failed."""
+        if live := self.lives.under_way(owner, kept.id):
+            if (response := live.response)["status"] in UNDER_WAY:
+                return response
+            # It is being saved: whoever sees the final state may build on it.
+            kept = await self._ended(live, owner)
+        found = shown(kept, self.clock())
+        if found.died:
+            await self._save_again(kept, found.response)
+        return found.response
+
+    async def _ended(self, live: Live, owner: Owner) -> StoredResponse:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(live.ended(), END_S)
+        return await self._find(owner, live.id)
+
+    async def _save_again(self, kept: StoredResponse, response: dict[str, Any]) -> None:
+        stamp = await self.keeping.memories.stamp(kept.scope)
+        changed = replace(kept, response=json_body.dump(response))
+        await self.keeping.responses.save(changed, generation=stamp.generation)
+
+    def _stream(self, request: Request, owner: Owner, response_id: str) -> Response:
+        after = request.query_params.get("starting_after", "-1")
+        if not after.removeprefix("-").isdigit():
+            raise InvalidRequest("`starting_after` must be a whole number.", param="starting_after")
+        live = self.lives.recent(owner, response_id)
+        if live is None:
+            raise InvalidRequest(
+                "Only a response made in the background can be streamed again, and only for a while.",
+                param="stream",
+            )
+        return Following(live.follow(int(after)))
+
+
+class Following(Response):
+    """Server-sent events as they come. Starlette's own would not notice that the client left."""
+
+    def __init__(self, events: AsyncIterator[bytes]) -> None:
+        super().__init__(media_type="text/event-stream", headers={"cache-control": "no-cache"})
+        self._events = events
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        headers = [header for header in self.raw_headers if header[0] != b"content-length"]
+        async with Downstream(receive) as downstream:
+            await downstream.read(0)
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            async for piece in self._events:
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            downstream.settle()
+            await send({"type": "http.response.body", "body": b""})
+
+
+def _id(request: Request) -> str:
+    return str(request.path_params["response_id"])
+
+
+def _absent(response_id: str) -> NotFound:
+    return NotFound(f"Response with id '{response_id[:80]}' not found.", param="response_id")

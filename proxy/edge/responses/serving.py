@@ -1,0 +1,101 @@
+"""What the endpoints of stored objects have in common: who asks, pages, and OpenAI's shapes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from proxy.edge.identity import Caller
+from proxy.edge.reply import Header, error_of
+from proxy.edge.responses.owners import Owner, owner_of
+from proxy.errors import InvalidRequest, NotFound, ProxyError, StoreError
+from proxy.wire import body as json_body
+from proxy.wire.extensions import checked_id
+
+Identify = Callable[[list[Header]], Caller]
+
+DEFAULT_LIMIT, MOST = 20, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Which part of a list is asked for."""
+
+    limit: int
+    after: str | None
+    ascending: bool
+
+
+def asker(request: Request, identify: Identify, named: str | None = None) -> Owner:
+    """Return who asks. A user is named by the body (`named`), by `user_id` in the query or by the header."""
+    headers: list[Header] = request.scope["headers"]
+    caller, in_query = identify(headers), request.query_params.get("user_id")
+    if named is None and in_query is not None:
+        named = checked_id(in_query, "user_id")
+    return owner_of(caller, headers, caller.narrow(named))
+
+
+def page_of(params: Mapping[str, str]) -> Page:
+    """Return `limit`, `after` and `order`; newest first by default. Raises InvalidRequest."""
+    text, order = params.get("limit", str(DEFAULT_LIMIT)), params.get("order", "desc")
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST):
+        raise InvalidRequest(f"`limit` must be a whole number from 1 to {MOST}.", param="limit")
+    if order not in ("asc", "desc"):
+        raise InvalidRequest("`order` must be asc or desc.", param="order")
+    return Page(int(text), params.get("after") or None, order == "asc")
+
+
+def cut(items: Sequence[Any], page: Page) -> tuple[Sequence[Any], bool]:
+    """Return the page of items given oldest first, and whether there are more. Raises InvalidRequest."""
+    ordered = list(items) if page.ascending else list(reversed(items))
+    if page.after is not None:
+        place = next((i for i, item in enumerate(ordered) if item.get("id") == page.after), None)
+        if place is None:
+            raise unknown_after()
+        ordered = ordered[place + 1 :]
+    return ordered[: page.limit], len(ordered) > page.limit
+
+
+def unknown_after() -> InvalidRequest:
+    """Return what a cursor that names no item of the list is refused with."""
+    return InvalidRequest("`after` is no item of this list.", param="after")
+
+
+def listed(items: Sequence[Any], *, has_more: bool) -> dict[str, Any]:
+    """Return OpenAI's list object."""
+    return {
+        "object": "list",
+        "data": items,
+        "first_id": items[0]["id"] if items else None,
+        "last_id": items[-1]["id"] if items else None,
+        "has_more": has_more,
+    }
+
+
+def answer(value: Any, status: int = 200) -> Response:
+    """Return a JSON answer."""
+    return Response(json_body.dump(value), status, media_type="application/json")
+
+
+async def refuse(request: Request, error: Exception) -> Response:
+    """Answer one of our errors."""
+    assert isinstance(error, ProxyError)
+    status, body = error_of(error)
+    return answer(body, status)
+
+
+async def no_route(request: Request, error: Exception) -> Response:
+    """Answer a path or method that there is not."""
+    assert isinstance(error, HTTPException)
+    _, body = error_of(
+        NotFound(f"No such endpoint: {request.method} {request.url.path}.", code="unknown_url")
+    )
+    return Response(
+        json_body.dump(body), error.status_code, headers=error.headers, media_type="application/json"
+    )
+
+
+REFUSALS = {ProxyError: refuse, StoreError: refuse, HTTPException: no_route}

@@ -1,0 +1,336 @@
+"""A Responses request on its way through an upstream that speaks only chat completions.
+
+The passage of `Intercept` that translates: the request becomes a plan (wire/translation), memory enters the
+plan's chat body, the upstream's answer becomes events, and what was made is kept for its owner.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from proxy.domain import Turn
+from proxy.edge.passage import Progress
+from proxy.edge.reply import Header, send_bytes
+from proxy.edge.responses import background
+from proxy.edge.responses.answering import Background, Outlet, Stream, Whole, for_client
+from proxy.edge.responses.background import UNDER_WAY, Live, Lives, with_beat
+from proxy.edge.responses.keeping import Earlier, Keeping, Made
+from proxy.edge.responses.listening import Listener
+from proxy.edge.responses.owners import Owner, new_id, owner_of
+from proxy.edge.writing import read_answer
+from proxy.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
+from proxy.ports import Clock
+from proxy.upstream.client import Upstream
+from proxy.upstream.headers import request_headers
+from proxy.upstream.opened import Opened
+from proxy.upstream.relay import Ending, raw_target, relay
+from proxy.wire import body as json_body
+from proxy.wire.body import Body
+from proxy.wire.chat import CHAT
+from proxy.wire.dialect import Answer
+from proxy.wire.responses import RESPONSES
+from proxy.wire.tapped import json_values
+from proxy.wire.translation import (
+    Plan,
+    Translation,
+    conversation_of,
+    items_of,
+    plan,
+    referenced_ids,
+)
+
+IN_THREAD_BYTES = 256 * 1024  # a document of this size takes some 5 ms to translate
+DRAIN_S = 0.5  # for what follows [DONE], so that the connection can be used again
+ERROR_BYTES = 64 * 1024
+_JSON: list[Header] = [(b"content-type", b"application/json")]
+
+
+@dataclass(frozen=True, slots=True)
+class Translating:
+    """What all translated requests share."""
+
+    upstream: Upstream
+    keeping: Keeping
+    lives: Lives
+    placement: str
+    clock: Clock
+
+
+@dataclass(slots=True)
+class Making:
+    """One response being made, from the moment that its request is known to make sense."""
+
+    plan: Plan
+    translation: Translation
+    id: str
+    owner: Owner
+    generation: int | None  # None: it cannot be kept
+    session_id: str
+    created_at: float
+    live: Live | None = None
+    beat: asyncio.Task[None] | None = None
+    stream: Stream | None = None  # of a background response whose client stays
+    queued: bool = False
+    saved: bool = False
+    why: str = "The server stopped before the response was complete."
+
+    @property
+    def under_way(self) -> bool:
+        """True until the terminal event."""
+        return self.translation.response["status"] in UNDER_WAY
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The response object as the client may see it."""
+        response = self.translation.response
+        return {**response, "status": "queued"} if self.queued and self.under_way else response
+
+
+class Translated:
+    """See Passage for when the methods are called."""
+
+    def __init__(self, shared: Translating) -> None:
+        self._shared, self._keeping = shared, shared.keeping
+        self._made: Making | None = None
+
+    @property
+    def _making(self) -> Making:
+        assert self._made is not None, "adopt comes first"
+        return self._made
+
+    # ------------------------------------------------------------ the request
+    async def adopt(self, progress: Progress) -> None:
+        """Make the plan, with what the request continues. Raises ClientError, StoreError."""
+        if not progress.is_json:
+            raise InvalidRequest("The request body must be JSON.", code="invalid_json")
+        assert progress.caller is not None
+        turn, body = progress.turn, progress.body
+        project = turn.scope.project if turn else None
+        owner = owner_of(progress.caller, progress.headers, progress.user, project)
+        generation = await self._keeping.generation(owner)
+        earlier = await self._keeping.earlier(
+            owner, RESPONSES.previous_response_id(body), conversation_of(body)
+        )
+        planned = await self._plan(body, owner, earlier)
+        if turn is not None and not progress.forwarded:
+            progress.turn = turn = _continuing(turn, planned, earlier, named=progress.named_session)
+        created_at, id_ = self._shared.clock(), new_id("resp")
+        self._made = Making(
+            plan=planned,
+            translation=Translation(planned, response_id=id_, created_at=int(created_at)),
+            id=id_,
+            owner=owner,
+            generation=generation,
+            session_id=turn.session_id if turn else earlier.session_id,
+            created_at=created_at,
+        )
+        progress.payload = json_body.dump(planned.chat)
+
+    async def _plan(self, body: Body, owner: Owner, earlier: Earlier) -> Plan:
+        ids = referenced_ids(body.get("input"))
+        referenced = await self._keeping.referenced(owner, ids) if ids else {}
+        return plan(body, earlier.items, referenced)
+
+    def inject(self, progress: Progress, block: str) -> None:
+        """Put the block into the chat body: what is kept of the request does not hold it."""
+        chat = CHAT.insert(self._making.plan.chat, block, self._shared.placement)
+        progress.payload = json_body.dump(chat)
+
+    async def acknowledge(self, progress: Progress) -> None:
+        """Answer a request for the background: from here on, the work is its own."""
+        making = self._making
+        if not making.plan.background:
+            return
+        making.queued = True
+        live = Live(making.id, making.owner, lambda: making.response)
+        if not await self._keep(making, progress, with_beat(making.response, self._shared.clock())):
+            raise StoreUnavailable("a background response cannot be kept")
+        headers = [*await progress.told(answered=False), *_dropped(making)]
+        if making.plan.stream:
+            making.stream = Stream(progress.send, lambda: self._save(making, progress))
+            await making.stream.start(headers)
+        else:
+            await send_bytes(
+                progress.send, 200, json_body.dump(making.response), b"application/json", headers
+            )
+        making.live, progress.send = live, _nowhere
+        live.stoppable(progress.downstream.hold())
+        self._shared.lives.begin(live)
+        making.beat = progress.tasks.create_task(self._beat(making, live, progress))
+        await self._outlet(making, progress).emit(making.translation.start())
+
+    async def open(self, progress: Progress) -> Opened:
+        """Ask for a chat completion."""
+        _, mark, query = raw_target(progress.scope).partition(b"?")
+        target = b"/v1/chat/completions" + mark + query
+        headers = request_headers(progress.headers, identity=True)
+        try:
+            return await self._shared.upstream.open("POST", target, headers, progress.payload)
+        except UpstreamError as error:
+            self._making.why = error.message
+            raise
+
+    # ------------------------------------------------------------ the answer
+    async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+        """Translate the answer as it comes. One that is none, the upstream's refusal, passes unchanged."""
+        making = self._making
+        if not 200 <= opened.status < 300:
+            making.why = _message_of(await opened.peek(ERROR_BYTES)) if making.live else ""
+            return await relay(opened, progress.downstream, progress.send, extra_headers=headers)
+        making.queued = False
+        outlet = self._outlet(making, progress)
+        with opened:
+            try:
+                await outlet.start(for_client(opened.headers, [*headers, *_dropped(making)]))
+                if making.live is None:
+                    await outlet.emit(making.translation.start())
+                return await self._pass_on(progress, opened, outlet)
+            except asyncio.CancelledError:
+                if not progress.downstream.absorb():
+                    raise
+        return Ending.CLIENT_LEFT
+
+    async def _pass_on(self, progress: Progress, opened: Opened, outlet: Outlet) -> Ending:
+        making, cut, size = self._making, False, 0
+        listener = Listener(making.translation, *_content(opened.headers))
+        while not listener.ended and not opened.at_end:
+            try:
+                chunk = await opened.read()
+            except UpstreamCut:
+                cut = True
+                break
+            size += len(chunk)
+            if events := listener.feed(chunk):
+                await outlet.emit(events)
+        in_thread = size > IN_THREAD_BYTES and not listener.ended
+        end = await asyncio.to_thread(listener.end, cut=cut) if in_thread else listener.end(cut=cut)
+        if end:
+            await outlet.emit(end)
+        if making.live is None:
+            progress.downstream.settle()
+        await outlet.finish(listener)
+        await _drain(opened)
+        return Ending.UPSTREAM_CUT if cut else Ending.COMPLETE
+
+    def _outlet(self, making: Making, progress: Progress) -> Outlet:
+        async def save() -> None:
+            await self._save(making, progress)
+
+        if making.live is not None:
+            return Background(making.live, save, making.stream)
+        if making.plan.stream:
+            return Stream(progress.send, save)
+        return Whole(progress.send, save, making.translation)
+
+    # ------------------------------------------------------------ what is left
+    async def conclude(self, progress: Progress) -> Answer:
+        """Bring what broke off to its final state, and return what was said."""
+        making = self._made
+        if making is None:
+            return Answer()
+        if making.live is not None:
+            await self._end_background(making, making.live, progress)
+        elif making.plan.stream and progress.opened is not None and not progress.refused:
+            await self._end_stream(making, progress)
+        if progress.writing is None or progress.refused:
+            return Answer()
+        return await read_answer(_JSON, [json_body.dump(making.translation.response)], RESPONSES)
+
+    async def _end_stream(self, making: Making, progress: Progress) -> None:
+        """The client has the id: a stream that it left ends as cancelled."""
+        left = making.under_way
+        if left:
+            making.translation.fail(making.why)
+        await self._save(making, progress, cancelled=left)
+
+    async def _end_background(self, making: Making, live: Live, progress: Progress) -> None:
+        left, stream = making.under_way, making.stream
+        if making.beat is not None:
+            making.beat.cancel()
+        events = making.translation.fail(making.why) if left else []
+        await self._save(making, progress, cancelled=left and live.cancelled)
+        if events:
+            await self._outlet(making, progress).emit(events)
+        if stream is not None:
+            await stream.close()
+        self._shared.lives.end(live)
+
+    async def _save(self, making: Making, progress: Progress, *, cancelled: bool = False) -> None:
+        """Keep the response in its final state, and what was said in its conversation; once."""
+        if making.saved:
+            return
+        response = making.translation.response
+        if cancelled:
+            response = {**response, "status": "cancelled", "error": None}
+        if making.plan.conversation and response["status"] in ("completed", "incomplete"):
+            await self._keeping.add(self._kept(making, progress, b""), items_of(response))
+        await self._keep(making, progress, json_body.dump(response))
+        making.saved = True
+
+    async def _keep(self, making: Making, progress: Progress, response: bytes) -> bool:
+        if not making.plan.store or making.generation is None:
+            return False
+        return await self._keeping.keep(self._kept(making, progress, response))
+
+    def _kept(self, making: Making, progress: Progress, response: bytes) -> Made:
+        return Made(
+            id=making.id,
+            owner=making.owner,
+            generation=making.generation,
+            session_id=making.session_id,
+            previous_id=making.plan.previous_response_id,
+            conversation_id=making.plan.conversation,
+            response=response,
+            input_items=making.plan.input_items,
+            created_at=making.created_at,
+            recalled=progress.prepared.memory_ids,
+        )
+
+    async def _beat(self, making: Making, live: Live, progress: Progress) -> None:
+        """Show, while the response is under way, that it is; end it where its owner asked another process."""
+        while True:
+            await asyncio.sleep(background.BEAT_S)
+            with suppress(StoreError):
+                kept = await self._keeping.find(making.owner, making.id)
+                if kept is None or json_body.loads(kept.response)["status"] not in UNDER_WAY:
+                    live.cancel()
+                elif making.under_way and not making.saved:
+                    await self._keep(making, progress, with_beat(making.response, self._shared.clock()))
+
+
+def _continuing(turn: Turn, planned: Plan, earlier: Earlier, *, named: bool) -> Turn:
+    """Return the turn with its whole conversation, in the session of the chain's first response."""
+    turn = replace(turn, messages=CHAT.messages(planned.chat))
+    return turn if named or not earlier.session_id else replace(turn, session_id=earlier.session_id)
+
+
+def _dropped(making: Making) -> list[Header]:
+    tools = making.plan.dropped
+    return [(b"x-memory-dropped-tools", ",".join(tools).encode("ascii"))] if tools else []
+
+
+def _content(headers: Sequence[Header]) -> tuple[str, str]:
+    """Return content type and content encoding, "" where there is none."""
+    told = {name: value.decode("latin-1") for name, value in headers}
+    return told.get(b"content-type", ""), told.get(b"content-encoding", "")
+
+
+def _message_of(body: bytes) -> str:
+    _, values = json_values([body], "application/json", "")
+    error = values[0].get("error") if values else None
+    message = error.get("message") if isinstance(error, dict) else error
+    return message if isinstance(message, str) and message else "The upstream refused the request."
+
+
+async def _drain(opened: Opened) -> None:
+    """Read what little follows the answer, so that the connection serves others too."""
+    with suppress(TimeoutError, UpstreamCut):
+        async with asyncio.timeout(DRAIN_S):
+            while not opened.at_end and await opened.read():
+                pass
+
+
+async def _nowhere(message: object) -> None:
+    """Stand for the client of a request that has been answered."""

@@ -1,0 +1,148 @@
+"""Mode auto: the upstream is asked once, believed, and asked again."""
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from openai import APIStatusError, NotFoundError
+
+from proxy.edge.responses import auto
+from tests.e2e.chat_only import ChatOnly
+from tests.e2e.conftest import Houses
+from tests.support.upstream import Exchange
+
+
+class Changing(ChatOnly):
+    """Speaks the Responses API while `native` is true."""
+
+    native = False
+
+    async def __call__(self, exchange: Exchange) -> None:
+        target = exchange.request.target
+        if not (self.native and target.startswith((b"/v1/responses", b"/v1/conversations"))):
+            await super().__call__(exchange)
+            return
+        self.chats.append(exchange.request)
+        if exchange.request.method == b"POST" and exchange.request.json.get("model") == "gone":
+            await exchange.json({"error": {"message": "The model `gone` does not exist", "code": None}}, 404)
+        else:
+            await exchange.json(NATIVE)
+
+
+NATIVE: dict[str, Any] = {
+    "id": "resp_abc",
+    "object": "response",
+    "created_at": 1,
+    "status": "completed",
+    "model": "m",
+    "output": [],
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "tools": [],
+}
+
+
+def targets(model: ChatOnly) -> list[bytes]:
+    return [request.target for request in (*model.unknown, *model.chats)]
+
+
+async def test_the_first_request_finds_out_and_is_answered_all_the_same(house: Houses) -> None:
+    model = Changing()
+    async with house(model) as h, h.client() as client:
+        for n in range(3):
+            made = await client.responses.create(model="m", input=f"Hello {n}")
+            assert made.output_text == "All right."
+        assert len(model.unknown) == 1
+        assert len(model.chats) == 3
+
+
+async def test_the_first_request_may_be_a_stream_in_the_background_with_memory(house: Houses) -> None:
+    model = Changing()
+    async with house(model) as h, h.client() as client:
+        stream = await client.responses.create(
+            model="m",
+            input="I live in Madison.",
+            background=True,
+            stream=True,
+            extra_body={"memory_context": {"user_id": "alice"}},
+        )
+        events = [event async for event in stream]
+        assert events[-1].type == "response.completed"
+
+
+async def test_a_request_that_makes_no_sense_is_refused_though_it_was_forwarded_first(house: Houses) -> None:
+    async with house(Changing()) as h, h.client() as client:
+        with pytest.raises(APIStatusError) as refused:
+            await client.responses.create(model="m", input="Hi there", temperature="hot")  # type: ignore[arg-type]
+        assert refused.value.status_code == 400
+
+
+async def test_a_native_upstream_keeps_its_own_responses(house: Houses) -> None:
+    model = Changing()
+    model.native = True
+    async with house(model) as h, httpx2.AsyncClient() as http:
+        body = {"model": "m", "input": "Hi"}
+        assert (await http.post(f"{h.base_url}/responses", json=body)).json() == NATIVE
+        assert json.loads(model.chats[-1].body) == body
+        assert (await http.get(f"{h.base_url}/responses/resp_abc")).json() == NATIVE
+        assert (await http.post(f"{h.base_url}/conversations", json={})).json() == NATIVE
+        assert model.chats[-1].target == b"/v1/conversations"
+        gone = await http.post(f"{h.base_url}/responses", json={"model": "gone", "input": "Hi"})
+        assert (gone.status_code, "does not exist" in gone.text) == (404, True)
+        assert (await http.post(f"{h.base_url}/responses", json=body)).json() == NATIVE
+
+
+async def test_an_upstream_that_learns_or_forgets_the_api_is_noticed(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto.Hearing.__init__, "__defaults__", (0.0,))  # asks again every time
+    model = Changing()
+    async with house(model) as h, h.client() as client:
+        ours = await client.responses.create(model="m", input="Hi")
+        model.native = True
+        assert (await client.responses.create(model="m", input="Hi")).id == "resp_abc"
+        later = await client.responses.create(model="m", input="More", previous_response_id=ours.id)
+        assert later.output_text == "All right.", "what was made here goes on here"
+        assert (await client.responses.retrieve(ours.id)).id == ours.id
+        model.native = False
+        assert (await client.responses.create(model="m", input="Hi")).output_text == "All right."
+
+
+async def test_mode_native_never_translates(house: Houses) -> None:
+    model = Changing()
+    async with house(model, upstream_extra={"responses": "native"}) as h, h.client() as client:
+        for _ in range(2):
+            with pytest.raises(NotFoundError):
+                await client.responses.create(model="m", input="Hi")
+        with pytest.raises(NotFoundError):
+            await client.responses.retrieve("resp_mp1")
+        assert targets(model) == [b"/v1/responses", b"/v1/responses", b"/v1/responses/resp_mp1"]
+
+
+async def test_mode_translate_never_asks(house: Houses) -> None:
+    model = Changing()
+    model.native = True
+    async with house(model, upstream_extra={"responses": "translate"}) as h, h.client() as client:
+        made = await client.responses.create(model="m", input="Hi")
+        assert (await client.responses.retrieve(made.id)).output_text == "All right."
+        with pytest.raises(NotFoundError):
+            await client.responses.retrieve("resp_abc")
+        assert (await client.conversations.create()).id.startswith("conv_mp")
+        assert targets(model) == [b"/v1/chat/completions"]
+
+
+async def test_what_memory_knows_goes_with_the_first_request_too(house: Houses) -> None:
+    model = Changing()
+    user = {"user_id": "alice"}
+    async with house(model) as h, h.client() as client, httpx2.AsyncClient() as http:
+        fact = {"content": "User's budget for the Hawaii trip is $10,000.", "type": "semantic"}
+        assert (await http.post(f"{h.base_url}/memory", json=fact | user)).status_code == 201
+        for _ in range(2):
+            await client.responses.create(
+                model="m",
+                input="How much money can I spend on vacation?",
+                extra_body={"memory_context": user},
+            )
+            block, question = model.last_messages
+            assert ("10,000" in block["content"], question["role"]) == (True, "user")

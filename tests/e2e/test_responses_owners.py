@@ -1,0 +1,83 @@
+"""Stored responses and conversations belong to those who made them."""
+
+from typing import Any
+
+import httpx2
+import pytest
+from openai import APIStatusError, AsyncOpenAI, NotFoundError
+
+from tests.e2e.chat_only import ChatOnly
+from tests.e2e.conftest import House, Houses
+
+ALICE: Any = {"memory_context": {"user_id": "alice"}}
+
+
+def named(h: House, user: str, key: str = "sk-test") -> AsyncOpenAI:
+    """Return a client that names its user in every request."""
+    return h.client(key).with_options(default_headers={"X-Memory-User-Id": user})
+
+
+async def absent(client: AsyncOpenAI, response_id: str) -> None:
+    """Check every way in which a response could be seen or changed."""
+    for look in (
+        client.responses.retrieve,
+        client.responses.delete,
+        client.responses.cancel,
+        client.responses.input_items.list,
+    ):
+        with pytest.raises(NotFoundError):
+            await look(response_id)
+    with pytest.raises(APIStatusError) as refused:
+        await client.responses.create(model="m", input="And?", previous_response_id=response_id)
+    assert refused.value.code == "previous_response_not_found"
+
+
+async def test_another_users_response_is_absent(house: Houses) -> None:
+    async with house(ChatOnly()) as h, named(h, "alice") as alice, named(h, "bob") as bob:
+        made = await alice.responses.create(model="m", input="Psst")
+        await absent(bob, made.id)
+        assert (await alice.responses.retrieve(made.id)).id == made.id
+
+
+async def test_another_keys_response_is_absent(house: Houses) -> None:
+    async with house(ChatOnly()) as h, h.client("sk-1") as one, h.client("sk-2") as other:
+        for extra in ({}, ALICE):
+            made = await one.responses.create(model="m", input="Psst", extra_body=extra)
+            await absent(other, made.id)
+
+
+async def test_a_client_that_names_its_user_only_when_it_creates_finds_the_response(house: Houses) -> None:
+    async with house(ChatOnly()) as h, h.client() as client, named(h, "bob") as bob:
+        made = await client.responses.create(model="m", input="Psst", extra_body=ALICE)
+        assert (await client.responses.retrieve(made.id)).id == made.id
+        assert (await client.responses.input_items.list(made.id)).data
+        later = await client.responses.create(model="m", input="And?", previous_response_id=made.id)
+        assert len(h.model.last_messages) == 3
+        await absent(bob, made.id)
+        await client.responses.delete(made.id)
+        await absent(client, made.id)
+        assert (await client.responses.retrieve(later.id)).id == later.id
+
+
+async def test_a_chain_may_begin_for_nobody_and_go_on_for_a_user(house: Houses) -> None:
+    async with house(ChatOnly()) as h, h.client() as client:
+        ids: list[str] = []
+        for text, extra in (("one", {}), ("two", {}), ("three", ALICE), ("four", ALICE)):
+            made = await client.responses.create(
+                model="m",
+                input=text,
+                previous_response_id=ids[-1] if ids else None,
+                extra_body=extra,
+            )
+            ids.append(made.id)
+        said = [m["content"] for m in h.model.last_messages if m["role"] == "user"]
+        assert said == ["one", "two", "three", "four"]
+
+
+async def test_without_user_and_key_the_id_is_the_proof(house: Houses) -> None:
+    async with house(ChatOnly()) as h, h.client() as keyed:
+        async with httpx2.AsyncClient() as http:
+            made = (await http.post(f"{h.base_url}/responses", json={"model": "m", "input": "Hi"})).json()
+            found = await http.get(f"{h.base_url}/responses/{made['id']}")
+            assert found.json() == made
+        await absent(keyed, made["id"])

@@ -1,0 +1,402 @@
+"""The Responses API over an upstream that speaks only chat completions, with the real OpenAI SDK."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from openai import APIStatusError, AsyncOpenAI, NotFoundError
+
+from tests.e2e.chat_only import ChatOnly, chunk, tool_call
+from tests.e2e.conftest import House, Houses, until
+from tests.support.model import known
+from tests.support.serving import connected
+from tests.support.upstream import Exchange, completion
+
+TOOL: dict[str, Any] = {
+    "type": "function",
+    "name": "weather",
+    "description": "The weather of a city",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
+
+async def streamed(client: AsyncOpenAI, **request: Any) -> list[Any]:
+    """Ask for a stream and return its events."""
+    return [event async for event in await client.responses.create(stream=True, **request)]
+
+
+async def test_a_text_is_answered_whole_and_streamed_alike(house: Houses) -> None:
+    async with house(ChatOnly("All is well.")) as h, h.client() as client:
+        whole = await client.responses.create(model="m", input="How are you?", instructions="Be brief.")
+        assert (whole.output_text, whole.status) == ("All is well.", "completed")
+        assert h.model.last_messages == [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "How are you?"},
+        ]
+        events = await streamed(client, model="m", input="How are you?")
+        assert [e.sequence_number for e in events] == list(range(len(events)))
+        assert events[0].type == "response.created"
+        assert events[-1].type == "response.completed"
+        assert events[-1].response.output_text == "Alliswell."
+        assert {e.response.id for e in events if hasattr(e, "response")} == {events[0].response.id}
+
+
+async def test_what_was_created_is_what_is_retrieved_until_it_is_deleted(house: Houses) -> None:
+    async with house(ChatOnly()) as h, h.client() as client:
+        whole = await client.responses.create(model="m", input="One", metadata={"k": "v"})
+        events = await streamed(client, model="m", input="Two")
+        for made in (whole, events[-1].response):
+            assert (await client.responses.retrieve(made.id)).to_dict() == made.to_dict()
+            await client.responses.delete(made.id)
+            with pytest.raises(NotFoundError):
+                await client.responses.retrieve(made.id)
+            with pytest.raises(NotFoundError):
+                await client.responses.delete(made.id)
+
+
+async def test_input_items_are_paged_newest_first(house: Houses) -> None:
+    async with house(ChatOnly()) as h, h.client() as client:
+        said: Any = [{"role": "user", "content": f"line {n}"} for n in range(5)]
+        made = await client.responses.create(model="m", input=said)
+        page = await client.responses.input_items.list(made.id, limit=2)
+        assert [i.content[0].text for i in page.data] == ["line 4", "line 3"]  # type: ignore[union-attr]
+        assert page.has_more
+        rest = [i async for i in client.responses.input_items.list(made.id, limit=2)]
+        assert [i.content[0].text for i in rest] == [f"line {n}" for n in (4, 3, 2, 1, 0)]  # type: ignore[union-attr]
+        assert len({i.id for i in rest}) == 5
+        ordered = await client.responses.input_items.list(made.id, order="asc")
+        assert [i.id for i in ordered.data] == [i.id for i in reversed(rest)]
+        with pytest.raises(NotFoundError):
+            await client.responses.input_items.list("resp_none")
+
+
+async def test_a_chain_of_fifty_turns_is_replayed_to_the_upstream_without_old_instructions(
+    house: Houses,
+) -> None:
+    async with house(ChatOnly("ok")) as h, h.client() as client:
+        previous: str | None = None
+        for n in range(50):
+            made = await client.responses.create(
+                model="m",
+                input=f"turn {n}",
+                previous_response_id=previous,
+                **({"instructions": "First only."} if n == 0 else {}),  # type: ignore[arg-type]
+            )
+            previous = made.id
+        messages = h.model.last_messages
+        assert [m["content"] for m in messages if m["role"] == "user"] == [f"turn {n}" for n in range(50)]
+        assert sum(m["role"] == "assistant" for m in messages) == 49
+        assert "First only." not in str(messages)
+
+
+async def test_a_chain_survives_a_restart(house: Houses) -> None:
+    async with house(ChatOnly()) as h, h.client() as client:
+        first = await client.responses.create(model="m", input="I pack my bag.")
+    async with house(ChatOnly()) as h, h.client() as client:
+        await client.responses.create(model="m", input="And now?", previous_response_id=first.id)
+        assert [m["content"] for m in h.model.last_messages] == ["I pack my bag.", "All right.", "And now?"]
+
+
+async def test_what_is_not_stored_can_neither_be_retrieved_nor_continued(house: Houses) -> None:
+    async with house(ChatOnly()) as h, h.client() as client:
+        made = await client.responses.create(model="m", input="Psst", store=False)
+        with pytest.raises(NotFoundError):
+            await client.responses.retrieve(made.id)
+        with pytest.raises(APIStatusError) as refused:
+            await client.responses.create(model="m", input="And?", previous_response_id=made.id)
+        assert refused.value.status_code == 400
+        assert refused.value.body["code"] == "previous_response_not_found"  # type: ignore[index]
+        assert refused.value.body["param"] == "previous_response_id"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_tool_loop_goes_round(house: Houses, stream: bool) -> None:
+    async def answer(exchange: Exchange) -> None:
+        asked = exchange.request.json
+        if asked["messages"][-1]["role"] == "tool":
+            await model.say(exchange, "It rains.")
+        elif asked.get("stream"):
+            await exchange.stream(
+                chunk({"role": "assistant", "tool_calls": [tool_call("call_1", "weather", '{"city"')]}),
+                chunk({"tool_calls": [{"index": 0, "function": {"arguments": ':"Rome"}'}}]}),
+                chunk({}, "tool_calls"),
+                b"data: [DONE]\n\n",
+            )
+        else:
+            call = tool_call("call_1", "weather", '{"city":"Rome"}')
+            message = {"role": "assistant", "content": None, "tool_calls": [call]}
+            choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
+            await exchange.json({**completion(""), "choices": [choice]})
+
+    model = ChatOnly(script=answer)
+    async with house(model) as h, h.client() as client:
+
+        async def ask(**request: Any) -> Any:
+            if stream:
+                return (await streamed(client, model="m", tools=[TOOL], **request))[-1].response
+            return await client.responses.create(model="m", tools=[TOOL], **request)
+
+        first = await ask(input="Weather in Rome?")
+        (call,) = first.output
+        assert (call.type, call.name, json.loads(call.arguments)) == (
+            "function_call",
+            "weather",
+            {"city": "Rome"},
+        )
+        assert call.call_id == "call_1"
+        result = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
+        last = await ask(input=[result], previous_response_id=first.id)
+        assert last.output_text.startswith("It")
+        roles = [m["role"] for m in model.last_messages]
+        assert roles == ["user", "assistant", "tool"]
+
+
+async def test_items_can_be_referred_to_without_a_chain(house: Houses) -> None:
+    async with house(ChatOnly("Blue.")) as h, h.client() as client:
+        first = await client.responses.create(model="m", input="Which colour?")
+        await client.responses.create(
+            model="m",
+            input=[
+                {"role": "user", "content": "Which colour?"},
+                {"type": "item_reference", "id": first.output[0].id or ""},
+                {"role": "user", "content": "Sure?"},
+            ],
+        )
+        assert [m["content"] for m in h.model.last_messages] == ["Which colour?", "Blue.", "Sure?"]
+
+
+async def test_tools_that_cannot_be_had_are_dropped_and_named(house: Houses) -> None:
+    async with house(ChatOnly()) as h, h.client() as client:
+        raw = await client.responses.with_raw_response.create(
+            model="m",
+            input="News?",
+            tools=[{"type": "web_search"}, TOOL],  # type: ignore[list-item]
+        )
+        assert raw.headers["x-memory-dropped-tools"] == "web_search"
+        assert [t["function"]["name"] for t in h.model.chats[-1].json["tools"]] == ["weather"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_the_upstreams_refusal_passes_unchanged(house: Houses, stream: bool) -> None:
+    refusal = b'{"error": {"message": "slow  down", "type": "requests", "code": "rate_limit_exceeded"}}'
+
+    async def answer(exchange: Exchange) -> None:
+        limits = [
+            (b"retry-after", b"7"),
+            (b"x-ratelimit-remaining-requests", b"0"),
+        ]
+        await exchange.reply(refusal, 429, [(b"x-request-id", b"up-1"), *limits])
+
+    async with house(ChatOnly(script=answer)) as h, httpx2.AsyncClient() as http:
+        got = await http.post(
+            f"{h.base_url}/responses", json={"model": "m", "input": "Hi there", "stream": stream}
+        )
+        assert (got.status_code, got.content) == (429, refusal)
+        assert (got.headers["retry-after"], got.headers["x-request-id"]) == ("7", "up-1")
+        assert got.headers["x-ratelimit-remaining-requests"] == "0"
+
+
+async def test_the_upstreams_headers_come_with_the_answer_and_its_bodys_do_not(house: Houses) -> None:
+    async def answer(exchange: Exchange) -> None:
+        headers = [(b"content-type", b"application/json"), (b"x-request-id", b"up-1"), (b"etag", b"x")]
+        await exchange.reply(json.dumps(completion("ok")).encode(), 200, headers)
+
+    async with house(ChatOnly(script=answer)) as h, h.client() as client:
+        raw = await client.responses.with_raw_response.create(model="m", input="Hi")
+        assert raw.headers["x-request-id"] == "up-1"
+        assert "etag" not in raw.headers
+        assert raw.headers["x-memory-status"] == "off"
+
+
+@pytest.mark.parametrize("nonsense", [b"<html>", b"{}", b'{"choices": []}', b'{"error": "kaput"}'])
+async def test_an_answer_that_is_none_is_a_bad_gateway(house: Houses, nonsense: bytes) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.reply(nonsense, 200, [(b"content-type", b"application/json")])
+
+    async with house(ChatOnly(script=answer)) as h, h.client() as client:
+        with pytest.raises(APIStatusError) as refused:
+            await client.responses.create(model="m", input="Hi")
+        assert refused.value.status_code == 502
+        events = await streamed(client, model="m", input="Hi")
+        assert events[-1].type == "response.failed"
+
+
+async def test_an_upstream_that_dies_after_three_pieces_of_a_call_fails_the_response(house: Houses) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        await exchange.chunk(chunk({"role": "assistant", "tool_calls": [tool_call("call_1", "weather", "")]}))
+        for piece in ('{"ci', 'ty": "R', "om"):
+            await exchange.chunk(chunk({"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}))
+        exchange.reset()
+
+    async with house(ChatOnly(script=answer)) as h, h.client() as client:
+        events = await streamed(client, model="m", input="Weather?", tools=[TOOL])
+        last = events[-1]
+        assert last.type == "response.failed"
+        assert last.response.error.code == "server_error"
+        assert last.response.output[0].status == "incomplete"
+        assert sum(e.type.startswith("response.f") and "arguments" not in e.type for e in events) == 1
+        kept = await client.responses.retrieve(last.response.id)
+        assert kept.to_dict() == last.response.to_dict()
+
+
+async def test_a_client_that_leaves_closes_the_upstream_and_finds_the_response_cancelled(
+    house: Houses,
+) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        await exchange.chunk(chunk({"role": "assistant", "content": "Once upon"}))
+        await exchange.gone()
+
+    async with house(ChatOnly(script=answer)) as h, h.client() as client:
+        stream = await client.responses.create(model="m", input="A story", stream=True)
+        async for event in stream:
+            if event.type == "response.output_text.delta":
+                break
+        created = h.model.chats[-1].connection
+        await stream.close()
+        await h.upstream.until_closed(created.number)
+
+        async def found() -> Any:
+            async with httpx2.AsyncClient(headers={"authorization": "Bearer sk-test"}) as http:
+                return (await http.get(f"{h.base_url}/responses/{_id}")).json()
+
+        _id = event.item_id.removeprefix("msg_").rpartition("_")[0]
+        _id = f"resp_{_id}"
+        kept = await until(found, lambda r: r.get("status") == "cancelled")
+        assert kept["output"][0]["content"][0]["text"] == "Once upon"
+
+
+async def test_five_megabytes_arrive_whole_and_streamed(house: Houses) -> None:
+    long = "lorem ipsum " * 450_000
+    async with house(ChatOnly(long)) as h, h.client() as client:
+        whole = await client.responses.create(model="m", input="Much")
+        assert whole.output_text == long
+        kept = await client.responses.retrieve(whole.id)
+        assert kept.output_text == long
+
+    async def answer(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        for start in range(0, len(long), 50_000):
+            await exchange.chunk(chunk({"content": long[start : start + 50_000]}))
+        await exchange.chunk(chunk({}, "stop"), b"data: [DONE]\n\n")
+        await exchange.end()
+
+    async with house(ChatOnly(script=answer)) as h, h.client() as client:
+        events = await streamed(client, model="m", input="Much")
+        assert events[-1].response.output_text == long
+
+
+async def test_memory_is_injected_and_extracted_as_for_chat_and_not_kept_with_the_response(
+    house: Houses,
+) -> None:
+    model = ChatOnly(facts=known(("Hawaii", "User's budget for the Hawaii trip is $10,000.")))
+    user: Any = {"memory_context": {"user_id": "alice"}}
+    async with house(model) as h, h.client() as client:
+        await streamed(client, model="m", input="My budget for the Hawaii trip is $10,000.", extra_body=user)
+        await until(lambda: memories(h), bool)
+        raw = await client.responses.with_raw_response.create(
+            model="m", input="How much money can I spend on vacation?", extra_body=user
+        )
+        assert raw.headers["x-memory-status"] == "injected"
+        block, question = model.last_messages
+        assert (block["role"], "10,000" in block["content"]) == ("system", True)
+        assert question["content"] == "How much money can I spend on vacation?"
+        made = raw.parse()
+        items = await client.responses.input_items.list(made.id)
+        assert "10,000" not in items.to_json()
+        assert "10,000" not in made.to_json()
+        await client.responses.create(
+            model="m", input="Thanks!", previous_response_id=made.id, extra_body=user
+        )
+        assert "10,000" not in str(model.last_messages)
+        async with httpx2.AsyncClient() as http:
+            gone = (await http.delete(f"{h.base_url}/memory", params={"user_id": "alice"})).json()
+        assert gone["deleted"]
+        with pytest.raises(NotFoundError):
+            await client.responses.retrieve(made.id)
+        with pytest.raises(NotFoundError):
+            await client.responses.retrieve(made.id, extra_headers={"X-Memory-User-Id": "alice"})
+
+
+async def memories(h: House) -> list[Any]:
+    async with httpx2.AsyncClient() as http:
+        answer = await http.get(f"{h.base_url}/memory", params={"user_id": "alice"})
+    data: list[Any] = answer.json()["data"]
+    return data
+
+
+async def test_a_chain_is_one_session(house: Houses) -> None:
+    async with house(ChatOnly()) as h, h.client() as client:
+        user: Any = {"memory_context": {"user_id": "alice"}}
+        first = await client.responses.with_raw_response.create(model="m", input="I pack.", extra_body=user)
+        later = await client.responses.with_raw_response.create(
+            model="m", input="Shoes?", previous_response_id=first.parse().id, extra_body=user
+        )
+        assert later.headers["x-memory-session-id"] == first.headers["x-memory-session-id"]
+
+
+async def test_a_client_that_leaves_before_a_whole_answer_closes_the_upstream(house: Houses) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.gone()
+
+    async with house(ChatOnly(script=answer), upstream_extra={"responses": "translate"}) as h:
+        body = json.dumps({"model": "m", "input": "Hi"}).encode()
+        async with connected(h.origin) as client:
+            head = b"POST /v1/responses HTTP/1.1\r\nhost: p\r\ncontent-type: application/json\r\n"
+            await client.send(head + b"content-length: %d\r\n\r\n" % len(body) + body)
+            await h.upstream.until_requests(1)
+        await h.upstream.until_closed()
+
+
+async def test_a_connection_to_the_upstream_serves_many_translated_streams(house: Houses) -> None:
+    async with house(ChatOnly(), upstream_extra={"responses": "translate"}) as h, h.client() as client:
+        for _ in range(5):
+            await streamed(client, model="m", input="Hi")
+        assert len(h.upstream.connections) == 1
+
+
+async def test_a_store_out_of_reach_costs_the_state_and_not_the_answer(house: Houses, tmp_path: Path) -> None:
+    (tmp_path / "data" / "memory.db").mkdir(parents=True)
+    async with house(ChatOnly()) as h, h.client() as client:
+        for _ in range(5):
+            assert (await client.responses.create(model="m", input="Hi")).output_text == "All right."
+        assert (await streamed(client, model="m", input="Hi"))[-1].type == "response.completed"
+        with pytest.raises(APIStatusError) as refused:
+            await client.responses.create(model="m", input="Hi", previous_response_id="resp_mp1")
+        assert refused.value.status_code == 503
+        with pytest.raises(APIStatusError) as refused:
+            await client.responses.create(model="m", input="Hi", background=True)
+        assert refused.value.status_code == 503
+
+
+async def test_broken_unicode_is_kept_and_replayed(house: Houses) -> None:
+    async with house(ChatOnly()) as h, httpx2.AsyncClient() as http:
+        head = {"content-type": "application/json"}
+        first = await http.post(
+            f"{h.base_url}/responses", content=b'{"model":"m","input":"half \\ud83d"}', headers=head
+        )
+        body = {"model": "m", "input": "And?", "previous_response_id": first.json()["id"]}
+        assert (await http.post(f"{h.base_url}/responses", json=body)).status_code == 200
+        assert h.model.last_messages[0]["content"] == "half \ud83d"
+        assert (await http.get(f"{h.base_url}/responses/{first.json()['id']}/input_items")).status_code == 200
+
+
+async def test_a_body_that_is_no_json_is_refused(house: Houses) -> None:
+    async with (
+        house(ChatOnly(), upstream_extra={"responses": "translate"}) as h,
+        httpx2.AsyncClient() as http,
+    ):
+        for content, kind in ((b"{", "application/json"), (b"", "application/json"), (b"x", "text/plain")):
+            refused = await http.post(
+                f"{h.base_url}/responses", content=content, headers={"content-type": kind}
+            )
+            assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_json")

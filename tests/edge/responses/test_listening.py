@@ -1,0 +1,79 @@
+"""Whatever way the upstream chooses to answer, the response comes out the same."""
+
+import gzip
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.edge.responses.listening import TERMINAL, Listener
+from proxy.wire.translation import Translation, plan
+from tests.support.upstream import completion, completion_events, split
+
+STREAM = b": keep-alive\n\n" + b"".join(completion_events("Grüße", " aus", " 東京"))
+DOCUMENT = json.dumps(completion("Grüße aus 東京")).encode()
+
+
+def heard(
+    body: bytes, *, cuts: list[int] | None = None, kind: str = "", coding: str = "", cut: bool = False
+) -> tuple[list[dict[str, Any]], Listener, dict[str, Any]]:
+    translation = Translation(
+        plan({"model": "m", "input": "Hi"}, ()), response_id="resp_1", created_at=1, clock=lambda: 2.0
+    )
+    listener = Listener(translation, kind, coding)
+    events = translation.start()
+    for piece in split(body, cuts or []):
+        events += listener.feed(piece)
+    events += listener.end(cut=cut)
+    return events, listener, translation.response
+
+
+@given(st.lists(st.integers(0, len(STREAM))))
+def test_a_stream_means_the_same_however_it_is_split(cuts: list[int]) -> None:
+    assert heard(STREAM, cuts=cuts, kind="text/event-stream")[0] == heard(STREAM)[0]
+
+
+@given(st.lists(st.integers(0, len(DOCUMENT))))
+def test_a_document_means_the_same_however_it_is_split(cuts: list[int]) -> None:
+    events, _, response = heard(DOCUMENT, cuts=cuts)
+    assert response["output"][0]["content"][0]["text"] == "Grüße aus 東京"
+    assert sum(event["type"] in TERMINAL for event in events) == 1
+
+
+def test_what_is_compressed_unasked_is_read_all_the_same() -> None:
+    for body in (STREAM, DOCUMENT):
+        _, _, response = heard(gzip.compress(body), cuts=[10, 40], coding="gzip")
+        assert response["output"][0]["content"][0]["text"] == "Grüße aus 東京"
+
+
+def test_a_stream_that_is_cut_before_its_finish_reason_fails() -> None:
+    for end in range(0, STREAM.index(b'"stop"'), 7):
+        events, _, response = heard(STREAM[:end], kind="text/event-stream", cut=True)
+        assert response["status"] == "failed"
+        assert events[-1]["type"] == "response.failed"
+
+
+def test_a_stream_without_done_is_whole_once_it_has_its_finish_reason() -> None:
+    body = STREAM.removesuffix(b"data: [DONE]\n\n")
+    assert heard(body)[2]["status"] == "completed"
+
+
+def test_after_done_nothing_counts() -> None:
+    events, listener, _ = heard(STREAM + STREAM)
+    assert listener.ended
+    assert sum(event["type"] in TERMINAL for event in events) == 1
+
+
+def test_an_error_in_the_middle_fails_the_response_with_its_words() -> None:
+    body = STREAM[:300].rpartition(b"data:")[0] + b'data: {"error": {"message": "overloaded"}}\n\n'
+    assert heard(body)[2]["error"]["message"] == "overloaded"
+
+
+def test_nonsense_is_told_apart_from_an_answer() -> None:
+    for body in (b"", b"<html>", b"[]", b"{}", b'{"choices": []}', DOCUMENT[:-5]):
+        _, listener, response = heard(body)
+        assert response["status"] == "failed", body
+        assert listener.broken or body == b"", body
+    assert heard(b'{"error": {"message": "kaput"}}')[1].broken == "kaput"
+    assert heard(DOCUMENT, cut=True)[2]["status"] == "failed"
