@@ -14,7 +14,7 @@ from proxy.background.remember import remember_with
 from proxy.background.schedule import Policy, on_completion
 from proxy.background.worker import Pace, Report, Worker
 from proxy.background.worker import Tools as WorkerTools
-from proxy.domain import Level, Ranked, Scope, Turn
+from proxy.domain import Level, Ranked, Scope
 from proxy.edge.chains import RecentChains
 from proxy.edge.failopen import FailOpen
 from proxy.edge.identity import open_caller
@@ -22,7 +22,7 @@ from proxy.edge.intercept import Intercept, Interception
 from proxy.edge.memory_api import MemoryApi
 from proxy.edge.operations import Operations, Vitals
 from proxy.edge.passage import Relayed
-from proxy.edge.reply import ASGIScope, Header, Receive, Send
+from proxy.edge.reply import ASGIScope, Receive, Send
 from proxy.edge.responses.auto import Hearing, Speech
 from proxy.edge.responses.background import Lives
 from proxy.edge.responses.conversations_api import ConversationsApi
@@ -51,7 +51,8 @@ from proxy.wire.dialect import Dialect
 from proxy.wire.responses import RESPONSES
 
 STORE_RETRY_S = 2.0
-EXPIRE_EVERY_S = 600.0
+SWEEP_EVERY_S = 600.0
+UPKEEP_S = 60.0
 WARM_UP_S = 1.0  # what is not ready by then gets ready while serving
 
 
@@ -211,7 +212,7 @@ class Parts:
             recall=lambda turn: prepare(turn, self.tools),
             recorder=self.recorder,
             memories=self.stores.memories,
-            keep_credential=self._keep_credential,
+            keep_credential=self.credentials.remember,
             identify=open_caller,
             fail_open=self.fail_open,
             defaults=Defaults(
@@ -245,10 +246,6 @@ class Parts:
     ) -> Sequence[Ranked]:
         return await search(scope, query, self.tools, types=types, limit=limit, threshold=threshold)
 
-    async def _keep_credential(self, turn: Turn, headers: list[Header]) -> None:
-        self.credentials.remember(turn.scope, headers)
-        await self.stores.jobs.wake(turn.scope)
-
     # ------------------------------------------------------------ health
     def _vitals(self) -> Vitals:
         if not self.stores.is_open:
@@ -260,18 +257,26 @@ class Parts:
         return Vitals(Level.FULL, "")
 
     async def keep_up(self) -> None:
-        """Open a store that could not be opened at the start, commit what could not be committed, and
-        delete what has expired."""
-        expired_at = time.monotonic() - EXPIRE_EVERY_S  # once at the start
+        """Do every few seconds what is due, whatever became of it the last time."""
+        swept_at = float("-inf")
         while True:
             await asyncio.sleep(STORE_RETRY_S)
-            if not self.stores.is_open:
-                await _open_store(self.stores, self.embedder)
-            with suppress(StoreUnavailable):
-                await self.recorder.catch_up()
-                if time.monotonic() - expired_at >= EXPIRE_EVERY_S:
-                    await self.stores.chains.expire(time.time())
-                    expired_at = time.monotonic()
+            await self.fail_open.attempt("upkeep", self._catch_up, UPKEEP_S)
+            if time.monotonic() - swept_at >= SWEEP_EVERY_S:
+                swept_at = time.monotonic()
+                await self.fail_open.attempt("retention", self._delete_what_is_old, UPKEEP_S)
+
+    async def _catch_up(self) -> None:
+        """Open a store that could not be opened at the start, and commit what could not be committed."""
+        if not self.stores.is_open:
+            await _open_store(self.stores, self.embedder)
+        with suppress(StoreUnavailable):
+            await self.recorder.catch_up()
+
+    async def _delete_what_is_old(self) -> None:
+        now = time.time()
+        await self.stores.chains.expire(now)
+        await self.stores.sessions.prune(now - self.settings.storage.exchange_ttl_days * 86_400)
 
 
 async def _open_store(stores: SqliteStores, embedder: OnnxEmbedder | None) -> None:

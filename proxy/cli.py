@@ -122,8 +122,8 @@ def refuse_open_network(settings: Settings) -> None:
     if settings.identity.mode == "open" and server.host not in LOOPBACK and not server.allow_open:
         raise ConfigError(
             f"refusing to listen on {server.host} in identity mode `open`: whoever reaches the port could\n"
-            "read and delete every user's memories by naming them. Listen on 127.0.0.1 behind your own backend,\n"
-            "or pass --allow-open if the network is trusted."
+            "read and delete every user's memories by naming them. Listen on 127.0.0.1 behind your own\n"
+            "backend, or pass --allow-open if the network is trusted."
         )
 
 

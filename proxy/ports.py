@@ -84,7 +84,8 @@ class MemoryStore(Protocol):
     async def forget(self, where: MemoryFilter, memory_id: str | None = None) -> Forgotten:
         """Erase, durable on return, everything `where` (a user is required) or the one memory covers:
         memories with the older ones they superseded, history, the exchanges they came from, the answers
-        that were given with them in view, and for a whole scope its sessions and jobs. Raises the user's generation. Nothing found: all counts 0.
+        that were given with them in view, and for a whole scope its sessions, jobs, responses and
+        conversations. Raises the user's generation. Nothing found: all counts 0.
         """
         ...
 
@@ -99,8 +100,9 @@ class SessionStore(Protocol):
         ...
 
     async def complete(self, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
-        """Commit the answer and, in the same transaction, the job that `trigger` asks for. Returns
-        False, and writes nothing, if the exchange was forgotten meanwhile. Idempotent."""
+        """Commit the answer and, in the same transaction, the job that `trigger` asks for; count an access
+        of the memories recalled, and wake the user's jobs that wait for a credential. Returns False, and
+        writes nothing, if the exchange was forgotten meanwhile. Idempotent."""
         ...
 
     async def abort(self, begun: Begun) -> None:
@@ -152,9 +154,7 @@ class JobQueue(Protocol):
 class ChainStore(Protocol):
     """Responses that the proxy keeps for an upstream that keeps none. Every id belongs to one user."""
 
-    async def save(
-        self, response: StoredResponse, *, generation: int, recalled: Sequence[str] = ()
-    ) -> bool:
+    async def save(self, response: StoredResponse, *, generation: int, recalled: Sequence[str] = ()) -> bool:
         """Store or replace the response, durable on return. `recalled`: the memories that the model was
         shown, so that forgetting one finds it. Returns False, and stores nothing, if the user deleted it
         or forgot something since `generation` (Stamp.generation when the request began)."""
@@ -208,8 +208,8 @@ class ConversationStore(Protocol):
         generation: int,
         session_id: str | None = None,
     ) -> bool:
-        """Append items that it does not hold yet, said in the session, durable on return; False if the conversation is absent, another's, or was
-        forgotten since `generation`."""
+        """Append items that it does not hold yet, said in the session, durable on return; False if the
+        conversation is absent, another's, or was forgotten since `generation`."""
         ...
 
     async def items(

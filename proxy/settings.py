@@ -50,6 +50,7 @@ class UpstreamSettings(Section):
 class Storage(Section):
     data_dir: Path | None = None
     index_cache_mb: int = Field(256, ge=1)
+    exchange_ttl_days: float = Field(30, gt=0)
     response_ttl_days: float = Field(30, gt=0)
 
 

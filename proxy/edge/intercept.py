@@ -15,7 +15,7 @@ from time import perf_counter
 from uuid import uuid4
 
 from proxy import observe
-from proxy.domain import Level, Outcome, Prepared, Status, Turn
+from proxy.domain import Level, Outcome, Prepared, Scope, Status, Turn
 from proxy.edge.chains import RecentChains
 from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.identity import Caller
@@ -38,7 +38,7 @@ class Interception:
     recall: Callable[[Turn], Awaitable[Prepared]]
     recorder: Recorder
     memories: MemoryStore
-    keep_credential: Callable[[Turn, list[Header]], Awaitable[None]]
+    keep_credential: Callable[[Scope, list[Header]], None]
     identify: Callable[[list[Header]], Caller]
     fail_open: FailOpen
     defaults: Defaults
@@ -85,6 +85,7 @@ class Intercept:
     async def _understand(self, progress: Progress, passage: Passage) -> None:
         """Read the body and what it asks of memory. Raises ClientError for what is ours to refuse."""
         progress.payload = await progress.downstream.read(self.parts.max_body_bytes)
+        progress.started = perf_counter()  # the upload's time is the client's
         progress.caller = self.parts.identify(progress.headers)
         progress.is_json = is_readable(progress.headers)
         if progress.is_json:
@@ -145,12 +146,13 @@ class Intercept:
         if writing is not None and progress.refused:
             await writing.abandon()
         elif writing is not None:
-            outcome = self._outcome(turn, progress, answer)  # at once: the client may continue the response
             # The credential first: the commit may start an extraction that needs it.
-            await self._attempt("credential", lambda: parts.keep_credential(turn, progress.headers))
-            await writing.finish(outcome)
-        if ids := progress.prepared.memory_ids:
-            await self._attempt("touch", lambda: parts.memories.touch(turn.scope, ids, parts.clock()))
+            parts.keep_credential(turn.scope, progress.headers)
+            await writing.finish(self._outcome(turn, progress, answer))
+        elif ids := progress.prepared.memory_ids:
+            await parts.fail_open.attempt(
+                "touch", lambda: parts.memories.touch(turn.scope, ids, parts.clock()), COMMIT_S
+            )
 
     def _outcome(self, turn: Turn, progress: Progress, answer: Answer) -> Outcome:
         """Return the answer as far as it came; nothing where the client left before there was one."""
@@ -158,9 +160,6 @@ class Intercept:
             self.chains.note(turn, answer.response_id)
         whole = answer.whole and progress.ending is Ending.COMPLETE
         return Outcome(answer.text, whole, answer.response_id, progress.prepared.memory_ids)
-
-    async def _attempt(self, operation: str, work: Callable[[], Awaitable[None]]) -> None:
-        await self.parts.fail_open.attempt(operation, work, COMMIT_S)
 
     def _count(self, turn: Turn, progress: Progress) -> None:
         prepared, memory_s = progress.prepared, progress.forwarded - progress.started

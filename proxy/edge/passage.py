@@ -26,6 +26,9 @@ from proxy.wire import body as json_body
 from proxy.wire.body import Body
 from proxy.wire.dialect import Answer, Dialect
 
+# What the user said is worth this wait even where recall has used up the deadline.
+COMMIT_FLOOR_S = 0.05
+
 
 @dataclass(slots=True, kw_only=True)
 class Progress:
@@ -68,7 +71,7 @@ class Progress:
         """Return the headers that say what memory did; waits, within the deadline, for the user's words to
         be on disk. `answered`: the upstream's status is there."""
         writing = None if self.refused else self.writing
-        queued = writing is not None and await writing.committed(self.left_s)
+        queued = writing is not None and await writing.committed(max(self.left_s, COMMIT_FLOOR_S))
         return memory_headers(
             self.prepared,
             session_id=self.turn.session_id if self.turn else None,

@@ -30,6 +30,8 @@ class Routes:
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         name, app = self._find(scope["method"], scope["path"])
+        if scope["path"].startswith("/v1") and not scope["raw_path"].startswith(b"/v1"):
+            name, app = "unknown", _unknown  # %76%31 is no spelling of v1 that an upstream would know
 
         async def counted(message: object) -> None:
             if message["type"] == "http.response.start":  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""The whole proxy in the test's event loop: real sockets, real SQLite, the real embedder, a scripted upstream."""
+"""The whole proxy in the test's event loop: real sockets, SQLite and embedder, a scripted upstream."""
 
 import asyncio
 import contextlib

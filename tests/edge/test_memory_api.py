@@ -86,7 +86,8 @@ async def test_users_and_projects_are_apart(api: httpx2.AsyncClient) -> None:
 
     assert await ids(user_id="alice", project_id="apollo") == {apollo["id"]}
     found = await api.post(
-        "/memory/search", json={"user_id": "alice", "project_id": "apollo", "query": "What is the launch code name?"}
+        "/memory/search",
+        json={"user_id": "alice", "project_id": "apollo", "query": "What is the launch code name?"},
     )
     assert "Redwing" not in found.text
     assert "Bluebird" in found.text

@@ -61,21 +61,11 @@ class SqliteJobs:
         await self._database.write(work)
 
     async def wake(self, scope: Scope) -> None:
-        def waiting(tx: sqlite3.Connection) -> bool:
-            owner = owners.find(tx, scope)
-            query = "SELECT 1 FROM jobs WHERE owner = ? AND state = 'waiting' LIMIT 1"
-            return owner is not None and tx.execute(query, (owner.id,)).fetchone() is not None
-
         def work(tx: sqlite3.Connection) -> None:
             if owner := owners.find(tx, scope):
-                tx.execute(
-                    "UPDATE jobs SET state = 'queued', due_at = 0 WHERE owner = ? AND state = 'waiting'",
-                    (owner.id,),
-                )
+                queue.wake(tx, owner.id)
 
-        # Asked on every request of the user and seldom needed: reading first spares the write.
-        if await self._database.read(waiting):
-            await self._database.write(work)
+        await self._database.write(work)
 
     async def counts(self) -> QueueCounts:
         def work(tx: sqlite3.Connection) -> QueueCounts:

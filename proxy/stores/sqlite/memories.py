@@ -55,11 +55,7 @@ class SqliteMemories:
     async def touch(self, scope: Scope, ids: Sequence[str], at: float) -> None:
         def work(tx: sqlite3.Connection) -> None:
             if owner := owners.find(tx, scope):
-                tx.execute(
-                    "UPDATE memories SET access_count = access_count + 1, last_accessed = ?"
-                    " WHERE owner = ? AND id IN (SELECT value FROM json_each(?))",
-                    (at, owner.id, rows.as_json(ids)),
-                )
+                rows.touch(tx, owner.id, ids, at)
 
         await self._database.write(work)
 

@@ -90,6 +90,11 @@ def has_work(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> bool:
     return tx.execute(_NEXT, {"now": now}).fetchone() is not None
 
 
+def wake(tx: sqlite3.Connection, owner: int) -> None:
+    """Make the user's jobs due that wait for a credential."""
+    tx.execute("UPDATE jobs SET state = 'queued', due_at = 0 WHERE owner = ? AND state = 'waiting'", (owner,))
+
+
 def reclaim(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> None:
     """Put back the jobs whose lease ran out or whose process died."""
     lost = tx.execute(f"SELECT id {_LOST}", (now, rows.as_json(dead))).fetchall()

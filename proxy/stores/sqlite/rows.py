@@ -169,3 +169,12 @@ def exchanges_where(
             f"{_EXCHANGE} WHERE {condition}", parameters
         )
     ]  # fmt: skip
+
+
+def touch(tx: sqlite3.Connection, owner: int, ids: Sequence[str], at: float) -> None:
+    """Count an access of the user's memories that still exist."""
+    tx.execute(
+        "UPDATE memories SET access_count = access_count + 1, last_accessed = ?"
+        " WHERE owner = ? AND id IN (SELECT value FROM json_each(?))",
+        (at, owner, as_json(ids)),
+    )

@@ -186,6 +186,7 @@ def _complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: T
     if row is None:
         return False
     seq, session, owner, at, state, whole, extraction, job = row
+    queue.wake(tx, owner)  # the request that was answered brought a credential, maybe a better one
     if outcome.response_id is not None:
         tx.execute(
             "INSERT INTO responses (id, owner, session) VALUES (?, ?, ?)"
@@ -204,6 +205,8 @@ def _complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: T
     )
     for found in queue.pending(tx, "e.session = :session", {"session": session}):
         queue.offer(tx, found, trigger, at)
+    if outcome.recalled:
+        rows.touch(tx, owner, outcome.recalled, at)
     return True
 
 
