@@ -288,6 +288,7 @@ async def _open_store(stores: SqliteStores, embedder: OnnxEmbedder | None) -> No
     except StoreUnavailable as error:
         observe.log.error("store.unavailable", path=str(stores.path), error=str(error), memory="off")
     except WrongModel as error:
+        await stores.close()  # its vectors mean nothing to our model: no memory is better than a wrong one
         raise ConfigError(str(error)) from error
 
 

@@ -102,13 +102,11 @@ class Worker:
             return
         try:
             async with asyncio.timeout(timeout_s):
-                await self._tools.sessions.sweep(self._clock(), on_end)
-                while await self.work_one():
+                await self._round(lambda: self._tools.sessions.sweep(self._clock(), on_end))
+                while await self._round(self.work_one):
                     pass
         except TimeoutError:
             log.warning("worker.drain_cut", seconds=timeout_s)  # the queue is durable: next start
-        except StoreError as e:
-            log.error("worker.store_failed", error=type(e).__name__)
 
     async def sweep(self) -> int:
         """Offer idle sessions to the triggers; return the number of jobs made."""

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.adversary.conftest import context, listed, post, tell, until
+from tests.adversary.conftest import context, listed, tell, until
 from tests.e2e.conftest import Houses
 from tests.support.model import ScriptedModel, known
 from tests.support.serving import ask
@@ -15,8 +15,6 @@ TEA = ("oolong", "User likes oolong tea.")
 BODY = json.dumps({"messages": [{"role": "user", "content": "hi"}]} | context()).encode()
 
 
-# FAILS: the path is matched decoded, the raw target does not begin with /v1: Upstream._request's ValueError
-# (client.py) becomes a 500 with a traceback in the log.
 @pytest.mark.parametrize(
     "line", [b"GET /%76%31/models", b"GET /v%31/models", b"POST /%76%31/chat/completions"]
 )
@@ -27,8 +25,6 @@ async def test_a_percent_encoded_prefix_is_no_internal_error(house: Houses, line
         assert head.split(b" ")[1] in (b"200", b"404")
 
 
-# FAILS: llhttp takes an Upgrade for the end of the message, uvicorn drops the body. Java's HttpClient asks
-# for h2c with every request over plain HTTP.
 @pytest.mark.parametrize("path", [b"/v1/chat/completions", b"/v1/embeddings"])
 async def test_an_offered_upgrade_to_http_2_loses_no_body(house: Houses, path: bytes) -> None:
     async with house() as h:
@@ -42,7 +38,6 @@ async def test_an_offered_upgrade_to_http_2_loses_no_body(house: Houses, path: b
         assert h.upstream.requests[-1].json["messages"] == [{"role": "user", "content": "hi"}]
 
 
-# FAILS: starlette's ClientDisconnect reaches uvicorn: a 500 to nobody and a traceback in the log.
 async def test_a_client_that_leaves_while_it_sends_a_memory_is_no_error(house: Houses) -> None:
     messages: list[dict[str, Any]] = [
         {"type": "http.request", "body": b'{"content"', "more_body": True},
@@ -63,18 +58,20 @@ async def test_a_client_that_leaves_while_it_sends_a_memory_is_no_error(house: H
         await h.app.routes(scope, receive, send)
 
 
-# FAILS: orjson reads 1,024 levels, json.dumps writes some 970: refused, but only when there is a memory.
 async def test_a_body_that_passes_without_a_memory_passes_with_one(house: Houses) -> None:
+    """orjson reads 1,024 levels and writes 254; the upstream of this test reads some 900."""
     async with house(ScriptedModel(facts=known(TEA))) as h:
-        nested: Any = []
-        for _ in range(985):
-            nested = [nested]
-        headers = {"x-memory-user-id": "alice"}
-        body = {"messages": [{"role": "user", "content": "Which drink do I enjoy?"}], "x": nested}
-        assert (await post(h, body, **headers)).status_code == 200
-        await tell(h, "I like oolong tea.")
-        await until(lambda: listed(h))
-        assert (await post(h, body, **headers)).status_code == 200
+        question = (
+            b'{"model": "m", "messages": [{"role": "user", "content": "Which drink do I enjoy?"}], "x": '
+        )
+        body = question + b"[" * 985 + b"]" * 985 + b"}"
+        headers = (b"x-memory-user-id: alice", b"content-type: application/json")
+        for _ in range(2):
+            head, _ = await ask(h.origin, b"POST /v1/chat/completions", headers, body)
+            assert head.split(b" ")[1] == b"200"
+            await tell(h, "I like oolong tea.")
+            await until(lambda: listed(h))
+        assert b"x-memory-status: injected" in head
 
 
 async def test_a_memory_path_with_a_trailing_slash_is_not_found(house: Houses) -> None:

@@ -22,8 +22,6 @@ from tests.support.upstream import Exchange
 TEA = ("oolong", "User likes oolong tea.")
 
 
-# FAILS: an error that is no StoreError ends the worker, its TaskGroup the lifespan, and that the upstream's
-# client: from then on every request is a 502, while /ready says 200.
 @pytest.mark.parametrize(("part", "method"), [(SqliteSessions, "sweep"), (SqliteJobs, "claim")])
 async def test_an_unforeseen_error_in_the_background_ends_no_request(
     house: Houses, monkeypatch: pytest.MonkeyPatch, part: type, method: str
@@ -41,7 +39,6 @@ async def test_an_unforeseen_error_in_the_background_ends_no_request(
             assert (await tell(h, text)).status_code == 200
 
 
-# FAILS: the same, by way of WrongModel -> ConfigError in Parts.keep_up.
 async def test_a_store_of_another_model_that_comes_back_leaves_memory_off_and_requests_alone(
     house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -75,7 +72,6 @@ async def slow_upload(h: House, pause_s: float, user: str = "alice") -> str:
         return (await client.head()).decode().lower()
 
 
-# FAILS: the deadline starts with the request's first byte: an upload slower than that never gets memory.
 async def test_the_time_that_an_upload_takes_is_not_memorys(house: Houses) -> None:
     async with house(ScriptedModel(facts=known(TEA)), memory={"deadline_ms": 800}) as h:
         await tell(h, "I like oolong tea.")
@@ -83,7 +79,6 @@ async def test_the_time_that_an_upload_takes_is_not_memorys(house: Houses) -> No
         assert "x-memory-status: injected" in await slow_upload(h, 1.0)
 
 
-# FAILS: three slow uploads of anybody open the breaker for everybody.
 async def test_slow_uploads_of_one_user_take_nobody_elses_memory(house: Houses) -> None:
     async with house(ScriptedModel(facts=known(TEA)), memory={"deadline_ms": 800}) as h:
         await tell(h, "I like oolong tea.")
@@ -112,7 +107,6 @@ class Ticker:
             self.longest_s = max(self.longest_s, loop.time() - before)
 
 
-# FAILS: the whole text is redacted, looked through for cues, stored, and read again for the extraction,
 # .4 s a MB for each step; in a thread, too, each regular expression keeps the GIL to its end. The extraction
 # reads 6,000 characters of it: cut (at white space) before redacting, in ExchangeRecorder.
 async def test_a_long_paste_holds_up_nobody(house: Houses) -> None:
@@ -131,7 +125,6 @@ async def _count(model: ScriptedModel) -> int:
     return len(model.extractions)
 
 
-# FAILS: health knows of a store that is away only for the two seconds in which a breaker rests.
 async def test_health_says_that_the_store_is_away_also_while_nobody_asks_it(
     house: Houses, tmp_path: Path
 ) -> None:
@@ -158,7 +151,6 @@ class OneByOne(ScriptedModel):
         await exchange.end()
 
 
-# FAILS: while a breaker rests, FailOpen does not call `finish` at all, so it is not kept for catch_up either.
 async def test_answers_that_end_while_the_store_rests_are_extracted_once_it_is_back(
     house: Houses, tmp_path: Path
 ) -> None:
@@ -185,7 +177,6 @@ async def _turns(model: OneByOne) -> int:
     return len(model.turns)
 
 
-# FAILS: with a reader anywhere (a backup, a shell), a purge waits for its five seconds, and so does every
 # commit after it.
 async def test_a_forget_does_not_wait_for_a_reader_in_another_process(house: Houses, tmp_path: Path) -> None:
     async with house(ScriptedModel(facts=known(TEA))) as h, httpx2.AsyncClient(timeout=30) as http:

@@ -219,11 +219,11 @@ class QueueContract:
     async def test_a_job_waits_for_a_credential_until_its_user_comes_back(self, sessions, jobs):
         await talk(sessions, trigger=always)
         await jobs.wait_for_credential(await jobs.claim(NOW, 60))
-        await talk(sessions, trigger=always)
         assert await jobs.counts() == QueueCounts(waiting=1)
         await jobs.wake(BEN)
+        await talk(sessions, scope=BEN)
         assert await jobs.claim(NOW, 60) is None
-        await jobs.wake(ANNA)
+        await talk(sessions, trigger=always)  # the user's next request brings one
         job = await jobs.claim(NOW, 60)
         assert job.attempts == 1
         assert len((await jobs.batch(job, limit=9, context=0)).pending) == 2

@@ -102,3 +102,8 @@ def test_fifty_megabytes_are_read_and_written_in_a_moment() -> None:
     started = time.perf_counter()
     assert dump(parse(raw)) == raw
     assert time.perf_counter() - started < 3
+
+
+def test_a_body_as_deep_as_can_be_read_can_be_written() -> None:
+    raw = b'{"x":' + b"[" * 1000 + b"]" * 1000 + b"}"
+    assert dump(parse(raw)) == raw
