@@ -59,7 +59,7 @@ async def test_a_client_that_leaves_while_it_sends_a_memory_is_no_error(house: H
 
 
 async def test_a_body_that_passes_without_a_memory_passes_with_one(house: Houses) -> None:
-    """orjson reads 1,024 levels and writes 254; the upstream of this test reads some 900."""
+    """orjson reads 1,024 levels and writes 254; the upstream of this test reads fewer."""
     async with house(ScriptedModel(facts=known(TEA))) as h:
         question = (
             b'{"model": "m", "messages": [{"role": "user", "content": "Which drink do I enjoy?"}], "x": '
