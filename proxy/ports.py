@@ -12,12 +12,10 @@ from proxy.domain import (
     Batch,
     Begun,
     Change,
-    Conversation,
     Event,
     Exchange,
     Forgotten,
     Hit,
-    ItemPage,
     Job,
     Memory,
     MemoryFilter,
@@ -30,9 +28,9 @@ from proxy.domain import (
     Search,
     SessionState,
     Stamp,
-    StoredResponse,
     Turn,
 )
+from proxy.kept import Conversation, ItemPage, StoredResponse
 
 Clock = Callable[[], float]
 """Returns Unix seconds."""

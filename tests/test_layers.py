@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 PROXY = Path(__file__).parent.parent / "proxy"
-ROOT = {"domain", "errors", "ports", "terms", "block", "embedtext", "observe"}
+ROOT = {"domain", "kept", "errors", "ports", "terms", "block", "embedtext", "observe"}
 MAY_IMPORT = {
     "domain": set(),
     "errors": set(),
     "terms": set(),
     "observe": set(),
-    "ports": {"domain"},
+    "kept": {"domain"},
+    "ports": {"domain", "kept"},
     "block": {"domain"},
     "embedtext": {"domain", "terms"},
     "settings": {"errors"},

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain import Conversation, Forgotten, Outcome, Scope, StoredResponse
+from proxy.domain import Forgotten, Outcome, Scope
 from proxy.errors import StoreUnavailable
+from proxy.kept import Conversation, StoredResponse
 from tests.stores.making import ANNA, APOLLO, BEN, NOW, create, exchange, never, of, quote, store, talk
 
 OTHERS = (BEN, Scope("other", "anna"), Scope("acme", "Anna"), Scope("acme", ""), Scope("", "anna"))

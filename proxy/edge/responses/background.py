@@ -11,8 +11,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.domain import StoredResponse
 from proxy.edge.responses.owners import Owner
+from proxy.kept import StoredResponse
 from proxy.wire.body import dump, loads
 
 BEAT_S = 5.0  # between two saves of one under way

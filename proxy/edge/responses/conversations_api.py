@@ -9,11 +9,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from proxy.domain import Conversation
 from proxy.edge.responses.keeping import Item, Keeping
 from proxy.edge.responses.owners import Owner
 from proxy.edge.responses.serving import REFUSALS, Identify, answer, asker, listed, page_of, unknown_after
 from proxy.errors import InvalidRequest, NotFound, TooLarge
+from proxy.kept import Conversation
 from proxy.wire import body as json_body
 from proxy.wire.extensions import take_extensions
 from proxy.wire.translation import as_items

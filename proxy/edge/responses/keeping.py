@@ -4,11 +4,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from proxy.domain import Conversation, Scope, Stamp, StoredResponse
+from proxy.domain import Scope, Stamp
 from proxy.edge.failopen import FailOpen
 from proxy.edge.responses.background import UNDER_WAY, shown
 from proxy.edge.responses.owners import Owner, new_id
 from proxy.errors import InvalidRequest, NotFound
+from proxy.kept import Conversation, StoredResponse
 from proxy.ports import ChainStore, Clock, ConversationStore, MemoryStore
 from proxy.wire.body import dump, loads
 from proxy.wire.translation import items_of, response_of

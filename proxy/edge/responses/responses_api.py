@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from proxy.domain import StoredResponse
 from proxy.edge.reply import ASGIScope, Receive, Send
 from proxy.edge.responses.background import UNDER_WAY, Live, Lives, shown
 from proxy.edge.responses.keeping import Keeping
 from proxy.edge.responses.owners import Owner
 from proxy.edge.responses.serving import REFUSALS, Identify, answer, asker, cut, listed, page_of
 from proxy.errors import InvalidRequest, NotFound
+from proxy.kept import StoredResponse
 from proxy.ports import Clock
 from proxy.upstream.downstream import Downstream
 from proxy.wire import body as json_body

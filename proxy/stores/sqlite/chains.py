@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from proxy.domain import Scope, StoredResponse
+from proxy.domain import Scope
+from proxy.kept import StoredResponse
 from proxy.stores.sqlite import owners, rows
 from proxy.stores.sqlite.database import Database
 

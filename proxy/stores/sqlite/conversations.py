@@ -4,7 +4,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
-from proxy.domain import Conversation, ItemPage, Scope
+from proxy.domain import Scope
+from proxy.kept import Conversation, ItemPage
 from proxy.stores.sqlite import owners, rows
 from proxy.stores.sqlite.database import Database
 

@@ -3,12 +3,13 @@
 import asyncio
 from typing import Any
 
-from proxy.domain import Scope, StoredResponse
+from proxy.domain import Scope
 from proxy.edge.identity import Caller
 from proxy.edge.reply import Header
 from proxy.edge.responses import background
 from proxy.edge.responses.background import LEASE_S, Live, Lives, shown, with_beat
 from proxy.edge.responses.owners import Owner, owner_of
+from proxy.kept import StoredResponse
 
 KEY: list[Header] = [(b"authorization", b"Bearer sk-1")]
 OTHER: list[Header] = [(b"authorization", b"Bearer sk-2")]

@@ -1,0 +1,38 @@
+"""What the proxy keeps of the Responses API for an upstream that keeps nothing: plain frozen values."""
+
+from dataclasses import dataclass
+
+from proxy.domain import Scope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredResponse:
+    """One response that the proxy keeps for its owner: what GET returns, and what a chain replays."""
+
+    id: str
+    scope: Scope
+    session_id: str
+    previous_id: str | None
+    conversation_id: str | None
+    response: bytes  # JSON: the response object, `output` included
+    input_items: bytes  # JSON: this request's own input items, in order, each with an id
+    created_at: float
+    expires_at: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """A conversation object of its owner, without its items."""
+
+    id: str
+    scope: Scope
+    metadata: bytes  # JSON object
+    created_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ItemPage:
+    """Some items of a conversation, as JSON objects in the order asked for."""
+
+    items: tuple[bytes, ...]
+    has_more: bool
