@@ -19,7 +19,7 @@ SHORT_ID = 8
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The text to insert ("" for nothing), whose memories stand in it, and its length in tokens."""
+    """The text to insert ("" for nothing), whose memories stand in it, and its length in tokens, to within a few."""
 
     text: str
     memory_ids: tuple[str, ...]
@@ -33,12 +33,13 @@ def inject(ranked: Sequence[Ranked], *, budget_tokens: int, tokens: TokenCounter
     """
     lines = [render(r.memory) for r in ranked]
     costs = [tokens.count(line + "\n", model) for line in lines]
-    whole = budget_tokens - tokens.count(fence(["-"]), model)
-    chosen = _choose(costs, [_priority(r.memory) for r in ranked], whole)
+    frame = tokens.count(fence(["-"]), model)
+    chosen = _choose(costs, [_priority(r.memory) for r in ranked], budget_tokens - frame)
     if not chosen:
         return Block("", (), 0)
-    text = fence([lines[i] for i in chosen])
-    return Block(text, tuple(ranked[i].memory.id for i in chosen), tokens.count(text, model))
+    # The sum, not a count of the whole: a line is counted once for all requests, a block for each.
+    spent = frame + sum(costs[i] for i in chosen)
+    return Block(fence([lines[i] for i in chosen]), tuple(ranked[i].memory.id for i in chosen), spent)
 
 
 def _choose(costs: Sequence[int], priorities: Sequence[int], budget: int) -> list[int]:
