@@ -19,7 +19,7 @@ SHORT_ID = 8
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The text to insert ("" for nothing), whose memories stand in it, and its length in tokens, to within a few."""
+    """The text to insert ("" for nothing), whose memories stand in it, its length in tokens (to a few)."""
 
     text: str
     memory_ids: tuple[str, ...]
