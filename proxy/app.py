@@ -127,7 +127,9 @@ class Parts:
             mode=memory.extraction,
             policy=policy,
             pace=Pace(
-                concurrency=memory.extraction_concurrency, batch_limit=memory.extraction_batch_size + 5
+                concurrency=memory.extraction_concurrency,
+                batch_limit=memory.extraction_batch_size + 5,
+                sweep_seconds=min(5.0, max(0.2, memory.personal_idle_seconds / 3)),
             ),
             report=lambda report: _count(metrics, report),
         )
