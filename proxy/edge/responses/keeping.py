@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 from proxy.domain import Scope, Stamp
 from proxy.edge.failopen import FailOpen
@@ -22,28 +22,6 @@ LONGEST_CHAIN = 1_000  # responses
 PAGE = 100
 MOST_PAGES = 100  # of one conversation
 _POINTS_TO = "\x1fowner"  # a row of a credential: the object is that user's
-
-
-class Responses(ChainStore, Protocol):
-    """A ChainStore that finds, at a forget, the answers which a memory went into."""
-
-    async def save(
-        self, response: StoredResponse, *, generation: int, recalled: Sequence[str] = ()
-    ) -> bool: ...
-
-
-class Conversations(ConversationStore, Protocol):
-    """A ConversationStore that finds, at a forget, what was said in a session."""
-
-    async def add(
-        self,
-        scope: Scope,
-        conversation_id: str,
-        items: Sequence[tuple[str, bytes]],
-        *,
-        generation: int,
-        session_id: str | None = None,
-    ) -> bool: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +52,8 @@ class Made:
 class Keeping:
     """Responses and conversations of all owners. Raises StoreUnavailable where nothing else is said."""
 
-    responses: Responses
-    conversations: Conversations
+    responses: ChainStore
+    conversations: ConversationStore
     memories: MemoryStore
     fail_open: FailOpen
     clock: Clock

@@ -79,7 +79,7 @@ class Making:
     @property
     def under_way(self) -> bool:
         """True until the terminal event."""
-        return self.translation.response["status"] in UNDER_WAY
+        return self.translation.status in UNDER_WAY
 
     @property
     def response(self) -> dict[str, Any]:

@@ -47,6 +47,7 @@ def plan(body: Body, earlier: Sequence[Item], referenced: Mapping[str, Item] | N
     if "model" not in body:
         raise missing("model")
     checked(body["model"], STRING, "model")
+    parameters = chat_parameters(body)  # first, since with a prompt template `input` may be absent
     conversation = conversation_of(body)
     given = body.get("input")
     if not given and not isinstance(given, str) and not earlier:
@@ -61,7 +62,7 @@ def plan(body: Body, earlier: Sequence[Item], referenced: Mapping[str, Item] | N
     return Plan(
         chat={
             "messages": chat_messages(echo["instructions"], earlier, own),
-            **chat_parameters(body),
+            **parameters,
             **tools.chat,
         },
         input_items=own,

@@ -4,6 +4,7 @@ import gzip
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -47,11 +48,21 @@ def test_what_is_compressed_unasked_is_read_all_the_same() -> None:
         assert response["output"][0]["content"][0]["text"] == "Grüße aus 東京"
 
 
-def test_a_stream_that_is_cut_before_its_finish_reason_fails() -> None:
+# With `Connection: close` and no length, an upstream that dies looks like one that ended in order.
+@pytest.mark.parametrize("cut", [True, False], ids=["seen to be cut", "seemingly in order"])
+@pytest.mark.parametrize("kind", ["text/event-stream", "text/plain"])
+def test_a_stream_that_is_cut_before_its_finish_reason_fails(cut: bool, kind: str) -> None:
     for end in range(0, STREAM.index(b'"stop"'), 7):
-        events, _, response = heard(STREAM[:end], kind="text/event-stream", cut=True)
+        events, _, response = heard(STREAM[:end], kind=kind, cut=cut)
         assert response["status"] == "failed"
         assert events[-1]["type"] == "response.failed"
+
+
+def test_a_compressed_stream_that_is_cut_before_its_finish_reason_fails() -> None:
+    whole = gzip.compress(STREAM)
+    body = gzip.compress(STREAM[: STREAM.index(b'"stop"')])
+    for piece in (body, whole[: len(whole) // 2], whole[:5]):
+        assert heard(piece, kind="text/event-stream", coding="gzip")[2]["status"] == "failed"
 
 
 def test_a_stream_without_done_is_whole_once_it_has_its_finish_reason() -> None:

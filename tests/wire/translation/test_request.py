@@ -147,6 +147,7 @@ def test_text_format_becomes_response_format(given: dict[str, Any], expected: An
         ({"model": None}, "model"),
         ({"instructions": 3}, "instructions"),
         ({"prompt": {"id": "pmpt_1"}}, "prompt"),
+        ({"prompt": {"id": "pmpt_1"}, "input": None}, "prompt"),
         ({"stream": "yes"}, "stream"),
         ({"store": 1}, "store"),
         ({"metadata": []}, "metadata"),

@@ -1,0 +1,175 @@
+"""LangChain's ChatOpenAI, over both APIs."""
+
+import asyncio
+import uuid
+from typing import Any
+
+import openai
+import pytest
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI, custom_tool
+from pydantic import BaseModel
+
+from tests.clients.acting import ASKED, CUT, REFUSE, SAID
+from tests.clients.stage import Stage
+
+BOTH_CITIES = "What is the weather in Oslo and in Lima?"
+APIS = pytest.mark.parametrize("responses", [False, True], ids=["chat", "responses"])
+STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+class Weather(BaseModel):
+    """What the structured answer holds."""
+
+    city: str
+    degrees: int
+
+
+@tool
+def get_weather(city: str) -> str:
+    """Return the weather of a city."""
+    return f"rain in {city}"
+
+
+def model(stage: Stage, user: str, responses: bool, **more: Any) -> ChatOpenAI:
+    return ChatOpenAI(
+        model="gpt-4.1",
+        base_url=stage.base_url,
+        api_key="sk-test",  # type: ignore[arg-type]
+        max_retries=0,
+        use_responses_api=responses,
+        stream_usage=True,
+        default_headers=stage.headers(user),
+        **more,
+    )
+
+
+async def ask(llm: Any, said: Any, *, stream: bool) -> AIMessage:
+    """Return the answer, summed up from its chunks if streamed."""
+    if not stream:
+        answer: AIMessage = await llm.ainvoke(said)
+        return answer
+    whole = None
+    async for chunk in llm.astream(said):
+        whole = chunk if whole is None else whole + chunk
+    assert isinstance(whole, AIMessage)
+    return whole
+
+
+@APIS
+@STREAMS
+async def test_what_one_conversation_says_the_next_one_knows(
+    stage: Stage, user: str, responses: bool, stream: bool
+) -> None:
+    llm = model(stage, user, responses)
+    await ask(llm, SAID, stream=stream)
+    await stage.remembered(user, "10,000")
+    assert "10,000" in (await ask(llm, ASKED, stream=stream)).text
+
+
+@APIS
+@STREAMS
+@pytest.mark.parametrize("shape", ["v0", "responses/v1", "v1"])
+@pytest.mark.parametrize("think", ["", "Think. "], ids=["plain", "thinking"])
+async def test_a_tool_loop_reaches_its_answer(
+    chat_only: Stage, user: str, responses: bool, stream: bool, shape: str, think: str
+) -> None:
+    llm = model(chat_only, user, responses, output_version=shape).bind_tools([get_weather])
+    said: list[Any] = [SystemMessage("Be brief."), HumanMessage(think + BOTH_CITIES)]
+    answer = await ask(llm, said, stream=stream)
+    assert [call["args"]["city"] for call in answer.tool_calls] == ["Oslo", "Lima"]
+    said += [answer, *[get_weather.invoke(call) for call in answer.tool_calls]]
+    assert isinstance(said[-1], ToolMessage)
+    answer = await ask(llm, said, stream=stream)
+    assert answer.text == "The tools say: rain in Oslo; rain in Lima"
+    assert (answer.usage_metadata or {}).get("total_tokens") == 14
+    answer = await ask(llm, [*said, answer, HumanMessage("Fine.")], stream=stream)
+    assert answer.text == "All right, noted."
+
+
+@STREAMS
+async def test_a_chain_goes_on_from_the_last_response(chat_only: Stage, user: str, stream: bool) -> None:
+    llm = model(chat_only, user, True, use_previous_response_id=True)
+    first = await ask(llm, "My word is heron.", stream=stream)
+    await ask(llm, [HumanMessage("My word is heron."), first, HumanMessage("Fine.")], stream=stream)
+    assert chat_only.actor is not None
+    messages = chat_only.actor.last_chat()["messages"]
+    assert [message["role"] for message in messages] == ["user", "assistant", "user"]
+
+
+@APIS
+async def test_structured_output_is_parsed(chat_only: Stage, user: str, responses: bool) -> None:
+    llm = model(chat_only, user, responses).with_structured_output(Weather, method="json_schema")
+    assert await llm.ainvoke("The day in Oslo?") == Weather(city="Oslo", degrees=7)
+
+
+@APIS
+async def test_images_and_earlier_answers_pass(chat_only: Stage, user: str, responses: bool) -> None:
+    image = {"type": "image", "base64": "iVBORw0KGgo=", "mime_type": "image/png"}
+    text = f"What is this? {uuid.uuid4().hex}"
+    said = [HumanMessage([{"type": "text", "text": text}, image])]
+    assert (await ask(model(chat_only, user, responses), said, stream=False)).text == "All right, noted."
+    assert chat_only.actor is not None
+    parts = chat_only.actor.last_chat()["messages"][-1]["content"]
+    assert [part["type"] for part in parts] == ["text", "image_url"]
+    assert parts[0]["text"] == text
+
+
+@STREAMS
+async def test_settings_of_reasoning_models_and_hosted_tools_do_no_harm(
+    chat_only: Stage, user: str, stream: bool
+) -> None:
+    settings = {
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "include": ["reasoning.encrypted_content"],
+        "store": False,
+        "verbosity": "low",
+        "truncation": "auto",
+        "service_tier": "auto",
+        "output_version": "responses/v1",
+    }
+    llm = model(chat_only, user, True, **settings).bind_tools([get_weather, {"type": "web_search"}])
+    said: list[Any] = [HumanMessage(f"Think. {BOTH_CITIES}")]
+    answer = await ask(llm, said, stream=stream)
+    kinds = [block["type"] for block in answer.content]  # type: ignore[index]
+    assert kinds == ["reasoning", "function_call", "function_call"]
+    said += [answer, *[get_weather.invoke(call) for call in answer.tool_calls]]
+    assert (await ask(llm, said, stream=stream)).text == "The tools say: rain in Oslo; rain in Lima"
+
+
+@STREAMS
+async def test_a_custom_tool_takes_free_text(chat_only: Stage, user: str, stream: bool) -> None:
+    @custom_tool
+    def write(text: str) -> str:
+        """Write it down."""
+        return f"wrote {text}"
+
+    llm = model(chat_only, user, True, output_version="responses/v1").bind_tools([write])
+    said: list[Any] = [HumanMessage("A verse, please.")]
+    answer = await ask(llm, said, stream=stream)
+    said += [answer, *[write.invoke(call) for call in answer.tool_calls]]
+    assert (await ask(llm, said, stream=stream)).text == "The tools say: wrote a verse"
+
+
+@APIS
+async def test_the_blocking_calls_work_too(chat_only: Stage, user: str, responses: bool) -> None:
+    llm = model(chat_only, user, responses)
+    answers = await asyncio.to_thread(llm.batch, ["Hello.", "Hello again."])
+    assert [answer.text for answer in answers] == ["All right, noted."] * 2
+    chunks = await asyncio.to_thread(lambda: list(llm.stream("Hello.")))
+    assert "".join(chunk.text for chunk in chunks) == "All right, noted."
+
+
+@APIS
+@STREAMS
+async def test_an_upstreams_refusal_is_the_sdks_own_error(
+    chat_only: Stage, user: str, responses: bool, stream: bool
+) -> None:
+    with pytest.raises(openai.RateLimitError, match="Slow down"):
+        await ask(model(chat_only, user, responses), f"Hello. {REFUSE}", stream=stream)
+
+
+async def test_a_stream_that_breaks_off_is_no_answer(chat_only: Stage, user: str) -> None:
+    with pytest.raises(ValueError, match="broke off"):
+        await ask(model(chat_only, user, True), f"Hello. {CUT}", stream=True)

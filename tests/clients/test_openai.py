@@ -1,0 +1,240 @@
+"""The official SDK."""
+
+import asyncio
+import json
+from typing import Any
+
+import openai
+import pytest
+from openai import AsyncOpenAI
+from pydantic import BaseModel
+
+from tests.clients.acting import ASKED, CUT, HANG, REFUSE, SAID
+from tests.clients.stage import Stage
+
+WEATHER: Any = {
+    "type": "function",
+    "name": "get_weather",
+    "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+BOTH_CITIES = "What is the weather in Oslo and in Lima?"
+
+
+class Weather(BaseModel):
+    """What the structured answers hold."""
+
+    city: str
+    degrees: int
+
+
+def client(stage: Stage, user: str, **more: str) -> AsyncOpenAI:
+    return AsyncOpenAI(
+        base_url=stage.base_url, api_key="sk-test", max_retries=0, default_headers=stage.headers(user, **more)
+    )
+
+
+async def chat(sdk: AsyncOpenAI, text: str, *, stream: bool) -> str:
+    messages: Any = [{"role": "user", "content": text}]
+    if not stream:
+        answer = await sdk.chat.completions.create(model="m", messages=messages)
+        return answer.choices[0].message.content or ""
+    chunks = await sdk.chat.completions.create(model="m", messages=messages, stream=True)
+    return "".join([c.choices[0].delta.content or "" async for c in chunks if c.choices])
+
+
+async def respond(sdk: AsyncOpenAI, text: str, *, stream: bool) -> str:
+    if not stream:
+        return (await sdk.responses.create(model="m", input=text)).output_text
+    async with sdk.responses.stream(model="m", input=text) as events:
+        said = "".join([event.delta async for event in events if event.type == "response.output_text.delta"])
+        assert (await events.get_final_response()).output_text == said
+    return said
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("say", [chat, respond])
+async def test_what_one_session_says_the_next_one_knows(
+    stage: Stage, user: str, say: Any, stream: bool
+) -> None:
+    async with client(stage, user) as first:
+        await say(first, SAID, stream=stream)
+    await stage.remembered(user, "10,000")
+    async with client(stage, user) as second, client(stage, f"not-{user}") as stranger:
+        assert "10,000" in await say(second, ASKED, stream=stream)
+        assert "10,000" not in await say(stranger, ASKED, stream=stream)
+
+
+async def test_a_session_that_says_off_is_not_remembered(stage: Stage, user: str) -> None:
+    async with client(stage, user, **{"X-Memory-Mode": "off"}) as sdk:
+        raw = await sdk.responses.with_raw_response.create(model="m", input=SAID)
+    assert raw.headers["x-memory-status"] == "off"
+    assert raw.headers["x-memory-store"] == "off"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_tool_loop_over_a_chain_reaches_its_answer(chat_only: Stage, user: str, stream: bool) -> None:
+    async with client(chat_only, user) as sdk:
+        asked = await _create(sdk, stream, input=BOTH_CITIES, tools=[WEATHER])
+        calls = [item for item in asked.output if item.type == "function_call"]
+        assert [json.loads(call.arguments)["city"] for call in calls] == ["Oslo", "Lima"]
+        outputs: Any = [
+            {"type": "function_call_output", "call_id": call.call_id, "output": f"{n} degrees"}
+            for n, call in enumerate(calls)
+        ]
+        answer = await _create(sdk, stream, input=outputs, previous_response_id=asked.id, tools=[WEATHER])
+        assert answer.output_text == "The tools say: 0 degrees; 1 degrees"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+async def test_a_tool_loop_without_a_chain_sends_the_output_items_back(
+    chat_only: Stage, user: str, stream: bool
+) -> None:
+    async with client(chat_only, user) as sdk:
+        said: list[Any] = [{"role": "user", "content": f"Think. {BOTH_CITIES}"}]
+        asked = await _create(sdk, stream, input=said, tools=[WEATHER], store=False)
+        assert [item.type for item in asked.output] == ["reasoning", "function_call", "function_call"]
+        said += [item.model_dump(exclude_none=True) for item in asked.output]
+        said += [
+            {"type": "function_call_output", "call_id": item.call_id, "output": "7 degrees"}
+            for item in asked.output
+            if item.type == "function_call"
+        ]
+        answer = await _create(sdk, stream, input=said, tools=[WEATHER], store=False)
+        assert answer.output_text == "The tools say: 7 degrees; 7 degrees"
+
+
+async def _create(sdk: AsyncOpenAI, stream: bool, **request: Any) -> Any:
+    if not stream:
+        return await sdk.responses.create(model="m", **request)
+    async with sdk.responses.stream(model="m", **request) as events:
+        return await events.get_final_response()
+
+
+async def test_structured_output_is_parsed(chat_only: Stage, user: str) -> None:
+    async with client(chat_only, user) as sdk:
+        response = await sdk.responses.parse(model="m", input="The day in Oslo?", text_format=Weather)
+        assert response.output_parsed == Weather(city="Oslo", degrees=7)
+        async with sdk.responses.stream(model="m", input="The day in Oslo?", text_format=Weather) as events:
+            assert (await events.get_final_response()).output_parsed == Weather(city="Oslo", degrees=7)
+        completion = await sdk.chat.completions.parse(
+            model="m", messages=[{"role": "user", "content": "The day in Oslo?"}], response_format=Weather
+        )
+        assert completion.choices[0].message.parsed == Weather(city="Oslo", degrees=7)
+
+
+async def test_stored_responses_are_read_listed_and_deleted(chat_only: Stage, user: str) -> None:
+    async with client(chat_only, user) as sdk:
+        made = await sdk.responses.create(model="m", input="Hello there, Zoë.")
+        assert await sdk.responses.retrieve(made.id) == made
+        items = [item async for item in await sdk.responses.input_items.list(made.id)]
+        assert items[0].content[0].text == "Hello there, Zoë."  # type: ignore[union-attr]
+        await sdk.responses.delete(made.id)
+        with pytest.raises(openai.NotFoundError):
+            await sdk.responses.retrieve(made.id)
+        with pytest.raises(openai.BadRequestError) as refused:
+            await sdk.responses.create(model="m", input="And?", previous_response_id=made.id)
+        assert refused.value.code == "previous_response_not_found"
+
+
+async def test_a_conversation_holds_what_its_responses_said(chat_only: Stage, user: str) -> None:
+    async with client(chat_only, user) as sdk:
+        conversation = await sdk.conversations.create(metadata={"topic": "demo"})
+        await sdk.responses.create(model="m", input="One.", conversation=conversation.id)
+        await sdk.responses.create(model="m", input="Two.", conversation=conversation.id)
+        items = [item async for item in await sdk.conversations.items.list(conversation.id, order="asc")]
+        assert [item.role for item in items] == ["user", "assistant"] * 2  # type: ignore[union-attr]
+        await sdk.conversations.delete(conversation.id)
+
+
+async def test_a_background_response_can_be_waited_for_and_followed(chat_only: Stage, user: str) -> None:
+    async with client(chat_only, user) as sdk:
+        response = await sdk.responses.create(model="m", input="Hello.", background=True)
+        assert response.status in ("queued", "in_progress")
+        for _ in range(200):
+            if response.status not in ("queued", "in_progress"):
+                break
+            response = await sdk.responses.retrieve(response.id, timeout=5)
+        assert response.output_text == "All right, noted."
+        stream = await sdk.responses.create(model="m", input="Hello.", background=True, stream=True)
+        events = [event async for event in stream]
+        assert [event.sequence_number for event in events] == list(range(len(events)))
+        assert events[-1].type == "response.completed"
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("say", [chat, respond])
+async def test_an_upstreams_refusal_is_the_sdks_own_error(
+    chat_only: Stage, user: str, say: Any, stream: bool
+) -> None:
+    async with client(chat_only, user) as sdk:
+        with pytest.raises(openai.RateLimitError) as refused:
+            await say(sdk, f"Hello. {REFUSE}", stream=stream)
+    assert (refused.value.code, refused.value.response.headers["retry-after"]) == ("rate_limit_exceeded", "7")
+
+
+async def test_an_answer_that_breaks_off_fails(chat_only: Stage, user: str) -> None:
+    async with client(chat_only, user) as sdk:
+        stream = await sdk.responses.create(model="m", input=f"Hello. {CUT}", stream=True)
+        events = [event async for event in stream]
+        last: Any = events[-1]
+        assert (last.type, last.response.error.code) == ("response.failed", "server_error")
+        assert (await sdk.responses.retrieve(last.response.id)).status == "failed"
+        with pytest.raises(openai.InternalServerError):
+            await sdk.responses.create(model="m", input=f"Hello. {CUT}")
+
+
+async def test_a_client_that_leaves_frees_the_upstream(chat_only: Stage, user: str) -> None:
+    actor = chat_only.actor
+    assert actor is not None
+    async with client(chat_only, user) as sdk:
+        actor.left.clear()
+        async with await sdk.responses.create(model="m", input=f"Hello. {HANG}", stream=True) as stream:
+            id_ = (await anext(aiter(stream))).response.id  # type: ignore[union-attr]
+        async with asyncio.timeout(5):
+            await actor.left.wait()
+        kept = await sdk.responses.retrieve(id_)
+        assert kept.status in ("in_progress", "cancelled")
+
+
+async def test_a_custom_tool_takes_free_text(chat_only: Stage, user: str) -> None:
+    tools: Any = [{"type": "custom", "name": "write", "description": "Writes."}]
+    async with client(chat_only, user) as sdk:
+        for stream in (False, True):
+            asked = await _create(sdk, stream, input="A verse, please.", tools=tools)
+            (call,) = asked.output
+            assert (call.type, call.input) == ("custom_tool_call", "a verse")
+            output = {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "written"}
+            answer = await _create(sdk, stream, input=[output], previous_response_id=asked.id, tools=tools)
+            assert answer.output_text == "The tools say: written"
+
+
+async def test_reasoning_of_a_client_that_keeps_its_own_history_comes_back_sealed(
+    chat_only: Stage, user: str
+) -> None:
+    async with client(chat_only, user) as sdk:
+        request: Any = {"store": False, "include": ["reasoning.encrypted_content"], "tools": [WEATHER]}
+        asked = await _create(sdk, True, input=f"Think. {BOTH_CITIES}", **request)
+        thought = asked.output[0]
+        assert thought.type == "reasoning"
+        assert thought.encrypted_content
+        said = [item.model_dump(exclude={"content"}) for item in asked.output]
+        said += [
+            {"type": "function_call_output", "call_id": item.call_id, "output": "7 degrees"}
+            for item in asked.output[1:]
+        ]
+        answer = await _create(sdk, False, input=[{"role": "user", "content": "Go on."}, *said], **request)
+        assert answer.output_text == "The tools say: 7 degrees; 7 degrees"
+
+
+async def test_hosted_tools_that_cannot_be_had_are_named(chat_only: Stage, user: str) -> None:
+    tools: Any = [{"type": "web_search"}, WEATHER]
+    async with client(chat_only, user) as sdk:
+        raw = await sdk.responses.with_raw_response.create(model="m", input="Hello.", tools=tools)
+    assert raw.headers["x-memory-dropped-tools"] == "web_search"
+    assert raw.parse().output_text == "All right, noted."

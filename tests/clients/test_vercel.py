@@ -1,0 +1,126 @@
+"""The Vercel AI SDK with its OpenAI provider, which speaks the Responses API by default."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.acting import ASKED, CUT, HANG, REFUSE, SAID
+from tests.clients.stage import Stage
+
+DRIVER = Path(__file__).with_name("vercel.mjs")
+BOTH_CITIES = "What is the weather in Oslo and in Lima?"
+APIS = pytest.mark.parametrize("api", ["chat", "responses"])
+STREAMS = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+
+
+async def converse(node_dir: Path, stage: Stage, user: str, *turns: str, **more: Any) -> dict[str, Any]:
+    """Say the turns, one after the other in one conversation; return what the driver tells."""
+    asked = {"baseURL": stage.base_url, "headers": stage.headers(user), "model": "gpt-4.1", "turns": turns}
+    process = await asyncio.create_subprocess_exec(
+        "node",
+        str(DRIVER),
+        json.dumps({**asked, **more}),
+        env={**os.environ, "CLIENTS_NODE": str(node_dir)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(30):
+            out, err = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    assert process.returncode == 0, err.decode()
+    told: dict[str, Any] = json.loads(out)
+    return told
+
+
+@APIS
+@STREAMS
+async def test_what_one_conversation_says_the_next_one_knows(
+    node_dir: Path, stage: Stage, user: str, api: str, stream: bool
+) -> None:
+    await converse(node_dir, stage, user, SAID, api=api, stream=stream)
+    await stage.remembered(user, "10,000")
+    told = await converse(node_dir, stage, user, ASKED, api=api, stream=stream)
+    assert "10,000" in told["texts"][0]
+
+
+@APIS
+@STREAMS
+async def test_a_tool_loop_reaches_its_answer_and_the_talk_goes_on(
+    node_dir: Path, chat_only: Stage, user: str, api: str, stream: bool
+) -> None:
+    told = await converse(node_dir, chat_only, user, BOTH_CITIES, "Fine.", api=api, stream=stream)
+    assert told["texts"] == ["The tools say: rain in Oslo; rain in Lima", "All right, noted."]
+    assert told["steps"] == [2, 1]
+    assert told["tokens"] == 14
+
+
+@STREAMS
+@pytest.mark.parametrize("store", [True, False], ids=["stored", "not stored"])
+async def test_reasoning_comes_and_goes_back(
+    node_dir: Path, chat_only: Stage, user: str, stream: bool, store: bool
+) -> None:
+    told = await converse(
+        node_dir,
+        chat_only,
+        user,
+        f"Think. {BOTH_CITIES}",
+        "Fine.",
+        model="gpt-5",
+        stream=stream,
+        options={"store": store, "reasoningSummary": "auto", "reasoningEffort": "low"},
+    )
+    assert told["texts"] == ["The tools say: rain in Oslo; rain in Lima", "All right, noted."]
+
+
+@APIS
+@STREAMS
+async def test_structured_output_is_parsed(
+    node_dir: Path, chat_only: Stage, user: str, api: str, stream: bool
+) -> None:
+    told = await converse(
+        node_dir, chat_only, user, "The day in Oslo?", api=api, stream=stream, structured=True
+    )
+    assert told["output"] == {"city": "Oslo", "degrees": 7}
+
+
+@STREAMS
+async def test_hosted_tools_and_pictures_pass(
+    node_dir: Path, chat_only: Stage, user: str, stream: bool
+) -> None:
+    told = await converse(node_dir, chat_only, user, "What is this?", stream=stream, hosted=True, image=True)
+    assert told["texts"] == ["All right, noted."]
+    assert chat_only.actor is not None
+    parts = chat_only.actor.last_chat()["messages"][-1]["content"]
+    assert [part["type"] for part in parts] == ["text", "image_url"]
+
+
+@APIS
+@STREAMS
+async def test_an_upstreams_refusal_is_the_sdks_own_error(
+    node_dir: Path, chat_only: Stage, user: str, api: str, stream: bool
+) -> None:
+    told = await converse(node_dir, chat_only, user, f"Hello. {REFUSE}", api=api, stream=stream)
+    assert told["error"] == {"status": 429, "message": "Slow down.", "retryAfter": "7"}
+
+
+async def test_a_stream_that_breaks_off_is_an_error(node_dir: Path, chat_only: Stage, user: str) -> None:
+    told = await converse(node_dir, chat_only, user, f"Hello. {CUT}", api="responses", stream=True)
+    assert told["error"]["message"] == "The upstream's answer broke off.", told
+
+
+@APIS
+async def test_a_client_that_leaves_frees_the_upstream(
+    node_dir: Path, chat_only: Stage, user: str, api: str
+) -> None:
+    assert chat_only.actor is not None
+    chat_only.actor.left.clear()
+    await converse(node_dir, chat_only, user, f"Hello. {HANG}", api=api, stream=True, leave=True)
+    async with asyncio.timeout(5):
+        await chat_only.actor.left.wait()
