@@ -72,6 +72,7 @@ def tables_dir() -> Path:
 
 
 _MOST_COUNTS = 50_000
+_LOADED: dict[str, "Encoding"] = {}  # of this process: an intact table always makes the same encoding
 
 
 class Tokens:
@@ -138,9 +139,13 @@ def _load(table: Table, file: Path) -> "Encoding | None":
     try:
         from tiktoken import Encoding
 
-        lines = (line.split() for line in file.read_bytes().splitlines())
-        ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
-        return Encoding(table.name, pat_str=table.pattern, mergeable_ranks=ranks, special_tokens={})
+        if table.name not in _LOADED:
+            lines = (line.split() for line in file.read_bytes().splitlines())
+            ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+            _LOADED[table.name] = Encoding(
+                table.name, pat_str=table.pattern, mergeable_ranks=ranks, special_tokens={}
+            )
+        return _LOADED[table.name]
     except (ImportError, OSError, ValueError, binascii.Error) as e:
         observe.log.warning("tokens.estimated", encoding=table.name, reason=type(e).__name__)
         return None
