@@ -3,7 +3,7 @@
 Times are Unix seconds (UTC, float). Vectors are float32 and unit length. Text is what a person wrote.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 
@@ -107,6 +107,7 @@ class Candidate:
     source: str = "extracted"
     importance: float = 0.5
     observed_at: float = 0.0  # when it was said
+    expires_at: float | None = None
     origin: Evidence | None = None
 
 
@@ -137,7 +138,32 @@ class Confirm:
     evidence: tuple[Evidence, ...] = ()
 
 
-Change = Create | Supersede | Confirm
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Correct a memory by hand, under its own id: the old content goes to the history."""
+
+    memory: Memory
+    vector: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Put a doubtful candidate into quarantine: it is no memory until its owner says so."""
+
+    id: str
+    candidate: Candidate
+    reason: str  # a constant word
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Take a held candidate out of quarantine: it was looked at. What becomes of it are other changes."""
+
+    id: str
+
+
+Change = Create | Supersede | Confirm | Edit | Hold | Release
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +171,7 @@ class Event:
     """One line of a memory's history."""
 
     at: float
-    action: str  # "created" | "confirmed" | "superseded" | "updated"
+    action: str  # "created" | "confirmed" | "superseded" | "updated" | "archived" | "imported"
     by: str  # the memory's source, or the id of what superseded it
     content: str
 
@@ -195,22 +221,24 @@ class MemoryFilter:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of a list, newest first. `total` counts all that match."""
+    """One page of a list, newest first. `total` counts all that match, None where nobody asked."""
 
     items: tuple[Memory, ...]
-    total: int
+    total: int | None
     has_more: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What a forget removed: counts only."""
+    """What a forget removed, or would remove: counts only. `receipt` is the id of its receipt."""
 
     memories: int = 0
     exchanges: int = 0
     sessions: int = 0
     jobs: int = 0
     responses: int = 0
+    quarantined: int = 0
+    receipt: str | None = None
 
 
 # ---------------------------------------------------------------- conversation
@@ -387,14 +415,3 @@ class Batch:
     pending: tuple[Exchange, ...]
     context: tuple[Exchange, ...]
     stamp: Stamp
-
-
-@dataclass(frozen=True, slots=True)
-class QueueCounts:
-    """Jobs by state."""
-
-    queued: int = 0
-    running: int = 0
-    waiting: int = 0  # for a credential
-    dead: int = 0
-    oldest_at: float | None = field(default=None)

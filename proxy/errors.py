@@ -3,9 +3,14 @@
 ProxyError
 ├── ClientError                what the client sent is refused: OpenAI's error shape
 │   ├── InvalidRequest         400, `param` names the field
+│   ├── Unauthorized           401
 │   ├── Forbidden              403
+│   │   └── QuotaExceeded          the user's memory is full, and the policy is to refuse
 │   ├── NotFound               404, also for what belongs to somebody else
-│   └── TooLarge               413
+│   ├── Duplicate              409, another memory says just that
+│   ├── TooLarge               413
+│   ├── IdentityUnavailable    503, who is calling cannot be found out now
+│   └── RateLimited            429, `retry_after_s` says when
 ├── UpstreamError              the upstream gave no answer we could pass on
 │   ├── UpstreamUnreachable    502, nothing was sent
 │   ├── UpstreamTimeout        504
@@ -18,6 +23,7 @@ ProxyError
 ├── EmbeddingFailed
 ├── CompletionFailed           one of our own LLM calls failed; worth another try
 │   ├── CredentialNeeded       401 or 403: wait for the user's next request
+│   ├── CompletionPostponed    the upstream, or our own budget, wants fewer calls: `retry_after_s` says when
 │   └── CompletionRefused      400-like: asking again will not help
 └── ConfigError                a setting is wrong; the message says which and what to do
 """
@@ -44,9 +50,25 @@ class InvalidRequest(ClientError):
     """The request is malformed; `param` names the offending field."""
 
 
+class Unauthorized(ClientError):
+    """No credential, or one that is worth nothing."""
+
+    status = 401
+
+    def __init__(self, message: str, *, code: str = "invalid_api_key") -> None:
+        super().__init__(message, code=code)
+
+
 class Forbidden(ClientError):
     status = 403
     type = "permission_error"
+
+
+class QuotaExceeded(Forbidden):
+    """`code` is memory_quota_exceeded."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="memory_quota_exceeded")
 
 
 class NotFound(ClientError):
@@ -54,8 +76,36 @@ class NotFound(ClientError):
     type = "not_found_error"
 
 
+class Duplicate(ClientError):
+    """Another current memory of the same user, project and type says the same."""
+
+    status = 409
+
+
 class TooLarge(ClientError):
     status = 413
+
+
+class IdentityUnavailable(ClientError):
+    """Who is calling cannot be found out now. Nobody is let in on trust, and nobody is told to go away."""
+
+    status = 503
+    type = "server_error"
+
+    def __init__(self) -> None:
+        message = "Credentials cannot be checked at the moment: try again."
+        super().__init__(message, code="identity_unavailable")
+
+
+class RateLimited(ClientError):
+    """Too many requests; `retry_after_s` is when the next one may come."""
+
+    status = 429
+    type = "requests"
+
+    def __init__(self, message: str, *, retry_after_s: float) -> None:
+        super().__init__(message, code="rate_limit_exceeded")
+        self.retry_after_s = retry_after_s
 
 
 class UpstreamError(ProxyError):
@@ -107,11 +157,23 @@ class EmbeddingFailed(ProxyError):
 
 
 class CompletionFailed(ProxyError):
-    pass
+    """`retry_after_s`: the upstream wants to be left alone for so long."""
+
+    def __init__(self, message: str = "", *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
 
 
 class CredentialNeeded(CompletionFailed):
     pass
+
+
+class CompletionPostponed(CompletionFailed):
+    """No fault of the call's. `shared`: calls for other users would be postponed, too."""
+
+    def __init__(self, message: str, *, retry_after_s: float, shared: bool) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.shared = shared
 
 
 class CompletionRefused(CompletionFailed):

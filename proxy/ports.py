@@ -4,9 +4,9 @@ Every async method may raise StoreUnavailable (stores), EmbeddingFailed (embedde
 CompletionFailed (completer); what else a method raises is said at the method.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from proxy.domain import (
     Batch,
@@ -23,7 +23,6 @@ from proxy.domain import (
     NewJob,
     Outcome,
     Page,
-    QueueCounts,
     Scope,
     Search,
     SessionState,
@@ -31,6 +30,7 @@ from proxy.domain import (
     Turn,
 )
 from proxy.kept import Conversation, ItemPage, StoredResponse
+from proxy.oversight import Applied, Held, JobInfo, Key, QueueCounts, Receipt, SessionInfo
 
 Clock = Callable[[], float]
 """Returns Unix seconds."""
@@ -54,12 +54,13 @@ class MemoryStore(Protocol):
 
     async def apply(
         self, scope: Scope, changes: Sequence[Change], *, expect: Stamp, done: Job | None = None
-    ) -> None:
-        """Apply all changes and finish `done` in one transaction, durable on return.
+    ) -> Applied:
+        """Apply all changes and finish `done` in one transaction, durable on return, within the quota.
 
         Raises Conflict, with nothing applied, if the user's stamp is no longer `expect` or `done`'s
         lease was lost. A Create whose id or current (user, project, type, normalised content) exists
-        is dropped; Supersede or Confirm of an absent memory stores the new one or nothing.
+        is dropped; Supersede or Confirm of an absent memory stores the new one or nothing. An Edit whose
+        memory is absent raises NotFound, one that would say what another current memory says Duplicate.
         """
         ...
 
@@ -71,7 +72,15 @@ class MemoryStore(Protocol):
         """Return the memory, also a superseded one; None if absent or outside `where`."""
         ...
 
-    async def list(self, where: MemoryFilter, *, limit: int, after: str | None = None) -> Page:
+    async def list(
+        self,
+        where: MemoryFilter,
+        *,
+        limit: int,
+        after: str | None = None,
+        oldest_first: bool = False,
+        total: bool = True,
+    ) -> Page:
         """Return memories newest first, after the memory with id `after` (unknown id: NotFound)."""
         ...
 
@@ -79,11 +88,15 @@ class MemoryStore(Protocol):
         """Return the memory's events, oldest first."""
         ...
 
-    async def forget(self, where: MemoryFilter, memory_id: str | None = None) -> Forgotten:
+    async def forget(
+        self, where: MemoryFilter, memory_id: str | None = None, *, by: str, dry_run: bool = False
+    ) -> Forgotten:
         """Erase, durable on return, everything `where` (a user is required) or the one memory covers:
         memories with the older ones they superseded, history, the exchanges they came from, the answers
-        that were given with them in view, and for a whole scope its sessions, jobs, responses and
-        conversations. Raises the user's generation. Nothing found: all counts 0.
+        that were given with them in view, and for a whole scope its sessions, jobs, quarantine, responses
+        and conversations. Raises the user's generation and keeps a receipt that names `by`; of a memory
+        that is not there neither. Other requests are served meanwhile, however much there is; a forget
+        that a crash broke off goes on at the next start. `dry_run`: count only, change nothing.
         """
         ...
 
@@ -120,20 +133,33 @@ class SessionStore(Protocol):
         no queued job to `trigger`. Returns the number of jobs made."""
         ...
 
+    async def end(self, scope: Scope, session_id: str, at: float) -> int:
+        """Queue what the session holds unextracted, at once; returns how many exchanges. 0: nothing left,
+        or no such session of the user (in the scope's project, or in any where it names none)."""
+        ...
+
+    async def sessions(self, scope: Scope, *, limit: int, after: str | None = None) -> Sequence[SessionInfo]:
+        """Return up to `limit` of the user's sessions, the last used first, after the one with id `after`."""
+        ...
+
 
 class JobQueue(Protocol):
     """Extraction jobs: at least once, one at a time per user, survives kill -9."""
 
-    async def claim(self, now: float, lease_s: float) -> Job | None:
-        """Lease the most urgent due job, or one whose lease ran out or whose owner died."""
+    async def claim(self, now: float, lease_s: float, *, upto_lane: int = 3) -> Job | None:
+        """Lease the most urgent due job, or one whose lease ran out or whose owner died; of the lanes up to
+        `upto_lane`."""
         ...
 
     async def batch(self, job: Job, *, limit: int, context: int) -> Batch:
         """Return what the job has to extract, oldest first; empty if it was forgotten."""
         ...
 
-    async def retry(self, job: Job, *, at: float, reason: str, dead: bool = False) -> None:
-        """Put the job back until `at`, or among the dead letters. `reason` holds no content."""
+    async def retry(
+        self, job: Job, *, at: float, reason: str, dead: bool = False, counted: bool = True
+    ) -> None:
+        """Put the job back until `at`, or among the dead letters. `reason` holds no content. Not `counted`:
+        the job was not at fault, and this was no attempt."""
         ...
 
     async def wait_for_credential(self, job: Job) -> None:
@@ -146,6 +172,59 @@ class JobQueue(Protocol):
 
     async def counts(self) -> QueueCounts:
         """Return the numbers of jobs by state."""
+        ...
+
+    async def list(
+        self, tenant: str, user: str | None, *, state: str | None, limit: int, after: str | None = None
+    ) -> Sequence[JobInfo]:
+        """Return up to `limit` jobs of the user, or of the whole tenant, oldest first."""
+        ...
+
+    async def revive(self, tenant: str, user: str | None, job_id: str | None = None) -> int:
+        """Queue dead letters again, with what they had read: one job, or all; returns how many."""
+        ...
+
+
+class Quarantine(Protocol):
+    """Candidates that their owner should look at. They enter and leave through MemoryStore.apply."""
+
+    async def held(self, scope: Scope, *, limit: int, after: str | None = None) -> Sequence[Held]:
+        """Return up to `limit` of the user's held candidates (in the scope's project, if it names one),
+        newest first."""
+        ...
+
+    async def find(self, scope: Scope, held_id: str) -> Held | None:
+        """Return one; None if absent or another's."""
+        ...
+
+
+class Receipts(Protocol):
+    """Proofs of what was forgotten."""
+
+    async def list(
+        self, tenant: str, user: str | None, *, limit: int, after: str | None = None
+    ) -> Sequence[Receipt]:
+        """Return up to `limit` receipts of the user, or of the whole tenant, newest first."""
+        ...
+
+
+class KeyStore(Protocol):
+    """The proxy's own API keys, found by a digest: the keys themselves are kept nowhere."""
+
+    async def add(self, key: Key, digest: bytes) -> None:
+        """Store a new key, durable on return."""
+        ...
+
+    async def find(self, digest: bytes) -> Key | None:
+        """Return the key with this digest, also a revoked one."""
+        ...
+
+    async def list(self) -> Sequence[Key]:
+        """Return all keys, the newest first."""
+        ...
+
+    async def revoke(self, key_id: str, at: float) -> bool:
+        """Revoke a key, durable on return; False if there is none, or it was revoked before."""
         ...
 
 
@@ -266,13 +345,15 @@ class CompletionRequest:
     model: str  # the conversation's; a model configured for the role wins
     scope: Scope
     session_id: str
+    schema: Mapping[str, Any] | None = None  # JSON schema of the answer, for models that can be held to one
 
 
 class Completer(Protocol):
     """Our own LLM calls."""
 
     async def complete(self, request: CompletionRequest) -> str:
-        """Return the answer's text. Raises CredentialNeeded, CompletionRefused or CompletionFailed."""
+        """Return the answer's text. Raises CredentialNeeded, CompletionRefused, CompletionPostponed or
+        CompletionFailed."""
         ...
 
 

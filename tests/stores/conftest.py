@@ -1,9 +1,15 @@
+from contextlib import asynccontextmanager
+
 import pytest
 
 from proxy.stores.sqlite import SqliteStores
 
 pytest.register_assert_rewrite(
-    "tests.stores.contract_chains", "tests.stores.contract_memories", "tests.stores.contract_sessions"
+    "tests.stores.contract_chains",
+    "tests.stores.contract_changes",
+    "tests.stores.contract_keys",
+    "tests.stores.contract_memories",
+    "tests.stores.contract_sessions",
 )
 
 
@@ -14,6 +20,44 @@ async def stores(tmp_path):
     await opened.open()
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+def stores_with_quota(tmp_path):
+    """Open stores under a quota."""
+
+    @asynccontextmanager
+    async def opened(quota):
+        stores = SqliteStores(tmp_path / "limited", quota=quota)
+        await stores.open()
+        try:
+            yield stores
+        finally:
+            await stores.close()
+
+    return opened
+
+
+@pytest.fixture
+def with_quota(stores_with_quota):
+    """Open memories under a quota."""
+
+    @asynccontextmanager
+    async def opened(quota):
+        async with stores_with_quota(quota) as stores:
+            yield stores.memories
+
+    return opened
+
+
+@pytest.fixture
+def quarantine(stores):
+    return stores.quarantine
+
+
+@pytest.fixture
+def keys(stores):
+    return stores.keys
 
 
 @pytest.fixture

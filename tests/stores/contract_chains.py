@@ -9,7 +9,20 @@ import pytest
 from proxy.domain import Forgotten, Outcome, Scope
 from proxy.errors import StoreUnavailable
 from proxy.kept import Conversation, StoredResponse
-from tests.stores.making import ANNA, APOLLO, BEN, NOW, create, exchange, never, of, quote, store, talk
+from tests.stores.making import (
+    ANNA,
+    APOLLO,
+    BEN,
+    NOW,
+    create,
+    exchange,
+    forgotten,
+    never,
+    of,
+    quote,
+    store,
+    talk,
+)
 
 OTHERS = (BEN, Scope("other", "anna"), Scope("acme", "Anna"), Scope("acme", ""), Scope("", "anna"))
 
@@ -110,7 +123,7 @@ class ChainContract:
 
     async def test_a_late_save_after_a_forget_stores_nothing(self, stores, chains, memories):
         before = (await memories.stamp(ANNA)).generation
-        await memories.forget(of(ANNA))
+        await forgotten(memories, of(ANNA))
         assert not await chains.save(response("late"), generation=before)
         assert not await chains.save(response("early"), generation=before + 2)
         assert await chains.get(ANNA, "late", NOW) is None
@@ -118,7 +131,7 @@ class ChainContract:
         assert await chains.get(ANNA, "after", NOW) is not None
 
     async def test_anothers_forget_stops_nobody(self, chains, memories):
-        await memories.forget(of(BEN))
+        await forgotten(memories, of(BEN))
         assert await chains.save(response("r1"), generation=0)
 
     async def test_a_stored_response_leads_to_its_session(self, stores, sessions):
@@ -255,7 +268,7 @@ class ConversationObjectContract:
 
     async def test_a_late_item_after_a_forget_is_not_added(self, conversations, memories):
         await converse(conversations, "a")
-        await memories.forget(of(APOLLO))
+        await forgotten(memories, of(APOLLO))
         assert not await conversations.add(ANNA, "c1", items("late"), generation=0)
         assert await conversations.add(ANNA, "c1", items("later"), generation=1)
         assert await names(conversations) == "a later"
@@ -275,7 +288,7 @@ class ForgetChainsContract:
         await chains.delete(ANNA, "a")
         await converse(conversations, "x")
         await converse(conversations, "y", scope=BEN)
-        assert await memories.forget(of(ANNA)) == Forgotten(responses=2)
+        assert await forgotten(memories, of(ANNA)) == Forgotten(responses=2)
         for gone in ("a", "b", "p"):
             assert await chains.get(ANNA, gone, NOW) is None
         assert await conversations.get(ANNA, "c1") is None
@@ -289,7 +302,7 @@ class ForgetChainsContract:
         await converse(conversations, "a")
         await converse(conversations, id="c2", scope=APOLLO)
         assert await conversations.add(APOLLO, "c1", items("b"), generation=0)
-        assert await memories.forget(of(APOLLO)) == Forgotten(responses=2)
+        assert await forgotten(memories, of(APOLLO)) == Forgotten(responses=2)
         assert await chains.get(ANNA, "p", NOW) is await chains.get(ANNA, "on", NOW) is None
         assert await chains.get(ANNA, "other", NOW) is not None
         assert await conversations.get(ANNA, "c2") is None
@@ -305,7 +318,7 @@ class ForgetChainsContract:
             response("elsewhere", session_id="s2"), response("project", APOLLO), response("bens", BEN),
         )  # fmt: skip
         await store(memories, create("vegan", id="m", evidence=quote(told)))
-        assert await memories.forget(of(ANNA), "m") == Forgotten(memories=1, exchanges=1, responses=3)
+        assert await forgotten(memories, of(ANNA), "m") == Forgotten(memories=1, exchanges=1, responses=3)
         assert await ids(chains, "on") == await ids(chains, "there") == await ids(chains, "before") == []
         for kept in ("elsewhere", "project"):
             assert await ids(chains, kept) == [kept]
@@ -320,7 +333,7 @@ class ForgetChainsContract:
         await keep(stores, response("echo"), response("else", session_id="s2"))
         await keep(stores, response("unwritten", session_id="s3"), recalled=["m"])
         await keep(stores, response("of another", session_id="s3"), recalled=["n"])
-        assert await memories.forget(of(ANNA), "m") == Forgotten(memories=1, responses=2)
+        assert await forgotten(memories, of(ANNA), "m") == Forgotten(memories=1, responses=2)
         assert await ids(chains, "echo") == await ids(chains, "unwritten") == []
         assert await ids(chains, "else") == ["else"]
         assert await ids(chains, "of another") == ["of another"]
@@ -330,7 +343,7 @@ class ForgetChainsContract:
         running = response("r")
         await keep(stores, running, recalled=["m"])
         await keep(stores, replace(running, response=b'{"status":"failed"}'))
-        assert (await memories.forget(of(ANNA), "m")).responses == 1
+        assert (await forgotten(memories, of(ANNA), "m")).responses == 1
         assert await ids(chains, "r") == []
 
     async def test_a_memory_empties_the_conversations_it_was_said_in(
@@ -345,7 +358,7 @@ class ForgetChainsContract:
         assert await conversations.add(ANNA, "c1", items("said"), generation=0, session_id="s1")
         assert await conversations.add(ANNA, "c3", items("else"), generation=0, session_id="s2")
         await store(memories, create("vegan", id="m", evidence=quote(told)))
-        assert (await memories.forget(of(ANNA), "m")).responses == 1
+        assert (await forgotten(memories, of(ANNA), "m")).responses == 1
         assert await names(conversations) == "a"
         assert await conversations.get(ANNA, "c2") is not None
         assert await conversations.item(ANNA, "c2", "b") is None
@@ -355,7 +368,7 @@ class ForgetChainsContract:
     async def test_what_was_not_read_yet_goes_with_its_responses(self, stores, sessions, chains, memories):
         await talk(sessions, "not extracted")
         await keep(stores, response("r"), response("else", session_id="s2"))
-        assert await memories.forget(of(ANNA, type="episodic")) == Forgotten(exchanges=1, responses=1)
+        assert await forgotten(memories, of(ANNA, type="episodic")) == Forgotten(exchanges=1, responses=1)
         assert await ids(chains, "r") == []
         assert await ids(chains, "else") == ["else"]
 

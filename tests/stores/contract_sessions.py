@@ -1,11 +1,13 @@
 """What every SessionStore and JobQueue does together. Subclass where the fixtures give a backend."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
-from proxy.domain import Forgotten, NewJob, Outcome, QueueCounts, SessionState
-from proxy.errors import Conflict
+from proxy.domain import Forgotten, NewJob, Outcome, SessionState
+from proxy.errors import Conflict, NotFound
+from proxy.oversight import JobInfo, QueueCounts, SessionInfo
 from tests.stores.making import (
     ANNA,
     APOLLO,
@@ -24,6 +26,11 @@ from tests.stores.making import (
 )  # fmt: skip
 
 WHOLE = Outcome("an answer", whole=True)
+
+
+async def forget(memories, where, memory_id=None):
+    """Forget; return what went, without the receipt's id."""
+    return replace(await memories.forget(where, memory_id, by="test"), receipt=None)
 
 
 async def done(memories, job, *changes):
@@ -74,7 +81,7 @@ class SessionContract:
         begun = await sessions.begin(exchange())
         await sessions.abort(begun)
         assert not await sessions.complete(begun, WHOLE, always)
-        assert await memories.forget(of(ANNA)) == Forgotten()
+        assert await forget(memories, of(ANNA)) == Forgotten()
 
     async def test_aborting_one_of_two_equal_requests_leaves_the_other(self, sessions):
         first = await sessions.begin(exchange(key="k"))
@@ -253,6 +260,213 @@ class QueueContract:
         assert len(ids) == len(set(ids)) == 5
 
 
+class EndContract:
+    async def test_an_ended_session_is_extracted_at_once(self, sessions, jobs):
+        for _ in range(2):
+            await talk(sessions)
+        await talk(sessions, session="s2")
+        job = await jobs.claim(NOW, 60)  # opening s2 made s1 due
+        await jobs.retry(job, at=NOW + 900, reason="timeout")
+        assert await jobs.claim(NOW, 60) is None
+        assert await sessions.end(ANNA, "s1", NOW) == 2
+        job = await jobs.claim(NOW, 60)
+        assert (job.session_id, job.lane) == ("s1", 2)
+        assert len((await jobs.batch(job, limit=9, context=0)).pending) == 2
+        assert await sessions.end(ANNA, "s2", NOW) == 1
+
+    async def test_an_explicit_ask_is_still_the_more_urgent_one(self, sessions, jobs):
+        await talk(sessions, explicit=True)
+        await sessions.end(ANNA, "s1", NOW)
+        assert (await jobs.claim(NOW, 60)).lane == 1
+
+    async def test_ending_what_has_nothing_left_queues_nothing(self, sessions, jobs, memories):
+        await talk(sessions, trigger=always)
+        job = await jobs.claim(NOW, 60)
+        await jobs.batch(job, limit=9, context=0)
+        assert await sessions.end(ANNA, "s1", NOW) == 0  # a running job has it
+        await done(memories, job)
+        for session in ("s1", "absent", "bad \ud83d"):
+            assert await sessions.end(ANNA, session, NOW) == 0
+        assert await jobs.counts() == QueueCounts()
+
+    async def test_a_session_is_ended_by_its_user_in_its_project_or_in_any(self, sessions, jobs):
+        await talk(sessions, scope=APOLLO)
+        zeus = type(ANNA)("acme", "anna", "zeus")
+        for stranger in (BEN, type(ANNA)("other", "anna"), zeus):
+            assert await sessions.end(stranger, "s1", NOW) == 0
+        assert await sessions.end(APOLLO, "s1", NOW) == 1
+        await talk(sessions, scope=zeus)
+        await talk(sessions, scope=ANNA)
+        assert await sessions.end(ANNA, "s1", NOW) == 3
+
+    async def test_an_answer_that_ends_after_its_session_is_extracted_too(self, sessions, jobs):
+        begun = await sessions.begin(exchange("last words"))
+        assert await sessions.end(ANNA, "s1", NOW) == 1
+        assert await jobs.claim(NOW, 60) is None
+        await sessions.complete(begun, WHOLE, never)
+        job = await jobs.claim(NOW, 60)
+        assert [e.said for e in (await jobs.batch(job, limit=9, context=0)).pending] == ["last words"]
+
+    async def test_a_session_that_goes_on_after_its_end_waits_for_its_triggers_again(self, sessions, jobs):
+        await sessions.end(ANNA, "s1", NOW)
+        await talk(sessions)
+        await sessions.end(ANNA, "s1", NOW)
+        assert await jobs.claim(NOW, 60) is not None
+        await talk(sessions, "one more thing")
+        assert (await jobs.counts()).queued == 0
+
+    async def test_sessions_are_listed_the_last_used_first(self, sessions):
+        assert list(await sessions.sessions(ANNA, limit=9)) == []
+        for n, session in enumerate(("a", "b", "c")):
+            await talk(sessions, session=session, at=NOW + n)
+        await talk(sessions, session="a", at=NOW + 9, scope=ANNA)
+        await sessions.begin(exchange(session="a", at=NOW + 10))
+        first = await sessions.sessions(ANNA, limit=1)
+        rest = await sessions.sessions(ANNA, limit=9, after=first[0].id)
+        assert [s.id for s in (*first, *rest)] == ["a", "c", "b"]
+        assert first[0] == SessionInfo(id="a", scope=ANNA, last_at=NOW + 10, exchanges=3, pending=3)
+        with pytest.raises(NotFound):
+            await sessions.sessions(ANNA, limit=9, after="nothing")
+
+    async def test_what_was_extracted_is_no_longer_pending_in_the_list(self, sessions, jobs, memories):
+        await talk(sessions, trigger=always)
+        job = await jobs.claim(NOW, 60)
+        await jobs.batch(job, limit=9, context=0)
+        await done(memories, job)
+        (found,) = await sessions.sessions(ANNA, limit=9)
+        assert (found.exchanges, found.pending) == (1, 0)
+
+    async def test_others_sessions_are_not_listed(self, sessions):
+        await talk(sessions, scope=APOLLO)
+        await talk(sessions, scope=ANNA, session="s2")
+        assert [s.id for s in await sessions.sessions(ANNA, limit=9)] == ["s2", "s1"]
+        assert [(s.id, s.scope) for s in await sessions.sessions(APOLLO, limit=9)] == [("s1", APOLLO)]
+        for stranger in (BEN, type(ANNA)("other", "anna")):
+            assert list(await sessions.sessions(stranger, limit=9)) == []
+            with pytest.raises(NotFound):
+                await sessions.sessions(stranger, limit=9, after="s1")
+
+    async def test_pages_end_though_projects_share_a_sessions_name(self, sessions):
+        for n, scope in enumerate((ANNA, APOLLO)):
+            await talk(sessions, session="same", scope=scope, at=NOW + 2 * n)
+            await talk(sessions, session=f"other{n}", scope=scope, at=NOW + 2 * n + 1)
+        seen, after = [], None
+        while page := await sessions.sessions(ANNA, limit=2, after=after):
+            seen += [s.id for s in page]
+            after = seen[-1]
+            assert len(seen) < 9
+        assert {"other0", "other1", "same"} >= set(seen)
+
+
+async def dead_letter(sessions, jobs, *, reason="refused", **fields):
+    """Let a session's extraction fail for good."""
+    await talk(sessions, trigger=always, **fields)
+    job = await jobs.claim(NOW, 60)
+    await jobs.batch(job, limit=9, context=0)
+    await jobs.retry(job, at=NOW, reason=reason, dead=True)
+    return job
+
+
+class OverseeingContract:
+    async def test_jobs_are_listed_oldest_first_with_what_they_have_to_read(self, sessions, jobs):
+        dead = await dead_letter(sessions, jobs)
+        await talk(sessions, session="s2")
+        await talk(sessions, session="s2", trigger=always)
+        (first, second) = await jobs.list("acme", "anna", state=None, limit=9)
+        assert first == JobInfo(
+            id=dead.id, scope=ANNA, session_id="s1", state="dead", lane=2, attempts=1, exchanges=1,
+            created_at=NOW, due_at=first.due_at, reason="refused",
+        )  # fmt: skip
+        assert (second.session_id, second.state, second.exchanges) == ("s2", "queued", 2)
+        assert await jobs.list("acme", "anna", state=None, limit=1) == [first]
+        assert await jobs.list("acme", "anna", state=None, limit=9, after=first.id) == [second]
+
+    async def test_each_state_can_be_asked_for(self, sessions, jobs):
+        await dead_letter(sessions, jobs, session="d")
+        await talk(sessions, session="r", trigger=always)
+        await jobs.claim(NOW, 60)
+        await talk(sessions, session="q", trigger=always)
+        await talk(sessions, scope=BEN, session="w", trigger=always)
+        await jobs.wait_for_credential(await jobs.claim(NOW, 60))
+        for state, session in [("dead", "d"), ("running", "r"), ("queued", "q"), ("waiting", "w")]:
+            assert [j.session_id for j in await jobs.list("acme", None, state=state, limit=9)] == [session]
+        assert await jobs.list("acme", None, state="nonsense", limit=9) == []
+
+    async def test_jobs_behind_a_running_one_do_not_count_what_it_reads(self, sessions, jobs):
+        await talk(sessions, trigger=always)
+        await jobs.batch(await jobs.claim(NOW, 60), limit=9, context=0)
+        await talk(sessions, trigger=always)
+        found = await jobs.list("acme", "anna", state=None, limit=9)
+        assert [(j.state, j.exchanges) for j in found] == [("running", 1), ("queued", 1)]
+
+    async def test_a_tenants_or_users_jobs_are_not_anothers(self, sessions, jobs):
+        await dead_letter(sessions, jobs)
+        await dead_letter(sessions, jobs, scope=BEN)
+        mine, bens = await jobs.list("acme", None, state=None, limit=9)
+        assert await jobs.list("acme", "anna", state=None, limit=9) == [mine]
+        assert await jobs.list("other", None, state=None, limit=9) == []
+        for tenant, user, cursor in [
+            ("acme", "anna", bens.id),
+            ("other", None, mine.id),
+            ("acme", None, "x"),
+        ]:
+            with pytest.raises(NotFound):
+                await jobs.list(tenant, user, state=None, limit=9, after=cursor)
+        for tenant, user in [("acme", "ben"), ("other", None), ("other", "anna")]:
+            assert await jobs.revive(tenant, user, mine.id) == 0
+        assert (await jobs.counts()).dead == 2
+
+    async def test_a_revived_letter_is_read_as_if_for_the_first_time(self, sessions, jobs, memories):
+        dead = await dead_letter(sessions, jobs)
+        assert await jobs.revive("acme", "anna", dead.id) == 1
+        (info,) = await jobs.list("acme", "anna", state=None, limit=9)
+        assert (info.state, info.attempts, info.exchanges, info.reason) == ("queued", 0, 1, "")
+        job = await jobs.claim(NOW, 60)
+        assert job.attempts == 1
+        assert len((await jobs.batch(job, limit=9, context=0)).pending) == 1
+        await done(memories, job, create("a fact"))
+        assert await jobs.counts() == QueueCounts()
+
+    async def test_only_dead_letters_are_revived_one_or_all(self, sessions, jobs):
+        letters = [await dead_letter(sessions, jobs, session=f"s{n}") for n in range(3)]
+        await talk(sessions, session="s9", trigger=always)
+        (queued,) = await jobs.list("acme", "anna", state="queued", limit=9)
+        in_other_digits = letters[0].id.translate({48 + n: 0x660 + n for n in range(10)})
+        for job_id in (queued.id, "0", "x", "-1", "9" * 30, in_other_digits, ""):
+            assert await jobs.revive("acme", "anna", job_id) == 0
+        assert await jobs.revive("acme", "anna", letters[1].id) == 1
+        assert await jobs.revive("acme", "anna") == 2
+        assert await jobs.revive("acme", None) == 0
+        assert await jobs.counts() == QueueCounts(queued=4, oldest_at=NOW)
+
+    async def test_a_revived_letter_joins_the_job_that_its_session_has_by_now(self, sessions, jobs):
+        await dead_letter(sessions, jobs, said="one", explicit=True)
+        await dead_letter(sessions, jobs, said="two")
+        await talk(sessions, "three", trigger=always)
+        assert await jobs.revive("acme", "anna") == 2
+        (info,) = await jobs.list("acme", "anna", state=None, limit=9)
+        assert (info.exchanges, info.lane) == (3, 1)
+        job = await jobs.claim(NOW, 60)
+        read = (await jobs.batch(job, limit=9, context=0)).pending
+        assert [e.said for e in read] == ["one", "two", "three"]
+
+    async def test_letters_of_one_session_become_one_job(self, sessions, jobs):
+        for said in ("one", "two"):
+            await dead_letter(sessions, jobs, said=said)
+        assert await jobs.revive("acme", None) == 2
+        assert await jobs.counts() == QueueCounts(queued=1, oldest_at=NOW)
+
+    async def test_a_letter_can_be_revived_while_its_session_is_being_read(self, sessions, jobs, memories):
+        await dead_letter(sessions, jobs, said="one")
+        await talk(sessions, "two", trigger=always)
+        running = await jobs.claim(NOW, 60)
+        await jobs.batch(running, limit=9, context=0)
+        assert await jobs.revive("acme", "anna") == 1
+        await done(memories, running)
+        job = await jobs.claim(NOW, 60)
+        assert [e.said for e in (await jobs.batch(job, limit=9, context=0)).pending] == ["one"]
+
+
 class ForgetConversationsContract:
     async def test_a_user_is_forgotten_with_sessions_and_jobs(self, sessions, jobs, memories):
         begun = await talk(sessions, trigger=always)
@@ -260,7 +474,7 @@ class ForgetConversationsContract:
         batch = await jobs.batch(job, limit=9, context=0)
         streaming = await sessions.begin(exchange())
         await store(memories, create("a fact", evidence=quote(begun)))
-        assert await memories.forget(of(ANNA)) == Forgotten(memories=1, exchanges=2, sessions=1, jobs=1)
+        assert await forget(memories, of(ANNA)) == Forgotten(memories=1, exchanges=2, sessions=1, jobs=1)
         assert not await sessions.complete(streaming, WHOLE, always)
         assert (await jobs.batch(job, limit=9, context=0)).pending == ()
         with pytest.raises(Conflict):
@@ -272,7 +486,7 @@ class ForgetConversationsContract:
         await talk(sessions, scope=APOLLO)
         await talk(sessions, scope=ANNA)
         # Opening the second session has queued a job for the first.
-        assert await memories.forget(of(APOLLO)) == Forgotten(exchanges=1, sessions=1, jobs=1)
+        assert await forget(memories, of(APOLLO)) == Forgotten(exchanges=1, sessions=1, jobs=1)
         assert len(await sessions.recent(ANNA, "s1", 9)) == 1
 
     async def test_a_memory_takes_the_exchanges_it_came_from(self, sessions, memories):
@@ -283,7 +497,7 @@ class ForgetConversationsContract:
             create("forty", id="b", evidence=quote(told, "I am vegan and 40")),
             create("tea", id="c", evidence=quote(other, "I like tea")),
         )
-        assert await memories.forget(of(ANNA), "a") == Forgotten(memories=1, exchanges=1)
+        assert await forget(memories, of(ANNA), "a") == Forgotten(memories=1, exchanges=1)
         assert [e.said for e in await sessions.recent(ANNA, "s1", 9)] == ["I like tea"]
         assert (await memories.get(of(ANNA), "b")).evidence == quote(told)
         assert (await memories.get(of(ANNA), "c")).evidence == quote(other, "I like tea")
@@ -291,16 +505,18 @@ class ForgetConversationsContract:
     async def test_evidence_cannot_reach_another_users_exchange(self, sessions, memories):
         bens = await talk(sessions, "Ben's words", scope=BEN)
         await store(memories, create("forged", id="a", evidence=quote(bens)))
-        assert await memories.forget(of(ANNA), "a") == Forgotten(memories=1)
+        assert await forget(memories, of(ANNA), "a") == Forgotten(memories=1)
         assert len(await sessions.recent(BEN, "s1", 9)) == 1
 
     async def test_an_unrelated_exchange_survives_the_forgetting_of_a_memory(self, sessions, memories):
         streaming = await sessions.begin(exchange())
         await store(memories, create("tea", id="a"))
-        await memories.forget(of(ANNA), "a")
+        await forget(memories, of(ANNA), "a")
         assert await sessions.complete(streaming, WHOLE, never)
         assert await find(memories, "tea") == []
 
 
-class ConversationContract(SessionContract, QueueContract, ForgetConversationsContract):
+class ConversationContract(
+    SessionContract, QueueContract, EndContract, OverseeingContract, ForgetConversationsContract
+):
     """All of it."""

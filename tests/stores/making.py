@@ -2,15 +2,17 @@
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from proxy import terms
 from proxy.domain import (
     Begun,
-    Confirm,
+    Change,
     Create,
     Evidence,
+    Forgotten,
     Hit,
     Memory,
     MemoryFilter,
@@ -22,6 +24,7 @@ from proxy.domain import (
     SessionState,
     Supersede,
 )
+from proxy.oversight import Applied
 from proxy.ports import MemoryStore, SessionStore
 
 ANNA = Scope("acme", "anna")
@@ -56,9 +59,9 @@ def supersede(old: str, content: str, scope: Scope = ANNA, **fields: object) -> 
     return Supersede(old, memory(content, scope, **fields), None)
 
 
-async def store(memories: MemoryStore, *changes: Create | Supersede | Confirm, scope: Scope = ANNA) -> None:
+async def store(memories: MemoryStore, *changes: Change, scope: Scope = ANNA) -> Applied:
     """Apply under the current stamp."""
-    await memories.apply(scope, changes, expect=await memories.stamp(scope))
+    return await memories.apply(scope, changes, expect=await memories.stamp(scope))
 
 
 async def find(
@@ -74,6 +77,11 @@ async def contents(memories: MemoryStore, words: str, scope: Scope = ANNA, **fie
 
 def of(scope: Scope, **fields: object) -> MemoryFilter:
     return MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=NOW, **fields)
+
+
+async def forgotten(memories: MemoryStore, where: MemoryFilter, memory_id: str | None = None) -> Forgotten:
+    """Forget, and return the counts without the receipt's id."""
+    return replace(await memories.forget(where, memory_id, by="test"), receipt=None)
 
 
 # ---------------------------------------------------------------- conversations

@@ -24,6 +24,7 @@ from tests.stores.making import (
     create,
     exchange,
     find,
+    forgotten,
     never,
     of,
     quote,
@@ -121,8 +122,8 @@ async def test_a_forgotten_memory_is_nowhere_in_the_stored_responses(stores, tmp
     await keep(stores, response("unwritten", text=f"One {secret}", session_id="s4"), recalled=["m"])
     await keep(stores, response("tea", text="I like tea", session_id="s5"))
     assert secret.encode() in on_disk(tmp_path)
-    forgotten = await stores.memories.forget(of(ANNA), "m")
-    assert (forgotten.memories, forgotten.exchanges, forgotten.responses) == (1, 1, 5)
+    gone = await forgotten(stores.memories, of(ANNA), "m")
+    assert (gone.memories, gone.exchanges, gone.responses) == (1, 1, 5)
     assert secret.encode() not in on_disk(tmp_path)
     assert await ids(chains, "tea") == ["tea"]
 
@@ -133,7 +134,7 @@ async def test_a_forgotten_scope_is_nowhere_in_the_stored_responses(stores, tmp_
     await keep(stores, response("b", text="a secret thing", previous_id="a"))
     await converse(stores.conversations, "a secret thing", scope=scope)
     await keep(stores, response("c", BEN, text="something that stays"))
-    assert (await stores.memories.forget(of(scope))).responses == 2
+    assert (await forgotten(stores.memories, of(scope))).responses == 2
     left = on_disk(tmp_path)
     assert b"secret thing" not in left
     assert b"something that stays" in left
@@ -143,9 +144,9 @@ async def test_a_save_and_a_forget_at_once_leave_nothing_of_before(stores, secon
     for n in range(20):
         generation = (await stores.memories.stamp(ANNA)).generation
         late = asyncio.create_task(stores.chains.save(response(f"r{n}"), generation=generation))
-        forgetting = asyncio.create_task(second.memories.forget(of(ANNA)))
-        saved, forgotten = await late, await forgetting
-        assert forgotten.responses == int(saved)
+        forgetting = asyncio.create_task(forgotten(second.memories, of(ANNA)))
+        saved, gone = await late, await forgetting
+        assert gone.responses == int(saved)
         assert await stores.chains.get(ANNA, f"r{n}", NOW) is None
 
 
@@ -192,7 +193,7 @@ class Chains(RuleBasedStateMachine):
 
     @rule(scope=scopes)
     def forget(self, scope):
-        counted = self.run(self.stores.memories.forget(of(scope))).responses
+        counted = self.run(forgotten(self.stores.memories, of(scope))).responses
         mine = {id: row for (user, id), row in self.rows.items() if user == scope.user}
         gone = {id for id, (r, _) in mine.items() if scope.project in (None, r.scope.project)}
         while more := {id for id, (r, _) in mine.items() if r.previous_id in gone} - gone:
@@ -312,7 +313,7 @@ async def test_a_forget_finds_the_responses_of_a_session_that_was_pruned(stores,
     await keep(stores, response("r1", text="So you are vegan"), response("bens", BEN))
     await read_all(stores)
     assert await stores.sessions.prune(NOW + 1) == 1
-    assert (await stores.memories.forget(of(ANNA), "m")).responses == 1
+    assert (await forgotten(stores.memories, of(ANNA), "m")).responses == 1
     assert b"vegan" not in on_disk(tmp_path)
     assert await ids(stores.chains, "bens", BEN) == ["bens"]
 
@@ -323,7 +324,7 @@ async def test_memories_outlive_the_exchanges_they_came_from(stores):
     await read_all(stores)
     assert await stores.sessions.prune(NOW + 1) == 1
     assert (await stores.memories.get(of(ANNA), "m")).evidence == quote(begun, "I am vegan")
-    assert (await stores.memories.forget(of(ANNA), "m")).memories == 1
+    assert (await forgotten(stores.memories, of(ANNA), "m")).memories == 1
 
 
 async def test_pruning_goes_in_portions(stores, monkeypatch):
@@ -364,7 +365,7 @@ async def test_words_that_a_forget_took_are_in_no_kept_row(stores, second):
     )
     for each in (stores, second):
         assert (await find(each.memories, "forty"))[0].memory.evidence[0].span
-    await second.memories.forget(of(ANNA), "a")
+    await forgotten(second.memories, of(ANNA), "a")
     for each in (stores, second):
         assert (await find(each.memories, "forty"))[0].memory.evidence == quote(told)
         assert await contents(each.memories, "vegan") == set()
@@ -382,7 +383,7 @@ async def test_rows_are_kept_within_a_bound(tmp_path):
         kept = stores.memories._rows
         assert 0 < kept._bytes == sum(user.nbytes for user in kept._users.values()) <= 20_000
     assert len(kept._users) < 8
-    await stores.memories.forget(of(scope))
+    await forgotten(stores.memories, of(scope))
     assert kept._bytes == sum(user.nbytes for user in kept._users.values())
     await stores.close()
 

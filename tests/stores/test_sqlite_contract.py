@@ -1,9 +1,19 @@
+from tests.stores.contract_changes import ChangesContract
+from tests.stores.contract_keys import KeyContract
 from tests.stores.contract_memories import MemoryContract
 from tests.stores.contract_sessions import ConversationContract
 
 
 class TestSqliteMemories(MemoryContract):
     """MemoryStore over SQLite."""
+
+
+class TestSqliteChanges(ChangesContract):
+    """What apply does with edits, quarantine and quotas over SQLite."""
+
+
+class TestSqliteKeys(KeyContract):
+    """KeyStore over SQLite."""
 
 
 class TestSqliteConversations(ConversationContract):

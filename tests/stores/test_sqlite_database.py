@@ -22,6 +22,7 @@ from tests.stores.making import (
     create,
     exchange,
     find,
+    forgotten,
     never,
     of,
     quote,
@@ -49,7 +50,7 @@ async def test_work_that_fails_undoes_only_itself(stores):
     )
     assert [type(o).__name__ for o in outcomes] == ["Begun", "StoreUnavailable", "Begun"]
     # The session that the failed one had made is gone again.
-    assert await stores.memories.forget(of(ANNA)) == Forgotten(exchanges=2, sessions=1)
+    assert await forgotten(stores.memories, of(ANNA)) == Forgotten(exchanges=2, sessions=1)
 
 
 async def test_an_error_says_what_failed_and_no_content(stores):
@@ -177,7 +178,7 @@ async def test_another_database_at_the_path_is_taken_up(stores, tmp_path):
     await other.close()
     await store(stores.memories, create("from the first file"))
     assert await contents(stores.memories, "file") == {"from the first file"}
-    await stores.memories.forget(of(BEN))  # empties the log: what is swapped is one file
+    await forgotten(stores.memories, of(BEN))  # empties the log: what is swapped is one file
     os.replace(tmp_path / "other" / "memory.db", stores.path)
     assert await contents(stores.memories, "file") == {"from the other file"}
     await store(stores.memories, create("file again"))
@@ -210,12 +211,12 @@ async def test_a_forgotten_text_is_nowhere_in_the_data_directory(stores, tmp_pat
         await talk(stores.sessions, "Ben says hello " * n, scope=BEN)
     assert secret.encode() in b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
     for n in range(60):
-        assert (await stores.memories.forget(of(ANNA), f"x{n}")).memories == 1
+        assert (await forgotten(stores.memories, of(ANNA), f"x{n}")).memories == 1
     left = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
     assert secret.encode() not in left
     assert b"Likes tea" in left
     assert b"Ben says" in left
-    assert (await stores.memories.forget(of(ANNA))).memories == 60
+    assert (await forgotten(stores.memories, of(ANNA))).memories == 60
     left = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
     assert b"Likes tea" not in left
     assert b"Ben says" in left
@@ -228,7 +229,7 @@ async def test_the_log_is_emptied_once_a_reader_has_left_it(stores, tmp_path, mo
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM memories").fetchone()
     async with asyncio.timeout(2):  # nobody waits for the reader
-        assert await stores.memories.forget(of(ANNA), "a") == Forgotten(memories=1)
+        assert await forgotten(stores.memories, of(ANNA), "a") == Forgotten(memories=1)
     reader.close()
     await store(stores.memories, create("a harmless thing", id="b"))
     assert b"secret thing" not in b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
@@ -263,14 +264,14 @@ async def test_a_change_by_one_is_seen_by_the_other_at_once(stores, second):
     assert await contents(second.memories, "tea") == {"tea"}
     await store(stores.memories, create("tea with milk"))
     assert await contents(second.memories, "tea") == {"tea", "tea with milk"}
-    await second.memories.forget(of(ANNA), "a")
+    await forgotten(second.memories, of(ANNA), "a")
     assert await contents(stores.memories, "tea") == {"tea with milk"}
 
 
 async def test_what_the_other_forgot_takes_no_place_in_the_results(stores, second):
     await store(stores.memories, create("tea", id="a"), create("tea with milk and sugar"))
     assert await contents(second.memories, "tea", limit=1) == {"tea"}
-    await stores.memories.forget(of(ANNA), "a")
+    await forgotten(stores.memories, of(ANNA), "a")
     assert await contents(second.memories, "tea", limit=1) == {"tea with milk and sugar"}
 
 

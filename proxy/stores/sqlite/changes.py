@@ -1,14 +1,17 @@
-"""What Create, Supersede and Confirm do to the tables. Runs inside the writer's transaction."""
+"""What a Change does to the tables. Runs inside the writer's transaction."""
 
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from proxy import terms
-from proxy.domain import Change, Confirm, Create, Memory, Scope, Supersede
-from proxy.errors import WrongModel
-from proxy.stores.sqlite import rows
+from proxy.domain import Change, Confirm, Create, Edit, Hold, Memory, Release, Scope, Supersede
+from proxy.errors import Duplicate, NotFound, WrongModel
+from proxy.stores.sqlite import quarantine, rows
 from proxy.stores.sqlite.postings import pack
+
+REMEMBERED_VERSIONS = 1000  # an index older than that is read anew: see index_cache.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +33,17 @@ class Writer:
                 return self._supersede(change)
             case Confirm():
                 return self._confirm(change)
+            case Edit():
+                return self._edit(change.memory, change.vector)
+            case Hold():
+                return quarantine.hold(self.tx, self.owner, self.scope.project, change)
+            case Release():
+                return quarantine.release(self.tx, self.owner, change.id)
             case _:
                 assert_never(change)
 
     def _create(self, memory: Memory, vector: bytes | None) -> bool:
-        retired = self._retire_expired(memory)
+        retired = self._retire_expired(memory, at=memory.created_at)
         seq = self._insert(memory, vector)
         if seq is None:
             return retired
@@ -72,12 +81,96 @@ class Writer:
         self._record(seq, change.at, "confirmed", source, content)
         return True
 
+    def _edit(self, memory: Memory, vector: bytes | None) -> bool:
+        """Rewrite the row. Its number stays, and with it its place in lists; so does what it superseded and
+        what superseded it."""
+        self._check(memory, vector)
+        found = self.tx.execute(
+            "SELECT seq, content, source, archived FROM memories WHERE id = ? AND owner = ?",
+            (memory.id, self.owner),
+        ).fetchone()
+        if found is None:
+            raise NotFound("No memory has this id.")
+        seq, content, source, archived = found
+        self._retire_expired(memory, at=memory.updated_at, keep=memory.id)
+        try:
+            rows.update_memory(self.tx, seq, memory, self.version)
+        except sqlite3.IntegrityError as error:
+            raise Duplicate(
+                "Another memory of this user says just that.", param="content", code="duplicate_memory"
+            ) from error
+        new_content = rows.storable(memory.content)
+        if vector is not None or new_content != content:
+            self.tx.execute(
+                "UPDATE vectors SET embedding = ?, terms = ? WHERE memory = ?",
+                (vector, pack(terms.terms(new_content)), seq),
+            )
+        action = "archived" if memory.archived and not archived else "updated"
+        by = memory.source if memory.source != source else "api"
+        self._record(seq, memory.updated_at, action, by, content)
+        return True
+
+    # ------------------------------------------------------------ making room
+    def displace(self, change: Supersede) -> bool:
+        """Let the new memory of an applied Supersede take the place of the old one, with its history and
+        what it had superseded in its turn; return False where it superseded nothing."""
+        old, new = self._find(change.old_id), self._find(change.memory.id)
+        if old is None or new is None or old == new or self._successor(old[0]) != change.memory.id:
+            return False
+        for table in ("events", "evidence"):
+            self.tx.execute(f"UPDATE {table} SET memory = ? WHERE memory = ?", (new[0], old[0]))
+        self.erase([(old[0], change.old_id, change.memory.id)])
+        return True
+
+    def erase(self, doomed: Sequence[tuple[int, str, str | None]]) -> None:
+        """Erase memories (seq, id, superseded_by) with what cascades: not on anybody's order to forget, so
+        that the generation stays. Indexes learn of it from `evicted`."""
+        successors = {id_: superseded_by for _, id_, superseded_by in doomed}
+        parameters = {
+            "owner": self.owner,
+            "version": self.version,
+            "seqs": rows.as_json(seq for seq, _, _ in doomed),
+        }
+        self.tx.execute(
+            "INSERT INTO evicted SELECT :owner, :version, value FROM json_each(:seqs)", parameters
+        )
+        self.tx.execute("DELETE FROM memories WHERE seq IN (SELECT value FROM json_each(:seqs))", parameters)
+        self.tx.execute(
+            "DELETE FROM evicted WHERE owner = ? AND version <= ?",
+            (self.owner, self.version - REMEMBERED_VERSIONS),
+        )
+        self._close_gaps(successors)
+
+    def _close_gaps(self, successors: dict[str, str | None]) -> None:
+        """Let what an erased memory had superseded be superseded by that one's successor: forgetting this
+        one must find it."""
+        # The plus keeps SQLite from walking through all that the user has.
+        orphans = self.tx.execute(
+            "SELECT seq, superseded_by FROM memories WHERE +owner = ?"
+            " AND superseded_by IN (SELECT value FROM json_each(?))",
+            (self.owner, rows.as_json(successors)),
+        ).fetchall()
+        for seq, successor in orphans:
+            heir: str | None = successor
+            for _ in successors:  # not `while`: imported memories may supersede each other in a circle
+                if heir not in successors:
+                    break
+                heir = successors[heir]
+            if heir is not None and heir not in successors:
+                self.tx.execute(
+                    "UPDATE memories SET superseded_by = ?, changed = ? WHERE seq = ?",
+                    (heir, self.version, seq),
+                )
+
     # ------------------------------------------------------------ rows
-    def _insert(self, memory: Memory, vector: bytes | None) -> int | None:
+    def _check(self, memory: Memory, vector: bytes | None) -> None:
         if (memory.scope.tenant, memory.scope.user) != (self.scope.tenant, self.scope.user):
             raise ValueError("a memory of another user")
         if vector is not None and self.dimension is not None and len(vector) != 4 * self.dimension:
             raise WrongModel(f"a vector of {len(vector) // 4} dimensions, the store holds {self.dimension}")
+
+    def _insert(self, memory: Memory, vector: bytes | None) -> int | None:
+        self._check(memory, vector)
         seq = rows.insert_memory(self.tx, self.owner, memory, self.version)
         if seq is not None:
             self.tx.execute(
@@ -86,14 +179,14 @@ class Writer:
             )
         return seq
 
-    def _retire_expired(self, memory: Memory) -> bool:
-        """Archive an expired memory of the same words, which would keep the new one out."""
+    def _retire_expired(self, memory: Memory, *, at: float, keep: str = "") -> bool:
+        """Archive another memory of the same words that has expired: it would keep this one out."""
         archived = self.tx.execute(
             "UPDATE memories SET archived = 1, changed = ?"
             " WHERE owner = ? AND coalesce(project, '') = ? AND type = ? AND digest = ?"
-            " AND superseded_by IS NULL AND archived = 0 AND expires_at <= ?",
+            " AND superseded_by IS NULL AND archived = 0 AND expires_at <= ? AND id <> ?",
             (self.version, self.owner, memory.scope.project or "", memory.type,
-             rows.digest(memory.content), memory.created_at),
+             rows.digest(memory.content), at, keep),
         )  # fmt: skip
         return archived.rowcount > 0
 

@@ -80,9 +80,11 @@ class Database:
         self._closed = False
         self._purge_due: float | None = None  # time.monotonic of the next try
         self._write_handle = _Handle()
-        self._handles = [self._write_handle]
+        self._copy_handle = _Handle()
+        self._handles = [self._write_handle, self._copy_handle]
         self._mine = threading.local()
         self._writer = ThreadPoolExecutor(1, "store-writer", initializer=step_back)
+        self._copier = ThreadPoolExecutor(1, "store-copier", initializer=step_back)
         self._readers = ThreadPoolExecutor(readers, "store-reader", initializer=self._add_reader)
 
     @property
@@ -122,7 +124,17 @@ class Database:
             raise StoreUnavailable(f"{self.path} is closed")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
 
+    async def checkpoint(self) -> None:
+        """Copy the write-ahead log into the file beside the writer, who else does it when it has grown.
+
+        For whoever writes much at a time: the next commit of somebody else need not wait for the disk."""
+        await asyncio.get_running_loop().run_in_executor(self._copier, self._checkpoint)
+
     # ------------------------------------------------------------ in the threads
+    def _checkpoint(self) -> None:
+        with self._connection(self._copy_handle) as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
     def _read(self, work: Work[T]) -> T:
         with self._connection(self._mine.handle) as connection:
             connection.execute("BEGIN")
@@ -227,6 +239,7 @@ class Database:
 
     def _shutdown(self) -> None:
         self._writer.shutdown(wait=True)
+        self._copier.shutdown(wait=True)
         self._readers.shutdown(wait=True)
         for handle in self._handles:
             with handle.lock, file.mapped(self.path):

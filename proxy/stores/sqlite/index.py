@@ -18,6 +18,7 @@ from proxy.stores.sqlite.postings import Ints, Postings, term_hash
 
 # BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
 _K1, _B = 1.2, 0.4
+_NOBODY = -1  # the seq of a position whose memory now has another
 _TAIL_SHARE = 4  # new postings are merged into the old once they are a quarter of them
 
 Floats = NDArray[np.float32]
@@ -36,6 +37,7 @@ class Row:
     current: bool  # neither superseded nor archived
     vector: bytes | None
     terms: bytes
+    rewritten: bool = False  # says something else than when the index last read it
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,17 +150,19 @@ class UserIndex:
         """Return the next snapshot, with these rows as they are now. None: better read everything again."""
         if len(rows) > 256 or _dimension(rows) not in (0, self.matrix.shape[1]):
             return None
-        expires, current = self.expires.copy(), self.current.copy()
+        seqs, expires, current = self.seqs.copy(), self.expires.copy(), self.current.copy()
         new = []
         for row in rows:
-            at = np.flatnonzero(self.seqs == row.seq)
-            if len(at):
+            at = np.flatnonzero(seqs == row.seq)
+            if len(at) and not row.rewritten:
                 expires[at], current[at] = _expiry(row), row.current
-            elif row.current:
+                continue
+            seqs[at], current[at] = _NOBODY, False
+            if row.current:
                 new.append(row)
         if 2 * np.count_nonzero(current) < len(current):
             return None
-        known = replace(self, stamp=stamp, expires=expires, current=current)
+        known = replace(self, stamp=stamp, seqs=seqs, expires=expires, current=current)
         return known._appended(new) if new else known
 
     def _appended(self, rows: Sequence[Row]) -> "UserIndex":

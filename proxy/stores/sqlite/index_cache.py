@@ -4,17 +4,21 @@ import sqlite3
 import threading
 from collections import OrderedDict
 
+from proxy.stores.sqlite.changes import REMEMBERED_VERSIONS
+from proxy.stores.sqlite.forgetting.orders import hidden
 from proxy.stores.sqlite.index import Row, UserIndex, build
 from proxy.stores.sqlite.owners import Owner
 
 _ROWS = """
     SELECT m.seq, m.type, m.project, m.expires_at, m.superseded_by IS NULL AND m.archived = 0,
-           v.embedding, v.terms
+           v.embedding, v.terms, m.written > :version
     FROM memories m JOIN vectors v ON v.memory = m.seq
-    WHERE m.owner = :owner AND
+    WHERE m.owner = :owner {hidden} AND
 """
 _CURRENT = _ROWS + "m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq"
 _CHANGED = _ROWS + "m.changed > :version ORDER BY m.seq LIMIT 1000"
+# A row that is gone for the quota's sake cannot be seen to change. See Writer.erase.
+_GONE = "SELECT memory FROM evicted WHERE owner = :owner AND version > :version LIMIT 1000"
 _STRIPES = 64
 
 
@@ -72,19 +76,28 @@ class IndexCache:
 
 
 def _load(tx: sqlite3.Connection, owner: Owner) -> UserIndex:
-    rows = tx.execute(_CURRENT, {"owner": owner.id}).fetchall()
+    ours = {"owner": owner.id, "version": owner.stamp.version}
+    rows = tx.execute(_CURRENT.format(hidden=hidden(tx)), ours).fetchall()
     return build([_row(row) for row in rows], owner.stamp)
 
 
 def _refreshed(tx: sqlite3.Connection, owner: Owner, cached: UserIndex) -> UserIndex:
     """Read what has changed; all of it after a forget, since a row that is gone cannot be seen to change."""
-    if cached.stamp.generation == owner.stamp.generation:
-        rows = tx.execute(_CHANGED, {"owner": owner.id, "version": cached.stamp.version}).fetchall()
-        if (index := cached.changed([_row(row) for row in rows], owner.stamp)) is not None:
+    old, new = cached.stamp, owner.stamp
+    if old.generation == new.generation and new.version - old.version <= REMEMBERED_VERSIONS:
+        since = {"owner": owner.id, "version": old.version}
+        rows = [_row(row) for row in tx.execute(_CHANGED.format(hidden=hidden(tx)), since)]
+        rows += [_gone(seq) for (seq,) in tx.execute(_GONE, since)]
+        if (index := cached.changed(rows, new)) is not None:
             return index
     return _load(tx, owner)
 
 
-def _row(row: tuple[int, str, str | None, float | None, int, bytes | None, bytes]) -> Row:
-    seq, type_, project, expires_at, current, vector, terms = row
-    return Row(seq, type_, project, expires_at, bool(current), vector, terms)
+def _row(row: tuple[int, str, str | None, float | None, int, bytes | None, bytes, int]) -> Row:
+    seq, type_, project, expires_at, current, vector, terms, rewritten = row
+    return Row(seq, type_, project, expires_at, bool(current), vector, terms, bool(rewritten))
+
+
+def _gone(seq: int) -> Row:
+    """Return what an index should make of a memory that is no longer there."""
+    return Row(seq, "", None, None, current=False, vector=None, terms=b"")

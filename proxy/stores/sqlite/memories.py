@@ -3,24 +3,32 @@
 import sqlite3
 from collections.abc import Sequence
 
+from proxy import observe
 from proxy.domain import Change, Event, Forgotten, Hit, Job, Memory, MemoryFilter, Page, Scope, Search, Stamp
-from proxy.errors import Conflict, NotFound
+from proxy.errors import Conflict
+from proxy.oversight import Applied, Quota
 from proxy.ports import EmbeddingModel
 from proxy.stores.sqlite import model, owners, queue, rows
 from proxy.stores.sqlite.changes import Writer
 from proxy.stores.sqlite.database import Database
-from proxy.stores.sqlite.forget import Erased, forget
+from proxy.stores.sqlite.forgetting.expiry import expire
+from proxy.stores.sqlite.forgetting.forget import Forgetting
 from proxy.stores.sqlite.index_cache import IndexCache
+from proxy.stores.sqlite.listing import Listing
+from proxy.stores.sqlite.quota import apply_within
 from proxy.stores.sqlite.row_cache import RowCache
 
 
 class SqliteMemories:
     """Memories in the rows of one file, searched exactly in arrays of the user's own."""
 
-    def __init__(self, database: Database, *, index_bytes: int, row_bytes: int) -> None:
+    def __init__(self, database: Database, *, index_bytes: int, row_bytes: int, quota: Quota) -> None:
         self._database = database
+        self._quota = quota
         self._indexes = IndexCache(index_bytes)
         self._rows = RowCache(row_bytes)
+        self._listing = Listing(database)
+        self.forgetting = Forgetting(database, self._let_go)
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
@@ -38,8 +46,8 @@ class SqliteMemories:
 
     async def apply(
         self, scope: Scope, changes: Sequence[Change], *, expect: Stamp, done: Job | None = None
-    ) -> None:
-        def work(tx: sqlite3.Connection) -> None:
+    ) -> Applied:
+        def work(tx: sqlite3.Connection) -> Applied:
             owner = owners.ensure(tx, scope)
             if owner.stamp != expect:
                 raise Conflict("the user's memories have changed meanwhile")
@@ -47,10 +55,17 @@ class SqliteMemories:
                 queue.finish(tx, done)
             version = expect.version + 1
             writer = Writer(tx, owner.id, scope, version, model.dimension(tx))
-            if sum(map(writer.apply, changes)):
+            result = apply_within(self._quota, writer, changes)
+            if result.changed:
                 owners.set_version(tx, owner.id, version)
+            return Applied(result.refused, result.evicted)
 
-        await self._database.write(work)
+        applied = await self._database.write(work)
+        if applied.evicted:
+            observe.log.info("memory.evicted", count=applied.evicted)
+        if applied.refused:
+            observe.log.info("memory.refused", count=len(applied.refused))
+        return applied
 
     async def touch(self, scope: Scope, ids: Sequence[str], at: float) -> None:
         def work(tx: sqlite3.Connection) -> None:
@@ -60,32 +75,42 @@ class SqliteMemories:
         await self._database.write(work)
 
     async def get(self, where: MemoryFilter, memory_id: str) -> Memory | None:
-        return await self._database.read(lambda tx: _get(tx, where, memory_id))
+        return await self._listing.get(where, memory_id)
 
-    async def list(self, where: MemoryFilter, *, limit: int, after: str | None = None) -> Page:
-        return await self._database.read(lambda tx: _page(tx, where, limit, after))
+    async def list(
+        self,
+        where: MemoryFilter,
+        *,
+        limit: int,
+        after: str | None = None,
+        oldest_first: bool = False,
+        total: bool = True,
+    ) -> Page:
+        return await self._listing.page(
+            where, limit=limit, after=after, oldest_first=oldest_first, total=total
+        )
 
     async def history(self, where: MemoryFilter, memory_id: str) -> Sequence[Event]:
-        def work(tx: sqlite3.Connection) -> Sequence[Event]:
-            condition, parameters = rows.conditions(where, inactive=True)
-            found = tx.execute(
-                "SELECT e.at, e.action, e.by, e.content FROM events e JOIN memories m ON m.seq = e.memory"
-                f" JOIN scopes s ON s.id = m.owner WHERE {condition} AND m.id = :id ORDER BY e.id",
-                {**parameters, "id": memory_id},
-            )
-            return [Event(*row) for row in found]
+        return await self._listing.history(where, memory_id)
 
-        return await self._database.read(work)
+    async def forget(
+        self, where: MemoryFilter, memory_id: str | None = None, *, by: str, dry_run: bool = False
+    ) -> Forgotten:
+        if dry_run:
+            return await self.forgetting.count(where, memory_id)
+        return await self.forgetting.forget(where, memory_id, by)
 
-    async def forget(self, where: MemoryFilter, memory_id: str | None = None) -> Forgotten:
-        def work(tx: sqlite3.Connection) -> Erased:
-            return forget(tx, where, memory_id)
+    async def resume_forgets(self) -> int:
+        """Go on with what a crash, or a caller that gave up, broke off; return how many forgets."""
+        return await self.forgetting.resume()
 
-        erased = await self._database.write(work, purge=True)
-        for owner in erased.owners:
-            self._indexes.drop(owner)
-            self._rows.drop(owner)
-        return erased.counts
+    async def expire(self, now: float) -> int:
+        """Erase memories that expired more than a day ago, each user's with a receipt; return how many."""
+        return await expire(self._database, now)
+
+    def _let_go(self, owner: int) -> None:
+        self._indexes.drop(owner)
+        self._rows.drop(owner)
 
     def _search(self, tx: sqlite3.Connection, scope: Scope, search: Search) -> Sequence[Hit]:
         owner = owners.find(tx, scope)
@@ -96,37 +121,3 @@ class SqliteMemories:
         memories = self._rows.memories(tx, owner, epoch, [item.seq for item in found])
         # An index ahead of this transaction may name what the transaction cannot see yet.
         return [Hit(memories[item.seq], item.cosine, item.bm25) for item in found if item.seq in memories]
-
-
-def _get(tx: sqlite3.Connection, where: MemoryFilter, memory_id: str) -> Memory | None:
-    condition, parameters = rows.conditions(where, inactive=True)
-    found = rows.memories_where(tx, f"{condition} AND m.id = :id LIMIT 1", {**parameters, "id": memory_id})
-    return found[0][1] if found else None
-
-
-def _page(tx: sqlite3.Connection, where: MemoryFilter, limit: int, after: str | None) -> Page:
-    condition, parameters = rows.conditions(where, inactive=where.include_inactive)
-    (total,) = tx.execute(
-        f"SELECT count(*) FROM memories m JOIN scopes s ON s.id = m.owner WHERE {condition}", parameters
-    ).fetchone()
-    parameters |= {"limit": limit + 1, "before": _cursor(tx, where, after)}
-    found = rows.memories_where(
-        tx,
-        f"{condition} AND (:before IS NULL OR m.seq < :before) ORDER BY m.seq DESC LIMIT :limit",
-        parameters,
-    )
-    return Page(tuple(memory for _, memory in found[:limit]), total, has_more=len(found) > limit)
-
-
-def _cursor(tx: sqlite3.Connection, where: MemoryFilter, after: str | None) -> int | None:
-    """Return the seq of the memory `after`, also if it has left the list since the last page."""
-    if after is None:
-        return None
-    row = tx.execute(
-        "SELECT m.seq FROM memories m JOIN scopes s ON s.id = m.owner"
-        " WHERE m.id = ? AND s.tenant = ? AND s.user = coalesce(?, s.user)",
-        (after, where.tenant, where.user),
-    ).fetchone()
-    if row is None:
-        raise NotFound("no memory has this id", param="after")
-    return int(row[0])

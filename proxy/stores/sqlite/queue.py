@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.domain import Job, Scope, SessionState
+from proxy.domain import Job, NewJob, Scope, SessionState
 from proxy.errors import Conflict
 from proxy.ports import Trigger
 from proxy.stores.sqlite import rows
 
-ORDINARY_LANE = 2
+EXPLICIT_LANE, ORDINARY_LANE = 1, 2
 
 # Exchanges that are answered, not extracted, and not in the hands of a running job.
 _STATES = """
     SELECT e.session, s.tenant, s.user, n.project, n.name, n.last_at, max(e.seq), count(*),
-           max(e.explicit), max(e.personal), n.owner
+           max(e.explicit), max(e.personal), n.owner, n.ended
     FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
     WHERE e.extraction = 'pending' AND e.state = 'done' AND {condition}
       AND e.seq > coalesce(
@@ -31,10 +31,16 @@ _STATES = """
 _NEXT = """
     SELECT j.id, s.id, s.tenant, s.user, n.project, n.name, j.upto, j.lane, j.attempts, j.created_at
     FROM jobs j JOIN sessions n ON n.id = j.session JOIN scopes s ON s.id = j.owner
-    WHERE j.state = 'queued' AND j.due_at <= :now
+    WHERE j.state = 'queued' AND j.due_at <= :now AND j.lane <= :lane
       AND NOT EXISTS (SELECT 1 FROM jobs r WHERE r.owner = j.owner AND r.state = 'running')
     ORDER BY j.lane, s.served, j.id LIMIT 1
 """
+_NAMED = """
+    FROM sessions n JOIN scopes s ON s.id = n.owner
+    WHERE s.tenant = :tenant AND s.user = :user AND n.name = :name
+      AND (:project IS NULL OR n.project = :project)
+"""
+_BEING_ANSWERED = f"FROM exchanges WHERE state = 'open' AND session IN (SELECT n.id {_NAMED})"
 _LOST = """
     FROM jobs WHERE state = 'running'
     AND (leased_until <= ? OR instance IN (SELECT value FROM json_each(?)))
@@ -48,6 +54,7 @@ class Pending:
     session: int
     owner: int
     state: SessionState
+    ended: bool  # by its client: nothing more will come
 
 
 def pending(tx: sqlite3.Connection, condition: str, parameters: dict[str, Any]) -> list[Pending]:
@@ -59,15 +66,18 @@ def pending(tx: sqlite3.Connection, condition: str, parameters: dict[str, Any]) 
                 scope=Scope(tenant, user, project), session_id=name, last_at=last_at, last_seq=last_seq,
                 pending=count, explicit=bool(explicit), personal=bool(personal),
             ),
+            bool(ended),
         )
-        for session, tenant, user, project, name, last_at, last_seq, count, explicit, personal, owner
-        in tx.execute(_STATES.format(condition=condition), parameters).fetchall()
+        for (
+            session, tenant, user, project, name, last_at, last_seq, count, explicit, personal, owner, ended
+        ) in tx.execute(_STATES.format(condition=condition), parameters).fetchall()
     ]  # fmt: skip
 
 
 def offer(tx: sqlite3.Connection, found: Pending, trigger: Trigger, at: float) -> bool:
-    """Make the job that the trigger asks for; return whether it asked for one."""
-    wanted = trigger(found.state)
+    """Make the job that the trigger asks for, or that the session's end calls for; return whether there is
+    one."""
+    wanted = trigger(found.state) or (_rest(found.state) if found.ended else None)
     if wanted is not None:
         enqueue(tx, found, upto=wanted.upto, lane=wanted.lane, at=at)
     return wanted is not None
@@ -83,11 +93,30 @@ def enqueue(tx: sqlite3.Connection, found: Pending, *, upto: int, lane: int, at:
     )
 
 
-def has_work(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> bool:
+def end(tx: sqlite3.Connection, scope: Scope, name: str, at: float) -> int:
+    """Queue at once what the user's sessions of this name hold, and what is still being answered in them
+    as soon as it is; return how many exchanges. A later exchange takes a session up again."""
+    ours = {"tenant": scope.tenant, "user": scope.user, "project": scope.project, "name": name}
+    tx.execute(f"UPDATE sessions SET ended = 1 WHERE id IN (SELECT n.id {_NAMED})", ours)
+    (count,) = tx.execute(f"SELECT count(*) {_BEING_ANSWERED}", ours).fetchone()
+    for found in pending(tx, f"n.id IN (SELECT n.id {_NAMED})", ours):
+        rest = _rest(found.state)
+        enqueue(tx, found, upto=rest.upto, lane=rest.lane, at=at)
+        tx.execute("UPDATE jobs SET due_at = 0 WHERE session = ? AND state = 'queued'", (found.session,))
+        count += found.state.pending
+    return int(count)
+
+
+def _rest(state: SessionState) -> NewJob:
+    """Return the job that reads all that a session holds."""
+    return NewJob(state.session_id, state.last_seq, EXPLICIT_LANE if state.explicit else ORDINARY_LANE)
+
+
+def has_work(tx: sqlite3.Connection, now: float, upto_lane: int, dead: Sequence[str]) -> bool:
     """Return whether `reclaim` or `claim` would find a job."""
     if tx.execute(f"SELECT 1 {_LOST} LIMIT 1", (now, rows.as_json(dead))).fetchone():
         return True
-    return tx.execute(_NEXT, {"now": now}).fetchone() is not None
+    return tx.execute(_NEXT, {"now": now, "lane": upto_lane}).fetchone() is not None
 
 
 def wake(tx: sqlite3.Connection, owner: int) -> None:
@@ -102,9 +131,11 @@ def reclaim(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> None:
         park(tx, job_id, state="queued", due_at=0.0)
 
 
-def claim(tx: sqlite3.Connection, instance: str, now: float, lease_s: float) -> Job | None:
+def claim(
+    tx: sqlite3.Connection, instance: str, now: float, lease_s: float, upto_lane: int
+) -> Job | None:
     """Lease the next due job to the instance."""
-    row = tx.execute(_NEXT, {"now": now}).fetchone()
+    row = tx.execute(_NEXT, {"now": now, "lane": upto_lane}).fetchone()
     if row is None:
         return None
     job_id, owner, tenant, user, project, name, upto, lane, attempts, created_at = row
@@ -170,6 +201,11 @@ def park(tx: sqlite3.Connection, job_id: int, *, state: str, due_at: float, reas
     )
 
 
+def take_back_attempt(tx: sqlite3.Connection, job: Job) -> None:
+    """Count the claim as no attempt: waiting is no failure."""
+    tx.execute("UPDATE jobs SET attempts = attempts - 1 WHERE id = ?", (int(job.id),))
+
+
 def bury(tx: sqlite3.Connection, job: Job, session: int, reason: str) -> None:
     """Make the job a dead letter, and what it read with it: no trigger offers that again."""
     job_id = int(job.id)
@@ -186,6 +222,34 @@ def bury(tx: sqlite3.Connection, job: Job, session: int, reason: str) -> None:
         "UPDATE jobs SET state = 'dead', reason = ?, leased_until = NULL, instance = NULL WHERE id = ?",
         (reason, job_id),
     )
+
+
+def revive(tx: sqlite3.Connection, tenant: str, user: str | None, job_id: int | None) -> int:
+    """Queue dead letters again, each with what it had read; return how many."""
+    dead = tx.execute(
+        "SELECT j.id, j.session, j.upto, j.lane FROM jobs j JOIN scopes s ON s.id = j.owner"
+        " WHERE j.state = 'dead' AND s.tenant = ? AND s.user = coalesce(?, s.user)"
+        " AND j.id = coalesce(?, j.id) ORDER BY j.id",
+        (tenant, user, job_id),
+    ).fetchall()
+    for dead_id, session, upto, lane in dead:
+        tx.execute(
+            "UPDATE exchanges SET extraction = 'pending', job = NULL WHERE job = ? AND extraction = 'dead'",
+            (dead_id,),
+        )
+        widened = tx.execute(
+            "UPDATE jobs SET upto = max(upto, ?), lane = min(lane, ?)"
+            " WHERE session = ? AND state IN ('queued', 'waiting')",
+            (upto, lane, session),
+        ).rowcount
+        if widened:
+            tx.execute("DELETE FROM jobs WHERE id = ?", (dead_id,))
+        else:
+            tx.execute(
+                "UPDATE jobs SET state = 'queued', attempts = 0, due_at = 0, reason = '' WHERE id = ?",
+                (dead_id,),
+            )
+    return len(dead)
 
 
 def instances(tx: sqlite3.Connection, table: str, state: str) -> Iterator[str]:

@@ -19,12 +19,16 @@ _MEMORY = """
 _INSERT_MEMORY = """
     INSERT INTO memories (owner, project, id, type, content, digest, source, created_at, updated_at,
            valid_from, valid_to, superseded_by, expires_at, archived, importance, weight, confidence, tags,
-           access_count, last_accessed, changed)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+           access_count, last_accessed, changed, written)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
     ON CONFLICT DO NOTHING
 """
+# While something is being forgotten, an answer that was given with memories in view may repeat it.
 _EXCHANGE = """
-    SELECT e.seq, e.id, e.model, e.said, e.answer, e.at, e.whole
+    SELECT e.seq, e.id, e.model, e.said,
+           iif(e.recalled <> '[]' AND EXISTS (
+               SELECT 1 FROM sessions x JOIN forgets f ON f.owner = x.owner WHERE x.id = e.session
+           ), '', e.answer), e.at, e.whole
     FROM exchanges e
 """
 
@@ -56,12 +60,24 @@ def insert_memory(tx: sqlite3.Connection, owner: int, memory: Memory, changed: i
         _INSERT_MEMORY,
         (owner, m.scope.project, m.id, m.type, content, digest(content), m.source, m.created_at, m.updated_at,
          m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
-         m.confidence, json.dumps(m.tags), m.access_count, m.last_accessed, changed),
+         m.confidence, json.dumps(m.tags), m.access_count, m.last_accessed, changed, changed),
     )  # fmt: skip
     if not cursor.rowcount or cursor.lastrowid is None:
         return None
     insert_evidence(tx, cursor.lastrowid, memory.evidence)
     return cursor.lastrowid
+
+
+def update_memory(tx: sqlite3.Connection, seq: int, memory: Memory, changed: int) -> None:
+    """Rewrite what a person can correct. Raises IntegrityError if another current memory says the same."""
+    m, content = memory, storable(memory.content)
+    tx.execute(
+        "UPDATE memories SET project = ?, type = ?, content = ?, digest = ?, source = ?, updated_at = ?,"
+        " expires_at = ?, archived = ?, importance = ?, weight = ?, confidence = ?, tags = ?, changed = ?,"
+        " written = ? WHERE seq = ?",
+        (m.scope.project, m.type, content, digest(content), m.source, m.updated_at, m.expires_at, m.archived,
+         m.importance, m.weight, m.confidence, json.dumps(m.tags), changed, changed, seq),
+    )  # fmt: skip
 
 
 def insert_evidence(tx: sqlite3.Connection, seq: int, evidence: Sequence[Evidence]) -> None:
@@ -146,8 +162,12 @@ def conditions(where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, A
         clauses.append("m.type IN (SELECT value FROM json_each(:types))")
         parameters["types"] = as_json(sorted(with_children((where.type,)) | {where.type}))
     if where.text is not None:
-        # Not LIKE: its case folding knows ASCII only.
-        clauses.append("instr(folded(m.content), :text) > 0")
+        # Not LIKE: its case folding knows ASCII only. Of what is ASCII, `lower` makes just what `folded`
+        # does, without a call of Python for each row.
+        clauses.append(
+            "instr(iif(length(m.content) = length(CAST(m.content AS BLOB)), lower(m.content),"
+            " folded(m.content)), :text) > 0"
+        )
         parameters["text"] = terms.fold(storable(where.text))
     if not inactive:
         clauses.append("m.archived = 0 AND m.superseded_by IS NULL")

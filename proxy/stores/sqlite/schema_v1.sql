@@ -5,14 +5,17 @@ CREATE TABLE meta (
     value TEXT NOT NULL
 ) STRICT;
 
--- One row a user. It outlives a forget: the generation is what stops late writers.
+-- One row a user. It outlives a forget: the generation is what stops late writers. A row without a name is
+-- what a user had before all of it was forgotten; it goes when the last of that is erased.
 CREATE TABLE scopes (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
-    tenant     TEXT NOT NULL,
-    user       TEXT NOT NULL,
+    tenant     TEXT,
+    user       TEXT,
     generation INTEGER NOT NULL DEFAULT 0,  -- rises with every forget
     version    INTEGER NOT NULL DEFAULT 0,  -- rises with every change of what a search could return
     served     INTEGER NOT NULL DEFAULT 0,  -- rank of the last claimed job: fairness between users
+    memories      INTEGER NOT NULL DEFAULT 0,  -- how many rows of `memories`, kept by the triggers below
+    content_bytes INTEGER NOT NULL DEFAULT 0,  -- of their contents, in UTF-8
     UNIQUE (tenant, user)
 ) STRICT;
 CREATE INDEX scopes_served ON scopes (served);
@@ -39,7 +42,8 @@ CREATE TABLE memories (
     tags          TEXT NOT NULL,     -- JSON array
     access_count  INTEGER NOT NULL DEFAULT 0,
     last_accessed REAL,
-    changed       INTEGER NOT NULL   -- the user's version of the last change: what an index has to read again
+    changed       INTEGER NOT NULL,  -- the user's version of the last change: what an index has to read again
+    written       INTEGER NOT NULL   -- the same of the last change of content, type or project
 ) STRICT;
 CREATE UNIQUE INDEX memories_id ON memories (id, owner);
 CREATE UNIQUE INDEX memories_said_once ON memories (owner, coalesce(project, ''), type, digest)
@@ -47,6 +51,34 @@ CREATE UNIQUE INDEX memories_said_once ON memories (owner, coalesce(project, '')
 CREATE INDEX memories_owner ON memories (owner);
 CREATE INDEX memories_changed ON memories (owner, changed);
 CREATE INDEX memories_superseded ON memories (superseded_by) WHERE superseded_by IS NOT NULL;
+-- Who makes room first at the quota: see quota.py, whose queries must repeat these expressions.
+CREATE INDEX memories_weakest ON memories (
+    owner, (superseded_by IS NOT NULL OR archived), (importance * weight * confidence),
+    (coalesce(last_accessed, created_at))
+);
+CREATE INDEX memories_expiring ON memories (owner, expires_at) WHERE expires_at IS NOT NULL;
+
+-- The quota asks at every write how much there is; whoever writes or erases, the counters follow.
+CREATE TRIGGER memories_added AFTER INSERT ON memories BEGIN
+    UPDATE scopes SET memories = memories + 1,
+        content_bytes = content_bytes + length(CAST(new.content AS BLOB)) WHERE id = new.owner;
+END;
+CREATE TRIGGER memories_removed AFTER DELETE ON memories BEGIN
+    UPDATE scopes SET memories = memories - 1,
+        content_bytes = content_bytes - length(CAST(old.content AS BLOB)) WHERE id = old.owner;
+END;
+CREATE TRIGGER memories_rewritten AFTER UPDATE OF content ON memories BEGIN
+    UPDATE scopes SET content_bytes = content_bytes - length(CAST(old.content AS BLOB))
+        + length(CAST(new.content AS BLOB)) WHERE id = new.owner;
+END;
+
+-- Memories erased without a forget, for the quota: an index cannot see in `memories` that they are gone.
+CREATE TABLE evicted (
+    owner   INTEGER NOT NULL REFERENCES scopes (id),
+    version INTEGER NOT NULL,        -- the user's, when it happened
+    memory  INTEGER NOT NULL,        -- its seq
+    PRIMARY KEY (owner, version, memory)
+) STRICT, WITHOUT ROWID;
 
 -- Apart from the memories, so that counting an access does not rewrite 1.5 kB.
 CREATE TABLE vectors (
@@ -81,7 +113,8 @@ CREATE TABLE sessions (
     owner   INTEGER NOT NULL REFERENCES scopes (id),
     project TEXT,
     name    TEXT NOT NULL,
-    last_at REAL NOT NULL
+    last_at REAL NOT NULL,
+    ended   INTEGER NOT NULL DEFAULT 0  -- 1: its client said so; what is answered after that is due at once
 ) STRICT;
 CREATE UNIQUE INDEX sessions_name ON sessions (owner, name, coalesce(project, ''));
 
@@ -130,6 +163,90 @@ CREATE INDEX exchanges_pending ON exchanges (session, seq) WHERE extraction = 'p
 CREATE INDEX exchanges_session ON exchanges (session, seq);
 CREATE INDEX exchanges_job ON exchanges (job) WHERE job IS NOT NULL;
 CREATE INDEX exchanges_read ON exchanges (at) WHERE extraction = 'done';  -- what retention removes
+
+-- Candidates that wait for their owner's judgement. They are no memories: nothing searches here.
+CREATE TABLE quarantine (
+    seq         INTEGER PRIMARY KEY AUTOINCREMENT,
+    id          TEXT NOT NULL,
+    owner       INTEGER NOT NULL REFERENCES scopes (id),
+    project     TEXT,
+    type        TEXT NOT NULL,
+    content     TEXT NOT NULL,
+    reason      TEXT NOT NULL,
+    source      TEXT NOT NULL,
+    confidence  REAL NOT NULL,
+    importance  REAL NOT NULL,
+    tags        TEXT NOT NULL,       -- JSON array
+    replaces    TEXT,
+    observed_at REAL NOT NULL,
+    expires_at  REAL,
+    session_id  TEXT NOT NULL DEFAULT '',
+    exchange_id TEXT NOT NULL DEFAULT '',
+    span        TEXT NOT NULL DEFAULT '',
+    at          REAL NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX quarantine_id ON quarantine (owner, id);
+
+-- What was forgotten: never what it said.
+CREATE TABLE receipts (
+    seq       INTEGER PRIMARY KEY AUTOINCREMENT,
+    id        TEXT NOT NULL UNIQUE,
+    owner     INTEGER NOT NULL REFERENCES scopes (id),
+    project   TEXT,
+    type      TEXT,
+    memory_id TEXT,
+    by        TEXT NOT NULL,
+    at        REAL NOT NULL,
+    counts    TEXT NOT NULL          -- JSON object
+) STRICT;
+CREATE INDEX receipts_owner ON receipts (owner, seq);
+
+-- Large forgets under way: what one covers is hidden at once and goes in portions; see forgetting/orders.py.
+CREATE TABLE forgets (
+    receipt   INTEGER PRIMARY KEY REFERENCES receipts (seq),
+    owner     INTEGER NOT NULL REFERENCES scopes (id),  -- whose rows go
+    project   TEXT,
+    type      TEXT,
+    types     TEXT,                  -- JSON array: those that `type` stands for
+    memory_id TEXT,
+    bounds    TEXT NOT NULL,         -- JSON object: the last row of each table that it covers
+    instance  TEXT NOT NULL          -- the process that is at it
+) STRICT;
+CREATE INDEX forgets_owner ON forgets (owner);
+
+-- Nothing of a user is read by a model while something of it is being forgotten: what is left is offered again.
+CREATE TRIGGER jobs_wait_for_forgets BEFORE INSERT ON jobs
+WHEN EXISTS (SELECT 1 FROM forgets WHERE owner = new.owner) BEGIN
+    SELECT RAISE (IGNORE);
+END;
+
+-- What is being forgotten does not keep out its like that is stored anew.
+CREATE TRIGGER memories_make_way BEFORE INSERT ON memories
+WHEN EXISTS (SELECT 1 FROM forgets WHERE owner = new.owner) BEGIN
+    UPDATE memories SET archived = 1
+    WHERE owner = new.owner AND coalesce(project, '') = coalesce(new.project, '') AND type = new.type
+    AND digest = new.digest AND superseded_by IS NULL AND archived = 0
+    AND EXISTS (
+        SELECT 1 FROM forgets f WHERE f.owner = new.owner
+        AND memories.seq <= json_extract(f.bounds, '$.memories')
+        AND (f.memory_id IS NULL OR f.memory_id = memories.id)
+        AND (f.project IS NULL OR f.project = memories.project)
+        AND (f.types IS NULL OR memories.type IN (SELECT value FROM json_each(f.types))));
+END;
+
+-- The proxy's own API keys. The key itself is kept nowhere.
+CREATE TABLE keys (
+    seq          INTEGER PRIMARY KEY AUTOINCREMENT,
+    id           TEXT NOT NULL UNIQUE,
+    digest       BLOB NOT NULL UNIQUE,
+    name         TEXT NOT NULL,
+    tenant       TEXT NOT NULL,
+    user         TEXT,
+    rights       TEXT NOT NULL,      -- JSON array
+    upstream_key BLOB,               -- sealed with the key
+    created_at   REAL NOT NULL,
+    revoked_at   REAL
+) STRICT;
 
 -- Which session a response was made in, whoever keeps the response.
 CREATE TABLE responses (
@@ -180,3 +297,4 @@ CREATE TABLE conversation_items (
 ) STRICT;
 CREATE UNIQUE INDEX conversation_items_id ON conversation_items (conversation, id);
 CREATE INDEX conversation_items_order ON conversation_items (conversation, seq);
+CREATE INDEX conversation_items_session ON conversation_items (session, conversation) WHERE session IS NOT NULL;

@@ -5,18 +5,24 @@ import asyncio
 import sqlite3
 from pathlib import Path
 
+from proxy.oversight import Quota
 from proxy.stores.sqlite import file
 from proxy.stores.sqlite.chains import SqliteChains
 from proxy.stores.sqlite.conversations import SqliteConversations
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.instance import Instance
 from proxy.stores.sqlite.jobs import SqliteJobs
+from proxy.stores.sqlite.keys import SqliteKeys
 from proxy.stores.sqlite.memories import SqliteMemories
+from proxy.stores.sqlite.quarantine import SqliteQuarantine
+from proxy.stores.sqlite.receipts import SqliteReceipts
 from proxy.stores.sqlite.sessions import SqliteSessions
+
+UNLIMITED = Quota()
 
 
 class SqliteStores:
-    """Five stores over `<data_dir>/memory.db`, which may be shared by the processes of one machine.
+    """The stores over `<data_dir>/memory.db`, which may be shared by the processes of one machine.
 
     Until `open()` has succeeded, and whenever the file is out of reach, their methods raise
     StoreUnavailable; they recover by themselves once it is back. A failed `open()` may be repeated.
@@ -29,23 +35,31 @@ class SqliteStores:
         index_bytes: int = 256 * 2**20,
         row_bytes: int = 64 * 2**20,
         readers: int = 2,
+        quota: Quota = UNLIMITED,
     ) -> None:
         self.path = data_dir / "memory.db"
         self._run_dir = data_dir / "run"
         self._instance: Instance | None = None
         self._database = Database(self.path, readers=readers)
-        self.memories = SqliteMemories(self._database, index_bytes=index_bytes, row_bytes=row_bytes)
+        self.memories = SqliteMemories(
+            self._database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota
+        )
         self.sessions = SqliteSessions(self._database)
         self.jobs = SqliteJobs(self._database)
         self.chains = SqliteChains(self._database)
         self.conversations = SqliteConversations(self._database)
+        self.quarantine = SqliteQuarantine(self._database)
+        self.keys = SqliteKeys(self._database)
+        self.receipts = SqliteReceipts(self._database)
 
     async def open(self) -> None:
         """Open or make the file. Raises StoreUnavailable, with nothing overwritten, if it cannot."""
         if self._instance is None:
             self._instance = await asyncio.to_thread(self._live)
             self.sessions.instance = self.jobs.instance = self._instance
+            self.memories.forgetting.instance = self._instance
         await self._database.open()
+        await self.memories.resume_forgets()
 
     @property
     def is_open(self) -> bool:

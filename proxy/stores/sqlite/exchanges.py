@@ -1,0 +1,146 @@
+"""Rows of `exchanges` and of the sessions they are in: how one begins, ends, or is taken back. Runs inside
+the writer's transaction."""
+
+import sqlite3
+
+from proxy.domain import Begun, NewExchange, Outcome
+from proxy.ports import Trigger
+from proxy.stores.sqlite import owners, queue, rows
+from proxy.stores.sqlite.instance import Instance
+
+RETRY_S = 60.0  # a client's own retries come sooner
+
+
+def begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:
+    owner = owners.ensure(tx, new.scope)
+    session, fresh = _session(tx, owner.id, new)
+    key, row = _repeated(tx, session, new)
+    if row is not None:
+        seq, id_, generation, state = row
+        if state == "open":
+            tx.execute(
+                "UPDATE exchanges SET holders = holders + 1, instance = ? WHERE seq = ?", (instance, seq)
+            )
+        return Begun(id_, generation)
+    tx.execute(
+        "INSERT INTO exchanges (id, key, session, generation, model, said, at, explicit, personal, instance)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (new.id, key, session, owner.stamp.generation, new.model, rows.storable(new.said), new.at,
+         new.explicit, new.personal, instance),
+    )  # fmt: skip
+    if fresh:
+        # Who opens a new conversation should be known in it.
+        others = {"owner": owner.id, "session": session}
+        for found in queue.pending(tx, "n.owner = :owner AND n.id <> :session", others):
+            queue.enqueue(tx, found, upto=found.state.last_seq, lane=queue.ORDINARY_LANE, at=new.at)
+    return Begun(new.id, owner.stamp.generation)
+
+
+def _repeated(
+    tx: sqlite3.Connection, session: int, new: NewExchange
+) -> tuple[str, tuple[int, str, int, str] | None]:
+    """Return the key to store the exchange under, and (seq, id, generation, state) of the one it repeats.
+
+    A request that holds its history repeats whichever has the same key. One without says the same words
+    anew, unless they are the last thing said and were said, or not wholly answered, just now: a retry.
+    """
+    columns = "seq, id, generation, state, key, whole, at"
+    if not new.standalone:
+        query = f"SELECT {columns} FROM exchanges WHERE session = ? AND key = ?"
+        row = tx.execute(query, (session, new.key)).fetchone()
+        return new.key, row and row[:4]
+    query = f"SELECT {columns} FROM exchanges WHERE session = ? ORDER BY seq DESC LIMIT 1"
+    row = tx.execute(query, (session,)).fetchone()
+    if row is None:
+        return new.key, None
+    seq, *_, key, whole, at = row
+    if key.partition(":")[0] == new.key and (not whole or new.at - at < RETRY_S):
+        return key, row[:4]
+    return f"{new.key}:{seq}", None
+
+
+def _session(tx: sqlite3.Connection, owner: int, new: NewExchange) -> tuple[int, bool]:
+    """Return the session's row, made if need be, and whether it was made."""
+    row = tx.execute(
+        "UPDATE sessions SET last_at = max(last_at, ?), ended = 0"
+        " WHERE owner = ? AND project IS ? AND name = ? RETURNING id",
+        (new.at, owner, new.scope.project, new.session_id),
+    ).fetchone()
+    if row is not None:
+        return int(row[0]), False
+    cursor = tx.execute(
+        "INSERT INTO sessions (owner, project, name, last_at) VALUES (?, ?, ?, ?)",
+        (owner, new.scope.project, new.session_id, new.at),
+    )
+    assert cursor.lastrowid is not None
+    return cursor.lastrowid, True
+
+
+def close_abandoned(tx: sqlite3.Connection, living: Instance) -> None:
+    """Complete, as broken off, the exchanges that died with their process."""
+    for name in queue.instances(tx, "exchanges", "open"):
+        if living.is_dead(name):
+            tx.execute(
+                "UPDATE exchanges SET state = 'done', whole = 0 WHERE state = 'open' AND instance = ?",
+                (name,),
+            )
+
+
+def complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+    row = tx.execute(
+        "SELECT e.seq, e.session, n.owner, e.at, e.state, e.whole, e.extraction, e.job FROM exchanges e"
+        " JOIN sessions n ON n.id = e.session WHERE e.id = ? AND e.generation = ?",
+        (begun.id, begun.generation),
+    ).fetchone()
+    if row is None:
+        return False
+    seq, session, owner, at, state, whole, extraction, job = row
+    queue.wake(tx, owner)  # the request that was answered brought a credential, maybe a better one
+    if outcome.response_id is not None:
+        tx.execute(
+            "INSERT INTO responses (id, owner, session) VALUES (?, ?, ?)"
+            " ON CONFLICT (owner, id) DO UPDATE SET session = excluded.session",
+            (outcome.response_id, owner, session),
+        )
+    # An answer that broke off gives way to a whole one, unless a job has read it.
+    unread = extraction == "pending" and job is None
+    if state == "done" and not (unread and outcome.whole and not whole):
+        return True
+    # An answer given with a memory in view that was forgotten meanwhile may repeat it.
+    answer = "" if _any_forgotten(tx, owner, outcome.recalled) else rows.storable(outcome.answer)
+    tx.execute(
+        "UPDATE exchanges SET state = 'done', answer = ?, whole = ?, recalled = ? WHERE seq = ?",
+        (answer, outcome.whole, rows.as_json(outcome.recalled), seq),
+    )
+    for found in queue.pending(tx, "e.session = :session", {"session": session}):
+        queue.offer(tx, found, trigger, at)
+    if outcome.recalled:
+        rows.touch(tx, owner, outcome.recalled, at)
+    return True
+
+
+def _any_forgotten(tx: sqlite3.Connection, owner: int, ids: tuple[str, ...]) -> bool:
+    if not ids:
+        return False
+    (left,) = tx.execute(
+        "SELECT count(*) FROM memories WHERE owner = ? AND id IN (SELECT value FROM json_each(?))",
+        (owner, rows.as_json(ids)),
+    ).fetchone()
+    return bool(left < len(set(ids)))
+
+
+def abort(tx: sqlite3.Connection, begun: Begun) -> None:
+    """Remove the exchange once no request holds it, and the session if nothing else is in it."""
+    row = tx.execute(
+        "UPDATE exchanges SET holders = holders - 1 WHERE id = ? AND generation = ? AND state = 'open'"
+        " RETURNING seq, session, holders",
+        (begun.id, begun.generation),
+    ).fetchone()
+    if row is None or row[2] > 0:
+        return
+    tx.execute("DELETE FROM exchanges WHERE seq = ?", (row[0],))
+    tx.execute(
+        "DELETE FROM sessions WHERE id = :id AND NOT EXISTS (SELECT 1 FROM exchanges WHERE session = :id)"
+        " AND NOT EXISTS (SELECT 1 FROM responses WHERE session = :id)",
+        {"id": row[1]},
+    )

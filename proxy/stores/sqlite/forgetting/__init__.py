@@ -1,0 +1,6 @@
+"""Forgetting that holds: what a forget is aimed at, what goes with it, and how it goes in no one's way.
+
+A user with little to forget is served by one transaction. Of a user with much, one short transaction places
+an order: the generation rises, what the order covers is hidden from then on, and it is erased in portions,
+between which others write. Whoever opens the file goes on with what a crash broke off.
+"""

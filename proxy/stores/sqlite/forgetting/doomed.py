@@ -1,0 +1,269 @@
+"""Which rows a forget takes: the memories it covers and everything else that holds their text.
+
+What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with a
+forgotten memory in view, takes with it the stored responses of its session (later ones replay or repeat
+earlier ones), the responses that continue those, and the items of their conversations.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from proxy.domain import Forgotten
+from proxy.stores.sqlite import rows
+from proxy.stores.sqlite.forgetting.target import Target
+
+Seqs = tuple[int, ...]
+Session = tuple[str | None, str]
+"""Project and name: a session may still have responses when retention has removed its row."""
+
+# What superseded a forgotten memory stays; what a forgotten memory superseded goes with it.
+_MATCH = """
+    m.owner = :owner AND m.seq <= :memories AND (:id IS NULL OR m.id = :id)
+    AND (:project IS NULL OR m.project = :project)
+    AND (:types IS NULL OR m.type IN (SELECT value FROM json_each(:types)))
+    AND (:text IS NULL OR instr(folded(m.content), :text) > 0)
+"""
+_MEMORIES = f"""
+    WITH RECURSIVE doomed (seq, id, direct) AS (
+        SELECT m.seq, m.id, 1 FROM memories m WHERE {_MATCH}
+        UNION
+        SELECT older.seq, older.id, 0
+        FROM doomed JOIN memories older ON older.superseded_by = doomed.id AND +older.owner = :owner
+    )
+    SELECT seq, id, max(direct) FROM doomed GROUP BY seq ORDER BY seq
+"""
+_IDS = "(SELECT value FROM json_each(:{}))"
+_THESE = _IDS.format("these")  # seqs of the doomed memories
+_SHOWN = f"""
+    recalled <> '[]'
+    AND EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE shown.value IN {_IDS.format("ids")})
+"""
+_ANSWERS = f"""
+    SELECT x.seq, n.project, n.name FROM sessions n JOIN exchanges x ON x.session = n.id
+    WHERE n.owner = :owner AND {_SHOWN}
+"""
+_SOURCES = f"SELECT DISTINCT exchange_id FROM evidence WHERE memory IN {_THESE}"
+_NAMES = "SELECT id FROM exchanges WHERE seq IN (SELECT value FROM json_each(?))"
+_TOLD = f"""
+    SELECT DISTINCT m.project, e.session_id FROM evidence e JOIN memories m ON m.seq = e.memory
+    WHERE e.memory IN {_THESE}
+"""
+# By their ids, but only the owner's own: anybody may claim to quote anything. CROSS JOIN: in this order.
+_TOLD_IN = """
+    SELECT x.seq, n.project, n.name FROM json_each(:sources) source
+    CROSS JOIN exchanges x ON x.id = source.value CROSS JOIN sessions n ON n.id = x.session
+    WHERE n.owner = :owner
+"""
+_QUOTES = f"""
+    SELECT e.id FROM json_each(:sources) source
+    CROSS JOIN evidence e ON e.exchange_id = source.value CROSS JOIN memories m ON m.seq = e.memory
+    WHERE m.owner = :owner AND e.span <> '' AND e.memory NOT IN {_THESE}
+"""
+_OURS = "n.owner = :owner AND (:project IS NULL OR n.project = :project)"
+# Nobody knows whether what was not read yet holds what is to be forgotten.
+_UNREAD = f"""
+    SELECT x.seq, n.project, n.name FROM sessions n JOIN exchanges x ON x.session = n.id
+    WHERE {_OURS} AND x.extraction <> 'done' AND x.seq <= :exchanges
+"""
+_SAID = f"""
+    SELECT x.seq FROM sessions n JOIN exchanges x ON x.session = n.id WHERE {_OURS} AND x.seq <= :exchanges
+"""
+_SESSIONS = f"""
+    SELECT n.id FROM sessions n WHERE {_OURS}
+    AND NOT EXISTS (SELECT 1 FROM exchanges x WHERE x.session = n.id AND x.seq > :exchanges)
+"""
+_JOBS = f"SELECT j.id FROM jobs j JOIN sessions n ON n.id = j.session WHERE {_OURS}"
+_HELD = """
+    SELECT q.seq FROM quarantine q WHERE q.owner = :owner AND q.seq <= :held
+    AND (:project IS NULL OR q.project = :project)
+    AND (:types IS NULL OR q.type IN (SELECT value FROM json_each(:types)))
+    AND (:text IS NULL OR instr(folded(q.content), :text) > 0)
+"""
+_HELD_OF = (
+    f"SELECT q.seq FROM quarantine q WHERE q.owner = :owner AND q.exchange_id IN {_IDS.format('sources')}"
+)
+_OF_SESSIONS = """
+    SELECT x.seq FROM (SELECT json_extract(value, '$[0]') AS project, json_extract(value, '$[1]') AS name
+                       FROM json_each(:sessions)) n
+    JOIN stored_responses x ON x.owner = :owner AND x.session = n.name WHERE x.project IS n.project
+"""
+_ITEMS_OF_SESSIONS = """
+    SELECT i.seq FROM (SELECT json_extract(value, '$[0]') AS project, json_extract(value, '$[1]') AS name
+                       FROM json_each(:sessions)) n
+    JOIN conversation_items i ON i.session = n.name AND i.project IS n.project
+    JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner
+"""
+_RESPONSES = "SELECT seq FROM stored_responses WHERE owner = :owner AND seq <= :responses"
+_OF_PROJECT = f"{_RESPONSES} AND project = :project"
+_SHOWN_RESPONSES = f"SELECT seq FROM stored_responses WHERE owner = :owner AND {_SHOWN}"
+# Who continued a response was shown all of it.
+_WITH_LATER = """
+    WITH RECURSIVE doomed (seq, owner, id) AS (
+        SELECT r.seq, r.owner, r.id FROM stored_responses r WHERE r.seq IN (SELECT value FROM json_each(?))
+        UNION
+        SELECT later.seq, later.owner, later.id
+        FROM doomed JOIN stored_responses later
+        ON later.previous_id = doomed.id AND later.owner = doomed.owner
+    )
+    SELECT r.seq, r.response IS NOT NULL FROM doomed JOIN stored_responses r ON r.seq = doomed.seq
+"""
+_ITEMS_OF_RESPONSES = """
+    SELECT i.seq FROM stored_responses r
+    JOIN conversations c ON c.owner = r.owner AND c.id = r.conversation_id
+    JOIN conversation_items i ON i.conversation = c.seq
+    WHERE r.seq IN (SELECT value FROM json_each(?))
+"""
+_CONVERSATIONS = "SELECT seq FROM conversations WHERE owner = :owner AND seq <= :conversations"
+_CONVERSATIONS_OF_PROJECT = f"{_CONVERSATIONS} AND project = :project"
+_ITEMS_OF_PROJECT = """
+    SELECT i.seq FROM conversations c JOIN conversation_items i ON i.conversation = c.seq
+    WHERE c.owner = :owner AND i.seq <= :items
+    AND (:project IS NULL OR :project IN (c.project, i.project))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """Numbers of rows, table by table, in the order in which they go: what leads to others goes last, so
+    that after a crash the rest is found again."""
+
+    responses: Seqs = ()
+    items: Seqs = ()
+    conversations: Seqs = ()
+    answers: Seqs = ()  # exchanges whose answer goes, while the user's words stay
+    quotes: Seqs = ()  # evidence of memories that stay
+    jobs: Seqs = ()
+    held: Seqs = ()
+    exchanges: Seqs = ()
+    older: Seqs = ()  # memories that the forget reaches only through what superseded them
+    memories: Seqs = ()
+    sessions: Seqs = ()
+    kept: int = field(default=0, compare=False)  # responses that still had content
+
+    @property
+    def counts(self) -> Forgotten:
+        """What their removal will be counted as."""
+        return Forgotten(
+            memories=len(self.older) + len(self.memories),
+            exchanges=len(self.exchanges),
+            sessions=len(self.sessions),
+            jobs=len(self.jobs),
+            responses=self.kept,
+            quarantined=len(self.held),
+        )
+
+    def tables(self) -> Iterator[tuple[str, Seqs]]:
+        """Yield what is to go by name, in order."""
+        for each in fields(self):
+            if each.name != "kept" and (seqs := getattr(self, each.name)):
+                yield each.name, seqs
+
+
+def find(tx: sqlite3.Connection, target: Target) -> Doomed:
+    """Return what a forget of the target takes, as far as it is still there."""
+    if target.is_everything:
+        return _everything(tx, target)
+    search = _Search(tx, target)
+    search.memories()
+    if target.memory_id is None:
+        search.said()
+    return search.found()
+
+
+def _everything(tx: sqlite3.Connection, target: Target) -> Doomed:
+    ours = target.parameters()
+    responses = _seqs(tx, _RESPONSES, ours)
+    return Doomed(
+        responses=responses,
+        items=_seqs(tx, _ITEMS_OF_PROJECT, ours),
+        conversations=_seqs(tx, _CONVERSATIONS, ours),
+        jobs=_seqs(tx, _JOBS, ours),
+        exchanges=_seqs(tx, _SAID, ours),
+        held=_seqs(tx, _HELD, ours),
+        memories=_seqs(tx, "SELECT seq FROM memories WHERE owner = :owner AND seq <= :memories", ours),
+        sessions=_seqs(tx, _SESSIONS, ours),
+        kept=_with_content(tx, responses),
+    )
+
+
+class _Search:
+    """Follows what hangs together, from the memories to everything that may repeat them."""
+
+    def __init__(self, tx: sqlite3.Connection, target: Target) -> None:
+        self._tx, self._target = tx, target
+        self._ours: dict[str, Any] = target.parameters() | {"these": "[]"}
+        self._sources: set[str] = set()
+        self._sessions: set[Session] = set()
+        self._seqs: dict[str, set[int]] = {each.name: set() for each in fields(Doomed)}
+
+    def memories(self) -> None:
+        """Find the memories, the exchanges they came from, and the answers that may repeat them."""
+        found = self._tx.execute(_MEMORIES, self._ours).fetchall()
+        self._seqs["memories"] = {seq for seq, _, direct in found if direct}
+        self._seqs["older"] = {seq for seq, _, direct in found if not direct}
+        if not found:
+            return
+        self._ours["these"] = rows.as_json(seq for seq, _, _ in found)
+        self._ours["ids"] = rows.as_json(id_ for _, id_, _ in found)
+        self._sources = {source for (source,) in self._tx.execute(_SOURCES, self._ours)}
+        self._ours["sources"] = rows.as_json(self._sources)
+        self._sessions.update(self._tx.execute(_TOLD, self._ours))
+        self._add("exchanges", _TOLD_IN)
+        self._add("answers", _ANSWERS)
+        self._add("responses", _SHOWN_RESPONSES)
+
+    def said(self) -> None:
+        """Find what the forget of a scope or type takes beside memories."""
+        self._add("jobs", _JOBS)
+        self._add("held", _HELD)
+        if not self._target.is_scope:
+            self._add("exchanges", _UNREAD)
+            return
+        self._add("exchanges", _SAID)
+        self._add("sessions", _SESSIONS)
+        self._add("responses", _OF_PROJECT)
+        self._add("items", _ITEMS_OF_PROJECT)
+        self._add("conversations", _CONVERSATIONS_OF_PROJECT)
+
+    def found(self) -> Doomed:
+        """Return all of it, with the responses of the sessions and those that continue them."""
+        # Whoever quotes an exchange that goes: memories stay without the quote, what is held goes.
+        erased = (rows.as_json(self._seqs["exchanges"]),)
+        self._sources.update(source for (source,) in self._tx.execute(_NAMES, erased))
+        self._ours["sources"] = rows.as_json(self._sources)
+        self._add("quotes", _QUOTES)
+        self._add("held", _HELD_OF)
+        self._ours["sessions"] = rows.as_json(self._sessions)
+        self._add("responses", _OF_SESSIONS)
+        self._add("items", _ITEMS_OF_SESSIONS)
+        first = rows.as_json(self._seqs["responses"])
+        later = self._tx.execute(_WITH_LATER, (first,)).fetchall()
+        self._seqs["responses"] = {seq for seq, _ in later}
+        ours = (rows.as_json(self._seqs["responses"]),)
+        self._seqs["items"].update(seq for (seq,) in self._tx.execute(_ITEMS_OF_RESPONSES, ours))
+        self._seqs["answers"] -= self._seqs["exchanges"]
+        names = [each.name for each in fields(Doomed) if each.name != "kept"]
+        return Doomed(
+            **{name: tuple(sorted(self._seqs[name])) for name in names}, kept=sum(kept for _, kept in later)
+        )
+
+    def _add(self, table: str, query: str) -> None:
+        """Add what the query finds; where it names sessions, remember them."""
+        for seq, *session in self._tx.execute(query, self._ours):
+            self._seqs[table].add(seq)
+            if session:
+                self._sessions.add((session[0], session[1]))
+
+
+def _seqs(tx: sqlite3.Connection, query: str, parameters: dict[str, Any]) -> Seqs:
+    return tuple(seq for (seq,) in tx.execute(query, parameters))
+
+
+def _with_content(tx: sqlite3.Connection, responses: Seqs) -> int:
+    query = (
+        f"SELECT count(*) FROM stored_responses WHERE response IS NOT NULL AND seq IN {_IDS.format('seqs')}"
+    )
+    (kept,) = tx.execute(query, {"seqs": rows.as_json(responses)}).fetchone()
+    return int(kept)

@@ -1,0 +1,158 @@
+"""Forgets carried out: in one transaction where there is little, else by an order and in portions."""
+
+import sqlite3
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+
+from proxy import observe
+from proxy.domain import Forgotten, MemoryFilter, Scope
+from proxy.stores.sqlite import owners, receipts, rows
+from proxy.stores.sqlite.database import Database
+from proxy.stores.sqlite.forgetting import orders
+from proxy.stores.sqlite.forgetting.doomed import find
+from proxy.stores.sqlite.forgetting.erase import Portion, erase, erase_all, portions
+from proxy.stores.sqlite.forgetting.orders import Order
+from proxy.stores.sqlite.forgetting.target import Target, aimed
+from proxy.stores.sqlite.instance import Instance
+
+_AT_ONCE = 500  # rows of memories, exchanges or responses: who has more is forgotten in portions
+_MUCH = """
+    SELECT (SELECT count(*) FROM (SELECT 1 FROM memories WHERE owner = :owner LIMIT :most)) >= :most
+        OR (SELECT count(*) FROM (SELECT 1 FROM sessions n JOIN exchanges x ON x.session = n.id
+                                  WHERE n.owner = :owner LIMIT :most)) >= :most
+        OR (SELECT count(*) FROM (SELECT 1 FROM stored_responses WHERE owner = :owner LIMIT :most)) >= :most
+        OR (SELECT count(*) FROM (SELECT 1 FROM conversations c JOIN conversation_items i
+                                  ON i.conversation = c.seq WHERE c.owner = :owner LIMIT :most)) >= :most
+"""
+_HOLDERS = """
+    SELECT m.owner FROM memories m JOIN scopes s ON s.id = m.owner
+    WHERE m.id = :id AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
+    AND (:project IS NULL OR m.project = :project)
+"""
+# Answers that came after the order was placed, and were given with what it covers in view.
+_LATE = """
+    SELECT x.seq FROM sessions n JOIN exchanges x ON x.session = n.id
+    WHERE n.owner = :owner AND x.seq <= :exchanges AND x.answer <> '' AND x.recalled <> '[]'
+    AND EXISTS (SELECT 1 FROM json_each(x.recalled) shown
+                WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = shown.value AND m.owner = :owner))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """What the first transaction has erased, and what it has left to be done."""
+
+    gone: Forgotten
+    orders: tuple[Order, ...]
+    owners: frozenset[int]
+
+
+class Forgetting:
+    """All forgets of one process. `instance` is None until the store is open."""
+
+    def __init__(self, database: Database, let_go: Callable[[int], None]) -> None:
+        self._database = database
+        self._let_go = let_go  # of what is kept in memory of an owner
+        self._running: set[int] = set()
+        self.instance: Instance | None = None
+
+    async def forget(self, where: MemoryFilter, memory_id: str | None, by: str) -> Forgotten:
+        """Erase, durable on return, what the filter or the one memory covers."""
+        begun = await self._database.write(lambda tx: self._begin(tx, where, memory_id, by), purge=True)
+        for owner in begun.owners:
+            self._let_go(owner)
+        gone = begun.gone
+        for order in begun.orders:
+            gone = receipts.plus(gone, await self._carry_out(order))
+        return gone
+
+    async def count(self, where: MemoryFilter, memory_id: str | None) -> Forgotten:
+        """Return what a forget would erase now."""
+        return await self._database.read(lambda tx: _count(tx, where, memory_id))
+
+    async def resume(self) -> int:
+        """Carry out the orders whose process died, or whose caller here gave up; return how many."""
+        assert self.instance is not None, "the database is open only after the instance lives"
+        done = 0
+        for order in await self._database.read(orders.standing):
+            ours = order.instance == self.instance.id and order.receipt not in self._running
+            if ours or self.instance.is_dead(order.instance):
+                observe.log.info("store.forget.resumed")
+                await self._carry_out(order)
+                done += 1
+        return done
+
+    def _begin(self, tx: sqlite3.Connection, where: MemoryFilter, memory_id: str | None, by: str) -> Begun:
+        assert self.instance is not None, "the database is open only after the instance lives"
+        gone, left, touched = Forgotten(), list[Order](), set[int]()
+        for target in _targets(tx, where, memory_id, make=True):
+            touched.add(target.owner)
+            owners.raise_generation(tx, target.owner)
+            # A text is content: an order must not keep it.
+            if target.text is None and _is_much(tx, target.owner):
+                order, _ = orders.place(tx, target, where, by=by, instance=self.instance.id)
+                left.append(order)
+                continue
+            erased = erase_all(tx, target.owner, find(tx, target))
+            issued = receipts.issue(tx, target.owner, where, memory_id=memory_id, by=by, counts=erased)
+            gone = receipts.plus(gone, replace(erased, receipt=issued.id))
+        return Begun(gone, tuple(left), frozenset(touched))
+
+    async def _carry_out(self, order: Order) -> Forgotten:
+        """Erase what the order covers, portion by portion, and close it; return what went in all."""
+        self._running.add(order.receipt)
+        try:
+            # Again, until nothing is found: somebody may have added to what hangs together.
+            while doomed := await self._database.read(lambda tx: list(portions(find(tx, order.target)))):
+                for portion in doomed:
+                    await self._database.write(partial(_erase_portion, order=order, portion=portion))
+                    await self._database.checkpoint()
+            late = await self._database.read(lambda tx: _late(tx, order.target))
+            return await self._database.write(partial(_finish, order=order, late=late), purge=True)
+        finally:
+            self._running.discard(order.receipt)
+            self._let_go(order.target.owner)
+
+
+def _targets(
+    tx: sqlite3.Connection, where: MemoryFilter, memory_id: str | None, *, make: bool
+) -> list[Target]:
+    """Return the filter's owner, or those of the memory, as targets. `make`: also a user never seen has
+    a generation, since a writer may be on its way with what was to be forgotten."""
+    if memory_id is not None:
+        asked = {
+            "id": rows.storable(memory_id), "tenant": where.tenant, "user": where.user,
+            "project": where.project,
+        }  # fmt: skip
+        return [aimed(owner, where, memory_id) for (owner,) in tx.execute(_HOLDERS, asked).fetchall()]
+    if where.user is None:
+        raise ValueError("a forget needs a user or a memory's id")
+    scope = Scope(where.tenant, where.user)
+    owner = owners.ensure(tx, scope) if make else owners.find(tx, scope)
+    return [aimed(owner.id, where, None)] if owner else []
+
+
+def _is_much(tx: sqlite3.Connection, owner: int) -> bool:
+    (much,) = tx.execute(_MUCH, {"owner": owner, "most": _AT_ONCE + 1}).fetchone()
+    return bool(much)
+
+
+def _count(tx: sqlite3.Connection, where: MemoryFilter, memory_id: str | None) -> Forgotten:
+    found = [find(tx, target).counts for target in _targets(tx, where, memory_id, make=False)]
+    return reduce(receipts.plus, found, Forgotten())
+
+
+def _erase_portion(tx: sqlite3.Connection, *, order: Order, portion: Portion) -> None:
+    receipts.add(tx, order.receipt, erase(tx, order.target.owner, portion))
+
+
+def _late(tx: sqlite3.Connection, target: Target) -> tuple[int, ...]:
+    if target.is_everything:
+        return ()
+    return tuple(seq for (seq,) in tx.execute(_LATE, target.parameters()))
+
+
+def _finish(tx: sqlite3.Connection, *, order: Order, late: tuple[int, ...]) -> Forgotten:
+    erase(tx, order.target.owner, (("answers", late),))
+    return orders.finish(tx, order)

@@ -1,0 +1,117 @@
+"""Receipts: proofs of what was forgotten, without any of it. See ports.Receipts."""
+
+import json
+import secrets
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from proxy.domain import Forgotten, MemoryFilter
+from proxy.errors import NotFound
+from proxy.oversight import Receipt
+from proxy.stores.sqlite.database import Database
+
+# One whose forget is still under way proves nothing yet.
+_LIST = """
+    SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts
+    FROM scopes s JOIN receipts r ON r.owner = s.id
+    WHERE s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
+    AND r.seq < :before AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.receipt = r.seq)
+    ORDER BY r.seq DESC LIMIT :limit
+"""
+_CURSOR = """
+    SELECT r.seq FROM receipts r JOIN scopes s ON s.id = r.owner
+    WHERE r.id = :after AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
+"""
+_NEWEST = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A receipt's number here, and its public id."""
+
+    seq: int
+    id: str
+
+
+class SqliteReceipts:
+    """Receipts of all processes that share the file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(
+        self, tenant: str, user: str | None, *, limit: int, after: str | None = None
+    ) -> Sequence[Receipt]:
+        """As the port says. Raises NotFound for an `after` that is none of them."""
+        wanted = {"tenant": tenant, "user": user, "limit": limit, "after": after, "before": _NEWEST}
+
+        def work(tx: sqlite3.Connection) -> Sequence[Receipt]:
+            if after is not None:
+                row = tx.execute(_CURSOR, wanted).fetchone()
+                if row is None:
+                    raise NotFound("no receipt has this id", param="after")
+                wanted["before"] = row[0]
+            return [_receipt(row) for row in tx.execute(_LIST, wanted)]
+
+        return await self._database.read(work)
+
+
+def issue(
+    tx: sqlite3.Connection,
+    owner: int,
+    where: MemoryFilter,
+    *,
+    memory_id: str | None,
+    by: str,
+    counts: Forgotten,
+) -> Issued:
+    """Write the receipt of a forget of the filter, or of one memory of it."""
+    receipt_id = f"rcpt_{secrets.token_hex(12)}"
+    seq = tx.execute(
+        "INSERT INTO receipts (id, owner, project, type, memory_id, by, at, counts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (receipt_id, owner, where.project, where.type, memory_id, by, where.now, _as_json(counts)),
+    ).lastrowid
+    assert seq is not None
+    return Issued(seq, receipt_id)
+
+
+def add(tx: sqlite3.Connection, seq: int, more: Forgotten) -> None:
+    """Count what a portion has erased."""
+    total = plus(counts(tx, seq), more)
+    tx.execute("UPDATE receipts SET counts = ? WHERE seq = ?", (_as_json(total), seq))
+
+
+def counts(tx: sqlite3.Connection, seq: int) -> Forgotten:
+    """Return what the receipt says was erased, with its id."""
+    id_, text = tx.execute("SELECT id, counts FROM receipts WHERE seq = ?", (seq,)).fetchone()
+    return Forgotten(**json.loads(text), receipt=id_)
+
+
+def plus(one: Forgotten, other: Forgotten) -> Forgotten:
+    """Return the sum; the receipt is the first that there is."""
+    return Forgotten(
+        memories=one.memories + other.memories,
+        exchanges=one.exchanges + other.exchanges,
+        sessions=one.sessions + other.sessions,
+        jobs=one.jobs + other.jobs,
+        responses=one.responses + other.responses,
+        quarantined=one.quarantined + other.quarantined,
+        receipt=one.receipt or other.receipt,
+    )
+
+
+def _as_json(counts: Forgotten) -> str:
+    numbers = asdict(counts)
+    del numbers["receipt"]
+    return json.dumps(numbers)
+
+
+def _receipt(row: tuple[Any, ...]) -> Receipt:
+    id_, tenant, user, project, type_, memory_id, by, at, text = row
+    return Receipt(
+        id=id_, tenant=tenant, user=user, project=project, type=type_, memory_id=memory_id, by=by, at=at,
+        counts=Forgotten(**json.loads(text), receipt=id_),
+    )  # fmt: skip
