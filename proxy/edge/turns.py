@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from proxy.domain import MemoryOptions, Scope, Turn
-from proxy.edge.identity import Caller
+from proxy.edge.identity.caller import Caller
 from proxy.edge.reply import Header
 from proxy.errors import InvalidRequest
 from proxy.pipeline.session import fingerprint
@@ -48,6 +48,8 @@ def understand(
     """Take our fields out of the body and return what they ask. Raises InvalidRequest or Forbidden."""
     stripped = "memory_config" in body or "memory_context" in body
     asked = merge(take_extensions(body), take_header_extensions(headers))
+    if caller.foreign:
+        return Asked(None, "foreign_origin", stripped)
     user = caller.narrow(asked.user_id or _openai_user(body, dialect, defaults))
     read, write = asked.switches(enabled=defaults.enabled, auto_store=defaults.auto_store)
     if not (read or write):

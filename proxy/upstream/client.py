@@ -15,7 +15,7 @@ from proxy.upstream.link import Connector, Link
 from proxy.upstream.opened import WIRE_ERRORS, Body, Limits, Opened, Request, Timeouts
 
 PREFIX = b"/v1"
-_CREDENTIALS = (b"authorization", b"api-key")
+_CREDENTIALS = (b"authorization", b"api-key", b"x-api-key")
 _HAS_CONTENT = ("POST", "PUT", "PATCH")  # methods whose empty body is said to be empty
 
 

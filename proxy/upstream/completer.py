@@ -1,24 +1,37 @@
 """Our own LLM calls: one chat completion, not streamed, to whatever endpoint the role has."""
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 import orjson
 
 from proxy import __version__, observe
-from proxy.errors import CompletionFailed, CompletionRefused, CredentialNeeded, UpstreamError
+from proxy.errors import (
+    CompletionFailed,
+    CompletionPostponed,
+    CompletionRefused,
+    CredentialNeeded,
+    UpstreamError,
+    UpstreamUnreachable,
+)
 from proxy.ports import CompletionRequest
 from proxy.upstream.client import Upstream
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.headers import Headers
+from proxy.upstream.manner import Manner, Manners, easier, options, unlimited
+from proxy.upstream.pauses import Key, Pauses, retry_after
 
 _TARGET = b"/v1/chat/completions"
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
 _OPTIONS_UNKNOWN = (400, 422)  # how servers refuse response_format, max_tokens or temperature
 _CREDENTIAL_NEEDED = (401, 403)
 _REFUSED = (400, 422)  # 404: a model that is not loaded yet may be there later
+_TOO_MANY = 429
+_BUSY = (_TOO_MANY, 503, 529)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +47,37 @@ class RoleModel:
     temperature: float | None = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """One request of ours, addressed."""
+
+    role: RoleModel
+    request: CompletionRequest
+    headers: Headers  # the credential
+    shared: bool  # other users' calls carry the same credential
+    began: float
+
+    @property
+    def model(self) -> str:
+        return self.role.model or self.request.model
+
+    @property
+    def key(self) -> Key:
+        digest = blake2b(repr(self.headers).encode(), digest_size=16).digest()
+        return self.role.endpoint, digest
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    status: int
+    headers: Headers
+    body: bytes
+
+
 class UpstreamCompleter:
-    """Completer over HTTP. A client's credential is never sent to an endpoint of the operator's."""
+    """Completer over HTTP. A client's credential is never sent to an endpoint of the operator's, and only
+    with calls for that client. An endpoint that answers 429 or 503, or cannot be reached, is left alone for
+    a while with the credential that it was asked with."""
 
     def __init__(
         self,
@@ -43,78 +85,117 @@ class UpstreamCompleter:
         credentials: Credentials,
         roles: Mapping[str, RoleModel],
         endpoints: Mapping[str, Upstream] | None = None,
+        *,
+        pauses: Pauses | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`endpoints` has an Upstream for every endpoint that `roles` name; they belong to the caller."""
         self._upstream = upstream
         self._credentials = credentials
         self._roles = dict(roles)
         self._endpoints = dict(endpoints or {})
-        self._plain: set[tuple[str | None, str]] = set()  # (endpoint, model) that refuse our options
+        self._pauses, self._clock = pauses or Pauses(), clock
+        self._manners = Manners(clock)
 
     async def complete(self, request: CompletionRequest) -> str:
-        """Return the answer's text. Raises CredentialNeeded, CompletionRefused or CompletionFailed."""
-        role = self._roles.get(request.role, RoleModel())
+        """Return the answer's text. Raises CredentialNeeded, CompletionRefused, CompletionPostponed or
+        CompletionFailed."""
+        call = self._addressed(request)
+        if left_s := self._pauses.left(call.key, call.began):
+            raise CompletionPostponed("the endpoint rests", retry_after_s=left_s, shared=call.shared)
         try:
-            async with asyncio.timeout(role.timeout_s):
-                status, answer = await self._ask(role, request)
+            async with asyncio.timeout(call.role.timeout_s):
+                answer = await self._ask(call)
         except TimeoutError as error:
-            raise CompletionFailed(f"no answer within {role.timeout_s:g} s") from error
+            raise CompletionFailed(f"no answer within {call.role.timeout_s:g} s") from error
+        except UpstreamUnreachable as error:
+            raise CompletionFailed(error.code, retry_after_s=self._rest(call, None)) from error
         except UpstreamError as error:
             raise CompletionFailed(error.code) from error
-        observe.log.debug("completion.answered", role=request.role, status=status, bytes=len(answer))
-        return _text(status, answer)
+        observe.log.debug(
+            "completion.answered", role=request.role, status=answer.status, bytes=len(answer.body)
+        )
+        if answer.status in _BUSY:
+            raise self._turned_away(call, answer)
+        self._pauses.answered(call.key)
+        return _text(answer.status, answer.body)
 
-    async def _ask(self, role: RoleModel, request: CompletionRequest) -> tuple[int, bytes]:
-        """Ask with our options, then, of a model that does not know them, without; remember which."""
-        asked = (role.endpoint, role.model or request.model)
-        if asked not in self._plain:
-            status, answer = await self._post(role, request, _with_options(role, request))
-            if status not in _OPTIONS_UNKNOWN:
-                return status, answer
-        status, answer = await self._post(role, request, _question(role, request))
-        if status < 300:
-            self._plain.add(asked)
-        return status, answer
+    def _addressed(self, request: CompletionRequest) -> _Call:
+        role = self._roles.get(request.role, RoleModel())
+        headers: Headers = []
+        if role.api_key:
+            headers = [(b"authorization", b"Bearer " + role.api_key.strip().encode())]
+        elif role.endpoint is None:
+            headers = self._credentials.get(request.scope)
+        own = bool(headers) and not role.api_key
+        return _Call(role, request, headers, shared=not own, began=self._clock())
 
-    async def _post(
-        self, role: RoleModel, request: CompletionRequest, body: dict[str, Any]
-    ) -> tuple[int, bytes]:
-        upstream = self._upstream if role.endpoint is None else self._endpoints[role.endpoint]
-        headers = self._headers(role, request)
-        with await upstream.open("POST", _TARGET, headers, orjson.dumps(body)) as opened:
+    def _turned_away(self, call: _Call, answer: _Answer) -> CompletionFailed:
+        """Begin the pause that the answer asks for, and return what it means for the call."""
+        left_s = self._rest(call, retry_after(answer.headers, time.time()))
+        reason = f"status {answer.status}"
+        if answer.status == _TOO_MANY:
+            return CompletionPostponed(reason, retry_after_s=left_s, shared=call.shared)
+        return CompletionFailed(reason, retry_after_s=left_s)
+
+    def _rest(self, call: _Call, asked_s: float | None) -> float:
+        left_s = self._pauses.refused(call.key, began=call.began, now=self._clock(), asked_s=asked_s)
+        observe.log.warning("completion.endpoint_rests", role=call.request.role, seconds=round(left_s, 1))
+        return left_s
+
+    async def _ask(self, call: _Call) -> _Answer:
+        """Ask with all options that the model may know; of one that refuses some, again without; remember
+        what it took."""
+        endpoint, role, tried = call.role.endpoint, call.role, list[dict[str, Any]]()
+        manner: Manner | None = self._manners.of(endpoint, call.model)
+        answer = _Answer(0, [], b"")
+        while manner is not None:
+            given = options(manner, call.request, max_tokens=role.max_tokens, temperature=role.temperature)
+            if given not in tried:
+                tried.append(given)
+                answer = await self._post(call, given)
+                if manner.limit in given and _thought_to_the_limit(answer):
+                    manner = unlimited(manner)
+                    continue
+                if answer.status not in _OPTIONS_UNKNOWN:
+                    break
+            manner = easier(manner, answer.body)
+        if manner is not None and answer.status < 300:
+            self._manners.learn(endpoint, call.model, manner)
+        return answer
+
+    async def _post(self, call: _Call, given: dict[str, Any]) -> _Answer:
+        endpoint, request = call.role.endpoint, call.request
+        upstream = self._upstream if endpoint is None else self._endpoints[endpoint]
+        messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
+        body = orjson.dumps({"model": call.model, "messages": messages} | given)
+        with await upstream.open("POST", _TARGET, _about(request) + call.headers, body) as opened:
             answer = bytearray()
             while chunk := await opened.read():
                 answer += chunk
                 if len(answer) > _MAX_ANSWER_BYTES:
                     raise CompletionFailed("the answer is absurdly long")
-            return opened.status, bytes(answer)
-
-    def _headers(self, role: RoleModel, request: CompletionRequest) -> Headers:
-        headers = [
-            (b"user-agent", f"memory-proxy/{__version__} ({request.role})".encode("ascii")),
-            (b"content-type", b"application/json"),
-            (b"accept", b"application/json"),
-            (b"accept-encoding", b"identity"),
-        ]
-        if role.api_key:
-            headers.append((b"authorization", b"Bearer " + role.api_key.strip().encode()))
-        elif role.endpoint is None:
-            headers += self._credentials.get(request.scope)
-        return headers
+            return _Answer(opened.status, opened.headers, bytes(answer))
 
 
-def _question(role: RoleModel, request: CompletionRequest) -> dict[str, Any]:
-    messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
-    return {"model": role.model or request.model, "messages": messages}
+def _about(request: CompletionRequest) -> Headers:
+    return [
+        (b"user-agent", f"memory-proxy/{__version__} ({request.role})".encode("ascii")),
+        (b"content-type", b"application/json"),
+        (b"accept", b"application/json"),
+        (b"accept-encoding", b"identity"),
+    ]
 
 
-def _with_options(role: RoleModel, request: CompletionRequest) -> dict[str, Any]:
-    options: dict[str, Any] = {"response_format": {"type": "json_object"}}
-    if role.max_tokens is not None:
-        options["max_tokens"] = role.max_tokens
-    if role.temperature is not None:
-        options["temperature"] = role.temperature
-    return _question(role, request) | options
+def _thought_to_the_limit(answer: _Answer) -> bool:
+    """True where the limit of tokens was reached before the first word of the answer."""
+    if not 200 <= answer.status < 300 or b'"length"' not in answer.body:
+        return False
+    try:
+        choice = orjson.loads(answer.body)["choices"][0]
+        return choice["finish_reason"] == "length" and not choice["message"].get("content")
+    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError):
+        return False
 
 
 def _text(status: int, answer: bytes) -> str:
@@ -130,6 +211,6 @@ def _text(status: int, answer: bytes) -> str:
             content = "".join(part.get("text", "") for part in content if part.get("type") == "text")
     except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError) as error:
         raise CompletionFailed("the answer is no chat completion") from error
-    if not isinstance(content, str):
-        raise CompletionFailed("the answer holds no text")
+    if not isinstance(content, str) or not content.strip():
+        raise CompletionFailed("the answer holds no text")  # some have thoughts only
     return content

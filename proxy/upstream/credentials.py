@@ -1,11 +1,15 @@
-"""What clients authenticate with, kept in memory only, for our own calls on their behalf."""
+"""What the upstream is asked with for each user, kept in memory only, for our own calls on their behalf.
+
+The headers are those that the upstream sees, after the entrance has done its work (edge/identity): a key or
+token of ours is never among them, the upstream key that it stands for may be.
+"""
 
 from collections import OrderedDict
 
 from proxy.domain import Scope
 from proxy.upstream.headers import Headers
 
-_CARRIED = frozenset({b"authorization", b"api-key", b"openai-organization", b"openai-project"})
+_CARRIED = frozenset({b"authorization", b"api-key", b"x-api-key", b"openai-organization", b"openai-project"})
 
 
 class Credentials:
@@ -16,12 +20,10 @@ class Credentials:
         self._held: OrderedDict[tuple[str, str], Headers] = OrderedDict()
 
     def remember(self, scope: Scope, headers: Headers) -> None:
-        """Keep what among the request's headers is the user's credential; without any, change nothing."""
-        carried = [(name, value) for name, value in headers if name in _CARRIED]
-        if not any(name in (b"authorization", b"api-key") for name, _ in carried):
-            return
+        """Keep what the upstream has just accepted for the user. If that was a request without a credential
+        (the server's key goes with it, or none is needed), an older one is no longer used either."""
         key = (scope.tenant, scope.user)
-        self._held[key] = carried
+        self._held[key] = [(name, value) for name, value in headers if name in _CARRIED]
         self._held.move_to_end(key)
         if len(self._held) > self._limit:
             self._held.popitem(last=False)

@@ -89,8 +89,12 @@ def checked_id(value: object, param: str) -> str:
 
 
 def is_usable_id(value: str) -> bool:
-    """True for a text that stays one line in a log and one key in a store."""
-    if not value.strip() or len(value) > MAX_ID_CHARS:
+    """True for a text that stays one line in a log and one key in a store.
+
+    U+FFFD is what decoders put in place of bytes that they cannot read, of a `%FF` in a query for example:
+    two different ids would become one, so an id that holds it is nobody's.
+    """
+    if not value.strip() or len(value) > MAX_ID_CHARS or _UNREADABLE in value:
         return False
     return value.isprintable() or all(unicodedata.category(c) not in _UNFIT for c in value)
 
@@ -98,6 +102,7 @@ def is_usable_id(value: str) -> bool:
 # ---------------------------------------------------------------- the body's fields
 Check = Callable[[object, str], Any]
 
+_UNREADABLE = "\ufffd"
 _UNFIT = frozenset(("Cc", "Cs", "Zl", "Zp"))  # controls, lone surrogates, line and paragraph separators
 
 

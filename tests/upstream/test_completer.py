@@ -201,10 +201,13 @@ def test_only_the_most_recently_used_credentials_are_kept() -> None:
     assert credentials.get(ann) == [(b"authorization", b"ann")]
 
 
-def test_a_request_without_a_credential_leaves_the_one_known() -> None:
+def test_what_the_upstream_accepted_last_is_what_our_own_calls_carry() -> None:
+    """Also where that was no credential: the older one may be of a key that was revoked since."""
     credentials = Credentials()
     credentials.remember(ANN, KEY)
-    credentials.remember(Scope("t", "ann", "project"), [(b"openai-project", b"q")])
-    assert credentials.get(ANN) == KEY[:2]
+    assert credentials.get(Scope("t", "ann", "project")) == KEY[:2]
+    credentials.remember(ANN, [(b"openai-project", b"q"), (b"cookie", b"c")])
+    assert credentials.get(ANN) == [(b"openai-project", b"q")]
+    credentials.remember(ANN, KEY)
     credentials.forget(ANN)
     assert credentials.get(ANN) == []

@@ -3,17 +3,23 @@
 from dataclasses import dataclass
 
 from proxy import observe
+from proxy.edge.identity.caller import caller_of
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.responses.auto import Hearing, Speech
 from proxy.edge.responses.owners import is_ours
 from proxy.edge.responses.probing import REFUSAL_BYTES
 from proxy.edge.routes import App
-from proxy.errors import TooLarge, UpstreamError
+from proxy.edge.turns import is_readable
+from proxy.errors import ClientError, InvalidRequest, UpstreamError
 from proxy.ports import Clock
 from proxy.upstream.client import Upstream
 from proxy.upstream.downstream import Downstream
 from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import raw_target, relay
+from proxy.wire import body as json_body
+from proxy.wire.extensions import take_extensions
+
+_OURS = b"memory_c"  # memory_config and memory_context begin so
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +53,35 @@ class Door:
             try:
                 body = await downstream.read(self.max_body_bytes)
                 opened = await self.upstream.open(
-                    scope["method"], raw_target(scope), request_headers(headers), body
+                    scope["method"], raw_target(scope), request_headers(headers), _for_upstream(scope, body)
                 )
                 with opened:
                     refusal = await opened.peek(REFUSAL_BYTES) if opened.status >= 400 else b""
                     if not self.hearing.heard(opened.status, refusal, self.clock()):
                         await relay(opened, downstream, send)
                         return
-            except (UpstreamError, TooLarge) as error:
+            except ClientError as error:
+                await send_error(send, error)
+                return
+            except UpstreamError as error:
                 observe.log.warning("upstream.failed", error=type(error).__name__)
                 await send_error(send, error)
                 return
             await self.ours(scope, _again(body), send)
+
+
+def _for_upstream(scope: ASGIScope, body: bytes) -> bytes:
+    """Return the body without our own fields. Raises Forbidden where they name another user than the
+    credential's, InvalidRequest where they are malformed."""
+    if _OURS not in body or not is_readable(scope["headers"]):
+        return body
+    try:
+        parsed = json_body.parse(body)
+    except InvalidRequest:
+        return body  # whoever makes the object will say so
+    before = len(parsed)
+    caller_of(scope).narrow(take_extensions(parsed).user_id)
+    return body if len(parsed) == before else json_body.dump(parsed)
 
 
 def _again(body: bytes) -> Receive:

@@ -15,14 +15,14 @@ from hashlib import blake2b
 from secrets import token_hex
 
 from proxy.domain import Scope
-from proxy.edge.identity import Caller
+from proxy.edge.identity.caller import OPEN, Caller
 from proxy.edge.reply import Header
 
 # Ours are told from an upstream's by letters that are not hexadecimal.
 _OURS = "mp"
 # No named user can begin like this: ids hold no control characters.
 _UNNAMED = "\x1f"
-_CREDENTIALS = (b"authorization", b"api-key")
+_CREDENTIALS = (b"authorization", b"api-key", b"x-api-key")
 
 
 def new_id(kind: str) -> str:
@@ -54,7 +54,9 @@ def owner_of(
     """Return the owner of what a request makes or asks for."""
     if caller.user is not None:
         return Owner(Scope(caller.tenant, caller.user, project), None)
-    credential = Scope(caller.tenant, _UNNAMED + _credential(headers))
+    # A key of ours is told from others by its id: the upstream's, in the headers now, may be shared.
+    told = _credential(headers) if caller.label == OPEN.label else caller.label
+    credential = Scope(caller.tenant, _UNNAMED + told)
     return Owner(credential if user is None else Scope(caller.tenant, user, project), credential)
 
 

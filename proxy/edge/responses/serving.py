@@ -8,14 +8,14 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from proxy.edge.identity import Caller
-from proxy.edge.reply import Header, error_of
+from proxy.edge.identity.caller import Caller
+from proxy.edge.reply import ASGIScope, error_of
 from proxy.edge.responses.owners import Owner, owner_of
-from proxy.errors import InvalidRequest, NotFound, ProxyError, StoreError
+from proxy.errors import Forbidden, InvalidRequest, NotFound, ProxyError, StoreError
 from proxy.wire import body as json_body
 from proxy.wire.extensions import checked_id
 
-Identify = Callable[[list[Header]], Caller]
+Identify = Callable[[ASGIScope], Caller]
 
 DEFAULT_LIMIT, MOST = 20, 100
 
@@ -30,12 +30,25 @@ class Page:
 
 
 def asker(request: Request, identify: Identify, named: str | None = None) -> Owner:
-    """Return who asks. A user is named by the body (`named`), by `user_id` in the query or by the header."""
-    headers: list[Header] = request.scope["headers"]
-    caller, in_query = identify(headers), request.query_params.get("user_id")
-    if named is None and in_query is not None:
-        named = checked_id(in_query, "user_id")
-    return owner_of(caller, headers, caller.narrow(named))
+    """Return who asks. A user is named by the body (`named`), by `user_id` in the query or by the header.
+
+    Raises Forbidden if one of them is not the credential's, and for a web page of another origin: what is
+    kept here is what users said."""
+    caller = identify(request.scope)
+    if caller.foreign:
+        raise Forbidden("Pages of this origin may not use what is kept here.", code="origin_not_allowed")
+    in_query = _user_in_query(request)
+    if in_query is not None:
+        caller.narrow(in_query)
+    user = caller.narrow(in_query if named is None else named)
+    return owner_of(caller, request.scope["headers"], user)
+
+
+def _user_in_query(request: Request) -> str | None:
+    given = request.query_params.getlist("user_id")
+    if len(given) > 1:
+        raise InvalidRequest("`user_id` is given twice.", param="user_id")
+    return checked_id(given[0], "user_id") if given else None
 
 
 def page_of(params: Mapping[str, str]) -> Page:

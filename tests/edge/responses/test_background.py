@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from proxy.domain import Scope
-from proxy.edge.identity import Caller
+from proxy.edge.identity.caller import Caller
 from proxy.edge.reply import Header
 from proxy.edge.responses import background
 from proxy.edge.responses.background import LEASE_S, Live, Lives, shown, with_beat

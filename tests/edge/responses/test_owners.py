@@ -1,7 +1,7 @@
 """Whose an object is."""
 
 from proxy.domain import Scope
-from proxy.edge.identity import Caller
+from proxy.edge.identity.caller import Caller
 from proxy.edge.responses.owners import is_ours, new_id, owner_of
 from proxy.wire.extensions import is_usable_id
 
@@ -21,6 +21,19 @@ def test_without_a_user_each_key_owns_what_it_made() -> None:
     assert one.scope != other.scope
     assert not one.named
     assert owner_of(OPEN, KEY, "alice").credential == one.scope
+
+
+def test_a_key_of_ours_owns_what_it_made_whichever_upstream_key_it_stands_for() -> None:
+    one, other = Caller("t", label="key:1"), Caller("t", label="key:2")
+    assert owner_of(one, KEY, None) == owner_of(one, OTHER, None) == owner_of(one, [], None)
+    assert owner_of(one, KEY, None).scope != owner_of(other, KEY, None).scope
+    assert owner_of(Caller("u", label="key:1"), [], None) != owner_of(one, [], None)
+
+
+def test_a_credential_counts_in_every_header_that_clients_use() -> None:
+    nobody = owner_of(OPEN, [], None)
+    for name in (b"authorization", b"api-key", b"x-api-key"):
+        assert owner_of(OPEN, [(name, b"sk-1")], None) != nobody
 
 
 def test_the_key_itself_is_not_in_the_owners_name_and_no_user_can_have_that_name() -> None:

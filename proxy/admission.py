@@ -1,0 +1,61 @@
+"""Which entrance the settings ask for. Raises ConfigError for what only an operator can mend."""
+
+from functools import partial
+from urllib.parse import urlsplit
+
+from proxy.edge.identity.browsers import Browsers
+from proxy.edge.identity.entrance import Entrance
+from proxy.edge.identity.keyring import KeyRing
+from proxy.edge.identity.modes import ByHeader, ByKey, ByTrust, Mode
+from proxy.edge.identity.tokens import ByToken, Keys, PublicKeys, SharedSecret
+from proxy.errors import ConfigError
+from proxy.ports import KeyStore
+from proxy.settings import Identity, Settings
+from proxy.upstream.fetch import fetch
+
+
+def entrance(settings: Settings, keys: KeyStore) -> Entrance:
+    """Return what guards the routes. `keys`: our own API keys, for mode `keys`."""
+    identity = settings.identity
+    hosts = (*identity.allowed_hosts, settings.server.host)
+    browsers = Browsers.of(identity.allowed_origins, hosts, check_host=identity.mode == "open")
+    return Entrance(_mode(identity, keys), browsers)
+
+
+def _mode(identity: Identity, keys: KeyStore) -> Mode:
+    match identity.mode:
+        case "open":
+            return ByTrust()
+        case "keys":
+            return ByKey(KeyRing(keys))
+        case "header":
+            return ByHeader.of(identity.user_header, identity.tenant_header, identity.trusted_peers)
+        case "jwt":
+            return _by_token(identity)
+
+
+def _by_token(identity: Identity) -> ByToken:
+    if not identity.jwt_audience:
+        raise ConfigError(
+            "identity.jwt_audience is required in mode jwt: without it, a token that the issuer made for any"
+            " other application would be good here"
+        )
+    return ByToken(
+        _keys(identity),
+        audience=identity.jwt_audience,
+        issuer=identity.jwt_issuer,
+        user_claim=identity.jwt_user_claim,
+        tenant_claim=identity.jwt_tenant_claim,
+    )
+
+
+def _keys(identity: Identity) -> Keys:
+    url, secret = identity.jwt_jwks_url, identity.jwt_secret
+    if (url is None) == (secret is None):
+        raise ConfigError("mode jwt needs identity.jwt_jwks_url or identity.jwt_secret, and not both")
+    if secret is not None:
+        return SharedSecret.of(secret.get_secret_value(), identity.jwt_algorithms)
+    assert url is not None
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise ConfigError(f"identity.jwt_jwks_url must be an http(s) URL, not {url[:60]!r}")
+    return PublicKeys.of(partial(fetch, url), identity.jwt_algorithms)

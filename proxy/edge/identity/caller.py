@@ -1,0 +1,75 @@
+"""Who is calling, and what that lets them touch.
+
+A credential decides the tenant, and often the user; what a request names can only narrow that. The entrance
+(entrance.py) puts the caller into the ASGI scope of every request below /v1; whatever serves the request
+reads it there with `caller_of`, and nothing else decides whose memories are touched.
+"""
+
+from dataclasses import dataclass, replace
+
+from proxy.domain import Scope
+from proxy.edge.reply import ASGIScope
+from proxy.errors import Forbidden, InvalidRequest
+from proxy.oversight import RIGHTS
+from proxy.wire.extensions import checked_id, take_header_extensions
+
+OPEN_TENANT = "default"
+_CALLER = "memory_proxy.caller"
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A credential's meaning. `user` is fixed by the credential, or None where the caller may name one."""
+
+    tenant: str
+    user: str | None = None
+    named: str | None = None  # the user that the request's header names
+    rights: frozenset[str] = RIGHTS
+    label: str = "open"  # who did it, in receipts: "open", "key:<id>", "jwt", "header"
+    foreign: bool = False  # a web page of another origin asks: it gets no memory (see browsers.py)
+
+    def require(self, right: str) -> None:
+        """Raise Forbidden unless the credential carries the right (see oversight.RIGHTS)."""
+        if right not in self.rights:
+            raise Forbidden(f"This credential lacks the right `{right}`.", code="missing_right")
+
+    def narrow(self, user_id: str | None) -> str | None:
+        """Return the user to look inside, None for all of the tenant. Where the credential fixes the user,
+        naming another one is Forbidden, wherever the request names it. Ids are compared exactly."""
+        if self.user is None:
+            return self.named if user_id is None else user_id
+        for wanted in (user_id, self.named):
+            if wanted is not None and wanted != self.user:
+                raise Forbidden("This credential belongs to another user.", param="user_id")
+        return self.user
+
+    def scope(self, user_id: str | None, project_id: str | None) -> Scope:
+        """Return the scope that the request asks for; a user must be known."""
+        user = self.narrow(None if user_id is None else checked_id(user_id, "user_id"))
+        if user is None:
+            raise InvalidRequest("`user_id` is required.", param="user_id")
+        project = None if project_id is None else checked_id(project_id, "project_id")
+        return Scope(self.tenant, user, project)
+
+
+OPEN = Caller(OPEN_TENANT)
+"""Whoever calls in mode `open`: one tenant, and the user that the request names is believed."""
+
+
+def admit(scope: ASGIScope, caller: Caller) -> None:
+    """Note in the scope who calls. Only the entrance does."""
+    scope[_CALLER] = caller
+
+
+def caller_of(scope: ASGIScope) -> Caller:
+    """Return who calls, with the user that the request's X-Memory-User-Id names.
+
+    Raises Forbidden if the credential belongs to another, InvalidRequest for a malformed header; and
+    KeyError where nobody was admitted: a route that the entrance does not guard must not answer.
+    """
+    caller: Caller = scope[_CALLER]
+    named = take_header_extensions(scope["headers"]).user_id
+    if named is None:
+        return caller
+    caller.narrow(named)
+    return replace(caller, named=named)

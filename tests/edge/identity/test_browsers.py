@@ -1,0 +1,114 @@
+"""Which web pages may make requests, told by what only browsers write."""
+
+import pytest
+
+from proxy.edge.identity.browsers import Browsers, Visitor
+from proxy.errors import Forbidden
+from tests.edge.identity.asking import scope_of
+
+OPEN = Browsers.of(["https://App.example/"], ["memory.lan"], check_host=True)
+BEHIND = Browsers.of([], [], check_host=False)
+
+
+def visitor(rules: Browsers, *headers: tuple[str, str]) -> Visitor:
+    return rules.visitor(scope_of(*headers)["headers"])
+
+
+def test_programs_and_our_own_page_are_ours() -> None:
+    for host in (
+        "127.0.0.1:8080",
+        "localhost:8080",
+        "[::1]:8080",
+        "memory.lan",
+        "proxy.localhost",
+        "10.1.2.3:80",
+    ):
+        assert visitor(OPEN, ("Host", host)) is Visitor.OURS
+        assert visitor(OPEN, ("Host", host), ("Origin", f"http://{host}")) is Visitor.OURS
+    assert visitor(OPEN, ("Host", "memory-proxy:8080")) is Visitor.OURS, "a program in a container network"
+    assert visitor(OPEN, ("Host", "LOCALHOST"), ("Origin", "http://localhost:80")) is Visitor.OURS
+    same = ("Sec-Fetch-Site", "same-origin")
+    assert visitor(OPEN, ("Host", "localhost"), ("Origin", "http://localhost"), same) is Visitor.OURS
+    assert visitor(OPEN, ("Host", "localhost"), ("Sec-Fetch-Site", "none")) is Visitor.OURS
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [("Origin", "https://evil.example")],
+        [("Origin", "null")],
+        [("Origin", "")],
+        [("Origin", "file://")],
+        [("Origin", "http://localhost:3000")],
+        [("Origin", "http://localhost:8080.evil.example")],
+        [("Origin", "http://evil.example/localhost:8080")],
+        [("Origin", "http://x@localhost:8080")],
+        [("Origin", "https://app.example.evil")],
+        [("Origin", "http://app.example")],
+        [("Origin", "http://localhost:8080"), ("Origin", "https://evil.example")],
+        [("Origin", "https://app.example"), ("Origin", "https://evil.example")],
+        [("Sec-Fetch-Site", "cross-site")],
+        [("Sec-Fetch-Site", "Cross-Site")],
+        [("Origin", "http://localhost:8080"), ("Sec-Fetch-Site", "cross-site")],
+        [("Origin", "http://localhost:8080"), ("Host", "evil.example")],
+    ],
+)
+def test_a_page_of_another_origin_is_foreign(headers: list[tuple[str, str]]) -> None:
+    assert visitor(OPEN, ("Host", "localhost:8080"), *headers) is Visitor.FOREIGN
+
+
+def test_a_page_that_makes_its_own_name_point_to_us_is_foreign() -> None:
+    rebound = (("Host", "evil.example:8080"), ("Origin", "http://evil.example:8080"))
+    assert visitor(OPEN, *rebound) is Visitor.FOREIGN
+    assert visitor(BEHIND, *rebound) is Visitor.OURS, "behind a proxy every name may be ours"
+
+
+def test_an_allowed_origin_is_allowed_also_across_sites() -> None:
+    page = ("Origin", "https://app.example")
+    assert visitor(OPEN, ("Host", "localhost"), page) is Visitor.ALLOWED
+    assert visitor(OPEN, ("Host", "localhost"), page, ("Sec-Fetch-Site", "cross-site")) is Visitor.ALLOWED
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example",
+        "evillocalhost",
+        "memory.lan.evil",
+        "",
+        "localhost@evil.example",
+        "evil.example@localhost",
+        "evil.example#localhost",
+        "localhost/evil",
+        "localhost\\evil",
+        "[::1",
+        "localhost:x",
+        "127.1",
+        "0x7f.0.0.1",
+        "2130706433x",
+    ],
+)
+def test_a_name_that_others_can_point_to_us_is_no_name_of_ours(host: str) -> None:
+    with pytest.raises(Forbidden) as refused:
+        OPEN.require_host(scope_of(("Host", host))["headers"])
+    assert refused.value.code == "host_not_allowed"
+    BEHIND.require_host(scope_of(("Host", host))["headers"])
+
+
+def test_two_hosts_or_none_are_no_name_of_ours() -> None:
+    for headers in (
+        [],
+        [("Host", "localhost"), ("Host", "localhost")],
+        [("Host", "localhost"), ("Host", "evil")],
+    ):
+        with pytest.raises(Forbidden):
+            OPEN.require_host(scope_of(*headers)["headers"])
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LocalHost:1", "a.localhost", "127.0.0.1", "[::1]:80", "8.8.8.8", "Memory.LAN:9"]
+)
+def test_names_of_ours_are_loopback_addresses_and_those_allowed(host: str) -> None:
+    OPEN.require_host(scope_of(("Host", host))["headers"])

@@ -1,0 +1,75 @@
+"""Which entrance the settings ask for."""
+
+import json
+import time
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
+
+from proxy.admission import entrance
+from proxy.edge.identity.modes import ByHeader, ByKey, ByTrust
+from proxy.edge.identity.tokens import ByToken
+from proxy.errors import ConfigError
+from proxy.settings import load
+from tests.edge.identity.asking import scope_of
+from tests.support.upstream import Exchange, ScriptedUpstream
+
+SECRET = "a secret that both sides have, of more than 32 bytes"
+KEYS: Any = None
+
+
+def of(**identity: Any) -> Any:
+    return entrance(load(None, {}, {"identity": identity, "server": {"host": "memory.lan"}}), KEYS)
+
+
+def test_each_mode_has_its_entrance() -> None:
+    assert isinstance(of().mode, ByTrust)
+    assert isinstance(of(mode="keys").mode, ByKey)
+    assert isinstance(of(mode="header").mode, ByHeader)
+    assert isinstance(of(mode="jwt", jwt_audience="a", jwt_secret=SECRET).mode, ByToken)
+
+
+def test_only_mode_open_looks_at_the_host_and_knows_the_name_that_it_listens_on() -> None:
+    for mode, checked in (("open", True), ("keys", False), ("header", False)):
+        assert of(mode=mode).browsers.check_host is checked
+    of().browsers.require_host(scope_of(("Host", "memory.lan:8080"))["headers"])
+
+
+@pytest.mark.parametrize(
+    ("identity", "names"),
+    [
+        ({}, "jwt_audience"),
+        ({"jwt_secret": SECRET}, "jwt_audience"),
+        ({"jwt_secret": SECRET, "jwt_audience": ""}, "jwt_audience"),
+        ({"jwt_audience": "a"}, "jwt_jwks_url"),
+        ({"jwt_audience": "a", "jwt_secret": SECRET, "jwt_jwks_url": "https://issuer/jwks"}, "not both"),
+        ({"jwt_audience": "a", "jwt_jwks_url": "file:///etc/passwd"}, "jwt_jwks_url"),
+        ({"jwt_audience": "a", "jwt_jwks_url": "https:///jwks"}, "jwt_jwks_url"),
+        ({"jwt_audience": "a", "jwt_secret": "short"}, "jwt_secret"),
+        ({"jwt_audience": "a", "jwt_secret": SECRET, "jwt_algorithms": ["none"]}, "jwt_algorithms"),
+        ({"jwt_audience": "a", "jwt_jwks_url": "https://i/j", "jwt_algorithms": ["HS256"]}, "jwt_algorithms"),
+    ],
+)
+def test_settings_of_mode_jwt_that_cannot_be_safe_are_refused(identity: Any, names: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        of(mode="jwt", **identity)
+    assert names in str(refused.value)
+
+
+async def test_the_keys_of_an_issuer_are_fetched_from_its_address() -> None:
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    document = {"keys": [{**RSAAlgorithm.to_jwk(private.public_key(), as_dict=True), "kid": "1"}]}
+
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(json.dumps(document).encode())
+
+    token = jwt.encode({"sub": "zoe", "aud": "a", "exp": time.time() + 60}, private, "RS256", {"kid": "1"})
+    async with ScriptedUpstream(script) as issuer:
+        mode = of(mode="jwt", jwt_audience="a", jwt_jwks_url=f"{issuer.origin}/jwks").mode
+        for _ in range(3):
+            admitted = await mode.admit(scope_of(("Authorization", f"Bearer {token}")))
+            assert admitted.caller.user == "zoe"
+        assert len(issuer.requests) == 1

@@ -1,0 +1,52 @@
+"""One small document from one address."""
+
+import pytest
+
+from proxy.errors import UpstreamError
+from proxy.upstream import fetch as module
+from proxy.upstream.fetch import fetch
+from tests.support.upstream import Exchange, ScriptedUpstream
+
+
+async def test_the_document_is_what_the_address_answers() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.reply(b'{"keys": []}')
+
+    async with ScriptedUpstream(script) as issuer:
+        assert await fetch(f"{issuer.origin}/.well-known/jwks.json") == b'{"keys": []}'
+        assert issuer.requests[0].target == b"/.well-known/jwks.json"
+
+
+async def test_no_redirect_is_followed() -> None:
+    async with ScriptedUpstream() as elsewhere:
+
+        async def script(exchange: Exchange) -> None:
+            await exchange.reply(b"", 302, [(b"location", elsewhere.origin.encode())])
+
+        async with ScriptedUpstream(script) as issuer:
+            with pytest.raises(UpstreamError):
+                await fetch(issuer.origin)
+        assert elsewhere.requests == []
+
+
+async def test_what_is_no_document_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 100)
+
+    async def refusal(exchange: Exchange) -> None:
+        await exchange.reply(b"{}", 404)
+
+    async def endless(exchange: Exchange) -> None:
+        await exchange.reply(b"x" * 101)
+
+    async def cut(exchange: Exchange) -> None:
+        exchange.reset()
+
+    async def silent(exchange: Exchange) -> None:
+        await exchange.gone()
+
+    for script in (refusal, endless, cut, silent):
+        async with ScriptedUpstream(script) as issuer:
+            with pytest.raises(UpstreamError):
+                await fetch(issuer.origin, timeout_s=0.2)
+    with pytest.raises(UpstreamError):
+        await fetch(issuer.origin)
