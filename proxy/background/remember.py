@@ -1,56 +1,179 @@
-"""One memory added by hand, through the same gate as the extracted ones."""
+"""What people change by hand, through the same gate as what is extracted: add, correct, release, discard."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from proxy.background.admit import Gate, admit
-from proxy.background.filters import reject
-from proxy.domain import Candidate, Confirm, Create, Memory, MemoryFilter, Scope, Supersede
-from proxy.errors import Conflict, InvalidRequest
-from proxy.ports import Clock
+from proxy.background.admit import DEFAULT_NEAR, Gate, admit
+from proxy.background.decide import Weighed, decide_changes
+from proxy.background.embedding import vector_of
+from proxy.background.filters import without_personal_data
+from proxy.background.refusals import refusal_of
+from proxy.background.take_in import Taken, take_in
+from proxy.domain import (
+    Candidate,
+    Confirm,
+    Create,
+    Edit,
+    Hit,
+    Memory,
+    MemoryFilter,
+    Release,
+    Scope,
+    Search,
+    Stamp,
+    Supersede,
+)
+from proxy.errors import Conflict, InvalidRequest, QuotaExceeded
+from proxy.ports import Clock, Quarantine
+from proxy.terms import terms
 
-_REFUSALS = {
-    "empty": "it says nothing",
-    "too_long": "it is too long for one memory; split it into single facts",
-    "garbled": "it holds broken characters",
-    "planted": "it reads like an instruction planted for the assistant",
-    "echo": "it repeats a block of injected memories",
-}
-_SENSITIVE = "it holds what looks like a secret or an identifying number"
-_ATTEMPTS = 3
-
-Remember = Callable[[Scope, Candidate], Awaitable[tuple[Memory, str]]]
+_JUDGED_HARMLESS = frozenset(("planted", "echo"))  # what the owner of a held candidate has decided about
+_FULL = "This user's memory is full, and new memories are refused."
+_SIMILAR = 12
+_ATTEMPTS = 64  # a conflict means that somebody else's write went through: so many may be ahead of us
 
 
-def remember_with(gate: Gate, clock: Clock) -> Remember:
-    """Return the function that adds a memory: (scope, candidate) -> (memory, what happened)."""
+@dataclass(frozen=True, slots=True)
+class Remember:
+    """Changes by hand. Raises InvalidRequest for what the gate refuses, QuotaExceeded, Duplicate."""
 
-    async def remember(scope: Scope, candidate: Candidate) -> tuple[Memory, str]:
-        if reason := reject(candidate):
-            why = _REFUSALS.get(reason, _SENSITIVE)
-            raise InvalidRequest(f"Invalid 'content': {why}.", param="content", code=f"rejected_{reason}")
-        for attempt in range(_ATTEMPTS):
+    gate: Gate
+    quarantine: Quarantine
+    clock: Clock
+
+    async def add(self, scope: Scope, candidate: Candidate) -> tuple[Memory, str]:
+        """Return the memory that now states it, and "created", "superseded" or "confirmed"."""
+        self._pass(candidate)
+        for _ in range(_ATTEMPTS):
             try:
-                return await _store(gate, scope, candidate, clock())
+                return await self._add(scope, candidate)
             except Conflict:  # the user forgot something at this very moment; the new memory is newer
-                if attempt == _ATTEMPTS - 1:
-                    raise
-        raise AssertionError("unreachable")
+                continue
+        raise Conflict("the user's memories keep changing")
 
-    return remember
+    async def edit(
+        self, where: MemoryFilter, memory_id: str, correct: Callable[[Memory], Memory]
+    ) -> Memory | None:
+        """Store what `correct` makes of the memory; of a fresh one, if somebody else wrote meanwhile."""
+        found = await self.gate.memories.get(where, memory_id)
+        if found is None:
+            return None
+        where = replace(where, user=found.scope.user)
+        for _ in range(_ATTEMPTS):
+            stamp = await self.gate.memories.stamp(found.scope)
+            memory = await self.gate.memories.get(where, memory_id)
+            if memory is None:
+                return None
+            edited = self._edited(memory, correct(memory))
+            change = Edit(edited, await vector_of(self.gate.embedder, edited.content))
+            try:
+                applied = await self.gate.memories.apply(memory.scope, (change,), expect=stamp)
+            except Conflict:
+                continue
+            if applied.refused:
+                raise QuotaExceeded(_FULL)
+            return await self.gate.memories.get(where, memory_id)
+        raise Conflict("the user's memories keep changing")
 
+    async def release(self, scope: Scope, held_id: str) -> Memory | None:
+        """Turn a held candidate into a memory, as if it were said now: its owner has just said so."""
+        for _ in range(_ATTEMPTS):
+            stamp = await self.gate.memories.stamp(scope)
+            held = await self.quarantine.find(scope, held_id)
+            if held is None:
+                return None
+            candidate = replace(held.candidate, observed_at=self.clock())
+            self._pass(candidate, but=_JUDGED_HARMLESS)
+            change = await self._weigh(held.scope, candidate, seed=held_id)
+            try:
+                applied = await self.gate.memories.apply(held.scope, (change, Release(held_id)), expect=stamp)
+            except Conflict:
+                continue
+            if applied.refused:
+                raise QuotaExceeded(_FULL)
+            return await self._stating(held.scope, change)
+        raise Conflict("the user's memories keep changing")
 
-async def _store(gate: Gate, scope: Scope, candidate: Candidate, now: float) -> tuple[Memory, str]:
-    began = await gate.memories.stamp(scope)
-    decision = await admit(gate, scope, [candidate], began=began, now=now, seed=uuid4().hex)
-    match decision.changes:
-        case (Create(memory=memory),):
-            return memory, "created"
-        case (Supersede(memory=memory),):
-            return memory, "superseded"
-        case (Confirm(id=memory_id),):
-            where = MemoryFilter(tenant=scope.tenant, user=scope.user, include_inactive=True, now=now)
-            existing = await gate.memories.get(where, memory_id)
-            if existing is not None:
-                return existing, "confirmed"
-    raise Conflict("the memory it confirms is gone")
+    async def discard(self, scope: Scope, held_id: str) -> bool:
+        """Erase a held candidate; False if there is none."""
+        for _ in range(_ATTEMPTS):
+            stamp = await self.gate.memories.stamp(scope)
+            if await self.quarantine.find(scope, held_id) is None:
+                return False
+            try:
+                await self.gate.memories.apply(scope, (Release(held_id),), expect=stamp)
+            except Conflict:
+                continue
+            return True
+        raise Conflict("the user's memories keep changing")
+
+    async def bring_in(self, scope: Scope, memories: Sequence[Memory], *, began: Stamp) -> list[Taken]:
+        """Store memories of one user as they were exported: see `take_in`."""
+        return await take_in(self.gate, scope, memories, began=began)
+
+    # ------------------------------------------------------------ steps
+    async def _add(self, scope: Scope, candidate: Candidate) -> tuple[Memory, str]:
+        began = await self.gate.memories.stamp(scope)
+        decision = await admit(self.gate, scope, [candidate], began=began, now=self.clock(), seed=uuid4().hex)
+        match decision.changes:
+            case (Create() as change,):
+                happened = "created"
+            case (Supersede() as change,):
+                happened = "superseded"
+            case (Confirm() as change,):
+                happened = "confirmed"
+            case _:
+                raise Conflict("what it would update is newer")
+        stored = await self._stating(scope, change)
+        if stored is None:
+            if happened == "confirmed":
+                raise Conflict("the memory it confirms is gone")
+            raise QuotaExceeded(_FULL)
+        return stored, happened
+
+    async def _weigh(self, scope: Scope, candidate: Candidate, *, seed: str) -> Create | Supersede | Confirm:
+        """Return the change that the candidate makes."""
+        embedder, now = self.gate.embedder, self.clock()
+        vector, words = await vector_of(embedder, candidate.content), terms(candidate.content)
+        hits: tuple[Hit, ...] = ()
+        if vector is not None or words:
+            search = Search(vector, words, limit=_SIMILAR, now=now)
+            hits = tuple(await self.gate.memories.search(scope, search))
+        near = embedder.model.duplicate_threshold if embedder else DEFAULT_NEAR
+        weighed = Weighed(candidate, vector, hits)
+        decision = decide_changes([weighed], scope=scope, now=now, near=near, seed=seed)
+        match decision.changes:
+            case (Create() | Supersede() | Confirm() as change,):
+                return change
+        raise Conflict("what it would update is newer")
+
+    def _edited(self, memory: Memory, edited: Memory) -> Memory:
+        """Return the memory to store for a correction. Raises InvalidRequest where it may not be made."""
+        if memory.superseded_by:
+            raise InvalidRequest(
+                f"A newer memory has taken its place; edit that one: '{memory.superseded_by}'.",
+                param="memory_id",
+                code="memory_superseded",
+            )
+        candidate = Candidate(type=edited.type, content=edited.content, tags=edited.tags, confidence=1.0)
+        if (edited.content, edited.tags, edited.type) != (memory.content, memory.tags, memory.type):
+            self._pass(candidate)
+            candidate = without_personal_data(candidate, self.gate.policy)
+        edited = replace(edited, content=candidate.content, tags=candidate.tags)
+        if edited.content == memory.content:
+            return edited
+        return replace(edited, source="api", confidence=1.0)
+
+    def _pass(self, candidate: Candidate, *, but: frozenset[str] = frozenset()) -> None:
+        """Raise InvalidRequest if the candidate must not be stored, for other reasons than those in `but`."""
+        refused = refusal_of(candidate, self.gate.policy)
+        if refused and refused[0] not in but:
+            reason, why = refused
+            raise InvalidRequest(f"Invalid 'content': {why}.", param="content", code=f"rejected_{reason}")
+
+    async def _stating(self, scope: Scope, change: Create | Supersede | Confirm) -> Memory | None:
+        """Return the memory that states now what the change says, as it is stored."""
+        memory_id = change.id if isinstance(change, Confirm) else change.memory.id
+        where = MemoryFilter(tenant=scope.tenant, user=scope.user, include_inactive=True, now=self.clock())
+        return await self.gate.memories.get(where, memory_id)

@@ -5,6 +5,7 @@ demo notice.
 """
 
 import itertools
+import json
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,10 @@ class FakeProxy:
     extracts: bool = True
     memories: dict[str, dict[str, Any]] = field(default_factory=dict)
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
+    answers: dict[tuple[str, str], Any] = field(
+        default_factory=dict
+    )  # of other operations, by method and path
+    authorization: str | None = None  # of the last request that looked
     ids: Any = field(default_factory=lambda: itertools.count(1))
 
     def app(self) -> Starlette:
@@ -41,7 +46,11 @@ class FakeProxy:
                 Route("/v1/memory", self.list, methods=["GET"]),
                 Route("/v1/memory", self.forget_all, methods=["DELETE"]),
                 Route("/v1/memory/search", self.search, methods=["POST"]),
+                Route("/v1/memory/export", self.export, methods=["GET"]),
+                Route("/v1/memory/import", self.bring_in, methods=["POST"]),
+                *(Route(path, self.told, methods=[method]) for method, path in self.answers),
                 Route(one, self.get, methods=["GET"]),
+                Route(one, self.edit, methods=["PATCH"]),
                 Route(one, self.forget, methods=["DELETE"]),
                 Route(one + "/history", self.history, methods=["GET"]),
             ]
@@ -121,11 +130,48 @@ class FakeProxy:
         event = {"at": 1768400000, "action": "created", "by": "api", "content": "as it was"}
         return JSONResponse({"object": "list", "data": [event], "has_more": False})
 
+    async def edit(self, request: Request) -> Response:
+        memory_id, changes = request.path_params["id"], await request.json()
+        self.requests.append(("PATCH", memory_id, changes))
+        if memory_id not in self.memories:
+            return absent(request)
+        self.memories[memory_id] |= changes
+        return JSONResponse(self.memories[memory_id])
+
+    async def export(self, request: Request) -> Response:
+        self.authorization = request.headers.get("authorization")
+        self.requests.append(("GET", "export", dict(request.query_params)))
+        if "user_id" not in request.query_params:
+            return refusal(403, "This credential lacks the right `admin`.", "user_id")
+        lines = [json.dumps(m).encode() + b"\n" for m in self.of(request.query_params["user_id"])]
+        return StreamingResponse(iter(lines), media_type="application/x-ndjson")
+
+    async def bring_in(self, request: Request) -> Response:
+        self.requests.append(("POST", "import", dict(request.query_params)))
+        counts: dict[str, Any] = {"imported": 0, "skipped": 0, "refused": 0, "errors": []}
+        for number, line in enumerate((await request.body()).splitlines(), 1):
+            try:
+                memory = json.loads(line)
+            except ValueError:
+                counts["refused"] += 1
+                counts["errors"].append({"line": number, "message": "The body is not valid JSON."})
+                continue
+            counts["skipped" if memory["id"] in self.memories else "imported"] += 1
+            self.memories[memory["id"]] = memory
+        return JSONResponse({"object": "memory.import", **counts})
+
+    async def told(self, request: Request) -> Response:
+        self.requests.append((request.method, request.url.path, dict(request.query_params)))
+        return JSONResponse(self.answers[request.method, request.url.path])
+
     async def forget(self, request: Request) -> Response:
         memory_id = request.path_params["id"]
         self.requests.append(("DELETE", memory_id, dict(request.query_params)))
         if memory_id not in self.memories:
             return absent(request)
+        if request.query_params.get("dry_run") == "true":
+            counted = {"deleted": False, "dry_run": True, "deleted_count": 1}
+            return JSONResponse({"id": memory_id, "object": "memory.deleted", **counted})
         if self.forgets:
             del self.memories[memory_id]
         return JSONResponse(
@@ -135,6 +181,9 @@ class FakeProxy:
     async def forget_all(self, request: Request) -> Response:
         self.requests.append(("DELETE", "/v1/memory", dict(request.query_params)))
         gone = self.of(request.query_params["user_id"])
+        if request.query_params.get("dry_run") == "true":
+            counted = {"deleted": False, "dry_run": True, "deleted_count": len(gone)}
+            return JSONResponse({"object": "memory.deleted", **counted})
         for memory in gone if self.forgets else []:
             del self.memories[memory["id"]]
         return JSONResponse({"object": "memory.deleted", "deleted": True, "deleted_count": len(gone)})

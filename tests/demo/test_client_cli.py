@@ -1,9 +1,12 @@
 """`memory-proxy memory …` against a proxy in miniature, by command line."""
 
 import argparse
+import io
 import itertools
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,10 +14,38 @@ from proxy.client_cli import NO_PROXY, REFUSED, WRONG_USE, add_memory_parser
 from tests.demo.fake_proxy import FakeProxy
 from tests.demo.serving import serving_in_thread
 
+ANSWERS: dict[tuple[str, str], Any] = {
+    ("GET", "/v1/memory/sessions"): {
+        "data": [{"id": "s-[1]", "exchanges": 4, "pending": 2, "last_at": 1768400000}], "has_more": True,
+    },
+    ("POST", "/v1/memory/sessions/s-1/end"): {"id": "s-1", "queued_exchanges": 2},
+    ("GET", "/v1/memory/jobs"): {
+        "data": [
+            {"id": "7", "user_id": "alice", "session_id": "s-1", "state": "dead", "reason": "refused",
+             "attempts": 5, "created_at": 1768400000},
+        ],
+        "has_more": False,
+    },
+    ("POST", "/v1/memory/jobs/retry"): {"object": "memory.jobs", "revived": 3},
+    ("GET", "/v1/memory/quarantine"): {
+        "data": [{"id": "held_1", "content": "Always [buy]", "reason": "planted", "created_at": 1768400000}],
+        "has_more": False,
+    },
+    ("POST", "/v1/memory/quarantine/held_1/release"): {"id": "mem_9"},
+    ("DELETE", "/v1/memory/quarantine/held_1"): {"id": "held_1", "deleted": True},
+    ("GET", "/v1/memory/receipts"): {
+        "data": [
+            {"id": "rcpt_1", "created_at": 1768400000, "user_id": "alice", "project_id": "apollo",
+             "type": None, "memory_id": None, "by": "key:k", "counts": {"memories": 12}},
+        ],
+        "has_more": False,
+    },
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def served() -> Iterator[tuple[FakeProxy, str]]:
-    fake = FakeProxy()
+    fake = FakeProxy(answers=ANSWERS)
     with serving_in_thread(fake.app()) as origin:
         yield fake, origin
 
@@ -172,3 +203,135 @@ def test_wrong_use_is_refused_by_the_parser(words: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as left:
         run(*words)
     assert left.value.code == WRONG_USE
+
+
+# ---------------------------------------------------------------- correcting and counting
+def test_edit_sends_only_what_was_said(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
+    memory_id = proxy.store("alice", "User likes tea")["id"]
+    words = ("--content", "User likes coffee", "--tags", "drink, hot", "--expires", "never", "--archive")
+    assert run("edit", memory_id, *words) == 0
+    assert proxy.requests == [
+        (
+            "PATCH",
+            memory_id,
+            {"content": "User likes coffee", "tags": ["drink", "hot"], "archived": True, "expires_at": None},
+        )
+    ]
+    assert f"Changed: {memory_id}" in capsys.readouterr().out
+    assert run("edit", memory_id, "--to-project", "none", "--restore", "--tags", "") == 0
+    assert proxy.requests[-1][2] == {"project_id": None, "archived": False, "tags": []}
+
+
+def test_edit_without_a_change_is_wrong_use(proxy: FakeProxy) -> None:
+    assert run("edit", "mem_1") == WRONG_USE
+    assert proxy.requests == []
+
+
+@pytest.mark.parametrize("words", [("mem_0001",), ("--user", "alice")])
+def test_a_dry_run_asks_nobody_and_forgets_nothing(
+    proxy: FakeProxy, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    proxy.store("alice", "x")
+    assert run("forget", *words, "--dry-run") == 0
+    assert "This would forget 1 memory" in capsys.readouterr().out
+    assert len(proxy.memories) == 1
+    assert proxy.requests[-1][2]["dry_run"] == "true"
+
+
+# ---------------------------------------------------------------- moving
+def test_what_is_exported_is_imported_again(
+    proxy: FakeProxy,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MEMORY_PROXY_API_KEY", "mp-1")
+    proxy.store("alice", "User likes tea")
+    proxy.store("alice", "用户住在上海")
+    file = tmp_path / "alice.ndjson"
+    assert run("export", str(file), "--user", "alice") == 0
+    assert "Exported: 2 memories" in capsys.readouterr().err
+    assert proxy.authorization == "Bearer mp-1"
+    assert file.stat().st_mode & 0o077 == 0, "memories are for their owner's eyes"
+    kept = dict(proxy.memories)
+    proxy.memories.clear()
+    assert run("import", str(file), "--user", "alice") == 0
+    assert "Imported: 2 memories." in capsys.readouterr().out
+    assert proxy.memories == kept
+    assert run("import", str(file)) == 0
+    assert "Imported: 0 memories, 2 known already." in capsys.readouterr().out
+
+
+def test_a_refused_export_touches_no_file(proxy: FakeProxy, tmp_path: Path) -> None:
+    file = tmp_path / "all.ndjson"
+    file.write_text("the last good one")
+    assert run("export", str(file)) == REFUSED
+    assert file.read_text() == "the last good one"
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_an_export_of_nothing_is_an_empty_file(proxy: FakeProxy, tmp_path: Path) -> None:
+    assert run("export", str(tmp_path / "none"), "--user", "nobody") == 0
+    assert (tmp_path / "none").read_bytes() == b""
+
+
+def test_a_line_that_was_refused_is_named_and_the_exit_code_tells(
+    proxy: FakeProxy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "broken.ndjson"
+    file.write_text('{"id": "mem_1"}\n{broken\n')
+    assert run("import", str(file)) == REFUSED
+    shown = capsys.readouterr().out
+    assert "Imported: 1 memory, 1 refused." in shown
+    assert "line 2: The body is not valid JSON." in shown
+
+
+def test_a_file_that_cannot_be_read_is_wrong_use(
+    proxy: FakeProxy, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert run("import", str(tmp_path / "absent")) == WRONG_USE
+    assert "Cannot read" in capsys.readouterr().err
+    assert proxy.requests == []
+
+
+def test_export_and_import_go_through_pipes(
+    proxy: FakeProxy, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    proxy.store("alice", "User likes tea")
+    assert run("export", "-", "--user", "alice") == 0
+    lines = capsysbinary.readouterr().out
+    assert json.loads(lines)["content"] == "User likes tea"
+    proxy.memories.clear()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines)))
+    assert run("import", "-") == 0
+    assert [m["content"] for m in proxy.memories.values()] == ["User likes tea"]
+
+
+# ---------------------------------------------------------------- oversight
+@pytest.mark.parametrize(
+    ("words", "request_", "shown"),
+    [
+        (("sessions", "--user", "alice"), ("GET", "sessions"), ("s-[1]", "4", "--after s-[1]")),
+        (("end", "s-1", "--user", "alice"), ("POST", "sessions/s-1/end"), ("Queued: 2 exchanges",)),
+        (("jobs", "--state", "dead"), ("GET", "jobs"), ("s-1", "dead (refused)", "5")),
+        (("jobs", "--retry"), ("POST", "jobs/retry"), ("Queued again: 3 jobs",)),
+        (("quarantine",), ("GET", "quarantine"), ("Always [buy]", "held_1", "planted")),
+        (("quarantine", "--release", "held_1"), ("POST", "quarantine/held_1/release"), ("mem_9",)),
+        (("quarantine", "--discard", "held_1"), ("DELETE", "quarantine/held_1"), ("Discarded: held_1",)),
+        (("receipts",), ("GET", "receipts"), ("alice apollo", "12 memories", "key:k", "rcpt_1")),
+    ],
+)
+def test_the_operators_commands_ask_and_show(
+    proxy: FakeProxy,
+    capsys: pytest.CaptureFixture[str],
+    words: tuple[str, ...],
+    request_: tuple[str, str],
+    shown: tuple[str, ...],
+) -> None:
+    assert run(*words) == 0
+    out = capsys.readouterr().out
+    assert all(part in out for part in shown), out
+    ((method, path, _),) = proxy.requests
+    assert (method, path) == (request_[0], f"/v1/memory/{request_[1]}")
+    assert run(*words, "--json") == 0
+    assert json.loads(capsys.readouterr().out) == ANSWERS[method, path]

@@ -1,18 +1,16 @@
 """The memory API over HTTP: what it shows, what it refuses, whom it shows it to."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 import pytest
 
-from tests.e2e.conftest import Houses
+from tests.edge.memory_api.conftest import Bench
 
 
 @pytest.fixture
-async def api(house: Houses) -> AsyncIterator[httpx2.AsyncClient]:
-    async with house() as h, httpx2.AsyncClient(base_url=h.base_url, timeout=20) as http:
-        yield http
+def api(bench: Bench) -> httpx2.AsyncClient:
+    return bench.http
 
 
 async def add(api: httpx2.AsyncClient, content: str, user: str = "alice", **more: Any) -> dict[str, Any]:

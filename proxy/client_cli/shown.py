@@ -1,0 +1,90 @@
+"""How the commands show what they got: tables of 80 columns, plain lines, JSON."""
+
+import argparse
+import json
+import sys
+import time
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+REFUSED, WRONG_USE = 1, 2
+_NARROW = frozenset(("score", "type", "since", "state", "last used", "waiting", "tries", "when", "forgotten"))
+
+
+def table(*columns: str) -> Table:
+    """Return an empty table."""
+    made = Table(show_edge=False, pad_edge=False, header_style="bold")
+    for name in columns:
+        made.add_column(name, overflow="fold", no_wrap=name in _NARROW)
+    return made
+
+
+def memory_table(memories: list[dict[str, Any]]) -> Table:
+    """Return memories as a table that fits 80 columns."""
+    made = table("memory", "type", "since")
+    for memory in memories:
+        ended = " [yellow](superseded)[/]" if memory.get("superseded_by") else ""
+        made.add_row(
+            two_lines(memory["content"], memory["id"], ended),
+            escape(memory["type"]),
+            when(memory["created_at"]),
+        )
+    return made
+
+
+def two_lines(content: str, below: str, mark: str = "") -> str:
+    """Return a cell: content, and in a dim line below what identifies it."""
+    return f"{escape(content)}{mark}\n[dim]{escape(below)}[/]"
+
+
+def when(seconds: float) -> str:
+    """Return a time of the API as local date and time."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def counted(count: int) -> str:
+    return "1 memory" if count == 1 else f"{count} memories"
+
+
+def print_json(answer: dict[str, Any]) -> int:
+    """Print the proxy's answer as it is."""
+    print(json.dumps(answer, ensure_ascii=False, indent=2))
+    return 0
+
+
+def print_page(page: dict[str, Any], shown: Table, empty: str, out: Console) -> int:
+    """Print a page as a table, and how to see more."""
+    if not page["data"]:
+        out.print(empty)
+        return 0
+    out.print(shown)
+    if page.get("has_more"):
+        last = escape(str(page["data"][-1]["id"]))
+        of = f" of {page['total']}" if page.get("total") else ""
+        out.print(f"{len(page['data'])}{of}; for more: --after {last}", highlight=False)
+    return 0
+
+
+def wrong_use(words: str) -> int:
+    """Say what is wrong with the command line."""
+    Console(stderr=True).print(words, highlight=False, markup=False)
+    return WRONG_USE
+
+
+def agreed(what: str, out: Console) -> bool:
+    """Ask before something is lost for good; the question goes to a person, never to a pipe."""
+    if not sys.stdin.isatty():
+        Console(stderr=True).print(f"This would forget {escape(what)}. Say --yes to do it.", highlight=False)
+        return False
+    answer = out.input(f"Forget {escape(what)}? This cannot be undone. \\[y/N] ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+def limit(text: str) -> int:
+    """Return a page's length; argparse reports what is none."""
+    if not text.isdigit() or not 1 <= int(text) <= 100:
+        raise argparse.ArgumentTypeError("a whole number from 1 to 100")
+    return int(text)

@@ -1,0 +1,65 @@
+"""The kinds of values that queries and bodies hold, each with its check and its JSON schema."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema
+
+from proxy.domain import KINDS
+from proxy.errors import InvalidRequest
+from proxy.wire.extensions import MAX_ID_CHARS, checked_id
+
+MAX_CONTENT_CHARS = 4_000
+LAST_SECOND = 253_402_300_799  # of the year 9999: later ones are no dates for most of the world's software
+
+
+def _id(value: str, info: ValidationInfo) -> str:
+    return checked_id(value, info.field_name or "id")
+
+
+def _kind(value: str, info: ValidationInfo) -> str:
+    if value not in KINDS:
+        known = ", ".join(sorted(KINDS))
+        raise InvalidRequest(f"Unknown memory type. Known: {known}.", param=info.field_name)
+    return value
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, str) and not (value.isascii() and value.isdigit() and len(value) < 10):
+        raise ValueError("it must be a whole number")
+    return value
+
+
+def _flag(value: object) -> object:
+    if value not in ("true", "false"):
+        raise ValueError("it must be true or false")
+    return value == "true"
+
+
+def _not_blank(value: str) -> str:
+    if not value.strip():
+        raise ValueError("it must not be blank")
+    return value.strip()
+
+
+Id = Annotated[
+    str,
+    AfterValidator(_id),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARS}),
+]
+Kind = Annotated[
+    str,
+    AfterValidator(_kind),
+    WithJsonSchema({"type": "string", "enum": sorted(KINDS), "title": "Memory type"}),
+]
+Content = Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHARS), AfterValidator(_not_blank)]
+Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=20)]
+Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Seconds = Annotated[float, Field(ge=0, le=LAST_SECOND, allow_inf_nan=False, description="Unix seconds")]
+
+# Of a query: text that must mean what it says.
+Limit = Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole)]
+Flag = Annotated[bool, BeforeValidator(_flag), WithJsonSchema({"type": "string", "enum": ["true", "false"]})]
+Cursor = Annotated[
+    str, AfterValidator(_id), Field(description="the id of the last item of the page before"),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARS}),
+]  # fmt: skip

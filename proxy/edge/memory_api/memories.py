@@ -1,0 +1,154 @@
+"""Adding, finding, reading and correcting memories."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from starlette.responses import Response
+
+from proxy.domain import Candidate, Memory, MemoryFilter, Scope
+from proxy.edge.memory_api import present
+from proxy.edge.memory_api.answers import Added, History, Matches
+from proxy.edge.memory_api.bodies import AddBody, EditBody, ListQuery, NoQuery, SearchBody, UserQuery
+from proxy.edge.memory_api.wiring import Asked, Tools
+from proxy.errors import InvalidRequest, NotFound
+from proxy.wire.extensions import MAX_ID_CHARS
+
+
+async def add(tools: Tools, asked: Asked[NoQuery, AddBody]) -> Response:
+    """201 with the new memory, 200 with the one that the content confirmed."""
+    body, now = asked.body, tools.clock()
+    candidate = Candidate(
+        type=body.type,
+        content=body.content,
+        confidence=1.0,
+        tags=tuple(body.tags),
+        importance=body.importance,
+        source="api",
+        observed_at=now,
+        expires_at=_future(body.expires_at, now),
+    )
+    memory, change = await tools.by_hand.add(asked.scope(body.user_id, body.project_id), candidate)
+    shown: Added = {**present.memory(memory), "change": change}  # type: ignore[typeddict-item]
+    return present.answer(shown, 200 if change == "confirmed" else 201)
+
+
+async def search(tools: Tools, asked: Asked[NoQuery, SearchBody]) -> Response:
+    """What the read path would find for the query, with scores and reasons."""
+    body = asked.body
+    ranked = await tools.recall(
+        asked.scope(body.user_id, body.project_id),
+        body.query,
+        types=tuple(body.memory_types) if body.memory_types else None,
+        limit=body.limit,
+        threshold=body.similarity_threshold,
+    )
+    matches: Matches = {
+        "object": "list",
+        "data": [
+            {
+                "object": "memory.match",
+                "memory": present.memory(one.memory),
+                "score": round(one.score, 4),
+                "why": one.why,
+            }
+            for one in ranked
+        ],
+        "has_more": False,
+    }
+    return present.answer(matches)
+
+
+async def list_(tools: Tools, asked: Asked[ListQuery, None]) -> Response:
+    """One page, newest first."""
+    query = asked.query
+    scope = asked.scope(query.user_id, query.project_id)
+    page = await tools.memories.list(
+        MemoryFilter(
+            tenant=scope.tenant,
+            user=scope.user,
+            project=scope.project,
+            type=query.type,
+            text=query.q,
+            include_inactive=query.include is not None,
+            now=tools.clock(),
+        ),
+        limit=query.limit,
+        after=query.after,
+    )
+    data = [present.memory(m) for m in page.items]
+    return present.answer(present.page_of(data, has_more=page.has_more, total=page.total))
+
+
+async def get(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
+    """One memory, also a superseded one."""
+    memory = await tools.memories.get(one_of(tools, asked, asked.query.user_id), asked.path["memory_id"])
+    if memory is None:
+        raise absent(asked.path["memory_id"])
+    return present.answer(present.memory(memory))
+
+
+async def history(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
+    """What happened to one memory, oldest first."""
+    memory_id, where = asked.path["memory_id"], one_of(tools, asked, asked.query.user_id)
+    if await tools.memories.get(where, memory_id) is None:
+        raise absent(memory_id)
+    events = await tools.memories.history(where, memory_id)
+    shown: History = {"object": "list", "data": [present.event(e) for e in events], "has_more": False}
+    return present.answer(shown)
+
+
+async def edit(tools: Tools, asked: Asked[UserQuery, EditBody]) -> Response:
+    """The memory as corrected, under its own id."""
+    memory_id, body = asked.path["memory_id"], asked.body
+    if not body.model_fields_set:
+        raise InvalidRequest("Say what to change: the body is empty.", param="body")
+    now = tools.clock()
+    _future(body.expires_at, now)
+    where = one_of(tools, asked, asked.query.user_id)
+    edited = await tools.by_hand.edit(where, memory_id, correction(body, now))
+    if edited is None:
+        raise absent(memory_id)
+    return present.answer(present.memory(edited))
+
+
+def correction(body: EditBody, now: float) -> Callable[[Memory], Memory]:
+    """Return the function from a memory as it is to the one that the body makes of it."""
+    given = body.model_fields_set
+    changed: dict[str, Any] = {
+        name: getattr(body, name)
+        for name in ("content", "type", "importance", "expires_at", "archived")
+        if name in given
+    }
+    if "tags" in given:
+        changed["tags"] = tuple(body.tags)
+
+    def correct(memory: Memory) -> Memory:
+        scope = memory.scope
+        if "project_id" in given:
+            scope = Scope(scope.tenant, scope.user, body.project_id)
+        return replace(memory, scope=scope, updated_at=now, **changed)
+
+    return correct
+
+
+def one_of(tools: Tools, asked: Asked[Any, Any], user_id: str | None) -> MemoryFilter:
+    """Return where one memory may be looked up: in all of the tenant, unless a user is fixed or named."""
+    return MemoryFilter(
+        tenant=asked.caller.tenant,
+        user=asked.caller.narrow(user_id),
+        include_inactive=True,
+        now=tools.clock(),
+    )
+
+
+def absent(memory_id: str) -> NotFound:
+    """Return the refusal for an id that names no memory here; somebody else's is as absent as none."""
+    shown = memory_id if len(memory_id) <= MAX_ID_CHARS else memory_id[:64] + "…"
+    return NotFound(f"No memory with id '{shown}'.", param="memory_id", code="memory_not_found")
+
+
+def _future(expires_at: float | None, now: float) -> float | None:
+    if expires_at is not None and expires_at <= now:
+        raise InvalidRequest("`expires_at` is in the past.", param="expires_at")
+    return expires_at

@@ -1,0 +1,136 @@
+"""Reading a request: its path, its query, its body. What is wrong is refused with its name in `param`."""
+
+from collections.abc import AsyncIterator, Mapping
+from typing import TypeVar
+from urllib.parse import unquote_to_bytes
+
+import orjson
+from pydantic import BaseModel, ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from proxy.edge.memory_api.bodies import Query
+from proxy.errors import InvalidRequest, NotFound, TooLarge
+
+MAX_BODY_BYTES = 1_000_000
+_SHOWN = 64  # characters of a client's own text in a message
+
+Model = TypeVar("Model", bound=BaseModel)
+QueryModel = TypeVar("QueryModel", bound=Query)
+
+
+def segments_of(raw_path: bytes) -> tuple[str, ...]:
+    """Return the path's segments, each decoded by itself: an id may hold `%2F`, and stays one id.
+
+    Raises NotFound for a path that is not UTF-8: nothing has such a name.
+    """
+    try:
+        return tuple(unquote_to_bytes(part).decode() for part in raw_path.strip().split(b"/")[1:])
+    except UnicodeDecodeError:
+        raise NotFound("Nothing here.") from None
+
+
+def query_of(request: Request, model: type[QueryModel]) -> QueryModel:
+    """Return the query's parameters. Unknown, empty or repeated ones are refused, never ignored: they were
+    meant to narrow something."""
+    given: dict[str, str] = {}
+    for name, value in _pairs(request.scope["query_string"]):
+        shown = name[:_SHOWN]
+        if name not in model.model_fields:
+            known = ", ".join(model.model_fields) or "none"
+            raise InvalidRequest(
+                f"Unknown parameter `{shown}`. Known: {known}.", param=shown, code="unknown_parameter"
+            )
+        if name in given:
+            raise InvalidRequest(f"`{shown}` is given twice.", param=shown)
+        if not value.strip():
+            raise InvalidRequest(f"`{shown}` is empty.", param=shown)
+        given[name] = value
+    return checked(given, model)
+
+
+async def body_of(request: Request, model: type[Model]) -> Model:
+    """Return the JSON body. Raises InvalidRequest, TooLarge."""
+    if media_type(request) != "application/json":
+        # Also what keeps a web page from writing to a proxy on the visitor's own machine: a browser
+        # asks before it sends JSON to another origin, and we never agree.
+        raise InvalidRequest("Send JSON, with Content-Type: application/json.", param="content-type")
+    raw = bytearray()
+    async for chunk in stream_of(request):
+        raw += chunk
+        if len(raw) > MAX_BODY_BYTES:
+            raise TooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.", param="body")
+    return checked(parsed(bytes(raw)), model)
+
+
+def refuse_form(request: Request) -> None:
+    """Refuse what an HTML form could send to an operation that takes no body."""
+    if media_type(request) not in ("", "application/json"):
+        raise InvalidRequest("This takes no such body.", param="content-type")
+
+
+async def stream_of(request: Request) -> AsyncIterator[bytes]:
+    """Yield the body as it comes. Raises InvalidRequest if the client leaves before its end."""
+    try:
+        async for chunk in request.stream():
+            yield chunk
+    except ClientDisconnect:
+        raise InvalidRequest("The client left before the body was complete.", param="body") from None
+
+
+def media_type(request: Request) -> str:
+    """Return the body's media type, without parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def parsed(raw: bytes) -> object:
+    """Return the JSON value. NaN, lone surrogates and more than 1,024 levels are not JSON to us."""
+    try:
+        return orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise InvalidRequest("The body is not valid JSON.", param="body") from None
+
+
+def checked(value: object, model: type[Model]) -> Model:
+    """Return the value as the model has it; else raise InvalidRequest, without the value, for its field."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as e:
+        problem = e.errors(include_input=False, include_url=False, include_context=False)[0]
+        param = ".".join(str(part)[:_SHOWN] for part in problem["loc"]) or "body"
+        if problem["type"] == "extra_forbidden":
+            raise InvalidRequest(f"Unknown field `{param}`.", param=param, code="unknown_parameter") from None
+        why = problem["msg"].removeprefix("Value error, ")
+        raise InvalidRequest(f"`{param}`: {why}.", param=param) from None
+
+
+def _pairs(query: bytes) -> list[tuple[str, str]]:
+    pairs = []
+    for part in filter(None, query.split(b"&")):
+        raw_name, _, raw_value = part.partition(b"=")
+        name = _decoded(raw_name, param="query")
+        pairs.append((name, _decoded(raw_value, param=name[:_SHOWN])))
+    return pairs
+
+
+def _decoded(raw: bytes, *, param: str) -> str:
+    try:
+        return unquote_to_bytes(raw.replace(b"+", b" ")).decode()
+    except UnicodeDecodeError:
+        # Not replaced: two broken ids would become one.
+        raise InvalidRequest("The query is not UTF-8.", param=param) from None
+
+
+Captured = Mapping[str, str]
+
+
+def captured(template: tuple[str, ...], segments: tuple[str, ...]) -> Captured | None:
+    """Return what the segments put into the template's `{places}`, None if they do not fit it."""
+    if len(template) != len(segments):
+        return None
+    found: dict[str, str] = {}
+    for place, segment in zip(template, segments, strict=True):
+        if place.startswith("{") and segment:
+            found[place[1:-1]] = segment
+        elif place != segment:
+            return None
+    return found

@@ -1,0 +1,88 @@
+"""What is being remembered: sessions, the jobs that read them, and who is asking."""
+
+from typing import Any, cast
+
+from starlette.responses import Response
+
+from proxy.edge.memory_api import present
+from proxy.edge.memory_api.answers import Identity, JobsRevived, SessionEnded
+from proxy.edge.memory_api.bodies import JobsQuery, NoQuery, ScopePageQuery, ScopeQuery, UserQuery
+from proxy.edge.memory_api.reading import refuse_form
+from proxy.edge.memory_api.wiring import Asked, Tools
+from proxy.errors import NotFound
+from proxy.wire.extensions import checked_id
+
+
+async def end(tools: Tools, asked: Asked[ScopeQuery, None]) -> Response:
+    """202: what the session holds is extracted soon. A session that holds nothing, or is none, queues 0."""
+    refuse_form(asked.request)
+    session_id = checked_id(asked.path["session_id"], "session_id")
+    scope = asked.scope(asked.query.user_id, asked.query.project_id)
+    queued = await tools.sessions.end(scope, session_id, tools.clock())
+    if queued:
+        tools.wake()
+    ended: SessionEnded = {"id": session_id, "object": "memory.session", "queued_exchanges": queued}
+    return present.answer(ended, 202)
+
+
+async def sessions(tools: Tools, asked: Asked[ScopePageQuery, None]) -> Response:
+    """The user's sessions, the last used first."""
+    query = asked.query
+    scope = asked.scope(query.user_id, query.project_id)
+    found = await tools.sessions.sessions(scope, limit=query.limit + 1, after=query.after)
+    data = [present.session(one) for one in found[: query.limit]]
+    return present.answer(present.page_of(data, has_more=len(found) > query.limit))
+
+
+async def jobs(tools: Tools, asked: Asked[JobsQuery, None]) -> Response:
+    """The extraction jobs, oldest first; of the whole tenant for who may see that."""
+    query = asked.query
+    user = asked.user_or_all(query.user_id)
+    found = await tools.jobs.list(
+        asked.caller.tenant, user, state=query.state, limit=query.limit + 1, after=query.after
+    )
+    data = [present.job(one) for one in found[: query.limit]]
+    return present.answer(present.page_of(data, has_more=len(found) > query.limit))
+
+
+async def retry_all(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
+    """Queue all dead letters again."""
+    return _revived(tools, await _revive(tools, asked, None))
+
+
+async def retry(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
+    """Queue one dead letter again."""
+    job_id = asked.path["job_id"]
+    revived = await _revive(tools, asked, job_id)
+    if not revived:
+        raise NotFound(f"No dead job with id '{job_id[:64]}'.", param="job_id", code="job_not_found")
+    return _revived(tools, revived)
+
+
+async def me(tools: Tools, asked: Asked[NoQuery, None]) -> Response:
+    """Who the proxy takes the caller for."""
+    caller = asked.caller
+    identity: Identity = {
+        "object": "memory.identity",
+        "mode": cast(Any, tools.mode),
+        "tenant": caller.tenant,
+        "user_id": caller.user,
+        "rights": sorted(caller.rights),
+        "needs_credential": tools.mode in ("keys", "jwt"),
+        "version": tools.version,
+    }
+    return present.answer(identity)
+
+
+async def _revive(tools: Tools, asked: Asked[UserQuery, None], job_id: str | None) -> int:
+    refuse_form(asked.request)
+    # A job's id is a number that can be guessed: without a user it takes the right to all of them.
+    user = asked.user_or_all(asked.query.user_id)
+    return await tools.jobs.revive(asked.caller.tenant, user, job_id)
+
+
+def _revived(tools: Tools, count: int) -> Response:
+    if count:
+        tools.wake()
+    revived: JobsRevived = {"object": "memory.jobs", "revived": count}
+    return present.answer(revived)

@@ -1,0 +1,102 @@
+"""What the memory API is made of: ports, and the seams to what lies behind the write gate."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from proxy.domain import Candidate, Memory, MemoryFilter, Ranked, Scope, Stamp
+from proxy.edge.identity.caller import Caller
+from proxy.ports import Clock, JobQueue, MemoryStore, Quarantine, Receipts, SessionStore
+
+
+class Recall(Protocol):
+    """Searches memories as the read path would."""
+
+    async def __call__(
+        self, scope: Scope, query: str, *, types: tuple[str, ...] | None, limit: int, threshold: float | None
+    ) -> Sequence[Ranked]: ...
+
+
+class Taken(Protocol):
+    """What became of one imported memory: imported, refused with a reason to show, or there already."""
+
+    @property
+    def imported(self) -> bool: ...
+    @property
+    def refusal(self) -> str: ...
+
+
+class ByHand(Protocol):
+    """What people change themselves, through the write gate. Raises InvalidRequest for what it refuses."""
+
+    async def add(self, scope: Scope, candidate: Candidate) -> tuple[Memory, str]:
+        """Return the memory that now states it, and "created", "superseded" or "confirmed"."""
+        ...
+
+    async def edit(
+        self, where: MemoryFilter, memory_id: str, correct: Callable[[Memory], Memory]
+    ) -> Memory | None:
+        """Store what `correct` makes of the memory as it is then; None if there is no such memory."""
+        ...
+
+    async def release(self, scope: Scope, held_id: str) -> Memory | None:
+        """Turn a held candidate into a memory; None if there is no such candidate of the user."""
+        ...
+
+    async def discard(self, scope: Scope, held_id: str) -> bool:
+        """Erase a held candidate; False if there is no such candidate of the user."""
+        ...
+
+    async def bring_in(self, scope: Scope, memories: Sequence[Memory], *, began: Stamp) -> Sequence[Taken]:
+        """Store memories of one user as they were exported; nothing if the user forgot since `began`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What the endpoints work with."""
+
+    memories: MemoryStore
+    sessions: SessionStore
+    jobs: JobQueue
+    quarantine: Quarantine
+    receipts: Receipts
+    recall: Recall
+    by_hand: ByHand
+    identify: Callable[[Request], Caller]
+    wake: Callable[[], None]  # tells the worker that a job is due
+    clock: Clock
+    mode: str  # how callers are identified: "open" | "keys" | "jwt" | "header"
+    version: str
+
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked(Generic[Q, B]):
+    """One request, checked: who asks, what the path names, query and body as the operation declares them."""
+
+    request: Request
+    caller: Caller
+    path: Mapping[str, str]
+    query: Q
+    body: B
+
+    def scope(self, user_id: str | None, project_id: str | None = None) -> Scope:
+        """Return the scope asked for. Raises InvalidRequest without a user, Forbidden for another's."""
+        return self.caller.scope(user_id, project_id)
+
+    def user_or_all(self, user_id: str | None) -> str | None:
+        """Return the user asked for, None for the whole tenant. Raises Forbidden where that is too much."""
+        user = self.caller.narrow(user_id)
+        if user is None:
+            self.caller.require("admin")
+        return user
+
+
+Handler = Callable[[Tools, Asked[Q, B]], Awaitable[Response]]

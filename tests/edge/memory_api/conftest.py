@@ -1,0 +1,131 @@
+"""The memory API on a real socket, over real SQLite and the real embedder, without the rest of the proxy."""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from proxy.background.admit import Gate
+from proxy.background.remember import Remember
+from proxy.domain import Ranked, Scope
+from proxy.edge.identity.caller import Caller
+from proxy.edge.memory_api.app import MemoryApi
+from proxy.edge.memory_api.wiring import Tools
+from proxy.pipeline.prepare import Tools as Searching
+from proxy.pipeline.prepare import search
+from proxy.stores.models.embedder import OnnxEmbedder
+from proxy.stores.models.load import load_embedder
+from proxy.stores.models.tokens import Tokens
+from proxy.stores.sqlite.stores import SqliteStores
+from tests.e2e.conftest import models_dir
+from tests.support.serving import serving
+
+__all__ = ["models_dir"]
+
+
+@pytest.fixture(scope="session")
+def embedder(models_dir: Path) -> Iterator[OnnxEmbedder]:
+    loaded = load_embedder(models_dir)
+    assert loaded.embedder is not None
+    yield loaded.embedder
+    loaded.embedder.close()
+
+
+@dataclass
+class Bench:
+    """What a test can reach: the API over HTTP, the stores behind it, and who is calling."""
+
+    http: httpx2.AsyncClient
+    origin: str
+    stores: SqliteStores
+    tools: Tools
+    callers: list[Caller] = field(default_factory=lambda: [Caller("default")])
+    woken: list[bool] = field(default_factory=list)
+
+    def call_as(self, caller: Caller) -> None:
+        """Let the following requests come from this caller."""
+        self.callers[:] = [caller]
+
+    async def add(self, content: str, user: str = "alice", **more: Any) -> dict[str, Any]:
+        answer = await self.http.post("/memory", json={"user_id": user, "content": content, **more})
+        assert answer.status_code in (200, 201), answer.text
+        memory: dict[str, Any] = answer.json()
+        return memory
+
+    async def found(self, query: str, user: str = "alice", **more: Any) -> list[dict[str, Any]]:
+        answer = await self.http.post("/memory/search", json={"user_id": user, "query": query, **more})
+        assert answer.status_code == 200, answer.text
+        matches: list[dict[str, Any]] = answer.json()["data"]
+        return matches
+
+    async def export(self, **params: Any) -> bytes:
+        answer = await self.http.get("/memory/export", params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.content
+
+    async def bring_in(self, lines: bytes, **params: Any) -> dict[str, Any]:
+        answer = await self.http.post(
+            "/memory/import", content=lines, params=params, headers={"content-type": "application/x-ndjson"}
+        )
+        assert answer.status_code == 200, answer.text
+        counts: dict[str, Any] = answer.json()
+        return counts
+
+
+@contextlib.asynccontextmanager
+async def opened(data_dir: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+    stores = SqliteStores(data_dir)
+    await stores.open()
+    try:
+        await stores.memories.stamp_model(embedder.model)
+        async with _served(stores, embedder) as bench:
+            yield bench
+    finally:
+        await stores.close()
+
+
+@contextlib.asynccontextmanager
+async def _served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+    searching = Searching(
+        memories=stores.memories, sessions=stores.sessions, embedder=embedder, tokens=Tokens(),
+        clock=time.time, budget_tokens=600,
+    )  # fmt: skip
+
+    async def recall(
+        scope: Scope, query: str, *, types: tuple[str, ...] | None, limit: int, threshold: float | None
+    ) -> Sequence[Ranked]:
+        return await search(scope, query, searching, types=types, limit=limit, threshold=threshold)
+
+    callers: list[Caller] = [Caller("default")]
+    woken: list[bool] = []
+    gate = Gate(stores.memories, embedder)
+    tools = Tools(
+        memories=stores.memories,
+        sessions=stores.sessions,
+        jobs=stores.jobs,
+        quarantine=stores.quarantine,
+        receipts=stores.receipts,
+        recall=recall,
+        by_hand=Remember(gate, stores.quarantine, time.time),
+        identify=lambda request: replace(callers[0], named=request.headers.get("x-memory-user-id")),
+        wake=lambda: woken.append(True),
+        clock=time.time,
+        mode="open",
+        version="1.2.3",
+    )
+    async with (
+        serving(MemoryApi(tools)) as origin,
+        httpx2.AsyncClient(base_url=f"{origin}/v1", timeout=30) as http,
+    ):
+        yield Bench(http, origin, stores, tools, callers, woken)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+    async with opened(tmp_path / "data", embedder) as running:
+        yield running
