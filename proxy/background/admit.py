@@ -5,11 +5,13 @@ meanwhile it does so again. So two sessions of one user lose no update and store
 """
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from proxy.background.decide import Decision, Weighed, decide_changes
-from proxy.background.filters import reject
+from proxy.background.decide import Decision, Weighed, decide_changes, hold
+from proxy.background.doubt import Judge, no_doubt
+from proxy.background.filters import reject, without_personal_data
+from proxy.background.policy import DEFAULT, SafetyPolicy
 from proxy.domain import Candidate, Hit, Job, MemoryFilter, Scope, Search, Stamp
 from proxy.embedtext import embed_text
 from proxy.errors import Conflict
@@ -23,24 +25,51 @@ _ATTEMPTS = 5  # decisions until the stamp holds
 
 @dataclass(frozen=True, slots=True)
 class Gate:
-    """What the gate needs: the store, the embedder if there is one, and the lowest confidence stored."""
+    """What the gate needs: the store, the embedder if there is one, and what may be stored."""
 
     memories: MemoryStore
     embedder: Embedder | None
     min_confidence: float = 0.6
+    policy: SafetyPolicy = DEFAULT
+    ttl_days: Mapping[str, float] = field(default_factory=dict)  # by type; others are kept for good
 
 
-def safe(candidates: Sequence[Candidate], min_confidence: float) -> tuple[list[Candidate], Counter[str]]:
-    """Return the candidates that may be stored, and counts of the others by reason."""
+@dataclass(frozen=True, slots=True)
+class Sorted:
+    """Candidates by what becomes of them: stored, held for review with a reason, dropped by reason."""
+
+    kept: tuple[Candidate, ...]
+    held: tuple[tuple[Candidate, str], ...]
+    dropped: Counter[str]
+
+
+def sort(candidates: Sequence[Candidate], gate: Gate, judge: Judge, now: float) -> Sorted:
+    """Return the candidates by what becomes of them. What is kept or held is redacted throughout, and
+    expires as its type does."""
     kept: list[Candidate] = []
+    held: list[tuple[Candidate, str]] = []
     dropped: Counter[str] = Counter()
     for candidate in candidates:
-        reason = "confidence" if candidate.confidence < min_confidence else reject(candidate)
-        if reason:
+        reason = "confidence" if candidate.confidence < gate.min_confidence else None
+        if reason := reason or reject(candidate, gate.policy):
             dropped[reason] += 1
+            continue
+        storable = _expiring(without_personal_data(candidate, gate.policy), gate.ttl_days, now)
+        doubt = judge(candidate)
+        if doubt is None:
+            kept.append(storable)
+        elif doubt.review and gate.policy.quarantine:
+            held.append((storable, doubt.reason))
         else:
-            kept.append(candidate)
-    return kept, dropped
+            dropped[doubt.reason] += 1
+    return Sorted(tuple(kept), tuple(held), dropped)
+
+
+def _expiring(candidate: Candidate, ttl_days: Mapping[str, float], now: float) -> Candidate:
+    days = ttl_days.get(candidate.type)
+    if candidate.expires_at is not None or days is None:
+        return candidate
+    return replace(candidate, expires_at=now + days * 86_400)
 
 
 async def admit(
@@ -52,14 +81,17 @@ async def admit(
     now: float,
     seed: str,
     done: Job | None = None,
+    judge: Judge = no_doubt,
 ) -> Decision:
-    """Store what passes the gate, and finish `done`, in one transaction; return what was decided.
+    """Store what passes the gate, hold what `judge` doubts, and finish `done`, in one
+    transaction; return what was decided.
 
     Raises Conflict if the user forgot something since `began` (what was read may be gone: read again),
     or if `done`'s lease was lost; EmbeddingFailed, StoreUnavailable.
     """
-    kept, dropped = safe(candidates, gate.min_confidence)
-    vectors = await _vectors(gate.embedder, [c.content for c in kept])
+    sorted_ = sort(candidates, gate, judge, now)
+    holds = tuple(hold(c, reason, now=now, seed=seed) for c, reason in sorted_.held)
+    vectors = await _vectors(gate.embedder, [c.content for c in sorted_.kept])
     near = gate.embedder.model.duplicate_threshold if gate.embedder else DEFAULT_NEAR
     for attempt in range(1, _ATTEMPTS + 1):
         stamp = await gate.memories.stamp(scope)
@@ -67,16 +99,17 @@ async def admit(
             raise Conflict("forgotten meanwhile")
         weighed = [
             Weighed(c, v, tuple(await _similar(gate.memories, scope, c, v, now)))
-            for c, v in zip(kept, vectors, strict=True)
+            for c, v in zip(sorted_.kept, vectors, strict=True)
         ]
         decision = decide_changes(weighed, scope=scope, now=now, near=near, seed=seed)
+        changes = (*decision.changes, *holds)
         try:
-            await gate.memories.apply(scope, decision.changes, expect=stamp, done=done)
+            await gate.memories.apply(scope, changes, expect=stamp, done=done)
         except Conflict:
             if attempt == _ATTEMPTS:
                 raise
             continue
-        return Decision(decision.changes, decision.dropped + dropped)
+        return Decision(changes, decision.dropped + sorted_.dropped)
     raise AssertionError("unreachable")
 
 

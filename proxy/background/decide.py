@@ -11,7 +11,19 @@ from hashlib import blake2b
 import numpy as np
 
 from proxy.background.compare import Relation, overlap, relate
-from proxy.domain import KINDS, Candidate, Change, Confirm, Create, Evidence, Hit, Memory, Scope, Supersede
+from proxy.domain import (
+    KINDS,
+    Candidate,
+    Change,
+    Confirm,
+    Create,
+    Evidence,
+    Hit,
+    Hold,
+    Memory,
+    Scope,
+    Supersede,
+)
 from proxy.terms import normalise
 
 
@@ -31,7 +43,7 @@ class Decision:
     changes: tuple[Change, ...] = ()
     dropped: Counter[str] = field(default_factory=Counter)
 
-    def count(self, kind: type[Create] | type[Supersede] | type[Confirm]) -> int:
+    def count(self, kind: type[Change]) -> int:
         """Return the number of changes of one kind."""
         return sum(isinstance(c, kind) for c in self.changes)
 
@@ -40,6 +52,13 @@ def memory_id(seed: str, content: str) -> str:
     """Return the id of what was stated: equal for a replay, so that it is stored once."""
     digest = blake2b(f"{seed}\0{normalise(content)}".encode(), digest_size=12)
     return f"mem_{digest.hexdigest()}"
+
+
+def hold(candidate: Candidate, reason: str, *, now: float, seed: str) -> Hold:
+    """Return the change that puts the candidate into quarantine; its id is equal for a replay."""
+    origin = candidate.origin
+    id_ = memory_id(origin.exchange_id if origin else seed, candidate.content)
+    return Hold(f"held_{id_.removeprefix('mem_')}", candidate, reason, now)
 
 
 def decide_changes(
@@ -137,6 +156,7 @@ class _Ledger:
             created_at=self.now,
             updated_at=self.now,
             valid_from=candidate.observed_at or self.now,
+            expires_at=candidate.expires_at,
             importance=candidate.importance,
             confidence=candidate.confidence,
             tags=candidate.tags,

@@ -16,10 +16,12 @@ from string import Template
 from proxy.background.cues import is_explicit
 from proxy.background.filters import clean
 from proxy.background.planted import REMOVED
+from proxy.background.policy import DEFAULT, SafetyPolicy
+from proxy.background.provenance import flat
 from proxy.background.repair import read_facts
 from proxy.domain import Batch, Candidate, Evidence, Exchange, Memory
 from proxy.ports import CompletionRequest
-from proxy.terms import normalise, terms
+from proxy.terms import terms
 
 ROLE = "memory_extraction"
 MIN_SUPPORT = 0.6  # share of a fact's terms that must be in the batch where its evidence is not
@@ -38,13 +40,13 @@ class Facts:
     ungrounded: int = 0
 
 
-def request(batch: Batch, known: Sequence[Memory]) -> CompletionRequest:
+def request(batch: Batch, known: Sequence[Memory], policy: SafetyPolicy = DEFAULT) -> CompletionRequest:
     """Return the LLM call for the batch; `known` are the related memories that it may replace."""
     last = batch.pending[-1]
     user = Template(_prompt("extraction_input.v1.txt")).substitute(
-        known="\n".join(map(_known_line, known)) or "(none)",
-        context="\n".join(_context(e) for e in batch.context) or "(none)",
-        exchanges=_bounded([_exchange(e) for e in batch.pending]),
+        known="\n".join(_known_line(m, policy) for m in known) or "(none)",
+        context="\n".join(_context(e, policy) for e in batch.context) or "(none)",
+        exchanges=_bounded([_exchange(e, policy) for e in batch.pending]),
     )
     return CompletionRequest(
         role=ROLE,
@@ -56,10 +58,10 @@ def request(batch: Batch, known: Sequence[Memory]) -> CompletionRequest:
     )
 
 
-def facts(answer: str, batch: Batch, known: Sequence[Memory]) -> Facts:
+def facts(answer: str, batch: Batch, known: Sequence[Memory], policy: SafetyPolicy = DEFAULT) -> Facts:
     """Return the answer's facts that the batch supports, each with its origin. Raises Unreadable."""
     found = read_facts(answer)
-    sources = [_Source.of(e) for e in batch.pending]
+    sources = [_Source.of(e, policy) for e in batch.pending]
     grounded = [g for c in found if (g := _ground(c, sources, known)) is not None]
     return Facts(tuple(grounded), len(found) - len(grounded))
 
@@ -74,31 +76,32 @@ def _date(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC, %A")
 
 
-def _known_line(memory: Memory) -> str:
+def _known_line(memory: Memory, policy: SafetyPolicy) -> str:
     said = datetime.fromtimestamp(memory.valid_from, UTC).strftime("%Y-%m-%d")
-    return f"[{memory.id}] ({memory.type}, {said}) {_defused(clean(memory.content))}"
+    return f"[{memory.id}] ({memory.type}, {said}) {_defused(clean(memory.content, policy))}"
 
 
-def _exchange(exchange: Exchange) -> str:
-    said, answer = _defused(_said(exchange)), _defused(_answer(exchange))
+def _exchange(exchange: Exchange, policy: SafetyPolicy) -> str:
+    said, answer = _defused(_said(exchange, policy)), _defused(_answer(exchange, policy))
     return (
         f'<exchange date="{_date(exchange.at)}">\n<user>\n{said}\n</user>\n'
         f"<assistant>\n{answer}\n</assistant>\n</exchange>"
     )
 
 
-def _said(exchange: Exchange) -> str:
+def _said(exchange: Exchange, policy: SafetyPolicy) -> str:
     """Return the user's text as the model sees it, and as its evidence is looked for. Cut first: the
     stored text is redacted, so no secret loses its shape at the cut, and filters cost by length."""
-    return clean(_cut(exchange.said, _MAX_SAID))
+    return clean(_cut(exchange.said, _MAX_SAID), policy)
 
 
-def _answer(exchange: Exchange) -> str:
-    return clean(_cut(_without_code(exchange.answer), _MAX_ANSWER))
+def _answer(exchange: Exchange, policy: SafetyPolicy) -> str:
+    answer = exchange.answer if policy.tool_output else _without_code(exchange.answer)
+    return clean(_cut(answer, _MAX_ANSWER), policy)
 
 
-def _context(exchange: Exchange) -> str:
-    said, answer = (_defused(clean(_cut(t, _MAX_CONTEXT))) for t in (exchange.said, exchange.answer))
+def _context(exchange: Exchange, policy: SafetyPolicy) -> str:
+    said, answer = (_defused(clean(_cut(t, _MAX_CONTEXT), policy)) for t in (exchange.said, exchange.answer))
     return f'<earlier date="{_date(exchange.at)}">\nuser: {said}\nassistant: {answer}\n</earlier>'
 
 
@@ -137,25 +140,20 @@ class _Source:
     words: frozenset[str]
 
     @classmethod
-    def of(cls, exchange: Exchange) -> "_Source":
-        said, answer = _said(exchange), _answer(exchange)
+    def of(cls, exchange: Exchange, policy: SafetyPolicy) -> "_Source":
+        said, answer = _said(exchange, policy), _answer(exchange, policy)
         words = frozenset(terms(said)) | frozenset(terms(answer))
-        return cls(exchange, _flat(said), _flat(answer), words)
-
-
-def _flat(text: str) -> str:
-    """Return the text as spans are compared: no case, quotes, spacing or markup."""
-    return "".join(c for c in normalise(text) if c.isalnum())
+        return cls(exchange, flat(said), flat(answer), words)
 
 
 def _ground(candidate: Candidate, sources: list[_Source], known: Sequence[Memory]) -> Candidate | None:
     """Return the candidate with its origin, None if the exchanges to extract do not state it."""
-    span = _flat(candidate.evidence)
+    span = flat(candidate.evidence)
     source = next((s for s in sources if span and span in s.said), None)
     if source is None and span:
         source = next((s for s in sources if span in s.answer), None)
         # The assistant repeats what it was reminded of: that is our own memory, not news.
-        if source is not None and any(_flat(m.content) == _flat(candidate.content) for m in known):
+        if source is not None and any(flat(m.content) == flat(candidate.content) for m in known):
             return None
     if source is None:
         support, best = _best_source(candidate.content, sources)

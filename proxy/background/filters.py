@@ -1,11 +1,17 @@
 """The safety part of the write gate: what may reach the disk, the extraction model, the memory."""
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
+from hashlib import blake2b
 
-from proxy.background import planted, secrets
+from proxy.background import pii, planted, secrets
+from proxy.background.detect import Detector, Span, run
+from proxy.background.policy import ALLOW, DEFAULT, REJECT, SafetyPolicy
+from proxy.background.unmask import views
 from proxy.domain import KINDS, Candidate
 
-REDACTED = "[redacted]"
+REDACTED = "[redacted]"  # a secret, or what the policy rejects: no memory is made of what holds it
 MAX_CONTENT = {"procedural": 1_500}
 _MAX_CONTENT = 800  # characters; a fact of one or two sentences
 _OUR_LINE = re.compile(
@@ -13,42 +19,91 @@ _OUR_LINE = re.compile(
 )
 
 
-def redact(text: str) -> str:
-    """Return the text with every secret and identifying number replaced by [redacted]."""
-    spans = sorted((start, end) for _, start, end in secrets.find(text))
-    if not spans:
-        return text
+def find(text: str, policy: SafetyPolicy = DEFAULT) -> list[Span]:
+    """Return secrets and the personal data that the policy does not allow, in order, without overlap."""
+    found = sorted(_everywhere(text, pii.rows(policy.classes())), key=lambda s: (s.start, -s.end))
+    merged: list[Span] = []
+    for span in found:
+        if merged and span.start < merged[-1].end:
+            last = merged[-1]
+            # What must not be kept at all decides for what it overlaps.
+            kind = last.kind if policy.of(last.kind) == REJECT else span.kind
+            merged[-1] = Span(kind, last.start, max(last.end, span.end))
+        else:
+            merged.append(span)
+    return [s for s in merged if policy.of(s.kind) != ALLOW]
+
+
+def _everywhere(text: str, rows: tuple[Detector, ...]) -> Iterator[Span]:
+    for view in views(text):
+        lowered = view.lowered()
+        for kind, start, end in (*secrets.find(view.text, lowered), *run(rows, view.text, lowered)):
+            yield Span(kind, *view.span(start, end))
+
+
+def redact(text: str, policy: SafetyPolicy = DEFAULT) -> str:
+    """Return the text with every secret, and personal data that the policy does not allow, replaced.
+
+    Text without any is returned unchanged, text that was redacted before too.
+    """
     parts: list[str] = []
     at = 0
-    for start, end in spans:
-        if start >= at:
-            parts += (text[at:start], REDACTED)
-        at = max(at, end)
-    return "".join(parts) + text[at:]
+    for kind, start, end in find(text, policy):
+        parts += (text[at:start], policy.marker(kind))
+        at = end
+    return "".join(parts) + text[at:] if parts else text
 
 
-def clean(text: str) -> str:
+def clean(text: str, policy: SafetyPolicy = DEFAULT) -> str:
     """Return the text as an extraction model may see it: redacted, planted instructions cut out."""
-    return planted.without_planted(redact(text))
+    return planted.without_planted(redact(text, policy))
 
 
-def reject(candidate: Candidate) -> str | None:
+def safe_id(given: str) -> str:
+    """Return the client's id, or a digest of it where its shape says that it is a key or a number that
+    identifies a person. Random ids are what ids are: they stay."""
+    lowered = given.lower()
+    if not any(True for _ in run((*secrets.SHAPES, *pii.rows(DEFAULT.classes())), given, lowered)):
+        return given
+    return f"id-{blake2b(given.encode(), digest_size=16).hexdigest()}"
+
+
+def without_personal_data(candidate: Candidate, policy: SafetyPolicy = DEFAULT) -> Candidate:
+    """Return the candidate with everything in it redacted: content, tags, evidence, its origin's span."""
+    origin = candidate.origin
+    return replace(
+        candidate,
+        content=redact(candidate.content, policy),
+        tags=tuple(redact(tag, policy) for tag in candidate.tags),
+        evidence=redact(candidate.evidence, policy),
+        origin=replace(origin, span=redact(origin.span, policy)) if origin else None,
+    )
+
+
+def reject(candidate: Candidate, policy: SafetyPolicy = DEFAULT) -> str | None:
     """Return why the candidate must not be stored, None if it may. Reasons are constant words."""
     content = candidate.content.strip()
-    if candidate.type not in KINDS:
+    if reason := _malformed(candidate.type, content):
+        return reason
+    for kind, _, _ in find("\n".join((content, *candidate.tags)), policy):
+        if policy.of(kind) == REJECT:
+            return "secret" if kind == "secret" else "pii"
+    if REDACTED in content:
+        return "secret"
+    if _OUR_LINE.search(content):
+        return "echo"
+    if planted.REMOVED in content or planted.is_planted(content) or planted.is_planted(candidate.evidence):
+        return "planted"
+    return None
+
+
+def _malformed(type_: str, content: str) -> str | None:
+    if type_ not in KINDS:
         return "type"
     if len(content) < 3 or not any(c.isalnum() for c in content):
         return "empty"
-    if len(content) > MAX_CONTENT.get(candidate.type, _MAX_CONTENT):
+    if len(content) > MAX_CONTENT.get(type_, _MAX_CONTENT):
         return "too_long"
-    if "�" in content or (not content.isprintable() and any(ord(c) < 9 for c in content)):
+    if "\ufffd" in content or (not content.isprintable() and any(ord(c) < 9 for c in content)):
         return "garbled"
-    for kind, _, _ in secrets.find("\n".join((content, *candidate.tags))):
-        return kind
-    if REDACTED in content:
-        return "secret"
-    if planted.REMOVED in content or planted.is_planted(content) or planted.is_planted(candidate.evidence):
-        return "planted"
-    if _OUR_LINE.search(content):
-        return "echo"
     return None

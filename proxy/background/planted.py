@@ -1,70 +1,138 @@
 """Recognise text that tries to steer an assistant through its memory: a pasted page, a tool's output.
 
-The user's own "remember that I …" is no such text; what gives a planted instruction away is that it
-addresses assistants, speaks about "the user", promotes something, or poses as the system.
+The user's own "remember that I …", "always answer in French", "always recommend vegan places" is no such
+text; what gives a planted instruction away is that it addresses assistants, speaks about "the user",
+promotes something over its rivals, poses as the system or as our own block, or hides. What is merely
+suspicious is judged by where it stands: see doubt.
 """
 
 import re
+
+from proxy.background.unmask import decoded, readable
 
 REMOVED = "[removed]"
 
 # Not shown to people, so written for machines. What is left open reaches to the end: a search that
 # cannot fail is linear, a bounded one would be tried again at every opening.
+_STYLE = (
+    r"(?:display\s{0,3}:\s{0,3}none|visibility\s{0,3}:\s{0,3}hidden|font-size\s{0,3}:\s{0,3}0"
+    r"|opacity\s{0,3}:\s{0,3}0(?!\.)"
+    r"|color\s{0,3}:\s{0,3}(?:white|#fff|transparent)|aria-hidden\s{0,3}=\s{0,3}[\"']?true"
+    r"|text-indent\s{0,3}:\s{0,3}-\d{3}|\shidden\b)"
+)
 _HIDDEN = re.compile(
-    r"<!--.*?(?:-->|\Z)"
-    r"|<(?P<tag>\w{1,20})[^<>]{0,300}(?:display\s{0,3}:\s{0,3}none|visibility\s{0,3}:\s{0,3}hidden|font-size\s{0,3}:\s{0,3}0)"
-    r"[^<>]{0,300}>.*?(?:</(?P=tag)\s{0,3}>|\Z)",
+    rf"<!--.*?(?:-->|\Z)"
+    rf"|<(?P<tag>\w{{1,20}})[^<>]{{0,300}}{_STYLE}[^<>]{{0,300}}>.*?(?:</(?P=tag)\s{{0,3}}>|\Z)"
+    r"|\[(?://|comment|_)\]:\s{0,3}#[^\n]*",
     re.DOTALL | re.IGNORECASE,
 )
-_CUES = re.compile(
-    # poses as the system
-    r"<\|im_start\|>|\[/?INST\]|<<SYS>>"
-    r"|^\W{0,5}(?:system|developer)(?: prompt| message| update| override)?\s{0,2}[:\uff1a]"
+# Tag characters spell ASCII that no screen shows; directional overrides show another order.
+_UNSEEN = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
+
+_AI = (
+    r"(?:ais?|llms?|(?:ai|language|chat) (?:assistants?|agents?|models?|tools?|bots?)|assistants?"
+    r"|chatbots?|bots|copilots?|gpt|chatgpt"
+    r"|claude|gemini|ki|ia|ki-assistent\w{0,3}|asistentes?(?: de ia)?|assistants? ia|assistenti?"
+    r"|sprachmodelle?|ии|ассистент\w{0,3}|нейросет\w{0,3})"
+)
+_POSES = (  # as the system, as a turn of the conversation, as our own block
+    r"<\|(?:im_start|im_end|system|user|assistant|start_header_id|eot_id|endoftext)\|>|\[/?INST\]"
+    r"|</?SYS>>|<<SYS>>"
+    r"|</?(?:system|system[_-](?:prompt|message|reminder)|developer|instructions?|admin"
+    r"|memory[_-]update)>|\[(?:system|admin|developer)(?: message)?\]"
+    r"|^\W{0,5}(?:system|developer)(?: prompt| message| update| override| notice)?\s{0,2}[:\uff1a]"
     r"|\b(?:important|urgent|critical) system (?:update|message|notice)"
-    r"|^#{1,4}\s{0,3}(?:system|instructions?)\b"
-    # addresses assistants
-    r"|\b(?:note|notice|message|instructions?|attention|important|memo)\b[^.\n]{0,20}\b(?:to|for)\b[^.\n]{0,20}"
-    r"\b(?:ais?|llms?|(?:ai|language) (?:assistants?|agents?|models?|tools?)|assistants?|chatbots?|bots)\b"
+    r"|^#{1,4}\s{0,3}(?:system(?: prompt| message)?|instructions?)\s{0,2}:?\s{0,2}$"
+    r"|^\W{0,5}(?:long[- ]term )?memory (?:update|entry|note|override)\s{0,2}[:\uff1a]"
+    r"|</?(?:remembered|known_memories)\b|\[(?:semantic|preference|episodic"
+    r"|procedural) \d{4}-\d\d-\d\d #\w{1,40}\]"
+)
+_ADDRESSES = (
+    rf"\b(?:note|notice|message|instructions?|attention|important|memo|reminder|hinweis"
+    rf"|anweisung\w{{0,2}}|nota|aviso|avis|внимание|инструкция)\b[^.\n]{{0,20}}"
+    rf"\b(?:to|for|an|für|para|pour|aux?|per|для)\b[^.\n]{{0,20}}\b{_AI}\b"
+    rf"|\b(?:if|when) you(?:'re| are) an? {_AI}\b|\bas an? (?:ai|llm|language model"
+    rf"|assistant)(?: \w+){0, 2},? you (?:must|should|will|are)\b"
     r"|\b(?:ai|llm|language) (?:assistants?|agents?|tools?|models?|systems?)\s{0,2}[:\uff1a,]\s{0,3}"
     r"(?:please )?(?:save|remember|note|store|record|always|never|ignore|disregard|you|must|do|add|when)\b"
+    r"|\b(?:any|all|every) (?:ai|llm)s? (?:assistants?|agents?|tools?|models?)?\s?(?:reading"
+    r"|processing|that reads|summari[sz]ing)"
     r"|(?:ai|人工智能|智能)\s{0,2}(?:助手|助理|模型|工具|代理)(?:须知|注意|提示|请)"
-    # overrides
-    r"|\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,30}\b(?:previous|prior|above|earlier|all|any"
+    r"|AI\s?(?:アシスタント|モデル|エージェント)(?:へ|向け|は必ず)"
+    r"|AI\s?(?:비서|어시스턴트|모델)(?:에게|는 반드시)"
+)
+_OVERRIDES = (
+    r"\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,30}\b(?:previous|prior|above|earlier|all|any"
     r"|your|system)\b[^.\n]{0,30}\b(?:instructions?|rules?|prompts?|guidelines?|directives?|constraints?)\b"
-    r"|(?:忽略|无视|忘记|忘掉)[^。\n]{0,12}(?:指令|规则|设定|提示|要求)"
-    r"|\b(?:ignora|ignorez|ignoriere)\b[^.\n]{0,40}\b(?:instruc|anweisung|regeln|reglas)"
-    # promotes
-    r"|\b(?:always|must)\b[^.\n]{0,15}\b(?:recommend|promote|advertise|endorse|upsell|praise)"
-    r"|(?:一律|总是|始终|永远|务必)[^。\n不别]{0,8}(?:推荐|推销|宣传)|向用户推荐"
-    r"|\b(?:siempre recomienda|recommande toujours|empfiehl immer)\b"
-    # speaks about the user to the one who remembers
-    r"|\b(?:remember|memori[sz]e|note|record|save|store|add)\b[^.\n]{0,40}\bthat\s{1,3}(?:the\s{1,3})?"
-    r"(?:user|operator|customer|client|human|owner|person you)\b"
-    r"|\bsave (?:this )?(?:to|in|into) (?:your |the )?(?:long[- ]term )?memory\b"
-    r"(?!\W{0,3}(?:that\s{1,3})?(?:i|my|we|our)\b)"
-    # hides from the user
-    r"|\b(?:do not|don'?t|never) (?:tell|inform|(?:mention|reveal|show) (?:this|it) to) the user\b",
-    re.IGNORECASE | re.MULTILINE,
+    r"|\b(?:new|updated|revised) (?:system )?instructions?\s{0,2}[:\uff1a]"
+    r"|\byou are now (?:in )?(?:dan|developer mode|jailbroken|unrestricted)\b"
+    r"|(?:忽略|无视|無視|忘记|忘掉)[^。\n]{0,12}(?:指令|规则|规矩|设定|提示|要求|指示)"
+    r"|\b(?:ignora|ignore[zr]?|ignoriere?n?|ignorare|vergiss|olvida|oublie[zr]?|esque[cç]a"
+    r"|dimentica)\b[^.\n]{0,40}"
+    r"\b(?:instru[cç]\w{3,8}|istruzioni|anweisung\w{0,2}|regeln|reglas|regras|regole|consignes|vorgaben)"
+    r"|(?:игнорируй|забудь|отмени)\w{0,3}[^.\n]{0,30}(?:инструкци|указани|правил)"
+    r"|(?:以前|これまで|上記|前)の[^。\n]{0,6}(?:指示|命令|ルール)を?[^。\n]{0,4}(?:無視|忘れ)|(?:이전|위의|모든)\s?(?:지시|명령"
+    r"|규칙)[^.\n]{0,6}(?:무시|잊)"
+)
+_RIVALS = r"(?:competit\w{2,6}|alternatives?|rivals?|others?|any other|anything else)"
+_PROMOTES = (
+    r"\b(?:always|must|should)\b[^.\n]{0,15}\b(?:promote|advertise|endorse|upsell)\b"
+    rf"|\b(?:always|must|only)\b[^.\n]{{0,15}}\b(?:recommend|suggest|praise|mention"
+    rf"|prefer)\b[^.\n]{{0,60}}(?:\b(?:over|instead of|rather than"
+    rf"|before)\b[^.\n]{{0,20}}\b{_RIVALS}"
+    r"|\b(?:to|for) (?:the |all |every |any |your )?(?:users?|customers|visitors|everyone|anyone)\b)"
+    r"|向用户(?:推荐|推销|宣传)|(?:siempre|immer|toujours|sempre|всегда)[^.\n]{0,20}(?:a los usuarios"
+    r"|den nutzern|aux utilisateurs|agli utenti|пользовател)"
+)
+_ABOUT_THE_USER = (  # said to the one who remembers
+    r"\b(?:remember|memori[sz]e|note|record|save|store|add)\b[^.\n]{0,40}\bthat\s{1,3}(?:the\s{1,3})?"
+    r"(?:user|operator|human|person you)\b(?! (?:tables?|ids?|stor(?:y|ies)|interface|service|model"
+    r"|guide|manual|can\b|data))"
+    r"|(?:记住|记下|记录|保存)[^。\n]{0,10}(?:该用户|用户(?:已|同意|授权|要求|希望))"
+    r"|\b(?:do not|don'?t|never) (?:tell|inform|notify|alert|(?:mention|reveal|show) (?:this"
+    r"|it) to) the user\b"
+    r"|不要(?:告诉|告知)用户"
+)
+_CUES = re.compile(
+    "|".join((_POSES, _ADDRESSES, _OVERRIDES, _PROMOTES, _ABOUT_THE_USER)), re.IGNORECASE | re.MULTILINE
 )
 # Where the words before a cue begin: planted text is cut out from there to the end of its line.
 _START = re.compile(r"(?:[.!?]\s|[。\uff01\uff1f\"”'{\[【])")
+_HEADING = 40  # characters: a cue with less behind it announces the lines below
+_BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{24,4000}={0,2}(?![\w+/=-])")
 
 
 def is_planted(text: str) -> bool:
-    """True if the text holds a planted instruction."""
-    return bool(_HIDDEN.search(text) or _CUES.search(text))
+    """True if the text holds a planted instruction, plain, disguised or encoded."""
+    seen = readable(text)
+    return bool(_HIDDEN.search(seen) or _CUES.search(seen) or _revealed(seen) != seen)
 
 
 def without_planted(text: str) -> str:
     """Return the text without hidden markup, and each line cut where a planted instruction begins."""
-    lines = _HIDDEN.sub(REMOVED, text).split("\n")
-    return "\n".join(map(_cut, lines))
+    text = _revealed(_HIDDEN.sub(REMOVED, text if text.isascii() else _UNSEEN.sub("", text)))
+    kept: list[str] = []
+    announced = False
+    for line in text.split("\n"):
+        announced = announced and bool(line.strip())
+        if announced:
+            continue
+        cut, announced = _cut(line)
+        kept.append(cut)
+    return "\n".join(kept)
 
 
-def _cut(line: str) -> str:
-    cue = _CUES.search(line)
+def _cut(line: str) -> tuple[str, bool]:
+    """Return the line up to its planted instruction, and whether the lines below belong to that."""
+    seen = readable(line)
+    cue = _CUES.search(seen)
     if cue is None:
-        return line
-    before = line[: cue.start()]
+        return line, False
+    before = seen[: cue.start()]
     starts = [m.end() for m in _START.finditer(before)]
-    return before[: starts[-1] if starts else 0] + REMOVED
+    return before[: starts[-1] if starts else 0] + REMOVED, len(seen) - cue.end() < _HEADING
+
+
+def _revealed(text: str) -> str:
+    """Return the text with base64 of a planted instruction removed."""
+    return _BASE64.sub(lambda m: REMOVED if _CUES.search(decoded(m.group())) else m.group(), text)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
+from proxy.background.filters import safe_id
 from proxy.domain import Begun, NewExchange, Outcome, Turn
 from proxy.errors import StoreError
 from proxy.ports import SessionStore, Trigger
@@ -13,6 +14,7 @@ from proxy.ports import SessionStore, Trigger
 REDACT_IN_THREAD_CHARS = 4_000  # some 2 ms
 MAX_CHARS = 24_000  # of one side of an exchange: extraction reads less
 MOST_LATE = 1_000
+_MARGIN = 4_096  # characters: longer than most keys
 _CUT = "\n[…]\n"
 
 
@@ -37,9 +39,9 @@ class ExchangeRecorder:
                 key=key,
                 standalone=sum(m.role in ("user", "assistant") for m in turn.messages) == 1,
                 scope=turn.scope,
-                session_id=turn.session_id,
+                session_id=safe_id(turn.session_id),
                 model=turn.model,
-                said=await self._storable(said),
+                said=await self._storable(turn.said),
                 at=turn.at,
                 explicit=self.is_explicit(said),
                 personal=self.is_personal(said),
@@ -73,11 +75,14 @@ class ExchangeRecorder:
             self.wake.set()
 
     async def _storable(self, text: str) -> str:
-        """Return the text as it may be written to disk: of bounded length, without secrets."""
-        text = shortened(text, MAX_CHARS)
+        """Return the text as it may be written to disk: of bounded length, without secrets.
+
+        Redacted before it is cut, with some text beyond the cut: half a secret has no shape to know it by.
+        """
+        text = shortened(text, MAX_CHARS + 2 * _MARGIN)
         if len(text) < REDACT_IN_THREAD_CHARS:
             return self.redact(text)
-        return await asyncio.to_thread(self.redact, text)
+        return shortened(await asyncio.to_thread(self.redact, text), MAX_CHARS)
 
     async def abandon(self, begun: Begun) -> None:
         """Take back an exchange that the upstream refused."""

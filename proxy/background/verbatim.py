@@ -8,6 +8,8 @@ import re
 
 from proxy.background.cues import is_explicit, statements
 from proxy.background.filters import clean
+from proxy.background.policy import DEFAULT, SafetyPolicy
+from proxy.background.provenance import told
 from proxy.domain import Batch, Candidate, Evidence, Exchange
 from proxy.terms import fold, normalise
 
@@ -27,7 +29,8 @@ _HEDGED = re.compile(
 )
 _PRIVATE = re.compile(  # other people's matters, told in confidence
     r"\b(?:privately|between us|in confidence|custody|divorc\w+|sick leave|left (?:him|her)"
-    r"|got (?:sacked|fired))\b|离婚"
+    r"|got (?:sacked|fired)|(?:he|she)(?:'s| is| was| has)? (?:just )?(?:been )?diagnosed)\b"
+    r"|离婚|^[^我咱]{1,12}(?:查出|确诊|流产|被裁|抑郁)"
 )
 _TYPES = (
     (
@@ -49,17 +52,17 @@ _TYPES = (
 _TYPE_CUES = tuple((name, re.compile(pattern)) for name, pattern in _TYPES)
 
 
-def candidates(batch: Batch) -> tuple[Candidate, ...]:
+def candidates(batch: Batch, policy: SafetyPolicy = DEFAULT) -> tuple[Candidate, ...]:
     """Return what the user stated in the batch, in order, each statement once."""
     found: dict[str, Candidate] = {}
     for exchange in batch.pending:
-        for candidate in _of(exchange):
+        for candidate in _of(exchange, policy):
             found.setdefault(normalise(candidate.content), candidate)
     return tuple(found.values())
 
 
-def _of(exchange: Exchange) -> list[Candidate]:
-    said = [s for s in statements(clean(exchange.said)) if not _PRIVATE.search(fold(s))]
+def _of(exchange: Exchange, policy: SafetyPolicy) -> list[Candidate]:
+    said = [s for s in statements(told(clean(exchange.said, policy))) if not _PRIVATE.search(fold(s))]
     return [c for s in said if (c := _candidate(s, exchange)) is not None][:MAX_PER_EXCHANGE]
 
 

@@ -10,16 +10,18 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Literal
 
 from proxy.background import extract, verbatim
 from proxy.background.admit import Gate, admit
 from proxy.background.decide import Decision
+from proxy.background.doubt import judge_of
 from proxy.background.extract import Facts
 from proxy.background.related import related
 from proxy.background.repair import Unreadable
 from proxy.background.schedule import Policy, on_end, on_sweep
-from proxy.domain import Batch, Confirm, Create, Job, Supersede
+from proxy.domain import Batch, Confirm, Create, Hold, Job, Supersede
 from proxy.errors import CompletionRefused, Conflict, CredentialNeeded, EmbeddingFailed, StoreError
 from proxy.observe import log
 from proxy.ports import Clock, Completer, JobQueue, SessionStore
@@ -63,6 +65,7 @@ class Report:
     created: int = 0
     superseded: int = 0
     confirmed: int = 0
+    held: int = 0
     dropped: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -174,34 +177,39 @@ class Worker:
         if not batch.pending:
             return Facts(()), "empty"
         if self._mode == "verbatim" or completer is None:
-            return Facts(verbatim.candidates(batch)), "extracted"
+            return Facts(verbatim.candidates(batch, gate.policy)), "extracted"
         known = await related(gate.memories, gate.embedder, batch, self._clock())
-        request = extract.request(batch, known)
+        request = extract.request(batch, known, gate.policy)
         for attempt in (1, 2):
             try:
-                return extract.facts(await completer.complete(request), batch, known), "extracted"
+                answer = await completer.complete(request)
+                return extract.facts(answer, batch, known, gate.policy), "extracted"
             except Unreadable as e:
                 log.warning("memory.unreadable_answer", attempt=attempt, reason=str(e))
             except CompletionRefused:
                 if not self._pace.verbatim_if_refused:
                     raise
-                return Facts(verbatim.candidates(batch)), "extracted"
+                return Facts(verbatim.candidates(batch, gate.policy)), "extracted"
         return Facts(()), "unreadable"
 
     async def _admit(self, job: Job, batch: Batch, facts: Facts) -> Decision:
-        gate, now = self._tools.gate, self._clock()
+        gate = self._tools.gate
+        run = partial(
+            admit,
+            scope=job.scope,
+            candidates=facts.candidates,
+            began=batch.stamp,
+            now=self._clock(),
+            seed=job.id,
+            done=job,
+            judge=judge_of(gate.policy, batch.pending),
+        )
         try:
-            return await admit(
-                gate, job.scope, facts.candidates, began=batch.stamp, now=now, seed=job.id, done=job
-            )
+            return await run(gate)
         except EmbeddingFailed:
             if job.attempts < self._pace.embedding_attempts:
                 raise
-        # Better found by its words alone than lost.
-        gate = replace(gate, embedder=None)
-        return await admit(
-            gate, job.scope, facts.candidates, began=batch.stamp, now=now, seed=job.id, done=job
-        )
+        return await run(replace(gate, embedder=None))  # better found by its words alone than lost
 
     def _extracted(self, job: Job, batch: Batch, decision: Decision, facts: Facts, outcome: str) -> Report:
         dropped = dict(decision.dropped)
@@ -212,6 +220,7 @@ class Worker:
             created=decision.count(Create),
             superseded=decision.count(Supersede),
             confirmed=decision.count(Confirm),
+            held=decision.count(Hold),
             dropped=dropped,
         )
         log.info(
@@ -221,6 +230,7 @@ class Worker:
             stored=report.created + report.superseded,
             superseded=report.superseded,
             confirmed=report.confirmed,
+            held=report.held,
             dropped=sum(dropped.values()),
             waited_s=round(self._clock() - job.created_at, 1),
         )

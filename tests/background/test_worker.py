@@ -121,7 +121,7 @@ async def test_what_is_forgotten_during_extraction_stays_forgotten(house: House)
     await house.say("$10,000 for the Hawaii trip")
     working = asyncio.create_task(house.worker().work_one())
     await asyncio.wait_for(house.completer.reached.wait(), 5)
-    await house.stores.memories.forget(MemoryFilter(tenant="t", user="ana"))
+    await house.stores.memories.forget(MemoryFilter(tenant="t", user="ana"), by="test")
     house.completer.go_on.set()
     await working
     assert await house.memories(all=True) == []
@@ -140,7 +140,7 @@ async def test_a_forget_during_extraction_throws_away_what_was_extracted_before_
     house.completer.go_on.clear()
     working = asyncio.create_task(house.worker().work_one())
     await asyncio.wait_for(house.completer.reached.wait(), 5)
-    await house.stores.memories.forget(MemoryFilter(tenant="t", user="ana"), dog.id)
+    await house.stores.memories.forget(MemoryFilter(tenant="t", user="ana"), dog.id, by="test")
     house.completer.go_on.set()
     await working
     assert await house.contents() == [HAWAII]

@@ -1,0 +1,118 @@
+"""See through what hides a secret from a pattern and not from a reader.
+
+Zero-width characters, full-width and other digits, letters of another alphabet that look Latin, single
+characters with spaces between. The views are only read: what is found in one is cut out of the text itself.
+"""
+
+import base64
+import binascii
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+INVISIBLE = re.compile(
+    "[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]"
+)
+_SPACED = re.compile(r"(?<!\S)\S(?:[ \t\n]{1,2}\S){4,}(?!\S)")
+_LATIN, _LIKE_LATIN = re.compile("[A-Za-z]"), re.compile("[\u0370-\u03ff\u0400-\u04ff]")
+_LOOKALIKES = str.maketrans(
+    "АВЕЅІЈКМНОРСТУХаеѕіјорсухԁԛԝһᴠΑΒΕΖΗΙΚΜΝΟΡΤΥΧανο", "ABESIJKMHOPCTYXaesijopcyxdqwhvABEZHIKMNOPTYXavo"
+)
+_QUOTES = str.maketrans("‘’‚“”„′″", "'''\"\"\"'\"")
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A text as it is searched, and where its characters stand in the original."""
+
+    text: str
+    places: Sequence[int] | None = None  # None: the same places
+
+    def lowered(self) -> str:
+        """Return the text in lower case, character by character: a capital İ would become two."""
+        lowered = self.text.lower()
+        if len(lowered) == len(self.text):
+            return lowered
+        return "".join(c.lower() if len(c.lower()) == 1 else c for c in self.text)
+
+    def span(self, start: int, end: int) -> tuple[int, int]:
+        """Return the original's span of a span of this view."""
+        if self.places is None or start == end:
+            return start, end
+        return self.places[start], self.places[end - 1] + 1
+
+
+def views(text: str) -> Iterator[View]:
+    """Yield the text as it reads, then again with spaced-out characters drawn together, if it has any."""
+    view = _readable(text)
+    yield view
+    if _SPACED.search(view.text):
+        yield _drawn_together(view)
+
+
+def readable(text: str) -> str:
+    """Return the text without invisible characters and in the letters that it seems to be written in."""
+    return _readable(text).text
+
+
+def _readable(text: str) -> View:
+    if text.isascii():
+        return View(text)
+    view = _without(text, INVISIBLE) if INVISIBLE.search(text) else View(text)
+    plain = view.text.translate(_plain_letters()).translate(_QUOTES)
+    if _LIKE_LATIN.search(plain) and _LATIN.search(plain):
+        plain = re.sub(r"[^\W\d_]+", _in_one_alphabet, plain)
+    return View(plain, view.places)
+
+
+def _in_one_alphabet(word: re.Match[str]) -> str:
+    text = word.group()
+    return text.translate(_LOOKALIKES) if _LATIN.search(text) and _LIKE_LATIN.search(text) else text
+
+
+def _without(text: str, unwanted: re.Pattern[str]) -> View:
+    kept = [place for place, char in enumerate(text) if not unwanted.match(char)]
+    return View("".join(text[place] for place in kept), kept)
+
+
+def _drawn_together(view: View) -> View:
+    """Return the view with each run of single characters as one word."""
+    places: list[int] = []
+    at = 0
+    for run in _SPACED.finditer(view.text):
+        places += range(at, run.start())
+        places += (place for place in range(*run.span()) if not view.text[place].isspace())
+        at = run.end()
+    places += range(at, len(view.text))
+    text = "".join(view.text[place] for place in places)
+    return View(text, places if view.places is None else [view.places[place] for place in places])
+
+
+def decoded(token: str) -> str:
+    """Return the text that the token is the base64 of, "" where it is none."""
+    if len(token.rstrip("=")) % 4 == 1:
+        return ""
+    padded = token.rstrip("=") + "=" * (-len(token.rstrip("=")) % 4)
+    try:
+        plain = base64.b64decode(padded, altchars=b"-_" if re.search("[-_]", padded) else None).decode(
+            "utf-8"
+        )
+    except (binascii.Error, ValueError):
+        return ""
+    return plain if plain.replace("\n", " ").isprintable() else ""
+
+
+@cache
+def _plain_letters() -> dict[int, str]:
+    """Return the ASCII letter or digit of every character that is only another form of it."""
+    forms = {}
+    for code in (*range(0x80, 0x10000), *range(0x1D400, 0x1D800)):
+        char = chr(code)
+        plain = unicodedata.normalize("NFKC", char) if code >= 0x2070 else char
+        if unicodedata.category(char) == "Nd":
+            plain = str(unicodedata.decimal(char))
+        if len(plain) == 1 and plain != char and plain.isascii():
+            forms[code] = plain
+    return forms

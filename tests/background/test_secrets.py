@@ -1,0 +1,161 @@
+"""Credentials: found in every shape, innocents left alone, at a cost that grows with the text's length."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.background.filters import REDACTED, redact, reject, safe_id
+from proxy.domain import Candidate
+from tests.background.safety_corpus import INNOCENT, OWN_RULES, PERSONAL, SECRETS
+
+PIECE = 6  # characters of a secret that would be of use to somebody
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS, ids=[text[:24] for text, _ in SECRETS])
+def test_a_secret_is_redacted_in_every_shape(text: str, secret: str) -> None:
+    assert secret in text
+    assert secret not in redact(text)
+    assert REDACTED in redact(text)
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS, ids=[text[:24] for text, _ in SECRETS])
+def test_a_secret_is_redacted_in_the_middle_of_a_talk(text: str, secret: str) -> None:
+    redacted = redact(f"Good morning, I live in Ghent.\n{text}\nWhat is wrong with it?")
+    assert secret not in redacted
+    assert redacted.startswith("Good morning, I live in Ghent.\n")
+    assert redacted.endswith("\nWhat is wrong with it?")
+
+
+@pytest.mark.parametrize(("text", "secret"), SECRETS, ids=[text[:24] for text, _ in SECRETS])
+def test_no_memory_is_made_of_a_secret(text: str, secret: str) -> None:
+    assert reject(Candidate(type="semantic", content=f"User said: {text}")) == "secret"
+    assert reject(Candidate(type="semantic", content="User has a thing", tags=(text,))) == "secret"
+    assert secret  # the row names what it is about
+
+
+@pytest.mark.parametrize("text", [*INNOCENT, *OWN_RULES])
+def test_innocent_text_is_returned_unchanged(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("text", [text for text, _ in SECRETS + PERSONAL])
+def test_redacting_twice_is_redacting_once(text: str) -> None:
+    assert redact(redact(text)) == redact(text)
+
+
+# What may stand around a secret in real life: prose, punctuation, code, other writing systems.
+_AROUND = st.text(
+    st.one_of(
+        st.sampled_from(list(" \n\t.,;:!?()[]{}<>\"'`=/-_#@&%")),
+        st.characters(codec="utf-8", exclude_categories=("Cs",)),
+    ),
+    max_size=40,
+)
+_KNOWN = (
+    "sk-¦proj-FAKE0000aaaa1111bbbb2222",
+    "gh¦p_FAKEa1B2c3D4e5F6g7H8i9J0k1L2m3N4",
+    "gl¦pat-FAKEx7Yz9Kq2Wv4Lm6Np8",
+)
+
+
+@given(before=_AROUND, after=_AROUND, secret=st.sampled_from([key.replace("¦", "") for key in _KNOWN]))
+def test_of_a_known_key_no_piece_is_left_whatever_stands_around_it(
+    before: str, after: str, secret: str
+) -> None:
+    redacted = redact(f"{before} {secret} {after}")
+    around = f"{before} {after}"
+    for at in range(len(secret) - PIECE + 1):
+        piece = secret[at : at + PIECE]
+        assert piece not in redacted or piece in around
+
+
+@given(
+    before=_AROUND, after=_AROUND, password=st.from_regex(r"[A-Za-z]{3,8}[-!&+][0-9]{3,6}", fullmatch=True)
+)
+def test_of_a_password_that_is_called_one_no_piece_is_left(before: str, after: str, password: str) -> None:
+    redacted = redact(f"{before}\nmy password is {password} {after}")
+    for at in range(len(password) - PIECE + 1):
+        piece = password[at : at + PIECE]
+        assert piece not in redacted or piece in f"{before}\nmy password is  {after}"
+
+
+@given(st.lists(st.one_of(_AROUND, st.sampled_from([text for text, _ in SECRETS + PERSONAL])), max_size=5))
+def test_redaction_is_idempotent(parts: list[str]) -> None:
+    once = redact("\n".join(parts))
+    assert redact(once) == once
+
+
+@given(st.lists(st.sampled_from(INNOCENT), max_size=20))
+def test_clean_text_is_returned_unchanged(lines: list[str]) -> None:
+    text = "\n\n".join(lines)
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("secret", _KNOWN)
+def test_an_id_that_is_a_key_is_kept_as_a_digest(secret: str) -> None:
+    secret = secret.replace("¦", "")
+    assert secret not in safe_id(secret)
+    assert safe_id(secret) == safe_id(secret)
+    assert safe_id(safe_id(secret)) == safe_id(secret)
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["s-1", "550e8400-e29b-41d4-a716-446655440000", "Tq7mZx9LpV0aB4cD8kQ2w", "conv_3f2a9bc1d4e5f60718293a4b"],
+)
+def test_an_ordinary_id_stays_as_it_is(given: str) -> None:
+    assert safe_id(given) == given
+
+
+HOSTILE = (
+    *(
+        "a",
+        "a1",
+        "1 2 3 4 ",
+        "1",
+        "a b c ",
+        "token=token=secret: ",
+        "password is ",
+        "password is a b ",
+        "pass pass ",
+    ),
+    *(
+        "sk-",
+        "sk-a1 a1 ",
+        "://a:",
+        "://a:b@",
+        "-----BEGIN PRIVATE KEY----- ",
+        "eyJaaaaaaaa.",
+        "abandon ",
+        "xoxb-1-",
+    ),
+    *(
+        "AbC1",
+        "key key 12345678 ",
+        "\u200b",
+        "р1a",
+        "card 4111 ",
+        "passport A1 ",
+        "12345678901234567 ",
+        "=",
+        "<password>",
+    ),
+    *("2fa AAAA ", "curl -u ", "https://a.b?token=", '"sk-a" +\n', "1234-", "1.2.3.4.", "@a.b", "bearer a"),
+)
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_the_cost_is_linear_in_hostile_text(piece: str) -> None:
+    def seconds(length: int) -> float:
+        text = piece * (length // len(piece))
+        best = float("inf")
+        for _ in range(3):
+            started = time.process_time()
+            redact(text)
+            best = min(best, time.process_time() - started)
+        return best
+
+    short, long = seconds(6_000), seconds(48_000)
+    assert long < 8 * short * 3 + 0.05, f"{short * 1e3:.1f} ms, then {long * 1e3:.1f} ms for 8 times as much"
