@@ -1,0 +1,252 @@
+"""How many requests may come, what those that may not are told, and whose budget it is."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai import AsyncOpenAI, RateLimitError
+
+from proxy.edge.identity.caller import Caller
+from proxy.edge.ledger import Ledger
+from proxy.edge.limits import Limits, Rate, judge
+from proxy.edge.reply import ASGIScope, Receive, Send, send_json
+from proxy.errors import Forbidden
+from tests.support.serving import serving
+
+
+# ---------------------------------------------------------------- the rule
+def test_a_burst_passes_at_once_and_then_one_an_interval() -> None:
+    rate, at, passed = Rate(per_minute=60, burst=3), 0.0, []
+    for now in (100.0, 100.0, 100.0, 100.0, 100.5, 101.0, 101.0, 103.0, 103.0, 103.0):
+        at, verdict = judge(rate, now, at)
+        passed.append(verdict.passes)
+    assert passed == [True, True, True, False, False, True, False, True, True, False]
+
+
+def test_the_verdict_says_what_is_left_when_it_is_whole_again_and_when_to_come_back() -> None:
+    rate = Rate(per_minute=30, burst=2)  # one in two seconds
+    at, first = judge(rate, 100.0, 0.0)
+    at, second = judge(rate, 100.5, at)
+    at, third = judge(rate, 101.0, at)
+    assert (first.passes, first.remaining, first.reset_s) == (True, 1, pytest.approx(2.0))
+    assert (second.passes, second.remaining, second.reset_s) == (True, 0, pytest.approx(3.5))
+    assert (third.passes, third.remaining, third.retry_after_s) == (False, 0, pytest.approx(1.0))
+    assert judge(rate, 102.0, at)[1].passes
+
+
+def test_being_refused_costs_nothing() -> None:
+    rate = Rate(per_minute=60, burst=1)
+    at, _ = judge(rate, 100.0, 0.0)
+    for _ in range(50):
+        at, verdict = judge(rate, 100.5, at)
+        assert not verdict.passes
+    assert judge(rate, 101.0, at)[1].passes
+
+
+def test_a_time_from_before_the_clock_was_set_back_delays_by_no_more_than_a_burst() -> None:
+    rate = Rate(per_minute=60, burst=5)
+    _, verdict = judge(rate, 100.0, 1e9)
+    assert not verdict.passes
+    assert verdict.retry_after_s == pytest.approx(1.0)
+
+
+def test_zero_is_no_limit_and_the_default_burst_a_minutes_worth() -> None:
+    assert Rate.of(0, 5) is None
+    assert Rate.of(60, 0) == Rate(60, 60)
+    assert Rate.of(60, 7) == Rate(60, 7)
+
+
+@given(st.integers(1, 10_000), st.integers(1, 500), st.lists(st.floats(0, 90), min_size=1, max_size=200))
+def test_no_window_ever_holds_more_than_its_rate_and_a_burst(
+    per_minute: int, burst: int, gaps: list[float]
+) -> None:
+    rate, now, at, passed = Rate(per_minute, burst), 1_000.0, 0.0, []
+    for gap in gaps:
+        now += gap / 60
+        at, verdict = judge(rate, now, at)
+        assert 0 <= verdict.remaining < burst
+        if verdict.passes:
+            passed.append(now)
+        else:
+            assert judge(rate, now + verdict.retry_after_s + 1e-6, at)[1].passes
+    for first in range(len(passed)):
+        for last in range(first, len(passed)):
+            most = burst + (passed[last] - passed[first]) / rate.interval_s
+            assert last - first + 1 <= most + 1e-3
+
+
+# ---------------------------------------------------------------- the step
+ANNA = Caller("t", "anna")
+
+
+class Clock:
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Iterator[Ledger]:
+    ledger = Ledger(tmp_path / "limits")
+    yield ledger
+    ledger.close()
+
+
+def limits(ledger: Ledger, clock: Any, *, model: Rate | None = None, memory: Rate | None = None) -> Limits:
+    def identify(scope: ASGIScope) -> Caller:
+        caller: Caller | Exception = scope["caller"]
+        if isinstance(caller, Exception):
+            raise caller
+        return caller
+
+    return Limits(ledger, model, memory, identify, clock)
+
+
+async def plain(scope: ASGIScope, receive: Receive, send: Send) -> None:
+    await send_json(send, 200, {"ok": True}, scope.get("answer_headers", ()))
+
+
+async def call(
+    app: Any,
+    caller: Caller | Exception = ANNA,
+    **scope: Any,
+) -> tuple[int, dict[str, str], Any]:
+    """Send one request; return status, headers and body."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": b""}
+
+    defaults = {"type": "http", "headers": [], "client": ("192.0.2.1", 5), "caller": caller}
+    await app({**defaults, **scope}, receive, send)
+    headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+    return sent[0]["status"], headers, orjson.loads(sent[1]["body"])
+
+
+async def test_a_request_too_many_is_refused_in_openais_shape(ledger: Ledger, clock: Clock) -> None:
+    app = limits(ledger, clock, model=Rate(per_minute=50, burst=2)).of_model(plain)
+    await call(app)
+    await call(app)
+    status, headers, body = await call(app)
+    assert status == 429
+    assert body["error"]["code"] == "rate_limit_exceeded"
+    assert body["error"]["type"] == "requests"
+    assert set(body["error"]) == {"message", "type", "param", "code"}
+    assert "1.2s" in body["error"]["message"]
+    assert headers["retry-after"] == "2"  # whole seconds, rounded up
+    assert headers["x-ratelimit-limit-requests"] == "2"
+    assert headers["x-ratelimit-remaining-requests"] == "0"
+    assert headers["x-ratelimit-reset-requests"] == "2.4s"
+    clock.now += 1.2
+    assert (await call(app))[0] == 200
+
+
+async def test_an_answer_that_passes_says_what_is_left(ledger: Ledger, clock: Clock) -> None:
+    app = limits(ledger, clock, model=Rate(per_minute=60, burst=10)).of_model(plain)
+    status, headers, body = await call(app)
+    assert (status, body) == (200, {"ok": True})
+    assert headers["x-ratelimit-limit-requests"] == "10"
+    assert headers["x-ratelimit-remaining-requests"] == "9"
+    assert headers["x-ratelimit-reset-requests"] == "1s"
+    assert "retry-after" not in headers
+
+
+async def test_an_upstreams_own_limit_is_passed_on_alone(ledger: Ledger, clock: Clock) -> None:
+    app = limits(ledger, clock, model=Rate(60, 10)).of_model(plain)
+    theirs = [(b"X-RateLimit-Remaining-Requests", b"4999")]
+    _, headers, _ = await call(app, answer_headers=theirs)
+    assert headers["X-RateLimit-Remaining-Requests"] == "4999"
+    assert "x-ratelimit-limit-requests" not in headers
+    assert "x-ratelimit-remaining-requests" not in headers
+
+
+async def test_a_limit_that_is_off_leaves_the_app_as_it_is(ledger: Ledger, clock: Clock) -> None:
+    off = limits(ledger, clock, memory=Rate(60, 1))
+    assert off.of_model(plain) is plain
+    assert Limits(None, None, None, lambda scope: Caller("t"), clock).of_memory(plain) is plain
+
+
+async def test_all_routes_to_the_model_share_a_budget_and_the_memory_api_has_its_own(
+    ledger: Ledger, clock: Clock
+) -> None:
+    both = limits(ledger, clock, model=Rate(60, 1), memory=Rate(60, 1))
+    chat, responses, memory = both.of_model(plain), both.of_model(plain), both.of_memory(plain)
+    assert [(await call(app))[0] for app in (chat, responses, memory, memory)] == [200, 429, 200, 429]
+
+
+KEY = "key:k1"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "shared"),
+    [
+        (Caller("t", "anna", label=KEY), Caller("t", "anna", label=KEY), True),
+        (Caller("t", named="anna", label=KEY), Caller("t", named="ben", label=KEY), True),
+        (Caller("t", "anna", label=KEY), Caller("t", "anna", label="key:k2"), False),
+        (Caller("t", "anna", label="jwt"), Caller("t", "anna", label="jwt"), True),
+        (Caller("t", "anna", label="jwt"), Caller("t", "ben", label="jwt"), False),
+        (Caller("t", "anna", label="jwt"), Caller("u", "anna", label="jwt"), False),
+        (Caller("t", named="anna"), Caller("t", named="anna"), True),
+        (Caller("t", named="anna"), Caller("t", named="ben"), False),
+        (Caller("a", "b-c"), Caller("a-b", "c"), False),
+        (Caller("t"), Caller("t"), True),  # by the peer's address
+        (Caller("t"), Caller("t", named="anna"), False),
+        (Forbidden("no"), Caller("t"), True),
+    ],
+)
+async def test_a_budget_belongs_to_the_key_else_the_user_else_the_address(
+    ledger: Ledger, clock: Clock, first: Caller, second: Caller, shared: bool
+) -> None:
+    app = limits(ledger, clock, model=Rate(60, 1)).of_model(plain)
+    assert (await call(app, first))[0] == 200
+    assert (await call(app, second))[0] == (429 if shared else 200)
+
+
+async def test_addresses_have_a_budget_each_and_a_socket_without_one_too(
+    ledger: Ledger, clock: Clock
+) -> None:
+    app = limits(ledger, clock, model=Rate(60, 1)).of_model(plain)
+    peers = [("192.0.2.1", 1), ("192.0.2.1", 2), ("192.0.2.2", 1), None, None]
+    answers = [(await call(app, Caller("t"), client=peer))[0] for peer in peers]
+    assert answers == [200, 429, 200, 200, 429]
+
+
+async def test_the_openai_sdk_waits_as_long_as_it_is_told(ledger: Ledger) -> None:
+    answer = {
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "hi"}}],
+    }  # fmt: skip
+
+    async def model(scope: ASGIScope, receive: Receive, send: Send) -> None:
+        await send_json(send, 200, answer)
+
+    def identify(scope: ASGIScope) -> Caller:
+        return Caller("t", "anna")
+
+    limited = Limits(ledger, Rate(per_minute=75, burst=1), None, identify, time.time).of_model(model)
+    async with serving(limited) as origin:
+        patient = AsyncOpenAI(base_url=f"{origin}/v1", api_key="k", max_retries=1)
+        question = {"model": "m", "messages": [{"role": "user", "content": "hello"}]}
+        await patient.chat.completions.create(**question)
+        with pytest.raises(RateLimitError) as refused:
+            await patient.with_options(max_retries=0).chat.completions.create(**question)
+        assert refused.value.code == "rate_limit_exceeded"
+        assert refused.value.response.headers["retry-after"] == "1"
+        started = time.monotonic()
+        await patient.chat.completions.create(**question)
+        assert time.monotonic() - started > 0.7  # of its own accord it would have come back after 0.5 s
+        await patient.close()
