@@ -1,0 +1,1 @@
+"""The page at /ui: what is remembered, for the one it belongs to."""

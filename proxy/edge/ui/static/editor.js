@@ -1,0 +1,150 @@
+// The form that adds a memory, or corrects one.
+
+import { segment } from "./api.js";
+import { choice, complaints, dialog, field, form, working } from "./dialogs.js";
+import { h } from "./dom.js";
+import { TYPES } from "./rows.js";
+
+const MAX_CHARS = 4000; // as the API has it
+
+/** Let a person add a memory (`memory` null) or correct it; resolves to the memory as it then is, or null. */
+export function edit(page, memory) {
+  const guard = { typed: false, warned: false, warn: null };
+  const holds = () => {
+    if (!guard.typed || guard.warned) return false;
+    guard.warned = true;
+    guard.warn();
+    return true;
+  };
+  const title = memory ? "Edit memory" : "Add a memory";
+  return dialog(title, (close) => editor(page, memory, close, guard), { wide: true, holds });
+}
+
+/** Return the form. `guard` learns of what was typed, so that a slip of the finger does not lose it. */
+function editor(page, memory, close, guard) {
+  const controls = makeControls(page, memory);
+  const told = complaints(() => element);
+  const save = () =>
+    working(element, told, async () => {
+      const body = memory ? changes(memory, read(controls)) : created(read(controls));
+      if (memory && !Object.keys(body).length) return close(null);
+      if (memory)
+        return close(
+          await page.api.patch(`v1/memory/${segment(memory.id)}`, { query: page.session.query, body }),
+        );
+      return close(await page.api.post("v1/memory", { body: { ...body, ...page.session.query } }));
+    });
+  const element = form(
+    { class: "editor" },
+    save,
+    layout(controls),
+    told.place,
+    h(
+      "footer",
+      {},
+      h("button", { type: "button", on: { click: () => close(null) } }, "Cancel"),
+      h("button", { type: "submit", class: "primary" }, memory ? "Save" : "Add"),
+    ),
+  );
+  guard.warn = () => told.say({ title: "Not saved", text: "Press Esc again to leave without saving." });
+  element.addEventListener("input", () => Object.assign(guard, { typed: true, warned: false }));
+  element.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) element.requestSubmit();
+  });
+  return element;
+}
+
+function makeControls(page, memory) {
+  const project = h("input", {
+    value: memory?.project_id ?? page.kept.filter?.project ?? "",
+    list: "projects",
+    autocomplete: "off",
+    maxlength: 256,
+  });
+  return {
+    content: h("textarea", {
+      value: memory?.content ?? "",
+      rows: 5,
+      maxlength: MAX_CHARS,
+      required: true,
+      dir: "auto",
+      autofocus: true,
+    }),
+    type: choice(TYPES, memory?.type ?? "semantic"),
+    project,
+    tags: h("input", { value: (memory?.tags ?? []).join(", "), autocomplete: "off" }),
+    importance: h("input", {
+      type: "number",
+      min: 0,
+      max: 1,
+      step: 0.05,
+      value: String(memory?.importance ?? 0.5),
+      inputmode: "decimal",
+    }),
+    expires: h("input", { type: "datetime-local", value: localTime(memory?.expires_at) }),
+  };
+}
+
+function layout(c) {
+  return [
+    field("What to remember", c.content, {
+      param: "content",
+      hint: "One fact, as a sentence. Secrets are refused.",
+    }),
+    h(
+      "div",
+      { class: "columns" },
+      field("Type", c.type, { param: "type" }),
+      field("Project", c.project, { param: "project_id", hint: "Empty: none, it counts everywhere." }),
+      field("Tags", c.tags, { param: "tags", hint: "Separated by commas." }),
+      field("Importance", c.importance, {
+        param: "importance",
+        hint: "0 to 1; the weakest go first at a quota.",
+      }),
+      field("Expires", c.expires, { param: "expires_at", hint: "Empty: never." }),
+    ),
+  ];
+}
+
+function read(c) {
+  return {
+    content: c.content.value,
+    type: c.type.value,
+    project_id: c.project.value.trim() || null,
+    tags: [
+      ...new Set(
+        c.tags.value
+          .split(",")
+          .map((tag) => tag.trim())
+          .filter(Boolean),
+      ),
+    ],
+    importance: Number(c.importance.value),
+    expires_at: c.expires.value ? Math.round(new Date(c.expires.value).getTime() / 1000) : null,
+  };
+}
+
+/** Return what was filled in, for a new memory. */
+function created(values) {
+  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null));
+}
+
+/** Return only what differs, so that nothing else is touched. The form shows times to the minute. */
+function changes(memory, values) {
+  const body = {};
+  for (const [name, value] of Object.entries(values)) {
+    const before = name === "expires_at" ? seconds(localTime(memory.expires_at)) : (memory[name] ?? null);
+    if (JSON.stringify(before) !== JSON.stringify(value)) body[name] = value;
+  }
+  return body;
+}
+
+function seconds(local) {
+  return local ? Math.round(new Date(local).getTime() / 1000) : null;
+}
+
+function localTime(at) {
+  if (typeof at !== "number") return "";
+  const date = new Date(at * 1000);
+  return new Date(date.getTime() - date.getTimezoneOffset() * 60_000).toISOString().slice(0, 16);
+}

@@ -1,0 +1,215 @@
+"""What others wrote can neither run nor break the page: not as a memory, an id, a tag, a reason, an error."""
+
+import json
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.ui.conftest import LOOP, Visit
+from tests.ui.fake_api import FakeApi, Row, held, job, memory, receipt
+
+pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
+
+RUNS = "document.title='pwned';window.pwned=1"
+SCRIPTS = [
+    f"<script>{RUNS}</script>",
+    f'<img src=x onerror="{RUNS}">',
+    f'<svg/onload="{RUNS}">',
+    f'"><iframe srcdoc="<script>parent.{RUNS}</script>">',
+    f"javascript:{RUNS}",
+    f"</style></textarea></title><script>{RUNS}</script>",
+    "<style>*{display:none}</style><base href=//evil.example><link rel=stylesheet href=//evil.example/x.css>",
+    "<form action=//evil.example><button autofocus>Sign in again</button></form>",
+    "{{constructor.constructor('" + RUNS + "')()}} ${" + RUNS + "}",
+    f'<math><mtext></mtext><mglyph><style><!--</style><img title="--><img src=1 onerror={RUNS}>">',
+]
+BREAKERS = [
+    "w" * 4_000,
+    "\u202etxt.exe dlrow eht \u2066 unclosed \u2067 isolates",
+    "before\x00after\x1b[31m\x07\u2028\u2029\ufeff",
+    "👩‍👩‍👧‍👦🏳️‍🌈" * 300,
+    "Z̸̢̛͎͉̪͚̺̈́̈͊͗͐͝a̷l̵g̶o̴" * 60,
+    "a\n" * 1_500,
+    "  \u3000 ",
+]
+TEXTS = SCRIPTS + BREAKERS
+
+
+def hostile() -> FakeApi:
+    """Return an API in which every text is an attack."""
+    api = FakeApi()
+    for n, text in enumerate(TEXTS, 1):
+        tags = [text[:64], "<b>", "'\"&"]
+        row = memory(n, text, id=f"mem_{n:06}", project_id=text[:256], tags=tags, source=text[:50])
+        row["evidence"] = [{"session_id": text[:256], "exchange_id": text[:256], "span": text}]
+        row["history"] = [{"at": 1, "action": text[:50], "by": text[:50], "content": text}]
+        api.memories.append(row)
+        more: Row = {"reason": text[:64], "evidence": text, "project_id": text[:256], "tags": tags}
+        api.quarantined.append(held(n, text, **more))
+        session = {
+            "id": f"{n}{text[:200]}",
+            "project_id": text[:256],
+            "last_at": 1,
+            "exchanges": 1,
+            "pending": 1,
+        }
+        api.sessions.append(session)
+        api.jobs.append(
+            job(n, text[:256], "dead", reason=text[:64], project_id=text[:256], user_id=text[:99])
+        )
+        api.receipts.append(receipt(f"{n}", {"memories": 1}, by=text[:64], project_id=text[:256]))
+    return api
+
+
+async def assert_unharmed(page: Page) -> None:
+    """Nothing ran, nothing was made of markup, nothing sticks out, and the frame is where it was."""
+    state: dict[str, Any] = await page.evaluate(
+        """() => ({
+            ran: window.pwned ?? null,
+            title: document.title,
+            made: document.querySelectorAll("iframe, img, base, style, math, main script, main link").length,
+            wide: document.documentElement.scrollWidth - innerWidth,
+            main: document.querySelector("main").scrollWidth - document.querySelector("main").clientWidth,
+            menu: document.querySelector("nav.menu").checkVisibility(),
+        })"""
+    )
+    assert state["ran"] is None
+    assert state["title"].endswith("Memory")
+    assert state["made"] == 0
+    assert state["wide"] <= 0
+    assert state["main"] <= 0
+    assert state["menu"]
+
+
+@pytest.mark.parametrize("width", [1360, 360])
+async def test_hostile_texts_are_text_in_every_view(visit: Visit, width: int) -> None:
+    api = hostile()
+    visitor = await visit(api, viewport={"width": width, "height": 800})
+    page = await visitor.enter()
+    await expect(page.locator("a.row")).to_have_count(len(TEXTS))
+    await assert_unharmed(page)
+    for place in ("quarantine", "sessions", "jobs", "receipts"):
+        await page.evaluate(f"location.hash = '#/{place}'")
+        await expect(page.locator("li.row")).to_have_count(len(TEXTS))
+        await assert_unharmed(page)
+    await page.get_by_role("link", name="Jobs").click()
+    await page.get_by_label("All users").check()
+    await visitor.settled()
+    await assert_unharmed(page)
+
+
+async def test_hostile_texts_are_text_in_a_memory_its_form_and_its_end(visit: Visit) -> None:
+    visitor = await visit(hostile())
+    page = await visitor.enter()
+    for n, text in enumerate(TEXTS, 1):
+        await page.evaluate(f"location.hash = '#/memories/mem_{n:06}'")
+        await expect(page.locator(".detail")).to_have_attribute("data-id", f"mem_{n:06}")
+        await visitor.settled()
+        await assert_unharmed(page)
+        if text in SCRIPTS:
+            await expect(page.locator(".detail .whole")).to_have_text(text)
+    await page.get_by_role("button", name="Edit").click()
+    await assert_unharmed(page)
+    await page.keyboard.press("Escape")
+    await page.locator(".detail").get_by_role("button", name="Forget").click()
+    await expect(page.get_by_text("This cannot be undone.")).to_be_visible()
+    await assert_unharmed(page)
+
+
+async def test_hostile_matches_and_reasons_are_text(visit: Visit) -> None:
+    api = hostile()
+    visitor = await visit(api)
+    page = await visitor.enter("search")
+    await page.route(
+        "**/v1/memory/search",
+        lambda route: route.fulfill(
+            json={
+                "object": "list",
+                "data": [{"memory": m, "score": "<b>1</b>", "why": m["content"]} for m in api.memories],
+            }
+        ),
+    )
+    await page.get_by_label("Message").fill(SCRIPTS[0])
+    await page.keyboard.press("Enter")
+    await expect(page.locator("a.row")).to_have_count(len(TEXTS))
+    await assert_unharmed(page)
+
+
+async def test_a_hostile_error_message_is_text(visit: Visit) -> None:
+    visitor = await visit(hostile())
+    page = await visitor.enter("sessions")
+    error = {"error": {"message": "".join(SCRIPTS) + BREAKERS[0], "param": 'x"],[y', "code": None}}
+    await page.route("**/v1/memory?*", lambda route: route.fulfill(status=400, json=error))
+    await page.get_by_role("link", name="Memories", exact=True).click()
+    await expect(page.get_by_role("alert")).to_contain_text("<script>")
+    await assert_unharmed(page)
+
+
+async def test_a_hostile_user_name_is_text_and_arrives_whole(visit: Visit) -> None:
+    name = f"a&user_id=bob#<script>{RUNS}</script>/../ü 😀"
+    api = FakeApi(memories=[memory(1, "Hers.", user_id=name)])
+    page = await (await visit(api)).enter(user=name)
+    await expect(page.locator(".brand b")).to_have_text(name)
+    await expect(page.locator("a.row")).to_have_count(1)
+    assert api.asked("GET", "/v1/memory")[-1][0]["user_id"] == name
+    await assert_unharmed(page)
+
+
+async def test_an_id_that_looks_like_a_path_stays_one_segment(visit: Visit) -> None:
+    api = FakeApi(memories=[memory(1, "Odd.")])
+    api.sessions = [
+        {"id": "a/../../b?c#d%2e", "project_id": None, "last_at": 1, "exchanges": 1, "pending": 1}
+    ]
+    visitor = await visit(api)
+    page = await visitor.enter("sessions")
+    async with page.expect_request("**/end?*") as asked:
+        await page.get_by_role("button", name="Extract now").click()
+    assert "/v1/memory/sessions/a%2F..%2F..%2Fb%3Fc%23d%252e/end?user_id=ada" in (await asked.value).url
+
+
+async def test_a_broken_address_leads_to_a_working_page(visit: Visit) -> None:
+    visitor = await visit(FakeApi(memories=[memory(1, "Tea.")]))
+    page = await visitor.enter("memories/%E0%A4%A")
+    for address in ("<img src=x>", "__proto__/constructor", "/evil", "search/%00"):
+        await page.evaluate("address => { location.hash = '#/' + address; }", address)
+        await page.reload()
+        await expect(page.locator("nav.menu [aria-current]")).to_have_count(1)
+        await assert_unharmed(page)
+
+
+async def test_hidden_characters_are_shown_as_what_they_are(visit: Visit) -> None:
+    api = FakeApi(memories=[memory(1, "safe\u202egnp.exe\x00\u200b end 👩‍👧 שלום")])
+    page = await (await visit(api)).enter()
+    await expect(page.locator("a.row .content")).to_have_text("safe‹U+202E›gnp.exe␀‹U+200B› end 👩‍👧 שלום")
+
+
+async def test_the_browser_refuses_scripts_styles_and_connections_of_others(visit: Visit) -> None:
+    # If the policy did not hold, the tests above would still pass by the scripts' care alone.
+    visitor = await visit(FakeApi(memories=[memory(1, "Tea.")]))
+    page = await visitor.enter()
+    refused = await page.evaluate(
+        """async () => {
+            const names = [];
+            addEventListener("securitypolicyviolation", (event) => names.push(event.effectiveDirective));
+            const image = document.createElement("img");
+            image.src = "https://evil.example/x.png";
+            document.body.append(image);
+            await fetch("https://evil.example/").catch(() => {});
+            try { document.body.innerHTML = "<b>x</b>"; } catch { names.push("sink refused"); }
+            document.body.setAttribute("style", "color: red");
+            await new Promise((resolve) => setTimeout(resolve, 50));
+            return names;
+        }"""
+    )
+    assert {"img-src", "connect-src", "sink refused", "style-src-attr"} <= set(refused), refused
+    assert all("evil.example" in e or "style" in e or "Trusted" in e for e in visitor.errors), visitor.errors
+    visitor.errors.clear()
+    visitor.strays.clear()
+
+
+async def test_the_answers_of_the_api_are_not_kept_by_the_browser(visit: Visit) -> None:
+    visitor = await visit(FakeApi(memories=[memory(1, "Tea.")]))
+    page = await visitor.enter()
+    assert json.loads(await page.evaluate("caches.keys().then((keys) => JSON.stringify(keys))")) == []
+    assert await page.evaluate("localStorage.length") == 0

@@ -1,0 +1,132 @@
+"""What can be measured of how it looks: contrast, names, phones, themes, steadiness."""
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.ui.conftest import LOOP, Visit
+from tests.ui.sample import sample
+
+pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
+
+PLACES = ("memories", "search", "quarantine", "sessions", "jobs", "receipts", "transfer", "health")
+
+# Every text that is visible, with the contrast to what is behind it (WCAG 2.2, 1.4.3). Colors are painted
+# on a canvas, so that whatever notation a style has becomes numbers.
+CONTRASTS = """() => {
+  const paint = new OffscreenCanvas(1, 1).getContext("2d", { willReadFrequently: true });
+  const over = (colors) => {
+    paint.clearRect(0, 0, 1, 1);
+    for (const color of colors) { paint.fillStyle = color; paint.fillRect(0, 0, 1, 1); }
+    return [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3);
+  };
+  const light = (rgb) => {
+    const linear = (c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4);
+    const [r, g, b] = rgb.map((c) => linear(c / 255));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    const colors = [];
+    for (let at = element; at; at = at.parentElement) colors.unshift(getComputedStyle(at).backgroundColor);
+    return colors;
+  };
+  const weak = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let seen = 0;
+  while (walker.nextNode()) {
+    const element = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || !element.checkVisibility({ opacityProperty: true })) continue;
+    if (element.closest(":disabled, datalist, option")) continue;
+    seen += 1;
+    const ground = behind(element);
+    const [a, b] = [light(over([...ground, getComputedStyle(element).color])), light(over(ground))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) weak.push([element.className, walker.currentNode.data.slice(0, 30), ratio.toFixed(2)]);
+  }
+  return { seen, weak };
+}"""
+
+UNNAMED = """() => [...document.querySelectorAll("button, a[href], input, select, textarea, nav, aside")]
+  .filter((e) => e.checkVisibility())
+  .filter((e) => !(e.getAttribute("aria-label") || e.labels?.length || e.textContent.trim()))
+  .map((e) => e.outerHTML.slice(0, 100))"""
+
+
+async def everywhere(page: Page, check: str) -> list[object]:
+    """Return what the check finds, in all places of the menu."""
+    found = []
+    for place in PLACES:
+        await page.evaluate(f"location.hash = '#/{place}'")
+        await expect(page.locator(f"main.{place}")).to_have_count(1)
+        await expect(page.locator("[aria-busy], .skeleton")).to_have_count(0)
+        found.append(await page.evaluate(check))
+    return found
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_all_text_can_be_read(visit: Visit, theme: str) -> None:
+    page = await (await visit(sample(), color_scheme=theme)).enter()
+    results = await everywhere(page, CONTRASTS)
+    assert [result["weak"] for result in results] == [[]] * len(PLACES)  # type: ignore[index]
+    assert min(result["seen"] for result in results) > 10, "or the check looks at nothing"  # type: ignore[index]
+    await page.evaluate("location.hash = '#/memories/mem_000012'")
+    await expect(page.locator(".detail dl")).to_be_visible()
+    await page.keyboard.press("e")
+    await expect(page.locator("dialog")).to_be_visible()
+    assert (await page.evaluate(CONTRASTS))["weak"] == []
+
+
+async def test_every_control_has_a_name(visit: Visit) -> None:
+    page = await (await visit(sample())).enter()
+    assert await everywhere(page, UNNAMED) == [[]] * len(PLACES)
+
+
+async def test_nothing_sticks_out(visit: Visit) -> None:
+    page = await (await visit(sample(), viewport={"width": 1100, "height": 740})).enter()
+    beyond = """() => Math.max(...[document.documentElement, document.querySelector("main")]
+        .map((e) => e.scrollWidth)) - innerWidth"""
+    for width in (1100, 820, 360, 320):
+        await page.set_viewport_size({"width": width, "height": 740})
+        assert max(await everywhere(page, beyond)) <= 0  # type: ignore[type-var]
+
+
+async def test_on_a_phone_a_memory_covers_the_list_and_back_leads_to_it(visit: Visit) -> None:
+    page = await (await visit(sample(), viewport={"width": 360, "height": 740}, has_touch=True)).enter()
+    await page.locator("a.row").first.tap()
+    await expect(page.locator(".detail .whole")).to_be_visible()
+    box = await page.locator(".detail").bounding_box()
+    assert box
+    assert (box["x"], box["width"]) == (0, 360)
+    await page.get_by_role("button", name="Close the memory").tap()
+    await expect(page.locator("a.row").first).to_be_focused()
+
+
+async def test_the_theme_follows_the_system_until_it_is_chosen(visit: Visit) -> None:
+    page = await (await visit(sample(), color_scheme="dark")).enter()
+    ground = "getComputedStyle(document.body).backgroundColor"
+    dark = await page.evaluate(ground)
+    await page.get_by_role("button", name="Theme: as the system").click()
+    light = await page.evaluate(ground)
+    assert light != dark
+    await page.reload()
+    await page.locator("nav.menu").wait_for()
+    assert await page.evaluate(ground) == light
+    assert await page.evaluate("JSON.stringify({...localStorage})") == '{"theme":"light"}'
+    await page.get_by_role("button", name="Theme: light").click()
+    await page.get_by_role("button", name="Theme: dark").click()
+    assert await page.evaluate("localStorage.length") == 0
+    assert await page.evaluate(ground) == dark
+
+
+async def test_nothing_moves_when_lists_and_memories_are_opened(visit: Visit) -> None:
+    page = await (await visit(sample())).enter()
+    await page.evaluate(
+        """() => { window.shifts = [];
+        new PerformanceObserver((list) => { for (const e of list.getEntries()) shifts.push(e.value); })
+          .observe({ type: "layout-shift", buffered: true }); }"""
+    )
+    await page.get_by_label("Type").select_option("preference")
+    await expect(page.locator("a.row")).to_have_count(4)
+    await page.keyboard.press("j")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".detail .whole")).to_be_visible()
+    assert sum(await page.evaluate("shifts")) < 0.02

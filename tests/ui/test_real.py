@@ -1,0 +1,130 @@
+"""The page in front of the proxy itself, with a store, an embedder and a scripted model behind it."""
+
+import base64
+import hmac
+import json
+import time
+from typing import Any
+
+import pytest
+from playwright.async_api import Page, expect
+
+from tests.e2e.conftest import Houses, house, models_dir  # noqa: F401
+from tests.ui.conftest import LOOP, Visit, Visitor
+
+pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
+
+
+async def add(page: Page, content: str, type_: str = "semantic") -> None:
+    """Add a memory by hand."""
+    await page.get_by_role("button", name="Add", exact=True).first.click()
+    await page.get_by_label("What to remember").fill(content)
+    await page.get_by_label("Type").last.select_option(type_)
+    await page.keyboard.press("Control+Enter")
+    await expect(page.locator(".detail .whole")).to_have_text(content)
+
+
+async def test_a_life_of_a_memory_from_the_first_word_to_its_receipt(
+    visit: Visit,
+    house: Houses,  # noqa: F811
+) -> None:
+    async with house() as real:
+        visitor = await visit(real.origin)
+        page = await visitor.enter()
+        await expect(page.get_by_role("heading", name="Nothing is remembered yet")).to_be_visible()
+        await add(page, "Prefers window seats on every flight.", "preference")
+        await add(page, "Works for a bridge office in Rotterdam.")
+        await _correct(page)
+        await _search(page)
+        await _walk(visitor)
+        await _take_along(page, visitor)
+
+
+async def _correct(page: Page) -> None:
+    await page.get_by_role("button", name="Edit").click()
+    await page.get_by_label("What to remember").fill("Works for a bridge office in Antwerp.")
+    await page.get_by_label("Project", exact=True).last.fill("work")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator(".detail .whole")).to_have_text("Works for a bridge office in Antwerp.")
+    await expect(page.locator(".timeline .past").last).to_have_text("Works for a bridge office in Rotterdam.")
+    await page.get_by_role("button", name="Archive").click()
+    await expect(page.get_by_text("1 memory")).to_be_visible()
+    await page.get_by_role("button", name="Restore").click()
+    await expect(page.get_by_text("2 memories")).to_be_visible()
+
+
+async def _search(page: Page) -> None:
+    await page.get_by_role("link", name="Search").click()
+    await page.get_by_label("Message").fill("Where should I sit on the plane?")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("a.row").first).to_contain_text("window seats")
+    await expect(page.locator(".why").first).not_to_be_empty()
+
+
+async def _walk(visitor: Visitor) -> None:
+    places = {"quarantine": "Nothing to review", "sessions": "No sessions", "jobs": "No jobs"}
+    for place, words in places.items():
+        await visitor.page.evaluate(f"location.hash = '#/{place}'")
+        await expect(visitor.page.get_by_role("heading", name=words)).to_be_visible()
+    await visitor.page.get_by_label("All users").check()
+    await visitor.settled()
+    await expect(visitor.page.get_by_role("alert")).to_have_count(0)
+    await visitor.page.get_by_role("link", name="Health", exact=True).click()
+    await expect(visitor.page.get_by_role("heading", name="All of memory works")).to_be_visible()
+
+
+async def _take_along(page: Page, visitor: Visitor) -> None:
+    """Export, forget all, see the receipt, and bring it back."""
+    await page.get_by_role("link", name="Export, import").click()
+    async with page.expect_download() as download:
+        await page.get_by_role("button", name="Export").click()
+    exported = (await (await download.value).path()).read_bytes()
+    lines: list[dict[str, Any]] = [json.loads(line) for line in exported.splitlines()]
+    assert {line["project_id"] for line in lines} == {None, "work"}
+    await page.get_by_role("link", name="Memories", exact=True).click()
+    await page.get_by_role("button", name="Forget …").click()
+    await expect(page.get_by_role("dialog").get_by_text("2 memories")).to_be_visible()
+    await page.get_by_label("Type “forget” to confirm").fill("forget")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("Forgotten: 2 memories")).to_be_visible()
+    await page.get_by_role("link", name="Receipts").click()
+    await expect(page.locator("li.row")).to_have_count(1)
+    await expect(page.locator("li.row")).to_contain_text("in open mode")
+    await page.get_by_role("link", name="Export, import").click()
+    file = {"name": "m.ndjson", "mimeType": "application/x-ndjson", "buffer": exported}
+    await page.get_by_label("File").set_input_files(file)  # type: ignore[arg-type]
+    await page.get_by_role("button", name="Import").click()
+    await expect(page.get_by_text("2 imported, 0 there already, 0 refused.")).to_be_visible()
+    await page.get_by_role("link", name="Memories", exact=True).click()
+    await expect(page.locator("a.row")).to_have_count(2)
+
+
+def token(secret: str, **claims: Any) -> str:
+    """Return a JWT, signed with HS256."""
+    parts = ({"alg": "HS256", "typ": "JWT"}, {"aud": "app", "exp": time.time() + 600, **claims})
+    head = b".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts)
+    signature = hmac.digest(secret.encode(), head, "sha256")
+    return (head + b"." + base64.urlsafe_b64encode(signature).rstrip(b"=")).decode()
+
+
+async def test_a_token_opens_the_memories_of_its_own_user_only(
+    visit: Visit,
+    house: Houses,  # noqa: F811
+) -> None:
+    secret = "a-shared-secret-of-at-least-32-bytes"
+    identity = {"mode": "jwt", "jwt_secret": secret, "jwt_audience": "app"}
+    async with house(identity=identity) as real:
+        page = (await visit(real.origin)).page
+        await page.goto(f"{real.origin}/ui")
+        await page.get_by_label("Key or token").fill(
+            token("another secret, of somebody else, too", sub="ada")
+        )
+        await page.keyboard.press("Enter")
+        await expect(page.get_by_text("not accepted")).to_be_visible()
+        for user in ("ada", "bob"):
+            await page.get_by_label("Key or token").fill(token(secret, sub=user))
+            await page.keyboard.press("Enter")
+            await expect(page.locator(".brand b")).to_have_text(user)
+            await expect(page.get_by_role("heading", name="Nothing is remembered yet")).to_be_visible()
+            await add(page, f"The secret of {user} is a red bicycle.")
+            await page.get_by_role("button", name="Sign out").click()

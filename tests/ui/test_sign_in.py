@@ -1,0 +1,91 @@
+"""Who looks, at whose memories, and what becomes of the credential."""
+
+import pytest
+from playwright.async_api import expect
+
+from tests.ui.conftest import LOOP, Visit
+from tests.ui.fake_api import FakeApi, memory
+from tests.ui.sample import sample
+
+pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
+
+
+async def test_an_open_proxy_asks_whose_memories_and_can_be_asked_for_anothers(visit: Visit) -> None:
+    api = FakeApi(memories=[memory(1, "Ada likes tea."), memory(2, "Bob likes gin.", user_id="bob")])
+    visitor = await visit(api)
+    page = visitor.page
+    await page.goto(f"{visitor.origin}/ui")
+    await page.get_by_label("Whose memories?").fill("ada")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("a.row")).to_contain_text(["Ada likes tea."])
+    await page.get_by_role("button", name="Change user").click()
+    await page.get_by_label("Whose memories?").fill("bob")
+    await page.get_by_role("button", name="Show them").click()
+    await expect(page.locator("a.row")).to_contain_text(["Bob likes gin."])
+
+
+async def test_a_key_opens_the_page_and_signing_out_leaves_nothing(visit: Visit) -> None:
+    api = FakeApi(memories=[memory(1, "Ada likes tea.")], mode="keys", user="ada", credential="mp-secret")
+    visitor = await visit(api)
+    page = visitor.page
+    await page.goto(f"{visitor.origin}/ui")
+    await page.get_by_label("Key or token").fill("mp-secret")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("a.row")).to_contain_text(["Ada likes tea."])
+    assert "mp-secret" not in page.url
+    assert api.asked("GET", "/v1/memory")[-1][0].get("user_id") is None, "the key says who it is"
+    await page.reload()
+    await expect(page.locator("a.row")).to_have_count(1)
+    await page.get_by_role("button", name="Sign out").click()
+    await expect(page.get_by_label("Key or token")).to_be_visible()
+    left = await page.evaluate("JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie])")
+    assert left == '[{},{},""]'
+
+
+async def test_a_wrong_key_is_said_to_be_wrong_and_not_kept(visit: Visit) -> None:
+    visitor = await visit(FakeApi(mode="keys", user="ada", credential="right"))
+    page = visitor.page
+    await page.goto(f"{visitor.origin}/ui")
+    await page.get_by_label("Key or token").fill("wrong")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("alert").filter(has_text="not accepted")).to_be_visible()
+    assert await page.evaluate("sessionStorage.length") == 0
+
+
+async def test_what_no_header_can_carry_is_refused_as_a_key(visit: Visit) -> None:
+    visitor = await visit(FakeApi(mode="keys", user="ada", credential="right"))
+    page = visitor.page
+    await page.goto(f"{visitor.origin}/ui")
+    await page.get_by_label("Key or token").fill("пароль 😀")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("No key or token has such characters.")).to_be_visible()
+
+
+async def test_a_key_that_is_revoked_meanwhile_leads_back_to_the_way_in(visit: Visit) -> None:
+    api = sample()
+    api.mode, api.user, api.credential = "keys", "ada", "first"
+    visitor = await visit(api)
+    page = visitor.page
+    await page.goto(f"{visitor.origin}/ui")
+    await page.get_by_label("Key or token").fill("first")
+    await page.keyboard.press("Enter")
+    await visitor.settled()
+    api.credential = "second"
+    await page.get_by_role("link", name="Sessions").click()
+    await expect(page.get_by_text("Sign in again.")).to_be_visible()
+
+
+async def test_a_key_without_the_right_to_memory_is_told_so(visit: Visit) -> None:
+    visitor = await visit(FakeApi(mode="keys", user="ada", credential=None, rights=["chat"]))
+    page = visitor.page
+    await page.goto(f"{visitor.origin}/ui")
+    await page.get_by_label("Key or token").fill("chat-only")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("may use the model, but not look at memories")).to_be_visible()
+
+
+async def test_behind_an_authenticating_proxy_nothing_is_asked(visit: Visit) -> None:
+    visitor = await visit(FakeApi(memories=[memory(1, "Ada likes tea.")], mode="header", user="ada"))
+    await visitor.page.goto(f"{visitor.origin}/ui")
+    await expect(visitor.page.locator("a.row")).to_have_count(1)
+    await expect(visitor.page.get_by_role("button", name="Sign out")).to_have_count(0)
