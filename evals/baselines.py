@@ -1,0 +1,140 @@
+"""What simpler systems would find on the same data: dense only, BM25 only, and both fused by RRF-60.
+
+Plain on purpose: the fact is embedded as it stands, the question as it was typed, nothing is skipped and
+nothing is thresholded, so only recall is compared. Same embedder, same words, same scope as the proxy.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from evals.data import Fact, Persona, Question
+from evals.score import Outcome
+from proxy.stores.models.load import load_embedder
+from proxy.stores.models.tokens import Tokens
+from proxy.terms import terms
+
+NAMES = ("dense", "BM25", "RRF-60")
+K1, B, RRF_K = 1.2, 0.75, 60
+LINE_OVERHEAD = "- [semantic 2026-01-01 #00000000] "
+Vectors = Mapping[str, npt.NDArray[np.float32]]
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """The memories that a question may see: current ones of its project and of none."""
+
+    facts: tuple[Fact, ...]
+
+    @classmethod
+    def of(cls, persona: Persona, question: Question) -> "Corpus":
+        gone = persona.successors()
+        return cls(
+            tuple(
+                f
+                for s, f in persona.facts()
+                if f.id not in gone and (question.project is None or s.project in (None, question.project))
+            )
+        )
+
+
+async def measure(
+    personas: Sequence[Persona], models_dir: Path, budgets: Sequence[int]
+) -> dict[str, list[Outcome]]:
+    """Return the outcomes of all questions with an answer, by baseline and size of the block in tokens
+    ("dense-600"); {} without an embedder."""
+    embedder = load_embedder(models_dir).embedder
+    if embedder is None:
+        return {}
+    texts = {f.content for p in personas for f in p.current()}
+    texts |= {q.query for p in personas for q in p.questions}
+    ordered = sorted(texts)
+    made = [v for i in range(0, len(ordered), 64) for v in await embedder.embed(ordered[i : i + 64])]
+    embedder.close()
+    vectors = {t: np.frombuffer(v, np.float32) for t, v in zip(ordered, made, strict=True)}
+    tokens = Tokens()
+    tokens.start().result(60)
+    found: dict[str, list[Outcome]] = {f"{name}-{b}": [] for name in NAMES for b in budgets}
+    for persona in personas:
+        for question in (q for q in persona.questions if q.answers):
+            corpus = Corpus.of(persona, question)
+            dense = rank_dense(corpus, question.query, vectors)
+            lexical = rank_bm25(corpus, question.query)
+            for name, ranking in zip(NAMES, (dense, lexical, fuse([dense, lexical])), strict=True):
+                for budget in budgets:
+                    outcome = _outcome(persona, question, corpus, ranking, tokens, budget)
+                    found[f"{name}-{budget}"].append(outcome)
+    return found
+
+
+def rank_dense(corpus: Corpus, query: str, vectors: Vectors) -> list[str]:
+    """Return the facts' ids by cosine."""
+    wanted = vectors[query]
+    return _ordered({f.id: float(vectors[f.content] @ wanted) for f in corpus.facts})
+
+
+def rank_bm25(corpus: Corpus, query: str) -> list[str]:
+    """Return the ids of the facts that share a term with the query, by Okapi BM25."""
+    bags = {f.id: Counter(terms(f.content)) for f in corpus.facts}
+    mean = sum(sum(bag.values()) for bag in bags.values()) / (len(bags) or 1)
+    holders = Counter(t for bag in bags.values() for t in bag)
+
+    def score(bag: Counter[str]) -> float:
+        total = 0.0
+        for term in set(terms(query)) & set(bag):
+            idf = math.log(1 + (len(bags) - holders[term] + 0.5) / (holders[term] + 0.5))
+            norm = K1 * (1 - B + B * sum(bag.values()) / mean)
+            total += idf * bag[term] * (K1 + 1) / (bag[term] + norm)
+        return total
+
+    return _ordered({i: s for i, bag in bags.items() if (s := score(bag)) > 0})
+
+
+def fuse(rankings: Sequence[Sequence[str]]) -> list[str]:
+    """Return the ids by Σ 1/(60 + rank), after Cormack et al., SIGIR 2009."""
+    scores: dict[str, float] = {}
+    for ranking in rankings:
+        for place, one in enumerate(ranking, 1):
+            scores[one] = scores.get(one, 0.0) + 1 / (RRF_K + place)
+    return _ordered(scores)
+
+
+def _ordered(scores: Mapping[str, float]) -> list[str]:
+    return sorted(scores, key=lambda i: (-scores[i], i))
+
+
+def _outcome(
+    persona: Persona,
+    question: Question,
+    corpus: Corpus,
+    ranking: Sequence[str],
+    tokens: Tokens,
+    budget_tokens: int,
+) -> Outcome:
+    """Return the outcome of filling a block in this order; what does not fit is left out."""
+    contents = {f.id: f.content for f in corpus.facts}
+    spent, held = 0, []
+    for one in ranking[:50]:
+        cost = tokens.count(LINE_OVERHEAD + contents[one] + "\n", "gpt-4o")
+        if spent + cost <= budget_tokens:
+            spent += cost
+            held.append(one)
+    return Outcome(
+        question=question.id,
+        kind=question.kind,
+        language=persona.language,
+        skip=question.skip,
+        answers=tuple(sorted(question.answers)),
+        stale=tuple(sorted(question.stale)),
+        status="injected",
+        reason="",
+        injected=tuple(held),
+        searched=tuple(ranking[:10]),
+        tokens=spent,
+        memory_ms=0.0,
+    )

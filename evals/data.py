@@ -1,0 +1,168 @@
+"""The personas: conversations, gold facts, questions (the format stands in evals/extra/FORMAT.md)."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+EXTRA = HERE / "extra"
+DEV = HERE.parent.parent / "shared" / "evals" / "dev"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation. `id` is "" in a question's history."""
+
+    id: str
+    role: str
+    content: str
+
+    def as_json(self) -> dict[str, str]:
+        return {"role": self.role, "content": self.content}
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What an ideal memory keeps. `evidence`: ids of the turns that state it."""
+
+    id: str
+    type: str
+    content: str
+    evidence: tuple[str, ...]
+    supersedes: str | None
+    hedged: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Forbidden:
+    """Words that must not be remembered, and why."""
+
+    evidence: str
+    span: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One conversation. `at`: Unix seconds."""
+
+    id: str
+    at: float
+    project: str | None
+    turns: tuple[Message, ...]
+    facts: tuple[Fact, ...]
+    never_store: tuple[Forbidden, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked, and which facts answer it."""
+
+    id: str
+    at: float
+    project: str | None
+    history: tuple[Message, ...]
+    query: str
+    kind: str
+    answers: frozenset[str]
+    stale: frozenset[str]
+    skip: bool  # no search is wanted
+
+
+@dataclass(frozen=True, slots=True)
+class Persona:
+    """One invented person."""
+
+    user: str
+    language: str
+    sessions: tuple[Session, ...]
+    questions: tuple[Question, ...]
+
+    def facts(self) -> list[tuple[Session, Fact]]:
+        """Return all facts with their sessions, in time order."""
+        return [(s, f) for s in sorted(self.sessions, key=lambda s: s.at) for f in s.facts]
+
+    def successors(self) -> dict[str, str]:
+        """Return, for each superseded fact, the fact that took its place."""
+        return {f.supersedes: f.id for _, f in self.facts() if f.supersedes}
+
+    def current(self) -> list[Fact]:
+        """Return the facts that nothing supersedes."""
+        gone = self.successors()
+        return [f for _, f in self.facts() if f.id not in gone]
+
+
+def load(files: Iterable[Path]) -> list[Persona]:
+    """Return the personas of these files. Raises ValueError for one that contradicts itself."""
+    return [persona(json.loads(file.read_text("utf-8"))) for file in files]
+
+
+def persona(raw: dict[str, Any]) -> Persona:
+    """Return the persona that a file holds. Raises ValueError where ids do not meet."""
+    made = Persona(
+        user=raw["user_id"],
+        language=raw["language"],
+        sessions=tuple(_session(s) for s in raw["sessions"]),
+        questions=tuple(_question(q) for q in raw["questions"]),
+    )
+    known = {f.id for _, f in made.facts()}
+    wanted = {i for q in made.questions for i in q.answers | q.stale} | set(made.successors())
+    if lost := wanted - known:
+        raise ValueError(f"{made.user} speaks of facts that it does not have: {', '.join(sorted(lost))}")
+    if wrong := [q.id for q in made.questions if q.answers & set(made.successors())]:
+        raise ValueError(f"{made.user} answers with superseded facts: {', '.join(wrong)}")
+    return made
+
+
+def asked_by_anybody(user: str, kind: str, prompts: Sequence[dict[str, str]], at: float) -> list[Question]:
+    """Return prompts that have nothing to do with anybody's memories, as questions of this user."""
+    return [
+        Question(f"{user}-{p['id']}", at, None, (), p["query"], kind, frozenset(), frozenset(), skip=False)
+        for p in prompts
+    ]
+
+
+def _session(raw: dict[str, Any]) -> Session:
+    return Session(
+        id=raw["session_id"],
+        at=seconds(raw["date"]),
+        project=raw["project_id"],
+        turns=tuple(Message(t["id"], t["role"], t["content"]) for t in raw["turns"]),
+        facts=tuple(_fact(f) for f in raw["facts"]),
+        never_store=tuple(
+            Forbidden(n["evidence"], n["span"], n["reason"]) for n in raw.get("never_store", ())
+        ),
+    )
+
+
+def _fact(raw: dict[str, Any]) -> Fact:
+    return Fact(
+        id=raw["id"],
+        type="preference" if raw.get("preference") else raw["type"],
+        content=raw["content"],
+        evidence=tuple(raw["evidence"]),
+        supersedes=raw["supersedes"],
+        hedged=raw.get("confidence") == "hedged",
+    )
+
+
+def _question(raw: dict[str, Any]) -> Question:
+    return Question(
+        id=raw["id"],
+        at=seconds(raw["date"]),
+        project=raw["project_id"],
+        history=tuple(Message("", m["role"], m["content"]) for m in raw["history"]),
+        query=raw["query"],
+        kind=raw["kind"],
+        answers=frozenset(raw["answer_facts"]),
+        stale=frozenset(raw["stale_facts"]),
+        skip=raw["expect"] == "skip",
+    )
+
+
+def seconds(date: str) -> float:
+    """Return the Unix seconds of an ISO date."""
+    return datetime.fromisoformat(date.replace("Z", "+00:00")).timestamp()

@@ -1,0 +1,179 @@
+"""Retrieval: gold facts in, questions asked as chat requests, what came into the prompt looked at."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote
+
+from evals.data import Fact, Persona, Question, Session
+from evals.house import House, Reply
+from evals.score import Outcome
+
+MODEL = "gpt-4o"
+SEARCH_LIMIT = 10
+_DURATION = re.compile(r"memory;dur=([\d.]+)")
+Tick = Callable[[str], None]
+"""Is told of every step, by a few words."""
+
+
+class Refused(Exception):
+    """The proxy did not take what a run needs."""
+
+
+# ---------------------------------------------------------------- storing
+async def store(house: House, persona: Persona) -> dict[str, str]:
+    """Store the persona's facts with their times, superseded ones superseded; return fact ids by memory id.
+
+    Raises Refused.
+    """
+    lines = [line(persona, session, fact) for session, fact in persona.facts()]
+    body = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lines).encode()
+    house.clock.set(max(s.at for s in persona.sessions) + 60)
+    reply = await house.call("POST", "/v1/memory/import", body, content_type="application/x-ndjson")
+    if reply.status in (404, 405):  # a proxy without import
+        await _add_one_by_one(house, persona)
+    elif reply.status != 200 or reply.body.get("imported") != len(lines):
+        raise Refused(f"import: {reply.status} {reply.body}")
+    return await fact_ids(house, persona)
+
+
+def line(persona: Persona, session: Session, fact: Fact) -> dict[str, Any]:
+    """Return the fact as a line of an import."""
+    after = persona.successors().get(fact.id)
+    ended = next((s.at for s, f in persona.facts() if f.id == after), None)
+    return {
+        "id": memory_id(fact.id),
+        "object": "memory",
+        "type": fact.type,
+        "content": fact.content,
+        "user_id": persona.user,
+        "project_id": session.project,
+        "source": "extracted",
+        "created_at": session.at,
+        "updated_at": ended or session.at,
+        "valid_from": session.at,
+        "valid_to": ended,
+        "superseded_by": memory_id(after) if after else None,
+        "importance": 0.6 if fact.type == "preference" else 0.5,
+        "confidence": 0.6 if fact.hedged else 0.95,
+    }
+
+
+def memory_id(fact_id: str) -> str:
+    return f"mem_{fact_id}"
+
+
+async def _add_one_by_one(house: House, persona: Persona) -> None:
+    """Add the facts by POST, each on its day; of what a newer one supersedes only the newer is left."""
+    made: dict[str, str] = {}
+    for session, fact in persona.facts():
+        house.clock.set(session.at)
+        body = {"content": fact.content, "type": fact.type, "user_id": persona.user}
+        if session.project:
+            body["project_id"] = session.project
+        reply = await house.call("POST", "/v1/memory", body)
+        if reply.status not in (200, 201):
+            raise Refused(f"{fact.id}: {reply.status} {reply.body}")
+        made[fact.id] = reply.body["id"]
+        if fact.supersedes and reply.body["change"] != "superseded":
+            await house.call("DELETE", f"/v1/memory/{made[fact.supersedes]}?user_id={quote(persona.user)}")
+
+
+async def fact_ids(house: House, persona: Persona) -> dict[str, str]:
+    """Return the fact that each of the user's memories states, by memory id."""
+    by_content = {_spaced(f.content): f.id for _, f in persona.facts()}
+    return {
+        m["id"]: by_content[_spaced(m["content"])]
+        async for m in memories(house, persona.user, inactive=True)
+        if _spaced(m["content"]) in by_content
+    }
+
+
+async def memories(house: House, user: str, *, inactive: bool = False) -> Any:
+    """Yield the user's memories, page by page."""
+    after = ""
+    while True:
+        path = f"/v1/memory?user_id={quote(user)}&limit=100" + ("&include=inactive" if inactive else "")
+        page = (await house.call("GET", path + (f"&after={after}" if after else ""))).body
+        for memory in page["data"]:
+            yield memory
+        if not page["has_more"]:
+            return
+        after = page["last_id"]
+
+
+# ---------------------------------------------------------------- asking
+async def ask_all(
+    house: House, persona: Persona, questions: Iterable[Question], facts: Mapping[str, str], tick: Tick
+) -> list[Outcome]:
+    """Put the questions, each on its day, one after the other; return what became of them."""
+    outcomes = []
+    for question in questions:
+        house.clock.set(question.at)
+        outcomes.append(await ask(house, persona, question, facts))
+        tick(question.id)
+    return outcomes
+
+
+async def ask(house: House, persona: Persona, question: Question, facts: Mapping[str, str]) -> Outcome:
+    """Put one question as a chat request that is not remembered, and its words to the search."""
+    context = {"user_id": persona.user, "session_id": f"ask-{question.id}"}
+    if question.project:
+        context["project_id"] = question.project
+    said = [*(m.as_json() for m in question.history), {"role": "user", "content": question.query}]
+    reply = await house.call(
+        "POST",
+        "/v1/chat/completions",
+        {"model": MODEL, "messages": said, "memory_context": context},
+        authorization="Bearer sk-eval",
+        x_memory_mode="read",
+    )
+    if reply.status != 200:
+        raise Refused(f"{question.id}: {reply.status} {reply.body}")
+    injected = _injected(reply, house.model.shown_text())
+    return Outcome(
+        question=question.id,
+        kind=question.kind,
+        language=persona.language,
+        skip=question.skip,
+        answers=tuple(sorted(question.answers)),
+        stale=tuple(sorted(question.stale)),
+        status=reply.headers["x-memory-status"],
+        reason=reply.headers.get("x-memory-reason", ""),
+        injected=_facts(injected, facts),
+        searched=_facts(await _search(house, persona.user, question), facts),
+        tokens=int(reply.headers.get("x-memory-tokens", "0")),
+        memory_ms=_milliseconds(reply),
+    )
+
+
+async def _search(house: House, user: str, question: Question) -> list[str]:
+    body: dict[str, Any] = {"query": question.query, "user_id": user, "limit": SEARCH_LIMIT}
+    if question.project:
+        body["project_id"] = question.project
+    reply = await house.call("POST", "/v1/memory/search", body)
+    if reply.status != 200:
+        raise Refused(f"search {question.id}: {reply.status} {reply.body}")
+    return [match["memory"]["id"] for match in reply.body["data"]]
+
+
+def _injected(reply: Reply, shown: str) -> list[str]:
+    """Return the ids that the header names. Raises Refused where the upstream saw other memories."""
+    ids = list(filter(None, reply.headers.get("x-memory-ids", "").split(",")))
+    if lost := [i for i in ids if f"#{i[-8:]}]" not in shown]:
+        raise Refused(f"X-Memory-Ids names memories that the upstream did not get: {', '.join(lost)}")
+    return ids
+
+
+def _milliseconds(reply: Reply) -> float:
+    found = _DURATION.search(reply.headers.get("server-timing", ""))
+    return float(found[1]) if found else 0.0
+
+
+def _facts(ids: Sequence[str], facts: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(facts.get(i, "?") for i in ids)
+
+
+def _spaced(text: str) -> str:
+    return " ".join(text.split())

@@ -1,0 +1,65 @@
+"""Run the proxy with a clock that the evaluation sets: `python -m evals.serve --port N --data-dir D …`.
+
+The personas live through months; the proxy has no way to be told what day it is, and should have none. So
+this launcher, and nothing in the product, lends it another `time.time`: the real one plus the offset (one
+float64) that the file named by MEMORY_PROXY_TEST_CLOCK holds. Monotonic clocks, and so all waiting, stay
+real. It must be in place before any of our modules is read: some take `time.time` as a default.
+"""
+
+import argparse
+import mmap
+import os
+import struct
+import time
+from pathlib import Path
+
+VARIABLE = "MEMORY_PROXY_TEST_CLOCK"
+OFFSET = struct.Struct("<d")
+
+
+class Clock:
+    """The harness's hand on the clock of the proxies that it starts."""
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        file.write_bytes(OFFSET.pack(0.0))
+
+    def set(self, at: float) -> None:
+        """Make it `at` now; time goes on from there."""
+        with self.file.open("r+b") as held:
+            held.write(OFFSET.pack(at - time.time()))
+
+
+def lend_clock(file: Path) -> None:
+    """Replace this process's `time.time`."""
+    real = time.time
+    with file.open("rb") as held:
+        shared = mmap.mmap(held.fileno(), OFFSET.size, access=mmap.ACCESS_READ)
+
+    def now() -> float:
+        return real() + float(OFFSET.unpack_from(shared)[0])
+
+    time.time = now
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--data-dir", required=True)
+    parser.add_argument("--upstream", required=True)
+    options = parser.parse_args()
+    lend_clock(Path(os.environ[VARIABLE]))
+
+    from proxy.serve import serve
+    from proxy.settings import from_process
+
+    overrides = {
+        "server": {"port": options.port},
+        "storage": {"data_dir": options.data_dir},
+        "upstream": {"base_url": options.upstream},
+    }
+    return serve(from_process(None, overrides))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,86 @@
+"""The personas: our own files hold together, and a file that contradicts itself is refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evals.data import EXTRA, load, persona
+
+OURS = sorted(EXTRA.glob("e*.json"))
+KINDS = {
+    "single", "multi", "temporal", "update", "vague", "preference", "procedural", "cross_lingual",
+    "project", "abstain", "skip_greeting", "skip_fact", "skip_tool", "skip_self",
+}  # fmt: skip
+
+
+def raw(**question: Any) -> dict[str, Any]:
+    facts = [
+        {"id": "f1", "type": "semantic", "content": "Old.", "evidence": ["t1"], "supersedes": None},
+        {"id": "f2", "type": "semantic", "content": "New.", "evidence": ["t1"], "supersedes": "f1"},
+    ]
+    turns = [{"id": "t1", "role": "user", "content": "Old, no, new."}]
+    session = {"session_id": "s1", "date": "2026-01-01T00:00:00Z", "project_id": None, "turns": turns}
+    asked = {
+        "id": "q1", "date": "2026-02-01T00:00:00Z", "project_id": None, "history": [], "query": "Which?",
+        "kind": "update", "answer_facts": ["f2"], "stale_facts": ["f1"], "expect": "search",
+    }  # fmt: skip
+    sessions = [session | {"facts": facts}]
+    return {"user_id": "u", "language": "en", "sessions": sessions, "questions": [asked | question]}
+
+
+def test_there_are_four_personas_of_our_own() -> None:
+    assert [file.stem for file in OURS] == ["e01", "e02", "e03", "e04"]
+
+
+@pytest.mark.parametrize("file", OURS, ids=lambda file: file.stem)
+def test_our_personas_ask_every_kind_of_question(file: Path) -> None:
+    (one,) = load([file])
+    assert {q.kind for q in one.questions} == KINDS
+    assert len(one.questions) >= 39
+
+
+@pytest.mark.parametrize("file", OURS, ids=lambda file: file.stem)
+def test_the_answers_of_our_personas_can_be_seen_from_where_they_are_asked(file: Path) -> None:
+    (one,) = load([file])
+    projects = {f.id: s.project for s, f in one.facts()}
+    for question in (q for q in one.questions if q.project):
+        assert {projects[i] for i in question.answers} <= {None, question.project}, question.id
+
+
+@pytest.mark.parametrize("file", OURS, ids=lambda file: file.stem)
+def test_forbidden_words_and_evidence_stand_in_the_turns_named(file: Path) -> None:
+    (one,) = load([file])
+    turns = {t.id: t for s in one.sessions for t in s.turns}
+    for session in one.sessions:
+        assert all(n.span in turns[n.evidence].content for n in session.never_store)
+        assert all(turns[i].role == "user" for f in session.facts for i in f.evidence)
+
+
+def test_no_secret_stands_in_our_files_in_plain_text() -> None:
+    for file in OURS:
+        (one,) = load([file])
+        secrets = [n.span for s in one.sessions for n in s.never_store if n.reason == "secret"]
+        assert secrets
+        assert not any(secret in file.read_text("utf-8") for secret in secrets)
+
+
+def test_sixty_unrelated_prompts_come_in_five_languages() -> None:
+    prompts = json.loads((EXTRA / "unrelated.json").read_text("utf-8"))
+    assert len(prompts) == 60
+    assert {p["language"] for p in prompts} == {"en", "zh", "es", "de", "fr"}
+
+
+def test_a_superseded_fact_is_not_current() -> None:
+    assert [f.id for f in persona(raw()).current()] == ["f2"]
+
+
+def test_an_answer_that_is_superseded_is_refused() -> None:
+    with pytest.raises(ValueError, match="superseded"):
+        persona(raw(answer_facts=["f1"]))
+
+
+def test_a_fact_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ValueError, match="f9"):
+        persona(raw(answer_facts=["f9"]))

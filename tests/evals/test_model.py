@@ -1,0 +1,61 @@
+"""The scripted model: what it says, and what it makes of an extraction prompt."""
+
+import json
+
+from evals.data import Message, persona
+from evals.model import Good, Model, Shown, flat, quote, replies_of, sloppy
+from tests.evals.test_data import raw
+
+PROMPT = (
+    "<known_memories>\n{known}\n</known_memories>\n<context>\nNothing.\n</context>\n<conversation>\n"
+    '<exchange date="x">\n<user>\n{said}\n</user>\n<assistant>\nFine.\n</assistant>\n</exchange>\n'
+    "</conversation>"
+)
+
+
+def extracted(said: str, known: str = "(none)") -> list[dict[str, object]]:
+    answer = Good([persona(raw())])(PROMPT.format(said=said, known=known))
+    found: list[dict[str, object]] = json.loads(answer)["facts"]
+    return found
+
+
+def test_the_good_model_states_the_facts_whose_evidence_it_sees() -> None:
+    assert [f["content"] for f in extracted("Old, no, new.")] == ["Old.", "New."]
+    assert extracted("Something else.") == []
+
+
+def test_the_good_model_names_the_memory_that_a_fact_replaces() -> None:
+    old, new = extracted("Old, no, new.", known="[mem_1] (semantic, 2026-01-01) Old.")
+    assert (old["replaces"], new["replaces"]) == (None, "mem_1")
+
+
+def test_the_good_model_quotes_the_sentence_that_states_the_fact() -> None:
+    turn = "Lovely day. We said 7,500 dollars all in for Portugal! And it rains."
+    assert quote("User's budget for Portugal is $7,500.", turn).startswith("We said 7,500")
+
+
+def test_the_sloppy_model_takes_every_sentence_of_both_sides_in_a_fence() -> None:
+    answer = sloppy(PROMPT.format(said="I live in Ulm. It rains.", known=""))
+    inside = answer.split("```json\n")[1].split("\n```")[0]
+    contents = {f["content"] for f in json.loads(inside)}
+    assert contents == {"I live in Ulm.", "It rains.", "Fine."}
+
+
+def test_a_turn_is_seen_though_a_part_of_it_was_redacted() -> None:
+    turn = Message("t", "user", "The key is abc-123. We fly in May. We stay a week.")
+    assert Shown.of(turn).stands_in(flat("The key is [redacted]. We fly in May. We stay a week."))
+    assert not Shown.of(turn).stands_in(flat("We fly in May."))
+
+
+def test_the_model_answers_as_the_assistant_did_and_keeps_extraction_apart() -> None:
+    sessions = [{**raw()["sessions"][0]}]
+    sessions[0]["turns"] = [*sessions[0]["turns"], {"id": "t2", "role": "assistant", "content": "Noted!"}]
+    model = Model(replies_of([persona(raw() | {"sessions": sessions})]))
+    said = {
+        "messages": [{"role": "system", "content": "block"}, {"role": "user", "content": "Old, no, new."}]
+    }
+    assert model.answer(said, "openai") == "Noted!"
+    assert "block" in model.shown_text()
+    model.answer({"messages": [{"role": "user", "content": "p"}]}, "memory-proxy/1 (memory_extraction)")
+    assert model.prompts == ["p"]
+    assert "block" in model.shown_text()
