@@ -1,0 +1,323 @@
+"""The turns of a request's history, and the same request without some of them: no I/O, no judgement.
+
+A turn is what one exchange holds: the user's messages (as many as came with no answer between them) and
+all that follows until the user speaks again. It goes as a whole or stays as it is, so that no tool call
+loses its output; a call whose output stands in another turn keeps both. Only what is known goes: a turn
+with an entry of an unknown kind stays, since nobody here can tell who refers to it.
+
+System and developer messages, and a server's list of tools, belong to the conversation and to no turn:
+they stay where they stood.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, chain
+from typing import Any
+
+from proxy.domain import Message
+from proxy.wire.body import Body
+from proxy.wire.chat import CHAT
+from proxy.wire.content import text_of
+from proxy.wire.dialect import Dialect
+from proxy.wire.responses import RESPONSES
+
+_SYSTEM = ("system", "developer")
+Places = tuple[int, ...]  # of entries in the body's list
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One turn. `start`, `asked` and `end` count messages as `Dialect.messages` gives them: the turn is
+    [start:end], and [:asked] is the conversation of the request that asked it."""
+
+    places: Places
+    start: int
+    asked: int
+    end: int
+    whole: (
+        bool  # it may go: nothing but text was said, every call has its output and was answered, all is known
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """How one API writes a conversation: the list's field, and what an entry of it is."""
+
+    dialect: Dialect
+    field: str
+    elsewhere: tuple[str, ...]  # fields that say that the upstream holds the conversation
+    read: Callable[[Any], "Entry"]
+    note: Callable[[str], dict[str, Any]]  # a system message that holds the text
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What an entry of the list is to its turn."""
+
+    part: str  # "asks" | "answers" | "thinks" | "stays" | "unknown"
+    role: str | None = None  # of the Message that the dialect makes of it; None where it makes none
+    calls: tuple[str, ...] = ()  # the ids of the calls in it that need an output
+    output: str | None = None  # the id of the call that this is the output of
+    plain: bool = True  # what a person or the model said in it is text and nothing else
+
+
+def turns_of(body: Body, history: History, messages: Sequence[Message]) -> list[Span]:
+    """Return the body's turns, oldest first. `messages` are what the dialect reads in the body.
+
+    There are none where the upstream holds the conversation, or where entries and messages do not match.
+    """
+    entries = body.get(history.field)
+    if not isinstance(entries, list) or any(body.get(name) for name in history.elsewhere):
+        return []
+    every = [history.read(entry) for entry in entries]
+    given = [entry.role for entry in every if entry.role]
+    preface = len(messages) - len(given)  # instructions, which are no entry
+    if preface < 0 or given != [m.role for m in messages[preface:]]:
+        return []
+    before = list(accumulate((entry.role is not None for entry in every), initial=preface))
+    ranges = list(_ranges(every))
+    loose = frozenset(chain.from_iterable(_loose(read) for *_, read in ranges))
+    return [
+        Span(
+            places=tuple(start + i for i, entry in enumerate(read) if entry.part != "stays"),
+            start=before[start],
+            asked=before[asked],
+            end=before[end],
+            whole=_is_known(read) and (not loose or loose.isdisjoint(_ids(read))),
+        )
+        for start, asked, end, read in ranges
+    ]
+
+
+def without(body: Body, history: History, gone: Iterable[Span], block: str, placement: str) -> Body:
+    """Return the body with the block in place of the turns; it shares all else with `body`, which is
+    unchanged. With no turns to go, no block, or no place for it, `body` itself is returned.
+
+    The block stands where the first of the turns stood, so that the prompt is the same up to there from
+    request to request; a placement other than `before_last_user` puts it where memories go.
+    """
+    places = frozenset(place for span in gone for place in span.places)
+    if not places or not block:
+        return body
+    entries: Sequence[Any] = body[history.field]
+    head, tail = _cut(entries, places)
+    if placement == "before_last_user":
+        return {**body, history.field: [*head, history.note(block), *tail]}
+    shorter = {**body, history.field: head + tail}
+    placed = history.dialect.insert(shorter, block, placement)
+    return body if placed is shorter else placed
+
+
+def kept(messages: Sequence[Message], gone: Iterable[Span]) -> tuple[Message, ...]:
+    """Return the conversation as the model is shown it: system messages and the turns that stay."""
+    left = list(messages)
+    for span in sorted(gone, key=lambda span: span.start, reverse=True):
+        left[span.start : span.end] = [m for m in left[span.start : span.end] if _is_system(m)]
+    return tuple(left)
+
+
+# ---------------------------------------------------------------- turns
+Range = tuple[int, int, int, list[Entry]]  # start, end of the question, end, the entries read
+
+
+@dataclass(slots=True)
+class _Cursor:
+    """The turn that is being read: where it began, and where its question ended."""
+
+    start: int
+    asked: int | None = None
+    read: list[Entry] = field(default_factory=list)
+
+    def range(self, end: int) -> Range:
+        return self.start, end if self.asked is None else self.asked, end, self.read
+
+
+def _ranges(read: Sequence[Entry]) -> Iterator[Range]:
+    """Yield the turns, without a gap from the first user message on."""
+    cursor: _Cursor | None = None
+    for place, entry in enumerate(read):
+        if entry.part == "asks" and (cursor is None or cursor.asked is not None):
+            if cursor is not None:
+                yield cursor.range(place)
+            cursor = _Cursor(place)
+        elif cursor is None:
+            continue  # the assistant's greeting, and whatever else stands before the first turn
+        elif cursor.asked is None and (entry.part == "answers" or entry.role == "assistant"):
+            cursor.asked = place
+        cursor.read.append(entry)
+    if cursor is not None:
+        yield cursor.range(len(read))
+
+
+def _is_known(read: Sequence[Entry]) -> bool:
+    """True if all that the turn holds is known, and the model had the last word: what became of a tool's
+    output is otherwise told nowhere."""
+    last = _STAYS
+    for entry in read:
+        if entry.part == "unknown" or not entry.plain:
+            return False
+        if entry.part != "stays":
+            last = entry
+    return last.part == "answers" and last.output is None
+
+
+def _loose(read: Sequence[Entry]) -> Iterable[str]:
+    """Return the ids that the turn calls and does not answer, or answers and does not call: some other
+    turn may hold the other half."""
+    calls = sorted(call for entry in read for call in entry.calls)
+    outputs = sorted(entry.output for entry in read if entry.output is not None)
+    if calls == outputs:
+        return ()
+    made, answered = Counter(calls), Counter(outputs)
+    return [*(made - answered), *(answered - made)]
+
+
+def _ids(read: Sequence[Entry]) -> Iterator[str]:
+    for entry in read:
+        yield from entry.calls
+        if entry.output is not None:
+            yield entry.output
+
+
+def _cut(entries: Sequence[Any], places: frozenset[int]) -> tuple[list[Any], list[Any]]:
+    first = min(places)
+    return list(entries[:first]), [e for i, e in enumerate(entries[first:], first) if i not in places]
+
+
+def _is_system(message: Message) -> bool:
+    return message.role in _SYSTEM
+
+
+# ---------------------------------------------------------------- what both APIs share
+_TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
+_UNKNOWN, _STAYS = Entry("unknown"), Entry("stays")
+_SAID = {
+    role: {is_text: Entry(part, role, plain=is_text) for is_text in (True, False)}
+    for role, part in (("user", "asks"), ("assistant", "answers"))
+}
+_SET = {role: Entry("stays", role) for role in _SYSTEM}
+
+
+def _is_text(content: object) -> bool:
+    """True if the content is text to its last part, or nothing."""
+    if content is None or isinstance(content, str):
+        return True
+    return isinstance(content, list) and all(
+        isinstance(part, str) or (isinstance(part, dict) and part.get("type") in _TEXT_PARTS)
+        for part in content
+    )
+
+
+def _said(entry: dict[str, Any]) -> Entry:
+    """Return what a message of a person, the model or the operator is."""
+    role, content = entry.get("role"), entry.get("content")
+    if not isinstance(role, str):
+        return _UNKNOWN
+    if role in _SAID:
+        return _SAID[role][_is_text(content)]
+    if role in _SET:
+        # The dialects leave a system message without text out, since it may have been ours.
+        return _SET[role] if text_of(content) else _STAYS
+    return _UNKNOWN
+
+
+def _output(call: object, role: str | None) -> Entry:
+    # What a tool returned may be anything: the model's answer says what was to be known of it.
+    return Entry("answers", role, output=call) if isinstance(call, str) else Entry("unknown", role)
+
+
+# ---------------------------------------------------------------- chat completions
+_FUNCTION = "function "  # the forerunner of tool calls has names for ids
+
+
+def _read_message(entry: Any) -> Entry:
+    if not isinstance(entry, dict):
+        return _UNKNOWN
+    role = entry.get("role")
+    if role == "tool":
+        return _output(entry.get("tool_call_id"), "tool")
+    if role == "function":
+        return _output(f"{_FUNCTION}{entry.get('name')}", "tool")
+    if role == "assistant" and entry.keys() & _ASKS_MORE:
+        return _read_calls(entry)
+    return _said(entry)
+
+
+_ASKS_MORE = frozenset(("tool_calls", "function_call", "audio"))
+
+
+def _read_calls(message: dict[str, Any]) -> Entry:
+    given = message.get("tool_calls") or []
+    made = given if isinstance(given, list) else [None]
+    ids = [call["id"] for call in made if isinstance(call, dict) and isinstance(call.get("id"), str)]
+    if len(ids) < len(made):
+        return Entry("unknown", "assistant")
+    if isinstance(function := message.get("function_call"), dict):
+        ids.append(f"{_FUNCTION}{function.get('name')}")
+    plain = _is_text(message.get("content")) and not message.get("audio")
+    return Entry("answers", "assistant", tuple(ids), plain=plain)
+
+
+def _chat_note(text: str) -> dict[str, Any]:
+    return {"role": "system", "content": text}
+
+
+CHAT_HISTORY = History(CHAT, "messages", (), _read_message, _chat_note)
+
+
+# ---------------------------------------------------------------- the Responses API
+# The field in which a call, or its output, names the call.
+_CALLS = {
+    "function_call": "call_id",
+    "custom_tool_call": "call_id",
+    "computer_call": "call_id",
+    "local_shell_call": "call_id",
+    "shell_call": "call_id",
+    "apply_patch_call": "call_id",
+    "mcp_approval_request": "id",
+}
+_OUTPUTS = {
+    "function_call_output": "call_id",
+    "custom_tool_call_output": "call_id",
+    "computer_call_output": "call_id",
+    "local_shell_call_output": "id",  # so the API has it
+    "shell_call_output": "call_id",
+    "apply_patch_call_output": "call_id",
+    "mcp_approval_response": "approval_request_id",
+}
+_READ = {
+    "reasoning": Entry("thinks"),
+    # The upstream runs these itself, and they hold their own results. Others do too, but leave behind what
+    # later turns use: an image, a container, tools that were looked up.
+    "web_search_call": Entry("answers", "assistant"),
+    "file_search_call": Entry("answers", "assistant"),
+    "mcp_call": Entry("answers", "assistant"),
+    "mcp_list_tools": _STAYS,
+}
+
+
+def _read_item(item: Any) -> Entry:
+    if not isinstance(item, dict):
+        return _UNKNOWN
+    kind = item.get("type") or "message"
+    if kind == "message":
+        return _said(item)
+    if not isinstance(kind, str):
+        return _UNKNOWN
+    if kind in _READ:
+        return _READ[kind]
+    role = "tool" if kind.endswith("_call_output") else "assistant" if kind.endswith("_call") else None
+    if kind in _OUTPUTS:
+        return _output(item.get(_OUTPUTS[kind]), role)
+    call = item.get(_CALLS[kind]) if kind in _CALLS else None
+    return Entry("answers", role, (call,)) if isinstance(call, str) else Entry("unknown", role)
+
+
+def _item_note(text: str) -> dict[str, Any]:
+    return {"type": "message", "role": "system", "content": [{"type": "input_text", "text": text}]}
+
+
+RESPONSES_HISTORY = History(
+    RESPONSES, "input", ("previous_response_id", "conversation"), _read_item, _item_note
+)

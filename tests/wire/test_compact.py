@@ -1,0 +1,348 @@
+"""Turns in a body: where they begin and end, what keeps one from going, and what is left without them."""
+
+import copy
+from collections import Counter
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.block import fence
+from proxy.domain import Message
+from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History, Span, kept, turns_of, without
+from proxy.wire.placement import PLACEMENTS
+
+BLOCK = fence(["- topic: Hawaii"])
+NOTE = {"role": "system", "content": BLOCK}
+ITEM_NOTE = {"type": "message", "role": "system", "content": [{"type": "input_text", "text": BLOCK}]}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+RULES = {"role": "system", "content": "Be kind."}
+
+
+def user(content: Any = "hi") -> dict[str, Any]:
+    return {"role": "user", "content": content}
+
+
+def told(content: Any = "hello", **more: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": content, **more}
+
+
+def calls(*ids: str) -> dict[str, Any]:
+    made = [{"id": i, "type": "function", "function": {"name": "f", "arguments": "{}"}} for i in ids]
+    return told(None, tool_calls=made)
+
+
+def result(id_: str) -> dict[str, Any]:
+    return {"role": "tool", "tool_call_id": id_, "content": "21 degrees"}
+
+
+def call(id_: str, kind: str = "function_call") -> dict[str, Any]:
+    return {"type": kind, "call_id": id_, "name": "f", "arguments": "{}"}
+
+
+def output(id_: str, kind: str = "function_call_output") -> dict[str, Any]:
+    return {"type": kind, "call_id": id_, "output": "21 degrees"}
+
+
+def chat(*messages: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": list(messages)}
+
+
+def responses(*items: Any, **more: Any) -> dict[str, Any]:
+    return {"model": "m", "input": list(items), **more}
+
+
+def spans(body: dict[str, Any], history: History = CHAT_HISTORY) -> list[Span]:
+    return turns_of(body, history, history.dialect.messages(body))
+
+
+def whole(*entries: Any, history: History = CHAT_HISTORY) -> bool:
+    """Return whether a turn of these entries, with another after it, may go."""
+    return spans({history.field: [*entries, user()]}, history)[0].whole
+
+
+# ---------------------------------------------------------------- where a turn begins and ends
+def test_a_turn_is_a_question_and_all_that_follows_it() -> None:
+    body = chat(RULES, user(), calls("a", "b"), result("a"), result("b"), told(), user(), told(), user())
+    assert [span.places for span in spans(body)] == [(1, 2, 3, 4, 5), (6, 7), (8,)]
+    assert [(span.start, span.asked, span.end) for span in spans(body)] == [(1, 2, 6), (6, 7, 8), (8, 9, 9)]
+
+
+def test_messages_that_were_answered_together_are_one_turn() -> None:
+    body = chat(user("one"), user("two"), told(), user("three"))
+    assert [span.places for span in spans(body)] == [(0, 1, 2), (3,)]
+    assert spans(body)[0].asked == 2
+
+
+def test_an_answer_that_cannot_be_read_ends_the_question_all_the_same() -> None:
+    body = chat(user("one"), told(None, tool_calls=[{"type": "function"}]), user("two"), told())
+    assert [(span.places, span.whole) for span in spans(body)] == [((0, 1), False), ((2, 3), True)]
+
+
+def test_what_stands_before_the_first_question_is_no_turn() -> None:
+    body = chat(RULES, told("How can I help?"), user(), told())
+    assert [span.places for span in spans(body)] == [(2, 3)]
+
+
+def test_system_messages_belong_to_no_turn_but_count_in_what_was_asked() -> None:
+    late = {"role": "developer", "content": "It is Monday."}
+    body = chat(RULES, user(), told(), late, user(), late, told())
+    assert [span.places for span in spans(body)] == [(1, 2), (4, 6)]
+    assert [span.asked for span in spans(body)] == [2, 6]
+
+
+def test_an_empty_system_message_gives_no_message_and_shifts_nothing() -> None:
+    body = chat(RULES, {"role": "system", "content": ""}, user(), NOTE, told(), user())
+    assert [(span.start, span.asked, span.end) for span in spans(body)] == [(1, 2, 3), (3, 4, 4)]
+
+
+def test_items_of_the_responses_api_make_turns_after_the_instructions() -> None:
+    thought = {"type": "reasoning", "id": "rs", "summary": []}
+    body = responses(user(), thought, call("a"), output("a"), told(), user(), instructions="Be kind.")
+    assert [span.places for span in spans(body, RESPONSES_HISTORY)] == [(0, 1, 2, 3, 4), (5,)]
+    assert [(s.start, s.asked, s.end) for s in spans(body, RESPONSES_HISTORY)] == [(1, 2, 5), (5, 6, 6)]
+
+
+@pytest.mark.parametrize("field", [{"previous_response_id": "resp_1"}, {"conversation": {"id": "conv_1"}}])
+def test_a_conversation_that_the_upstream_holds_has_no_turns(field: dict[str, Any]) -> None:
+    body = responses(user(), told(), user(), **field)
+    assert spans(body, RESPONSES_HISTORY) == []
+
+
+@pytest.mark.parametrize("given", ["hello", None, 7, []])
+def test_a_body_without_a_list_has_no_turns(given: Any) -> None:
+    assert spans({"messages": given}) == []
+    assert spans({"input": given}, RESPONSES_HISTORY) == []
+
+
+def test_messages_of_another_body_give_no_turns() -> None:
+    body = chat(user(), told(), user())
+    other = (Message("user", "hi"), Message("tool", "x"), Message("user", "hi"))
+    assert turns_of(body, CHAT_HISTORY, other) == []
+    assert turns_of(body, CHAT_HISTORY, ()) == []
+
+
+# ---------------------------------------------------------------- what keeps a turn
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [user(), told()],
+        [user([{"type": "text", "text": "hi"}]), told([{"type": "refusal", "refusal": "no"}])],
+        [user(), calls("a", "b"), result("b"), result("a"), told()],
+        [user(), calls("a"), result("a"), RULES, calls("a"), result("a"), told()],  # ids counted anew
+        [user(), told(None, function_call={"name": "f"}), {"role": "function", "name": "f"}, told()],
+        [user(), calls("a"), {**result("a"), "content": [IMAGE]}, told("I see a cat.")],
+    ],
+)
+def test_a_turn_that_is_text_and_complete_may_go(entries: list[Any]) -> None:
+    assert whole(*entries)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        pytest.param([user([{"type": "text", "text": "this"}, IMAGE]), told()], id="an image"),
+        pytest.param([user([{"type": "file", "file": {"file_id": "f"}}]), told()], id="a file"),
+        pytest.param([user(), told(None, audio={"id": "a"})], id="an answer that was spoken"),
+        pytest.param([user({"odd": 1}), told()], id="content of an unknown form"),
+        pytest.param([user(), calls("a"), told()], id="a call without its output"),
+        pytest.param([user(), result("a"), told()], id="an output without its call"),
+        pytest.param([user(), calls("a"), result("a"), result("a"), told()], id="an output too many"),
+        pytest.param([user(), calls("a"), result("a")], id="an output that nobody answered"),
+        pytest.param([user()], id="a question that nobody answered"),
+        pytest.param([user(), told(None, tool_calls=[{"type": "function"}]), told()], id="a call without id"),
+        pytest.param([user(), {"role": "critic", "content": "x"}, told()], id="an unknown role"),
+        pytest.param([user(), "text", told()], id="no object"),
+    ],
+)
+def test_a_turn_that_says_more_than_can_be_known_stays(entries: list[Any]) -> None:
+    assert not whole(*entries)
+
+
+def test_a_call_and_its_output_in_two_turns_keep_both() -> None:
+    body = chat(user(), calls("a"), user("stop"), result("a"), told(), user())
+    assert [span.whole for span in spans(body)] == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        [call("a", f"{kind}_call"), output("a", f"{kind}_call_output")]
+        for kind in ("function", "custom_tool", "computer", "shell", "apply_patch")
+    ]
+    + [
+        [call("a", "local_shell_call"), {"type": "local_shell_call_output", "id": "a", "output": "x"}],
+        [
+            {"type": "mcp_list_tools", "id": "l", "tools": []},
+            {"type": "mcp_approval_request", "id": "a"},
+            {"type": "mcp_approval_response", "approval_request_id": "a", "approve": True},
+            {"type": "mcp_call", "id": "m", "approval_request_id": "a", "output": "x"},
+        ],
+        [{"type": "reasoning", "id": "r"}, {"type": "web_search_call", "id": "w"}],
+        [{"type": "file_search_call", "id": "w"}],
+    ],
+    ids=lambda entries: str(entries[0]["type"]),
+)
+def test_tools_of_the_responses_api_go_with_what_belongs_to_them_or_not_at_all(entries: list[Any]) -> None:
+    assert whole(user(), *entries, told(), history=RESPONSES_HISTORY)
+    for index, entry in enumerate(entries):
+        if "approval_request_id" in entry or entry["type"] in CALLED:
+            torn = entries[:index] + entries[index + 1 :]
+            must_stay = entry["type"] != "mcp_call"
+            assert whole(user(), *torn, told(), history=RESPONSES_HISTORY) is not must_stay
+
+
+CALLED = [
+    f"{kind}_call{end}"
+    for kind in ("function", "custom_tool", "computer", "local_shell", "shell", "apply_patch")
+    for end in ("", "_output")
+] + ["mcp_approval_request"]
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        {"type": "item_reference", "id": "msg_1"},
+        {"id": "msg_1"},
+        {"type": "compaction", "encrypted_content": "x"},
+        {"type": "image_generation_call", "id": "ig", "result": "AAAA"},
+        {"type": "code_interpreter_call", "id": "ci", "container_id": "c"},
+        {"type": "tool_search_output", "call_id": "t"},
+        {"type": "tomorrow_call", "id": "t"},
+        {"type": 7},
+    ],
+    ids=str,
+)
+def test_an_item_that_others_may_refer_to_keeps_its_turn(item: dict[str, Any]) -> None:
+    assert not whole(user(), item, told(), history=RESPONSES_HISTORY)
+
+
+def test_a_servers_list_of_tools_stays_where_it_stood() -> None:
+    listed = {"type": "mcp_list_tools", "id": "l", "tools": []}
+    body = responses(user("one"), listed, told(), user("two"))
+    first, _ = spans(body, RESPONSES_HISTORY)
+    assert without(body, RESPONSES_HISTORY, [first], BLOCK, "before_last_user")["input"] == [
+        ITEM_NOTE,
+        listed,
+        user("two"),
+    ]
+
+
+# ---------------------------------------------------------------- without them
+def test_the_block_stands_where_the_first_turn_stood() -> None:
+    greeting, late = told("How can I help?"), {"role": "system", "content": "It is Monday."}
+    body = chat(RULES, greeting, user("one"), told("1"), late, user("two"), told("2"), user("three"))
+    before = copy.deepcopy(body)
+    first, second, _ = spans(body)
+    shorter = without(body, CHAT_HISTORY, [first, second], BLOCK, "before_last_user")
+    assert shorter == {**body, "messages": [RULES, greeting, NOTE, late, user("three")]}
+    assert without(body, CHAT_HISTORY, [second], BLOCK, "before_last_user")["messages"][:5] == [
+        *body["messages"][:5]
+    ]
+    assert body == before
+
+
+@pytest.mark.parametrize(
+    ("placement", "expected"),
+    [
+        ("after_system", [RULES, NOTE, user("two")]),
+        ("merge_system", [{"role": "system", "content": f"Be kind.\n\n{BLOCK}"}, user("two")]),
+        ("in_user", [RULES, user(f"{BLOCK}\n\ntwo")]),
+    ],
+)
+def test_other_placements_put_the_block_where_memories_go(placement: str, expected: list[Any]) -> None:
+    body = chat(RULES, user("one"), told(), user("two"))
+    assert without(body, CHAT_HISTORY, spans(body)[:1], BLOCK, placement)["messages"] == expected
+
+
+def test_with_no_place_for_the_block_nothing_goes() -> None:
+    body = chat(user("one"), told(), user({"odd": 1}))
+    assert without(body, CHAT_HISTORY, spans(body)[:1], BLOCK, "in_user") is body
+    assert without(body, CHAT_HISTORY, spans(body)[:1], "", "before_last_user") is body
+    assert without(body, CHAT_HISTORY, [], BLOCK, "before_last_user") is body
+
+
+# ---------------------------------------------------------------- for every conversation
+texts = st.sampled_from(["", "a", "b c", BLOCK, "é我", "\ud83d"])
+anything = st.none() | st.integers() | texts | st.just([IMAGE]) | st.just([{"type": "text", "text": "x"}])
+roles = st.sampled_from(["system", "developer", "user", "assistant", "tool", "function", "odd", None])
+said = st.fixed_dictionaries({"role": roles, "content": anything}, optional={"tool_call_id": texts})
+pairs = st.sampled_from(["a", "b"])
+chat_entries = said | st.builds(calls, pairs) | st.builds(result, pairs) | anything
+kinds = st.sampled_from([*CALLED, "reasoning", "mcp_call", "mcp_list_tools", "item_reference", "message", 3])
+items = said | st.fixed_dictionaries({"type": kinds}, optional={"id": pairs, "call_id": pairs}) | anything
+chats = st.lists(chat_entries, max_size=12).map(lambda entries: chat(*entries))
+inputs = st.builds(
+    lambda entries, instructions: responses(*entries, instructions=instructions),
+    st.lists(items, max_size=12),
+    texts | st.none(),
+)
+conversations = st.tuples(chats, st.just(CHAT_HISTORY)) | st.tuples(inputs, st.just(RESPONSES_HISTORY))
+
+
+@settings(deadline=None)
+@given(conversations)
+def test_the_messages_of_a_turn_are_those_of_its_entries(given: tuple[dict[str, Any], History]) -> None:
+    body, history = given
+    read, entries = history.dialect.messages, body[history.field]
+    found = spans(body, history)
+    assert bool(found) == any(history.read(entry).part == "asks" for entry in entries)
+    for span in found:
+        first, last = span.places[0], span.places[-1]
+        assert span.start == len(read({**body, history.field: entries[:first]}))
+        assert span.end >= len(read({**body, history.field: entries[: last + 1]}))
+        assert read(body)[span.start].role == "user"
+        assert all(m.role != "assistant" for m in read(body)[span.start : span.asked])
+    ends = [(a.end, b.start) for a, b in pairwise(found)]
+    assert all(end == start for end, start in ends)
+
+
+@settings(deadline=None)
+@given(conversations, st.data())
+def test_what_is_left_is_what_was_there_in_its_order(
+    given: tuple[dict[str, Any], History], data: st.DataObject
+) -> None:
+    body, history = given
+    before = copy.deepcopy(body)
+    found = spans(body, history)
+    gone = data.draw(st.lists(st.sampled_from(found), unique=True)) if found else []
+    placement = data.draw(st.sampled_from(sorted(PLACEMENTS)))
+    shorter = without(body, history, gone, BLOCK, placement)
+    assert body == before
+    places = {place for span in gone for place in span.places}
+    left = [entry for place, entry in enumerate(body[history.field]) if place not in places]
+    if shorter is not body and placement == "before_last_user":
+        at = min(places)
+        assert shorter[history.field][:at] + shorter[history.field][at + 1 :] == left
+        assert shorter[history.field][:at] == body[history.field][:at]
+    if shorter is not body:
+        assert history.dialect.messages(shorter) == kept(history.dialect.messages(body), gone)
+
+
+@settings(deadline=None)
+@given(conversations, st.data())
+def test_no_call_or_output_loses_its_other_half(
+    given: tuple[dict[str, Any], History], data: st.DataObject
+) -> None:
+    body, history = given
+    free = [span for span in spans(body, history) if span.whole]
+    gone = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
+    shorter = without(body, history, gone, BLOCK, "before_last_user")
+    before, after = halves(body, history), halves(shorter, history)
+    for called, call in list(after):
+        assert bool(after[not called, call]) == bool(before[not called, call])
+
+
+def halves(body: dict[str, Any], history: History) -> Counter[tuple[bool, str]]:
+    """Return how often each id is called (True) and answered (False)."""
+    read = [history.read(entry) for entry in body[history.field]]
+    called = ((True, call) for entry in read for call in entry.calls)
+    return Counter([*called, *((False, entry.output) for entry in read if entry.output is not None)])
+
+
+def test_a_turn_whose_call_another_turn_answers_once_more_stays() -> None:
+    pair = [call("a"), output("a"), told()]
+    body = responses(user(), *pair, user(), output("a"), told(), user(), call("b"), output("b"), told())
+    assert [span.whole for span in spans(body, RESPONSES_HISTORY)] == [False, False, True]
