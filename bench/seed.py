@@ -8,7 +8,7 @@ from uuid import uuid4
 
 from proxy import observe
 from proxy.domain import Create, Memory, Scope
-from proxy.edge.identity import OPEN_TENANT
+from proxy.edge.identity.caller import OPEN_TENANT
 from proxy.embedtext import embed_text
 from proxy.stores.models.load import load_embedder
 from proxy.stores.sqlite.stores import SqliteStores

@@ -1,4 +1,4 @@
-"""The `memory-proxy` command: serve, demo, doctor, memory."""
+"""The `memory-proxy` command: serve, demo, doctor, keys, memory."""
 
 import argparse
 import os
@@ -9,6 +9,7 @@ from typing import Any
 from proxy import __version__
 from proxy.client_cli import add_memory_parser
 from proxy.errors import ConfigError
+from proxy.keys_cli import add_keys_parser
 from proxy.settings import PREFIX, Settings, from_process
 
 CONFIG_FILE = "MEMORY_PROXY_CONFIG"
@@ -40,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(commands)
     _add_doctor(commands)
     add_memory_parser(commands)
+    add_keys_parser(commands)
     return parser
 
 

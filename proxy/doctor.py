@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from proxy import observe
-from proxy.errors import ProxyError, StoreError, UpstreamError
-from proxy.settings import Settings
+from proxy import admission, observe
+from proxy.edge.identity import jwks
+from proxy.errors import ConfigError, ProxyError, StoreError, UpstreamError
+from proxy.settings import Identity, Settings
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.tokens import Tokens
 from proxy.stores.sqlite.stores import SqliteStores
 from proxy.upstream.client import Upstream
+from proxy.upstream.fetch import fetch
 from proxy.upstream.opened import Timeouts
 
 GOOD, NOTE, BAD = "ok", "--", "!!"
@@ -43,6 +45,7 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     yield _data_dir(settings.data_dir)
     yield from _embedder(settings)
     yield _tokens()
+    yield from _identity(settings)
     yield asyncio.run(_upstream("upstream", settings.upstream.base_url, _key(settings)))
     for model in settings.external_models:
         key = model.llm_api_key.get_secret_value() if model.llm_api_key else None
@@ -90,6 +93,52 @@ def _embedder(settings: Settings) -> Iterator[Finding]:
         yield Finding(BAD, "embeddings", text)
         return
     yield Finding(GOOD, "embeddings", f"{model.name}, {model.dimension} dimensions, from {loaded.source}")
+
+
+def _identity(settings: Settings) -> Iterator[Finding]:
+    """What the identity mode needs, and what would let strangers in."""
+    identity = settings.identity
+    keys = SqliteStores(settings.data_dir)
+    try:
+        admission.entrance(settings, keys.keys)
+    except ConfigError as e:
+        yield Finding(BAD, "identity", str(e))
+        return
+    match identity.mode:
+        case "open":
+            yield Finding(NOTE, "identity", "open: whoever reaches the port may name any user")
+        case "keys":
+            yield asyncio.run(_keys(keys))
+        case "jwt":
+            yield asyncio.run(_tokens_of(identity))
+        case "header":
+            wide = [p for p in identity.trusted_peers if p.endswith("/0")]
+            text = f"{identity.user_header} is believed from {', '.join(identity.trusted_peers)}"
+            yield Finding(BAD if wide else GOOD, "identity", text + (": that is everybody" if wide else ""))
+
+
+async def _keys(stores: SqliteStores) -> Finding:
+    try:
+        await stores.open()
+        valid = [key for key in await stores.keys.list() if key.revoked_at is None]
+    except StoreError as e:
+        return Finding(BAD, "identity", f"keys: the store cannot be read: {e}")
+    finally:
+        await stores.close()
+    if not valid:
+        return Finding(BAD, "identity", "keys: there is none; memory-proxy keys create --name NAME")
+    return Finding(GOOD, "identity", f"keys: {len(valid)} valid")
+
+
+async def _tokens_of(identity: Identity) -> Finding:
+    if identity.jwt_jwks_url is None:
+        return Finding(GOOD, "identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
+    try:
+        usable = len(jwks.parsed(await fetch(identity.jwt_jwks_url)))
+    except (ProxyError, ValueError) as e:
+        return Finding(BAD, "identity", f"jwt: {identity.jwt_jwks_url}: {type(e).__name__}")
+    text = f"jwt: tokens for {identity.jwt_audience}, {usable} usable keys at {identity.jwt_jwks_url}"
+    return Finding(GOOD if usable else BAD, "identity", text)
 
 
 def _tokens() -> Finding:

@@ -1,7 +1,7 @@
 """The opening screen of `memory-proxy serve`: what it does, where data lies, what is off, what to try."""
 
 from proxy import __version__
-from proxy.settings import Settings
+from proxy.settings import Identity, Settings
 
 
 def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str:
@@ -13,7 +13,7 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str
         ("Data", str(settings.data_dir)),
         ("Embeddings", f"{settings.embedding.model}" + (f" ({embedder})" if embedder else "")),
         ("Extraction", _extraction(settings)),
-        ("Identity", f"{settings.identity.mode}: the user_id of a request is believed"),
+        ("Identity", _identity(settings.identity)),
     ]
     if embedder == "":
         rows[3] = ("Embeddings", "OFF: lexical search only. `memory-proxy doctor` says how to get a model")
@@ -23,7 +23,7 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str
     lines += ["", *(f"  Off         {line}" for line in off)] if off else []
     lines += ["", "  Try", *(f"    {line}" for line in _try(origin, settings)), ""]
     lines += [
-        f"  Memories of a user: memory-proxy memory list --user alice --url {origin}",
+        f"  See, search and forget memories: {origin}/ui, or memory-proxy memory list --user alice",
         f"  Settings: --config FILE (see config/default.yaml). Health: {origin}/health",
         "",
     ]
@@ -46,6 +46,18 @@ def _extraction(settings: Settings) -> str:
     return "by the conversation's own model"
 
 
+def _identity(identity: Identity) -> str:
+    match identity.mode:
+        case "open":
+            return "open: the user_id of a request is believed"
+        case "keys":
+            return "keys: memory-proxy's own API keys (memory-proxy keys create)"
+        case "jwt":
+            return f"jwt: tokens for {identity.jwt_audience}, user = {identity.jwt_user_claim}"
+        case "header":
+            return f"header: {identity.user_header}, believed from {', '.join(identity.trusted_peers)}"
+
+
 def _off(settings: Settings) -> list[str]:
     off = []
     if settings.upstream.base_url is None:
@@ -59,8 +71,11 @@ def _off(settings: Settings) -> list[str]:
 
 def _try(origin: str, settings: Settings) -> list[str]:
     model = "scripted-demo" if settings.upstream.base_url is None else "YOUR-MODEL"
+    named, credential = ', "memory_context": {"user_id": "alice"}', ""
+    if settings.identity.mode in ("keys", "jwt"):
+        named, credential = "", " -H 'Authorization: Bearer YOUR-KEY'"
     return [
-        f"curl {origin}/v1/chat/completions -H 'Content-Type: application/json' -d '{{",
-        f'  "model": "{model}", "memory_context": {{"user_id": "alice"}},',
+        f"curl {origin}/v1/chat/completions -H 'Content-Type: application/json'{credential} -d '{{",
+        f'  "model": "{model}"{named},',
         '  "messages": [{"role": "user", "content": "My budget for the Hawaii trip is $10,000."}]}\'',
     ]

@@ -126,7 +126,9 @@ class EmbeddedServer(uvicorn.Server):
 async def running(app: Any, **options: Any) -> AsyncIterator[str]:
     """Serve an ASGI app on a free loopback port while the block runs; yields its origin."""
     listener = bind("127.0.0.1", 0)
-    config = uvicorn.Config(app, log_level="warning", access_log=False, ws="none", **options)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, ws="none", proxy_headers=False, **options
+    )
     server = EmbeddedServer(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     try:
@@ -198,6 +200,7 @@ def _config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
         access_log=False,
         log_config=None,
         server_header=False,
+        proxy_headers=False,  # whoever is trusted is known by the socket's own peer (identity mode header)
         date_header=False,
         backlog=BACKLOG,
         timeout_keep_alive=75,

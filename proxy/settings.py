@@ -14,6 +14,7 @@ import platformdirs
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 
+from proxy.domain import KINDS
 from proxy.errors import ConfigError
 
 PREFIX = "MEMORY_PROXY__"
@@ -55,8 +56,46 @@ class Storage(Section):
 
 
 class Identity(Section):
-    mode: Literal["open"] = "open"
+    mode: Literal["open", "keys", "jwt", "header"] = "open"
     accept_openai_user: bool = False
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    jwt_jwks_url: str | None = None
+    jwt_secret: SecretStr | None = None
+    jwt_algorithms: tuple[str, ...] = ()
+    jwt_user_claim: str = "sub"
+    jwt_tenant_claim: str | None = None
+    user_header: str = "x-forwarded-user"
+    tenant_header: str | None = None
+    trusted_peers: tuple[str, ...] = ("127.0.0.1/32", "::1/128")
+    allowed_origins: tuple[str, ...] = ()
+    allowed_hosts: tuple[str, ...] = ()
+
+
+class LimitSettings(Section):
+    requests_per_minute: int = Field(0, ge=0)
+    requests_burst: int = Field(0, ge=0)
+    memory_requests_per_minute: int = Field(0, ge=0)
+    memory_requests_burst: int = Field(0, ge=0)
+    max_memories_per_user: int = Field(250_000, ge=0)
+    max_content_mb_per_user: float = Field(256, ge=0)
+    when_full: Literal["evict", "refuse"] = "evict"
+
+
+PiiPolicy = Literal["reject", "redact", "allow"]
+
+
+class Privacy(Section):
+    email: PiiPolicy = "allow"
+    phone: PiiPolicy = "allow"
+    address: PiiPolicy = "allow"
+    ip_address: PiiPolicy = "allow"
+    card: PiiPolicy = "reject"
+    bank_account: PiiPolicy = "reject"
+    national_id: PiiPolicy = "reject"
+    passport: PiiPolicy = "reject"
+    quarantine: bool = True
+    extract_tool_output: bool = False
 
 
 class MemorySettings(Section):
@@ -73,6 +112,16 @@ class MemorySettings(Section):
     idle_seconds: float = Field(600, ge=0)
     min_confidence: float = Field(0.6, ge=0, le=1)
     extraction_concurrency: int = Field(2, ge=1, le=32)
+    ttl_days: dict[str, float] = {}
+
+    @field_validator("ttl_days")
+    @classmethod
+    def of_known_types(cls, days: dict[str, float]) -> dict[str, float]:
+        if unknown := set(days) - set(KINDS):
+            raise ValueError(f"unknown memory type {min(unknown)!r}; known: {', '.join(sorted(KINDS))}")
+        if any(value <= 0 for value in days.values()):
+            raise ValueError("days must be above 0; leave a type out to keep it for good")
+        return days
 
 
 class Embedding(Section):
@@ -109,6 +158,8 @@ class Settings(Section):
     upstream: UpstreamSettings = UpstreamSettings()
     storage: Storage = Storage()
     identity: Identity = Identity()
+    limits: LimitSettings = LimitSettings()
+    privacy: Privacy = Privacy()
     memory: MemorySettings = MemorySettings()
     embedding: Embedding = Embedding()
     external_models: tuple[ExternalModel, ...] = ()

@@ -6,17 +6,18 @@ from pathlib import Path
 import pytest
 
 PROXY = Path(__file__).parent.parent / "proxy"
-ROOT = {"domain", "kept", "errors", "ports", "terms", "block", "embedtext", "observe"}
+ROOT = {"domain", "kept", "oversight", "errors", "ports", "terms", "block", "embedtext", "observe"}
 MAY_IMPORT = {
     "domain": set(),
     "errors": set(),
     "terms": set(),
     "observe": set(),
     "kept": {"domain"},
-    "ports": {"domain", "kept"},
+    "oversight": {"domain"},
+    "ports": {"domain", "kept", "oversight"},
     "block": {"domain"},
     "embedtext": {"domain", "terms"},
-    "settings": {"errors"},
+    "settings": {"domain", "errors"},
     "wire": ROOT,
     "pipeline": ROOT,
     "background": ROOT,
@@ -37,8 +38,11 @@ OWNER = {
     "structlog": {"observe"},
     "prometheus_client": {"observe"},
     "openai": {"demo"},
+    "jwt": {"edge"},
+    "cryptography": {"edge"},
 }
-COMPOSITION = {"app", "cli", "serve", "doctor", "screen", "__init__"}  # sees everything
+# These see everything.
+COMPOSITION = {"admission", "app", "cli", "doctor", "keys_cli", "screen", "serve", "__init__"}
 
 MODULES = sorted(PROXY.rglob("*.py"))
 

@@ -15,6 +15,10 @@ class Cues:
     question: str  # begins a question even without a question mark
     supposed: str  # fiction, role-play, hypothesis: nothing after it is meant
     transient: str  # true for minutes only
+    resumed: str  # ends a fiction
+    hedged: str  # not sure, not decided
+    private: str  # other people's matters, or told in confidence
+    chatter: str  # begins a reaction, an aside, a greeting: says nothing by itself
 
 
 LANGUAGES = (
@@ -57,6 +61,25 @@ LANGUAGES = (
         transient=r"\b(?:right now|brb|afk|on my phone|battery|signal keeps|typing (?:on|with|by)"
         r"|on the (?:train|bus|subway|tram|metro|ferry|plane)|waiting room|at the door"
         r"|in a meeting|be right back|gotta run|half asleep|\w+ line and)\b",
+        resumed=r"\banyway\b|\b(?:stop|end|enough|out|done) (?:of |with )?(?:the |this )?"
+        r"(?:role-?play(?:ing)?|game|story|pretending|act)\b|\bback to (?:reality|business|work"
+        r"|real life|earth)\b|\bjok(?:es|ing) aside\b|\bin (?:reality|real life)\b|\bfor real\b"
+        r"|\bout of character\b|\bseriously\b|^\W*(?:by the way|btw|on another note)\b",
+        hedged=r"\b(?:i (?:think|guess|suppose|suspect|wonder)|maybe|perhaps|might|may be|not (?:yet )?sure"
+        r"|unsure|undecided|probably|possibly|half a notion|toying with|considering|haven't decided"
+        r"|on the fence|leaning towards|tempted to|thinking (?:of|about))\b",
+        private=r"\b(?:privately|between (?:us|you and me)|in confidence|don't tell|keep (?:this|it) quiet"
+        r"|custody|divorc\w+|separat(?:ed|ing) from|sick leave|left (?:him|her)\b"
+        r"|got (?:sacked|fired|laid off)|burn-?out|ivf|miscarr\w+|rehab|alcoholic"
+        r"|bankrupt|owes? (?:him|her|them|\w+) (?:money|\d+|two|three|a)\b"
+        r"|(?:he|she|they)(?:'s| is| are)? (?:interviewing|cheating|having an affair)"
+        r"|(?:he|she|they|(?!i\b)\w+)(?:'s| is| was| has)? (?:just )?(?:been )?diagnosed"
+        r"|(?:he|she)(?:'s| is| has| takes| had)(?: on)? (?:c(?:o)?eliac|warfarin|cancer|dementia"
+        r"|depress\w+|pregnant|antidepressants|chemo|(?:his|her) \w+ done))\b",
+        chatter=r"^\W*(?:thanks?|thank you|ta|cheers|ok(?:ay)?|great|nice|perfect|good|cool|lovely|brilliant"
+        r"|sensible|correct|exactly|right|yes|yep|yeah|no|nope|sure|fine|haha+|lol|ugh|oof|oops|ouch|wow"
+        r"|wonderful|smart|fair|sorry|hi|hello|hey|hmm+|well|done|sold|agreed|understood|got it|noted"
+        r"|congrat\w+|that'?s|this is|it'?s|here'?s|here is|sounds|looks)\b",
     ),
     Cues(
         "zh",
@@ -69,6 +92,12 @@ LANGUAGES = (
         question=r"^\W*(?:什么|谁|哪|怎么|为什么|为啥|多少|几|是不是|能不能|有没有)|(?:吗|呢|么|没有|不)\W*$",
         supposed=r"假如|如果我|要是我|想象|假设|假装|扮演|角色",
         transient=r"正在(?:地铁|火车|车|路)上|地铁.{0,8}上|手机.{0,6}电|先下了|等会|马上到",
+        resumed=r"言归正传|说正经的|回到(?:现实|正题)|别演了|不演了|停止扮演|玩笑归玩笑|不开玩笑|说真的|话说回来|对了",
+        hedged=r"可能|也许|大概|或许|好像|不确定|没(?:想好|定|决定)|还没(?:想好|定|决定)|在考虑|犹豫|说不定|估计",
+        private=r"离婚|流产|抑郁|出轨|破产|戒毒|别(?:说出去|告诉别人)|私下(?:说|告诉)|保密"
+        r"|^[^我咱]{1,12}(?:查出|确诊|被裁|怀孕|住院|欠)|我们?[^,，。]{1,6}(?:查出|确诊|被裁)",
+        chatter=r"^\W*(?:谢谢|多谢|好的?|好嘞|行|对|嗯|哈+|不错|可以|收到|明白|有道理|没问题|太好了|厉害|绝了|靠|唉"
+        r"|合理|恭喜|你好|早|要|是的?)(?:[,，。!！~～]|了|的|吧|啊|哈|\W*$)",
     ),
     Cues(
         "es",
@@ -84,6 +113,14 @@ LANGUAGES = (
         question=r"^\W*(?:¿|que|quien|cuando|donde|por que|como|cual|cuanto)\b",
         supposed=r"\b(?:imagina|supon|si yo fuera|finge)\b",
         transient=r"\b(?:ahora mismo|en el metro|bateria)\b",
+        resumed=r"\b(?:en serio|bromas aparte|fuera de broma|volviendo a (?:la realidad|lo)|basta de|en fin"
+        r"|por cierto|cambiando de tema)\b",
+        hedged=r"\b(?:quizas?|tal vez|a lo mejor|puede que|creo que|supongo|no (?:estoy|se) segur[oa]|probablemente"
+        r"|posiblemente|no se si|dudo|estoy pensando en|sin decidir|me estoy planteando)\b",
+        private=r"\b(?:entre nosotr[oa]s|en confianza|no se lo digas|divorci\w+|custodia|separad[oa]s?|arruinad[oa]"
+        r"|alcoholic[oa]|de baja|embarazada|despedid[oa]|quiebra|y bebe|(?!me\b)\w+ han diagnosticado)\b",
+        chatter=r"^\W*(?:gracias|vale|genial|perfecto|bien|muy bien|si|no|claro|hola|buenas|de acuerdo|estupendo"
+        r"|jaja\w*|ni caso|buena idea|que bien|ok)\b",
     ),
     Cues(
         "de",
@@ -100,6 +137,15 @@ LANGUAGES = (
         question=r"^\W*(?:was|wer|wann|wo|warum|wieso|wie|welche[rsn]?|ist|sind|kann|soll|darf)\b",
         supposed=r"\b(?:stell dir vor|angenommen|wenn ich .{0,20}ware|rollenspiel)\b",
         transient=r"\b(?:gerade (?:im|in der) (?:zug|bahn|bus)|akku)\b",
+        resumed=r"\b(?:spaß beiseite|spass beiseite|im ernst|zuruck (?:zum|zur|in die)|schluss (?:mit|damit)"
+        r"|genug (?:davon|getraumt|gespielt)|wie dem auch sei|jedenfalls|ubrigens|anderes thema)\b",
+        hedged=r"\b(?:vielleicht|eventuell|moglicherweise|wahrscheinlich|vermutlich|ich (?:glaube|denke|schatze)"
+        r"|nicht sicher|unsicher|konnte sein|uberlege|uberlegen|noch nicht entschieden|mal sehen)\b",
+        private=r"\b(?:unter uns|im vertrauen|vertraulich|sag(?:'s| es)? niemandem|scheidung|geschieden|sorgerecht"
+        r"|burnout|krankgeschrieben|gekundigt worden|entlassen worden|fehlgeburt|schwanger|pleite|alkoholiker\w*"
+        r"|schulden bei)\b",
+        chatter=r"^\W*(?:danke|vielen dank|ok(?:ay)?|super|gut|prima|perfekt|klar|ja|nein|genau|stimmt|hallo|moin"
+        r"|haha\w*|quatsch|toll|schon|alles klar|passt|bitte)\b",
     ),
     Cues(
         "fr",
@@ -116,6 +162,14 @@ LANGUAGES = (
         question=r"^\W*(?:quel(?:le)?s?|qui|quand|ou|pourquoi|comment|combien|est-ce|qu'est-ce)\b",
         supposed=r"\b(?:imagine|suppose|si j'etais|jeu de role)\b",
         transient=r"\b(?:dans le (?:metro|train|bus)|batterie)\b",
+        resumed=r"\b(?:bref|serieusement|blague a part|plus serieusement|treve de|revenons|retour a la realite"
+        r"|au fait|autre chose|changeons de sujet)\b",
+        hedged=r"\b(?:peut-etre|probablement|sans doute|je (?:crois|pense|suppose)|pas (?:encore )?sur(?:e)?\b"
+        r"|j'hesite|je me demande si|pas encore decide|il se peut)\b",
+        private=r"\b(?:entre nous|en confidence|ne le dis|divorc\w+|garde des enfants|burn-?out|arret maladie"
+        r"|licencie[e]?|fausse couche|enceinte|faillite|alcoolique|diagnostique[e]?)\b",
+        chatter=r"^\W*(?:merci|d'accord|parfait|super|genial|bien|tres bien|oui|non|bonjour|salut|haha\w*|ok"
+        r"|exactement|c'est|bonne idee)\b",
     ),
     Cues(
         "pt, it",
@@ -132,6 +186,14 @@ LANGUAGES = (
         r"|quanto)\b",
         supposed=r"\b(?:imagin[ae]|supon(?:ha)?|immagina|se eu fosse|se fossi)\b",
         transient=r"\b(?:no metro|no onibus|in metro|sul treno)\b",
+        resumed=r"\b(?:falando serio|brincadeiras a parte|enfim|voltando a|scherzi a parte|sul serio|comunque"
+        r"|torniamo a|a proposito)\b",
+        hedged=r"\b(?:talvez|provavelmente|acho que|nao tenho certeza|forse|probabilmente|credo che|penso che"
+        r"|non sono sicur[oa]|magari|sto pensando di)\b",
+        private=r"\b(?:entre nos|em segredo|divorci\w+|gravida|falid[oa]|demitid[oa]|tra (?:noi|di noi)|in confidenza"
+        r"|divorzi\w*|incinta|licenziat[oa]|alcolizzat[oa]|fallit[oa])\b",
+        chatter=r"^\W*(?:obrigad[oa]|beleza|otimo|perfeito|bem|sim|nao|claro|oi|ola|grazie|perfetto|bene|va bene"
+        r"|si|no|certo|ciao|ok)\b",
     ),
     Cues(
         "ja, ko, ru",
@@ -144,5 +206,12 @@ LANGUAGES = (
         question=r"(?:か|の|까|나요)\W*$|^\W*(?:что|кто|когда|где|почему|как|какой|сколько)\b",
         supposed=r"もし|想像|만약|상상|\b(?:представь|если бы)\b",
         transient=r"今電車|バッテリー|지금 지하철",
+        resumed=r"冗談はさておき|それはさておき|さて|本題|真面目な話|농담은 그만|진지하게|그건 그렇고|\bшутки в сторону|\bладно,|\bкстати",
+        hedged=r"かもしれ|たぶん|多分|おそらく|まだ決めて|迷って|아마|것 같|고민 ?중|확실하지|\b(?:может быть|наверное|возможно"
+        r"|кажется|не уверен\w*|думаю)\b",
+        private=r"離婚|内緒|ここだけの話|うつ病|流産|クビ|이혼|비밀|유산|우울증|해고|\b(?:между нами|по секрету|развод\w*"
+        r"|уволили|беременна|банкрот\w*)\b",
+        chatter=r"^\W*(?:ありがとう|了解|はい|いいえ|なるほど|そうですね|こんにちは|감사|고마워|네|아니요|좋아요?|안녕|спасибо"
+        r"|хорошо|да|нет|привет|отлично|понятно|ок)(?![\wぁ-ん가-힣])",
     ),
 )

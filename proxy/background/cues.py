@@ -7,6 +7,8 @@ statements ("I'm vegan") and towards no for requests ("I need help with …").
 
 import re
 
+from collections.abc import Iterator
+
 from proxy.background.cue_table import LANGUAGES
 from proxy.terms import fold
 
@@ -16,8 +18,13 @@ def _any(name: str) -> re.Pattern[str]:
 
 
 _EXPLICIT, _PERSONAL, _NOT_PERSONAL = _any("explicit"), _any("personal"), _any("not_personal")
-_COMMAND, _QUESTION = _any("command"), _any("question")
-_SUPPOSED, _TRANSIENT = _any("supposed"), _any("transient")
+_COMMAND, _QUESTION, _CHATTER = _any("command"), _any("question"), _any("chatter")
+_SUPPOSED, _RESUMED, _TRANSIENT = _any("supposed"), _any("resumed"), _any("transient")
+_HEDGED, _PRIVATE = _any("hedged"), _any("private")
+# Figures of speech: nothing is supposed.
+_NOT_SUPPOSED = re.compile(
+    r"\b(?:i imagine|you can imagine|can'?t imagine|i suppose|as you can imagine|what if (?:you|we|it))\b"
+)
 
 # Whose words they are not: code, quoted lines, markup, and quotations longer than a name.
 _FOREIGN = re.compile(
@@ -29,6 +36,7 @@ _FOREIGN = re.compile(
 _SENTENCE = re.compile(r".+?(?:[.!?]+[\"')\]]*(?=\s|\Z)|[\u3002\uff01\uff1f…]+|\Z)")
 _CLAUSE = re.compile(r"(?<=[,;\uff0c\uff1b])\s*|\s+[-–—]\s+")
 _SEPARATORS = " ,;\uff0c\uff1b"
+_CLOSING = " \"')]”’」』"
 _LOOK_AT = 8_000  # characters: what is longer is pasted, and its beginning and end tell
 
 
@@ -60,20 +68,82 @@ def is_personal(text: str) -> bool:
 def statements(text: str) -> list[str]:
     """Return the declarative first-person sentences (of a question: its leading clauses) as said."""
     found: list[str] = []
-    for paragraph in re.split(r"\n\s*\n", own_words(text)):
-        for sentence in sentences(paragraph):
-            if _SUPPOSED.search(_folded(sentence)):
-                break  # what follows in the paragraph belongs to the fiction
-            found += _stated(sentence)
+    for paragraph in paragraphs(own_words(text)):
+        found += (part for sentence in meant(paragraph) for part in asserted(sentence) if _is_statement(part))
     return found
 
 
-def _stated(sentence: str) -> list[str]:
-    asks = _folded(sentence).endswith("?") or _QUESTION.search(_folded(sentence))
-    if not asks:
-        return [sentence] if _is_statement(sentence) else []
+def paragraphs(text: str) -> list[str]:
+    """Return the parts of the text between empty lines."""
+    return re.split(r"\n\s*\n", text)
+
+
+def meant(paragraph: str) -> list[str]:
+    """Return the paragraph's sentences outside of any fiction or hypothesis."""
+    return [sentence for sentence, fiction in _by_reality(paragraph) if not fiction]
+
+
+def supposed(paragraph: str) -> list[str]:
+    """Return the sentences of the paragraph's fictions: from the words that open one to those that end it."""
+    return [sentence for sentence, fiction in _by_reality(paragraph) if fiction]
+
+
+def _by_reality(paragraph: str) -> Iterator[tuple[str, bool]]:
+    fiction = False
+    for sentence in sentences(paragraph):
+        folded = _folded(sentence)
+        end = max((m.end() for m in _RESUMED.finditer(folded)), default=0)
+        if end:
+            fiction = False
+        if not _NOT_SUPPOSED.search(folded):
+            fiction = fiction or bool(_SUPPOSED.search(folded, end))
+        yield sentence, fiction
+
+
+def asserted(sentence: str) -> list[str]:
+    """Return what the sentence asserts: all of it, of a question its leading clauses."""
+    if not asks(sentence):
+        return [sentence]
     clauses = [c.strip(_SEPARATORS) for c in _CLAUSE.split(sentence) if c]
-    return [c for c in clauses[:-1] if _is_statement(c) and not _QUESTION.search(_folded(c))]
+    return [c for c in clauses[:-1] if not _QUESTION.search(_folded(c))]
+
+
+def asks(sentence: str) -> bool:
+    """True for a question, with or without its mark."""
+    folded = _folded(sentence)
+    return folded.rstrip(_CLOSING).endswith("?") or bool(_QUESTION.search(folded))
+
+
+def commands(sentence: str) -> bool:
+    """True for a request to the assistant, to be fulfilled now."""
+    folded = _folded(sentence)
+    return bool(_COMMAND.search(folded)) and not _EXPLICIT.search(folded)
+
+
+def speaks_of_self(sentence: str) -> bool:
+    """True if the sentence states something in the first person."""
+    folded = _folded(sentence)
+    return bool(_PERSONAL.search(folded)) and not _NOT_PERSONAL.search(folded)
+
+
+def is_chatter(sentence: str) -> bool:
+    """True if the sentence begins as a reaction, a greeting or an aside does."""
+    return bool(_CHATTER.search(_folded(sentence)))
+
+
+def is_hedged(text: str) -> bool:
+    """True if the text says that something is not sure, or not decided."""
+    return bool(_HEDGED.search(_folded(text)))
+
+
+def is_confidential(text: str) -> bool:
+    """True for other people's private matters, and for what was told in confidence."""
+    return bool(_PRIVATE.search(_folded(text)))
+
+
+def is_fleeting(text: str) -> bool:
+    """True for what holds for minutes only."""
+    return bool(_TRANSIENT.search(_folded(text)))
 
 
 def _is_statement(sentence: str) -> bool:

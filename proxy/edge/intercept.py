@@ -10,7 +10,7 @@ forwarded and answered is its passage's affair: relayed (passage.py) or translat
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from uuid import uuid4
 
@@ -18,7 +18,7 @@ from proxy import observe
 from proxy.domain import Level, Outcome, Prepared, Scope, Status, Turn
 from proxy.edge.chains import RecentChains
 from proxy.edge.failopen import Failed, FailOpen
-from proxy.edge.identity import Caller
+from proxy.edge.identity.caller import Caller
 from proxy.edge.passage import Passage, Progress
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.turns import Defaults, is_readable, understand
@@ -39,7 +39,8 @@ class Interception:
     recorder: Recorder
     memories: MemoryStore
     keep_credential: Callable[[Scope, list[Header]], None]
-    identify: Callable[[list[Header]], Caller]
+    identify: Callable[[ASGIScope], Caller]
+    session_key: Callable[[str], str]  # what a client's name of a session is kept under
     fail_open: FailOpen
     defaults: Defaults
     deadline_s: float
@@ -86,7 +87,7 @@ class Intercept:
         """Read the body and what it asks of memory. Raises ClientError for what is ours to refuse."""
         progress.payload = await progress.downstream.read(self.parts.max_body_bytes)
         progress.started = perf_counter()  # the upload's time is the client's
-        progress.caller = self.parts.identify(progress.headers)
+        progress.caller = self.parts.identify(progress.scope)
         progress.is_json = is_readable(progress.headers)
         if progress.is_json:
             progress.body = json_body.parse(progress.payload)
@@ -104,6 +105,9 @@ class Intercept:
                 progress.payload = json_body.dump(progress.body)
             progress.user, progress.reason = asked.user, asked.reason
             progress.turn, progress.named_session = asked.turn, asked.named_session
+            if asked.turn is not None and asked.named_session:
+                named = self.parts.session_key(asked.turn.session_id)
+                progress.turn = replace(asked.turn, session_id=named)
         await passage.adopt(progress)
 
     # ------------------------------------------------------------ remember

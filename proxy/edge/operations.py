@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy import __version__, observe
-from proxy.domain import Level, QueueCounts
+from proxy.domain import Level
 from proxy.edge.reply import ASGIScope, Receive, Send, send_bytes, send_json
 from proxy.errors import StoreError
+from proxy.oversight import QueueCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from proxy.domain import Prepared, Status, Turn
 from proxy.edge.chains import RecentChains
 from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.headers import memory_headers
-from proxy.edge.identity import Caller
+from proxy.edge.identity.caller import Caller
 from proxy.edge.reply import ASGIScope, Header, Send
 from proxy.edge.writing import Writing, read_answer
 from proxy.ports import SessionStore

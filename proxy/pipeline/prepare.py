@@ -132,8 +132,8 @@ async def _earlier(turn: Turn, tools: Tools) -> Sequence[str]:
 
 async def _has_memories(scope: Scope, tools: Tools) -> bool:
     where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=tools.clock())
-    page = await tools.memories.list(where, limit=1)
-    return page.total > 0
+    page = await tools.memories.list(where, limit=1, total=False)
+    return bool(page.items)
 
 
 def _nothing(reason: str, level: Level) -> Prepared:

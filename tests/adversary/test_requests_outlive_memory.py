@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy import app
+from proxy.app import care
 from proxy.stores.sqlite.jobs import SqliteJobs
 from proxy.stores.sqlite.sessions import SqliteSessions
 from tests.adversary.conftest import context, listed, tell, until
@@ -50,7 +50,7 @@ async def test_a_store_of_another_model_that_comes_back_leaves_memory_off_and_re
         db.execute("UPDATE meta SET value = '[\"another-model\", 768]' WHERE key = 'embedding_model'")
     file.rename(tmp_path / "away.db")
     file.mkdir()
-    monkeypatch.setattr(app, "STORE_RETRY_S", 0.05)
+    monkeypatch.setattr(care, "STORE_RETRY_S", 0.05)
     async with house(ScriptedModel()) as h:
         assert (await tell(h, "I like rain.")).status_code == 200
         file.rmdir()

@@ -71,8 +71,11 @@ class Shelf:
             return [replace(h, cosine=None) for h in self.hits if h.bm25 > 0]
         return self.hits
 
-    async def list(self, where: MemoryFilter, *, limit: int, after: str | None = None) -> Page:
-        return Page((), len(self.hits) if self.stored is None else self.stored, False)
+    async def list(
+        self, where: MemoryFilter, *, limit: int, after: str | None = None, total: bool = True
+    ) -> Page:
+        stored = len(self.hits) if self.stored is None else self.stored
+        return Page((memory("m0", "Something else."),) * min(stored, limit), None, stored > limit)
 
 
 @dataclass

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.errors import InvalidRequest
-from proxy.wire.extensions import Extensions, merge, take_extensions, take_header_extensions
+from proxy.wire.extensions import (
+    Extensions,
+    checked_id,
+    is_usable_id,
+    merge,
+    take_extensions,
+    take_header_extensions,
+)
 
 FULL: dict[str, Any] = {
     "memory_config": {
@@ -246,3 +253,12 @@ def test_a_server_that_has_memory_off_needs_to_be_asked() -> None:
         True,
         True,
     )
+
+
+def test_an_id_whose_bytes_could_not_be_read_is_refused() -> None:
+    """A decoder puts U+FFFD in place of any of them: two different ids would become one."""
+    for value in ("al\ufffdice", "\ufffd"):
+        assert not is_usable_id(value)
+        with pytest.raises(InvalidRequest) as refused:
+            checked_id(value, "user_id")
+        assert refused.value.param == "user_id"

@@ -1,0 +1,57 @@
+"""What a running process does for its own health, and how it says that it is well."""
+
+import asyncio
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from proxy.app.parts import Parts, open_store
+from proxy.domain import Level
+from proxy.edge.operations import Vitals
+from proxy.errors import StoreUnavailable
+
+STORE_RETRY_S = 2.0
+SWEEP_EVERY_S = 600.0
+UPKEEP_S = 60.0
+
+
+def vitals(parts: Parts) -> Vitals:
+    """Return how memory is doing."""
+    if not parts.stores.is_open:
+        return Vitals(Level.NONE, "store_unavailable")
+    if resting := parts.fail_open.resting:
+        return Vitals(Level.NONE, resting)
+    if parts.embedder is None:
+        return Vitals(Level.LEXICAL, "no_embedding_model")
+    return Vitals(Level.FULL, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Care:
+    """The upkeep of one process."""
+
+    parts: Parts
+
+    async def keep_up(self) -> None:
+        """Do every few seconds what is due, whatever became of it the last time."""
+        swept_at = float("-inf")
+        while True:
+            await asyncio.sleep(STORE_RETRY_S)
+            await self.parts.fail_open.attempt("upkeep", self._catch_up, UPKEEP_S)
+            if time.monotonic() - swept_at >= SWEEP_EVERY_S:
+                swept_at = time.monotonic()
+                await self.parts.fail_open.attempt("retention", self._delete_what_is_old, UPKEEP_S)
+
+    async def _catch_up(self) -> None:
+        """Open a store that could not be opened at the start, and commit what could not be committed."""
+        if not self.parts.stores.is_open:
+            await open_store(self.parts.stores, self.parts.embedder)
+        with suppress(StoreUnavailable):
+            await self.parts.stores.memories.resume_forgets()
+            await self.parts.recorder.catch_up()
+
+    async def _delete_what_is_old(self) -> None:
+        now = self.parts.clock()
+        await self.parts.stores.chains.expire(now)
+        await self.parts.stores.memories.expire(now)
+        await self.parts.stores.sessions.prune(now - self.parts.settings.storage.exchange_ttl_days * 86_400)

@@ -1,0 +1,155 @@
+"""The routes of one process, over its parts."""
+
+from collections.abc import Sequence
+
+from proxy import __version__
+from proxy.admission import entrance
+from proxy.app.care import vitals
+from proxy.app.parts import Parts
+from proxy.background.filters import safe_id
+from proxy.background.remember import Remember
+from proxy.domain import Ranked, Scope
+from proxy.edge.chains import RecentChains
+from proxy.edge.identity.caller import caller_of
+from proxy.edge.intercept import Intercept, Interception
+from proxy.edge.limits import Limits, Rate
+from proxy.edge.memory_api import MemoryApi, Recall
+from proxy.edge.memory_api import Tools as ApiTools
+from proxy.edge.memory_api.openapi import OpenApi
+from proxy.edge.operations import Operations
+from proxy.edge.passage import Relayed
+from proxy.edge.reply import ASGIScope, Receive, Send
+from proxy.edge.responses.auto import Hearing, Speech
+from proxy.edge.responses.background import Lives
+from proxy.edge.responses.conversations_api import ConversationsApi
+from proxy.edge.responses.door import Door
+from proxy.edge.responses.keeping import Keeping
+from proxy.edge.responses.probing import Probing
+from proxy.edge.responses.responses_api import ResponsesApi
+from proxy.edge.responses.translated import Translated, Translating
+from proxy.edge.routes import App as ASGIApp
+from proxy.edge.routes import Routes
+from proxy.edge.turns import Defaults
+from proxy.edge.ui.app import Ui
+from proxy.pipeline.prepare import Tools, prepare, search
+from proxy.upstream.client import Upstream
+from proxy.upstream.relay import passthrough
+from proxy.wire.chat import CHAT
+from proxy.wire.dialect import Dialect
+from proxy.wire.responses import RESPONSES
+
+
+def routes(parts: Parts) -> Routes:
+    """Return the ASGI application."""
+    interception, chains = _interception(parts), RecentChains()
+    speech = Speech(parts.settings.upstream.responses)
+    hearing, keeping, lives = Hearing(speech), _keeping(parts), Lives()
+    translating = Translating(
+        parts.upstream, keeping, lives, placement=parts.settings.memory.placement, clock=parts.clock
+    )
+
+    def relayed(dialect: Dialect) -> Relayed:
+        placement = parts.settings.memory.placement
+        return Relayed(parts.upstream, dialect, placement, parts.stores.sessions, chains, parts.fail_open)
+
+    def door(ours: ASGIApp) -> Door:
+        most = parts.settings.server.max_body_bytes
+        return Door(speech, hearing, ours, _passthrough(parts.upstream), parts.upstream, most, parts.clock)
+
+    responses = Intercept(
+        interception,
+        RESPONSES,
+        chains,
+        lambda: Probing(relayed(RESPONSES), Translated(translating), hearing, parts.clock),
+    )
+    conversations = ConversationsApi(keeping, caller_of, parts.settings.server.max_body_bytes)
+    limits = _limits(parts)
+    return Routes(
+        chat=limits.of_model(Intercept(interception, CHAT, chains, lambda: relayed(CHAT))),
+        responses=limits.of_model(responses),
+        kept_responses=limits.of_model(door(ResponsesApi(keeping, lives, caller_of, parts.clock).app())),
+        conversations=limits.of_model(door(conversations.app())),
+        memory_api=limits.of_memory(MemoryApi(_api_tools(parts))),
+        operations=Operations(lambda: vitals(parts), parts.stores.jobs.counts, parts.metrics),
+        passthrough=limits.of_model(_passthrough(parts.upstream)),
+        openapi=OpenApi(__version__),
+        ui=Ui.load(),
+        entrance=entrance(parts.settings, parts.stores.keys),
+        metrics=parts.metrics,
+    )
+
+
+def _limits(parts: Parts) -> Limits:
+    chosen = parts.settings.limits
+    model = Rate.of(chosen.requests_per_minute, chosen.requests_burst)
+    memory = Rate.of(chosen.memory_requests_per_minute, chosen.memory_requests_burst)
+    return Limits(parts.ledger, model, memory, caller_of, parts.clock)
+
+
+def _api_tools(parts: Parts) -> ApiTools:
+    stores = parts.stores
+    return ApiTools(
+        memories=stores.memories,
+        sessions=stores.sessions,
+        jobs=stores.jobs,
+        quarantine=stores.quarantine,
+        receipts=stores.receipts,
+        recall=_recall(parts.tools),
+        by_hand=Remember(parts.gate, stores.quarantine, parts.clock),
+        identify=lambda request: caller_of(request.scope),
+        wake=parts.worker.wake.set,
+        clock=parts.clock,
+        mode=parts.settings.identity.mode,
+        version=__version__,
+    )
+
+
+def _interception(parts: Parts) -> Interception:
+    memory, identity = parts.settings.memory, parts.settings.identity
+    return Interception(
+        recall=lambda turn: prepare(turn, parts.tools),
+        recorder=parts.recorder,
+        memories=parts.stores.memories,
+        keep_credential=parts.credentials.remember,
+        identify=caller_of,
+        session_key=safe_id,
+        fail_open=parts.fail_open,
+        defaults=Defaults(
+            enabled=memory.enabled,
+            auto_store=memory.auto_store and memory.extraction != "off",
+            retrieval_limit=memory.default_retrieval_limit,
+            similarity_threshold=memory.default_similarity_threshold,
+            accept_openai_user=identity.accept_openai_user,
+        ),
+        deadline_s=memory.deadline_ms / 1000,
+        max_body_bytes=parts.settings.server.max_body_bytes,
+        clock=parts.clock,
+        metrics=parts.metrics,
+    )
+
+
+def _keeping(parts: Parts) -> Keeping:
+    return Keeping(
+        responses=parts.stores.chains,
+        conversations=parts.stores.conversations,
+        memories=parts.stores.memories,
+        fail_open=parts.fail_open,
+        clock=parts.clock,
+        ttl_s=parts.settings.storage.response_ttl_days * 86_400,
+    )
+
+
+def _passthrough(upstream: Upstream) -> ASGIApp:
+    async def app(scope: ASGIScope, receive: Receive, send: Send) -> None:
+        await passthrough(scope, receive, send, upstream)
+
+    return app
+
+
+def _recall(tools: Tools) -> Recall:
+    async def recall(
+        scope: Scope, query: str, *, types: tuple[str, ...] | None, limit: int, threshold: float | None
+    ) -> Sequence[Ranked]:
+        return await search(scope, query, tools, types=types, limit=limit, threshold=threshold)
+
+    return recall

@@ -1,0 +1,233 @@
+"""Everything that one process is made of, made from the settings."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from functools import partial
+
+from proxy import observe
+from proxy.background import cues, filters
+from proxy.background.admit import Gate
+from proxy.background.policy import PII, SafetyPolicy
+from proxy.background.record import ExchangeRecorder
+from proxy.background.schedule import Policy, on_completion
+from proxy.background.worker import Pace, Report, Worker
+from proxy.background.worker import Tools as WorkerTools
+from proxy.domain import Level
+from proxy.edge.failopen import FailOpen
+from proxy.edge.ledger import Ledger
+from proxy.errors import ConfigError, StoreUnavailable, WrongModel
+from proxy.oversight import Quota
+from proxy.pipeline.prepare import Tools
+from proxy.ports import Clock
+from proxy.settings import LimitSettings, MemorySettings, Privacy, Settings
+from proxy.stores.models.embedder import OnnxEmbedder
+from proxy.stores.models.load import load_embedder
+from proxy.stores.models.tokens import Tokens
+from proxy.stores.sqlite.stores import SqliteStores
+from proxy.upstream.client import Upstream
+from proxy.upstream.completer import RoleModel, UpstreamCompleter
+from proxy.upstream.credentials import Credentials
+from proxy.upstream.opened import Limits, Timeouts
+
+WARM_UP_S = 1.0  # what is not ready by then gets ready while serving
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Everything that one process is made of."""
+
+    settings: Settings
+    clock: Clock
+    stores: SqliteStores
+    embedder: OnnxEmbedder | None
+    embedder_source: str
+    upstream: Upstream
+    credentials: Credentials
+    worker: Worker
+    gate: Gate
+    tools: Tools
+    recorder: ExchangeRecorder
+    metrics: observe.Metrics
+    fail_open: FailOpen
+    ledger: Ledger | None  # None: no rate limit is set
+
+    @classmethod
+    async def open(
+        cls, settings: Settings, upstream_url: str, stack: AsyncExitStack, clock: Clock
+    ) -> "Parts":
+        """Make the parts; `stack` closes them, the last made first."""
+        loaded = await asyncio.to_thread(
+            load_embedder,
+            settings.data_dir / "models",
+            model=settings.embedding.model,
+            path=settings.embedding.path,
+            allow_download=settings.embedding.allow_download,
+        )
+        if loaded.embedder is not None:
+            stack.callback(loaded.embedder.close)
+            _check_dimension(loaded.embedder, settings)
+        else:
+            observe.log.error("embedding.unavailable", notes=loaded.notes, level=Level.LEXICAL.value)
+        stores = SqliteStores(
+            settings.data_dir,
+            index_bytes=settings.storage.index_cache_mb * 2**20,
+            quota=_quota(settings.limits),
+        )
+        stack.push_async_callback(stores.close)
+        await open_store(stores, loaded.embedder)
+        upstream = _upstream(settings, upstream_url)
+        stack.push_async_callback(upstream.aclose)
+        credentials = Credentials()
+        completer = await _completer(settings, upstream, credentials, stack)
+        metrics, memory = observe.Metrics(), settings.memory
+        safety = _safety(settings.privacy)
+        gate = Gate(
+            stores.memories, loaded.embedder, memory.min_confidence, policy=safety, ttl_days=memory.ttl_days
+        )
+        policy = Policy(memory.extraction_batch_size, memory.idle_seconds, memory.personal_idle_seconds)
+        worker = Worker(
+            WorkerTools(stores.jobs, stores.sessions, gate, completer),
+            mode=memory.extraction,
+            policy=policy,
+            pace=_pace(memory),
+            clock=clock,
+            report=lambda report: _count(metrics, report),
+        )
+        recorder = ExchangeRecorder(
+            sessions=stores.sessions,
+            trigger=on_completion(policy),
+            wake=worker.wake,
+            redact=partial(filters.redact, policy=safety),
+            is_explicit=cues.is_explicit,
+            is_personal=cues.is_personal,
+        )
+        tokens = Tokens()
+        await _warm_up(tokens, loaded.embedder)
+        tools = Tools(
+            memories=stores.memories,
+            sessions=stores.sessions,
+            embedder=loaded.embedder,
+            tokens=tokens,
+            clock=clock,
+            budget_tokens=memory.budget_tokens,
+        )
+        return cls(
+            settings=settings,
+            clock=clock,
+            stores=stores,
+            embedder=loaded.embedder,
+            embedder_source=loaded.source if loaded.embedder else "",
+            upstream=upstream,
+            credentials=credentials,
+            worker=worker,
+            gate=gate,
+            tools=tools,
+            recorder=recorder,
+            metrics=metrics,
+            fail_open=FailOpen(time.time, metrics),
+            ledger=_ledger(settings, stack),
+        )
+
+
+async def open_store(stores: SqliteStores, embedder: OnnxEmbedder | None) -> None:
+    """Open the store if it can be opened now; without it, requests pass without memory."""
+    try:
+        await stores.open()
+        if embedder is not None:
+            await stores.memories.stamp_model(embedder.model)
+    except StoreUnavailable as error:
+        observe.log.error("store.unavailable", path=str(stores.path), error=str(error), memory="off")
+    except WrongModel as error:
+        await stores.close()  # its vectors mean nothing to our model: no memory is better than a wrong one
+        raise ConfigError(str(error)) from error
+
+
+async def _warm_up(tokens: Tokens, embedder: OnnxEmbedder | None) -> None:
+    """Do once before the first request what is slow the first time."""
+    table = asyncio.wrap_future(tokens.start())
+    if embedder is not None:
+        await embedder.embed(["warm up"])
+    with suppress(TimeoutError):
+        await asyncio.wait_for(table, WARM_UP_S)
+
+
+def _count(metrics: observe.Metrics, report: Report) -> None:
+    for change in ("created", "superseded", "confirmed", "held"):
+        metrics.stored.labels(change).inc(getattr(report, change))
+
+
+def _quota(limits: LimitSettings) -> Quota:
+    return Quota(
+        memories=limits.max_memories_per_user,
+        content_bytes=int(limits.max_content_mb_per_user * 1_000_000),
+        evict=limits.when_full == "evict",
+    )
+
+
+def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
+    """Return where the rate limits of all processes are kept, if there are any."""
+    if not (settings.limits.requests_per_minute or settings.limits.memory_requests_per_minute):
+        return None
+    ledger = Ledger(settings.data_dir / "run" / "limits")
+    stack.callback(ledger.close)
+    return ledger
+
+
+def _safety(privacy: Privacy) -> SafetyPolicy:
+    return SafetyPolicy(
+        pii={name: getattr(privacy, name) for name in PII},
+        quarantine=privacy.quarantine,
+        tool_output=privacy.extract_tool_output,
+    )
+
+
+def _pace(memory: MemorySettings) -> Pace:
+    return Pace(
+        concurrency=memory.extraction_concurrency,
+        batch_limit=memory.extraction_batch_size + 5,
+        sweep_seconds=min(5.0, max(0.2, memory.personal_idle_seconds / 3)),
+    )
+
+
+def _check_dimension(embedder: OnnxEmbedder, settings: Settings) -> None:
+    found, configured = embedder.model.dimension, settings.embedding.dimension
+    if found != configured:
+        raise ConfigError(
+            f"the model {embedder.model.name} makes vectors of {found} dimensions, and embedding.dimension "
+            f"is {configured}: set embedding.dimension to {found}"
+        )
+
+
+def _upstream(settings: Settings, url: str) -> Upstream:
+    chosen = settings.upstream
+    return Upstream(
+        url,
+        timeouts=Timeouts(
+            connect_s=chosen.connect_timeout_seconds,
+            headers_s=chosen.response_timeout_seconds,
+            read_s=chosen.read_timeout_seconds,
+        ),
+        limits=Limits(connections=chosen.max_connections),
+        api_key=chosen.api_key.get_secret_value() if chosen.api_key else None,
+    )
+
+
+async def _completer(
+    settings: Settings, upstream: Upstream, credentials: Credentials, stack: AsyncExitStack
+) -> UpstreamCompleter:
+    roles: dict[str, RoleModel] = {}
+    endpoints: dict[str, Upstream] = {}
+    for model in settings.external_models:
+        roles[model.model_role] = RoleModel(
+            endpoint=model.llm_endpoint,
+            model=model.llm_model_name,
+            api_key=model.llm_api_key.get_secret_value() if model.llm_api_key else None,
+            timeout_s=model.llm_timeout_seconds,
+            max_tokens=model.max_tokens,
+            temperature=model.temperature,
+        )
+        if model.llm_endpoint not in endpoints:
+            endpoints[model.llm_endpoint] = await stack.enter_async_context(Upstream(model.llm_endpoint))
+    return UpstreamCompleter(upstream, credentials, roles, endpoints)
