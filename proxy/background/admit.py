@@ -12,15 +12,16 @@ from proxy.background.decide import Decision, Weighed, decide_changes, hold
 from proxy.background.doubt import Judge, no_doubt
 from proxy.background.filters import reject, without_personal_data
 from proxy.background.policy import DEFAULT, SafetyPolicy
-from proxy.domain import Candidate, Hit, Job, MemoryFilter, Scope, Search, Stamp
+from proxy.domain import Candidate, Hit, Job, Memory, MemoryFilter, Scope, Search, Stamp
 from proxy.embedtext import embed_text
 from proxy.errors import Conflict
 from proxy.ports import Embedder, MemoryStore
-from proxy.terms import terms
+from proxy.terms import normalise, terms
 
 DEFAULT_NEAR = 0.8  # where there is no model whose threshold could be asked
+_RECENT = 100  # memories that a candidate without a vector is compared with, whatever their words
 _SIMILAR = 12  # existing memories, per list, that a candidate is compared with
-_ATTEMPTS = 5  # decisions until the stamp holds
+_ATTEMPTS = 16  # decisions until the stamp holds: a conflict means that somebody else's write went through
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,12 @@ async def admit(
         if stamp.generation != began.generation:
             raise Conflict("forgotten meanwhile")
         weighed = [
-            Weighed(c, v, tuple(await _similar(gate.memories, scope, c, v, now)))
+            Weighed(
+                c,
+                v,
+                tuple(await _similar(gate.memories, scope, c, v, now)),
+                await _past(gate.memories, scope, c, now),
+            )
             for c, v in zip(sorted_.kept, vectors, strict=True)
         ]
         decision = decide_changes(weighed, scope=scope, now=now, near=near, seed=seed)
@@ -130,6 +136,8 @@ async def _similar(
     hits: list[Hit] = []
     if vector is not None or words:
         hits += await memories.search(scope, Search(vector, words, limit=_SIMILAR, now=now))
+    if vector is None:
+        hits += await _recent(memories, scope, now, but={h.memory.id for h in hits})
     named = candidate.replaces
     if named and all(h.memory.id != named for h in hits):
         where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
@@ -137,6 +145,23 @@ async def _similar(
         if memory is not None and memory.is_current(now) and _visible(memory.scope, scope):
             hits.append(Hit(memory, None, 0.0))
     return hits
+
+
+async def _recent(memories: MemoryStore, scope: Scope, now: float, *, but: set[str]) -> list[Hit]:
+    """Return the user's newest memories: "搬到上海" shares no word with "住在杭州", and has no vector."""
+    where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
+    page = await memories.list(where, limit=_RECENT, total=False)
+    return [Hit(m, None, 0.0) for m in page.items if m.id not in but and _visible(m.scope, scope)]
+
+
+async def _past(memories: MemoryStore, scope: Scope, candidate: Candidate, now: float) -> tuple[Memory, ...]:
+    """Return what was superseded and said just what the candidate says."""
+    where = MemoryFilter(
+        tenant=scope.tenant, user=scope.user, text=candidate.content.strip(), include_inactive=True, now=now
+    )
+    page = await memories.list(where, limit=_SIMILAR, total=False)
+    said = normalise(candidate.content)
+    return tuple(m for m in page.items if m.superseded_by and normalise(m.content) == said)
 
 
 def _visible(memory: Scope, scope: Scope) -> bool:

@@ -7,11 +7,14 @@ ends in APART: a duplicate costs a line in the block, a lost fact is lost.
 """
 
 import re
+from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
 from itertools import takewhile
 
+from proxy.background.claims import about_others, claims_change
+from proxy.background.reading import COMMON
 from proxy.terms import fold, normalise, terms
 
 LEXICAL_NEAR = 0.6  # Jaccard over terms that asks the question where no vector means anything
@@ -35,7 +38,8 @@ _STRONG_CHANGE = re.compile(
     r"\b(?:no longer|not any ?more|anymore|stopped|quit|switched|instead of|replaced?|changed"
     r"|moved (?:to|from)|was moved|rescheduled|postponed|brought forward|cancell?ed|called off|sold|dropped"
     r"|raised|lowered"
-    r"|cut to|rose to|increased|reduced|renamed|left|gave up|broke up|decided not"
+    r"|cut to|rose to|increased|reduced|renamed|left(?! (?:and|knee|hand|arm|eye|ear|leg|foot|side"
+    r"|shoulder|wrist|hip|ankle))|gave up|broke up|decided not"
     r"|did not happen|took place)\b"
     r"|不再|改为|改成|改到|改在|改用|换成|换到|换了|搬到|搬去|取消|推迟|提前到"
     r"|下线|涨到|降到|戒|拒掉|卖掉|停用|调到"
@@ -60,14 +64,17 @@ _SUBJECT = re.compile(
 _CONTRAST = frozenset(
     "back return outbound inbound first second third other another morning evening afternoon night left right"
     " son daughter mother father mom mum dad wife husband brother sister partner friend colleague boss"
-    " staging production prod dev test weekday weekend summer winter spring autumn private office".split()
+    " stag product staging production prod dev test weekday weekend summer winter spring autumn private"
+    " office".split()
 )
 # Of these a person has several at once: another value is another fact.
 _SEVERAL = re.compile(
-    r"\b(?:friends?|colleagues?|sons?|daughters?|child(?:ren)?|kids?|brothers?|sisters?|cousins?|nephews?|nieces?"
+    r"\b(?:friends?|colleagues?|sons?|daughters?|child(?:ren)?|kids?|brothers?|sisters?|cousins?"
+    r"|nephews?|nieces?"
     r"|uncles?|aunts?|cats?|dogs?|pets?|hobb(?:y|ies)|allerg\w+|languages?|goals?|interests?|skills?|clients?"
     r"|customers?|neighbou?rs?|problems?|books?|exams?|meetings?|appointments?|likes?|loves?|enjoys?"
-    r"|dislikes?|hates?|speaks?|plays?|visited|owns?|knows?|finished|bought|met|watched|takes?|avoids?|collects?"
+    r"|dislikes?|hates?|speaks?|plays?|visited|owns?|knows?|finished|bought|met|watched|takes?|avoids?"
+    r"|collects?"
     r"|has (?:an?|two|three)|uses?|reads?|learns?|learning|studying|went|attended)\b"
     r"|朋友|同事|儿子|女儿|孩子|兄|弟|姐|妹|猫|狗|宠物|爱好|过敏|喜欢|讨厌|会说|会拉|会弹"
     r"|去了|读完|买了|看了|养|考试|会议"
@@ -76,15 +83,24 @@ _EVENT = re.compile(
     r"\b(?:visited|went|attended|bought|met|watched|finished|flew|ran|completed|won|lost|presented|gave)\b"
     r"|去了|买了|看了|读完|参加了|完成了|跑了"
 )
+_CJK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+_CJK_DATE = re.compile(r"\d+ ?[年月日号]|[零一二两三四五六七八九十]+[年月日号]")
+_MATTER = re.compile(
+    "(?![用户我的在了和与是有为叫将已会也就于对一只个时间周一每从])[\u3400-\u4dbf\u4e00-\u9fff]|[a-z0-9.:%]+"
+)
+_DIRECTED = re.compile("比|给|向|到")  # who does what to whom stands in the order
 # What a person has one of: another value replaces.
 _ONE = (
     r"(?P<live>\b(?:lives?|living|resides?|is based|moved|relocated|home is)\b (?:in|to|at)\b"
-    r"|住在|搬到|搬去)",
+    r"|\b(?:vive|reside) en\b|\bse (?:mudo|traslado) a\b|\b(?:wohnt|lebt) in\b"
+    r"|\bist [\w ]{0,20}nach \w+ umgezogen\b"
+    r"|\b(?:habite|vit|a demenage) a\b|住在|搬到|搬去)",
     r"(?P<rise>\b(?:wakes?|gets?) up\b(?: at)?|起床)",
     r"(?P<bed>\bgoes to (?:bed|sleep)\b)",
-    r"(?P<age>\byears old\b|岁)",
+    r"(?P<age>\byears old\b|\bturned \d\d\b|岁)",
     r"(?P<employer>\b(?:works (?:at|for)|is employed (?:at|by)|joined)\b|就职于|供职于)",
     r"(?P<boss>\breports to\b)",
+    r"(?P<status>\b(?:single|engaged|married|divorced|widowed)\b|单身|结婚|离婚|订婚|已婚)",
     r"(?P<called>\b(?:wants to be|prefers to be|goes by|is) called\b)",
 )
 _ONE_OF = re.compile("|".join(_ONE))
@@ -98,9 +114,12 @@ _VALUE = re.compile(
     r"|November|December|every|half)\b)|(?P<name>[A-Z][\w-]+)|(?P<kind>an? )"
     r"|(?P<cjk>[\u4e00-\u9fff])|(?P<other>.))"
 )
+# "Olga is the user's boss"
+_TURNED = re.compile(r"^[^,;']{2,40} (?:is|are) (?:the )?user's ([\w -]{3,40})\.?$")
 _OWNED = re.compile(r"'s\b|的|\b(?:my|our) |^the \w+")
 _PLAN = re.compile(
-    r"\b(?:plans?|planning|wants?|hopes?|considering|might|may|used to|until|visited)\b|计划|打算|想|曾经"
+    r"\b(?:plans?|planning|wants?|hopes?|considering|might|(?<!\d )may(?! \d)|used to|until|visited)\b"
+    r"|计划|打算|想|曾经"
 )
 
 
@@ -115,6 +134,7 @@ class _Fact:
     event: bool  # something that happened: on another date it happened again
     changed: int  # 0 no cue, 1 weak, 2 strong
     attribute: tuple[str, ...]  # what has one value at a time, () if nothing was recognised
+    cjk: bool
     value: str  # the shape of the value that it gets
 
 
@@ -124,12 +144,20 @@ def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation
     if normalise(old) == normalise(new):
         return Relation.SAME
     a, b = _aligned(old, new)
+    if a.cjk and _same_characters(a, b):
+        return Relation.SAME
+    if a.cjk or b.cjk:
+        cosine = None  # of glosses (see proxy.gloss), which leave names and rare values out
     if a.words == b.words and a.names == b.names and a.numbers == b.numbers:
         same = (a.negations, a.changed == 2) == (b.negations, b.changed == 2)
         return Relation.SAME if same else Relation.UPDATE
+    if about_others(old, new) or (_opposed(a, b) and not b.changed):
+        return Relation.APART
     closeness = _closeness(a, b, cosine, near)
     if _same_slot(a, b, closeness):
         return Relation.SAME if _adds_nothing(a, b) else Relation.UPDATE
+    if claims_change(old, new, cosine):
+        return Relation.UPDATE
     if _two_things(a, b):
         return Relation.APART
     if _replaced_names(a, b) and not _is_change(a, b, closeness):
@@ -181,6 +209,20 @@ def _same_slot(a: _Fact, b: _Fact, closeness: float) -> bool:
     )
 
 
+def _same_characters(a: _Fact, b: _Fact) -> bool:
+    """True where two Chinese wordings differ only in characters that carry no matter, or in their order."""
+    if (a.numbers ^ b.numbers) - {"一"} or a.negations != b.negations or _DIRECTED.search(a.text + b.text):
+        return False
+    one, other = Counter(_MATTER.findall(a.text)), Counter(_MATTER.findall(b.text))
+    more, less = (other - one).total(), (one - other).total()
+    return more + less <= (1 if min(more, less) == 0 and one.total() >= 6 else 0)
+
+
+def _opposed(a: _Fact, b: _Fact) -> bool:
+    """True where each speaks of its own of two things: weekdays and weekends."""
+    return bool((a.words - b.words) & _CONTRAST) and bool((b.words - a.words) & _CONTRAST)
+
+
 def _two_things(a: _Fact, b: _Fact) -> bool:
     """True where each gives a value to another thing: of another owner, or of another kind."""
     one, other = a.attribute, b.attribute
@@ -196,7 +238,10 @@ def _is_change(a: _Fact, b: _Fact, closeness: float) -> bool:
     """True where the new fact says itself that something changed, and is about what the old one is."""
     if not b.changed or not a.words:
         return False
-    shared = len(a.words & b.words) / min(len(a.words), len(b.words))
+    one, other = a.words - a.numbers, b.words - b.numbers
+    if not (one & other) - a.names - COMMON:
+        return False
+    shared = len(one & other) / min(len(one), len(other))
     return shared >= 0.55 and closeness >= (0.7 if b.changed == 2 else 0.88)
 
 
@@ -235,6 +280,7 @@ def _read(text: str) -> _Fact:
         event=bool(_EVENT.search(folded)),
         changed=2 if _STRONG_CHANGE.search(folded) else 1 if _WEAK_CHANGE.search(folded) else 0,
         attribute=_attribute(folded),
+        cjk=bool(_CJK.search(folded)),
         value=_shape(said),
     )
 
@@ -269,6 +315,8 @@ def _attribute(folded: str) -> tuple[str, ...]:
         return ()
     if one := _ONE_OF.search(folded):
         return (str(one.lastgroup), *_key(folded[: one.start()]))
+    if turned := _TURNED.search(folded):
+        return ("is", *_key(turned.group(1)))
     copula = _COPULA.search(folded)
     if copula is None or _SEVERAL.search(folded[: copula.start()]):
         return ()
@@ -278,10 +326,15 @@ def _attribute(folded: str) -> tuple[str, ...]:
 
 
 def _shape(said: str) -> str:
-    """Return what kind of word follows the copula."""
+    """Return what kind of word the value is: what follows the copula, or stands before it."""
+    if _TURNED.search(fold(said)):
+        return "name"
     match = _VALUE.search(said)
     return str(match.lastgroup) if match else "other"
 
 
 def _key(text: str) -> tuple[str, ...]:
-    return tuple(t for t in map(_root, terms(_NUMBER.sub(" ", text))) if t not in _GLUE)
+    """Return the words of an attribute in one order: "Lantern's launch" is "the launch of Lantern"."""
+    return tuple(
+        sorted({t for t in map(_root, terms(_NUMBER.sub(" ", _CJK_DATE.sub(" ", text)))) if t not in _GLUE})
+    )

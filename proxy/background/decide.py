@@ -1,6 +1,8 @@
 """What becomes of candidates, given the memories that are like them: a pure decision.
 
-Nothing is deleted: a changed fact supersedes, the same fact confirms, every doubt creates.
+Nothing is deleted: a changed fact supersedes, the same fact confirms, every doubt creates. When it was
+said decides, not when it was read: a session that is read late adds to the history of what was said since.
+So the same candidates end as the same current memories, in whatever order they come.
 """
 
 from collections import Counter
@@ -10,13 +12,17 @@ from hashlib import blake2b
 
 import numpy as np
 
+from proxy.background.belief import confirmed, decayed, is_inferred
+from proxy.background.claims import claims_change
 from proxy.background.compare import Relation, overlap, relate
+from proxy.background.reading import read
 from proxy.domain import (
     KINDS,
     Candidate,
     Change,
     Confirm,
     Create,
+    Edit,
     Evidence,
     Hit,
     Hold,
@@ -34,6 +40,7 @@ class Weighed:
     candidate: Candidate
     vector: bytes | None
     similar: tuple[Hit, ...] = ()
+    past: tuple[Memory, ...] = ()  # superseded ones of the very same words
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,15 @@ def decide_changes(
     return Decision(tuple(ledger.changes), ledger.dropped)
 
 
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A memory that the candidate is about, and what the later of the two is to the earlier."""
+
+    memory: Memory
+    relation: Relation
+    late: bool  # the candidate was said before the memory
+
+
 @dataclass(slots=True)
 class _Ledger:
     """The state of one decision: what was changed so far."""
@@ -88,18 +104,26 @@ class _Ledger:
         candidate, memory = one.candidate, self._memory(one.candidate)
         named = self._named(one, memory)
         if named is not None:
-            self._supersede(named, replace(memory, scope=_reach(named, memory)), one.vector)
+            self._supersede([named], replace(memory, scope=_reach(named, memory)), one.vector)
             return
-        for old, relation in self._related(one, memory):
-            if relation is Relation.SAME:
-                self._confirm(old, candidate)
-            elif old.valid_from > memory.valid_from:
-                self.dropped["outdated"] += 1  # a session read late must not undo a newer one
-            else:
-                self._supersede(old, memory, one.vector)
+        matches = self._matches(one, memory)
+        if not (matches and matches[0].relation is Relation.SAME) and _is_replay(one):
+            self.dropped["replayed"] += 1
             return
-        self.changes.append(Create(memory, one.vector))
-        self.made.append((memory, one.vector))
+        if not matches:
+            self.changes.append(Create(memory, one.vector))
+            self.made.append((memory, one.vector))
+            return
+        match = matches[0]
+        if match.relation is Relation.SAME:
+            self._say_again(match, matches, candidate, memory, one.vector)
+        elif match.late:
+            self._add_to_history(match.memory, memory, one.vector)
+        elif _overrules(match.memory, memory):
+            self.dropped["explicit_preference"] += 1
+        else:
+            olds = self._rewordings(matches)
+            self._supersede(olds, replace(memory, scope=_reach(olds[0], memory)), one.vector)
 
     def _named(self, one: Weighed, memory: Memory) -> Memory | None:
         """Return the current memory that the candidate says it replaces, if it may."""
@@ -113,40 +137,102 @@ class _Ledger:
         narrower = old.scope.project is None and self.scope.project is not None
         if narrower and "preference" in (old.type, candidate.type):
             return None
-        if normalise(old.content) == normalise(candidate.content) or old.valid_from > memory.valid_from:
+        if normalise(old.content) == normalise(candidate.content) or _last_said(old) > memory.valid_from:
             return None
         return old
 
-    def _related(self, one: Weighed, memory: Memory) -> list[tuple[Memory, Relation]]:
-        """Return the memory that says the same, else the nearest that the candidate updates; at most one."""
+    # ------------------------------------------------------------ what it is about
+    def _matches(self, one: Weighed, memory: Memory) -> list[_Match]:
+        """Return the current memories that the candidate says again or changes; those that it says again
+        first, then the nearest."""
         pairs = [(h.memory, h.cosine) for h in one.similar]
         pairs += [(m, _cosine(v, one.vector)) for m, v in self.made]
-        open_ = [(m, c) for m, c in pairs if m.id not in self.closed and _comparable(m, memory)]
         ordered = sorted(
-            open_, key=lambda p: (p[1] or 0.0, overlap(p[0].content, memory.content)), reverse=True
+            ((m, c) for m, c in pairs if m.id not in self.closed),
+            key=lambda p: (p[1] or 0.0, overlap(p[0].content, memory.content)),
+            reverse=True,
         )
-        related: list[tuple[Memory, Relation]] = [
-            (m, relation)
-            for m, c in ordered
-            if (relation := relate(m.content, memory.content, c, near=self.near)) is not Relation.APART
-            and not (relation is Relation.UPDATE and _same_breath(m, memory))
-        ]
-        return sorted(related, key=lambda p: p[1] is not Relation.SAME)[:1]
+        found = [match for m, c in ordered if (match := self._match(m, memory, c)) is not None]
+        return sorted(found, key=lambda match: match.relation is not Relation.SAME)
 
-    def _supersede(self, old: Memory, memory: Memory, vector: bytes | None) -> None:
-        self.closed.add(old.id)
-        self.changes.append(Supersede(old.id, memory, vector))
+    def _match(self, old: Memory, memory: Memory, cosine: float | None) -> _Match | None:
+        late = memory.valid_from < _last_said(old)
+        first, then = (memory, old) if late else (old, memory)
+        relation = relate(first.content, then.content, cosine, near=self.near)
+        if relation is Relation.SAME and _reaches(old, memory):
+            return _Match(old, relation, late)
+        if relation is not Relation.UPDATE or _same_breath(old, memory):
+            return None
+        if not _may_change(first, then, cosine):
+            return None
+        return _Match(old, relation, late)
+
+    def _rewordings(self, matches: Sequence[_Match]) -> list[Memory]:
+        """Return the memory to close, and those that say the same as it in other words."""
+        nearest = matches[0].memory
+        also = [
+            m.memory
+            for m in matches[1:]
+            if not m.late and relate(nearest.content, m.memory.content, None, near=self.near) is Relation.SAME
+        ]
+        return [nearest, *also]
+
+    # ------------------------------------------------------------ what becomes of it
+    def _supersede(self, olds: Sequence[Memory], memory: Memory, vector: bytes | None) -> None:
+        for old in olds:
+            self.closed.add(old.id)
+            self.changes.append(Supersede(old.id, memory, vector))
         self.made.append((memory, vector))
+
+    def _say_again(
+        self,
+        match: _Match,
+        matches: Sequence[_Match],
+        candidate: Candidate,
+        memory: Memory,
+        vector: bytes | None,
+    ) -> None:
+        """Confirm what says the same; of two wordings, the one that was said first stays, and of a
+        project's and a general statement the general one."""
+        old = match.memory
+        broader = old.scope.project is not None and memory.scope.project is None
+        reworded = normalise(old.content) != normalise(memory.content)
+        if broader or (match.late and reworded and old.scope.project == memory.scope.project):
+            sure = max(confirmed(old.confidence), memory.confidence)
+            said = max(memory.updated_at, old.updated_at)
+            self._supersede([old], replace(memory, updated_at=said, confidence=sure), vector)
+            return
+        self._confirm(old, candidate)
+        if old.type == "preference" and not is_inferred(candidate):
+            self._weaken(matches, memory)
 
     def _confirm(self, old: Memory, candidate: Candidate) -> None:
         origin = (candidate.origin,) if candidate.origin else ()
         if any(old.id == m.id for m, _ in self.made) or set(origin) & set(old.evidence):
             self.dropped["duplicate"] += 1  # said twice in one batch, or read twice
             return
-        self.changes.append(Confirm(old.id, self.now, candidate.confidence, origin))
+        sure = max(confirmed(old.confidence), candidate.confidence)
+        self.changes.append(Confirm(old.id, candidate.observed_at or self.now, sure, origin))
+
+    def _weaken(self, matches: Sequence[_Match], memory: Memory) -> None:
+        """Let what was only inferred and says otherwise decay."""
+        for match in matches:
+            if match.relation is Relation.UPDATE and is_inferred(match.memory):
+                self.changes.append(Edit(decayed(match.memory, memory.updated_at), None))
+
+    def _add_to_history(self, current: Memory, memory: Memory, vector: bytes | None) -> None:
+        """Keep what was said before the current memory and read after it as what it superseded."""
+        if memory.valid_from >= current.valid_from:
+            self.dropped["outdated"] += 1  # the current one was said before it, and again after it
+            return
+        past = replace(
+            memory, scope=_reach(current, memory), valid_to=current.valid_from, superseded_by=current.id
+        )
+        self.changes.append(Create(past, vector))
 
     def _memory(self, candidate: Candidate) -> Memory:
         origin = candidate.origin
+        said = candidate.observed_at or self.now
         return Memory(
             id=memory_id(origin.exchange_id if origin else self.seed, candidate.content),
             scope=self.scope,
@@ -154,8 +240,8 @@ class _Ledger:
             content=candidate.content.strip(),
             source=candidate.source,
             created_at=self.now,
-            updated_at=self.now,
-            valid_from=candidate.observed_at or self.now,
+            updated_at=said,  # when it was said last: see _last_said
+            valid_from=said,
             expires_at=candidate.expires_at,
             importance=candidate.importance,
             confidence=candidate.confidence,
@@ -164,19 +250,55 @@ class _Ledger:
         )
 
 
+def _is_replay(one: Weighed) -> bool:
+    """True if the session said the same words before, and they were superseded since: whoever sends an old
+    conversation once more does not take back what was said later. In another session it may be so again."""
+    origin = one.candidate.origin
+    return origin is not None and any(e.session_id == origin.session_id for m in one.past for e in m.evidence)
+
+
+def _last_said(memory: Memory) -> float:
+    """Return when the memory was said or confirmed last."""
+    return max(memory.valid_from, memory.updated_at)
+
+
 def _reach(old: Memory, new: Memory) -> Scope:
-    """Return the scope of a named replacement: it is seen wherever the old memory was."""
+    """Return the scope of a replacement: it is seen wherever the old memory was."""
     return replace(new.scope, project=old.scope.project)
 
 
-def _comparable(old: Memory, new: Memory) -> bool:
-    """True for two memories of one family and project. A general memory also stands for a project's
-    when it says the same; `relate` is asked about that only by equal words."""
-    if _family(old.type) != _family(new.type):
-        return False
+def _reaches(old: Memory, new: Memory) -> bool:
+    """True where one of two memories that say the same may stand for both: in one project, or where one
+    is general, if the words are equal."""
     if old.scope.project == new.scope.project:
         return True
-    return old.scope.project is None and normalise(old.content) == normalise(new.content)
+    return None in (old.scope.project, new.scope.project) and normalise(old.content) == normalise(new.content)
+
+
+def _may_change(first: Memory, then: Memory, cosine: float | None) -> bool:
+    """True if the later may change the earlier. What happened stays true, so of two events the later
+    must say all that the earlier says. Across types, and between a project and no project, the later
+    has to say itself that something changed; a project's preference overrides the general one and does
+    not end it."""
+    if first.scope.project != then.scope.project:
+        crosses = None in (first.scope.project, then.scope.project)
+        if not crosses or "preference" in (first.type, then.type):
+            return False
+    if first.type == "episodic":
+        return then.type == "episodic" and set(read(first.content).values) <= set(read(then.content).values)
+    if then.type != "episodic" and first.scope.project == then.scope.project:
+        return _family(first.type) == _family(then.type)
+    if "procedural" in (first.type, then.type):
+        return False
+    planned = then.type == "episodic" and read(first.content).planned
+    return planned or claims_change(first.content, then.content, cosine)
+
+
+def _overrules(old: Memory, new: Memory) -> bool:
+    """True if the old preference was said outright, and the new one neither said nor said to have changed."""
+    if old.type != "preference" or is_inferred(old) or not is_inferred(new):
+        return False
+    return not claims_change(old.content, new.content, None)
 
 
 def _family(type_: str) -> str:

@@ -1,6 +1,6 @@
 """What people change by hand, through the same gate as what is extracted: add, correct, release, discard."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
@@ -9,12 +9,13 @@ from proxy.background.decide import Weighed, decide_changes
 from proxy.background.embedding import vector_of
 from proxy.background.filters import without_personal_data
 from proxy.background.refusals import refusal_of
-from proxy.background.take_in import Taken, take_in
+from proxy.background.take_in import NOTHING_TOLD, Taken, take_in
 from proxy.domain import (
     Candidate,
     Confirm,
     Create,
     Edit,
+    Event,
     Hit,
     Memory,
     MemoryFilter,
@@ -108,9 +109,16 @@ class Remember:
             return True
         raise Conflict("the user's memories keep changing")
 
-    async def bring_in(self, scope: Scope, memories: Sequence[Memory], *, began: Stamp) -> list[Taken]:
+    async def bring_in(
+        self,
+        scope: Scope,
+        memories: Sequence[Memory],
+        *,
+        began: Stamp,
+        histories: Mapping[str, Sequence[Event]] = NOTHING_TOLD,
+    ) -> list[Taken]:
         """Store memories of one user as they were exported: see `take_in`."""
-        return await take_in(self.gate, scope, memories, began=began)
+        return await take_in(self.gate, scope, memories, began=began, now=self.clock(), histories=histories)
 
     # ------------------------------------------------------------ steps
     async def _add(self, scope: Scope, candidate: Candidate) -> tuple[Memory, str]:
@@ -119,9 +127,9 @@ class Remember:
         match decision.changes:
             case (Create() as change,):
                 happened = "created"
-            case (Supersede() as change,):
+            case (Supersede() as change, *_):  # with it, what says the same as the old one
                 happened = "superseded"
-            case (Confirm() as change,):
+            case (Confirm() as change, *_):
                 happened = "confirmed"
             case _:
                 raise Conflict("what it would update is newer")
@@ -144,7 +152,7 @@ class Remember:
         weighed = Weighed(candidate, vector, hits)
         decision = decide_changes([weighed], scope=scope, now=now, near=near, seed=seed)
         match decision.changes:
-            case (Create() | Supersede() | Confirm() as change,):
+            case (Create() | Supersede() | Confirm() as change, *_):
                 return change
         raise Conflict("what it would update is newer")
 

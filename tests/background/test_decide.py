@@ -3,8 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from proxy.background.decide import Decision, Weighed, decide_changes, memory_id
-from proxy.domain import Candidate, Change, Confirm, Create, Evidence, Hit, Memory, Scope, Supersede
+from proxy.domain import Candidate, Change, Confirm, Create, Edit, Evidence, Hit, Memory, Scope, Supersede
 from tests.background.support import ANA, NOON, memory
 
 APOLLO = replace(ANA, project="apollo")
@@ -39,7 +41,17 @@ def test_a_new_fact_is_created_as_of_when_it_was_said() -> None:
 def test_the_same_words_confirm() -> None:
     old = memory("User lives in Ghent.")
     (change,) = decide(said("user lives in  ghent"), known=(old,)).changes
-    assert change == Confirm(old.id, NOON, 0.8, (Evidence("s-1", "ex_9"),))
+    assert change == Confirm(old.id, NOON, 1.0, (Evidence("s-1", "ex_9"),))
+
+
+def test_a_fact_said_again_is_surer_than_before() -> None:
+    old = memory("User lives in Ghent.", confidence=0.6)
+    (change,) = decide(said("User lives in Ghent", confidence=0.6), known=(old,)).changes
+    assert isinstance(change, Confirm)
+    assert change.confidence == pytest.approx(0.8)
+    (change,) = decide(said("User lives in Ghent", confidence=0.95), known=(old,)).changes
+    assert isinstance(change, Confirm)
+    assert change.confidence == 0.95
 
 
 def test_a_changed_value_supersedes() -> None:
@@ -83,13 +95,85 @@ def test_two_replacements_of_one_memory_close_it_once_and_keep_both() -> None:
     assert kinds(decision) == [Supersede, Create]
 
 
-def test_a_session_read_late_does_not_undo_a_newer_one() -> None:
-    old = memory("User's manager is Daniel", valid_from=NOON)
-    decision = decide(said("User's manager is Priya", observed_at=NOON - 600), known=(old,))
+def test_a_session_read_late_adds_to_the_history_and_does_not_undo_a_newer_one() -> None:
+    now = memory("User's manager is Daniel", valid_from=NOON, updated_at=NOON)
+    late = said("User's manager is Priya", observed_at=NOON - 600)
+    for candidate in (late, replace(late, replaces=now.id)):
+        (change,) = decide(candidate, known=(now,)).changes
+        assert isinstance(change, Create)
+        assert change.memory.superseded_by == now.id
+        assert (change.memory.valid_from, change.memory.valid_to) == (NOON - 600, NOON)
+
+
+def test_what_was_said_before_and_again_after_a_candidate_outlives_it() -> None:
+    held = memory("User's manager is Daniel", valid_from=NOON - 900, updated_at=NOON)
+    decision = decide(said("User's manager is Priya", observed_at=NOON - 600), known=(held,))
     assert decision.changes == ()
     assert decision.dropped == {"outdated": 1}
-    named = decide(said("User's manager is Priya", observed_at=NOON - 600, replaces=old.id), known=(old,))
-    assert named.changes == ()
+
+
+def test_of_two_wordings_the_first_said_stays_whichever_is_read_first() -> None:
+    first, then = "User's dog is called Rex", "Rex is the user's dog"
+    old = memory(first, valid_from=NOON - 60, updated_at=NOON - 60)
+    assert kinds(decide(said(then), known=(old,))) == [Confirm]
+    late = memory(then, valid_from=NOON, updated_at=NOON)
+    (change,) = decide(said(first, observed_at=NOON - 60), known=(late,)).changes
+    assert isinstance(change, Supersede)
+    assert (change.memory.content, change.memory.valid_from, change.memory.updated_at) == (
+        first,
+        NOON - 60,
+        NOON,
+    )
+
+
+def test_a_change_closes_all_wordings_of_what_was_before() -> None:
+    one, other = memory("User's dog is called Rex"), memory("Rex is the user's dog")
+    decision = decide(said("User's dog is now called Max"), known=(one, other))
+    assert {c.old_id for c in decision.changes if isinstance(c, Supersede)} == {one.id, other.id}
+    assert len({c.memory.id for c in decision.changes if isinstance(c, Supersede)}) == 1
+
+
+def test_an_event_ends_a_plan_that_it_names_and_no_other_event() -> None:
+    plan = memory("User is to speak at a meetup in Porto on 9 June")
+    new = said("The meetup in Porto was cancelled", type="episodic")
+    assert kinds(decide(new, known=(plan,), cosine=0.7)) == [Supersede]
+    happened = memory("User spoke at a meetup in Porto on 9 June", type="episodic")
+    later = said("User's next meetup in Porto was moved to 12 June")
+    assert kinds(decide(later, known=(happened,), cosine=0.85)) == [Create]
+
+
+def test_the_same_words_under_another_type_confirm() -> None:
+    old = memory("User's release day is Thursday", type="episodic")
+    assert kinds(decide(said("User's release day is Thursday"), known=(old,))) == [Confirm]
+
+
+def test_what_a_model_inferred_does_not_overwrite_a_preference_said_outright() -> None:
+    outright = memory("User's editor is Zed", type="preference", source="explicit")
+    guess = said("User's editor is Emacs", type="preference")
+    decision = decide(guess, known=(outright,))
+    assert decision.changes == ()
+    assert decision.dropped == {"explicit_preference": 1}
+    stated = replace(guess, evidence="I work in Emacs", origin=Evidence("s-1", "ex_9", "I work in Emacs"))
+    assert kinds(decide(stated, known=(outright,))) == [Supersede]
+    changed = replace(guess, content="User's editor is now Emacs")
+    assert kinds(decide(changed, known=(outright,))) == [Supersede]
+
+
+def test_an_inferred_preference_decays_when_another_is_said_outright_again() -> None:
+    outright = memory("User's editor is Zed", type="preference", source="explicit")
+    guess = memory("User's editor is Emacs", type="preference", confidence=0.6)
+    again = said("User's editor is Zed", type="preference", evidence="Zed, as I said")
+    decision = decide(again, known=(outright, guess))
+    (edit,) = [c for c in decision.changes if isinstance(c, Edit)]
+    assert (edit.memory.id, edit.memory.confidence) == (guess.id, pytest.approx(0.42))
+    assert not edit.memory.archived
+
+
+def test_a_general_statement_takes_the_place_of_the_same_one_of_a_project() -> None:
+    theirs = memory("User's release day is Thursday", scope=APOLLO)
+    (change,) = decide(said("User's release day is Thursday"), known=(theirs,), scope=ANA).changes
+    assert isinstance(change, Supersede)
+    assert change.memory.scope.project is None
 
 
 def test_a_batch_that_says_it_twice_stores_it_once() -> None:

@@ -1,0 +1,58 @@
+"""How sure a memory is: moved by what speaks for and against it, never certain."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.background.belief import (
+    ARCHIVED_BELOW,
+    START,
+    confirmed,
+    corrected,
+    decayed,
+    is_confirmed,
+    is_inferred,
+)
+from proxy.domain import Candidate, Evidence
+from tests.background.support import NOON, memory
+
+
+def test_a_confirmation_is_weighed_as_bayes_says() -> None:
+    assert confirmed(START) == pytest.approx(0.8 * 0.6 / (0.8 * 0.6 + 0.3 * 0.4))
+    assert corrected(START) == pytest.approx(0.2 * 0.6 / (0.2 * 0.6 + 0.7 * 0.4))
+
+
+@given(st.floats(0.01, 0.98))
+def test_what_speaks_for_it_raises_and_what_speaks_against_it_lowers(confidence: float) -> None:
+    assert corrected(confidence) < confidence < confirmed(confidence) <= 1
+
+
+def test_nothing_becomes_certain_and_certainty_can_be_shaken() -> None:
+    confidence = START
+    for _ in range(100):
+        confidence = confirmed(confidence)
+    assert confidence < 1
+    assert corrected(1.0) < 1.0
+
+
+def test_an_inferred_memory_decays_step_by_step_until_it_is_archived() -> None:
+    one, steps = memory("User seems to like jazz", confidence=START), 0
+    while not one.archived:
+        one, steps = decayed(one, NOON), steps + 1
+    assert steps == 6
+    assert one.confidence < ARCHIVED_BELOW
+    assert one.updated_at == NOON
+
+
+def test_only_a_models_word_without_the_users_own_is_inferred() -> None:
+    assert is_inferred(Candidate(type="preference", content="User likes jazz"))
+    assert not is_inferred(Candidate(type="preference", content="User likes jazz", evidence="I love jazz"))
+    assert not is_inferred(Candidate(type="preference", content="User likes jazz", source="api"))
+    assert is_inferred(memory("User likes jazz", evidence=(Evidence("s-1", "ex_1"),)))
+    assert not is_inferred(memory("User likes jazz", evidence=(Evidence("s-1", "ex_1", "I love jazz"),)))
+
+
+def test_a_memory_is_confirmed_by_another_exchange_and_not_by_another_span_of_one() -> None:
+    once = (Evidence("s-1", "ex_1", "jazz"), Evidence("s-1", "ex_1", "I love it"))
+    assert not is_confirmed(memory("User likes jazz", evidence=once))
+    assert is_confirmed(memory("User likes jazz", evidence=(*once, Evidence("s-2", "ex_2"))))
