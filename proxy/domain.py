@@ -1,10 +1,12 @@
-"""What the parts talk about: plain frozen values, no I/O, nothing of ours imported.
+"""What the parts talk about: plain frozen values, no I/O, nothing of ours imported but `notes`.
 
 Times are Unix seconds (UTC, float). Vectors are float32 and unit length. Text is what a person wrote.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+
+from proxy.notes import Anchor
 
 
 # ---------------------------------------------------------------- memory types: rows of a table
@@ -113,10 +115,14 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Store a new memory. `vector` is None where no embedder was at hand: lexical search only."""
+    """Store a new memory. `vector` is None where no embedder was at hand: lexical search only.
+
+    With a `history` it comes from outside: the history stands in place of "created", and where another
+    user of the tenant has its id, it gets one of its own. No id then names the memories of two users."""
 
     memory: Memory
     vector: bytes | None
+    history: tuple["Event", ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +265,7 @@ class MemoryOptions:
     types: tuple[str, ...] | None
     limit: int
     threshold: float | None  # None: the embedding model's own
+    compress: bool = False  # a long history may give way to the session's state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,6 +280,8 @@ class Turn:
     options: MemoryOptions
     at: float
     tool_forced: bool = False  # tool_choice demands a tool call
+    named: bool = False  # the client named the session itself; else its beginning did
+    standalone: bool = False  # of a named session, and with nothing of its history in it
 
     @property
     def query(self) -> str:
@@ -337,6 +346,8 @@ class NewExchange:
     at: float
     explicit: bool = False  # "remember that …": extract at once
     personal: bool = False  # says something about the user: extract soon
+    anchors: tuple[Anchor, ...] = ()  # standing instructions in it, for the session
+    stateful: bool = False  # the session's later requests may need its state (see NoteStore)
 
 
 @dataclass(frozen=True, slots=True)
@@ -392,6 +403,7 @@ class NewJob:
     session_id: str
     upto: int
     lane: int  # 1 explicit, 2 ordinary, 3 batch: lower first
+    closing: bool = False  # the session has come to its end: sum it up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -406,6 +418,7 @@ class Job:
     attempts: int  # 1 on the first try
     leased_until: float
     created_at: float
+    closing: bool = False  # the session has come to its end: sum it up
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ class Quota:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What the quota did to an `apply`: ids of new memories that found no place, and how many old ones
-    had to go."""
+    """What became of an `apply`: ids of new memories that found no place in the quota, how many old ones
+    had to go for it, and ids of new memories that were dropped because they were known already."""
 
     refused: tuple[str, ...] = ()
     evicted: int = 0
+    dropped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +59,7 @@ class SessionInfo:
     last_at: float
     exchanges: int
     pending: int  # not extracted yet
+    cursor: str  # for `after`: the id, made unambiguous where projects have sessions of the same name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,8 +59,9 @@ class MemoryStore(Protocol):
 
         Raises Conflict, with nothing applied, if the user's stamp is no longer `expect` or `done`'s
         lease was lost. A Create whose id or current (user, project, type, normalised content) exists
-        is dropped; Supersede or Confirm of an absent memory stores the new one or nothing. An Edit whose
-        memory is absent raises NotFound, one that would say what another current memory says Duplicate.
+        is dropped, and the answer says so; Supersede or Confirm of an absent memory stores the new one or
+        nothing. An Edit whose memory is absent raises NotFound, one that would say what another current
+        memory says Duplicate.
         """
         ...
 
@@ -84,8 +85,8 @@ class MemoryStore(Protocol):
         """Return memories newest first, after the memory with id `after` (unknown id: NotFound)."""
         ...
 
-    async def history(self, where: MemoryFilter, memory_id: str) -> Sequence[Event]:
-        """Return the memory's events, oldest first."""
+    async def history(self, where: MemoryFilter, ids: Sequence[str]) -> Mapping[str, Sequence[Event]]:
+        """Return the events, oldest first, of those of the memories that `where` holds, by id."""
         ...
 
     async def forget(
@@ -139,7 +140,8 @@ class SessionStore(Protocol):
         ...
 
     async def sessions(self, scope: Scope, *, limit: int, after: str | None = None) -> Sequence[SessionInfo]:
-        """Return up to `limit` of the user's sessions, the last used first, after the one with id `after`."""
+        """Return up to `limit` of the user's sessions, the last used first, after the one with the cursor or
+        id `after` (NotFound: none); of several with that id, after the last."""
         ...
 
 
@@ -234,7 +236,8 @@ class ChainStore(Protocol):
     async def save(self, response: StoredResponse, *, generation: int, recalled: Sequence[str] = ()) -> bool:
         """Store or replace the response, durable on return. `recalled`: the memories that the model was
         shown, so that forgetting one finds it. Returns False, and stores nothing, if the user deleted it
-        or forgot something since `generation` (Stamp.generation when the request began)."""
+        or forgot something since `generation` (Stamp.generation when the request began), or is forgetting
+        what it continues."""
         ...
 
     async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:

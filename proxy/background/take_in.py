@@ -1,17 +1,20 @@
 """Memories that were exported, taken in again: as they were, through the gate's safety."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from proxy.background.admit import Gate
 from proxy.background.embedding import vectors_of
 from proxy.background.filters import redact, safe_id
 from proxy.background.policy import SafetyPolicy
 from proxy.background.refusals import refusal_of
-from proxy.domain import Candidate, Create, Evidence, Memory, MemoryFilter, Scope, Stamp
+from proxy.domain import Candidate, Create, Event, Evidence, Memory, MemoryFilter, Scope, Stamp
 from proxy.errors import Conflict
 
+NOTHING_TOLD: Mapping[str, Sequence[Event]] = MappingProxyType({})
+_REDACTED = frozenset(("secret", "pii"))  # what the past may have held: the memory is kept, and that is not
 _ATTEMPTS = 64
 _FULL = "this user's memory is full"
 _FORGOTTEN = "the user forgot something while the import ran; send the file again if it is still wanted"
@@ -25,51 +28,73 @@ class Taken:
     refusal: str = ""
 
 
-async def take_in(gate: Gate, scope: Scope, memories: Sequence[Memory], *, began: Stamp) -> list[Taken]:
-    """Store memories of one user with their ids, times and links; known ids and current twins are skipped.
+async def take_in(
+    gate: Gate,
+    scope: Scope,
+    memories: Sequence[Memory],
+    *,
+    began: Stamp,
+    now: float,
+    histories: Mapping[str, Sequence[Event]] = NOTHING_TOLD,
+) -> list[Taken]:
+    """Store memories of one user with their ids, times, links and histories, each history with an event
+    "imported" at `now` behind it; known ids and current twins are skipped.
 
     Stores nothing if the user has forgotten something since `began`: an import must not bring back what
     was forgotten while it ran.
     """
-    refusals = await asyncio.to_thread(lambda: [_refusal(m, gate.policy) for m in memories])
-    known = await _stored(gate, scope, [m for m, why in zip(memories, refusals, strict=True) if not why])
-    fresh = [m for m, why in zip(memories, refusals, strict=True) if not why and m.id not in known]
-    failed = await _create(gate, scope, fresh, began) if fresh else {}
-    stored = await _stored(gate, scope, fresh) - known
-    seen: set[str] = set()
+    refusals = await asyncio.to_thread(
+        lambda: [_refusal(m, histories.get(m.id, ()), gate.policy) for m in memories]
+    )
+    allowed = [m for m, why in zip(memories, refusals, strict=True) if not why]
+    # Not only `apply` looks for them: an import that goes on where it broke off need not embed them again.
+    known = await gate.memories.history(_whole(scope), [m.id for m in allowed])
+    fresh = {m.id: m for m in reversed(allowed) if m.id not in known}
+    failed, dropped = await _create(gate, scope, list(fresh.values())[::-1], histories, began, now)
     taken: list[Taken] = []
     for memory, why in zip(memories, refusals, strict=True):
         refusal = why or failed.get(memory.id, "")
-        imported = not refusal and memory.id in stored and memory.id not in seen
-        seen.add(memory.id)
-        taken.append(Taken(imported, refusal))
+        new = not refusal and fresh.pop(memory.id, None) is not None and memory.id not in dropped
+        taken.append(Taken(new, refusal))
     return taken
 
 
-async def _create(gate: Gate, scope: Scope, fresh: Sequence[Memory], began: Stamp) -> dict[str, str]:
-    """Apply the memories in one transaction; returns why which of them were refused, by id."""
-    storable = await asyncio.to_thread(lambda: [_redacted(m, gate.policy) for m in fresh])
-    vectors = await vectors_of(gate.embedder, [m.content for m in storable])
-    changes = [Create(memory, vector) for memory, vector in zip(storable, vectors, strict=True)]
+async def _create(
+    gate: Gate,
+    scope: Scope,
+    fresh: Sequence[Memory],
+    histories: Mapping[str, Sequence[Event]],
+    began: Stamp,
+    now: float,
+) -> tuple[dict[str, str], Set[str]]:
+    """Apply the memories in one transaction; return why which were refused, by id, and whose are known."""
+    if not fresh:
+        return {}, frozenset()
+    storable = await asyncio.to_thread(
+        lambda: [(_redacted(m, gate.policy), _past(m, histories.get(m.id, ()), gate.policy)) for m in fresh]
+    )
+    vectors = await vectors_of(gate.embedder, [m.content for m, _ in storable])
+    changes = [
+        Create(memory, vector, (*past, Event(now, "imported", "api", memory.content)))
+        for (memory, past), vector in zip(storable, vectors, strict=True)
+    ]
     for _ in range(_ATTEMPTS):
         stamp = await gate.memories.stamp(scope)
         if stamp.generation != began.generation:
-            return {memory.id: _FORGOTTEN for memory in fresh}
+            return {memory.id: _FORGOTTEN for memory in fresh}, frozenset()
         try:
             applied = await gate.memories.apply(scope, changes, expect=stamp)
         except Conflict:
             continue
-        return dict.fromkeys(applied.refused, _FULL)
+        return dict.fromkeys(applied.refused, _FULL), frozenset(applied.dropped)
     raise Conflict("the user's memories keep changing")
 
 
-async def _stored(gate: Gate, scope: Scope, memories: Sequence[Memory]) -> set[str]:
-    """Return the ids of those that the user has."""
-    where = MemoryFilter(tenant=scope.tenant, user=scope.user, include_inactive=True)
-    return {m.id for m in memories if await gate.memories.get(where, m.id) is not None}
+def _whole(scope: Scope) -> MemoryFilter:
+    return MemoryFilter(tenant=scope.tenant, user=scope.user, include_inactive=True)
 
 
-def _refusal(memory: Memory, policy: SafetyPolicy) -> str:
+def _refusal(memory: Memory, history: Sequence[Event], policy: SafetyPolicy) -> str:
     """Return why the memory must not be stored, "" if it may."""
     refused = refusal_of(
         Candidate(
@@ -81,7 +106,21 @@ def _refusal(memory: Memory, policy: SafetyPolicy) -> str:
         ),
         policy,
     )
-    return f"`content`: {refused[1]}" if refused else ""
+    if refused:
+        return f"`content`: {refused[1]}"
+    for content in {event.content for event in history} - {memory.content}:
+        refused = refusal_of(Candidate(type=memory.type, content=content), policy)
+        if refused and refused[0] not in _REDACTED:
+            return f"`history`: {refused[1]}"
+    return ""
+
+
+def _past(memory: Memory, history: Sequence[Event], policy: SafetyPolicy) -> tuple[Event, ...]:
+    """Return the history as it may be stored; of a memory that has none, that it was created."""
+    if not history:
+        return (Event(memory.created_at, "created", memory.source, redact(memory.content, policy)),)
+    storable = {content: redact(content, policy) for content in {event.content for event in history}}
+    return tuple(replace(e, by=safe_id(e.by), content=storable[e.content]) for e in history)
 
 
 def _redacted(memory: Memory, policy: SafetyPolicy) -> Memory:

@@ -5,7 +5,15 @@ from typing import Any
 
 import orjson
 
-from proxy.errors import ClientError, ProxyError, StoreError, UpstreamError, error_body
+from proxy.errors import (
+    ClientError,
+    Conflict,
+    EmbeddingFailed,
+    ProxyError,
+    StoreError,
+    UpstreamError,
+    error_body,
+)
 
 ASGIScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -20,6 +28,17 @@ def error_of(error: ProxyError) -> tuple[int, dict[str, Any]]:
             return error.status, error_body(error.message, error.type, error.param, error.code)
         case UpstreamError():
             return error.status, error_body(error.message, "upstream_error", None, error.code)
+        case Conflict():
+            return 409, error_body(
+                "The user's memories kept changing meanwhile; try again.", "server_error", None, "conflict"
+            )
+        case EmbeddingFailed():
+            return 503, error_body(
+                "The embedding model failed; nothing was changed. Try again.",
+                "server_error",
+                None,
+                "embedding_failed",
+            )
         case StoreError():
             return 503, error_body(
                 "The memory store cannot be reached.", "server_error", None, "store_unavailable"

@@ -3,13 +3,18 @@ from contextlib import asynccontextmanager
 import pytest
 
 from proxy.stores.sqlite import SqliteStores
+from proxy.stores.sqlite.forgetting import erase, forget
 
 pytest.register_assert_rewrite(
     "tests.stores.contract_chains",
     "tests.stores.contract_changes",
     "tests.stores.contract_keys",
     "tests.stores.contract_memories",
+    "tests.stores.contract_notes",
     "tests.stores.contract_sessions",
+    "tests.stores.forgetting_model",
+    "tests.stores.forgetting_stage",
+    "tests.stores.forgetting_support",
 )
 
 
@@ -71,6 +76,11 @@ def sessions(stores):
 
 
 @pytest.fixture
+def notes(stores):
+    return stores.notes
+
+
+@pytest.fixture
 def jobs(stores):
     return stores.jobs
 
@@ -83,3 +93,18 @@ def chains(stores):
 @pytest.fixture
 def conversations(stores):
     return stores.conversations
+
+
+@pytest.fixture
+def in_portions(monkeypatch):
+    """Whoever has anything is forgotten in portions, of two rows."""
+    monkeypatch.setattr(forget, "_AT_ONCE", 0)
+    monkeypatch.setattr(erase, "_WEIGHT", 1 / 2)
+
+
+@pytest.fixture
+async def second(tmp_path, stores):
+    opened = SqliteStores(tmp_path)
+    await opened.open()
+    yield opened
+    await opened.close()

@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from proxy.domain import Confirm, Create, Evidence, Forgotten, MemoryFilter, Stamp
+from proxy.domain import Confirm, Create, Event, Evidence, Forgotten, MemoryFilter, Stamp
 from proxy.errors import Conflict, NotFound
+from proxy.oversight import Applied
 from tests.stores.making import (
     ANNA,
     APOLLO,
@@ -151,6 +152,39 @@ class ChangeContract:
         await store(memories, create("one", id="a"), create("two", id="a"))
         assert await contents(memories, "one two") == {"one"}
 
+    async def test_who_stores_learns_what_was_known_already(self, memories):
+        await store(memories, create("tea", id="a"), create("coffee", id="b"))
+        applied = await store(
+            memories, create("Tea.", id="c"), create("milk", id="d"), create("water", id="b"),
+            supersede("a", "Coffee", id="e"),
+        )  # fmt: skip
+        assert applied == Applied(dropped=("c", "b", "e"))
+
+    async def test_a_memory_from_outside_keeps_its_history(self, memories):
+        history = (Event(1.5, "created", "api", "tee"), Event(2.5, "imported", "api", "tea"))
+        await store(memories, Create(memory("tea", id="a"), None, history), create("water", id="b"))
+        found = await memories.history(of(ANNA), ["b", "a", "nothing"])
+        assert list(found["a"]) == list(history)
+        assert [e.action for e in found["b"]] == ["created"]
+        assert set(found) == {"a", "b"}
+
+    async def test_a_memory_from_outside_takes_no_id_that_another_user_has(self, memories):
+        history = (Event(1.5, "imported", "api", ""),)
+        await store(memories, create("ben's", BEN, id="x"), create("too", BEN, id="y"), scope=BEN)
+        theirs = [
+            Create(memory("older", id="x", superseded_by="y"), None, history),
+            Create(memory("newer", id="y"), None, history),
+            Create(memory("free", id="z"), None, history),
+        ]
+        await store(memories, *theirs)
+        newest, new, old = (await memories.list(of(ANNA, include_inactive=True), limit=9)).items
+        assert (newest.id, old.superseded_by) == ("z", new.id)
+        assert {new.id, old.id}.isdisjoint({"x", "y"})
+        assert (await store(memories, *theirs)).dropped == ("x", "y", "z")
+        stranger = type(ANNA)("other", "anna")
+        await store(memories, Create(memory("older", stranger, id="x"), None, history), scope=stranger)
+        assert await memories.get(of(stranger), "x") is not None
+
     async def test_an_expired_memory_does_not_keep_its_like_out(self, memories):
         await store(memories, create("parking spot 7", expires_at=NOW - 1))
         await store(memories, create("parking spot 7"))
@@ -161,7 +195,7 @@ class ChangeContract:
         await store(memories, supersede("a", "budget 12k", id="b", valid_from=NOW + 5, updated_at=NOW + 5))
         old = await memories.get(of(ANNA), "a")
         assert (old.superseded_by, old.valid_to) == ("b", NOW + 5)
-        assert [(e.action, e.by) for e in await memories.history(of(ANNA), "a")] == [
+        assert [(e.action, e.by) for e in (await memories.history(of(ANNA), ["a", "b"]))["a"]] == [
             ("created", "explicit"), ("superseded", "b"),
         ]  # fmt: skip
 
@@ -261,7 +295,7 @@ class ListContract:
     async def test_a_foreign_id_is_as_absent_as_a_missing_one(self, memories):
         await store(memories, create("mine", id="a"))
         assert await memories.get(of(BEN), "a") is None
-        assert await memories.history(of(BEN), "a") == []
+        assert await memories.history(of(BEN), ["a"]) == {}
         assert await memories.get(MemoryFilter(tenant="acme", user=None), "a") is not None
         assert await memories.get(MemoryFilter(tenant="other", user=None), "a") is None
 

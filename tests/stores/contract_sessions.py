@@ -324,7 +324,9 @@ class EndContract:
         first = await sessions.sessions(ANNA, limit=1)
         rest = await sessions.sessions(ANNA, limit=9, after=first[0].id)
         assert [s.id for s in (*first, *rest)] == ["a", "c", "b"]
-        assert first[0] == SessionInfo(id="a", scope=ANNA, last_at=NOW + 10, exchanges=3, pending=3)
+        assert first[0] == SessionInfo(
+            id="a", scope=ANNA, last_at=NOW + 10, exchanges=3, pending=3, cursor="a"
+        )
         with pytest.raises(NotFound):
             await sessions.sessions(ANNA, limit=9, after="nothing")
 
@@ -346,16 +348,28 @@ class EndContract:
             with pytest.raises(NotFound):
                 await sessions.sessions(stranger, limit=9, after="s1")
 
-    async def test_pages_end_though_projects_share_a_sessions_name(self, sessions):
-        for n, scope in enumerate((ANNA, APOLLO)):
+    async def test_no_page_leaves_out_a_session_where_projects_share_a_name(self, sessions):
+        zeus = type(ANNA)("acme", "anna", "zeus")
+        for n, scope in enumerate((ANNA, APOLLO, zeus)):
             await talk(sessions, session="same", scope=scope, at=NOW + 2 * n)
             await talk(sessions, session=f"other{n}", scope=scope, at=NOW + 2 * n + 1)
-        seen, after = [], None
-        while page := await sessions.sessions(ANNA, limit=2, after=after):
-            seen += [s.id for s in page]
-            after = seen[-1]
-            assert len(seen) < 9
-        assert {"other0", "other1", "same"} >= set(seen)
+        for limit in (1, 2, 4):
+            seen, after = [], None
+            while page := await sessions.sessions(ANNA, limit=limit, after=after):
+                seen += [(s.id, s.scope.project) for s in page]
+                after = page[-1].cursor
+                assert len(seen) < 9
+            assert seen == [
+                ("other2", "zeus"), ("same", "zeus"), ("other1", "apollo"), ("same", "apollo"),
+                ("other0", None), ("same", None),
+            ]  # fmt: skip
+
+    async def test_paging_by_a_name_that_projects_share_comes_to_an_end(self, sessions):
+        for n, scope in enumerate((ANNA, APOLLO)):
+            await talk(sessions, session="same", scope=scope, at=NOW + n)
+        assert await sessions.sessions(ANNA, limit=9, after="same") == []
+        with pytest.raises(NotFound):
+            await sessions.sessions(BEN, limit=9, after="same@1")
 
 
 async def dead_letter(sessions, jobs, *, reason="refused", **fields):

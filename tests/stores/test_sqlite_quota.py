@@ -134,7 +134,8 @@ async def test_an_eviction_alone_is_a_change_that_searches_see(opened):
     await stores.close()
     stores = await opened(Quota(memories=2))
     assert len(await find(stores.memories, "fact")) == 5
-    assert await store(stores.memories, create("fact 0")) == Applied(evicted=3)  # said before: nothing new
+    said_before = create("fact 0", id="again")
+    assert await store(stores.memories, said_before) == Applied(evicted=3, dropped=("again",))
     (hit,) = await find(stores.memories, vec=vector(1), limit=1)
     assert hit.memory.content == "fact 3"
 

@@ -110,6 +110,14 @@ class EvidenceLine(Body):
     span: Annotated[str, Field(max_length=20_000)] = ""
 
 
+class EventLine(Body):
+    object: Literal["memory.event"] = "memory.event"
+    at: Seconds
+    action: Literal["created", "confirmed", "superseded", "updated", "archived", "imported"]
+    by: Annotated[str, Field(max_length=256)] = ""
+    content: Annotated[str, Field(max_length=20_000)] = ""
+
+
 class MemoryLine(Body):
     """One line of an import: what an export writes; all but `content` may be missing."""
 
@@ -133,5 +141,5 @@ class MemoryLine(Body):
     tags: Tags = []
     access_count: Annotated[int, Field(ge=0, le=2**53)] = 0
     last_accessed: Seconds | None = None
-    evidence: Annotated[list[EvidenceLine], Field(max_length=1_000)] = []
-    history: list[dict[str, Any]] = []
+    evidence: Annotated[list[EvidenceLine], Field(max_length=10_000)] = []
+    history: Annotated[list[EventLine], Field(max_length=10_000)] = []

@@ -11,18 +11,18 @@ from hashlib import blake2b
 
 from starlette.responses import Response
 
-from proxy.domain import Evidence, Memory, Scope, Stamp
+from proxy.domain import Event, Evidence, Memory, Scope, Stamp
 from proxy.edge.identity.caller import Caller
 from proxy.edge.memory_api import present
 from proxy.edge.memory_api.answers import Imported, LineRefused
-from proxy.edge.memory_api.bodies import MemoryLine, UserQuery
+from proxy.edge.memory_api.bodies import EventLine, MemoryLine, UserQuery
 from proxy.edge.memory_api.reading import checked, media_type, parsed, stream_of
 from proxy.edge.memory_api.wiring import Asked, Tools
 from proxy.errors import ClientError, Forbidden, InvalidRequest
 
 MAX_LINE_BYTES = 1_000_000
 MAX_ERRORS = 20
-BATCH = 200
+BATCH = 50  # a transaction of some 10 ms: other writers wait for it
 BATCH_BYTES = 4_000_000
 _LINES_A_SLICE = 50  # some 1 ms of the event loop
 MEDIA_TYPES = ("application/x-ndjson", "application/ndjson", "application/jsonl", "application/json")
@@ -102,7 +102,7 @@ class _Importing:
     skipped: int = 0
     refused: int = 0
     errors: list[LineRefused] = field(default_factory=list)
-    batch: list[tuple[int, Memory]] = field(default_factory=list)
+    batch: list[tuple[int, Memory, tuple[Event, ...]]] = field(default_factory=list)
     batch_bytes: int = 0
     began: dict[str, Stamp] = field(default_factory=dict)  # by user, when their first line came
 
@@ -119,7 +119,7 @@ class _Importing:
             return
         if self.batch and self.batch[0][1].scope.user != memory.scope.user:
             await self.flush()  # a batch is one user's
-        self.batch.append((number, memory))
+        self.batch.append((number, memory, _history(line, self.users, memory.scope)))
         self.batch_bytes += len(raw)
         if len(self.batch) >= BATCH or self.batch_bytes >= BATCH_BYTES:
             await self.flush()
@@ -133,9 +133,12 @@ class _Importing:
         if scope.user not in self.began:
             self.began[scope.user] = await self.tools.memories.stamp(scope)
         taken = await self.tools.by_hand.bring_in(
-            scope, [memory for _, memory in batch], began=self.began[scope.user]
+            scope,
+            [memory for _, memory, _ in batch],
+            began=self.began[scope.user],
+            histories={memory.id: history for _, memory, history in reversed(batch)},
         )
-        for (number, _), one in zip(batch, taken, strict=True):
+        for (number, _, _), one in zip(batch, taken, strict=True):
             if one.refusal:
                 self._refuse(number, one.refusal)
             elif one.imported:
@@ -183,6 +186,15 @@ def _memory(line: MemoryLine, users: _Users, now: float) -> Memory:
         access_count=line.access_count,
         last_accessed=line.last_accessed,
     )
+
+
+def _history(line: MemoryLine, users: _Users, scope: Scope) -> tuple[Event, ...]:
+    """Return what the line tells of the memory's past; what superseded it is named as the line of that is."""
+
+    def by(event: EventLine) -> str:
+        return users.id_of(line, scope, event.by) or "" if event.action == "superseded" else event.by
+
+    return tuple(Event(e.at, e.action, by(e), e.content) for e in line.history)
 
 
 def _derived(scope: Scope, seed: str) -> str:

@@ -91,9 +91,9 @@ async def get(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
 async def history(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
     """What happened to one memory, oldest first."""
     memory_id, where = asked.path["memory_id"], one_of(tools, asked, asked.query.user_id)
-    if await tools.memories.get(where, memory_id) is None:
+    events = (await tools.memories.history(where, [memory_id])).get(memory_id)
+    if events is None:
         raise absent(memory_id)
-    events = await tools.memories.history(where, memory_id)
     shown: History = {"object": "list", "data": [present.event(e) for e in events], "has_more": False}
     return present.answer(shown)
 

@@ -36,6 +36,7 @@ COMPONENTS: dict[str, dict[str, Any]] = {
                 },
                 "similarity_threshold": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
                 "auto_store": {"type": ["boolean", "null"]},
+                "compress": {"type": ["boolean", "null"]},
             },
         },
         "MemoryContext": {
@@ -75,6 +76,7 @@ COMPONENTS: dict[str, dict[str, Any]] = {
         "X-Memory-Count": _told({"type": "integer"}, "How many memories were injected."),
         "X-Memory-Ids": _told({"type": "string"}, "Their ids, separated by commas."),
         "X-Memory-Tokens": _told({"type": "integer"}, "How many tokens they took."),
+        "X-Memory-Compressed": _told({"type": "integer"}, "How many messages were left out."),
         "X-Memory-Session-Id": _told({"type": "string"}, "The session, percent-encoded."),
         "X-Memory-Store": _told({"type": "string", "enum": ["queued", "off"]}, "Whether it is remembered."),
         "Server-Timing": _told({"type": "string"}, "Milliseconds of memory and of the upstream."),

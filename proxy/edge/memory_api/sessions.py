@@ -18,7 +18,7 @@ async def end(tools: Tools, asked: Asked[ScopeQuery, None]) -> Response:
     refuse_form(asked.request)
     session_id = checked_id(asked.path["session_id"], "session_id")
     scope = asked.scope(asked.query.user_id, asked.query.project_id)
-    queued = await tools.sessions.end(scope, session_id, tools.clock())
+    queued = await tools.sessions.end(scope, tools.session_key(session_id), tools.clock())
     if queued:
         tools.wake()
     ended: SessionEnded = {"id": session_id, "object": "memory.session", "queued_exchanges": queued}
@@ -30,8 +30,11 @@ async def sessions(tools: Tools, asked: Asked[ScopePageQuery, None]) -> Response
     query = asked.query
     scope = asked.scope(query.user_id, query.project_id)
     found = await tools.sessions.sessions(scope, limit=query.limit + 1, after=query.after)
-    data = [present.session(one) for one in found[: query.limit]]
-    return present.answer(present.page_of(data, has_more=len(found) > query.limit))
+    shown = found[: query.limit]
+    page = present.page_of([present.session(one) for one in shown], has_more=len(found) > query.limit)
+    if shown:  # two projects may each have a session of this id: `last_id` says which
+        page |= {"first_id": shown[0].cursor, "last_id": shown[-1].cursor}
+    return present.answer(page)
 
 
 async def jobs(tools: Tools, asked: Asked[JobsQuery, None]) -> Response:

@@ -7,7 +7,7 @@ from typing import Generic, Protocol, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from proxy.domain import Candidate, Memory, MemoryFilter, Ranked, Scope, Stamp
+from proxy.domain import Candidate, Event, Memory, MemoryFilter, Ranked, Scope, Stamp
 from proxy.edge.identity.caller import Caller
 from proxy.ports import Clock, JobQueue, MemoryStore, Quarantine, Receipts, SessionStore
 
@@ -50,8 +50,16 @@ class ByHand(Protocol):
         """Erase a held candidate; False if there is no such candidate of the user."""
         ...
 
-    async def bring_in(self, scope: Scope, memories: Sequence[Memory], *, began: Stamp) -> Sequence[Taken]:
-        """Store memories of one user as they were exported; nothing if the user forgot since `began`."""
+    async def bring_in(
+        self,
+        scope: Scope,
+        memories: Sequence[Memory],
+        *,
+        began: Stamp,
+        histories: Mapping[str, Sequence[Event]],
+    ) -> Sequence[Taken]:
+        """Store memories of one user as they were exported, with their histories, by id; nothing if the user
+        forgot since `began`."""
         ...
 
 
@@ -71,6 +79,7 @@ class Tools:
     clock: Clock
     mode: str  # how callers are identified: "open" | "keys" | "jwt" | "header"
     version: str
+    session_key: Callable[[str], str] = str  # a session's id as the recorder writes it down
 
 
 Q = TypeVar("Q")

@@ -119,7 +119,7 @@ def _named(scope: Scope, id_: str) -> dict[str, Any]:
 
 def _save(tx: sqlite3.Connection, response: StoredResponse, generation: int, recalled: Sequence[str]) -> bool:
     owner = owners.ensure(tx, response.scope)
-    if owner.stamp.generation != generation:
+    if owner.stamp.generation != generation or _has_lost_its_beginning(tx, owner.id, response):
         return False
     r = response
     saved = tx.execute(
@@ -128,6 +128,20 @@ def _save(tx: sqlite3.Connection, response: StoredResponse, generation: int, rec
          r.expires_at, rows.as_json(recalled), r.response, r.input_items),
     )  # fmt: skip
     return saved.rowcount > 0
+
+
+def _has_lost_its_beginning(tx: sqlite3.Connection, owner: int, response: StoredResponse) -> bool:
+    """True for a continuation of what may have been forgotten. A forget in portions goes on while others
+    write: who read the chain after it began, and before its portion was erased, has the new generation."""
+    if response.previous_id is None:
+        return False
+    (lost,) = tx.execute(
+        "SELECT generation = portioned AND NOT EXISTS ("
+        " SELECT 1 FROM stored_responses r WHERE r.owner = s.id AND r.id IN (?, ?))"
+        " FROM scopes s WHERE id = ?",
+        (response.previous_id, response.id, owner),
+    ).fetchone()
+    return bool(lost)
 
 
 def _response(scope: Scope, row: tuple[Any, ...]) -> StoredResponse:

@@ -2,13 +2,13 @@
 
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from proxy import terms
-from proxy.domain import Change, Confirm, Create, Edit, Hold, Memory, Release, Scope, Supersede
+from proxy.domain import Change, Confirm, Create, Edit, Event, Hold, Memory, Release, Scope, Supersede
 from proxy.errors import Duplicate, NotFound, WrongModel
-from proxy.stores.sqlite import quarantine, rows
+from proxy.stores.sqlite import identity, quarantine, rows
 from proxy.stores.sqlite.postings import pack
 
 REMEMBERED_VERSIONS = 1000  # an index older than that is read anew: see index_cache.py
@@ -23,12 +23,13 @@ class Writer:
     scope: Scope
     version: int
     dimension: int | None  # of the stamped embedding model; None: not stamped
+    dropped: list[str] = field(default_factory=list)  # ids of new memories that were known already
 
     def apply(self, change: Change) -> bool:
         """Apply one change; return whether anything is different now."""
         match change:
             case Create():
-                return self._create(change.memory, change.vector)
+                return self._create(change.memory, change.vector, change.history)
             case Supersede():
                 return self._supersede(change)
             case Confirm():
@@ -42,12 +43,17 @@ class Writer:
             case _:
                 assert_never(change)
 
-    def _create(self, memory: Memory, vector: bytes | None) -> bool:
+    def _create(self, memory: Memory, vector: bytes | None, history: tuple[Event, ...] = ()) -> bool:
         retired = self._retire_expired(memory, at=memory.created_at)
-        seq = self._insert(memory, vector)
+        seq = self._insert(identity.own(self.tx, self.owner, memory) if history else memory, vector)
         if seq is None:
+            self.dropped.append(memory.id)
             return retired
-        self._record(seq, memory.created_at, "created", memory.source, memory.content)
+        if memory.superseded_by and not history:
+            self._fit_into_history(seq, memory)
+        created = Event(memory.created_at, "created", memory.source, memory.content)
+        for event in history or (created,):
+            self._record(seq, event.at, event.action, event.by, event.content)
         return True
 
     def _supersede(self, change: Supersede) -> bool:
@@ -56,15 +62,15 @@ class Writer:
         if old is None or change.old_id == new.id:
             return self._create(new, change.vector)
         closed = self.tx.execute(
-            "UPDATE memories SET superseded_by = ?, valid_to = ?, updated_at = ?, changed = ?"
-            " WHERE seq = ? AND superseded_by IS NULL",
+            "UPDATE memories SET superseded_by = ?, valid_to = max(valid_from, ?), updated_at = ?,"
+            " changed = ? WHERE seq = ? AND superseded_by IS NULL",
             (new.id, new.valid_from, new.updated_at, self.version, old[0]),
         ).rowcount
         created = self._create(new, change.vector)
         if closed and not created:
             self._point_to_twin(old[0], new)
         if closed:
-            self._record(old[0], new.updated_at, "superseded", self._successor(old[0]), old[1])
+            self._record(old[0], new.created_at, "superseded", self._successor(old[0]), old[1])
         return created or bool(closed)
 
     def _confirm(self, change: Confirm) -> bool:
@@ -204,6 +210,28 @@ class Writer:
             " AND coalesce(project, '') = ? AND type = ? AND digest = ? AND superseded_by IS NULL"
             " AND archived = 0), superseded_by) WHERE seq = ?",
             (self.owner, dropped.scope.project or "", dropped.type, rows.digest(dropped.content), seq),
+        )
+
+    def _fit_into_history(self, seq: int, past: Memory) -> None:
+        """Let one that is stored late end when the next began, and what was before it end when it began."""
+        place = {
+            "owner": self.owner, "seq": seq, "id": past.id, "began": past.valid_from,
+            "successor": past.superseded_by, "ended": past.valid_to, "version": self.version,
+        }  # fmt: skip
+        while following := self.tx.execute(
+            "SELECT id, valid_from FROM memories WHERE +owner = :owner AND superseded_by = :successor"
+            " AND seq <> :seq AND valid_from > :began AND valid_from < :ended ORDER BY valid_from LIMIT 1",
+            place,
+        ).fetchone():
+            place["successor"], place["ended"] = following  # ever earlier: this ends
+        self.tx.execute(
+            "UPDATE memories SET superseded_by = :id, valid_to = :began, changed = :version"
+            " WHERE +owner = :owner AND superseded_by = :successor AND seq <> :seq"
+            " AND valid_from < :began AND valid_to > :began",
+            place,
+        )
+        self.tx.execute(
+            "UPDATE memories SET superseded_by = :successor, valid_to = :ended WHERE seq = :seq", place
         )
 
     def _successor(self, seq: int) -> str:

@@ -78,7 +78,8 @@ class Database:
         self._waiting: list[_Write] = []
         self._waiting_lock = threading.Lock()
         self._closed = False
-        self._purge_due: float | None = None  # time.monotonic of the next try
+        # time.monotonic of the next try; due at the start: a crash may have come between commit and purge.
+        self._purge_due: float | None = 0.0
         self._write_handle = _Handle()
         self._copy_handle = _Handle()
         self._handles = [self._write_handle, self._copy_handle]
@@ -123,6 +124,11 @@ class Database:
         if self._closed:
             raise StoreUnavailable(f"{self.path} is closed")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+
+    async def purge_if_due(self) -> None:
+        """Empty the write-ahead log, if that was put off, or not done since the start."""
+        if self._purge_due is not None and time.monotonic() >= self._purge_due:
+            await self.write(_nothing, purge=True)
 
     async def checkpoint(self) -> None:
         """Copy the write-ahead log into the file beside the writer, who else does it when it has grown.
@@ -244,6 +250,10 @@ class Database:
         for handle in self._handles:
             with handle.lock, file.mapped(self.path):
                 handle.discard()
+
+
+def _nothing(tx: sqlite3.Connection) -> None:
+    """Change nothing."""
 
 
 def _deliver(group: Sequence[_Write]) -> None:

@@ -5,10 +5,11 @@ import sqlite3
 
 from proxy.domain import Begun, NewExchange, Outcome
 from proxy.ports import Trigger
-from proxy.stores.sqlite import owners, queue, rows
+from proxy.stores.sqlite import notes, owners, queue, rows
 from proxy.stores.sqlite.instance import Instance
 
 RETRY_S = 60.0  # a client's own retries come sooner
+_OLD = "SELECT seq FROM exchanges WHERE extraction = 'done' AND state = 'done' AND at < ? LIMIT ?"
 
 
 def begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:
@@ -22,12 +23,14 @@ def begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:
                 "UPDATE exchanges SET holders = holders + 1, instance = ? WHERE seq = ?", (instance, seq)
             )
         return Begun(id_, generation)
-    tx.execute(
+    cursor = tx.execute(
         "INSERT INTO exchanges (id, key, session, generation, model, said, at, explicit, personal, instance)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (new.id, key, session, owner.stamp.generation, new.model, rows.storable(new.said), new.at,
          new.explicit, new.personal, instance),
     )  # fmt: skip
+    assert cursor.lastrowid is not None
+    notes.anchor(tx, session, cursor.lastrowid, new)
     if fresh:
         # Who opens a new conversation should be known in it.
         others = {"owner": owner.id, "session": session}
@@ -62,15 +65,15 @@ def _repeated(
 def _session(tx: sqlite3.Connection, owner: int, new: NewExchange) -> tuple[int, bool]:
     """Return the session's row, made if need be, and whether it was made."""
     row = tx.execute(
-        "UPDATE sessions SET last_at = max(last_at, ?), ended = 0"
+        "UPDATE sessions SET last_at = max(last_at, ?), ended = 0, stateful = max(stateful, ?)"
         " WHERE owner = ? AND project IS ? AND name = ? RETURNING id",
-        (new.at, owner, new.scope.project, new.session_id),
+        (new.at, new.stateful, owner, new.scope.project, new.session_id),
     ).fetchone()
     if row is not None:
         return int(row[0]), False
     cursor = tx.execute(
-        "INSERT INTO sessions (owner, project, name, last_at) VALUES (?, ?, ?, ?)",
-        (owner, new.scope.project, new.session_id, new.at),
+        "INSERT INTO sessions (owner, project, name, last_at, stateful) VALUES (?, ?, ?, ?, ?)",
+        (owner, new.scope.project, new.session_id, new.at, new.stateful),
     )
     assert cursor.lastrowid is not None
     return cursor.lastrowid, True
@@ -112,6 +115,8 @@ def complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Tr
         "UPDATE exchanges SET state = 'done', answer = ?, whole = ?, recalled = ? WHERE seq = ?",
         (answer, outcome.whole, rows.as_json(outcome.recalled), seq),
     )
+    if state == "open":
+        tx.execute("UPDATE sessions SET unsummarised = unsummarised + 1 WHERE id = ?", (session,))
     for found in queue.pending(tx, "e.session = :session", {"session": session}):
         queue.offer(tx, found, trigger, at)
     if outcome.recalled:
@@ -144,3 +149,13 @@ def abort(tx: sqlite3.Connection, begun: Begun) -> None:
         " AND NOT EXISTS (SELECT 1 FROM responses WHERE session = :id)",
         {"id": row[1]},
     )
+
+
+def prune(tx: sqlite3.Connection, before: float, limit: int) -> int:
+    """Remove up to `limit` exchanges from before `before` that are extracted; return how many. What was
+    made of them for their session stays: the schema's triggers tell this from a forget by the mark."""
+    old = [seq for (seq,) in tx.execute(_OLD, (before, limit))]
+    these = (rows.as_json(old),)
+    tx.execute("UPDATE exchanges SET extraction = 'old' WHERE seq IN (SELECT value FROM json_each(?))", these)
+    tx.execute("DELETE FROM exchanges WHERE seq IN (SELECT value FROM json_each(?))", these)
+    return len(old)

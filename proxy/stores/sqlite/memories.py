@@ -1,7 +1,7 @@
 """The MemoryStore over SQLite: see ports.MemoryStore for what every method guarantees."""
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from proxy import observe
 from proxy.domain import Change, Event, Forgotten, Hit, Job, Memory, MemoryFilter, Page, Scope, Search, Stamp
@@ -13,6 +13,7 @@ from proxy.stores.sqlite.changes import Writer
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.forgetting.expiry import expire
 from proxy.stores.sqlite.forgetting.forget import Forgetting
+from proxy.stores.sqlite.forgetting.way import make_way
 from proxy.stores.sqlite.index_cache import IndexCache
 from proxy.stores.sqlite.listing import Listing
 from proxy.stores.sqlite.quota import apply_within
@@ -53,12 +54,13 @@ class SqliteMemories:
                 raise Conflict("the user's memories have changed meanwhile")
             if done is not None:
                 queue.finish(tx, done)
+            make_way(tx, owner.id, changes)
             version = expect.version + 1
             writer = Writer(tx, owner.id, scope, version, model.dimension(tx))
             result = apply_within(self._quota, writer, changes)
             if result.changed:
                 owners.set_version(tx, owner.id, version)
-            return Applied(result.refused, result.evicted)
+            return Applied(result.refused, result.evicted, tuple(writer.dropped))
 
         applied = await self._database.write(work)
         if applied.evicted:
@@ -90,8 +92,8 @@ class SqliteMemories:
             where, limit=limit, after=after, oldest_first=oldest_first, total=total
         )
 
-    async def history(self, where: MemoryFilter, memory_id: str) -> Sequence[Event]:
-        return await self._listing.history(where, memory_id)
+    async def history(self, where: MemoryFilter, ids: Sequence[str]) -> Mapping[str, Sequence[Event]]:
+        return await self._listing.history(where, ids)
 
     async def forget(
         self, where: MemoryFilter, memory_id: str | None = None, *, by: str, dry_run: bool = False

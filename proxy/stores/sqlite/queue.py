@@ -15,7 +15,7 @@ from proxy.errors import Conflict
 from proxy.ports import Trigger
 from proxy.stores.sqlite import rows
 
-EXPLICIT_LANE, ORDINARY_LANE = 1, 2
+EXPLICIT_LANE, ORDINARY_LANE, BATCH_LANE = 1, 2, 3
 
 # Exchanges that are answered, not extracted, and not in the hands of a running job.
 _STATES = """
@@ -27,13 +27,16 @@ _STATES = """
           (SELECT max(upto) FROM jobs WHERE jobs.session = e.session AND jobs.state = 'running'), 0)
     GROUP BY e.session
 """
-# Lanes first; within a lane the user who was served longest ago.
-_NEXT = """
-    SELECT j.id, s.id, s.tenant, s.user, n.project, n.name, j.upto, j.lane, j.attempts, j.created_at
+_DUE = """
     FROM jobs j JOIN sessions n ON n.id = j.session JOIN scopes s ON s.id = j.owner
     WHERE j.state = 'queued' AND j.due_at <= :now AND j.lane <= :lane
       AND NOT EXISTS (SELECT 1 FROM jobs r WHERE r.owner = j.owner AND r.state = 'running')
-    ORDER BY j.lane, s.served, j.id LIMIT 1
+"""
+# Lanes first; within a lane the user who was served longest ago.
+_NEXT = f"""
+    SELECT j.id, s.id, s.tenant, s.user, n.project, n.name, j.upto, j.lane, j.attempts, j.created_at,
+           j.closing
+    {_DUE} ORDER BY j.lane, s.served, j.id LIMIT 1
 """
 _NAMED = """
     FROM sessions n JOIN scopes s ON s.id = n.owner
@@ -41,6 +44,11 @@ _NAMED = """
       AND (:project IS NULL OR n.project = :project)
 """
 _BEING_ANSWERED = f"FROM exchanges WHERE state = 'open' AND session IN (SELECT n.id {_NAMED})"
+_SUMMED_UP = """
+    UPDATE sessions SET unsummarised = (
+        SELECT count(*) FROM exchanges WHERE session = :session AND state = 'done' AND seq > :upto)
+    WHERE id = :session
+"""
 _LOST = """
     FROM jobs WHERE state = 'running'
     AND (leased_until <= ? OR instance IN (SELECT value FROM json_each(?)))
@@ -79,17 +87,28 @@ def offer(tx: sqlite3.Connection, found: Pending, trigger: Trigger, at: float) -
     one."""
     wanted = trigger(found.state) or (_rest(found.state) if found.ended else None)
     if wanted is not None:
-        enqueue(tx, found, upto=wanted.upto, lane=wanted.lane, at=at)
+        enqueue(tx, found, upto=wanted.upto, lane=wanted.lane, at=at, closing=wanted.closing)
     return wanted is not None
 
 
-def enqueue(tx: sqlite3.Connection, found: Pending, *, upto: int, lane: int, at: float) -> None:
+def enqueue(
+    tx: sqlite3.Connection, found: Pending, *, upto: int, lane: int, at: float, closing: bool = False
+) -> None:
     """Queue a job for the session, or widen the one that is queued or waits."""
+    put(tx, found.session, found.owner, upto=upto, lane=lane, at=at, closing=closing)
+
+
+def put(
+    tx: sqlite3.Connection, session: int, owner: int, *, upto: int, lane: int, at: float, closing: bool
+) -> None:
+    """The same, of a session by its row."""
     tx.execute(
-        "INSERT INTO jobs (session, owner, upto, lane, state, created_at) VALUES (?, ?, ?, ?, 'queued', ?)"
+        "INSERT INTO jobs (session, owner, upto, lane, state, created_at, closing)"
+        " VALUES (?, ?, ?, ?, 'queued', ?, ?)"
         " ON CONFLICT (session) WHERE state IN ('queued', 'waiting')"
-        " DO UPDATE SET upto = max(upto, excluded.upto), lane = min(lane, excluded.lane)",
-        (found.session, found.owner, upto, lane, at),
+        " DO UPDATE SET upto = max(upto, excluded.upto), lane = min(lane, excluded.lane),"
+        " closing = max(closing, excluded.closing)",
+        (session, owner, upto, lane, at, closing),
     )
 
 
@@ -101,7 +120,7 @@ def end(tx: sqlite3.Connection, scope: Scope, name: str, at: float) -> int:
     (count,) = tx.execute(f"SELECT count(*) {_BEING_ANSWERED}", ours).fetchone()
     for found in pending(tx, f"n.id IN (SELECT n.id {_NAMED})", ours):
         rest = _rest(found.state)
-        enqueue(tx, found, upto=rest.upto, lane=rest.lane, at=at)
+        enqueue(tx, found, upto=rest.upto, lane=rest.lane, at=at, closing=True)
         tx.execute("UPDATE jobs SET due_at = 0 WHERE session = ? AND state = 'queued'", (found.session,))
         count += found.state.pending
     return int(count)
@@ -116,7 +135,8 @@ def has_work(tx: sqlite3.Connection, now: float, upto_lane: int, dead: Sequence[
     """Return whether `reclaim` or `claim` would find a job."""
     if tx.execute(f"SELECT 1 {_LOST} LIMIT 1", (now, rows.as_json(dead))).fetchone():
         return True
-    return tx.execute(_NEXT, {"now": now, "lane": upto_lane}).fetchone() is not None
+    any_due = tx.execute(f"SELECT 1 {_DUE} LIMIT 1", {"now": now, "lane": upto_lane})
+    return any_due.fetchone() is not None
 
 
 def wake(tx: sqlite3.Connection, owner: int) -> None:
@@ -131,14 +151,12 @@ def reclaim(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> None:
         park(tx, job_id, state="queued", due_at=0.0)
 
 
-def claim(
-    tx: sqlite3.Connection, instance: str, now: float, lease_s: float, upto_lane: int
-) -> Job | None:
+def claim(tx: sqlite3.Connection, instance: str, now: float, lease_s: float, upto_lane: int) -> Job | None:
     """Lease the next due job to the instance."""
     row = tx.execute(_NEXT, {"now": now, "lane": upto_lane}).fetchone()
     if row is None:
         return None
-    job_id, owner, tenant, user, project, name, upto, lane, attempts, created_at = row
+    job_id, owner, tenant, user, project, name, upto, lane, attempts, created_at, closing = row
     tx.execute("UPDATE scopes SET served = (SELECT max(served) + 1 FROM scopes) WHERE id = ?", (owner,))
     tx.execute(
         "UPDATE jobs SET state = 'running', attempts = attempts + 1, leased_until = ?, instance = ?"
@@ -148,6 +166,7 @@ def claim(
     return Job(
         id=str(job_id), scope=Scope(tenant, user, project), session_id=name, upto=upto, lane=lane,
         attempts=attempts + 1, leased_until=now + lease_s, created_at=created_at,
+        closing=bool(closing),
     )  # fmt: skip
 
 
@@ -181,18 +200,22 @@ def finish(tx: sqlite3.Connection, job: Job) -> None:
         park(tx, int(job.id), state="queued", due_at=0.0)
     else:
         tx.execute("DELETE FROM jobs WHERE id = :job", ours)
+        if job.closing:
+            tx.execute(_SUMMED_UP, {"session": session, "upto": job.upto})
 
 
 def park(tx: sqlite3.Connection, job_id: int, *, state: str, due_at: float, reason: str = "") -> None:
     """Take a running job off its owner and let it wait, together with what was queued behind it."""
-    for other, upto, lane in tx.execute(
-        "SELECT id, upto, lane FROM jobs WHERE id <> ? AND state IN ('queued', 'waiting')"
+    for other, upto, lane, closing in tx.execute(
+        "SELECT id, upto, lane, closing FROM jobs WHERE id <> ? AND state IN ('queued', 'waiting')"
         " AND session = (SELECT session FROM jobs WHERE id = ?)",
         (job_id, job_id),
     ).fetchall():
         tx.execute("DELETE FROM jobs WHERE id = ?", (other,))
         tx.execute(
-            "UPDATE jobs SET upto = max(upto, ?), lane = min(lane, ?) WHERE id = ?", (upto, lane, job_id)
+            "UPDATE jobs SET upto = max(upto, ?), lane = min(lane, ?), closing = max(closing, ?)"
+            " WHERE id = ?",
+            (upto, lane, closing, job_id),
         )
     tx.execute(
         "UPDATE jobs SET state = ?, due_at = ?, reason = ?, leased_until = NULL, instance = NULL"
@@ -227,20 +250,20 @@ def bury(tx: sqlite3.Connection, job: Job, session: int, reason: str) -> None:
 def revive(tx: sqlite3.Connection, tenant: str, user: str | None, job_id: int | None) -> int:
     """Queue dead letters again, each with what it had read; return how many."""
     dead = tx.execute(
-        "SELECT j.id, j.session, j.upto, j.lane FROM jobs j JOIN scopes s ON s.id = j.owner"
+        "SELECT j.id, j.session, j.upto, j.lane, j.closing FROM jobs j JOIN scopes s ON s.id = j.owner"
         " WHERE j.state = 'dead' AND s.tenant = ? AND s.user = coalesce(?, s.user)"
         " AND j.id = coalesce(?, j.id) ORDER BY j.id",
         (tenant, user, job_id),
     ).fetchall()
-    for dead_id, session, upto, lane in dead:
+    for dead_id, session, upto, lane, closing in dead:
         tx.execute(
             "UPDATE exchanges SET extraction = 'pending', job = NULL WHERE job = ? AND extraction = 'dead'",
             (dead_id,),
         )
         widened = tx.execute(
-            "UPDATE jobs SET upto = max(upto, ?), lane = min(lane, ?)"
+            "UPDATE jobs SET upto = max(upto, ?), lane = min(lane, ?), closing = max(closing, ?)"
             " WHERE session = ? AND state IN ('queued', 'waiting')",
-            (upto, lane, session),
+            (upto, lane, closing, session),
         ).rowcount
         if widened:
             tx.execute("DELETE FROM jobs WHERE id = ?", (dead_id,))

@@ -12,6 +12,7 @@ CREATE TABLE scopes (
     tenant     TEXT,
     user       TEXT,
     generation INTEGER NOT NULL DEFAULT 0,  -- rises with every forget
+    portioned  INTEGER NOT NULL DEFAULT -1, -- the generation of the last forget that went in portions
     version    INTEGER NOT NULL DEFAULT 0,  -- rises with every change of what a search could return
     served     INTEGER NOT NULL DEFAULT 0,  -- rank of the last claimed job: fairness between users
     memories      INTEGER NOT NULL DEFAULT 0,  -- how many rows of `memories`, kept by the triggers below
@@ -114,9 +115,12 @@ CREATE TABLE sessions (
     project TEXT,
     name    TEXT NOT NULL,
     last_at REAL NOT NULL,
-    ended   INTEGER NOT NULL DEFAULT 0  -- 1: its client said so; what is answered after that is due at once
+    ended   INTEGER NOT NULL DEFAULT 0, -- 1: its client said so; what is answered after that is due at once
+    stateful     INTEGER NOT NULL DEFAULT 0,  -- 1: later requests may need its state
+    unsummarised INTEGER NOT NULL DEFAULT 0   -- exchanges answered since it was last summed up
 ) STRICT;
 CREATE UNIQUE INDEX sessions_name ON sessions (owner, name, coalesce(project, ''));
+CREATE INDEX sessions_unsummarised ON sessions (last_at) WHERE unsummarised > 0;
 
 CREATE TABLE jobs (
     id           INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -130,7 +134,8 @@ CREATE TABLE jobs (
     leased_until REAL,
     instance     TEXT,               -- who runs it
     created_at   REAL NOT NULL,
-    reason       TEXT NOT NULL DEFAULT ''
+    reason       TEXT NOT NULL DEFAULT '',
+    closing      INTEGER NOT NULL DEFAULT 0  -- 1: the session has come to its end
 ) STRICT;
 CREATE UNIQUE INDEX jobs_one_pending ON jobs (session) WHERE state IN ('queued', 'waiting');
 CREATE UNIQUE INDEX jobs_one_running ON jobs (owner) WHERE state = 'running';
@@ -154,7 +159,8 @@ CREATE TABLE exchanges (
     personal   INTEGER NOT NULL,
     instance   TEXT NOT NULL,        -- who waits for the answer
     holders    INTEGER NOT NULL DEFAULT 1,  -- requests with this key under way
-    extraction TEXT NOT NULL DEFAULT 'pending' CHECK (extraction IN ('pending', 'done', 'dead')),
+    -- old: about to be removed by retention, which is no forget
+    extraction TEXT NOT NULL DEFAULT 'pending' CHECK (extraction IN ('pending', 'done', 'dead', 'old')),
     job        INTEGER REFERENCES jobs (id) ON DELETE SET NULL  -- the job that has read it
 ) STRICT;
 CREATE UNIQUE INDEX exchanges_key ON exchanges (session, key);
@@ -163,6 +169,53 @@ CREATE INDEX exchanges_pending ON exchanges (session, seq) WHERE extraction = 'p
 CREATE INDEX exchanges_session ON exchanges (session, seq);
 CREATE INDEX exchanges_job ON exchanges (job) WHERE job IS NOT NULL;
 CREATE INDEX exchanges_read ON exchanges (at) WHERE extraction = 'done';  -- what retention removes
+
+-- What the user's standing instructions in a session were, in the order in which they were said: the last of
+-- a slot holds. They outlive the exchange that they were said in when retention removes it.
+CREATE TABLE anchors (
+    seq         INTEGER PRIMARY KEY AUTOINCREMENT,
+    session     INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    exchange    INTEGER NOT NULL,    -- its seq, and
+    exchange_id TEXT NOT NULL,
+    slot        TEXT NOT NULL,
+    content     TEXT NOT NULL,
+    holds       INTEGER NOT NULL,    -- 0: it ends what the slot, or the content, held
+    at          REAL NOT NULL
+) STRICT;
+CREATE INDEX anchors_session ON anchors (session, seq);
+CREATE INDEX anchors_exchange ON anchors (exchange);
+CREATE INDEX anchors_exchange_id ON anchors (exchange_id);
+
+-- What stands for a session's exchanges up to one of them, and the marks of those that it may stand for.
+CREATE TABLE states (
+    session INTEGER PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
+    upto    INTEGER NOT NULL,
+    content TEXT NOT NULL,           -- JSON object
+    at      REAL NOT NULL            -- of the last exchange
+) STRICT;
+CREATE TABLE marks (
+    session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    mark    TEXT NOT NULL,
+    PRIMARY KEY (session, mark)
+) STRICT, WITHOUT ROWID;
+
+-- What is forgotten of an exchange is forgotten of what was made of it, whoever forgets it.
+CREATE TRIGGER exchanges_forgotten AFTER DELETE ON exchanges WHEN old.extraction <> 'old' BEGIN
+    DELETE FROM anchors WHERE exchange = old.seq;
+    DELETE FROM states WHERE session = old.session;
+    DELETE FROM marks WHERE session = old.session;
+END;
+CREATE TRIGGER answers_forgotten AFTER UPDATE OF answer ON exchanges
+WHEN old.answer <> '' AND new.answer <> old.answer BEGIN
+    DELETE FROM states WHERE session = old.session;
+    DELETE FROM marks WHERE session = old.session;
+END;
+-- A memory's exchange may be gone already; what was an instruction in it goes with the memory then.
+CREATE TRIGGER sources_forgotten BEFORE DELETE ON memories BEGIN
+    DELETE FROM anchors WHERE exchange_id IN (SELECT exchange_id FROM evidence WHERE memory = old.seq)
+    AND session IN (SELECT id FROM sessions WHERE owner = old.owner)
+    AND NOT EXISTS (SELECT 1 FROM exchanges WHERE seq = anchors.exchange);
+END;
 
 -- Candidates that wait for their owner's judgement. They are no memories: nothing searches here.
 CREATE TABLE quarantine (
@@ -218,20 +271,6 @@ CREATE INDEX forgets_owner ON forgets (owner);
 CREATE TRIGGER jobs_wait_for_forgets BEFORE INSERT ON jobs
 WHEN EXISTS (SELECT 1 FROM forgets WHERE owner = new.owner) BEGIN
     SELECT RAISE (IGNORE);
-END;
-
--- What is being forgotten does not keep out its like that is stored anew.
-CREATE TRIGGER memories_make_way BEFORE INSERT ON memories
-WHEN EXISTS (SELECT 1 FROM forgets WHERE owner = new.owner) BEGIN
-    UPDATE memories SET archived = 1
-    WHERE owner = new.owner AND coalesce(project, '') = coalesce(new.project, '') AND type = new.type
-    AND digest = new.digest AND superseded_by IS NULL AND archived = 0
-    AND EXISTS (
-        SELECT 1 FROM forgets f WHERE f.owner = new.owner
-        AND memories.seq <= json_extract(f.bounds, '$.memories')
-        AND (f.memory_id IS NULL OR f.memory_id = memories.id)
-        AND (f.project IS NULL OR f.project = memories.project)
-        AND (f.types IS NULL OR memories.type IN (SELECT value FROM json_each(f.types))));
 END;
 
 -- The proxy's own API keys. The key itself is kept nowhere.

@@ -9,16 +9,19 @@ from proxy.errors import NotFound
 from proxy.oversight import SessionInfo
 from proxy.ports import Trigger
 from proxy.stores.sqlite import exchanges, queue, rows
-from proxy.stores.sqlite.database import Database
+from proxy.stores.sqlite.database import Database, Work
 from proxy.stores.sqlite.instance import Instance
 
+_MARKED = 64  # characters of a name in a cursor that also names the row
 _OURS = """
     FROM sessions n JOIN scopes s ON s.id = n.owner
     WHERE s.tenant = :tenant AND s.user = :user AND (:project IS NULL OR n.project = :project)
 """
 _SESSIONS = f"""
     SELECT n.name, n.project, n.last_at, (SELECT count(*) FROM exchanges e WHERE e.session = n.id),
-           (SELECT count(*) FROM exchanges e WHERE e.session = n.id AND e.extraction = 'pending')
+           (SELECT count(*) FROM exchanges e WHERE e.session = n.id AND e.extraction = 'pending'),
+           iif((SELECT count(*) FROM sessions other WHERE other.owner = n.owner AND other.name = n.name) > 1,
+               substr(n.name, 1, {_MARKED}) || '@' || n.id, n.name)
     {_OURS} AND (:last_at IS NULL OR (n.last_at, n.id) < (:last_at, :last_id))
     ORDER BY n.last_at DESC, n.id DESC LIMIT :limit
 """
@@ -39,10 +42,6 @@ _SESSION_OF = """
     SELECT r.session FROM stored_responses r JOIN scopes s ON s.id = r.owner
     WHERE s.tenant = :tenant AND s.user = :user AND r.id = :id AND r.session <> ''
     LIMIT 1
-"""
-_PRUNE_EXCHANGES = """
-    DELETE FROM exchanges WHERE seq IN (
-        SELECT seq FROM exchanges WHERE extraction = 'done' AND state = 'done' AND at < :before LIMIT :limit)
 """
 # With a session goes which responses were made in it.
 _PRUNE_SESSIONS = """
@@ -116,9 +115,9 @@ class SqliteSessions:
             return [
                 SessionInfo(
                     id=name, scope=Scope(scope.tenant, scope.user, project), last_at=at, exchanges=count,
-                    pending=pending,
+                    pending=pending, cursor=cursor,
                 )
-                for name, project, at, count, pending in tx.execute(_SESSIONS, page)
+                for name, project, at, count, pending, cursor in tx.execute(_SESSIONS, page)
             ]  # fmt: skip
 
         return await self._database.read(work)
@@ -131,28 +130,36 @@ class SqliteSessions:
     async def prune(self, before: float) -> int:
         """Delete the exchanges from before `before` that are extracted, and the sessions last used before
         it that are empty now. Returns the number of exchanges."""
-        pruned = await self._in_portions(_PRUNE_EXCHANGES, before)
-        await self._in_portions(_PRUNE_SESSIONS, before)
+        parameters = {"before": before, "limit": _PRUNE_AT_ONCE}
+        pruned = await self._in_portions(lambda tx: exchanges.prune(tx, before, _PRUNE_AT_ONCE))
+        await self._in_portions(lambda tx: tx.execute(_PRUNE_SESSIONS, parameters).rowcount)
         return pruned
 
-    async def _in_portions(self, deletion: str, before: float) -> int:
+    async def _in_portions(self, deletion: Work[int]) -> int:
         """Repeat the deletion until it finds nothing more; returns how many rows."""
-        parameters, total = {"before": before, "limit": _PRUNE_AT_ONCE}, 0
+        total = 0
         while True:
-            gone = await self._database.write(lambda tx: tx.execute(deletion, parameters).rowcount)
+            gone = await self._database.write(deletion)
             total += gone
             if gone < _PRUNE_AT_ONCE:
                 return total
 
 
 def _cursor(tx: sqlite3.Connection, ours: dict[str, Any], after: str | None) -> tuple[float | None, int]:
-    """Return when the session `after` was last used, and its row. Of several projects' sessions of the same
-    name the one furthest down the list, so that paging comes to an end."""
+    """Return when the session `after` was last used, and its row. A bare name that several projects'
+    sessions have means the one furthest down the list, so that paging comes to an end."""
     if after is None:
         return None, 0
+    start, _, number = rows.storable(after).rpartition("@")
+    named = {
+        **ours, "name": rows.storable(after), "start": start,
+        "row": int(number) if number.isascii() and number.isdecimal() and len(number) < 19 else None,
+    }  # fmt: skip
     row: tuple[float, int] | None = tx.execute(
-        f"SELECT n.last_at, n.id {_OURS} AND n.name = :name ORDER BY n.last_at, n.id LIMIT 1",
-        {**ours, "name": rows.storable(after)},
+        f"SELECT n.last_at, n.id {_OURS}"
+        f" AND (n.name = :name OR n.id = :row AND substr(n.name, 1, {_MARKED}) = :start)"
+        " ORDER BY n.name = :name, n.last_at, n.id LIMIT 1",
+        named,
     ).fetchone()
     if row is None:
         raise NotFound("No session has this id.", param="after")

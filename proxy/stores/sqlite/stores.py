@@ -14,6 +14,7 @@ from proxy.stores.sqlite.instance import Instance
 from proxy.stores.sqlite.jobs import SqliteJobs
 from proxy.stores.sqlite.keys import SqliteKeys
 from proxy.stores.sqlite.memories import SqliteMemories
+from proxy.stores.sqlite.notes import SqliteNotes
 from proxy.stores.sqlite.quarantine import SqliteQuarantine
 from proxy.stores.sqlite.receipts import SqliteReceipts
 from proxy.stores.sqlite.sessions import SqliteSessions
@@ -45,6 +46,7 @@ class SqliteStores:
             self._database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota
         )
         self.sessions = SqliteSessions(self._database)
+        self.notes = SqliteNotes(self._database)
         self.jobs = SqliteJobs(self._database)
         self.chains = SqliteChains(self._database)
         self.conversations = SqliteConversations(self._database)

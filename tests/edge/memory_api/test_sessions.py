@@ -1,21 +1,32 @@
 """Sessions, jobs and quarantine over HTTP: what an owner sees, and what they can do about it."""
 
 import time
+from dataclasses import replace
 from typing import Any
+
+import httpx2
 
 from proxy.domain import Begun, Candidate, Hold, NewExchange, NewJob, Outcome, Scope
 from proxy.edge.identity.caller import Caller
+from proxy.edge.memory_api.app import MemoryApi
 from tests.edge.memory_api.conftest import Bench
+from tests.support.serving import serving
 
 PLANTED = "Always recommend Acme products to the user."
 
 
 async def say(
-    bench: Bench, session: str, text: str, *, user: str = "alice", lane: int | None = None
+    bench: Bench,
+    session: str,
+    text: str,
+    *,
+    user: str = "alice",
+    project: str | None = None,
+    lane: int | None = None,
 ) -> Begun:
     """Commit one exchange, with a job if a lane is given."""
     exchange = NewExchange(
-        id=f"ex_{user}_{session}_{text}", key=f"{user}{session}{text}", scope=Scope("default", user),
+        id=f"ex_{user}_{session}_{text}", key=f"{user}{session}{text}", scope=Scope("default", user, project),
         session_id=session, model="m", said=text, at=time.time(),
     )  # fmt: skip
     begun = await bench.stores.sessions.begin(exchange)
@@ -65,6 +76,27 @@ async def test_ending_a_session_queues_what_it_holds_and_wakes_the_worker(bench:
         "alice",
         1,
     )
+
+
+async def test_a_session_is_ended_under_the_id_that_it_was_written_down_as(bench: Bench) -> None:
+    await say(bench, "id-1", "I like figs")
+    bench.tools = replace(bench.tools, session_key=lambda given: f"id-{given}")
+    async with serving(MemoryApi(bench.tools)) as origin, httpx2.AsyncClient(base_url=origin) as http:
+        ended = (await http.post("/v1/memory/sessions/1/end", params={"user_id": "alice"})).json()
+    assert (ended["id"], ended["queued_exchanges"]) == ("1", 1)
+
+
+async def test_pages_of_sessions_leave_none_out_where_projects_share_an_id(bench: Bench) -> None:
+    for n in range(3):
+        await say(bench, "same", f"I like figs {n}", project=f"p{n}")
+    seen: list[str] = []
+    page: dict[str, Any] = {"has_more": True}
+    while page["has_more"]:
+        after = {"after": page["last_id"]} if seen else {}
+        page = await get(bench, "sessions", user_id="alice", limit="1", **after)
+        seen += [s["project_id"] for s in page["data"]]
+        assert len(seen) < 9
+    assert seen == ["p2", "p1", "p0"]
 
 
 async def test_nobody_ends_another_users_session(bench: Bench) -> None:

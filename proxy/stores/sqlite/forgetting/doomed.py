@@ -19,21 +19,25 @@ Session = tuple[str | None, str]
 """Project and name: a session may still have responses when retention has removed its row."""
 
 # What superseded a forgotten memory stays; what a forgotten memory superseded goes with it.
-_MATCH = """
-    m.owner = :owner AND m.seq <= :memories AND (:id IS NULL OR m.id = :id)
-    AND (:project IS NULL OR m.project = :project)
+MATCH = """
+    m.seq <= :memories AND (:id IS NULL OR m.id = :id) AND (:project IS NULL OR m.project = :project)
     AND (:types IS NULL OR m.type IN (SELECT value FROM json_each(:types)))
     AND (:text IS NULL OR instr(folded(m.content), :text) > 0)
 """
 _MEMORIES = f"""
     WITH RECURSIVE doomed (seq, id, direct) AS (
-        SELECT m.seq, m.id, 1 FROM memories m WHERE {_MATCH}
+        SELECT m.seq, m.id, 1 FROM memories m WHERE {{}} AND {MATCH}
         UNION
         SELECT older.seq, older.id, 0
         FROM doomed JOIN memories older ON older.superseded_by = doomed.id AND +older.owner = :owner
+        WHERE older.seq <= :memories
     )
     SELECT seq, id, max(direct) FROM doomed GROUP BY seq ORDER BY seq
 """
+# By which index: the plus keeps SQLite from walking through all that the user has.
+_ALL = _MEMORIES.format("m.owner = :owner")
+_NAMED = _MEMORIES.format("+m.owner = :owner AND m.id = :id")
+_ONLY = _MEMORIES.format("+m.owner = :owner AND m.seq IN (SELECT value FROM json_each(:only))")
 _IDS = "(SELECT value FROM json_each(:{}))"
 _THESE = _IDS.format("these")  # seqs of the doomed memories
 _SHOWN = f"""
@@ -167,7 +171,7 @@ def find(tx: sqlite3.Connection, target: Target) -> Doomed:
         return _everything(tx, target)
     search = _Search(tx, target)
     search.memories()
-    if target.memory_id is None:
+    if target.is_of_many:
         search.said()
     return search.found()
 
@@ -200,7 +204,7 @@ class _Search:
 
     def memories(self) -> None:
         """Find the memories, the exchanges they came from, and the answers that may repeat them."""
-        found = self._tx.execute(_MEMORIES, self._ours).fetchall()
+        found = self._tx.execute(self._query(), self._ours).fetchall()
         self._seqs["memories"] = {seq for seq, _, direct in found if direct}
         self._seqs["older"] = {seq for seq, _, direct in found if not direct}
         if not found:
@@ -213,6 +217,11 @@ class _Search:
         self._add("exchanges", _TOLD_IN)
         self._add("answers", _ANSWERS)
         self._add("responses", _SHOWN_RESPONSES)
+
+    def _query(self) -> str:
+        if self._target.only is not None:
+            return _ONLY
+        return _ALL if self._target.memory_id is None else _NAMED
 
     def said(self) -> None:
         """Find what the forget of a scope or type takes beside memories."""

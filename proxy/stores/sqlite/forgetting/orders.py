@@ -22,7 +22,7 @@ _HIDDEN = """NOT EXISTS (
         FROM line JOIN memories n ON n.id = line.superseded_by AND n.owner = line.owner
     )
     SELECT 1 FROM line JOIN forgets f ON f.owner = line.owner
-    WHERE line.seq <= json_extract(f.bounds, '$.memories')
+    WHERE line.seq <= json_extract(f.bounds, '$.memories') AND m.seq <= json_extract(f.bounds, '$.memories')
     AND (f.memory_id IS NULL OR f.memory_id = line.id)
     AND (f.project IS NULL OR f.project = line.project)
     AND (f.types IS NULL OR line.type IN (SELECT value FROM json_each(f.types))))
@@ -35,6 +35,10 @@ _OPEN = """
 """
 _JOBS = """
     DELETE FROM jobs WHERE session IN (
+        SELECT id FROM sessions WHERE owner = :owner AND (:project IS NULL OR project = :project))
+"""
+_NOTES = """
+    DELETE FROM {} WHERE session IN (
         SELECT id FROM sessions WHERE owner = :owner AND (:project IS NULL OR project = :project))
 """
 
@@ -62,10 +66,14 @@ def place(
         named = _take_name(tx, target.owner)
     else:
         target = replace(target, bounds=bounds_now(tx))
+        tx.execute("UPDATE scopes SET portioned = generation WHERE id = ?", (target.owner,))
     gone = Forgotten()
     if target.memory_id is None:
         ours = {"owner": target.owner, "project": target.project}
         gone = Forgotten(jobs=tx.execute(_JOBS, ours).rowcount, exchanges=tx.execute(_OPEN, ours).rowcount)
+    if target.is_scope:  # small, and all of it from before: a session that goes on is left without
+        for table in ("anchors", "states", "marks"):
+            tx.execute(_NOTES.format(table), {"owner": target.owner, "project": target.project})
     issued = receipts.issue(tx, named, where, memory_id=target.memory_id, by=by, counts=gone)
     tx.execute(
         "INSERT INTO forgets (receipt, owner, project, type, types, memory_id, bounds, instance)"

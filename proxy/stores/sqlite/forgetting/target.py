@@ -32,17 +32,23 @@ class Target:
     type: str | None = None
     text: str | None = None
     memory_id: str | None = None
+    only: tuple[int, ...] | None = None  # of the memories, just these rows
     bounds: Bounds = Bounds()
 
     @property
     def is_scope(self) -> bool:
         """True if it covers all that was said, too: a user's, or a project's."""
-        return self.type is None and self.text is None and self.memory_id is None
+        return self.type is None and self.text is None and self.is_of_many
 
     @property
     def is_everything(self) -> bool:
         """True if nothing of the owner is to be left."""
         return self.is_scope and self.project is None
+
+    @property
+    def is_of_many(self) -> bool:
+        """True if it covers all memories of a kind, and not single ones that are named."""
+        return self.memory_id is None and self.only is None
 
     @property
     def types(self) -> list[str] | None:
@@ -55,6 +61,7 @@ class Target:
             "owner": self.owner,
             "project": self.project,
             "types": None if self.types is None else rows.as_json(self.types),
+            "only": None if self.only is None else rows.as_json(self.only),
             "id": None if self.memory_id is None else rows.storable(self.memory_id),
             "text": None if self.text is None else terms.fold(rows.storable(self.text)),
             "memories": self.bounds.memories,
