@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -194,9 +195,10 @@ def _shown(key: Key) -> dict[str, Any]:
 
 
 def _table(found: Sequence[Key]) -> Table:
-    table = Table()
+    """Return the keys as a table that fits a terminal of 80 columns."""
+    table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
     table.add_column("ID", no_wrap=True, min_width=12)  # what `revoke` has to be given
-    for heading in ("Name", "Tenant", "User", "Rights", "Upstream key", "Created", "State"):
+    for heading in ("Name", "Tenant", "User", "Rights", "Upstream", "Created", "State"):
         table.add_column(heading, overflow="fold")
     for key in found:
         cells = (
@@ -204,8 +206,8 @@ def _table(found: Sequence[Key]) -> Table:
             key.name,
             key.tenant,
             key.user or "any",
-            ",".join(sorted(key.rights)),
-            "own" if key.upstream_key else "the server's",
+            " ".join(sorted(key.rights)),
+            "own key" if key.upstream_key else "server's",
             _day(key.created_at),
             "valid" if key.revoked_at is None else f"revoked {_day(key.revoked_at)}",
         )

@@ -7,7 +7,13 @@ from proxy.edge.reply import Header
 
 
 def memory_headers(
-    prepared: Prepared, *, session_id: str | None, queued: bool, memory_ms: float, upstream_ms: float | None
+    prepared: Prepared,
+    *,
+    session_id: str | None,
+    queued: bool,
+    memory_ms: float,
+    upstream_ms: float | None,
+    left_out: int = 0,
 ) -> list[Header]:
     """Return the X-Memory-* headers and Server-Timing (milliseconds) of one intercepted request."""
     headers = [("x-memory-status", prepared.status.value)]
@@ -19,6 +25,8 @@ def memory_headers(
         headers.append(("x-memory-level", prepared.level.value))
     if prepared.memory_ids:
         headers.append(("x-memory-ids", ",".join(prepared.memory_ids)))
+    if left_out:
+        headers.append(("x-memory-compressed", str(left_out)))  # messages
     if session_id is not None:
         # A client may name its session in any script; a header holds ASCII.
         headers.append(("x-memory-session-id", quote(session_id, safe=_HEADER_SAFE)))

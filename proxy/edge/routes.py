@@ -4,8 +4,13 @@
 and `/v1/conversations…` are ours where we keep what they name, `/health`, `/ready`, `/metrics`,
 `/openapi.json` and `/ui` are ours and need no credential, and everything else under `/v1/` is the upstream's.
 All that is somebody's lies behind the entrance (identity/entrance.py), which learns who calls.
+
+A path goes where it says; one that other servers would read as the path of a route of ours, or as one outside
+of /v1 (`/v1//responses/r`, `/v1/x/../chat/completions`, `/v1/../admin`), goes nowhere: the upstream would do
+for it what the routes of ours would have refused, or what is not its API.
 """
 
+import re
 from dataclasses import dataclass
 
 from proxy import observe
@@ -23,7 +28,14 @@ async def _unknown(scope: ASGIScope, receive: Receive, send: Send) -> None:
 
 
 Route = tuple[str, App, Area]
+_UNPLAIN = re.compile(r"//|/\.|[;\\\s]|/$")
 _UNKNOWN: Route = ("unknown", _unknown, Area.PUBLIC)
+_MISSPELT: Route = ("unknown", _unknown, Area.PASSING)  # told to those only who may use /v1
+_FOR_THE_UPSTREAM = (
+    "passthrough",
+    "responses",
+    "conversations",
+)  # what else there is judges its paths itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +58,8 @@ class Routes:
         name, app, area = self._find(scope["method"], scope["path"])
         if scope["path"].startswith("/v1") and not scope["raw_path"].startswith(b"/v1"):
             name, app, area = _UNKNOWN  # %76%31 is no spelling of v1 that an upstream would know
+        elif name in _FOR_THE_UPSTREAM and self._is_misspelt(scope["method"], scope["path"]):
+            name, app, area = _MISSPELT
 
         async def counted(message: object) -> None:
             if message["type"] == "http.response.start":  # type: ignore[index]
@@ -53,6 +67,10 @@ class Routes:
             await send(message)  # type: ignore[arg-type]
 
         await self.entrance(scope, receive, counted, app, area)
+
+    def _is_misspelt(self, method: str, path: str) -> bool:
+        plain = plain_path(path)
+        return plain not in (path, "/v1") and self._find(method, plain)[0] != "passthrough"
 
     def _find(self, method: str, path: str) -> Route:
         """Return the route's name, what serves it, and what it gives access to."""
@@ -75,3 +93,18 @@ class Routes:
         if path == "/ui" or path.startswith("/ui/"):
             return "ui", self.ui, Area.PAGE
         return _UNKNOWN
+
+
+def plain_path(path: str) -> str:
+    """Return the decoded path as lenient servers read it: no empty and no dot segments, no `;parameters`, a
+    backslash for a slash."""
+    if not _UNPLAIN.search(path):
+        return path
+    segments: list[str] = []
+    for segment in path.replace("\\", "/").split("/"):
+        name = segment.partition(";")[0].strip()
+        if name == "..":
+            del segments[-1:]
+        elif name not in ("", "."):
+            segments.append(name)
+    return "/" + "/".join(segments)

@@ -21,14 +21,17 @@ _HOP_BY_HOP = frozenset(
 # Host and the framing are written anew for the upstream; 100-continue is the server's affair.
 _REQUEST_DROPS = _HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 _OURS = b"x-memory-"
+# Which key pays is not for `Connection: authorization` to say: without the client's, the server's would go.
+_CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
 
 
 def request_headers(headers: Iterable[tuple[bytes, bytes]], *, identity: bool = False) -> Headers:
     """Return the client's headers as the upstream may see them, in order: no hop-by-hop, no framing, no
-    Host, nothing of ours. With `identity` the answer is asked for uncompressed, so that memory can read it.
+    Host, nothing of ours, and its credential in any case. With `identity` the answer is asked for
+    uncompressed, so that memory can read it.
     """
     headers = list(headers)
-    drops = _REQUEST_DROPS | _named_in_connection(headers)
+    drops = _REQUEST_DROPS | (_named_in_connection(headers) - _CREDENTIALS)
     if identity:
         drops |= {b"accept-encoding"}
     kept = [(name, value) for name, value in headers if name not in drops and not name.startswith(_OURS)]

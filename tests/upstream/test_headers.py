@@ -33,6 +33,12 @@ def test_nothing_of_ours_reaches_the_upstream() -> None:
     assert request_headers(headers) == [(b"x-memoryless", b"w")]
 
 
+def test_a_credential_is_not_hop_by_hop_whatever_the_client_says() -> None:
+    credentials = [(b"authorization", b"Bearer a"), (b"api-key", b"b"), (b"x-api-key", b"c")]
+    named = (b"connection", b"Authorization, api-key, x-api-key, x-hop")
+    assert request_headers([named, *credentials, (b"x-hop", b"1")]) == credentials
+
+
 def test_an_intercepted_request_asks_for_an_answer_that_can_be_read() -> None:
     headers = [(b"accept-encoding", b"gzip, br"), (b"accept", b"*/*")]
     assert request_headers(headers, identity=True) == [(b"accept", b"*/*"), (b"accept-encoding", b"identity")]

@@ -61,13 +61,19 @@ def admit(scope: ASGIScope, caller: Caller) -> None:
     scope[_CALLER] = caller
 
 
+def admitted(scope: ASGIScope) -> Caller:
+    """Return who calls, whomever the request names. Raises KeyError where nobody was admitted."""
+    caller: Caller = scope[_CALLER]
+    return caller
+
+
 def caller_of(scope: ASGIScope) -> Caller:
     """Return who calls, with the user that the request's X-Memory-User-Id names.
 
     Raises Forbidden if the credential belongs to another, InvalidRequest for a malformed header; and
     KeyError where nobody was admitted: a route that the entrance does not guard must not answer.
     """
-    caller: Caller = scope[_CALLER]
+    caller = admitted(scope)
     named = take_header_extensions(scope["headers"]).user_id
     if named is None:
         return caller

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Iterable, Sequence
+from urllib.parse import unquote
 
-from proxy.edge.reply import Header
+from proxy.edge.reply import ASGIScope, Header
 from proxy.errors import Unauthorized
 
 CREDENTIAL_HEADERS = frozenset((b"authorization", b"api-key", b"x-api-key"))
@@ -33,6 +34,14 @@ def presented(headers: Iterable[Header]) -> str:
     if len(credential) > MAX_CHARS or not _TOKEN.fullmatch(credential):
         raise Unauthorized(f"The credential is malformed. {_NEEDED}")
     return credential.decode("ascii")
+
+
+def keep_out_of_target(credential: str, scope: ASGIScope) -> None:
+    """Raise Unauthorized if the credential stands in the request's path or query as well: from there it would
+    go to the upstream, and into the logs of whatever is on the way."""
+    target = scope["path"] + unquote(scope.get("query_string", b"").decode("latin-1"))
+    if credential in target:
+        raise Unauthorized("The credential stands in the URL. Send it as a header only, and replace it.")
 
 
 def replaced(headers: Sequence[Header], ours: str, upstream_key: str | None) -> list[Header]:

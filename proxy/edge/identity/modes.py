@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from proxy.edge.identity.caller import OPEN, OPEN_TENANT, Caller
-from proxy.edge.identity.credential import presented, replaced
+from proxy.edge.identity.credential import keep_out_of_target, presented, replaced
 from proxy.edge.identity.keyring import Found, KeyRing
 from proxy.edge.identity.keys import is_key
 from proxy.edge.reply import ASGIScope, Header
@@ -77,6 +77,7 @@ class ByKey:
         """Find the key, and put the upstream key that it stands for in its place."""
         headers: list[Header] = scope["headers"]
         credential = presented(headers)
+        keep_out_of_target(credential, scope)
         try:
             found = await self.keys.find(credential) if is_key(credential) else None
         except StoreError as error:

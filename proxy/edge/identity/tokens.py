@@ -15,7 +15,7 @@ from jwt.exceptions import PyJWTError
 from proxy import observe
 from proxy.edge.identity import jwks
 from proxy.edge.identity.caller import OPEN_TENANT, Caller
-from proxy.edge.identity.credential import presented, replaced
+from proxy.edge.identity.credential import keep_out_of_target, presented, replaced
 from proxy.edge.identity.modes import USER_RIGHTS, Admitted
 from proxy.edge.reply import ASGIScope, Header
 from proxy.errors import ConfigError, Unauthorized
@@ -94,6 +94,7 @@ class ByToken:
         """Check the token; the upstream gets the server's own key, if there is one."""
         headers: list[Header] = scope["headers"]
         token = presented(headers)
+        keep_out_of_target(token, scope)
         try:
             claims = await self._checked(token)
             user = _name(claims, self.user_claim)

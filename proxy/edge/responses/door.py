@@ -1,16 +1,19 @@
 """Whose are the routes beside `POST /v1/responses`: the upstream's, or ours where we keep the objects?"""
 
+from collections.abc import MutableMapping
 from dataclasses import dataclass
+from typing import Any
 
 from proxy import observe
-from proxy.edge.identity.caller import caller_of
+from proxy.edge.identity.caller import admitted, caller_of
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.responses.auto import Hearing, Speech
+from proxy.edge.responses.makers import CONVERSATION, Makers, Sighting, absent, in_plain, tells_apart
 from proxy.edge.responses.owners import is_ours
 from proxy.edge.responses.probing import REFUSAL_BYTES
 from proxy.edge.routes import App
 from proxy.edge.turns import is_readable
-from proxy.errors import ClientError, InvalidRequest, UpstreamError
+from proxy.errors import ClientError, InvalidRequest, NotFound, StoreError, TooLarge, UpstreamError
 from proxy.ports import Clock
 from proxy.upstream.client import Upstream
 from proxy.upstream.downstream import Downstream
@@ -34,17 +37,57 @@ class Door:
     upstream: Upstream
     max_body_bytes: int
     clock: Clock
+    makers: Makers | None = None  # who made what the upstream keeps; None where nobody has to know
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         id_ = scope["path"].split("/")[3:4]
-        if self.speech is Speech.NATIVE:
-            await self.passthrough(scope, receive, send)
-        elif self.hearing.known_absent() or (id_ and is_ours(id_[0])):
+        native = self.speech is Speech.NATIVE
+        if not native and (self.hearing.known_absent() or (id_ and is_ours(id_[0]))):
             await self.ours(scope, receive, send)
+        elif self.makers is not None and tells_apart(admitted(scope)):
+            await self._guarded(self.makers, scope, receive, send)
         elif id_:
             await self.passthrough(scope, receive, send)
         else:
             await self._ask(scope, receive, send)
+
+    async def _guarded(self, makers: Makers, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        """Let the caller reach what the upstream keeps for it, and nothing that another has made."""
+        caller, id_ = admitted(scope), scope["path"].split("/")[3:4]
+        try:
+            if id_:
+                await makers.require(caller, id_[0], _absent(scope["path"], id_[0]))
+            if scope["method"] == "POST" and id_ and len(scope["path"].split("/")) == 4:
+                # An update, or an operation that names what it works on in its body (`/compact`).
+                receive = await self._with_own(makers, scope, receive)
+        except (ClientError, StoreError) as error:
+            await send_error(send, error)
+            return
+        if id_:
+            await self.passthrough(scope, receive, send)
+            return
+        sighting = Sighting(send, CONVERSATION)
+        await self._ask({**scope, "headers": in_plain(scope["headers"])}, receive, sighting)
+        if sighting.id and scope["method"] == "POST" and not is_ours(sighting.id):
+            await makers.note(caller, None, sighting.id)
+
+    async def _with_own(self, makers: Makers, scope: ASGIScope, receive: Receive) -> Receive:
+        """Return the `receive` of a body that continues nothing of another's. Raises ClientError."""
+        body = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return receive
+            body += message.get("body", b"")
+            if len(body) > self.max_body_bytes:
+                raise TooLarge(f"The request body is larger than {self.max_body_bytes} bytes.")
+            if not message.get("more_body", False):
+                break
+        if body.strip() and is_readable(scope["headers"]):
+            await makers.require_all(admitted(scope), json_body.parse(bytes(body)))
+        elif body.strip():
+            raise InvalidRequest("Send plain JSON: what the request works on must be known here.")
+        return _first(bytes(body), receive)
 
     async def _ask(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Let the upstream make the object; one that does not know how leaves it to us."""
@@ -82,6 +125,26 @@ def _for_upstream(scope: ASGIScope, body: bytes) -> bytes:
     before = len(parsed)
     caller_of(scope).narrow(take_extensions(parsed).user_id)
     return body if len(parsed) == before else json_body.dump(parsed)
+
+
+def _absent(path: str, id_: str) -> NotFound:
+    is_response = path.startswith("/v1/responses/")
+    what, param = ("Response", "response_id") if is_response else ("Conversation", "conversation_id")
+    return absent(what, id_, param)
+
+
+def _first(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives the body, which has been read, and then what comes after it."""
+    given = False
+
+    async def again() -> MutableMapping[str, Any]:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
 
 
 def _again(body: bytes) -> Receive:

@@ -7,12 +7,16 @@ on translated, and those after it are translated from the start, until it is tim
 from proxy.edge.passage import Passage, Progress, Relayed
 from proxy.edge.reply import Header
 from proxy.edge.responses.auto import Hearing
+from proxy.edge.responses.makers import RESPONSE, Makers, Sighting, tells_apart
 from proxy.edge.responses.owners import is_ours
 from proxy.edge.responses.translated import Translated
+from proxy.errors import InvalidRequest
 from proxy.ports import Clock
 from proxy.upstream.opened import Opened
 from proxy.upstream.relay import Ending
+from proxy.wire import body as json_body
 from proxy.wire.body import Body
+from proxy.wire.compact import History
 from proxy.wire.dialect import Answer
 from proxy.wire.translation import referenced_ids, response_of
 
@@ -21,18 +25,48 @@ _MAY_BE_ABSENT = (404, 405, 501)
 
 
 class Probing:
-    """See Passage for when the methods are called."""
+    """See Passage for when the methods are called. `makers`: who made what the upstream keeps; None where
+    nobody has to know."""
 
-    def __init__(self, relayed: Relayed, translated: Translated, hearing: Hearing, clock: Clock) -> None:
+    def __init__(
+        self,
+        relayed: Relayed,
+        translated: Translated,
+        hearing: Hearing,
+        clock: Clock,
+        makers: Makers | None = None,
+    ) -> None:
         self._relayed, self._translated = relayed, translated
-        self._hearing, self._clock = hearing, clock
+        self._hearing, self._clock, self._makers = hearing, clock, makers
         self._way: Passage = relayed
+        self._sighting: Sighting | None = None
 
     async def adopt(self, progress: Progress) -> None:
         """Choose the way. What continues something that is kept here has no other."""
         if continues_ours(progress.body) or not self._hearing.speaks(self._clock()):
             self._way = self._translated
+        else:
+            await self._require_own(progress)
         await self._way.adopt(progress)
+
+    async def _require_own(self, progress: Progress) -> None:
+        """Raise what a request is refused with that continues what another user of ours has made."""
+        caller = progress.caller
+        if self._makers is None or caller is None or not tells_apart(caller):
+            return
+        if not progress.is_json:
+            raise InvalidRequest("Send plain JSON: what the request continues must be known here.")
+        await self._makers.require_all(caller, progress.body)
+        # As we read it: of a key that stands twice, the upstream might take the other one.
+        progress.payload = json_body.dump(progress.body)
+
+    def conversation(self, progress: Progress) -> tuple[Body, History]:
+        """Return the body that the chosen way forwards."""
+        return self._way.conversation(progress)
+
+    def shorten(self, progress: Progress, shorter: Body) -> None:
+        """Shorten it as the chosen way does."""
+        self._way.shorten(progress, shorter)
 
     def inject(self, progress: Progress, block: str) -> None:
         """Put the block where the chosen way has it."""
@@ -49,6 +83,7 @@ class Probing:
             return opened
         opened.close()
         self._way = self._translated
+        progress.shorter, progress.left_out = None, 0  # this once: the next request is translated at once
         await self._way.adopt(progress)
         if progress.prepared.block:
             self._way.inject(progress, progress.prepared.block)
@@ -57,11 +92,16 @@ class Probing:
 
     async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
         """Answer as the chosen way does."""
+        if self._way is self._relayed and self._makers is not None and tells_apart(progress.caller):
+            progress.send = self._sighting = Sighting(progress.send, RESPONSE)
         return await self._way.answer(progress, opened, headers)
 
     async def conclude(self, progress: Progress) -> Answer:
-        """Conclude as the chosen way does."""
-        return await self._way.conclude(progress)
+        """Conclude as the chosen way does; then whose response it was is written down."""
+        said = await self._way.conclude(progress)
+        if self._sighting is not None and self._sighting.id and self._makers and progress.caller:
+            await self._makers.note(progress.caller, progress.user, self._sighting.id)
+        return said
 
     async def _absent(self, opened: Opened) -> bool:
         try:

@@ -29,6 +29,7 @@ from proxy.upstream.relay import Ending, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body
 from proxy.wire.chat import CHAT
+from proxy.wire.compact import CHAT_HISTORY, History
 from proxy.wire.dialect import Answer
 from proxy.wire.responses import RESPONSES
 from proxy.wire.tapped import json_values
@@ -133,9 +134,18 @@ class Translated:
         referenced = await self._keeping.referenced(owner, ids) if ids else {}
         return plan(body, earlier.items, referenced)
 
+    def conversation(self, progress: Progress) -> tuple[Body, History]:
+        """Return the chat body, with all that the request continues."""
+        return self._making.plan.chat, CHAT_HISTORY
+
+    def shorten(self, progress: Progress, shorter: Body) -> None:
+        """Ask with this chat body: what is kept of the request stays as it is."""
+        progress.shorter, progress.payload = shorter, json_body.dump(shorter)
+
     def inject(self, progress: Progress, block: str) -> None:
         """Put the block into the chat body: what is kept of the request does not hold it."""
-        chat = CHAT.insert(self._making.plan.chat, block, self._shared.placement)
+        body = self._making.plan.chat if progress.shorter is None else progress.shorter
+        chat = CHAT.insert(body, block, self._shared.placement)
         progress.payload = json_body.dump(chat)
 
     async def acknowledge(self, progress: Progress) -> None:

@@ -1,0 +1,162 @@
+"""Who made what the upstream keeps, where users of ours share its key.
+
+To the upstream all of them are one account: it hands any of them any response or conversation whose id they
+know. So the maker of each is noted when the upstream has made it, and to anybody else it is absent. What
+nobody is noted for (it was made elsewhere, or before there were notes) stays the upstream's affair.
+
+An application's key, which names its users itself, sees what was made for any of its tenant; a user's key or
+token sees what was made for that user. In mode `open` there is nothing to tell users apart by, and no note.
+A note holds digests: it is found by an id of the upstream's, and names nobody.
+"""
+
+import re
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+from proxy.domain import Scope
+from proxy.edge.failopen import Failed, FailOpen
+from proxy.edge.identity.caller import OPEN, Caller
+from proxy.edge.reply import Send
+from proxy.errors import ClientError, InvalidRequest, NotFound, StoreUnavailable
+from proxy.kept import StoredResponse
+from proxy.ports import ChainStore, Clock
+from proxy.wire.body import Body, dump, loads
+
+LOOK_BYTES = 64 * 1024  # how far into an answer the object's id is looked for: it stands at the beginning
+ASK_S = 2.0
+SAVE_S = 5.0
+RECENT = 10_000
+RESPONSE, CONVERSATION = "resp_", "conv_"  # how ids begin
+
+# No tenant or user can be called so: ids hold no control characters.
+_NOTES = Scope("\x1fmakers", "\x1fmakers")
+_MADE = {
+    kind: re.compile(rb'"id"\s*:\s*"(' + kind.encode() + rb'[\w-]{1,250})"')
+    for kind in (RESPONSE, CONVERSATION)
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Makers:
+    """The notes of all processes that share the store."""
+
+    notes: ChainStore
+    fail_open: FailOpen
+    clock: Clock
+    ttl_s: float  # of a response's note; conversations do not expire
+    _recent: OrderedDict[str, list[str]] = field(default_factory=OrderedDict)
+
+    async def note(self, caller: Caller, user: str | None, id_: str) -> None:
+        """Remember that the caller made the object, for the user whom its request named. The first to be
+        noted stays. Never raises."""
+        if not tells_apart(caller):
+            return
+        made_by = _digests(caller.tenant, caller.user or user)
+        self._recent[id_] = made_by
+        if len(self._recent) > RECENT:
+            self._recent.popitem(last=False)
+
+        async def save() -> None:
+            now = self.clock()
+            if await self.notes.get(_NOTES, id_, now) is None:
+                await self.notes.save(_note(id_, made_by, now, self.ttl_s), generation=0)
+
+        await self.fail_open.attempt("note", save, SAVE_S)
+
+    async def require(self, caller: Caller, id_: str, refusal: ClientError) -> None:
+        """Raise the refusal if another made the object, StoreUnavailable if that cannot be known."""
+        if not tells_apart(caller):
+            return
+        made_by = self._recent.get(id_) or await self._noted(id_)
+        tenant, user = _digests(caller.tenant, caller.user)
+        if made_by and (made_by[0] != tenant or (caller.user is not None and made_by[1] != user)):
+            raise refusal
+
+    async def require_all(self, caller: Caller, body: Body) -> None:
+        """The same for what a request to make a response continues."""
+        previous, conversation = body.get("previous_response_id"), body.get("conversation")
+        if isinstance(conversation, dict):
+            conversation = conversation.get("id")
+        if isinstance(previous, str):
+            await self.require(caller, previous, unknown_previous(previous))
+        if isinstance(conversation, str):
+            await self.require(caller, conversation, absent("Conversation", conversation, "conversation"))
+
+    async def _noted(self, id_: str) -> list[str]:
+        found = await self.fail_open.attempt(
+            "maker", lambda: self.notes.get(_NOTES, id_, self.clock()), ASK_S
+        )
+        if isinstance(found, Failed):
+            raise StoreUnavailable("who made this cannot be known now")
+        return [] if found is None else list(loads(found.response)["by"])
+
+
+class Sighting:
+    """A `send` that sees, in an answer on its way to the client, the id of what the upstream has made: the
+    first of its kind."""
+
+    def __init__(self, send: Send, kind: str) -> None:
+        self.id = ""
+        self._made = _MADE[kind]
+        self._send, self._seen, self._looks = send, b"", True
+
+    async def __call__(self, message: Any) -> None:
+        if message["type"] == "http.response.start":
+            self._looks = message["status"] < 300
+        elif self._looks:
+            self._look(message.get("body", b""))
+        await self._send(message)
+
+    def _look(self, piece: bytes) -> None:
+        self._seen += piece
+        if made := self._made.search(self._seen):
+            self.id = made[1].decode()
+        if self.id or len(self._seen) > LOOK_BYTES:
+            self._looks, self._seen = False, b""
+
+
+def tells_apart(caller: Caller | None) -> bool:
+    """True if the caller's credential is one of several that share the upstream's key."""
+    return caller is not None and caller.label != OPEN.label
+
+
+def in_plain(headers: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return a request's headers, asking for an answer in which the id can be read."""
+    return [*(h for h in headers if h[0] != b"accept-encoding"), (b"accept-encoding", b"identity")]
+
+
+def absent(what: str, id_: str, param: str) -> NotFound:
+    """Return what a foreign object is refused with, as one that does not exist."""
+    return NotFound(f"{what} with id '{id_[:80]}' not found.", param=param)
+
+
+def unknown_previous(id_: str) -> InvalidRequest:
+    """Return what a request that continues a foreign response is refused with."""
+    return InvalidRequest(
+        f"Previous response with id '{id_[:80]}' not found.",
+        param="previous_response_id",
+        code="previous_response_not_found",
+    )
+
+
+def _digests(tenant: str, user: str | None) -> list[str]:
+    return [
+        blake2b(name.encode(), digest_size=16).hexdigest() for name in (tenant, f"{tenant}\0{user or ''}")
+    ]
+
+
+def _note(id_: str, made_by: list[str], now: float, ttl_s: float) -> StoredResponse:
+    return StoredResponse(
+        id=id_,
+        scope=_NOTES,
+        session_id="",
+        previous_id=None,
+        conversation_id=None,
+        response=dump({"by": made_by}),
+        input_items=b"[]",
+        created_at=now,
+        expires_at=now + ttl_s if id_.startswith(RESPONSE) else None,
+    )
