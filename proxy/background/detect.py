@@ -43,7 +43,7 @@ def run(detectors: Iterable[Detector], text: str, lowered: str) -> Iterator[Span
     places: dict[tuple[str, ...], list[int]] = {}
     for detector in detectors:
         if detector.starts and detector.starts not in places:
-            places[detector.starts] = _places(detector.starts, lowered)
+            places[detector.starts] = places_of(detector.starts, lowered)
         if detector.numeric:
             matches = _near(detector.pattern, text, numbers)
         else:
@@ -67,7 +67,7 @@ def _matches(detector: Detector, text: str, lowered: str, places: Iterable[int])
         yield from detector.pattern.finditer(text)
 
 
-_NUMBER = re.compile(r"\d(?:[ .\u00a0\t/-]{0,2}\d){5,}")
+_NUMBER = re.compile(r"\d(?:[ .\u00a0\t\n/_-]{0,2}\d){5,}")
 _BESIDE = 24  # characters around a number that may belong to it
 
 
@@ -90,7 +90,7 @@ def _near(
         yield from pattern.finditer(text, start, end)
 
 
-def _places(starts: tuple[str, ...], lowered: str) -> list[int]:
+def places_of(starts: tuple[str, ...], lowered: str) -> list[int]:
     """Return where the words stand, in order. Searching for a word is far quicker than for a pattern."""
     found: list[int] = []
     for word in starts:

@@ -86,12 +86,16 @@ def _taiwan(number: str) -> bool:
 # ---------------------------------------------------------------- rows
 _NUMBER = r"(?:\W{1,3}(?:number|no|nr|num|nummer|número|numero|numéro|номер)\b\.?|号码?|號碼?|番号|번호)?"
 _IS = (
-    r"(?:\s{0,3}\([^()\n]{1,40}\))?(?:\s{0,3}[:#=]|\s{1,3}(?:is|was|ist|lautet|es|est|è|é|to|är"
+    r"(?:'s number| d[eiou]\w? (?:mi |ma |mon |meiner? |la "
+    r"|el )?\w{2,20})?(?:\s{0,3}\([^()\n]{1,40}\))?(?:\s{0,3}[:#=]|\s{1,3}(?:hat die nummer|is|was|ist"
+    r"|lautet|es|est|è|é|to|är"
     r"|er)\b|[是为為は는은])?\s{0,3}[\"']?"
 )
-_CODE = r"((?-i:[A-Z0-9](?:[ ./-]?[A-Z0-9]){5,20}))(?![\w-])"
+_CODE = r"((?-i:(?!IS[BS]N|EAN|DOI|RFC)[A-Z0-9](?:[ ./-]?[A-Z0-9]){5,20}))(?![\w-])"
 _NATIONAL = (
-    r"(?:\bnhs\b|\bssn\b|\bsocial (?:security|insurance)\b|\bnational (?:insurance|id"
+    r"(?:\bnhs\b|\bssn\b|\bni number\b|\bn\.i\.|\bsocial(?=(?:'s|:"
+    r"| is) ?:? ?\d{3}[ -]?\d\d[ -]?\d{4}\b)|\bsocial (?:security|insurance)\b"
+    r"|\bnational (?:insurance|id"
     r"|identity)(?: card)?\b|\blicen[sc]e number|\bsin(?= ?:? ?\d{3} ?\d{3} ?\d{3}\b)"
     r"|\bdriv(?:er'?s?|ing) licen[sc]e"
     r"|\btax(?:payer)? id(?:entification)?\b|\bitin\b|\bein\b|\btfn\b|\bsin number|\bmedicare\b"
@@ -119,7 +123,8 @@ _STREET = (
     r"|square|sq|terrace|boulevard|blvd|highway|hwy|parkway|gardens|grove|mews|row|walk|hill"
 )
 _NATIONAL_STARTS = tuple(
-    "nhs ssn social national licen driv tax itin ein tfn sin medicare steuer sozialvers rentenvers ahv"
+    "nhs ssn ni n.i. social national licen driv tax itin ein tfn sin medicare steuer sozialvers"
+    " rentenvers ahv"
     " aadhaar pan cpf cnpj rg dni nie"
     " nif nss curp rfc rut cédula cedula nino personalausweis führerschein codice sécurité nir"
     " bsn burger pesel personn cpr hetu"
@@ -129,7 +134,13 @@ _NATIONAL_STARTS = tuple(
 ROWS = (
     Detector(
         "card",
-        re.compile(r"(?<![\d.-])(?<!\d )\d(?:[ .\u00a0\t-]{0,2}\d){12,18}(?![\d-])"),
+        re.compile(r"(?<![\d.-])(?<!\d )\d(?:[ .\u00a0\t_-]{0,2}\d){12,18}(?![\d-])"),
+        _card,
+        numeric=True,
+    ),
+    Detector(  # a group on each line
+        "card",
+        re.compile(r"(?<![\d.-])(?:\d{4}\n){3}\d{4}(?![\d.-])"),
         _card,
         numeric=True,
     ),
@@ -204,8 +215,12 @@ ROWS = (
         lambda v: _valid("es.nie")(v),
         numeric=True,
     ),
-    Detector("national_id", re.compile(r"\b[A-Z]{6}\d\d[A-EHLMPRST]\d\d[A-Z]\d{3}[A-Z]\b")),
-    Detector("national_id", re.compile(r"\b[A-Z]{4}\d{6}[HM][A-Z]{5}[0-9A-Z]\d\b")),
+    Detector(  # Italy's, Mexico's
+        "national_id",
+        re.compile(
+            r"\b[A-Z]{4}(?:[A-Z]{2}\d\d[A-EHLMPRST]\d\d[A-Z]\d{3}[A-Z]|\d{6}[HM][A-Z]{5}[0-9A-Z]\d)\b"
+        ),
+    ),
     Detector("national_id", re.compile(r"(?<![\d.-])\d{3}\.\d{3}\.\d{3}-\d\d(?![\d.-])"), numeric=True),
     Detector(
         "national_id",
@@ -259,7 +274,8 @@ ROWS = (
     Detector(
         "passport",
         re.compile(
-            rf"{_PASSPORT}{_NUMBER}{_IS}((?-i:[A-Za-z]{{0,2}}(?:[ -]?\d){{6,10}}|[A-Z0-9]{{8,10}}))(?![\w-])",
+            rf"{_PASSPORT}{_NUMBER}{_IS}((?-i:(?:[A-Z]{{3}} )?[A-Za-z]{{0,3}}(?:[ -]?\d){{6,10}}"
+            rf"|[A-Z0-9]{{8,10}}))(?![\w-])",
             _I,
         ),
         _has_digits(5),

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from uuid import uuid4
 
+from proxy.background.anchors import anchors_of
 from proxy.background.filters import safe_id
 from proxy.domain import Begun, NewExchange, Outcome, Turn
 from proxy.errors import StoreError
 from proxy.ports import SessionStore, Trigger
 
-REDACT_IN_THREAD_CHARS = 4_000  # some 2 ms
+REDACT_IN_THREAD_CHARS = 1_200  # under 1 ms
 MAX_CHARS = 24_000  # of one side of an exchange: extraction reads less
 MOST_LATE = 1_000
 _MARGIN = 4_096  # characters: longer than most keys
@@ -32,7 +33,7 @@ class ExchangeRecorder:
 
     async def begin(self, turn: Turn, key: str) -> Begun:
         """Commit what the user said, durable on return."""
-        said = shortened(turn.said, MAX_CHARS)
+        said, stored = shortened(turn.said, MAX_CHARS), await self._storable(turn.said)
         return await self.sessions.begin(
             NewExchange(
                 id=f"ex_{uuid4().hex}",
@@ -41,10 +42,12 @@ class ExchangeRecorder:
                 scope=turn.scope,
                 session_id=safe_id(turn.session_id),
                 model=turn.model,
-                said=await self._storable(turn.said),
+                said=stored,
                 at=turn.at,
                 explicit=self.is_explicit(said),
                 personal=self.is_personal(said),
+                anchors=anchors_of(stored),
+                stateful=turn.options.compress or turn.standalone,
             )
         )
 

@@ -36,15 +36,16 @@ PASSWORD_STARTS = (
     "kata sandi",
 )
 _IS = (  # copulas bind the value; "changed to" and "set to" do too
-    r"(?:[\"'`\]]{0,2}\s{0,3}(?:=>|->|:=|[:=](?!=)|==|\?\s(?=it'?s )|(?:改|设|換|换)(?:成|为)了?"
+    r"(?:(?: ?\([^()\n]{1,40}\))?[\"'`\]*_]{0,3}\s{0,3}(?:=>|->|[➜→]|:=|[:=](?!=)|==|\?\s(?=it'?s )"
+    r"|(?:改|设|換|换)(?:成|为)了?"
     r"|\b(?:it'?s|(?:(?:is|was|has been|got|wurde"
     r"|fue) )?(?:now )?(?:changed|set|reset|updated|geändert|cambiada?) (?:to|auf|a)|is|was|are|ist"
     r"|lautet|war|est|es|era|è|é|jest|to|är|er|on"
-    r"|будет)\b|是|為|为|は|는|은|—|–)\s{0,3}"
+    r"|будет)\b|是|為|为|は|는|은|—|–)[*_]{0,3}\s{0,3}"
     r"(?:now |still |just |jetzt |ahora |again |it'?s )?)"
 )
-_LABEL = r"(?:[\"'`\]]{0,2}\s{0,3}(?:=>|:=|[:=])\s{0,3})"
-_QUOTED = r"\"([^\"\n]{3,200})\"|'([^'\n]{3,200})'|`([^`\n]{3,200})`"
+_LABEL = r"(?:(?: ?\([^()\n]{1,40}\))?[\"'`\]*_]{0,3}\s{0,3}(?:=>|:=|[:=])[*_]{0,3}\s{0,3})"
+_QUOTED = r"(?:\"\")?\"([^\"\n]{3,200})\"|(?:'')?'([^'\n]{3,200})'|`([^`\n]{3,200})`"
 # A comma or a full stop inside a value has something right behind it.
 _TOKEN = r"((?![\"'`<])(?:[^\s,;.\"'`。，；、]|[,.](?=[^\s\"'`])|(?<=\w)['`\"](?=\w)){%s})"
 _SECRET_WORD = (
@@ -86,20 +87,21 @@ _PREFIX_STARTS = tuple(
 _SPELLED = r"(?:capital|uppercase|upper-case|lowercase|lower-case|big|small|groß|klein|mayúscula|majuscule)"
 _CODE = (
     r"(?:\b(?:pin|cvv2?|cvc2?|otp|tan|puk)\b|(?:door|gate|alarm|lock|lockbox|safe|entry|garage"
-    r"|keypad|unlock|bike lock|vault)[ -]"
+    r"|keypad|unlock|bike lock|vault)(?:'s)?[ -]"
     r"(?:code|pin|combination|combo)|(?:verification|security|one[- ]time|login|access"
-    r"|confirmation|sms|2fa|mfa|auth(?:entication)?)"
+    r"|confirmation|sms|2fa|mfa|auth(?:entication)?|backup|recovery|rescue)"
     r" codes?|(?:tür|alarm|sicherheits|zugangs|bestätigungs)code|geheimzahl|código de (?:seguridad"
     r"|verificación|acceso)"
-    r"|code (?:pin|secret|d'accès|de la porte)|门禁(?:码|密码)?|验证码|取款密码|인증번호|認証コード"
+    r"|digicode|code (?:pin|secret|d'accès|de la porte)|门禁(?:码|密码)?|验证码|取款密码|인증번호|認証コード"
     r"|пин-?код|код (?:от"
     r"|подтверждения|доступа))"
 )
 _CODE_STARTS = tuple(
     "pin cvv cvc otp tan puk door gate alarm lock safe entry garage keypad unlock bike vault"
     " verification security one login access"
-    " confirmation sms 2fa mfa auth türcode sicherheits zugangs bestätigungs geheimzahl código"
-    " code 门禁 验证码 取款密码 인증번호 認証コード"
+    "confirmation sms 2fa mfa auth backup recovery rescue türcode sicherheits zugangs"
+    " bestätigungs geheimzahl código"
+    " code digicode 门禁 验证码 取款密码 인증번호 認証コード"
     " пин код".split()
 )
 
@@ -165,12 +167,12 @@ ROWS = (
             _I,
         ),
         looks.is_key,
-        hints=("api", "auth", "access", "csrf", "session"),
+        starts=("x-", "api", "auth", "access", "csrf", "session"),
     ),
     Detector(
         "secret",
         re.compile(r"\bcurl\b[^\n]{0,200}?\s(?:-u|--user)\s{1,2}[\"']?([^\s\"':]{0,60}:[^\s\"']{2,200})", _I),
-        hints=("curl",),
+        starts=("curl",),
     ),
     Detector(
         "secret",
@@ -189,13 +191,13 @@ ROWS = (
             _I,
         ),
         looks.is_key,
-        hints=("=",),
+        starts=("?", "&", "#", ";", "sig"),
     ),
     Detector(
         "secret",
         re.compile(r"[?&#;](?:key|auth|code|sid|session)=([^\s&#\"'<>]{8,4000})", _I),
         looks.is_opaque,
-        hints=("=",),
+        starts=("?", "&", "#", ";"),
     ),
     Detector(
         "secret",
@@ -228,7 +230,7 @@ ROWS = (
         "secret",
         re.compile(
             r"\bcombo?(?:ination)?(?: (?:to|of|for|on) [\w' -]{1,30}?)?(?: is| was"
-            r"|:)? (\d{1,2}[ -]\d{1,2}[ -]\d{1,2})\b",
+            r"|:)? (\d{1,2}(?:[ -]\d{1,2}){2}|(?:\d{1,2} (?:right|left|r|l)\b\W{0,3}){2,4}\d{0,2})\b",
             _I,
         ),
         starts=("combination", "combo", "comb"),
@@ -325,10 +327,10 @@ ROWS = (
         "secret",
         re.compile(
             rf"(?:log ?in|sign ?in|credentials?|creds|zugangsdaten|anmeldung|acceso"
-            rf"|账号)[^\n]{{0,30}}?[\s:][\w.@+-]{{2,60}}\s{{0,2}}[/|:]\s{{0,2}}{_TOKEN % '5,200'}",
+            rf"|账号)[^\n]{{0,30}}?[\s:][\w.@+-]{{2,60}}(?:\s{{0,2}}[/|]\s{{0,2}}|:(?=\S)){_TOKEN % '5,200'}",
             _I,
         ),
-        looks.is_mixed,
+        lambda v: looks.is_mixed(v) and not re.fullmatch(r"\w+(?:/[\w-]+)+", v),
         starts=(
             "login",
             "log in",
@@ -363,8 +365,10 @@ ROWS = (
     Detector(
         "secret",
         re.compile(
-            rf"{_CODE}(?: code| number| nummer)?(?: (?:for|to|of|on|für|vom|de|del) [\w' -]{{1,30}}?)?"
-            rf"{_IS}?[\s:#]{{0,3}}(?:[A-Z]{{1,2}}-)?(\d(?:[ -]?\d){{2,7}})(?![\d.,]\d|-\d)\b",
+            rf"{_CODE}(?: code| number| nummer)?(?: (?:for|to|of|on|für|vom|de"
+            rf"|del) [\w' -]{{1,30}}?| карты| сим)?"
+            rf"(?:'s)?{_IS}?(?:die |der |le |el |la |il |o "
+            rf"|the )?[\s:#]{{0,3}}(?:[A-Z]{{1,2}}-)?(\d(?:[ -]?\d){{2,7}})(?![\d.,]\d|-\d)\b",
             _I,
         ),
         starts=_CODE_STARTS,

@@ -7,12 +7,12 @@ one ("use swordfish"), a secret in pieces over several messages, one encoded in 
 import re
 from collections.abc import Iterator
 
-from proxy.background import looks, seed_phrases, vendor_keys
+from proxy.background import looks, seed_phrases, spoken, vendor_keys
 from proxy.background.detect import Detector, Span, run
 from proxy.background.secret_rows import PASSWORD, PASSWORD_STARTS, ROWS
-from proxy.background.unmask import decoded
+from proxy.background.unmask import decoded, unhexed
 
-_ROWS: tuple[Detector, ...] = (*ROWS, *vendor_keys.ROWS)
+_ROWS: tuple[Detector, ...] = (*ROWS, *spoken.ROWS, *vendor_keys.ROWS)
 SHAPES: tuple[Detector, ...] = (*(row for row in ROWS if row.check is looks.is_vendor_key), *vendor_keys.ROWS)
 # Words that make an opaque token beside them a secret, and words that say it is none.
 _SECRET_WORD = re.compile(
@@ -27,6 +27,8 @@ _SECRET_WORD = re.compile(
 )
 _HINTS = (
     "pin",
+    "ssid",
+    "wlan",
     *PASSWORD_STARTS,
     *"key secret token credential code 密钥 密鑰 令牌 秘钥 トーク シークレ 토큰 токен ключ"
     " schlüssel clé jeton chiave segret secret".split(),
@@ -51,11 +53,12 @@ _BASE64 = re.compile(r"(?<![\w+/=-])([A-Za-z0-9+/_-]{16,2000}={0,2})(?![\w+/=-])
 def find(text: str, lowered: str) -> Iterator[Span]:
     """Yield each credential of a text as it reads (see unmask); spans may overlap."""
     yield from run(_ROWS, text, lowered)
-    yield from seed_phrases.find(text)
+    yield from seed_phrases.find(text, lowered)
     yield from _encoded(text)
     if any(hint in lowered for hint in _HINTS):
         yield from _beside_a_word(text)
         yield from _named_afterwards(text, lowered)
+        yield from spoken.find(text, lowered)
 
 
 def _beside_a_word(text: str) -> Iterator[Span]:
@@ -95,8 +98,8 @@ def _spoken_of(text: str, start: int, end: int) -> bool:
 
 
 def _encoded(text: str) -> Iterator[Span]:
-    """Yield base64 whose plain text holds a secret."""
+    """Yield base64 and hexadecimal whose plain text holds a secret."""
     for match in _BASE64.finditer(text):
-        plain = decoded(match.group(1))
+        plain = decoded(match.group(1)) or (unhexed(match.group(1)) if match.group(1).isalnum() else "")
         if plain and any(True for _ in run(_ROWS, plain, plain.lower())):
             yield Span("secret", *match.span(1))

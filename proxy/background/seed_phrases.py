@@ -12,6 +12,8 @@ from mnemonic import Mnemonic
 from proxy.background.detect import Span
 
 SHORTEST = 12
+_RUN = b"\x01" * SHORTEST
+_ALL_WORDS = re.compile("[a-z]+")
 _WORDS = re.compile(r"(?<![A-Za-z])(?:[a-z]{3,8}|[A-Z][a-z]{2,7}|[A-Z]{3,8})(?![A-Za-z])")
 _GAP = re.compile(r"[\s,;.:)|/\"'*-]{1,6}(?:\d{1,2}[\s.:)]{1,3})?")  # also a numbered list
 
@@ -21,9 +23,14 @@ def _list() -> frozenset[str]:
     return frozenset(Mnemonic("english").wordlist)
 
 
-def find(text: str) -> Iterator[Span]:
-    """Yield the seed phrases of a text. Capitals end one that is in small letters: a sentence begins."""
+def find(text: str, lowered: str) -> Iterator[Span]:
+    """Yield the seed phrases of a text. Capitals end one that is in small letters: a sentence begins.
+
+    `lowered` is the text in lower case; nearly every text is done with after a look at it.
+    """
     words = _list()
+    if _RUN not in bytes(map(words.__contains__, _ALL_WORDS.findall(lowered))):
+        return
     count, first, last, case = 0, 0, -1, ""
     for word in _WORDS.finditer(text):
         if word.group().lower() not in words:

@@ -16,11 +16,15 @@ INVISIBLE = re.compile(
     "[\u00ad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0000-\U000e007f]"
 )
 _SPACED = re.compile(r"(?<!\S)\S(?:[ \t\n]{1,2}\S){4,}(?!\S)")
+_ESCAPE = re.compile(
+    r"%[2-7][0-9A-Fa-f]|\\u00[2-7][0-9A-Fa-f]|\\x[2-7][0-9A-Fa-f]|\\[\"']|&(?:quot|apos|amp|#\d{2,3});"
+)
+_ENTITIES = {"&quot;": '"', "&apos;": "'", "&amp;": "&"}
 _LATIN, _LIKE_LATIN = re.compile("[A-Za-z]"), re.compile("[\u0370-\u03ff\u0400-\u04ff]")
 _LOOKALIKES = str.maketrans(
     "АВЕЅІЈКМНОРСТУХаеѕіјорсухԁԛԝһᴠΑΒΕΖΗΙΚΜΝΟΡΤΥΧανο", "ABESIJKMHOPCTYXaesijopcyxdqwhvABEZHIKMNOPTYXavo"
 )
-_QUOTES = str.maketrans("‘’‚“”„′″", "'''\"\"\"'\"")
+_QUOTES = dict(zip("‘’‚“”„′″", "'''\"\"\"'\"", strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,7 @@ class View:
 
     text: str
     places: Sequence[int] | None = None  # None: the same places
+    ends: Sequence[int] | None = None  # behind each character, where one stands for several
 
     def lowered(self) -> str:
         """Return the text in lower case, character by character: a capital İ would become two."""
@@ -41,15 +46,18 @@ class View:
         """Return the original's span of a span of this view."""
         if self.places is None or start == end:
             return start, end
-        return self.places[start], self.places[end - 1] + 1
+        return self.places[start], self.ends[end - 1] if self.ends else self.places[end - 1] + 1
 
 
 def views(text: str) -> Iterator[View]:
-    """Yield the text as it reads, then again with spaced-out characters drawn together, if it has any."""
+    """Yield the text as it reads; again with spaced-out characters drawn together, and with escapes
+    (%40, \\u0040, &quot;) resolved, if it has any."""
     view = _readable(text)
     yield view
     if _SPACED.search(view.text):
         yield _drawn_together(view)
+    if _ESCAPE.search(text):
+        yield _unescaped(text)
 
 
 def readable(text: str) -> str:
@@ -61,7 +69,9 @@ def _readable(text: str) -> View:
     if text.isascii():
         return View(text)
     view = _without(text, INVISIBLE) if INVISIBLE.search(text) else View(text)
-    plain = view.text.translate(_plain_letters()).translate(_QUOTES)
+    plain, forms = view.text, _plain_letters()
+    for char in set(plain) & forms.keys():  # one search a character: far quicker than str.translate
+        plain = plain.replace(char, forms[char])
     if _LIKE_LATIN.search(plain) and _LATIN.search(plain):
         plain = re.sub(r"[^\W\d_]+", _in_one_alphabet, plain)
     return View(plain, view.places)
@@ -90,6 +100,50 @@ def _drawn_together(view: View) -> View:
     return View(text, places if view.places is None else [view.places[place] for place in places])
 
 
+def _unescaped(text: str) -> View:
+    """Return the lines that hold escapes, with what URLs, JSON and HTML escape as the characters meant."""
+    chars: list[str] = []
+    places: list[int] = []
+    ends: list[int] = []
+    at = line_end = 0
+    for escape in _ESCAPE.finditer(text):
+        if escape.start() >= line_end:
+            _copy(text, at, line_end, chars, places, ends)
+            at = text.rfind("\n", 0, escape.start()) + 1
+            line_end = (text.find("\n", escape.end()) + 1) or len(text)
+        _copy(text, at, escape.start(), chars, places, ends)
+        chars.append(_meant(escape.group()))
+        places.append(escape.start())
+        ends.append(escape.end())
+        at = escape.end()
+    _copy(text, at, line_end, chars, places, ends)
+    return View("".join(chars), places, ends)
+
+
+def _copy(text: str, at: int, to: int, chars: list[str], places: list[int], ends: list[int]) -> None:
+    chars += text[at:to]
+    places += range(at, to)
+    ends += range(at + 1, to + 1)
+
+
+def _meant(escape: str) -> str:
+    if escape.startswith("&#"):
+        code = int(escape[2:-1])
+        return chr(code) if 32 <= code < 127 else " "
+    if escape in _ENTITIES:
+        return _ENTITIES[escape]
+    return escape[1] if escape[1] in "\"'" else chr(int(escape[-2:], 16))
+
+
+def unhexed(token: str) -> str:
+    """Return the text that the token is the hexadecimal of, "" where it is none."""
+    try:
+        plain = bytes.fromhex(token).decode("utf-8")
+    except ValueError:
+        return ""
+    return plain if plain.replace("\n", " ").isprintable() else ""
+
+
 def decoded(token: str) -> str:
     """Return the text that the token is the base64 of, "" where it is none."""
     if len(token.rstrip("=")) % 4 == 1:
@@ -105,14 +159,14 @@ def decoded(token: str) -> str:
 
 
 @cache
-def _plain_letters() -> dict[int, str]:
-    """Return the ASCII letter or digit of every character that is only another form of it."""
-    forms = {}
+def _plain_letters() -> dict[str, str]:
+    """Return the ASCII letter, digit or quote of every character that is only another form of it."""
+    forms = dict(_QUOTES)
     for code in (*range(0x80, 0x10000), *range(0x1D400, 0x1D800)):
         char = chr(code)
         plain = unicodedata.normalize("NFKC", char) if code >= 0x2070 else char
         if unicodedata.category(char) == "Nd":
             plain = str(unicodedata.decimal(char))
         if len(plain) == 1 and plain != char and plain.isascii():
-            forms[code] = plain
+            forms[char] = plain
     return forms
