@@ -93,6 +93,29 @@ class Metrics:
             ["change"],
             registry=self.registry,
         )
+        self.said_to_stored = Histogram(
+            "memory_proxy_said_to_stored_seconds",
+            "Time from what was said to its memories stored, by lane (1 explicit, 2 ordinary, 3 batch)",
+            ["lane"],
+            buckets=(1, 2, 5, 10, 30, 60, 120, 300, 600, 1800, 3600),
+            registry=self.registry,
+        )
+        self.job_outcomes = Counter(
+            "memory_proxy_job_outcomes_total",
+            "What became of extraction jobs, by lane",
+            ["lane", "outcome"],
+            registry=self.registry,
+        )
+        self.model_calls = Histogram(
+            "memory_proxy_model_call_seconds",
+            "Our own LLM calls, by role and how they ended",
+            ["role", "ended"],
+            buckets=(0.1, 0.3, 1, 2, 5, 10, 20, 30, 60),
+            registry=self.registry,
+        )
+        self.calls_left = Gauge(
+            "memory_proxy_model_calls_left", "What is left of the hour's LLM calls", registry=self.registry
+        )
         self.jobs = Gauge("memory_proxy_jobs", "Extraction jobs, by state", ["state"], registry=self.registry)
         self.degraded = Gauge(
             "memory_proxy_degradation_level",

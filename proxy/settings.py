@@ -112,7 +112,14 @@ class MemorySettings(Section):
     idle_seconds: float = Field(600, ge=0)
     min_confidence: float = Field(0.6, ge=0, le=1)
     extraction_concurrency: int = Field(2, ge=1, le=32)
+    extraction_peak: int = Field(24, ge=0, le=128)
+    extraction_calls_per_hour: int = Field(0, ge=0)
     ttl_days: dict[str, float] = {}
+    session_summaries: bool = True
+    compress: bool = False
+    compress_threshold_tokens: int = Field(4_000, ge=0)
+    compress_keep_turns: int = Field(5, ge=1)
+    compress_step_turns: int = Field(5, ge=1)
 
     @field_validator("ttl_days")
     @classmethod
@@ -124,6 +131,15 @@ class MemorySettings(Section):
         return days
 
 
+class Retrieval(Section):
+    dense: bool = True
+    lexical: bool = True
+    fusion: Literal["linear", "rrf"] = "linear"
+    dense_weight: float = Field(0.7, ge=0, le=1)
+    recency_depth: float = Field(0.03, ge=0, le=0.5)
+    half_life_days: float = Field(90, gt=0)
+
+
 class Embedding(Section):
     model: str = "all-MiniLM-L6-v2"
     dimension: int = Field(384, ge=1)
@@ -132,7 +148,7 @@ class Embedding(Section):
 
 
 class ExternalModel(Section):
-    model_role: Literal["memory_extraction", "memory_rewrite"]
+    model_role: Literal["memory_extraction", "memory_rewrite", "memory_summary", "memory_state"]
     llm_endpoint: str
     llm_model_name: str
     llm_api_key: SecretStr | None = None
@@ -161,6 +177,7 @@ class Settings(Section):
     limits: LimitSettings = LimitSettings()
     privacy: Privacy = Privacy()
     memory: MemorySettings = MemorySettings()
+    retrieval: Retrieval = Retrieval()
     embedding: Embedding = Embedding()
     external_models: tuple[ExternalModel, ...] = ()
     logging: Logging = Logging()

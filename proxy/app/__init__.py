@@ -13,6 +13,8 @@ from proxy.edge.routes import Routes
 from proxy.ports import Clock
 from proxy.settings import Settings
 
+CLOSE_S = 2.0
+
 
 @dataclass(frozen=True, slots=True)
 class App:
@@ -38,4 +40,5 @@ class App:
                     for task in owned:
                         task.cancel()
                     await asyncio.wait(owned)
+                    await parts.fail_open.attempt("close", lambda: parts.keeper.close_all(clock()), CLOSE_S)
                     await parts.worker.drain(settings.server.shutdown_seconds)

@@ -49,6 +49,8 @@ class Care:
         with suppress(StoreUnavailable):
             await self.parts.stores.memories.resume_forgets()
             await self.parts.recorder.catch_up()
+            if await self.parts.keeper.close(self.parts.clock()):
+                self.parts.worker.wake.set()
 
     async def _delete_what_is_old(self) -> None:
         now = self.parts.clock()

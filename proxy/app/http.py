@@ -24,6 +24,7 @@ from proxy.edge.responses.background import Lives
 from proxy.edge.responses.conversations_api import ConversationsApi
 from proxy.edge.responses.door import Door
 from proxy.edge.responses.keeping import Keeping
+from proxy.edge.responses.makers import Makers
 from proxy.edge.responses.probing import Probing
 from proxy.edge.responses.responses_api import ResponsesApi
 from proxy.edge.responses.translated import Translated, Translating
@@ -31,6 +32,7 @@ from proxy.edge.routes import App as ASGIApp
 from proxy.edge.routes import Routes
 from proxy.edge.turns import Defaults
 from proxy.edge.ui.app import Ui
+from proxy.pipeline.compress import Rules
 from proxy.pipeline.prepare import Tools, prepare, search
 from proxy.upstream.client import Upstream
 from proxy.upstream.relay import passthrough
@@ -44,6 +46,7 @@ def routes(parts: Parts) -> Routes:
     interception, chains = _interception(parts), RecentChains()
     speech = Speech(parts.settings.upstream.responses)
     hearing, keeping, lives = Hearing(speech), _keeping(parts), Lives()
+    makers = Makers(parts.stores.chains, parts.fail_open, parts.clock, keeping.ttl_s)
     translating = Translating(
         parts.upstream, keeping, lives, placement=parts.settings.memory.placement, clock=parts.clock
     )
@@ -54,13 +57,15 @@ def routes(parts: Parts) -> Routes:
 
     def door(ours: ASGIApp) -> Door:
         most = parts.settings.server.max_body_bytes
-        return Door(speech, hearing, ours, _passthrough(parts.upstream), parts.upstream, most, parts.clock)
+        return Door(
+            speech, hearing, ours, _passthrough(parts.upstream), parts.upstream, most, parts.clock, makers
+        )
 
     responses = Intercept(
         interception,
         RESPONSES,
         chains,
-        lambda: Probing(relayed(RESPONSES), Translated(translating), hearing, parts.clock),
+        lambda: Probing(relayed(RESPONSES), Translated(translating), hearing, parts.clock, makers),
     )
     conversations = ConversationsApi(keeping, caller_of, parts.settings.server.max_body_bytes)
     limits = _limits(parts)
@@ -97,6 +102,7 @@ def _api_tools(parts: Parts) -> ApiTools:
         recall=_recall(parts.tools),
         by_hand=Remember(parts.gate, stores.quarantine, parts.clock),
         identify=lambda request: caller_of(request.scope),
+        session_key=safe_id,
         wake=parts.worker.wake.set,
         clock=parts.clock,
         mode=parts.settings.identity.mode,
@@ -120,11 +126,19 @@ def _interception(parts: Parts) -> Interception:
             retrieval_limit=memory.default_retrieval_limit,
             similarity_threshold=memory.default_similarity_threshold,
             accept_openai_user=identity.accept_openai_user,
+            compress=memory.compress,
         ),
         deadline_s=memory.deadline_ms / 1000,
         max_body_bytes=parts.settings.server.max_body_bytes,
         clock=parts.clock,
         metrics=parts.metrics,
+        notes=parts.stores.notes,
+        rules=Rules(
+            threshold_tokens=memory.compress_threshold_tokens,
+            keep_turns=memory.compress_keep_turns,
+            step_turns=memory.compress_step_turns,
+        ),
+        placement=memory.placement,
     )
 
 

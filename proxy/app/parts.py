@@ -9,6 +9,9 @@ from functools import partial
 from proxy import observe
 from proxy.background import cues, filters
 from proxy.background.admit import Gate
+from proxy.background.budget import Bounds, Call, Load, Metered
+from proxy.background.closing import Keeper
+from proxy.background.drift import Drift
 from proxy.background.policy import PII, SafetyPolicy
 from proxy.background.record import ExchangeRecorder
 from proxy.background.schedule import Policy, on_completion
@@ -19,9 +22,11 @@ from proxy.edge.failopen import FailOpen
 from proxy.edge.ledger import Ledger
 from proxy.errors import ConfigError, StoreUnavailable, WrongModel
 from proxy.oversight import Quota
+from proxy.pipeline.compress import mark
 from proxy.pipeline.prepare import Tools
+from proxy.pipeline.rank import Ranking
 from proxy.ports import Clock
-from proxy.settings import LimitSettings, MemorySettings, Privacy, Settings
+from proxy.settings import LimitSettings, MemorySettings, Privacy, Retrieval, Settings
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.tokens import Tokens
@@ -46,6 +51,7 @@ class Parts:
     upstream: Upstream
     credentials: Credentials
     worker: Worker
+    keeper: Keeper
     gate: Gate
     tools: Tools
     recorder: ExchangeRecorder
@@ -83,15 +89,32 @@ class Parts:
         completer = await _completer(settings, upstream, credentials, stack)
         metrics, memory = observe.Metrics(), settings.memory
         safety = _safety(settings.privacy)
-        gate = Gate(
-            stores.memories, loaded.embedder, memory.min_confidence, policy=safety, ttl_days=memory.ttl_days
-        )
+        # Own calls of the background are metered; the rewrite of a query is not: a request waits for it.
+        load = Load(_bounds(memory, settings.server.workers), clock)
+        if memory.extraction_calls_per_hour:
+            metrics.calls_left.set_function(lambda: float(load.calls_left() or 0))
+        metered = Metered(completer, load, lambda call: _called(metrics, call))
+        quiet = loaded.embedder.in_background() if loaded.embedder else None
+        gate = Gate(stores.memories, quiet, memory.min_confidence, policy=safety, ttl_days=memory.ttl_days)
         policy = Policy(memory.extraction_batch_size, memory.idle_seconds, memory.personal_idle_seconds)
+        keeper = Keeper(
+            stores.notes,
+            metered,
+            mark,
+            policy=safety,
+            step_turns=memory.compress_step_turns,
+            summaries=memory.session_summaries and memory.extraction == "llm",
+            idle_seconds=memory.idle_seconds,
+        )
         worker = Worker(
-            WorkerTools(stores.jobs, stores.sessions, gate, completer),
+            WorkerTools(
+                stores.jobs, stores.sessions, gate, metered, closing=keeper.closing, state=keeper.refresh
+            ),
             mode=memory.extraction,
             policy=policy,
             pace=_pace(memory),
+            load=load,
+            drift=Drift(stores.sessions, quiet) if quiet else None,
             clock=clock,
             report=lambda report: _count(metrics, report),
         )
@@ -108,10 +131,12 @@ class Parts:
         tools = Tools(
             memories=stores.memories,
             sessions=stores.sessions,
+            notes=stores.notes,
             embedder=loaded.embedder,
             tokens=tokens,
             clock=clock,
             budget_tokens=memory.budget_tokens,
+            ranking=_ranking(settings.retrieval),
         )
         return cls(
             settings=settings,
@@ -122,6 +147,7 @@ class Parts:
             upstream=upstream,
             credentials=credentials,
             worker=worker,
+            keeper=keeper,
             gate=gate,
             tools=tools,
             recorder=recorder,
@@ -153,7 +179,14 @@ async def _warm_up(tokens: Tokens, embedder: OnnxEmbedder | None) -> None:
         await asyncio.wait_for(table, WARM_UP_S)
 
 
+def _called(metrics: observe.Metrics, call: Call) -> None:
+    metrics.model_calls.labels(call.role, call.ended).observe(call.seconds)
+
+
 def _count(metrics: observe.Metrics, report: Report) -> None:
+    metrics.job_outcomes.labels(str(report.lane), report.outcome).inc()
+    if report.since_said_s is not None:
+        metrics.said_to_stored.labels(str(report.lane)).observe(report.since_said_s)
     for change in ("created", "superseded", "confirmed", "held"):
         metrics.stored.labels(change).inc(getattr(report, change))
 
@@ -183,9 +216,28 @@ def _safety(privacy: Privacy) -> SafetyPolicy:
     )
 
 
+def _ranking(chosen: Retrieval) -> Ranking:
+    return Ranking(
+        dense=chosen.dense,
+        lexical=chosen.lexical,
+        fusion=chosen.fusion,
+        dense_weight=chosen.dense_weight,
+        recency_depth=chosen.recency_depth,
+        half_life_days=chosen.half_life_days,
+    )
+
+
+def _bounds(memory: MemorySettings, workers: int) -> Bounds:
+    hourly = memory.extraction_calls_per_hour
+    return Bounds(
+        concurrency=memory.extraction_concurrency,
+        peak=memory.extraction_peak,
+        calls_per_hour=-(-hourly // workers),  # each process counts its own
+    )
+
+
 def _pace(memory: MemorySettings) -> Pace:
     return Pace(
-        concurrency=memory.extraction_concurrency,
         batch_limit=memory.extraction_batch_size + 5,
         sweep_seconds=min(5.0, max(0.2, memory.personal_idle_seconds / 3)),
     )

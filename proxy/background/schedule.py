@@ -3,9 +3,10 @@
 Lanes: 1 an explicit ask, at once; 2 ordinary; 3 idle sessions, when nothing else waits.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from proxy.domain import NewJob, SessionState
+from proxy.domain import NewJob, Scope, SessionState
 from proxy.ports import Trigger
 
 EXPLICIT, ORDINARY, BATCH = 1, 2, 3
@@ -54,6 +55,28 @@ def on_sweep(policy: Policy, now: float) -> Trigger:
 def on_end(state: SessionState) -> NewJob | None:
     """Trigger for the end of a session and for shutdown: everything that is pending."""
     return _job(state, EXPLICIT if state.explicit else ORDINARY) if state.pending else None
+
+
+def unless_due(trigger: Trigger, others: list[SessionState]) -> Trigger:
+    """Return the trigger, which also notes the sessions that have something pending and not due."""
+
+    def noting(state: SessionState) -> NewJob | None:
+        wanted = trigger(state)
+        if wanted is None and state.pending:
+            others.append(state)
+        return wanted
+
+    return noting
+
+
+def up_to(left: Mapping[tuple[Scope, str], int]) -> Trigger:
+    """Return the trigger for these sessions: (scope, session id) to the last exchange that is due."""
+
+    def trigger(state: SessionState) -> NewJob | None:
+        seq = left.get((state.scope, state.session_id))
+        return None if seq is None else NewJob(session_id=state.session_id, upto=seq, lane=ORDINARY)
+
+    return trigger
 
 
 def _job(state: SessionState, lane: int) -> NewJob:

@@ -1,73 +1,21 @@
-"""The worker: claims extraction jobs, extracts, admits, acknowledges; at least once, stored once.
-
-A job is finished in the transaction that stores its memories, so a crash at any point before it leaves
-the job to be claimed again. What fails is retried with growing pauses, then kept as a dead letter.
-"""
+"""The worker: claims extraction jobs as the load allows and serves them; at least once, stored once."""
 
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Literal
 
-from proxy.background import extract, verbatim
-from proxy.background.admit import Gate, admit
-from proxy.background.decide import Decision
-from proxy.background.doubt import judge_of
-from proxy.background.extract import Facts
-from proxy.background.related import related
-from proxy.background.repair import Unreadable
-from proxy.background.schedule import Policy, on_end, on_sweep
-from proxy.domain import Batch, Confirm, Create, Hold, Job, Supersede
-from proxy.errors import CompletionRefused, Conflict, CredentialNeeded, EmbeddingFailed, StoreError
+from proxy.background.budget import NO_LANE, Bounds, Load
+from proxy.background.drift import Drift
+from proxy.background.one_job import Closing, Mode, OneJob, Pace, Refresh, Report, Tools
+from proxy.background.schedule import BATCH, Policy, on_end, on_sweep, unless_due, up_to
+from proxy.domain import Job, SessionState
+from proxy.errors import StoreError
 from proxy.observe import log
-from proxy.ports import Clock, Completer, JobQueue, SessionStore
+from proxy.ports import Clock
 
-Mode = Literal["llm", "verbatim", "off"]
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How the worker works. `lease_seconds` must outlast two LLM calls."""
-
-    concurrency: int = 2
-    poll_seconds: float = 1  # another process may have queued
-    sweep_seconds: float = 5
-    lease_seconds: float = 180
-    max_attempts: int = 100  # some eight hours of an upstream that is down
-    embedding_attempts: int = 5  # then stored without a vector
-    backoff_seconds: float = 2  # before the second attempt; doubles
-    backoff_limit_seconds: float = 300
-    batch_limit: int = 20  # exchanges in one LLM call
-    context: int = 3
-    verbatim_if_refused: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Tools:
-    """The ports of the write path. `completer` None: verbatim in place of an LLM."""
-
-    jobs: JobQueue
-    sessions: SessionStore
-    gate: Gate
-    completer: Completer | None
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What became of one job: counts only. `outcome`: extracted | unreadable | empty | waiting |
-    retried | dead."""
-
-    outcome: str
-    created: int = 0
-    superseded: int = 0
-    confirmed: int = 0
-    held: int = 0
-    dropped: Mapping[str, int] = field(default_factory=dict)
-    seconds: float = 0.0
+__all__ = ["Closing", "Mode", "Pace", "Refresh", "Report", "Tools", "Worker"]
 
 
 class Worker:
@@ -79,14 +27,20 @@ class Worker:
         *,
         mode: Mode = "llm",
         policy: Policy = Policy(),  # noqa: B008 frozen
-        pace: Pace = Pace(),
+        pace: Pace = Pace(),  # noqa: B008
+        load: Load | None = None,
+        drift: Drift | None = None,
         clock: Clock = time.time,
         wake: asyncio.Event | None = None,
         report: Callable[[Report], None] = lambda report: None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        """`load`: the one that the calls of `tools` are metered by; None: `pace.concurrency` jobs at once.
+        `drift`: None where topics are not watched."""
         self._tools, self._mode, self._policy, self._pace = tools, mode, policy, pace
-        self._clock, self._report, self._jitter = clock, report, jitter
+        self._load = load or Load(Bounds(pace.concurrency, peak=pace.concurrency), clock)
+        self._drift, self._clock, self._report = drift, clock, report
+        self._one = OneJob(tools, mode, pace, clock, jitter)
         self.wake = wake or asyncio.Event()
 
     # ------------------------------------------------------------ loops
@@ -96,8 +50,13 @@ class Worker:
             return
         async with asyncio.TaskGroup() as group:
             group.create_task(self._sweeper())
-            for _ in range(self._pace.concurrency):
-                group.create_task(self._server())
+            while True:
+                self.wake.clear()  # before the claim: a wake after it is not lost
+                if not await self._round(lambda: self._start_one(group)):
+                    with suppress(TimeoutError):
+                        # Not wait_for: in Python 3.11 it drops a cancellation that comes with the wake.
+                        async with asyncio.timeout(self._pace.poll_seconds):
+                            await self.wake.wait()
 
     async def drain(self, timeout_s: float) -> None:
         """Queue what every session holds and work until nothing is due or the time is up."""
@@ -106,15 +65,28 @@ class Worker:
         try:
             async with asyncio.timeout(timeout_s):
                 await self._round(lambda: self._tools.sessions.sweep(self._clock(), on_end))
-                while await self._round(self.work_one):
-                    pass
+                async with asyncio.TaskGroup() as group:
+                    await self._drain(group)
         except TimeoutError:
             log.warning("worker.drain_cut", seconds=timeout_s)  # the queue is durable: next start
 
+    async def _drain(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            self.wake.clear()
+            if await self._round(lambda: self._start_one(group)):
+                continue
+            if not self._load.running:
+                return
+            await self.wake.wait()  # a job that ends sets it
+
     async def sweep(self) -> int:
-        """Offer idle sessions to the triggers; return the number of jobs made."""
-        now = self._clock()
-        made = await self._tools.sessions.sweep(now, on_sweep(self._policy, now))
+        """Offer idle sessions, and those that changed their topic, to the triggers; return the number of
+        jobs made."""
+        now, others = self._clock(), list[SessionState]()
+        made = await self._tools.sessions.sweep(now, unless_due(on_sweep(self._policy, now), others))
+        if self._drift is not None:
+            left = await self._drift.left_behind(others)
+            made += await self._tools.sessions.sweep(now, up_to(left)) if left else 0
         if made:
             self.wake.set()
         return made
@@ -124,13 +96,6 @@ class Worker:
             await self._round(self.sweep)
             await asyncio.sleep(self._pace.sweep_seconds)
 
-    async def _server(self) -> None:
-        while True:
-            self.wake.clear()  # before the claim: a wake after it is not lost
-            if not await self._round(self.work_one):
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self.wake.wait(), self._pace.poll_seconds)
-
     async def _round(self, work: Callable[[], Awaitable[int | bool]]) -> bool:
         """Return whether there was work. The loops have to outlive whatever one round does."""
         try:
@@ -139,117 +104,48 @@ class Worker:
             log.error("worker.round_failed", error=type(e).__name__)
             return False
 
-    # ------------------------------------------------------------ one job
+    # ------------------------------------------------------------ jobs
     async def work_one(self) -> bool:
-        """Claim and work on one job; False if none is due. Raises StoreError."""
-        job = await self._tools.jobs.claim(self._clock(), self._pace.lease_seconds)
-        if job is None:
-            return False
-        started = time.perf_counter()
+        """Claim and serve one job; False if none is due. Raises StoreError."""
+        job = await self._claim()
+        if job is not None:
+            await self._serve(job)
+        return job is not None
+
+    async def _start_one(self, group: asyncio.TaskGroup) -> bool:
+        job = await self._claim()
+        if job is not None:
+            group.create_task(self._served(job))
+        return job is not None
+
+    async def _claim(self) -> Job | None:
+        """Claim the next job that the load allows, and count it as served."""
+        if (lane := self._load.lane()) == NO_LANE:
+            return None
+        now = self._clock()
+        job = await self._tools.jobs.claim(now, self._pace.lease_seconds, upto_lane=lane)
+        if job is not None:
+            self._load.began(waited_s=now - job.created_at)
+        elif lane == BATCH:
+            self._load.idle()
+        return job
+
+    async def _served(self, job: Job) -> None:
+        await self._round(lambda: self._serve(job))
+
+    async def _serve(self, job: Job) -> bool:
         try:
-            report = await self._work(job)
+            report, batch = await self._one.serve(job)
+            self._report(report)
+            if batch is not None:
+                await self._one.refresh(job, batch)
         except asyncio.CancelledError:
             with suppress(StoreError):
-                await asyncio.shield(self._tools.jobs.retry(job, at=self._clock(), reason="cancelled"))
+                await asyncio.shield(
+                    self._tools.jobs.retry(job, at=self._clock(), reason="cancelled", counted=False)
+                )
             raise
-        except Exception as e:  # noqa: BLE001 whatever fails in here costs one job, not the worker
-            report = await self._give_back(job, e)
-        self._report(replace(report, seconds=time.perf_counter() - started))
+        finally:
+            self._load.ended()
+            self.wake.set()  # there is room for the next
         return True
-
-    async def _work(self, job: Job) -> Report:
-        """Extract, admit and finish the job. When the user forgets something meanwhile, what was
-        extracted is thrown away and the batch read again, without what is gone."""
-        for _ in range(3):
-            batch = await self._tools.jobs.batch(
-                job, limit=self._pace.batch_limit, context=self._pace.context
-            )
-            facts, outcome = await self._extract(batch)
-            try:
-                decision = await self._admit(job, batch, facts)
-            except Conflict:
-                continue
-            return self._extracted(job, batch, decision, facts, outcome)
-        raise Conflict("overtaken three times")
-
-    async def _extract(self, batch: Batch) -> tuple[Facts, str]:
-        completer, gate = self._tools.completer, self._tools.gate
-        if not batch.pending:
-            return Facts(()), "empty"
-        if self._mode == "verbatim" or completer is None:
-            return Facts(verbatim.candidates(batch, gate.policy)), "extracted"
-        known = await related(gate.memories, gate.embedder, batch, self._clock())
-        request = extract.request(batch, known, gate.policy)
-        for attempt in (1, 2):
-            try:
-                answer = await completer.complete(request)
-                return extract.facts(answer, batch, known, gate.policy), "extracted"
-            except Unreadable as e:
-                log.warning("memory.unreadable_answer", attempt=attempt, reason=str(e))
-            except CompletionRefused:
-                if not self._pace.verbatim_if_refused:
-                    raise
-                return Facts(verbatim.candidates(batch, gate.policy)), "extracted"
-        return Facts(()), "unreadable"
-
-    async def _admit(self, job: Job, batch: Batch, facts: Facts) -> Decision:
-        gate = self._tools.gate
-        run = partial(
-            admit,
-            scope=job.scope,
-            candidates=facts.candidates,
-            began=batch.stamp,
-            now=self._clock(),
-            seed=job.id,
-            done=job,
-            judge=judge_of(gate.policy, batch.pending),
-        )
-        try:
-            return await run(gate)
-        except EmbeddingFailed:
-            if job.attempts < self._pace.embedding_attempts:
-                raise
-        return await run(replace(gate, embedder=None))  # better found by its words alone than lost
-
-    def _extracted(self, job: Job, batch: Batch, decision: Decision, facts: Facts, outcome: str) -> Report:
-        dropped = dict(decision.dropped)
-        if facts.ungrounded:
-            dropped["ungrounded"] = facts.ungrounded
-        report = Report(
-            outcome,
-            created=decision.count(Create),
-            superseded=decision.count(Supersede),
-            confirmed=decision.count(Confirm),
-            held=decision.count(Hold),
-            dropped=dropped,
-        )
-        log.info(
-            "memory.extracted",
-            outcome=outcome,
-            exchanges=len(batch.pending),
-            stored=report.created + report.superseded,
-            superseded=report.superseded,
-            confirmed=report.confirmed,
-            held=report.held,
-            dropped=sum(dropped.values()),
-            waited_s=round(self._clock() - job.created_at, 1),
-        )
-        return report
-
-    async def _give_back(self, job: Job, error: Exception) -> Report:
-        """Park, postpone or bury a job that failed. Raises StoreError if not even that can be stored."""
-        name = type(error).__name__
-        if isinstance(error, CredentialNeeded):
-            await self._tools.jobs.wait_for_credential(job)
-            log.info("memory.extraction_waits", error=name)
-            return Report("waiting")
-        dead = isinstance(error, CompletionRefused) or job.attempts >= self._pace.max_attempts
-        at = self._clock() + self._pause(job.attempts)
-        await self._tools.jobs.retry(job, at=at, reason=name, dead=dead)
-        log.warning("memory.extraction_failed", error=name, attempt=job.attempts, dead=dead)
-        return Report("dead" if dead else "retried")
-
-    def _pause(self, attempts: int) -> float:
-        """Return the pause before the next attempt: doubling, bounded, half of it random."""
-        full = min(self._pace.backoff_limit_seconds, self._pace.backoff_seconds * 2.0 ** (attempts - 1))
-        return full * (0.5 + 0.5 * self._jitter())

@@ -16,6 +16,7 @@ from proxy.errors import (
     CompletionRefused,
     CredentialNeeded,
     UpstreamError,
+    UpstreamTimeout,
     UpstreamUnreachable,
 )
 from proxy.ports import CompletionRequest
@@ -108,7 +109,7 @@ class UpstreamCompleter:
                 answer = await self._ask(call)
         except TimeoutError as error:
             raise CompletionFailed(f"no answer within {call.role.timeout_s:g} s") from error
-        except UpstreamUnreachable as error:
+        except (UpstreamUnreachable, UpstreamTimeout) as error:
             raise CompletionFailed(error.code, retry_after_s=self._rest(call, None)) from error
         except UpstreamError as error:
             raise CompletionFailed(error.code) from error

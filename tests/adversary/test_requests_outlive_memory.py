@@ -28,7 +28,7 @@ async def test_an_unforeseen_error_in_the_background_ends_no_request(
 ) -> None:
     broken = asyncio.Event()
 
-    async def breaks(*_: Any) -> None:
+    async def breaks(*_: Any, **__: Any) -> None:
         broken.set()
         raise ValueError("a row that nobody can read")
 

@@ -346,6 +346,30 @@ async def test_the_sweep_queues_a_personal_statement_after_its_pause(house: Hous
     assert await house.worker().sweep() == 1
 
 
+async def test_the_report_says_how_long_it_took_from_said_to_stored(house: House) -> None:
+    house.completer.answers = [facts(HAWAII)]
+    await house.say("Remember that the Hawaii trip may cost $10,000.")
+    house.now += 7
+    await house.worker().work_one()
+    (report,) = house.reports
+    assert (report.lane, report.since_said_s) == (1, 7)
+
+
+async def test_a_job_that_the_end_of_the_process_cut_off_has_used_up_no_attempt(house: House) -> None:
+    await house.say("$10,000 for the Hawaii trip")
+    house.completer.go_on.clear()
+    for _ in range(3):
+        working = asyncio.create_task(house.worker().work_one())
+        await asyncio.wait_for(house.completer.reached.wait(), 5)
+        house.completer.reached.clear()
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+    job = await house.stores.jobs.claim(house.now, 60)
+    assert job is not None
+    assert job.attempts == 1
+
+
 class _Signalling(list[Any]):
     """A list of reports that tells when it gets its first."""
 

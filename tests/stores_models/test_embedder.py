@@ -114,6 +114,20 @@ async def test_one_thread_is_enough_for_a_query_to_overtake_an_import(session: G
     embedder.close()
 
 
+async def test_a_query_finds_a_thread_free_however_much_is_done_in_the_background(
+    embedder: OnnxEmbedder, session: GatedSession
+) -> None:
+    background = embedder.in_background()
+    many = [asyncio.create_task(background.embed([f"fact number {i}"])) for i in range(20)]
+    await asyncio.to_thread(session.entered.acquire)
+    query = asyncio.create_task(embedder.embed(["?"]))
+    await asyncio.to_thread(session.entered.acquire)
+    session.gate.set()
+    await asyncio.gather(query, *many)
+    assert session.runs.index(len("?")) <= 1
+    embedder.close()
+
+
 async def test_a_failing_model_is_embedding_failed_and_may_recover(
     embedder: OnnxEmbedder, session: GatedSession
 ) -> None:

@@ -71,6 +71,8 @@ async def test_any_text_has_a_unit_vector(minilm: OnnxEmbedder, text: str) -> No
         "🍕 I love pizza 🍕🍕🍕",
         "def f(x: int) -> int: return x**2  # área",
         "12345 – 67890 €",
+        "我的预算是一万元",
+        "用 React 和 TypeScript 写 dashboard",
     ],
 )
 def test_minilm_understands_latin_scripts_code_and_names(minilm: OnnxEmbedder, text: str) -> None:
@@ -80,8 +82,7 @@ def test_minilm_understands_latin_scripts_code_and_names(minilm: OnnxEmbedder, t
 @pytest.mark.parametrize(
     "text",
     [
-        "我的预算是一万元",
-        "用 React 和 TypeScript 写 dashboard",
+        "魑魅魍魉出没于荆棘",
         "私の予算は一万円です",
         "わたしはねこがすきです",
         "제 예산은 얼마인가요",
@@ -137,3 +138,20 @@ def _without_cls(directory: Path) -> str:
     config = json.loads((directory / "tokenizer.json").read_text())
     config["post_processor"] = None
     return json.dumps(config)
+
+
+@pytest.mark.parametrize(
+    ("asked", "right", "wrong"),
+    [
+        ("Is there a medicine I must not take?", "我对青霉素过敏。", "我每周六打羽毛球。"),
+        ("我对什么药过敏?", "I am allergic to penicillin.", "I play badminton on Saturdays."),
+        ("¿Cuánto pago de alquiler?", "My rent is 900 euros a month.", "My dog eats lamb."),
+        ("Wo wohnt meine Schwester?", "My sister lives in Oslo.", "My car is blue."),
+        ("Quel est mon loyer ?", "Die Miete beträgt 980 Euro.", "Der Hund frisst Lamm."),
+    ],
+)
+async def test_minilm_reads_other_languages_through_their_gloss(
+    minilm: OnnxEmbedder, asked: str, right: str, wrong: str
+) -> None:
+    question, yes, no = (np.frombuffer(v, np.float32) for v in await minilm.embed([asked, right, wrong]))
+    assert question @ yes > question @ no + 0.1

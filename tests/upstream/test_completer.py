@@ -1,5 +1,6 @@
 """Our own LLM calls, against an upstream that answers what a test wants."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -8,27 +9,54 @@ import pytest
 
 from proxy import __version__
 from proxy.domain import Scope
-from proxy.errors import CompletionFailed, CompletionRefused, CredentialNeeded
+from proxy.errors import CompletionFailed, CompletionPostponed, CompletionRefused, CredentialNeeded
 from proxy.ports import Completer, CompletionRequest
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials
+from proxy.upstream.manner import LEARNT_FOR_S
+from proxy.upstream.pauses import Pauses
 from tests.support.upstream import Exchange, ScriptedUpstream, completion
 
 ANN = Scope("t", "ann")
 KEY = [(b"authorization", b"Bearer ann"), (b"openai-project", b"p"), (b"cookie", b"c")]
 
 
-def question(role: str = "memory_extraction", scope: Scope = ANN) -> CompletionRequest:
-    return CompletionRequest(role, "Answer in JSON.", "Hi", "model-1", scope, "s")
+SCHEMA = {"type": "object", "properties": {"facts": {"type": "array"}}}
+
+
+def question(
+    role: str = "memory_extraction", scope: Scope = ANN, schema: dict[str, Any] | None = None
+) -> CompletionRequest:
+    return CompletionRequest(role, "Answer in JSON.", "Hi", "model-1", scope, "s", schema)
+
+
+class Hours:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
 
 
 @asynccontextmanager
 async def completer_of(
-    scripted: ScriptedUpstream, credentials: Credentials | None = None, **roles: RoleModel
+    scripted: ScriptedUpstream,
+    credentials: Credentials | None = None,
+    *,
+    clock: Hours | None = None,
+    **roles: RoleModel,
 ) -> AsyncIterator[Completer]:
     async with Upstream(scripted.url) as upstream:
-        yield UpstreamCompleter(upstream, credentials or Credentials(), roles)
+        yield UpstreamCompleter(
+            upstream,
+            credentials or Credentials(),
+            roles,
+            pauses=Pauses(jitter=lambda: 1.0),
+            clock=clock or Hours(),
+        )
 
 
 def answering(value: Any, status: int = 200) -> Any:
@@ -116,7 +144,8 @@ async def test_a_model_that_refuses_our_options_is_asked_plainly_from_then_on(st
         (400, CompletionRefused, 2),
         (404, CompletionFailed, 1),
         (422, CompletionRefused, 2),
-        (429, CompletionFailed, 1),
+        (429, CompletionPostponed, 1),
+        (503, CompletionFailed, 1),
         (500, CompletionFailed, 1),
         (307, CompletionFailed, 1),
     ],
@@ -142,6 +171,8 @@ async def test_each_refusal_has_its_meaning(status: int, error: type[Exception],
         b'{"choices": []}',
         b'{"choices": [{"message": {"content": null}}]}',
         b'{"choices": [{"message": {"content": 5}}]}',
+        b'{"choices": [{"message": {"content": ""}}]}',
+        b'{"choices": [{"message": {"content": " ", "reasoning_content": "I think that"}}]}',
         b'{"choices": [{"message": {"content": ["a"]}}]}',
         b'{"choices": [{"message": null}]}',
         b'{"choices": "no"}',
@@ -187,6 +218,172 @@ async def test_an_upstream_that_breaks_off_is_a_failure() -> None:
         await scripted.__aexit__()
         with pytest.raises(CompletionFailed):
             await completer.complete(question())
+
+
+# ---------------------------------------------------------------- options
+def refusing(*unknown: str, naming: bool = True) -> Any:
+    """Return a script of a server that does not know these options, and may say which it is."""
+
+    async def script(exchange: Exchange) -> None:
+        body = exchange.request.json
+        given = {body.get("response_format", {}).get("type", ""), *body}
+        for option in unknown:
+            if option in given:
+                message = f"Unsupported parameter: {option!r}" if naming else "bad request"
+                await exchange.json({"error": {"message": message}}, 400)
+                return
+        await exchange.json(completion("fine"))
+
+    return script
+
+
+async def test_a_model_that_can_be_held_to_a_schema_gets_it() -> None:
+    async with ScriptedUpstream(refusing()) as scripted, completer_of(scripted) as completer:
+        await completer.complete(question(schema=SCHEMA))
+    (request,) = scripted.requests
+    assert request.json["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {"name": "memory_extraction", "schema": SCHEMA, "strict": True},
+    }
+
+
+@pytest.mark.parametrize("naming", [True, False])
+@pytest.mark.parametrize(
+    ("unknown", "taken"),
+    [
+        (["json_schema"], "json_object"),
+        (["json_schema", "json_object"], None),
+    ],
+)
+async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(
+    unknown: list[str], taken: str | None, naming: bool
+) -> None:
+    hours = Hours()
+    async with (
+        ScriptedUpstream(refusing(*unknown, naming=naming)) as scripted,
+        completer_of(scripted, clock=hours) as completer,
+    ):
+        await completer.complete(question(schema=SCHEMA))
+        learnt = len(scripted.requests)
+        await completer.complete(question(schema=SCHEMA))
+        assert len(scripted.requests) == learnt + 1
+        assert scripted.requests[-1].json.get("response_format", {}).get("type") == taken
+        hours.now += LEARNT_FOR_S
+        scripted.script = refusing()
+        await completer.complete(question(schema=SCHEMA))
+    assert scripted.requests[-1].json["response_format"]["type"] == "json_schema"
+
+
+async def test_a_reasoning_model_keeps_its_limit_and_its_schema() -> None:
+    async with (
+        ScriptedUpstream(refusing("max_tokens", "temperature")) as scripted,
+        completer_of(scripted) as completer,
+    ):
+        await completer.complete(question(schema=SCHEMA))
+        await completer.complete(question(schema=SCHEMA))
+    assert len(scripted.requests) == 4
+    last = scripted.requests[-1].json
+    assert last["max_completion_tokens"] == 1024
+    assert last["response_format"]["type"] == "json_schema"
+    assert "max_tokens" not in last
+    assert "temperature" not in last
+
+
+async def test_a_model_whose_thoughts_used_up_the_limit_is_asked_without() -> None:
+    async def script(exchange: Exchange) -> None:
+        value = completion("fine")
+        if "max_tokens" in exchange.request.json:
+            value["choices"][0] |= {"finish_reason": "length", "message": {"content": "", "reasoning": "so"}}
+        await exchange.json(value)
+
+    async with ScriptedUpstream(script) as scripted, completer_of(scripted) as completer:
+        assert await completer.complete(question()) == "fine"
+        assert await completer.complete(question()) == "fine"
+    assert len(scripted.requests) == 3
+
+
+async def test_what_a_refused_prompt_shows_is_not_learnt() -> None:
+    async with ScriptedUpstream(refusing("messages")) as scripted, completer_of(scripted) as completer:
+        with pytest.raises(CompletionRefused):
+            await completer.complete(question(schema=SCHEMA))
+        scripted.script = refusing()
+        await completer.complete(question(schema=SCHEMA))
+    assert scripted.requests[-1].json["response_format"]["type"] == "json_schema"
+
+
+# ---------------------------------------------------------------- pauses
+def busy(status: int, **headers: str) -> Any:
+    async def script(exchange: Exchange) -> None:
+        given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+        await exchange.reply(b"{}", status, given)
+
+    return script
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_an_endpoint_that_wants_to_be_left_alone_is(status: int) -> None:
+    hours = Hours()
+    async with (
+        ScriptedUpstream(busy(status, retry_after="30")) as scripted,
+        completer_of(scripted, clock=hours) as completer,
+    ):
+        with pytest.raises(CompletionFailed) as first:
+            await completer.complete(question())
+        assert first.value.retry_after_s == 31
+        scripted.script = answering(completion("fine"))
+        hours.now += 30
+        with pytest.raises(CompletionPostponed) as second:
+            await completer.complete(question())
+        assert second.value.retry_after_s == 1
+        assert len(scripted.requests) == 1
+        hours.now += 1
+        assert await completer.complete(question()) == "fine"
+        assert await completer.complete(question()) == "fine"
+
+
+async def test_a_user_s_429_leaves_alone_what_others_may_use() -> None:
+    credentials, bob = Credentials(), Scope("t", "bob")
+    credentials.remember(ANN, KEY)
+    async with (
+        ScriptedUpstream(busy(429)) as scripted,
+        completer_of(scripted, credentials) as completer,
+    ):
+        with pytest.raises(CompletionPostponed) as anns:
+            await completer.complete(question())
+        assert not anns.value.shared
+        scripted.script = answering(completion("fine"))
+        with pytest.raises(CompletionPostponed):
+            await completer.complete(question())
+        assert await completer.complete(question(scope=bob)) == "fine"
+    assert [r.header(b"authorization") for r in scripted.requests] == [b"Bearer ann", None]
+
+
+async def test_a_429_of_the_server_s_credential_is_everybody_s() -> None:
+    async with ScriptedUpstream(busy(429)) as scripted, completer_of(scripted) as completer:
+        with pytest.raises(CompletionPostponed) as refused:
+            await completer.complete(question())
+    assert refused.value.shared
+
+
+async def test_an_upstream_that_is_away_is_asked_less_and_less_and_by_one_call_first() -> None:
+    hours = Hours()
+    async with ScriptedUpstream() as scripted, completer_of(scripted, clock=hours) as completer:
+        await scripted.__aexit__()
+        pauses = []
+        for _ in range(3):
+            with pytest.raises(CompletionFailed) as away:
+                await completer.complete(question())
+            assert type(away.value) is CompletionFailed
+            pauses.append(away.value.retry_after_s)
+            hours.now += away.value.retry_after_s or 0
+        assert pauses == [2, 4, 8]
+        async with ScriptedUpstream(Exchange.gone, port=scripted.port) as back:
+            ahead = asyncio.create_task(completer.complete(question()))
+            await back.until_requests(1)
+            with pytest.raises(CompletionPostponed):
+                await completer.complete(question())
+            ahead.cancel()
+            assert len(back.requests) == 1
 
 
 # ---------------------------------------------------------------- credentials

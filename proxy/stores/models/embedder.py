@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from hashlib import blake2b
 
 from proxy.errors import EmbeddingFailed
@@ -14,6 +15,8 @@ from proxy.stores.threads import step_back
 # What a thread does before it looks at the queue again: a query waits at most for this (0.1 s if all
 # are as long as the model reads, 5 ms for facts of usual length).
 _TEXTS_A_STEP = 4
+
+_Embed = Callable[[Sequence[str], asyncio.Semaphore | None], Awaitable[list[bytes]]]
 
 
 class OnnxEmbedder:
@@ -37,10 +40,18 @@ class OnnxEmbedder:
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Return one float32 unit vector a text, in order. Raises EmbeddingFailed."""
+        return await self._embed(texts, None)
+
+    def in_background(self) -> "BackgroundEmbedder":
+        """Return the same embedder for work that nobody waits for."""
+        return BackgroundEmbedder(self, self._embed)
+
+    async def _embed(self, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
+        """Embed; each step waits for its `turn`, if it is given one."""
         found = {i: vector for i, text in enumerate(texts) if (vector := self._recent.get(text))}
         missing = [i for i in range(len(texts)) if i not in found]
         if missing:
-            vectors = await self._compute([texts[i] for i in missing])
+            vectors = await self._compute([texts[i] for i in missing], turn)
             for i, vector in zip(missing, vectors, strict=True):
                 found[i] = vector
                 self._recent.put(texts[i], vector)
@@ -55,17 +66,39 @@ class OnnxEmbedder:
         # Not cancel_futures: the coroutines that wait for them would see a cancellation of their own.
         self._pool.shutdown(wait=True)
 
-    async def _compute(self, texts: list[str]) -> list[bytes]:
+    async def _compute(self, texts: list[str], turn: asyncio.Semaphore | None) -> list[bytes]:
         loop = asyncio.get_running_loop()
         vectors: list[bytes] = []
         for start in range(0, len(texts), _TEXTS_A_STEP):
             step = texts[start : start + _TEXTS_A_STEP]
             try:
-                made = await loop.run_in_executor(self._pool, self._encoder.encode, step)
+                async with turn or nullcontext():
+                    made = await loop.run_in_executor(self._pool, self._encoder.encode, step)
             except RuntimeError as e:  # the pool was shut down
                 raise EmbeddingFailed("the embedder is closed") from e
             vectors += (vector.tobytes() for vector in made)
         return vectors
+
+
+class BackgroundEmbedder:
+    """Implements ports.Embedder with one step at a time for all its callers together: however much there
+    is to extract or to import, a query finds a thread of the pool free."""
+
+    def __init__(self, embedder: OnnxEmbedder, embed: _Embed) -> None:
+        self._embedder, self._embed = embedder, embed
+        self._turn = asyncio.Semaphore(1)
+
+    @property
+    def model(self) -> EmbeddingModel:
+        return self._embedder.model
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        """Return one float32 unit vector a text, in order. Raises EmbeddingFailed."""
+        return await self._embed(texts, self._turn)
+
+    def understands(self, text: str) -> bool:
+        """See OnnxEmbedder."""
+        return self._embedder.understands(text)
 
 
 class _Recent:

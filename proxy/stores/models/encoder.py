@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.errors import EmbeddingFailed
+from proxy.gloss import gloss
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -28,6 +29,8 @@ MAX_CHARS = 16 * MAX_TOKENS
 # English vocabulary only spells out (Cyrillic, Greek, Arabic, Hangul …) are as bad as unknown ones:
 # unrelated Russian sentences have a cosine of .55, Greek ones .72, above true matches in English.
 UNKNOWN_LIMIT = 0.25
+# Chinese reaches an English-only model through its gloss: below this share of known characters, too little.
+KNOWN_LEAST = 0.4
 
 _UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -65,7 +68,13 @@ class Encoder:
         """True while enough of the text's words are known to the model for its vector to mean something."""
         if text.isascii():
             return bool(text) and not text.isspace()
-        encoding = self._tokenizer.encode(_readable(text))
+        text = _readable(text)
+        if self._english_only:
+            said = gloss(text)
+            if said.known < KNOWN_LEAST:
+                return False
+            text = said.text
+        encoding = self._tokenizer.encode(text)
         total = unknown = 0
         for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
             piece = text[start:end]
@@ -77,7 +86,8 @@ class Encoder:
 
     def _run(self, text: str) -> Vector:
         try:
-            feed = self._feed(self._tokenizer.encode(_readable(text)).ids)
+            text = _readable(text)
+            feed = self._feed(self._tokenizer.encode(gloss(text).text if self._english_only else text).ids)
             (output,) = self._session.run([self._output], feed)
         except Exception as e:  # the errors of onnxruntime and tokenizers have no base class of their own
             raise EmbeddingFailed(f"the embedding model failed: {type(e).__name__}") from e

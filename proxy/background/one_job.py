@@ -1,0 +1,255 @@
+"""One job from its claim to its acknowledgement: read, extract, admit, finish; or give it back.
+
+The job is finished in the transaction that stores its memories, so a crash at any point before it leaves
+the job to be claimed again. What fails is retried with growing pauses, then kept as a dead letter.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal, ParamSpec, TypeVar
+
+from proxy.background import extract, verbatim
+from proxy.background.admit import Gate, admit
+from proxy.background.decide import Decision
+from proxy.background.doubt import judge_of
+from proxy.background.extract import Facts
+from proxy.background.related import related
+from proxy.background.repair import Unreadable
+from proxy.domain import Batch, Candidate, Confirm, Create, Hold, Job, Supersede
+from proxy.errors import (
+    CompletionFailed,
+    CompletionPostponed,
+    CompletionRefused,
+    Conflict,
+    CredentialNeeded,
+    EmbeddingFailed,
+)
+from proxy.observe import log
+from proxy.ports import Clock, Completer, JobQueue, SessionStore
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Mode = Literal["llm", "verbatim", "off"]
+
+
+Closing = Callable[[Job, Batch], Awaitable[Sequence[Candidate]]]
+"""Returns what is to be remembered of a session as a whole, once its last exchanges are read; () where it
+has not ended."""
+
+Refresh = Callable[[Job, Batch], Awaitable[None]]
+"""Brings the session's state up to date, after the job's memories are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the worker works. `lease_seconds` must outlast two LLM calls, and two more of a session's end."""
+
+    concurrency: int = 2
+    poll_seconds: float = 1  # another process may have queued
+    sweep_seconds: float = 5
+    lease_seconds: float = 180
+    max_attempts: int = 100  # some eight hours of an upstream that is down
+    embedding_attempts: int = 5  # then stored without a vector
+    backoff_seconds: float = 2  # before the second attempt; doubles
+    backoff_limit_seconds: float = 300
+    batch_limit: int = 20  # exchanges in one LLM call
+    context: int = 3
+    verbatim_if_refused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """The ports of the write path. `completer` None: verbatim in place of an LLM."""
+
+    jobs: JobQueue
+    sessions: SessionStore
+    gate: Gate
+    completer: Completer | None
+    closing: Closing | None = None
+    state: Refresh | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one job: counts only. `outcome`: extracted | unreadable | empty | waiting |
+    postponed | retried | dead."""
+
+    outcome: str
+    created: int = 0
+    superseded: int = 0
+    confirmed: int = 0
+    held: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    lane: int = 0
+    since_said_s: float | None = None  # from the oldest exchange that was read to its memories stored
+
+
+@dataclass(frozen=True, slots=True)
+class OneJob:
+    """What is done with a claimed job."""
+
+    tools: Tools
+    mode: Mode
+    pace: Pace
+    clock: Clock
+    jitter: Callable[[], float] = random.random
+    _computing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def serve(self, job: Job) -> tuple[Report, Batch | None]:
+        """Do the job, or give it back; return what became of it, and what was read where it is done.
+        Raises StoreError if not even the giving back can be stored."""
+        started = time.perf_counter()
+        try:
+            report, batch = await self._work(job)
+        except Exception as e:  # noqa: BLE001 whatever fails in here costs one job, not the worker
+            report, batch = await self._give_back(job, e), None
+        return replace(report, seconds=time.perf_counter() - started, lane=job.lane), batch
+
+    async def refresh(self, job: Job, batch: Batch) -> None:
+        """Bring the session's state up to date. The job is done: a failure costs nothing but the state."""
+        if self.tools.state is None or not batch.pending:
+            return
+        try:
+            await self.tools.state(job, batch)
+        except Exception as e:  # noqa: BLE001 see above
+            log.warning("memory.state_failed", error=type(e).__name__)
+
+    async def _work(self, job: Job) -> tuple[Report, Batch]:
+        """Extract, admit and finish the job. When the user forgets something meanwhile, what was
+        extracted is thrown away and the batch read again, without what is gone."""
+        for _ in range(3):
+            batch = await self.tools.jobs.batch(job, limit=self.pace.batch_limit, context=self.pace.context)
+            facts, outcome = await self._extract(batch)
+            summed_up = await self._closing(job, batch)
+            facts = replace(facts, candidates=(*facts.candidates, *(summed_up or ())))
+            # What could not be summed up now is closed again later.
+            done = job if summed_up is not None else replace(job, closing=False)
+            try:
+                decision = await self._admit(done, batch, facts)
+            except Conflict:
+                continue
+            return self._done(job, batch, decision, facts, outcome), batch
+        raise Conflict("overtaken three times")
+
+    async def _extract(self, batch: Batch) -> tuple[Facts, str]:
+        completer, gate = self.tools.completer, self.tools.gate
+        if not batch.pending:
+            return Facts(()), "empty"
+        if self.mode == "verbatim" or completer is None:
+            return await self._verbatim(batch), "extracted"
+        known = await related(gate.memories, gate.embedder, batch, self.clock())
+        request = await self._aside(extract.request, batch, known, gate.policy)
+        for attempt in (1, 2):
+            try:
+                answer = await completer.complete(request)
+                return await self._aside(extract.facts, answer, batch, known, gate.policy), "extracted"
+            except Unreadable as e:
+                log.warning("memory.unreadable_answer", attempt=attempt, reason=str(e))
+            except CompletionRefused:
+                if not self.pace.verbatim_if_refused:
+                    raise
+                return await self._verbatim(batch), "extracted"
+        return Facts(()), "unreadable"
+
+    async def _verbatim(self, batch: Batch) -> Facts:
+        return Facts(await self._aside(verbatim.candidates, batch, self.tools.gate.policy))
+
+    async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do work of many milliseconds in a thread, for one job at a time: every thread that computes
+        makes the event loop wait for its turn."""
+        async with self._computing:
+            return await asyncio.to_thread(work, *args, **kwargs)
+
+    async def _closing(self, job: Job, batch: Batch) -> Sequence[Candidate] | None:
+        """Return what the session's end gives, () before its last exchanges, None where that fails: the facts
+        are not to wait for it. A job without facts is there for nothing else, and fails with it."""
+        rest = bool(batch.pending) and batch.pending[-1].seq < job.upto
+        if self.tools.closing is None or self.mode == "verbatim" or rest:
+            return ()
+        try:
+            return await self.tools.closing(job, batch)
+        except Exception as e:
+            if not batch.pending:
+                raise
+            log.warning("memory.closing_failed", error=type(e).__name__)
+            return None
+
+    async def _admit(self, job: Job, batch: Batch, facts: Facts) -> Decision:
+        gate = self.tools.gate
+        run = partial(
+            admit,
+            scope=job.scope,
+            candidates=facts.candidates,
+            began=batch.stamp,
+            now=self.clock(),
+            seed=job.id,
+            done=job,
+            judge=judge_of(gate.policy, batch.pending),
+        )
+        try:
+            return await run(gate)
+        except EmbeddingFailed:
+            if job.attempts < self.pace.embedding_attempts:
+                raise
+        return await run(replace(gate, embedder=None))  # better found by its words alone than lost
+
+    def _done(self, job: Job, batch: Batch, decision: Decision, facts: Facts, outcome: str) -> Report:
+        dropped = dict(decision.dropped)
+        if facts.ungrounded:
+            dropped["ungrounded"] = facts.ungrounded
+        said_at = min((e.at for e in batch.pending), default=None)
+        report = Report(
+            outcome,
+            created=decision.count(Create),
+            superseded=decision.count(Supersede),
+            confirmed=decision.count(Confirm),
+            held=decision.count(Hold),
+            dropped=dropped,
+            since_said_s=None if said_at is None else max(0.0, self.clock() - said_at),
+        )
+        log.info(
+            "memory.extracted",
+            outcome=outcome,
+            lane=job.lane,
+            exchanges=len(batch.pending),
+            stored=report.created + report.superseded,
+            superseded=report.superseded,
+            confirmed=report.confirmed,
+            held=report.held,
+            dropped=sum(dropped.values()),
+            waited_s=round(self.clock() - job.created_at, 1),
+        )
+        return report
+
+    async def _give_back(self, job: Job, error: Exception) -> Report:
+        """Park, postpone or bury a job that failed. Raises StoreError if not even that can be stored."""
+        name = type(error).__name__
+        if isinstance(error, CredentialNeeded):
+            await self.tools.jobs.wait_for_credential(job)
+            log.info("memory.extraction_waits", error=name)
+            return Report("waiting")
+        at = self.clock() + self._pause(job, error)
+        if isinstance(error, CompletionPostponed):
+            await self.tools.jobs.retry(job, at=at, reason=name, counted=False)
+            log.info("memory.extraction_postponed", seconds=round(at - self.clock(), 1))
+            return Report("postponed")
+        dead = isinstance(error, CompletionRefused) or job.attempts >= self.pace.max_attempts
+        await self.tools.jobs.retry(job, at=at, reason=name, dead=dead)
+        log.warning("memory.extraction_failed", error=name, attempt=job.attempts, dead=dead)
+        return Report("dead" if dead else "retried")
+
+    def _pause(self, job: Job, error: Exception) -> float:
+        """Return the pause before the next attempt: what the upstream asks for and a little more, so that
+        not all come back at once; else doubling, bounded. Half of it is random."""
+        asked = error.retry_after_s if isinstance(error, CompletionFailed) else None
+        doubled = self.pace.backoff_seconds * 2.0 ** (job.attempts - 1)
+        if isinstance(error, CompletionPostponed):
+            doubled = self.pace.backoff_seconds
+        own = min(self.pace.backoff_limit_seconds, doubled) * (0.5 + 0.5 * self.jitter())
+        return own if asked is None else max(own, asked + self.pace.backoff_seconds * self.jitter())

@@ -1,0 +1,137 @@
+"""The load on the upstream, without any: a clock and calls that are told."""
+
+import pytest
+
+from proxy.background.budget import HOUR_S, NO_LANE, Bounds, Call, Load, Metered
+from proxy.background.schedule import BATCH, EXPLICIT
+from proxy.errors import CompletionFailed, CompletionPostponed, CompletionRefused, CredentialNeeded
+from proxy.ports import CompletionRequest
+from tests.background.support import ANA, NOON, ScriptedCompleter
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOON
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def question(role: str = "memory_extraction") -> CompletionRequest:
+    return CompletionRequest(role, "s", "u", "m", ANA, "s-1")
+
+
+def test_when_all_are_busy_only_an_explicit_ask_is_served_and_only_one(clock: Clock) -> None:
+    load = Load(Bounds(concurrency=2), clock)
+    assert load.lane() == BATCH
+    load.began(waited_s=0)
+    load.began(waited_s=0)
+    assert load.lane() == EXPLICIT
+    load.began(waited_s=0)
+    assert load.lane() == NO_LANE
+    load.ended()
+    assert load.lane() == EXPLICIT
+
+
+def test_calls_under_way_count_against_the_hour(clock: Clock) -> None:
+    load = Load(Bounds(concurrency=9, calls_per_hour=10, reserve=0.2), clock)
+    for _ in range(8):
+        assert load.lane() == BATCH
+        load.began(waited_s=0)
+    assert load.lane() == EXPLICIT
+    load.began(waited_s=0)
+    load.began(waited_s=0)
+    assert load.lane() == NO_LANE
+
+
+def test_an_hour_is_any_sixty_minutes(clock: Clock) -> None:
+    load = Load(Bounds(calls_per_hour=2), clock)
+    load.spend()
+    clock.now += 1800
+    load.spend()
+    with pytest.raises(CompletionPostponed) as spent:
+        load.spend()
+    assert spent.value.retry_after_s == HOUR_S - 1800
+    clock.now += 1800
+    assert load.calls_left() == 1
+    assert Load(Bounds(), clock).calls_left() is None
+
+
+def test_after_a_stop_it_is_one_at_a_time_and_one_more_with_every_answer(clock: Clock) -> None:
+    load = Load(Bounds(concurrency=3), clock)
+    load.hold(20)
+    clock.now += 19
+    assert load.lane() == NO_LANE
+    clock.now += 1
+    assert (load.lane(), load.limit) == (BATCH, 1)
+    for limit in (2, 3, 3):
+        load.answered(1.0)
+        assert load.limit == limit
+
+
+def test_an_upstream_that_gets_slower_is_asked_less_again(clock: Clock) -> None:
+    load = Load(Bounds(concurrency=1, peak=5), clock)
+    load.began(waited_s=60)
+    for _ in range(6):
+        load.answered(1.0)
+    assert load.limit == 5
+    for _ in range(5):
+        load.answered(4.0)
+    assert load.limit == 1
+
+
+def test_a_peak_below_the_concurrency_means_never_more(clock: Clock) -> None:
+    load = Load(Bounds(concurrency=2, peak=1), clock)
+    load.began(waited_s=60)
+    load.answered(1.0)
+    assert load.limit == 2
+
+
+async def test_every_call_is_told_with_its_end(clock: Clock) -> None:
+    told: list[Call] = []
+    completer = ScriptedCompleter(
+        "{}",
+        CompletionFailed("500"),
+        CompletionRefused("400"),
+        CredentialNeeded("401"),
+        CompletionPostponed("429", retry_after_s=1, shared=False),
+    )
+    metered = Metered(completer, Load(Bounds(), clock), told.append)
+    await metered.complete(question())
+    for _ in range(4):
+        with pytest.raises(CompletionFailed):
+            await metered.complete(question())
+    assert [c.ended for c in told] == ["answered", "failed", "refused", "no_credential", "postponed"]
+    assert {c.role for c in told} == {"memory_extraction"}
+
+
+async def test_a_call_that_was_not_made_is_none_of_the_hours(clock: Clock) -> None:
+    load = Load(Bounds(calls_per_hour=2), clock)
+    metered = Metered(
+        ScriptedCompleter(CompletionPostponed("429", retry_after_s=1, shared=False), "{}", "{}"), load
+    )
+    with pytest.raises(CompletionPostponed):
+        await metered.complete(question())
+    assert load.calls_left() == 2
+    await metered.complete(question())
+    await metered.complete(question())
+    assert load.calls_left() == 0
+    with pytest.raises(CompletionPostponed, match="hour"):
+        await metered.complete(question())
+
+
+async def test_a_429_to_another_role_does_not_hold_the_jobs(clock: Clock) -> None:
+    refusal = CompletionPostponed("429", retry_after_s=30, shared=True)
+    load = Load(Bounds(), clock)
+    metered = Metered(ScriptedCompleter(refusal, refusal), load)
+    with pytest.raises(CompletionPostponed):
+        await metered.complete(question("memory_summary"))
+    assert load.lane() == BATCH
+    with pytest.raises(CompletionPostponed):
+        await metered.complete(question())
+    assert load.lane() == NO_LANE
