@@ -50,14 +50,15 @@ LANGUAGES = (
         command=r"^\W*(?:(?:ok(?:ay)?|please|now|then|also|and|so|next|again)[,\s]+)*(?:write|make|give"
         r"|tell|show|explain|list|help|create|fix|translate|summari[sz]e|draft|suggest|recommend"
         r"|find|compare|convert|generate|add|continue|rewrite|check|calculate|describe|implement"
-        r"|refactor|debug|plan|pick|let me know|remind me|act as|play|can you|could you"
+        r"|refactor|debug|plan|pick|stop|enough|let me know|remind me|act as|play|can you|could you"
         r"|would you|will you|look|take a look|have a look|pull|search|go|do not|don'?t|use)\b",
         question=r"^\W*(?:(?:and|so|ok|but|hi|hey|also)[,\s]+)*(?:what|who|whom|whose|when|where|why|how"
         r"|which|is|are|am|was|were|do|does|did|can|could|should|would|will|shall|may|have i"
         r"|has|any (?:idea|tips))\b(?!ever)",
         supposed=r"\b(?:imagine|pretend|suppose|hypothetically|role-?play|make[- ]believe|in (?:my|the"
-        r"|this) (?:novel|story|game)|what if|if i (?:were|was|had|won)|let'?s say|says:"
-        r"|act as)\b",
+        r"|this) (?:novel|story|game|scene)|what if|if i (?:were|was|had|won|lived|owned|ruled|became)"
+        r"|let'?s (?:say|play)|says:|act as|thought experiment|for the sake of argument|a world where"
+        r"|in (?:another|a parallel) (?:life|universe)|my character|i'?ll (?:be|play) (?:the|a|an|your))\b",
         transient=r"\b(?:right now|brb|afk|on my phone|battery|signal keeps|typing (?:on|with|by)"
         r"|on the (?:train|bus|subway|tram|metro|ferry|plane)|waiting room|at the door"
         r"|in a meeting|be right back|gotta run|half asleep|\w+ line and)\b",
@@ -83,20 +84,25 @@ LANGUAGES = (
     ),
     Cues(
         "zh",
-        explicit=r"记住|记得(?!吗)|记一下|记下|记好|别忘了|不要忘|从现在(?:开始|起)|今后|从今|以后(?!再说|怎么)|往后",
+        explicit=r"记住|记得(?!吗)|记一下|记下|记好|别忘了|不要忘|从现在(?:开始|起)|今后|从今"
+        r"|以后(?!再说|怎么)|往后",
         personal=r"我|咱|本人",
         not_personal=r"^\W*(?:我想(?:知道|问|了解|请)|我(?:不知道|不懂|不明白|该"
         r"|应该|能不能|可以|要不要)|帮我|给我|请|告诉我|我有个问题)",
         command=r"^\W*(?:那|好|再|先|然后|顺便)*(?:帮|给我|请(?!记)|告诉我|写|翻译"
         r"|解释|总结|概括|推荐|列|看看|看下|看一下|比较|讲|起个|排个)",
         question=r"^\W*(?:什么|谁|哪|怎么|为什么|为啥|多少|几|是不是|能不能|有没有)|(?:吗|呢|么|没有|不)\W*$",
-        supposed=r"假如|如果我|要是我|想象|假设|假装|扮演|角色",
+        supposed=r"假如|(?:如果|要是|万一)我(?:是|有|中|能|当|变|住|赢|会飞)|想象|假设|假装|扮演"
+        r"|角色扮演|设想|小说里|剧本里",
         transient=r"正在(?:地铁|火车|车|路)上|地铁.{0,8}上|手机.{0,6}电|先下了|等会|马上到",
-        resumed=r"言归正传|说正经的|回到(?:现实|正题)|别演了|不演了|停止扮演|玩笑归玩笑|不开玩笑|说真的|话说回来|对了",
-        hedged=r"可能|也许|大概|或许|好像|不确定|没(?:想好|定|决定)|还没(?:想好|定|决定)|在考虑|犹豫|说不定|估计",
+        resumed=r"言归正传|说正经的|回到(?:现实|正题)|别演了|不演了|停止扮演|玩笑归玩笑|不开玩笑|说真的"
+        r"|话说回来|对了",
+        hedged=r"可能|也许|大概|或许|好像|不确定|没(?:想好|定|决定)|还没(?:想好|定|决定)|在考虑|犹豫"
+        r"|说不定|估计",
         private=r"离婚|流产|抑郁|出轨|破产|戒毒|别(?:说出去|告诉别人)|私下(?:说|告诉)|保密"
         r"|^[^我咱]{1,12}(?:查出|确诊|被裁|怀孕|住院|欠)|我们?[^,，。]{1,6}(?:查出|确诊|被裁)",
-        chatter=r"^\W*(?:谢谢|多谢|好的?|好嘞|行|对|嗯|哈+|不错|可以|收到|明白|有道理|没问题|太好了|厉害|绝了|靠|唉"
+        chatter=r"^\W*(?:谢谢|多谢|好的?|好嘞|行|对|嗯|哈+|不错|可以|收到|明白|有道理|没问题|太好了|厉害"
+        r"|绝了|靠|唉"
         r"|合理|恭喜|你好|早|要|是的?)(?:[,，。!！~～]|了|的|吧|啊|哈|\W*$)",
     ),
     Cues(
@@ -111,15 +117,20 @@ LANGUAGES = (
         command=r"^\W*(?:por favor,? )?(?:escribe|haz|dame|dime|explica|traduce|resume|ayuda|ayudame"
         r"|recomienda|recomiendame|puedes)\b",
         question=r"^\W*(?:¿|que|quien|cuando|donde|por que|como|cual|cuanto)\b",
-        supposed=r"\b(?:imagina|supon|si yo fuera|finge)\b",
+        supposed=r"\b(?:imagin(?:a|ate|emos)|supon(?:gamos|te)?|si (?:yo )?(?:fuera|tuviera|ganara"
+        r"|viviera)|finge"
+        r"|hagamos como|juego de rol|hazte pasar|mi personaje)\b",
         transient=r"\b(?:ahora mismo|en el metro|bateria)\b",
         resumed=r"\b(?:en serio|bromas aparte|fuera de broma|volviendo a (?:la realidad|lo)|basta de|en fin"
         r"|por cierto|cambiando de tema)\b",
-        hedged=r"\b(?:quizas?|tal vez|a lo mejor|puede que|creo que|supongo|no (?:estoy|se) segur[oa]|probablemente"
+        hedged=r"\b(?:quizas?|tal vez|a lo mejor|puede que|creo que|supongo|no (?:estoy|se) segur[oa]"
+        r"|probablemente"
         r"|posiblemente|no se si|dudo|estoy pensando en|sin decidir|me estoy planteando)\b",
-        private=r"\b(?:entre nosotr[oa]s|en confianza|no se lo digas|divorci\w+|custodia|separad[oa]s?|arruinad[oa]"
+        private=r"\b(?:entre nosotr[oa]s|en confianza|no se lo digas|divorci\w+|custodia|separad[oa]s?"
+        r"|arruinad[oa]"
         r"|alcoholic[oa]|de baja|embarazada|despedid[oa]|quiebra|y bebe|(?!me\b)\w+ han diagnosticado)\b",
-        chatter=r"^\W*(?:gracias|vale|genial|perfecto|bien|muy bien|si|no|claro|hola|buenas|de acuerdo|estupendo"
+        chatter=r"^\W*(?:gracias|vale|genial|perfecto|bien|muy bien|si|no|claro|hola|buenas|de acuerdo"
+        r"|estupendo"
         r"|jaja\w*|ni caso|buena idea|que bien|ok)\b",
     ),
     Cues(
@@ -135,16 +146,22 @@ LANGUAGES = (
         command=r"^\W*(?:bitte )?(?:schreib|mach|gib|sag|zeig|erklar|ubersetz|fass|hilf|empfiehl|erstell"
         r"|kannst du|konntest du)",
         question=r"^\W*(?:was|wer|wann|wo|warum|wieso|wie|welche[rsn]?|ist|sind|kann|soll|darf)\b",
-        supposed=r"\b(?:stell dir vor|angenommen|wenn ich .{0,20}ware|rollenspiel)\b",
+        supposed=r"\b(?:stell(?:t|en wir)? (?:dir|euch|uns) (?:mal )?vor|angenommen,|nehmen wir (?:mal )?an"
+        r"|wenn ich .{0,30}(?:ware|hatte|wurde|gewanne)|ich ware (?:gern )?(?:ein|der|die)|rollenspiel"
+        r"|tu (?:mal )?so,? als|in meinem roman)\b",
         transient=r"\b(?:gerade (?:im|in der) (?:zug|bahn|bus)|akku)\b",
         resumed=r"\b(?:spaß beiseite|spass beiseite|im ernst|zuruck (?:zum|zur|in die)|schluss (?:mit|damit)"
         r"|genug (?:davon|getraumt|gespielt)|wie dem auch sei|jedenfalls|ubrigens|anderes thema)\b",
-        hedged=r"\b(?:vielleicht|eventuell|moglicherweise|wahrscheinlich|vermutlich|ich (?:glaube|denke|schatze)"
+        hedged=r"\b(?:vielleicht|eventuell|moglicherweise|wahrscheinlich|vermutlich|ich (?:glaube|denke"
+        r"|schatze)"
         r"|nicht sicher|unsicher|konnte sein|uberlege|uberlegen|noch nicht entschieden|mal sehen)\b",
-        private=r"\b(?:unter uns|im vertrauen|vertraulich|sag(?:'s| es)? niemandem|scheidung|geschieden|sorgerecht"
-        r"|burnout|krankgeschrieben|gekundigt worden|entlassen worden|fehlgeburt|schwanger|pleite|alkoholiker\w*"
+        private=r"\b(?:unter uns|im vertrauen|vertraulich|sag(?:'s| es)? niemandem|scheidung|geschieden"
+        r"|sorgerecht"
+        r"|burnout|krankgeschrieben|gekundigt worden|entlassen worden|fehlgeburt|schwanger|pleite"
+        r"|alkoholiker\w*"
         r"|schulden bei)\b",
-        chatter=r"^\W*(?:danke|vielen dank|ok(?:ay)?|super|gut|prima|perfekt|klar|ja|nein|genau|stimmt|hallo|moin"
+        chatter=r"^\W*(?:danke|vielen dank|ok(?:ay)?|super|gut|prima|perfekt|klar|ja|nein|genau|stimmt"
+        r"|hallo|moin"
         r"|haha\w*|quatsch|toll|schon|alles klar|passt|bitte)\b",
     ),
     Cues(
@@ -160,11 +177,14 @@ LANGUAGES = (
         command=r"^\W*(?:s'il (?:te|vous) plait,? )?(?:ecris|fais|donne|dis|montre|explique|traduis"
         r"|resume|aide|recommande|peux-tu|pouvez-vous)\b",
         question=r"^\W*(?:quel(?:le)?s?|qui|quand|ou|pourquoi|comment|combien|est-ce|qu'est-ce)\b",
-        supposed=r"\b(?:imagine|suppose|si j'etais|jeu de role)\b",
+        supposed=r"\b(?:imagin(?:e|ons|ez)|suppos(?:e|ons|ez)|si j'(?:etais|avais)|si je (?:gagnais|vivais)"
+        r"|jeu de role|fais comme si|dans mon roman|mon personnage)\b",
         transient=r"\b(?:dans le (?:metro|train|bus)|batterie)\b",
-        resumed=r"\b(?:bref|serieusement|blague a part|plus serieusement|treve de|revenons|retour a la realite"
+        resumed=r"\b(?:bref|serieusement|blague a part|plus serieusement|treve de|revenons"
+        r"|retour a la realite"
         r"|au fait|autre chose|changeons de sujet)\b",
-        hedged=r"\b(?:peut-etre|probablement|sans doute|je (?:crois|pense|suppose)|pas (?:encore )?sur(?:e)?\b"
+        hedged=r"\b(?:peut-etre|probablement|sans doute|je (?:crois|pense|suppose)"
+        r"|pas (?:encore )?sur(?:e)?\b"
         r"|j'hesite|je me demande si|pas encore decide|il se peut)\b",
         private=r"\b(?:entre nous|en confidence|ne le dis|divorc\w+|garde des enfants|burn-?out|arret maladie"
         r"|licencie[e]?|fausse couche|enceinte|faillite|alcoolique|diagnostique[e]?)\b",
@@ -184,15 +204,19 @@ LANGUAGES = (
         r"|scrivi|fai|dammi|dimmi|spiega|traduci)\b",
         question=r"^\W*(?:o que|quem|quando|onde|por que|como|qual|che cosa|chi|dove|perche|come|quale"
         r"|quanto)\b",
-        supposed=r"\b(?:imagin[ae]|supon(?:ha)?|immagina|se eu fosse|se fossi)\b",
+        supposed=r"\b(?:imagin[ae]|supon(?:ha|hamos)?|immagina(?:ti)?|se eu (?:fosse|tivesse)|se fossi"
+        r"|se avessi"
+        r"|faz de conta|facciamo finta|mettiamo che)\b",
         transient=r"\b(?:no metro|no onibus|in metro|sul treno)\b",
         resumed=r"\b(?:falando serio|brincadeiras a parte|enfim|voltando a|scherzi a parte|sul serio|comunque"
         r"|torniamo a|a proposito)\b",
         hedged=r"\b(?:talvez|provavelmente|acho que|nao tenho certeza|forse|probabilmente|credo che|penso che"
         r"|non sono sicur[oa]|magari|sto pensando di)\b",
-        private=r"\b(?:entre nos|em segredo|divorci\w+|gravida|falid[oa]|demitid[oa]|tra (?:noi|di noi)|in confidenza"
+        private=r"\b(?:entre nos|em segredo|divorci\w+|gravida|falid[oa]|demitid[oa]|tra (?:noi|di noi)"
+        r"|in confidenza"
         r"|divorzi\w*|incinta|licenziat[oa]|alcolizzat[oa]|fallit[oa])\b",
-        chatter=r"^\W*(?:obrigad[oa]|beleza|otimo|perfeito|bem|sim|nao|claro|oi|ola|grazie|perfetto|bene|va bene"
+        chatter=r"^\W*(?:obrigad[oa]|beleza|otimo|perfeito|bem|sim|nao|claro|oi|ola|grazie|perfetto|bene"
+        r"|va bene"
         r"|si|no|certo|ciao|ok)\b",
     ),
     Cues(
@@ -204,14 +228,19 @@ LANGUAGES = (
         command=r"(?:ください|してくれ|해\s*줘|해\s*주세요)\W*$|^\W*(?:напиши"
         r"|сделай|объясни|переведи|дай|покажи)\b",
         question=r"(?:か|の|까|나요)\W*$|^\W*(?:что|кто|когда|где|почему|как|какой|сколько)\b",
-        supposed=r"もし|想像|만약|상상|\b(?:представь|если бы)\b",
+        supposed=r"もし(?:も|私|僕|俺)|想像して|仮に|ロールプレイ|のふりを|만약|상상해|역할극"
+        r"|\b(?:представ(?:ь|им)|если бы|допустим|предположим)\b",
         transient=r"今電車|バッテリー|지금 지하철",
-        resumed=r"冗談はさておき|それはさておき|さて|本題|真面目な話|농담은 그만|진지하게|그건 그렇고|\bшутки в сторону|\bладно,|\bкстати",
-        hedged=r"かもしれ|たぶん|多分|おそらく|まだ決めて|迷って|아마|것 같|고민 ?중|확실하지|\b(?:может быть|наверное|возможно"
+        resumed=r"冗談はさておき|それはさておき|さて|本題|真面目な話|농담은 그만|진지하게|그건 그렇고"
+        r"|\bшутки в сторону|\bладно,|\bкстати",
+        hedged=r"かもしれ|たぶん|多分|おそらく|まだ決めて|迷って|아마|것 같|고민 ?중|확실하지"
+        r"|\b(?:может быть|наверное|возможно"
         r"|кажется|не уверен\w*|думаю)\b",
-        private=r"離婚|内緒|ここだけの話|うつ病|流産|クビ|이혼|비밀|유산|우울증|해고|\b(?:между нами|по секрету|развод\w*"
+        private=r"離婚|内緒|ここだけの話|うつ病|流産|クビ|이혼|비밀|유산|우울증|해고|\b(?:между нами"
+        r"|по секрету|развод\w*"
         r"|уволили|беременна|банкрот\w*)\b",
-        chatter=r"^\W*(?:ありがとう|了解|はい|いいえ|なるほど|そうですね|こんにちは|감사|고마워|네|아니요|좋아요?|안녕|спасибо"
+        chatter=r"^\W*(?:ありがとう|了解|はい|いいえ|なるほど|そうですね|こんにちは|감사|고마워|네"
+        r"|아니요|좋아요?|안녕|спасибо"
         r"|хорошо|да|нет|привет|отлично|понятно|ок)(?![\wぁ-ん가-힣])",
     ),
 )

@@ -6,7 +6,6 @@ statements ("I'm vegan") and towards no for requests ("I need help with …").
 """
 
 import re
-
 from collections.abc import Iterator
 
 from proxy.background.cue_table import LANGUAGES
@@ -122,8 +121,12 @@ def commands(sentence: str) -> bool:
 
 def speaks_of_self(sentence: str) -> bool:
     """True if the sentence states something in the first person."""
-    folded = _folded(sentence)
-    return bool(_PERSONAL.search(folded)) and not _NOT_PERSONAL.search(folded)
+    return bool(_PERSONAL.search(_folded(sentence))) and not declines(sentence)
+
+
+def declines(sentence: str) -> bool:
+    """True if the sentence begins in the first person, and yet asks or chats ("I wonder …")."""
+    return bool(_NOT_PERSONAL.search(_folded(sentence)))
 
 
 def is_chatter(sentence: str) -> bool:

@@ -85,6 +85,11 @@ def no_doubt(candidate: Candidate) -> None:
     """Doubt no candidate: it comes from its owner's own hand."""
 
 
+def steers(text: str) -> bool:
+    """True if the text sets a rule or pushes something: in another's mouth, a case for review."""
+    return bool(_PUSHES.search(text) or _RULES.search(text))
+
+
 def _steering(speaker: Voice, text: str, policy: SafetyPolicy) -> str | None:
     pushes = bool(_PUSHES.search(text))
     if speaker is Voice.RELAYED and (pushes or not policy.tool_output):

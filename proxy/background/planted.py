@@ -8,6 +8,7 @@ suspicious is judged by where it stands: see doubt.
 
 import re
 
+from proxy.background.steering import STEERS
 from proxy.background.unmask import decoded, readable
 
 REMOVED = "[removed]"
@@ -71,7 +72,8 @@ _OVERRIDES = (
     r"|dimentica)\b[^.\n]{0,40}"
     r"\b(?:instru[cç]\w{3,8}|istruzioni|anweisung\w{0,2}|regeln|reglas|regras|regole|consignes|vorgaben)"
     r"|(?:игнорируй|забудь|отмени)\w{0,3}[^.\n]{0,30}(?:инструкци|указани|правил)"
-    r"|(?:以前|これまで|上記|前)の[^。\n]{0,6}(?:指示|命令|ルール)を?[^。\n]{0,4}(?:無視|忘れ)|(?:이전|위의|모든)\s?(?:지시|명령"
+    r"|(?:以前|これまで|上記|前)の[^。\n]{0,6}(?:指示|命令|ルール)を?[^。\n]{0,4}(?:無視|忘れ)|(?:이전"
+    r"|위의|모든)\s?(?:지시|명령"
     r"|규칙)[^.\n]{0,6}(?:무시|잊)"
 )
 _RIVALS = r"(?:competit\w{2,6}|alternatives?|rivals?|others?|any other|anything else)"
@@ -84,6 +86,25 @@ _PROMOTES = (
     r"|向用户(?:推荐|推销|宣传)|(?:siempre|immer|toujours|sempre|всегда)[^.\n]{0,20}(?:a los usuarios"
     r"|den nutzern|aux utilisateurs|agli utenti|пользовател)"
 )
+_IMPERATIVES = (  # of what an assistant is told to do with its memory, or for good
+    r"(?:save|remember|note|store|record|always|never|ignore|disregard|you|must|do|add|when"
+    r"|recuerda|memoriza|guarda|anota|siempre|nunca|ignora|recomienda|debes"
+    r"|merke?|speicher\w?|notier\w?|immer|niemals|ignorier\w?|empfiehl"
+    r"|souviens|retiens|m[ée]morise[zr]?|enregistre[zr]?|toujours|jamais|ignore[zr]?|recommande[zr]?"
+    r"|ricorda\w{0,2}|memorizza|salva|sempre|mai|lembre|guarde|recomende|запомни\w{0,2}|всегда|никогда)\b"
+)
+_COMMANDS_AI = (
+    # "KI-Assistent, merke dir …"; the user's own assistant has another name, or none
+    r"\b(?:ai|llm|ki|ia|ии)[- ](?:assistants?|agents?|tools?|models?|systems?|assistent\w{0,3}|modelle?"
+    r"|agenten"
+    r"|ассистент\w{0,3})\s{0,2}[:\uff1a,\uff0c!]\s{0,3}(?:please |bitte |por favor,? )?" + _IMPERATIVES + "|"
+    r"\b(?:asistentes?|assistants?|assistentes?|assistenti?|modelos?|mod[èe]les?|modelli) (?:de|d'"
+    r"|di) ?(?:ia|ai|ki)"
+    r"\s{0,2}[:\uff1a,!]\s{0,3}" + _IMPERATIVES + "|"
+    # "Asistente: recuerda siempre recomendar …": said by nobody of their own assistant
+    rf"\b{_AI}\s{{0,2}}[:\uff1a]\s{{0,3}}{_IMPERATIVES}[^.\n]{{0,40}}\b(?:recom|empf[ei]|consigl|suger|promo"
+    r"|рекоменд)"
+)
 _ABOUT_THE_USER = (  # said to the one who remembers
     r"\b(?:remember|memori[sz]e|note|record|save|store|add)\b[^.\n]{0,40}\bthat\s{1,3}(?:the\s{1,3})?"
     r"(?:user|operator|human|person you)\b(?! (?:tables?|ids?|stor(?:y|ies)|interface|service|model"
@@ -94,10 +115,13 @@ _ABOUT_THE_USER = (  # said to the one who remembers
     r"|不要(?:告诉|告知)用户"
 )
 _CUES = re.compile(
-    "|".join((_POSES, _ADDRESSES, _OVERRIDES, _PROMOTES, _ABOUT_THE_USER)), re.IGNORECASE | re.MULTILINE
+    "|".join((_POSES, _ADDRESSES, _COMMANDS_AI, _OVERRIDES, _PROMOTES, _ABOUT_THE_USER, STEERS)),
+    re.IGNORECASE | re.MULTILINE,
 )
 # Where the words before a cue begin: planted text is cut out from there to the end of its line.
-_START = re.compile(r"(?:[.!?]\s|[。\uff01\uff1f\"”'{\[【])")
+_START = re.compile(r"(?:[.!?]\s|[。\uff01\uff1f\"”“‘„«「『'{\[【])")
+_CLOSES = {'"': '"', "'": "'", "“": "”", "‘": "’", "„": "[“”]", "«": "»", "「": "」", "『": "』"}
+_OPENS = re.compile(r"(?:\A|[\s:\uff1a(])\Z")
 _HEADING = 40  # characters: a cue with less behind it announces the lines below
 _BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{24,4000}={0,2}(?![\w+/=-])")
 
@@ -123,14 +147,34 @@ def without_planted(text: str) -> str:
 
 
 def _cut(line: str) -> tuple[str, bool]:
-    """Return the line up to its planted instruction, and whether the lines below belong to that."""
+    """Return the line without its planted instructions, and whether the lines below belong to the last one.
+
+    One in quotation marks ends with them: what follows are the words of who quotes it. Any other reaches to
+    the end of the line."""
     seen = readable(line)
     cue = _CUES.search(seen)
     if cue is None:
         return line, False
-    before = seen[: cue.start()]
-    starts = [m.end() for m in _START.finditer(before)]
-    return before[: starts[-1] if starts else 0] + REMOVED, len(seen) - cue.end() < _HEADING
+    kept = ""
+    while cue is not None:
+        starts = [m.end() for m in _START.finditer(seen, 0, cue.start())]
+        start = starts[-1] if starts else 0
+        kept += seen[:start] + REMOVED
+        end = _end_of_quotation(seen, start, cue.end())
+        if end is None:
+            return kept, len(seen) - cue.end() < _HEADING
+        seen = seen[end:]
+        cue = _CUES.search(seen)
+    return kept + seen, False
+
+
+def _end_of_quotation(text: str, start: int, after: int) -> int | None:
+    """Return where the quotation closes that opens right before `start`; None where there is no such."""
+    closing = _CLOSES.get(text[start - 1 : start])
+    if closing is None or not _OPENS.search(text[: start - 1]):
+        return None
+    end = re.compile(rf"{closing}(?=[\s.,;:!?)\u3000-\u9fff\uac00-\ud7af\uff0c]|\Z)").search(text, after)
+    return end.start() if end else None
 
 
 def _revealed(text: str) -> str:

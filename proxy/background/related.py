@@ -1,43 +1,56 @@
 """The memories that a batch may repeat or replace, to be shown to the extraction model."""
 
 from proxy.background.cues import own_words
-from proxy.domain import Batch, Hit, Memory, Search
+from proxy.background.worth import passages
+from proxy.domain import Batch, Exchange, Hit, Memory, Search
 from proxy.errors import EmbeddingFailed
 from proxy.ports import Embedder, MemoryStore
 from proxy.terms import terms
 
 LIMIT = 20
-_PER_EXCHANGE = 10
-_EXCHANGES = 6  # the last ones of a long batch; each costs a search
+_PER_SEARCH = 8
+_EXCHANGES = 6  # the last ones of a long batch
+_STATEMENTS = 6  # of an exchange; each costs a search
 _TEXT = 600  # characters; what matters stands at the end
 
 
 async def related(memories: MemoryStore, embedder: Embedder | None, batch: Batch, now: float) -> list[Memory]:
-    """Return the current memories nearest to what the user said, best first; [] for a silent user.
+    """Return the current memories nearest to what the user said; [] for a silent user.
 
+    Each statement is looked up by itself, and the nearest of each come first: in a message about three
+    things each has its own neighbours.
     Without an embedder, or when it fails, the shared terms decide."""
-    best: dict[str, Hit] = {}
+    found: dict[str, tuple[int, Hit]] = {}  # by id: the best rank in any search
     for exchange in batch.pending[-_EXCHANGES:]:
-        said = own_words(exchange.said)[-_TEXT:].strip()
-        words = terms(said)
-        if not words:
-            continue
-        vector = await _vector(embedder, said)
-        search = Search(vector, words, limit=_PER_EXCHANGE, now=now)
-        for hit in await memories.search(exchange.scope, search):
-            known = best.get(hit.memory.id)
-            if known is None or _nearness(hit) > _nearness(known):
-                best[hit.memory.id] = hit
-    return [hit.memory for hit in sorted(best.values(), key=_nearness, reverse=True)[:LIMIT]]
+        texts = _statements(exchange)
+        for text, vector in zip(texts, await _vectors(embedder, texts), strict=True):
+            search = Search(vector, terms(text), limit=_PER_SEARCH, now=now)
+            hits = sorted(await memories.search(exchange.scope, search), key=_nearness, reverse=True)
+            for rank, hit in enumerate(hits):
+                known = found.get(hit.memory.id)
+                if known is None or rank < known[0]:
+                    found[hit.memory.id] = (rank, hit)
+    ordered = sorted(found.values(), key=lambda one: (-one[0], _nearness(one[1])), reverse=True)
+    return [hit.memory for _, hit in ordered[:LIMIT]]
 
 
-async def _vector(embedder: Embedder | None, said: str) -> bytes | None:
-    if embedder is None or not embedder.understands(said):
-        return None
+def _statements(exchange: Exchange) -> list[str]:
+    """Return what to look up: the user's statements, the last ones of many, and the end of the message."""
+    stated = list(dict.fromkeys(p.content for p in passages(exchange.said)))[-_STATEMENTS:]
+    tail = own_words(exchange.said)[-_TEXT:].strip()
+    return [text for text in dict.fromkeys((*stated, tail)) if terms(text)]
+
+
+async def _vectors(embedder: Embedder | None, texts: list[str]) -> list[bytes | None]:
+    """Return each text's vector, None where the embedder does not understand it, or fails."""
+    understood = [t for t in texts if embedder is not None and embedder.understands(t)]
+    if embedder is None or not understood:
+        return [None] * len(texts)
     try:
-        return (await embedder.embed([said]))[0]
+        vectors = dict(zip(understood, await embedder.embed(understood), strict=True))
     except EmbeddingFailed:
-        return None  # only the model's view of what is known gets poorer
+        return [None] * len(texts)  # only the model's view of what is known gets poorer
+    return [vectors.get(text) for text in texts]
 
 
 def _nearness(hit: Hit) -> tuple[float, float]:

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.background.filters import REDACTED, clean, redact, reject
+from proxy.background.filters import REDACTED, clean, redact, reject, safe_id
 from proxy.background.planted import REMOVED
 from proxy.domain import Candidate
 
@@ -143,3 +143,26 @@ def test_a_candidate_is_refused_with_its_reason(candidate: Candidate, reason: st
 )
 def test_filters_are_linear_in_hostile_text(text: str) -> None:
     clean(text)  # a quadratic pattern would take minutes
+
+
+def test_each_tag_is_looked_at_by_itself() -> None:
+    """Together they would read like a number that identifies somebody."""
+    numbered = Candidate(
+        type="semantic", content="User likes figs.", tags=tuple(f"tag-{n}" for n in range(20))
+    )
+    assert reject(numbered) is None
+    secret = Candidate(
+        type="semantic",
+        content="User likes figs.",
+        tags=("fruit", "sk-proj-Abc123Def456Ghi789Jkl012Mno345Pqr678"),
+    )  # fmt: skip
+    assert reject(secret) == "secret"
+
+
+@pytest.mark.parametrize("given", ["4111 1111 1111 1111", "sk-proj-Abc123Def456Ghi789Jkl012Mno345Pqr678"])
+def test_an_id_that_was_made_safe_stays_as_it_is(given: str) -> None:
+    """Who ends a session by the id that a list shows means that session."""
+    safe = safe_id(given)
+    assert safe != given
+    assert safe_id(safe) == safe
+    assert safe_id("id-4111111111111111" + 16 * "0") == "id-4111111111111111" + 16 * "0"

@@ -1,74 +1,61 @@
+import json
+import time
+from pathlib import Path
+
 import pytest
 
-from proxy.background.repair import Unreadable, read_facts
+from proxy.background.repair import MAX_READ, Unreadable, read_facts
 
 FACT = '{"type": "semantic", "content": "User lives in Ghent", "confidence": 0.9}'
-OTHER = '{"type": "preference", "content": "User prefers tea", "confidence": 0.8}'
-
-READABLE = {
-    "plain": f'{{"facts": [{FACT}]}}',
-    "fenced": f'```json\n{{"facts": [{FACT}]}}\n```',
-    "fenced, never closed": f'```json\n{{"facts": [{FACT}]}}',
-    "thinking first": f'<think>The user said {{"a": 1}} maybe [2].</think>\n{{"facts": [{FACT}]}}',
-    "a draft in the thoughts": f"<think>[{OTHER}]</think>[{FACT}]",
-    "prose around": f'Here are the facts [as asked]:\n{{"facts": [{FACT}]}}\nLet me know if you need more!',
-    "bare array": f"[{FACT}]",
-    "array of type and content only": '[{"type": "semantic", "content": "User lives in Ghent"}]',
-    "single object": FACT,
-    "facts is an object": f'{{"facts": {FACT}}}',
-    "key fact": '{"facts": [{"category": "semantic", "fact": "User lives in Ghent", "score": 0.9}]}',
-    "key text": '{"memories": [{"type": "semantic", "text": "User lives in Ghent"}]}',
-    "key memory": '{"results": [{"type": "semantic", "memory": "User lives in Ghent"}]}',
-    "trailing commas": '{"facts": [{"type": "semantic", "content": "User lives in Ghent",},],}',
-    "single quotes": "{'facts': [{'type': 'semantic', 'content': 'User lives in Ghent', 'replaces': None}]}",
-    "single quotes with null": "[{'type': 'semantic', 'content': 'User lives in Ghent', 'replaces': null}]",
-    "cut in the second element": f'{{"facts": [{FACT}, {{"type": "preference", "content": "User pref',
-    "cut between elements": f'{{"facts": [{FACT}, ',
-    "cut bare array": f'[{FACT}, {{"type": "sem',
-    "capital type": '[{"type": "Semantic", "content": "User lives in Ghent"}]',
-    "raw newline in a string": '[{"type": "semantic", "content": "User lives\nin Ghent"}]',
-    "bracket inside a string": f'[{FACT}, {{"type": "unknown", "content": "a ] b }} c"}}]',
-    "byte order mark": f'\ufeff{{"facts": [{FACT}]}}',
-    "an element that is no object": f'{{"facts": [{FACT}, null, "User likes tea", 3]}}',
-}
+CORPUS = Path(__file__).parent / "corpus"
+EXPECTED = json.loads((CORPUS / "expected.json").read_text("utf-8"))
 
 
-@pytest.mark.parametrize("answer", READABLE.values(), ids=READABLE.keys())
-def test_a_survivable_answer_is_read(answer: str) -> None:
-    (fact,) = read_facts(answer)
-    assert (fact.type, fact.content) == ("semantic", "User lives in Ghent")
+def test_every_answer_of_the_corpus_says_what_it_holds() -> None:
+    assert {file.stem for file in CORPUS.glob("*.txt")} == set(EXPECTED)
+    assert len(EXPECTED) >= 120
 
 
-@pytest.mark.parametrize(
-    "answer", ['{"facts": []}', "[]", '{"facts": null}', "{}", "```json\n[]\n```", "Nothing: []"]
-)
-def test_nothing_to_remember_is_an_answer(answer: str) -> None:
-    assert read_facts(answer) == []
+@pytest.mark.parametrize("name", EXPECTED)
+def test_of_a_malformed_answer_the_whole_facts_are_read_and_nothing_else(name: str) -> None:
+    answer = (CORPUS / f"{name}.txt").read_bytes().decode("utf-8")
+    if EXPECTED[name] == "unreadable":
+        with pytest.raises(Unreadable):
+            read_facts(answer)
+        return
+    assert [[f.type, f.content] for f in read_facts(answer)] == EXPECTED[name]
+
+
+READABLE = [name for name in EXPECTED if EXPECTED[name] not in ("unreadable", [])]
+# Broken off before the end of thoughts that nothing opened, they are no thoughts.
+NOT_TO_CUT = ("think-only-closed",)
+
+
+@pytest.mark.parametrize("name", [name for name in READABLE if name not in NOT_TO_CUT])
+def test_an_answer_that_breaks_off_anywhere_yields_no_fact_that_it_does_not_hold(name: str) -> None:
+    answer = (CORPUS / f"{name}.txt").read_bytes().decode("utf-8")
+    whole = {tuple(fact) for fact in EXPECTED[name]}
+    for end in range(0, len(answer), 3):
+        try:
+            read = read_facts(answer[:end])
+        except Unreadable:
+            continue
+        assert {(f.type, f.content) for f in read} <= whole, answer[:end]
 
 
 @pytest.mark.parametrize(
     "answer",
     [
-        "",
-        "I could not find any facts.",
-        "<think>still thinking",
-        "User lives in Ghent.",
-        '{"facts": [{"type": "sem',
-        '{"type": "semantic", "content": "User lives in Gh',
-        '{"error": {"message": "overloaded"}}',
-        '[{"content": "User lives in Ghent"}]',
-        "[[[[[[" * 5000,
-        '{"a":' * 5000,
+        *("[" * 100_000, '{"a":' * 20_000, '{"a":"' + 'x" ' * 33_000, "[ # a\n" * 15_000, '["a", ' * 14_000),
+        *("<think>" * 14_000, "<type>" * 16_000, "type: x\n" * 12_000, "[/*" * 30_000, '["' + '\\"' * 49_000),
     ],
-    ids=lambda a: a[:30],
+    ids=lambda a: a[:8],
 )
-def test_an_answer_without_whole_facts_is_refused_rather_than_guessed(answer: str) -> None:
+def test_a_hostile_answer_is_refused_in_bounded_time(answer: str) -> None:
+    began = time.perf_counter()
     with pytest.raises(Unreadable):
         read_facts(answer)
-
-
-def test_whole_elements_of_a_cut_list_are_all_kept() -> None:
-    assert len(read_facts(f'{{"facts": [{FACT}, {OTHER}, {{"type": "semantic", "con')) == 2
+    assert time.perf_counter() - began < 5  # seconds: some 0.4 here
 
 
 def test_unknown_types_are_dropped_and_the_rest_kept() -> None:
@@ -76,8 +63,8 @@ def test_unknown_types_are_dropped_and_the_rest_kept() -> None:
     assert [f.content for f in read_facts(answer)] == ["User lives in Ghent"]
 
 
-def test_no_more_than_ten_facts_are_read() -> None:
-    assert len(read_facts("[" + ",".join([FACT] * 14) + "]")) == 10
+def test_a_flood_of_facts_is_read_up_to_a_bound() -> None:
+    assert len(read_facts("[" + ",".join([FACT] * (MAX_READ + 9)) + "]")) == MAX_READ
 
 
 @pytest.mark.parametrize(

@@ -44,3 +44,21 @@ def test_types_follow_simple_cues_and_the_evidence_is_verbatim() -> None:
 
 def test_a_statement_repeated_in_a_batch_is_one_candidate() -> None:
     assert contents("I live in Ghent.", "No, thanks.", "I live in Ghent") == ["I live in Ghent."]
+
+
+def test_steps_are_one_procedure_of_that_type() -> None:
+    said = "How we release:\n1. freeze the scope\n2. tag the build\n3. tell support"
+    (found,) = verbatim.candidates(batch(exchange(said)))
+    assert (found.type, found.content) == ("procedural", said)
+
+
+def test_statements_about_the_users_world_are_kept_without_a_first_person() -> None:
+    said = "New space: Ferry, the public tracker. It runs on ECS Fargate in us-east-1. Sounds good?"
+    assert any("ECS Fargate in us-east-1" in c for c in contents(said))
+
+
+def test_in_other_languages_statements_are_told_from_requests() -> None:
+    assert contents("Vivo en Vigo. ¿Qué tiempo hace?", "Ich wohne in Halle. Schreib mir ein Gedicht.") == [
+        "Vivo en Vigo.",
+        "Ich wohne in Halle.",
+    ]

@@ -1,0 +1,177 @@
+"""The worker's hooks for whole sessions, over a real store."""
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from proxy.background.closing import Keeper
+from proxy.background.one_job import Tools
+from proxy.background.worker import Worker
+from proxy.domain import NewExchange, Outcome
+from proxy.errors import CompletionFailed
+from proxy.notes import Anchor
+from proxy.stores.sqlite.stores import SqliteStores
+from tests.background.support import ANA, House, ScriptedCompleter
+
+SUMMARY = json.dumps({"summary": "The user planned a trip to Hawaii with Priya, on a budget of $10,000."})
+STATE = json.dumps({"topic": "Hawaii"})
+TALK = (
+    "I am planning a trip to Hawaii with Priya.",
+    "Please compare hotels on Maui for us.",
+    "Our budget is $10,000 in all.",
+)
+
+
+@pytest.fixture
+async def stores(tmp_path: Path) -> AsyncIterator[SqliteStores]:
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    yield stores
+    await stores.close()
+
+
+def house(stores: SqliteStores, *answers: object) -> House:
+    return House(stores, ScriptedCompleter(*answers))  # type: ignore[arg-type]
+
+
+def keeper(h: House, **changes: object) -> Keeper:
+    made = Keeper(h.stores.notes, h.completer, lambda key, answer: f"{key}/{answer}")
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def worker(h: House, keep: Keeper) -> Worker:
+    """The house's worker with the hooks."""
+    made = h.worker()
+    tools = Tools(
+        h.stores.jobs, h.stores.sessions, made._tools.gate, h.completer,
+        closing=keep.closing, state=keep.refresh,
+    )  # fmt: skip
+    return Worker(
+        tools, policy=h.policy, pace=h.pace, clock=lambda: h.now, report=h.reports.append, jitter=lambda: 1.0
+    )
+
+
+async def work(h: House, keep: Keeper) -> None:
+    serving = worker(h, keep)
+    while await serving.work_one():
+        pass
+
+
+async def say(h: House, said: str, *, stateful: bool = False, anchors: tuple[Anchor, ...] = ()) -> None:
+    h.count += 1
+    new = NewExchange(
+        id=f"ex_{h.count}", key=f"k{h.count}", scope=ANA, session_id="s-1", model="m", said=said, at=h.now,
+        stateful=stateful, anchors=anchors,
+    )  # fmt: skip
+    begun = await h.stores.sessions.begin(new)
+    await h.stores.sessions.complete(begun, Outcome("Fine.", whole=True), lambda state: None)
+
+
+async def test_an_idle_session_is_summed_up_with_what_was_pending(stores: SqliteStores) -> None:
+    h = house(stores, '{"facts": []}', SUMMARY)
+    keep = keeper(h)
+    for said in TALK:
+        await say(h, said)
+    assert await keep.close(h.now) == 0
+    h.now += 601
+    assert await keep.close(h.now) == 1
+    await work(h, keep)
+    (memory,) = await h.memories()
+    assert (memory.type, memory.source) == ("episodic", "summary")
+    assert [r.role for r in h.completer.requests] == ["memory_extraction", "memory_summary"]
+    assert await keep.close(h.now + 10_000) == 0
+
+
+async def test_a_poor_summary_is_asked_for_once_more(stores: SqliteStores) -> None:
+    h = house(stores, '{"facts": []}', "The user asked some questions.", SUMMARY)
+    keep = keeper(h)
+    for said in TALK:
+        await say(h, said)
+    await stores.sessions.end(ANA, "s-1", h.now)
+    await work(h, keep)
+    assert len(await h.memories()) == 1
+
+
+async def test_a_session_that_goes_on_is_summed_up_anew_in_place_of_the_first(stores: SqliteStores) -> None:
+    later = SUMMARY.replace("planned a trip to Hawaii", "planned and booked a trip to Hawaii, Maui first,")
+    h = house(stores, '{"facts": []}', SUMMARY, '{"facts": []}', later)
+    keep = keeper(h)
+    for said in TALK:
+        await say(h, said)
+    await stores.sessions.end(ANA, "s-1", h.now)
+    await work(h, keep)
+    h.now += 100
+    await say(h, "We booked it, Maui first.")
+    await stores.sessions.end(ANA, "s-1", h.now)
+    await work(h, keep)
+    assert [m.content for m in await h.memories()] == [json.loads(later)["summary"]]
+    assert len(await h.memories(all=True)) == 2
+
+
+async def test_a_model_that_fails_costs_no_fact_and_the_summary_comes_later(stores: SqliteStores) -> None:
+    fact = json.dumps({"facts": [{"type": "semantic", "content": "User travels with Priya.",
+                                  "confidence": 0.9, "evidence": TALK[0]}]})  # fmt: skip
+    h = house(stores, fact, CompletionFailed("down"), CompletionFailed("down"), SUMMARY)
+    keep = keeper(h)
+    for said in TALK:
+        await say(h, said)
+    await stores.sessions.end(ANA, "s-1", h.now)
+    await work(h, keep)
+    assert len(await h.memories()) == 1
+    for _ in range(2):  # closed again; its failure is the job's, which waits
+        await keep.close(h.now)
+        await work(h, keep)
+        h.now += 10
+    assert {m.type for m in await h.memories()} == {"semantic", "episodic"}
+
+
+async def test_no_summaries_where_they_are_switched_off(stores: SqliteStores) -> None:
+    h = house(stores)
+    keep = keeper(h, summaries=False)
+    for said in TALK:
+        await say(h, said)
+    await stores.sessions.end(ANA, "s-1", h.now)
+    await work(h, keep)
+    assert [r.role for r in h.completer.requests] == ["memory_extraction"]
+
+
+# ---------------------------------------------------------------- state
+async def test_a_wanted_state_is_kept_with_the_marks_of_what_it_may_stand_for(stores: SqliteStores) -> None:
+    h = house(stores, '{"facts": []}', STATE)
+    keep = keeper(h, step_turns=3)
+    await say(h, "one two three", stateful=True)
+    await say(h, "Answer in Chinese from now on.")
+    await say(h, "four five six")
+    await stores.sessions.end(ANA, "s-1", h.now)
+    await work(h, keeper(h, step_turns=3, summaries=False))
+    standing = await keep.notes.standing(ANA, "s-1")
+    assert standing is not None
+    assert standing.state == {"topic": "Hawaii"}
+    # What the user has set for the conversation stays in the user's own message.
+    assert standing.covered == {"k1/Fine.", "k3/Fine."}
+
+
+async def test_garbage_leaves_the_old_state_and_is_asked_again(stores: SqliteStores) -> None:
+    h = house(stores, "All right.", STATE)
+    keep = keeper(h, step_turns=1)
+    await say(h, "one two three", stateful=True)
+    await stores.sessions.end(ANA, "s-1", h.now)
+    job = await stores.jobs.claim(h.now, 60)
+    assert job is not None
+    batch = await stores.jobs.batch(job, limit=9, context=0)
+    await keep.refresh(job, batch)
+    assert await keep.notes.standing(ANA, "s-1") is None
+    await keep.refresh(job, batch)
+    assert await keep.notes.standing(ANA, "s-1") is not None
+
+
+async def test_a_state_that_nobody_wants_costs_no_call(stores: SqliteStores) -> None:
+    h = house(stores, '{"facts": []}')
+    for said in TALK:
+        await say(h, said)
+    await stores.sessions.end(ANA, "s-1", h.now)
+    await work(h, keeper(h, step_turns=1, summaries=False))
+    assert len(h.completer.requests) == 1

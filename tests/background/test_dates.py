@@ -1,0 +1,102 @@
+"""Relative dates, in every language that we resolve, against Thursday 2026-02-26."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from proxy.background.dates import anchored, expiry
+
+THURSDAY = datetime(2026, 2, 26, 10, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("content", "meant"),
+    [
+        ("User flies to Rome next Friday.", "2026-03-06"),
+        ("User sees the vet this Friday", "2026-02-27"),
+        ("User met Ana last Friday", "2026-02-20"),
+        ("User has an interview tomorrow", "2026-02-27"),
+        ("User ran a marathon yesterday", "2026-02-25"),
+        ("User moved two weeks ago", "2026-02-12"),
+        ("User starts a job in three months", "2026-05"),
+        ("User is on leave next week", "week of 2026-03-02"),
+        ("User visited Lisbon last month", "2026-01"),
+        ("User will retire next year", "2027"),
+        ("用户下周五去上海", "2026-03-06"),
+        ("用户明天面试", "2026-02-27"),
+        ("用户两周后搬家", "2026-03-12"),
+        ("用户三个月前换了工作", "2025-11"),
+        ("用户上周三看了牙医", "2026-02-18"),
+        ("ユーザーは来週の金曜日に東京へ行く", "2026-03-06"),
+        ("ユーザーは昨日引っ越した", "2026-02-25"),
+        ("La usuaria viaja el próximo viernes", "2026-02-27"),
+        ("La usuaria se mudó hace dos semanas", "2026-02-12"),
+        ("La usuaria empieza mañana", "2026-02-27"),
+        ("Der Nutzer zieht übermorgen um", "2026-02-28"),
+        ("Der Nutzer hat vor drei Wochen gekündigt", "2026-02-05"),
+        ("Der Nutzer war letzten Montag in Köln", "2026-02-23"),
+        ("L'utilisateur part vendredi prochain", "2026-02-27"),
+        ("L'utilisateur a déménagé il y a deux mois", "2025-12"),
+    ],
+)
+def test_a_date_that_a_calendar_resolves_stands_behind_its_words(content: str, meant: str) -> None:
+    resolved = anchored(content, "semantic", THURSDAY)
+    assert f" ({meant})" in resolved
+    assert resolved.replace(f" ({meant})", "") == content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "User has recently taken up climbing.",
+        "用户最近开始攀岩。",
+        "Der Nutzer klettert neulich.",
+        "User moves soon",
+    ],
+)
+def test_a_date_that_stays_vague_gets_the_day_on_which_it_was_stated(content: str) -> None:
+    resolved = anchored(content, "semantic", THURSDAY)
+    assert resolved.replace(" (stated 2026-02-26)", "") == content
+    assert resolved != content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "User's budget is $10,000",
+        "User runs every morning",
+        "La usuaria corre por la mañana",
+        "User flew to Rome yesterday (2026-02-25).",
+        "User moves tomorrow (stated 2026-01-11)",
+        "用户2026年3月搬家,明天签约",
+    ],
+)
+def test_what_is_absolute_or_always_so_stays_as_it_is(content: str) -> None:
+    assert anchored(content, "semantic", THURSDAY) == content
+
+
+def test_the_days_of_a_procedure_come_again_and_get_no_date() -> None:
+    assert "(" not in anchored("Scope freezes today, release tomorrow", "procedural", THURSDAY)
+
+
+def test_a_resolved_fact_is_not_resolved_again() -> None:
+    once = anchored("User flies tomorrow", "semantic", THURSDAY)
+    assert anchored(once, "semantic", THURSDAY + 86_400 * 9) == once
+
+
+@pytest.mark.parametrize("last", ["2026-05-05", "5 May 2026", "May 5, 2026"])
+def test_a_rule_with_a_last_day_ends_when_that_day_is_over(last: str) -> None:
+    end = expiry(f"User wants answers in French until {last}.", "preference")
+    assert end == datetime(2026, 5, 6, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("content", "type_"),
+    [
+        ("User's lease runs until 31 May 2026", "semantic"),
+        ("User wants answers in French until May", "preference"),
+        ("User wants answers in French until 2026-02-31", "preference"),
+    ],
+)
+def test_what_stays_true_or_is_not_clear_does_not_expire(content: str, type_: str) -> None:
+    assert expiry(content, type_) is None
