@@ -45,8 +45,8 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "no-dense": {"retrieval.dense": "false"},
     "no-lexical": {"retrieval.lexical": "false"},
     "rrf": {"retrieval.fusion": "rrf"},
-    "no-first-person": {"retrieval.first_person": "false"},
-    "no-window": {"retrieval.window": 0},
+    "dense-weight-.5": {"retrieval.dense_weight": 0.5},
+    "dense-weight-.9": {"retrieval.dense_weight": 0.9},
     "no-decay": {"retrieval.recency_depth": 0},
 }
 

@@ -22,13 +22,15 @@ _ACCENTS = re.compile("[\u0300-\u036f]+")
 _POSSESSIVE = re.compile(r"['’]s?$")
 
 # Words that carry no topic. Short on purpose: a missing stop word costs a little, a wrong one a memory.
-STOP_WORDS = frozenset(
+ENGLISH_STOP_WORDS = frozenset(
     "a an the and or but if of at by for with about to from in on off is are was were be been being am"
     " do does did have has had having i me my mine myself you your yours we us our ours he him his she"
     " her hers it its they them their theirs this that these those what which who whom whose when where"
     " why how can could should would will shall may might must not no nor so than then there here as"
-    " into up down out over again just too very user please tell know"
-    " el la los las un una de del y o en que es mi tu su se le der die das und oder ist ein eine mein"
+    " into up down out over again just too very user please tell know".split()
+)
+STOP_WORDS = ENGLISH_STOP_WORDS | frozenset(
+    "el la los las un una de del y o en que es mi tu su se le der die das und oder ist ein eine mein"
     " ich du le les des une et ou est mon ma mes je 的 了 吗 呢 是 我 你 他 她 它 们 用 户 用户 我的".split()
 )
 

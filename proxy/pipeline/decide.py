@@ -41,7 +41,7 @@ def decide(turn: Turn) -> Verdict:
     instruction, payload = questions.split_payload(query)
     if len(instruction) > INSTRUCTION_CHARS or is_personal(instruction):
         return _SEARCH
-    if payload and questions.is_transformation(instruction):
+    if payload and questions.is_transformation(instruction) and not questions.asks(payload):
         return Verdict(False, "self_contained")
     if questions.is_calculation(query):
         return Verdict(False, "self_contained")
@@ -74,14 +74,6 @@ def points_back(text: str) -> bool:
     return bool(_POINTER.search(fold(text)))
 
 
-def expects_memory(text: str) -> bool:
-    """True if the form of the text says that memory should know: it is personal, points back, speaks of
-    "the dog" as of something known, or asks in a language that leaves pronouns out."""
-    if is_personal(text) or points_back(text) or questions.names_known_thing(text):
-        return True
-    return bool(_UNSPACED.search(text) and _ASKS_UNSPACED.search(text))
-
-
 def _was_asked(messages: tuple[Message, ...]) -> bool:
     """True if the assistant's last message ends with a question."""
     last = next((m.text for m in reversed(messages) if m.role == "assistant"), "")
@@ -100,10 +92,6 @@ def _any_of(*tables: dict[str, tuple[str, ...]]) -> str:
 
 
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-# "提测应该找谁?" is about us without saying so.
-_ASKS_UNSPACED = re.compile(
-    r"[?？]\s*$|[吗呢哪几谁怎]|什么|多少|何|誰|どこ|いつ|か[。?？]?\s*$|뭐|누구|언제|어디|까[?？]?\s*$"
-)
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
 _GREETING = re.compile(_any_of(phrases.GREETINGS))
 _ONLY_GREETING = re.compile(rf"[\W_]*(?:{_any_of(phrases.GREETINGS, phrases.FILLERS)}[\W_]*)+")

@@ -1,18 +1,21 @@
 """Does a hit belong to the question? A cosine alone does not say.
 
-On the development personas two in five true memories lie below .20, where one unrelated prompt in ten has
-its best hit. What tells them apart is the form of the question: "when do we fly?" expects memory, "list
-the planets" does not. So the gate has two settings. A question that expects memory opens it with a weak
-best hit and then lets the budget decide; any other needs a hit at the model's own threshold.
+On eight personas two in five true memories lie below .20, where half of the unrelated prompts have their
+best hit. What tells them apart is the form of the question (see `expect`): the less it promises, the better
+the best hit must be for the gate to open. Once it is open, the budget decides.
 """
 
 from dataclasses import dataclass
 
 from proxy.domain import Hit
+from proxy.pipeline.expect import Expectation
 
-# Shares of the model's threshold (.25 for MiniLM: .15 and .05, .25 and .10).
-_EXPECTED = (0.6, 0.2)
-_UNEXPECTED = (1.0, 0.4)
+# Shares of the model's threshold, .25 for MiniLM: the cosine of the best hit, and of each.
+_ENTRY_AND_FLOOR = {
+    Expectation.STRONG: (0.5, 0.2),
+    Expectation.SOME: (0.7, 0.3),
+    Expectation.NONE: (1.3, 0.5),
+}
 # Shares of the question's lexical weight. Half of it is as good as a vector.
 _STRONG_COVERAGE = 0.5
 _WEAK_COVERAGE = 0.1
@@ -39,7 +42,7 @@ class Gate:
         return hit.bm25 > 0 and coverage >= self.coverage
 
 
-def gate_for(*, expects_memory: bool, dense: bool, model_threshold: float, asked: float | None) -> Gate:
+def gate_for(*, expected: Expectation, dense: bool, model_threshold: float, asked: float | None) -> Gate:
     """Return the gate of a question.
 
     `asked`: the request's own similarity_threshold; it applies to every hit's cosine as it stands. Where
@@ -47,8 +50,8 @@ def gate_for(*, expects_memory: bool, dense: bool, model_threshold: float, asked
     shared word if the question expects memory, else a tenth of what the question says.
     """
     if not dense:
-        return Gate(0.0, 0.0, 0.0 if expects_memory else _WEAK_COVERAGE, dense=False)
+        return Gate(0.0, 0.0, 0.0 if expected else _WEAK_COVERAGE, dense=False)
     if asked is not None:
         return Gate(asked, asked, _STRONG_COVERAGE)
-    entry, floor = _EXPECTED if expects_memory else _UNEXPECTED
+    entry, floor = _ENTRY_AND_FLOOR[expected]
     return Gate(entry * model_threshold, floor * model_threshold, _STRONG_COVERAGE)

@@ -109,7 +109,7 @@ FILLERS = {
     "en": _words(
         """
         there, again, all, everyone, everybody, folks, team, guys, friend, my friend, buddy, mate, pal,
-        bot, assistant, claude, gpt, chatgpt, so much, very much, a lot, a bunch, a million, a ton,
+        me again, bot, assistant, claude, gpt, chatgpt, so much, very much, a lot, a bunch, a million, a ton,
         lots, oh, ah, well, so, and, then, for now, for that, for this, for the help, for your help,
         for everything, for all the help, for helping, for the info, for the answer, today, really,
         super, very, to you, to you too, you too, now, man, dude, please

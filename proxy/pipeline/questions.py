@@ -6,6 +6,7 @@ of them knows is searched. Whether a question is personal or points back is for 
 
 import re
 
+from proxy.gloss import gloss
 from proxy.terms import fold
 
 
@@ -40,6 +41,11 @@ def split_payload(text: str) -> tuple[str, str]:
     return text, ""
 
 
+def is_quoted(payload: str) -> bool:
+    """True for a payload that stood in quotes, a fence, braces or a tag."""
+    return bool(_QUOTED.fullmatch(payload))
+
+
 # ---------------------------------------------------------------- what the message itself holds
 _TRANSFORM = re.compile(
     _any(
@@ -49,9 +55,9 @@ _TRANSFORM = re.compile(
         r"\b(?:fix|correct|check|clean up)\b.{0,24}\b(?:syntax|sql|json|yaml|regex)\b",
         r"\bmake (?:this|it|the following)\b.{0,16}\b(?:shorter|longer|simpler|clearer|concise)\b",
         r"\bmake (?:this|it|the following)\b.{0,16}\b(?:formal|informal|polite|friendlier)\b",
-        r"\b(?:turn|change|put) (?:this|the following)\b.{0,16}\b(?:in)?to\b",
+        r"\b(?:turn|change|put) (?:this|the following)\b.{0,16}\b(?:into|to|in)\b",
         r"\bhow (?:do|would) you say\b",
-        r"翻译|翻成|译成|译为|改写|缩短|润色|概括|总结(?:一下)?(?:这|下面|以下)|改错|错别字|校对|转成|转换成|简化",
+        r"翻译|翻成|译成|译为|改写|缩短|润色|概括|总结(?:一下)?(?:这|下面|以下)|改得|改错|错别字|校对|转成|转换成|简化",
         r"\b(?:traduce|traducir|corrige|resume|acorta|convierte|reescribe)\b",
         r"\b(?:ubersetze?|korrigiere?|fasse?|kurze?|formuliere?|wandle)\b",
         r"\b(?:traduis|traduire|traduisez|corrigez|resumez|raccourcis|reformule|convertis)\b",
@@ -66,6 +72,7 @@ _AGREED_FORM = re.compile(
         r"平时|老样子|规矩",
     )
 )
+_ASKS = re.compile(r"\W*(?:what|which|when|where|who|whose|how|why)\b")
 _NUMBER = r"[\d.,]*\d"
 _SUM = re.compile(
     _any(
@@ -86,6 +93,11 @@ def is_transformation(instruction: str) -> bool:
     return bool(_TRANSFORM.search(folded)) and not _AGREED_FORM.search(folded)
 
 
+def asks(payload: str) -> bool:
+    """True if what follows a colon is no text but questions: "resume el encargo: cuánto, para cuándo"."""
+    return bool(not is_quoted(payload) and _ASKS.match(fold(gloss(payload).text)))
+
+
 def is_calculation(text: str) -> bool:
     """True if the text is a sum or a conversion of units with all its numbers."""
     return bool(_SUM.search(fold(text).strip()))
@@ -93,7 +105,7 @@ def is_calculation(text: str) -> bool:
 
 # ---------------------------------------------------------------- what only a tool can know
 _NOW = _any(
-    r"\b(?:right now|now|currently|at the moment|at this (?:very )?(?:minute|moment)|current|live)\b",
+    r"\b(?:right now|now|currently|at the moment|this (?:very )?(?:minute|moment|second)|current|live)\b",
     r"\b(?:today|tonight|tomorrow|this (?:morning|afternoon|evening|weekend))\b",
     r"\b(?:ahora|hoy|manana|jetzt|heute|morgen|gerade|aktuell\w*|maintenant|aujourd'hui|demain|actuel\w*)\b",
     r"\b(?:agora|hoje|amanha|adesso|oggi|domani)\b",
@@ -102,19 +114,20 @@ _NOW = _any(
 _WEATHER = _any(
     r"\b(?:weather|temperature|forecast|humidity|raining|rain|snowing|snow|air quality|uv index)\b",
     r"\b(?:clima|temperatura|llueve|wetter|temperatur|regnet|meteo|temperature|pleut|chove|piove)\b",
-    r"天气|气温|温度|下雨|空气质量|天気|気温|날씨|기온",
+    r"天气|气温|温度|下雨|空气质量|几度|天気|気温|날씨|기온",
 )
 _CURRENCY = r"(?:euro|dollar|pound|yen|yuan|franc|rupee)s?"
 _MARKET = _any(
     r"\b(?:stock price|share price|stocks?|shares|nasdaq|dow jones|s&p 500|exchange rate)\b",
     r"\b(?:bitcoin|btc|ethereum|(?:gold|oil|silver) price|price of (?:gold|oil|silver))\b",
     rf"\b{_CURRENCY}\b(?=.*\b(?:at|worth|against|rate|trading|to the)\b)",
-    r"\b(?:tipo de cambio|wechselkurs|aktienkurs|taux de change)\b",
+    r"\b(?:tipo de cambio|wechselkurs|aktienkurs|taux de change|dax|ftse|ibex|cac 40|nikkei)\b",
     r"汇率|股价|金价|油价|比特币|大盘|為替|株価|환율|주가",
 )
 _CLOCK = _any(
     r"\bwhat time is it\b",
     r"\bwhat's the time\b",
+    r"\bque hora es\b|\bwie spat ist es\b|\bquelle heure est-il\b",
     r"\bcurrent time in\b",
     r"现在.{0,6}几点[了钟]?\??$",
     r"今何時|지금 몇 시",
@@ -130,6 +143,7 @@ _PLACE = re.compile(
         r"^(?!오늘|지금|내일)[가-힣]{2,5} (?:오늘|지금|내일|날씨)",
     )
 )
+_OUTSIDE = re.compile(r"\boutside\b|\bdraussen\b|\bdehors\b|\bafuera\b|外面|室外")
 _RUN = re.compile(
     _any(
         r"^(?:please |can you |could you |pls )?(?:run|execute|exec) "
@@ -146,7 +160,7 @@ def wants_live_data(text: str) -> bool:
     folded = fold(text).strip()
     if _RUN.search(folded) or _LIVE.search(folded):
         return True
-    return bool(_LIVE_WEATHER.search(folded) and _PLACE.search(text))
+    return bool(_LIVE_WEATHER.search(folded) and (_PLACE.search(text) or _OUTSIDE.search(folded)))
 
 
 # ---------------------------------------------------------------- what everybody could know
@@ -195,7 +209,7 @@ _FACTS = re.compile(
         r"\bqual e la (?:capitale|popolazione|valuta) d",
         r"\bchi ha (?:scritto|dipinto|inventato|scoperto)\b|\bin che anno\b|\bcosa significa\b",
         # Chinese
-        r"是什么意思|什么意思|的缩写|^什么是|是怎么(?:形成|产生)的|谁(?:发明|发现|画|创作|提出)",
+        r"是什么意思|什么意思|的缩写|^什么是|是怎么(?:形成|产生)的|谁(?:发明|发现|画|创作|提出)|^(?:光速|音速|圆周率)",
         r"(?:首都|人口|货币|国歌|沸点|熔点|化学式|分子式|原子序数|海拔|直径)(?:是|有|在)?(?:什么|哪|多少|多高)",
         r"哪一?年(?:发明|爆发|成立|建立|灭亡|结束|统一|诞生|倒塌|去世|出生|发生|上映|建成|独立)",
         r"最(?:高|长|大|深|小|快)的(?:山|河|国家|动物|海|洋|湖|行星|城市|沙漠|建筑|岛)",
@@ -219,6 +233,12 @@ _HISTORY = re.compile(
         rf"^[Hh]ow (?:tall|high|long|deep|old|big|far) (?:is|are|was) {_NAME}",
     )
 )
+# Counted are parts of a country, in any language: looked for in the gloss.
+_OF_COUNTRY = re.compile(
+    r"\bhow many (?!of )\w+(?: \w+)? (?:does|do|has|have|are there in|in)\b.{0,6}\b(?:china|japan|korea|india"
+    r"|america|usa|canada|mexico|brazil|england|britain|uk|france|germany|spain|italy|switzerland|austria|portugal"
+    r"|australia|europe|russia|poland)\W*$"
+)
 # "the telephone" is everybody's.
 _INVENTED = re.compile(r"\bwho invented the \w+\W*$")
 _THE = re.compile(r"\b[Tt]he (\S+)")
@@ -228,7 +248,7 @@ _SAFE_THE = re.compile(rf"(?:{_UNIQUE}|{_ATTRIBUTE}|\w+est|most|first|difference
 def is_general_fact(text: str) -> bool:
     """True if the text asks for what an encyclopedia knows."""
     folded = fold(text).strip()
-    if _INVENTED.search(folded):
+    if _INVENTED.search(folded) or _OF_COUNTRY.search(fold(gloss(text).text)):
         return True
     known = _HISTORY.search(text) or _FACTS.search(folded)
     return bool(known) and not names_known_thing(text)

@@ -15,6 +15,7 @@ from typing import Literal
 from proxy.domain import Hit, Memory, Ranked
 from proxy.pipeline.gate import Gate
 from proxy.pipeline.overlap import held, is_content, restates, saying, searchable
+from proxy.pipeline.times import Span, is_of
 
 DAY = 86_400.0
 # Shares of a memory's words that a better one must hold for the memory to add nothing.
@@ -26,14 +27,17 @@ REPEAT_TERMS = 2
 class Ranking:
     """Constants of the order. A factor lies in [1 - depth, 1 + depth]: it decides between near-equals."""
 
+    dense: bool = True  # search by meaning
+    lexical: bool = True  # search by words
     fusion: Literal["linear", "rrf"] = "linear"
-    dense_weight: float = 0.6
+    dense_weight: float = 0.7
     rrf_k: int = 60
     recency_depth: float = 0.03
     weight_depth: float = 0.05
     importance_depth: float = 0.05
     confidence_depth: float = 0.05
     half_life_days: float = 90.0
+    time_depth: float = 0.1  # for a memory of a time that the question names
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +57,18 @@ def rank(
     limit: int,
     now: float,
     ranking: Ranking | None = None,
+    times: Sequence[Span] = (),
 ) -> list[Ranked]:
-    """Return at most `limit` hits that pass the gate, best first, none that only repeats a better one."""
+    """Return at most `limit` hits that pass the gate, best first, none that only repeats a better one.
+
+    `times`: those that the question names; a memory of one of them is worth `time_depth` more.
+    """
     ranking = ranking or Ranking()
     words = match_words(hits, query_terms)
     scores = fuse(hits, words, ranking, dense=gate.dense)
     opened = gate.opens(max((h.cosine for h in hits if h.cosine is not None), default=-1.0))
     passed = [
-        (score * standing(hit.memory, now, ranking), hit, matched)
+        (score * standing(hit.memory, now, ranking) * _timely(hit.memory, times, ranking), hit, matched)
         for hit, score, matched, coverage in zip(hits, scores, words.matched, words.coverage, strict=True)
         if gate.admits(hit, coverage, opened)
     ]
@@ -120,6 +128,11 @@ def standing(memory: Memory, now: float, ranking: Ranking) -> float:
         * (1 + ranking.importance_depth * (2 * memory.importance - 1))
         * (1 + ranking.confidence_depth * (2 * memory.confidence - 1))
     )
+
+
+def _timely(memory: Memory, times: Sequence[Span], ranking: Ranking) -> float:
+    meant = any(is_of(span, memory.content, memory.valid_from) for span in times)
+    return 1 + ranking.time_depth if meant else 1.0
 
 
 def _stretch(cosine: float | None, low: float, spread: float) -> float:

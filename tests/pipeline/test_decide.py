@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.pipeline.decide import decide, expects_memory
+from proxy.pipeline.decide import decide
 from tests.pipeline.conftest import turn
 
 GREETINGS = [
@@ -178,17 +178,35 @@ def test_the_country_us_is_not_us():
 
 
 @pytest.mark.parametrize(
-    "text", ["When do we fly?", "Is the dog allowed chicken?", "那是哪天?", "提测应该找谁?"]
+    ("text", "reason"),
+    [
+        ("Is it snowing in Oslo this very minute?", "tool_answers"),
+        ("外面现在几度?", "tool_answers"),
+        ("¿Qué hora es en Lima?", "tool_answers"),
+        ("Wo steht der DAX gerade?", "tool_answers"),
+        ("音速是多少?", "general_fact"),
+        ("Wie viele Kantone hat die Schweiz?", "general_fact"),
+        ("How many states are there in Mexico?", "general_fact"),
+        ('Put this in the present tense: "She sold the boat."', "self_contained"),
+        ("把这句话改得正式一点:明天不来了。", "self_contained"),
+        ("hey, me again", "greeting"),
+    ],
 )
-def test_personal_or_pointing_questions_expect_memory(text):
-    assert expects_memory(text)
+def test_what_memory_cannot_help_with_is_skipped_in_several_languages(text, reason):
+    assert decide(turn(text)).reason == reason
 
 
 @pytest.mark.parametrize(
-    "text", ["Write a bash loop that renames files", "Tell me a joke", "写一首关于秋叶的俳句"]
+    "text",
+    [
+        "Resume el pedido: cuántas cajas, cuánto cuesta y para cuándo.",
+        "Fasse den Auftrag zusammen: wer liefert, wann und was kostet es?",
+        "How many people are in our team in Mexico?",
+        "Is it warm enough outside for the beans?",
+    ],
 )
-def test_tasks_for_anybody_do_not_expect_memory(text):
-    assert not expects_memory(text)
+def test_questions_after_a_colon_are_no_text_and_ours_is_not_the_worlds(text):
+    assert decide(turn(text)).search
 
 
 @pytest.mark.parametrize("paste", ["'a " * 5000, "{" * 20000, "hi " * 20000, "what do " * 5000, "1+" * 9000])

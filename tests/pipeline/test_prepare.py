@@ -1,13 +1,14 @@
 """The read path as a whole: what becomes of a turn."""
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from proxy.domain import Hit, Level, MemoryOptions, Status
 from proxy.errors import StoreUnavailable
-from proxy.pipeline.prepare import prepare, search
-from tests.pipeline.conftest import SCOPE, Past, Scripted, Shelf, memory, turn
+from proxy.notes import Anchor, SessionNotes
+from proxy.pipeline.prepare import LINES, prepare, search
+from tests.pipeline.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, turn
 
 BUDGET = Hit(memory("budget", "User's budget for the Portugal trip is $6,200."), 0.5, 3.0)
 
@@ -108,3 +109,74 @@ async def test_search_ranks_without_deciding(tools):
     (found,) = await search(SCOPE, "hi", shelf, limit=5)
     assert found.memory.id == "budget"
     assert found.why.startswith("dense .50")
+
+
+# ---------------------------------------------------------------- the session's notes
+ANCHOR = Anchor("language", "Answer in Chinese.", NOW)
+
+
+@dataclass
+class Notebook:
+    """Notes of any session; keeps what it was asked."""
+
+    anchors: tuple[Anchor, ...] = (ANCHOR,)
+    broken: bool = False
+    asked: list[dict[str, object]] = field(default_factory=list)
+
+    async def notes(self, scope, session_id, **asked):
+        self.asked.append(asked)
+        if self.broken:
+            raise StoreUnavailable
+        return SessionNotes(self.anchors)
+
+
+class Broken(Shelf):
+    """A store of memories that is away."""
+
+    async def search(self, scope, search):
+        raise StoreUnavailable
+
+
+async def test_an_anchor_stands_before_the_memories_and_outlives_a_short_budget(tools):
+    noted = replace(tools, memories=Shelf([BUDGET]), notes=Notebook())
+    prepared = await prepare(turn("What can we spend?", named=True), noted)
+    assert prepared.block.index("Answer in Chinese.") < prepared.block.index("$6,200")
+    assert prepared.memory_ids == ("budget",)
+    full = prepared.tokens
+    short = await prepare(turn("What can we spend?", named=True), replace(noted, budget_tokens=full - 1))
+    assert "Answer in Chinese." in short.block
+    assert short.memory_ids == ()
+    assert short.tokens <= full - 1
+
+
+@pytest.mark.parametrize(
+    ("said", "reason"), [("hi there", "greeting"), ("What can we spend?", "no_memories")]
+)
+async def test_an_anchor_is_injected_where_no_memory_is(tools, said, reason):
+    assert (await prepare(turn(said), tools)).reason == reason
+    prepared = await prepare(turn(said, named=True), replace(tools, notes=Notebook()))
+    assert (prepared.status, prepared.reason, prepared.memory_ids) == (Status.INJECTED, "session", ())
+
+
+async def test_where_memories_are_away_the_session_is_left(tools):
+    away = replace(tools, memories=Broken())
+    with pytest.raises(StoreUnavailable):
+        await prepare(turn("What can we spend?", named=True), replace(away, notes=Notebook(())))
+    prepared = await prepare(turn("What can we spend?", named=True), replace(away, notes=Notebook()))
+    assert (prepared.status, prepared.level) == (Status.INJECTED, Level.SESSION)
+    assert "Answer in Chinese." in prepared.block
+
+
+async def test_notes_that_are_away_cost_no_memory(tools):
+    away = replace(tools, memories=Shelf([BUDGET]), notes=Notebook(broken=True))
+    assert (await prepare(turn("What can we spend?", named=True), away)).memory_ids == ("budget",)
+
+
+async def test_a_session_known_by_its_beginning_is_told_apart_by_its_last_answer(tools):
+    notebook = Notebook()
+    noted = replace(tools, notes=notebook)
+    await prepare(turn("hello"), noted)
+    assert notebook.asked == []
+    await prepare(turn("hello", "good day", "and now?"), noted)
+    await prepare(turn("and now?", named=True, standalone=True), noted)
+    assert notebook.asked == [{"after": "good day", "lines": 0}, {"after": None, "lines": LINES}]

@@ -3,13 +3,15 @@
 import pytest
 
 from proxy.domain import Hit
+from proxy.pipeline.expect import Expectation
 from proxy.pipeline.gate import gate_for
 from proxy.pipeline.rank import DAY, Ranking, rank
+from proxy.pipeline.times import named_times
 from tests.pipeline.conftest import NOW, memory
 
-OPEN = gate_for(expects_memory=True, dense=True, model_threshold=0.25, asked=None)
-STRICT = gate_for(expects_memory=False, dense=True, model_threshold=0.25, asked=None)
-WORDS = gate_for(expects_memory=True, dense=False, model_threshold=0.25, asked=None)
+OPEN = gate_for(expected=Expectation.STRONG, dense=True, model_threshold=0.25, asked=None)
+STRICT = gate_for(expected=Expectation.NONE, dense=True, model_threshold=0.25, asked=None)
+WORDS = gate_for(expected=Expectation.STRONG, dense=False, model_threshold=0.25, asked=None)
 
 
 def ids(ranked):
@@ -91,13 +93,19 @@ def test_a_weak_best_hit_passes_only_where_the_question_expects_memory():
     assert order(hits, gate=STRICT) == []
 
 
+def test_a_question_that_half_expects_memory_needs_a_better_hit_than_one_that_does():
+    half = gate_for(expected=Expectation.SOME, dense=True, model_threshold=0.25, asked=None)
+    assert order([Hit(memory("m", "Dev Mistry is the contact"), 0.19, 0.0)], gate=half) == ["m"]
+    assert order([Hit(memory("m", "Dev Mistry is the contact"), 0.15, 0.0)], gate=half) == []
+
+
 def test_a_hit_below_the_floor_stays_out():
     hits = [Hit(memory("a", "Near"), 0.5, 0.0), Hit(memory("b", "Noise"), 0.01, 0.0)]
     assert order(hits) == ["a"]
 
 
 def test_a_threshold_that_the_request_sets_is_each_hits_own_cosine():
-    asked = gate_for(expects_memory=True, dense=True, model_threshold=0.25, asked=0.6)
+    asked = gate_for(expected=Expectation.STRONG, dense=True, model_threshold=0.25, asked=0.6)
     hits = [Hit(memory("a", "Close"), 0.61, 0.0), Hit(memory("b", "Less close"), 0.59, 0.0)]
     assert order(hits, gate=asked) == ["a"]
 
@@ -158,3 +166,14 @@ def test_why_names_the_lists_and_no_content():
 
 def test_nothing_found_ranks_nothing():
     assert order([]) == []
+
+
+def test_a_memory_of_the_time_that_the_question_names_wins_between_equals():
+    (march,) = named_times("What happened in March 2026?", NOW)
+    hits = [
+        Hit(memory("a", "User sold the boat on 2026-05-02"), 0.4, 0.0),
+        Hit(memory("b", "User sold the car on 2026-03-02"), 0.4, 0.0),
+        Hit(memory("none", "C"), 0.1, 0.0),
+    ]
+    assert ids(rank(hits, (), OPEN, limit=10, now=NOW))[0] == "a"
+    assert ids(rank(hits, (), OPEN, limit=10, now=NOW, times=(march,)))[0] == "b"

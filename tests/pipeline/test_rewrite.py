@@ -72,3 +72,18 @@ def test_the_newest_words_survive_the_bound_on_terms():
 
 def test_a_long_message_is_never_vague():
     assert not is_vague("it " * 100)
+
+
+@pytest.mark.parametrize(
+    "text", ["¿hasta cuándo era?", "und um wie viel Uhr?", "et c'était quand déjà ?", "那是多少?"]
+)
+def test_short_questions_without_a_topic_are_vague_in_other_languages(text):
+    assert is_vague(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["¿Cuánto cuesta el alquiler del local?", "Wann wird meine Schwester operiert?", "我女儿对什么水果过敏?"],
+)
+def test_questions_with_a_topic_are_not_vague_in_other_languages(text):
+    assert not is_vague(text)

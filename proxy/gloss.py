@@ -1,0 +1,189 @@
+"""Other languages in English words, for an embedding model that reads English alone.
+
+all-MiniLM-L6-v2 takes "我对青霉素过敏" for a row of unknown signs, and Spanish or German for noise. Said word
+by word in English ("I antibiotic penicillin allergy") the same model finds it from "is there a medicine I
+must not take?", whatever language that is asked in. No grammar is needed: the model averages words anyway.
+A gloss is only ever embedded, never stored or shown.
+
+The words stand in `lexicon/*.txt`, a line for each meaning: english|zh|es|de|fr, alternatives separated by
+commas. Chinese takes the longest word that fits, from the left. In the other languages a word of the table
+also stands for its longer forms ("alquil": alquiler, alquilamos), and German compounds are taken apart.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from proxy.terms import ENGLISH_STOP_WORDS, fold
+
+SPACED = ("es", "de", "fr")
+_LANGUAGES = ("zh", *SPACED)
+_FOLDER = Path(__file__).with_name("lexicon")
+
+_HAN = re.compile("[\u3400-\u9fff]+")
+_KANA = re.compile("[\u3040-\u30ff]")
+# French elides ("l'eau"): an apostrophe ends a word.
+_TOKEN = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)*['’]?|\d[\d.,:]*|[^\w\s]|_+")
+# Characters that carry grammar and no matter.
+_PARTICLES = frozenset("的了吗呢吧啊着过来地得个呀嘛哦呗么儿")
+_PUNCTUATION = str.maketrans("，。？！；：（）“”、《》", ",.?!;:()'',''")
+_PHRASE_WORDS = 4
+_LEAST_SHARE = 0.3  # of a text's words: the table's language
+_SHORTEST_STEM = 3  # of three letters: at most two more
+_LONGEST_ENDING = 4
+_HAN_WEIGHT = 3  # letters that a Chinese character is worth
+# "Umzug-s-termin": what joins the halves of a compound.
+_JOINTS = ("", "s", "n", "e", "en", "es", "er")
+
+
+@dataclass(frozen=True, slots=True)
+class Gloss:
+    """A text in English words, and the share of it that is not Chinese unknown to the lexicon, in letters."""
+
+    text: str
+    known: float = 1.0
+
+
+def gloss(text: str) -> Gloss:
+    """Return the text with what is Chinese, Spanish, German or French in it said in English words.
+
+    English comes back unchanged, and so do languages that the lexicon does not have. Names stay as they are,
+    in Chinese they are left out: the model could only take them for each other.
+    """
+    if text.isascii() or not _HAN.search(text):
+        found = language(text)
+        return Gloss(_spaced(text, found) if found else text)
+    # Kana: Japanese has other words in the same signs.
+    return Gloss(text) if _KANA.search(text) else _unspaced(text)
+
+
+def language(text: str) -> str | None:
+    """Return the language of the table whose words the text has most of, None for English and others."""
+    words = [w for t in _TOKEN.findall(text) if t[0].isalpha() and (w := _bare(t)) not in _SHARED]
+    lexicon = _lexicon()
+    counts = {name: sum(w in lexicon.words[name] for w in words) for name in SPACED}
+    best = max(SPACED, key=lambda name: counts[name])
+    # English wins a draw, such as a text of names alone; one word that looks foreign proves nothing.
+    enough = max(sum(w in lexicon.english for w in words) + 1, _LEAST_SHARE * len(words))
+    return best if counts[best] >= enough else None
+
+
+# ---------------------------------------------------------------- the table
+@dataclass(frozen=True, slots=True)
+class _Lexicon:
+    words: dict[str, dict[str, str]]  # by language, then by folded word: its English
+    english: frozenset[str]
+    longest: int  # characters of a Chinese word
+
+
+@lru_cache(maxsize=1)
+def _lexicon() -> _Lexicon:
+    words: dict[str, dict[str, str]] = {name: {} for name in _LANGUAGES}
+    english = set(ENGLISH_STOP_WORDS)
+    for file in sorted(_FOLDER.glob("*.txt")):
+        for line in file.read_text("utf-8").splitlines():
+            meaning, *cells = line.split("|")
+            english.update(re.findall(r"[a-z]{3,}", fold(meaning)))
+            for name, cell in zip(_LANGUAGES, cells, strict=True):
+                for word in filter(None, (fold(w.strip()) for w in cell.split(","))):
+                    words[name].setdefault(word, meaning)
+    return _Lexicon(words, frozenset(english), max(map(len, words["zh"])))
+
+
+# Words of several languages say nothing about which one it is.
+_SHARED = frozenset("a an am as in is me no on or so to die man son des plan se le".split())
+
+
+# ---------------------------------------------------------------- with spaces
+def _spaced(text: str, name: str) -> str:
+    tokens = _TOKEN.findall(text)
+    return " ".join(_glossed(tokens, [_bare(t) for t in tokens], name))
+
+
+def _bare(token: str) -> str:
+    return fold(token).rstrip("'’")
+
+
+def _glossed(tokens: list[str], folded: list[str], name: str) -> Iterator[str]:
+    known = _lexicon().words[name]
+    at = 0
+    while at < len(tokens):
+        for size in range(min(_PHRASE_WORDS, len(tokens) - at), 1, -1):
+            phrase = known.get(" ".join(folded[at : at + size]))
+            if phrase is not None:
+                yield phrase
+                at += size
+                break
+        else:
+            yield (_word(folded[at], name) or tokens[at]) if tokens[at][0].isalpha() else tokens[at]
+            at += 1
+
+
+@lru_cache(maxsize=8192)
+def _word(word: str, name: str) -> str | None:
+    found = _form(word, name)
+    if found is None and "-" in word:
+        halves = [_word(half, name) or half for half in word.split("-")]
+        return " ".join(halves)
+    return _compound(word) if found is None and name == "de" else found
+
+
+def _form(word: str, name: str) -> str | None:
+    """Return the meaning of the word, or of the longest word that it is a form of."""
+    known = _lexicon().words[name]
+    if word in known:
+        return known[word]
+    for size in range(len(word) - 1, max(len(word) - _LONGEST_ENDING, _SHORTEST_STEM) - 1, -1):
+        short = size == _SHORTEST_STEM and len(word) - size > 2
+        if word[:size] in known and not short:
+            return known[word[:size]]
+    return None
+
+
+def _compound(word: str) -> str | None:
+    """Return the meanings of a German compound's two halves."""
+    known = _lexicon().words["de"]
+    for size in range(len(word) - 3, 3, -1):
+        first = next((known[h] for j in _JOINTS if (h := word[:size].removesuffix(j)) in known), None)
+        second = _form(word[size:], "de") if first else None
+        if first and second:
+            return f"{first} {second}"
+    return None
+
+
+# ---------------------------------------------------------------- without
+def _unspaced(text: str) -> Gloss:
+    total = known = 0
+    pieces: list[str] = []
+    end = 0
+    for run in _HAN.finditer(text):
+        words, found = _run(run.group())
+        pieces += [text[end : run.start()], " ".join(words)]
+        end = run.end()
+        total += sum(c not in _PARTICLES for c in run.group())
+        known += found
+    rest = sum(c.isalnum() and not _HAN.match(c) for c in text)
+    said = " ".join([*pieces, text[end:]]).translate(_PUNCTUATION)
+    share = (rest + _HAN_WEIGHT * known) / (rest + _HAN_WEIGHT * total) if rest + total else 1.0
+    return Gloss(" ".join(said.split()), share)
+
+
+def _run(run: str) -> tuple[list[str], int]:
+    """Return the meanings of a run of Chinese, and how many of its characters they stand for."""
+    words, found, at = [], 0, 0
+    while at < len(run):
+        size = _longest(run, at)
+        if size:
+            words.append(_lexicon().words["zh"][run[at : at + size]])
+            found += sum(c not in _PARTICLES for c in run[at : at + size])
+        at += size or 1
+    return words, found
+
+
+def _longest(run: str, at: int) -> int:
+    """Return the length of the longest known word that begins at `at`, 0 if there is none."""
+    lexicon = _lexicon()
+    sizes = range(min(lexicon.longest, len(run) - at), 0, -1)
+    return next((size for size in sizes if run[at : at + size] in lexicon.words["zh"]), 0)

@@ -1,0 +1,69 @@
+"""How much does a question's form promise that memory has something? (the first half of the gate)
+
+"When do we fly?" expects memory, "write a haiku about fog" does not. A form is looked for in the text and in
+its English gloss (see proxy.gloss), so that one table serves the languages that the lexicon knows.
+"""
+
+import re
+from enum import IntEnum
+
+from proxy.gloss import gloss
+from proxy.pipeline.decide import is_personal, points_back
+from proxy.pipeline.questions import is_quoted, names_known_thing, split_payload
+from proxy.terms import fold
+
+
+class Expectation(IntEnum):
+    """What the form promises."""
+
+    NONE = 0  # a request that anybody could make of anything
+    SOME = 1  # it speaks of "the pages" as of something known, or asks where pronouns are left out
+    STRONG = 2  # it is about the user, or about what was said before
+
+
+_INSPECTED_CHARS = 600
+_SHORT_CHARS = 240
+_PASTE_CHARS = 40  # a payload of this length is what "this" means
+_HERE = re.compile(r"\b(?:here|there|now|these days|lately)\b")
+# "How do I centre a div": "I" is anybody.
+_ANYBODY = re.compile(
+    r"\bhow (?:do|can|could|would|should) (?:i|we|you|one)\b(?!.*\b(?:my|our|me|us)\b)"
+    r"|\b(?:wie kann ich|como puedo|comment (?:puis-je|je peux))\b"
+)
+# What is made from nothing, and what is told to anybody.
+_GENERIC = re.compile(
+    r"^\W*(?:please |can you |could you )?(?:write|compose|invent|create|make|generate|suggest|propose"
+    r"|list|name|explain|describe|define|give (?:me )?(?:an?|some|two|three|four|five|six|ten)\b"
+    r"|use \w+ write|for (?:an?|one) .* (?:name|title))\b"
+    r"|\b(?:differences?|unterschied|diferencia|difference) (?:between|entre|zwischen)\b|有什么(?:区别|不同)"
+    r"|^为什么|^什么是|出自哪|怎么(?:做|查看|写|用|读)|[写给讲编作].{0,8}[首个则篇].{0,12}(?:诗|词|绝句|故事|笑话|名字|函数)"
+    r"|解释一下.*(?:是什么|原理)"
+    r"|^(?:escrib|dame|propon|explica|haz un|schreib|erklar|ecris|propose|explique|donne)\w*\b"
+)
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+# "提测应该找谁?" is about us without saying so.
+_ASKS_UNSPACED = re.compile(
+    r"[?？]\s*$|[吗呢哪几谁怎]|什么|多少|何|誰|どこ|いつ|か[。?？]?\s*$|뭐|누구|언제|어디|까[?？]?\s*$"
+)
+
+
+def expectation(text: str) -> Expectation:
+    """Return what the form of the text promises."""
+    instruction, payload = split_payload(text[:_INSPECTED_CHARS])
+    if payload and len(text) <= _SHORT_CHARS and not is_quoted(payload):
+        instruction, payload = text, ""  # a colon before questions: "the basics: when do we leave, …"
+    said = gloss(instruction).text
+    mine, mine_said = (_ANYBODY.sub(" ", fold(one)) for one in (instruction, said))
+    if is_personal(mine) or is_personal(mine_said):
+        return Expectation.STRONG
+    brings_its_own = len(payload) >= _PASTE_CHARS or len(text) > _INSPECTED_CHARS
+    if not brings_its_own and not payload and points_back(instruction):
+        return Expectation.STRONG
+    if brings_its_own or _GENERIC.search(fold(instruction)):
+        return Expectation.NONE
+    if names_known_thing(instruction) or names_known_thing(said) or _HERE.search(fold(said)):
+        return Expectation.SOME
+    if mine != fold(instruction) or mine_said != fold(said):
+        return Expectation.SOME  # it may be a way of doing things that was told
+    unspaced = _UNSPACED.search(instruction) and _ASKS_UNSPACED.search(instruction)
+    return Expectation.SOME if unspaced else Expectation.NONE

@@ -1,0 +1,47 @@
+"""Times that a question names, in several languages, and the memories of those times."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from proxy.pipeline.times import is_of, named_times
+
+NOW = datetime(2026, 6, 17, 10, tzinfo=UTC).timestamp()  # a Wednesday
+
+
+def day(text: str) -> float:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "end"),
+    [
+        ("What did we decide in March?", "2026-03-01", "2026-04-01"),
+        ("Was haben wir im März beschlossen?", "2026-03-01", "2026-04-01"),
+        ("Where were we in December?", "2025-12-01", "2026-01-01"),
+        ("What did I buy in October 2024?", "2024-10-01", "2024-11-01"),
+        ("What did I say last week?", "2026-06-08", "2026-06-15"),
+        ("我上个月花了多少?", "2026-05-01", "2026-06-01"),
+        ("¿Adónde fuimos el verano pasado?", "2025-06-01", "2025-09-01"),
+        ("What broke last winter?", "2025-12-01", "2026-03-01"),
+        ("What did I tell you yesterday?", "2026-06-16", "2026-06-17"),
+        ("Which books did I read last year?", "2025-01-01", "2026-01-01"),
+    ],
+)
+def test_a_time_is_read(text: str, start: str, end: str) -> None:
+    (span,) = named_times(text, NOW)
+    assert (span.start, span.end) == (day(start), day(end))
+
+
+@pytest.mark.parametrize("text", ["May I park here?", "They march in step", "What's my budget?"])
+def test_words_that_look_like_months_name_no_time(text: str) -> None:
+    assert named_times(text, NOW) == ()
+
+
+def test_a_memory_is_of_a_time_by_its_day_or_by_what_it_says() -> None:
+    (march,) = named_times("What happened in March?", NOW)
+    assert is_of(march, "User moved.", day("2026-03-09"))
+    assert is_of(march, "User moved on 2026-03-09.", day("2026-05-01"))
+    assert is_of(march, "User moves on 9 March 2026.", day("2026-01-01"))
+    assert not is_of(march, "User moved on 2026-04-09.", day("2026-05-01"))
+    assert not is_of(march, "Code 2026-99-99 is no day.", day("2026-05-01"))

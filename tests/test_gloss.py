@@ -1,0 +1,93 @@
+"""Other languages in English words."""
+
+from pathlib import Path
+
+import pytest
+
+import proxy.gloss
+from proxy.gloss import gloss, language
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What's my budget for the trip?",
+        "User no longer eats fish: since 1 March 2026 she is fully vegetarian.",
+        "Convert 72 degrees Fahrenheit to Celsius.",
+        "Atlas terraform plan",
+        "",
+        "def f(x): return x",
+    ],
+)
+def test_english_and_code_stay_as_they_are(text: str) -> None:
+    assert gloss(text).text == text
+    assert gloss(text).known == 1.0
+
+
+@pytest.mark.parametrize("text", ["Какой у меня бюджет?", "私の予算は一万円です", "제 예산은 얼마인가요"])
+def test_languages_without_a_lexicon_stay_as_they_are(text: str) -> None:
+    assert gloss(text).text == text
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("¿Cuándo tengo que pagar el alquiler?", "es"),
+        ("Wann muss ich die Miete bezahlen?", "de"),
+        ("Quand est-ce que je dois payer le loyer ?", "fr"),
+        ("When do I have to pay the rent?", None),
+        ("Marco Tomasini", None),
+    ],
+)
+def test_the_language_is_told_by_its_common_words(text: str, name: str | None) -> None:
+    assert language(text) == name
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("用户对青霉素过敏。", {"penicillin", "allergy"}),
+        ("¿Cuándo tengo que pagar el alquiler?", {"when", "pay", "rent"}),
+        ("Wann muss ich die Miete bezahlen?", {"when", "must", "rent", "pay"}),
+        ("Quand est-ce que je dois payer le loyer ?", {"when", "pay", "rent"}),
+    ],
+)
+def test_a_gloss_says_the_words_in_english(text: str, words: set[str]) -> None:
+    assert words <= set(gloss(text).text.split())
+
+
+def test_a_longer_chinese_word_wins_over_the_characters_in_it() -> None:
+    assert "driver's licence" in gloss("我的驾照").text
+    assert "car" not in gloss("我的驾照").text.split()
+
+
+def test_a_german_compound_is_taken_apart() -> None:
+    assert {"move", "house", "date"} <= set(gloss("Wann ist der Umzugstermin?").text.split())
+
+
+def test_a_form_of_a_known_word_is_known() -> None:
+    assert "live" in gloss("Wo wohnten wir damals mit den Kindern?").text
+
+
+def test_names_stay_and_unknown_chinese_is_left_out_and_counted() -> None:
+    glossed = gloss("OrderHub 的窗口是 20:00")
+    assert {"OrderHub", "20:00"} <= set(glossed.text.split())
+    assert glossed.known == 1.0
+    rare = gloss("魑魅魍魉")
+    assert rare.text == ""
+    assert rare.known == 0.0
+
+
+def test_a_chinese_name_in_an_english_text_is_a_small_share_of_it() -> None:
+    assert 0.5 < gloss("My boss is 魑魍 from Shanghai").known < 1.0
+
+
+def test_every_line_of_the_lexicon_has_a_meaning_and_four_columns() -> None:
+    files = sorted((Path(proxy.gloss.__file__).parent / "lexicon").glob("*.txt"))
+    lines = [line for file in files for line in file.read_text("utf-8").splitlines()]
+    assert len(lines) > 1000
+    for line in lines:
+        meaning, *cells = line.split("|")
+        assert meaning.strip(), line
+        assert len(cells) == 4, line
+        assert any(cells), line
