@@ -24,10 +24,10 @@ _OPEN_LINE = OPEN + "\n"
 _MARKER = re.compile(r"<(?=\s*/?\s*remembered)", re.IGNORECASE)
 
 
-def fence(lines: Iterable[str]) -> str:
+def fence(lines: Iterable[str], *, notice: str = NOTICE) -> str:
     """Return the block that holds the lines, each made safe; "" for no lines."""
     safe = [line for line in map(neutralise, lines) if line]
-    return "\n".join([OPEN, NOTICE, *safe, CLOSE]) if safe else ""
+    return "\n".join([OPEN, notice, *safe, CLOSE]) if safe else ""
 
 
 def neutralise(content: str) -> str:

@@ -1,4 +1,4 @@
-"""What the parts talk about: plain frozen values, no I/O, nothing of ours imported but `notes`.
+"""What the parts talk about: plain frozen values, no I/O, nothing of ours imported but `kinds` and `notes`.
 
 Times are Unix seconds (UTC, float). Vectors are float32 and unit length. Text is what a person wrote.
 """
@@ -6,33 +6,10 @@ Times are Unix seconds (UTC, float). Vectors are float32 and unit length. Text i
 from dataclasses import dataclass
 from enum import StrEnum
 
+from proxy.kinds import KINDS as KINDS
+from proxy.kinds import Kind as Kind
+from proxy.kinds import with_children as with_children
 from proxy.notes import Anchor
-
-
-# ---------------------------------------------------------------- memory types: rows of a table
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """One memory type of the closed list."""
-
-    name: str
-    parent: str | None  # a filter on the parent matches this kind too
-    pack_order: int  # when the token budget is short, lower goes in first
-
-
-KINDS = {
-    kind.name: kind
-    for kind in (
-        Kind("preference", parent="semantic", pack_order=1),
-        Kind("episodic", parent=None, pack_order=2),
-        Kind("semantic", parent=None, pack_order=3),
-        Kind("procedural", parent=None, pack_order=4),
-    )
-}
-
-
-def with_children(types: tuple[str, ...]) -> frozenset[str]:
-    """Return the types and every kind whose parent is among them."""
-    return frozenset(k.name for k in KINDS.values() if k.name in types or k.parent in types)
 
 
 # ---------------------------------------------------------------- who

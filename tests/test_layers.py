@@ -6,9 +6,26 @@ from pathlib import Path
 import pytest
 
 PROXY = Path(__file__).parent.parent / "proxy"
-ROOT = {"domain", "kept", "oversight", "errors", "ports", "terms", "block", "embedtext", "observe"}
+ROOT = {
+    "domain",
+    "kinds",
+    "notes",
+    "note_store",
+    "kept",
+    "oversight",
+    "errors",
+    "ports",
+    "terms",
+    "block",
+    "embedtext",
+    "gloss",
+    "observe",
+}
 MAY_IMPORT = {
-    "domain": set(),
+    "kinds": set(),
+    "notes": set(),
+    "note_store": {"domain", "notes"},
+    "domain": {"kinds", "notes"},
     "errors": set(),
     "terms": set(),
     "observe": set(),
@@ -17,6 +34,7 @@ MAY_IMPORT = {
     "ports": {"domain", "kept", "oversight"},
     "block": {"domain"},
     "embedtext": {"domain", "terms"},
+    "gloss": {"terms"},
     "settings": {"domain", "errors"},
     "wire": ROOT,
     "pipeline": ROOT,

@@ -16,8 +16,8 @@ from typing import Any
 
 from proxy.background.cues import is_explicit
 from proxy.background.filters import REDACTED, clean
+from proxy.background.objects import objects
 from proxy.background.planted import REMOVED
-from proxy.background.repair import _THOUGHTS, _openings, _value_at
 from proxy.domain import Exchange
 from proxy.ports import CompletionRequest
 
@@ -38,7 +38,6 @@ State = dict[str, str | list[str]]
 MAX_SAID = 6_000  # characters; more is a paste that no state can stand for
 _MAX_ANSWER, _MAX_TOTAL = 6_000, 40_000
 _MAX_ITEMS, _MAX_ITEM, _MAX_BYTES = 8, 240, 1_200  # a field, characters an item, in all: some 300 tokens
-_MAX_READ = 100_000
 _GARBLED = re.compile("[\ud800-\udfff\ufffd]")  # half of an emoji cannot be stored
 _SECTION = re.compile(r"<(?=\s{0,3}/?\s{0,3}(?:state|conversation|exchange|user|assistant)\b)", re.I)
 
@@ -89,12 +88,7 @@ def read(answer: str) -> State | None:
 
     Of known keys only, items that may not be stored left out, at most some 300 tokens.
     """
-    text = _THOUGHTS.sub(" ", answer[:_MAX_READ]).replace("\ufeff", "")
-    for start in _openings(text):
-        readable, value = _value_at(text, start)
-        if readable and isinstance(value, dict) and (state := _bounded(value)):
-            return state
-    return None
+    return next((state for found in objects(answer) if (state := _bounded(found))), None)
 
 
 # ---------------------------------------------------------------- the prompt

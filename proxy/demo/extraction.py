@@ -45,6 +45,12 @@ def extract(prompts: Sequence[str]) -> str:
     return orjson.dumps({"facts": found[:_AT_MOST]}).decode()
 
 
+def told(prompts: Sequence[str]) -> list[str]:
+    """Return what the user said in the conversation of the prompt, in order."""
+    prompt = "\n".join(prompts)
+    return [spoken.text for spoken in _spoken(_section(prompt, "conversation") or prompt)]
+
+
 def _section(prompt: str, name: str) -> str:
     """Return what stands in the first <name> … </name>, "" where there is none."""
     return prompt.partition(f"<{name}>\n")[2].partition(f"\n</{name}>")[0]

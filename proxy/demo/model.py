@@ -1,7 +1,8 @@
 """A small OpenAI-compatible model that answers by rules: for the demo, for a first `curl`, for tests.
 
-It calls itself `scripted-demo`. Asked by the proxy (`User-Agent: … (memory_extraction)`) it extracts
-facts by the rules of `rules.py`. It keeps the last responses, so that `previous_response_id` works.
+It calls itself `scripted-demo`. Asked by the proxy (`User-Agent: … (memory_extraction)`) it extracts facts
+by the rules of `rules.py`, sums a session up and keeps its state (`sessions.py`). It keeps the last
+responses, so that `previous_response_id` works.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from proxy.demo.extraction import extract
 from proxy.demo.requests import CHAT_FIELDS, EMBEDDINGS_FIELDS, RESPONSES_FIELDS, check_messages, parse
 from proxy.demo.responses import Answered
 from proxy.demo.said import estimated_tokens, said_in
+from proxy.demo.sessions import keep_state, sum_up
 from proxy.errors import ClientError, InvalidRequest, NotFound, error_body
 from proxy.terms import terms
 
@@ -168,11 +170,15 @@ _MODEL_CARD = {"id": MODEL, "object": "model", "created": 1767225600, "owned_by"
 def _in_role(request: Request, asked: list[Said]) -> str:
     """Return what the model says in the role in which it is asked."""
     user_agent = request.headers.get("user-agent", "")
-    if "(memory_extraction)" in user_agent:
-        return extract([m.text for m in asked if m.role == "user"])
+    for role, play in _ROLES.items():
+        if f"({role})" in user_agent:
+            return play([m.text for m in asked if m.role == "user"])
     if user_agent.startswith("memory-proxy/") and "(memory_" in user_agent:
-        raise InvalidRequest("The scripted model plays no other memory role than memory_extraction.")
+        raise InvalidRequest(f"The scripted model plays no other memory role than {', '.join(_ROLES)}.")
     return answer(asked)
+
+
+_ROLES = {"memory_extraction": extract, "memory_summary": sum_up, "memory_state": keep_state}
 
 
 def _embedding(text: str, dimensions: int) -> np.ndarray[Any, np.dtype[np.float32]]:

@@ -24,10 +24,13 @@ from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.turns import Defaults, is_readable, understand
 from proxy.edge.writing import COMMIT_S, Writing
 from proxy.errors import ClientError, StoreError, UpstreamError
+from proxy.note_store import NoteStore
+from proxy.pipeline import compress
 from proxy.ports import Clock, MemoryStore, Recorder
 from proxy.upstream.downstream import Downstream
 from proxy.upstream.relay import Ending
 from proxy.wire import body as json_body
+from proxy.wire.compact import kept, turns_of, without
 from proxy.wire.dialect import Answer, Dialect
 
 
@@ -47,6 +50,9 @@ class Interception:
     max_body_bytes: int
     clock: Clock
     metrics: observe.Metrics
+    notes: NoteStore | None = None
+    rules: compress.Rules = compress.Rules()  # noqa: RUF009 frozen
+    placement: str = "before_last_user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,12 +127,40 @@ class Intercept:
         elif not turn.options.read:
             progress.prepared = Prepared(status=Status.OFF, reason="read_off")
         else:
-            recalled = await parts.fail_open.attempt("recall", lambda: parts.recall(turn), progress.left_s)
+            shown = await self._compressed(turn, progress, passage) if turn.options.compress else turn
+            recalled = await parts.fail_open.attempt("recall", lambda: parts.recall(shown), progress.left_s)
             if isinstance(recalled, Failed):
                 recalled = Prepared(status=Status.DEGRADED, reason=recalled.reason, level=Level.NONE)
             progress.prepared = recalled
         if block := progress.prepared.block:
             passage.inject(progress, block)
+
+    async def _compressed(self, turn: Turn, progress: Progress, passage: Passage) -> Turn:
+        """Let the session's state take the place of old turns; return the turn as the model is shown it."""
+        shown = await self.parts.fail_open.attempt(
+            "compress", lambda: self._compress(turn, progress, passage), progress.left_s
+        )
+        return turn if isinstance(shown, Failed) else shown
+
+    async def _compress(self, turn: Turn, progress: Progress, passage: Passage) -> Turn:
+        parts = self.parts
+        found = parts.notes and await parts.notes.standing(turn.scope, turn.session_id)
+        if not found:
+            return turn
+        body, history = passage.conversation(progress)
+        spans = turns_of(body, history, turn.messages)
+        standing = compress.Standing(compress.state_block(found.state), found.covered)
+        places = compress.plan(
+            spans, turn.messages, turn.session_id, standing, parts.rules, compress.rough_tokens
+        )
+        gone = [spans[place] for place in places]
+        shorter = without(body, history, gone, standing.block, parts.placement)
+        if shorter is body:
+            return turn
+        passage.shorten(progress, shorter)
+        messages = kept(turn.messages, gone)
+        progress.left_out = len(turn.messages) - len(messages)
+        return replace(turn, messages=messages)
 
     # ------------------------------------------------------------ forward
     async def _forward(self, progress: Progress, passage: Passage) -> None:
@@ -166,6 +200,8 @@ class Intercept:
         return Outcome(answer.text, whole, answer.response_id, progress.prepared.memory_ids)
 
     def _count(self, turn: Turn, progress: Progress) -> None:
+        if not progress.forwarded:
+            return  # refused before the upstream was asked: nothing was recalled
         prepared, memory_s = progress.prepared, progress.forwarded - progress.started
         metrics = self.parts.metrics
         metrics.memory_seconds.observe(memory_s)

@@ -24,6 +24,8 @@ from proxy.upstream.opened import Opened
 from proxy.upstream.relay import Ending, Tap, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body
+from proxy.wire.chat import CHAT
+from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History
 from proxy.wire.dialect import Answer, Dialect
 
 # What the user said is worth this wait even where recall has used up the deadline.
@@ -49,6 +51,8 @@ class Progress:
     is_json: bool = False
     body: Body = field(default_factory=dict)
     payload: bytes = b""
+    shorter: Body | None = None  # the body without turns that the session's state takes the place of
+    left_out: int = 0  # how many messages those are
     prepared: Prepared = field(default_factory=lambda: Prepared(status=Status.OFF))
     forwarded: float = 0.0
     writing: Writing | None = None
@@ -78,6 +82,7 @@ class Progress:
             queued=queued,
             memory_ms=(self.forwarded - self.started) * 1000,
             upstream_ms=(perf_counter() - self.forwarded) * 1000 if answered else None,
+            left_out=self.left_out,
         )
 
 
@@ -87,6 +92,14 @@ class Passage(Protocol):
     async def adopt(self, progress: Progress) -> None:
         """Find the turn's session, and all else that must be known before memory is asked. Raises
         ClientError for what is refused, StoreError where it cannot be known."""
+        ...
+
+    def conversation(self, progress: Progress) -> tuple[Body, History]:
+        """Return the body that holds the turn's messages, and how it writes them."""
+        ...
+
+    def shorten(self, progress: Progress, shorter: Body) -> None:
+        """Let this body take the place of that one."""
         ...
 
     def inject(self, progress: Progress, block: str) -> None:
@@ -132,9 +145,18 @@ class Relayed:
         if found is not None and not isinstance(found, Failed):
             progress.turn = replace(turn, session_id=found)
 
+    def conversation(self, progress: Progress) -> tuple[Body, History]:
+        """Return the client's own body."""
+        return progress.body, CHAT_HISTORY if self.dialect is CHAT else RESPONSES_HISTORY
+
+    def shorten(self, progress: Progress, shorter: Body) -> None:
+        """Forward this body; the client's own is kept, for who translates it after all."""
+        progress.shorter, progress.payload = shorter, json_body.dump(shorter)
+
     def inject(self, progress: Progress, block: str) -> None:
         """Put the block at its place in the client's own body."""
-        progress.payload = json_body.dump(self.dialect.insert(progress.body, block, self.placement))
+        body = progress.body if progress.shorter is None else progress.shorter
+        progress.payload = json_body.dump(self.dialect.insert(body, block, self.placement))
 
     async def acknowledge(self, progress: Progress) -> None:
         """Nothing: the upstream's answer is the first that the client gets."""

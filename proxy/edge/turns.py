@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from proxy.domain import MemoryOptions, Scope, Turn
+from proxy.domain import MemoryOptions, Message, Scope, Turn
 from proxy.edge.identity.caller import Caller
 from proxy.edge.reply import Header
 from proxy.errors import InvalidRequest
@@ -22,6 +22,7 @@ class Defaults:
     retrieval_limit: int
     similarity_threshold: float | None
     accept_openai_user: bool
+    compress: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +64,26 @@ def understand(
             )
         return Asked(None, "no_user", stripped)
     scope = Scope(caller.tenant, user, asked.project_id)
+    messages = dialect.messages(body)
     turn = Turn(
         request_id=request_id,
         scope=scope,
         session_id=asked.session_id or fingerprint(scope, dialect.conversation_key(body)),
         model=dialect.model(body),
-        messages=dialect.messages(body),
+        messages=messages,
         options=_options(asked, read, write, defaults),
         at=at,
         tool_forced=dialect.tool_forced(body),
+        named=asked.session_id is not None,
+        standalone=asked.session_id is not None and _is_alone(body, messages),
     )
     return Asked(turn, "", stripped, named_session=asked.session_id is not None, user=user)
+
+
+def _is_alone(body: Body, messages: Sequence[Message]) -> bool:
+    """True if the request brings nothing of its conversation, and the upstream holds nothing of it."""
+    elsewhere = body.get("previous_response_id") or body.get("conversation")
+    return not elsewhere and sum(m.role in ("user", "assistant") for m in messages) == 1
 
 
 def _openai_user(body: Body, dialect: Dialect, defaults: Defaults) -> str | None:
@@ -88,6 +98,7 @@ def _options(asked: Extensions, read: bool, write: bool, defaults: Defaults) -> 
         types=asked.memory_types,
         limit=asked.retrieval_limit or defaults.retrieval_limit,
         threshold=defaults.similarity_threshold if threshold is None else threshold,
+        compress=read and (defaults.compress if asked.compress is None else asked.compress),
     )
 
 

@@ -3,15 +3,17 @@
 A short budget is shared: one half goes to the best matches, since they are what was asked for, the other by
 priority of kind, preferences first, since they shape every answer. (All by priority left the best match out
 where it was a long procedure.) In the block the best match stands first, so that a reader, and a log, sees
-at the top what the search thought of most.
+at the top what the search thought of most. What the session's notes say comes before all memories.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from proxy.block import fence, neutralise
-from proxy.domain import KINDS, Memory, Ranked
+from proxy.block import NOTICE, fence, neutralise
+from proxy.domain import KINDS, Memory, Message, Ranked
+from proxy.notes import NOTHING, SessionNotes
+from proxy.pipeline import reminders
 from proxy.ports import TokenCounter
 
 SHORT_ID = 8
@@ -26,20 +28,40 @@ class Block:
     tokens: int
 
 
-def inject(ranked: Sequence[Ranked], *, budget_tokens: int, tokens: TokenCounter, model: str) -> Block:
-    """Return the block with as many whole memories as the budget holds, fence included.
+def inject(
+    ranked: Sequence[Ranked],
+    *,
+    budget_tokens: int,
+    tokens: TokenCounter,
+    model: str,
+    notes: SessionNotes = NOTHING,
+    messages: Sequence[Message] = (),
+) -> Block:
+    """Return the block with as many whole memories as the budget holds, fence included, after what the
+    session's `notes` say that the `messages` do not show.
 
     A memory that does not fit is left out and the next is tried.
     """
+
+    def cost(line: str) -> int:
+        return tokens.count(line + "\n", model)
+
+    frame, notice = tokens.count(fence(["-"]), model), NOTICE
+    first: list[str] = []
+    if notes != NOTHING:
+        of_session = cost(reminders.NOTICE)
+        left = budget_tokens - frame - of_session
+        if first := reminders.reminders(notes, messages, budget_tokens=left, tokens=cost):
+            frame, notice = frame + of_session + sum(map(cost, first)), NOTICE + reminders.NOTICE
     lines = [render(r.memory) for r in ranked]
-    costs = [tokens.count(line + "\n", model) for line in lines]
-    frame = tokens.count(fence(["-"]), model)
+    costs = [cost(line) for line in lines]
     chosen = _choose(costs, [_priority(r.memory) for r in ranked], budget_tokens - frame)
-    if not chosen:
+    if not (first or chosen):
         return Block("", (), 0)
     # The sum, not a count of the whole: a line is counted once for all requests, a block for each.
     spent = frame + sum(costs[i] for i in chosen)
-    return Block(fence([lines[i] for i in chosen]), tuple(ranked[i].memory.id for i in chosen), spent)
+    text = fence([*first, *(lines[i] for i in chosen)], notice=notice)
+    return Block(text, tuple(ranked[i].memory.id for i in chosen), spent)
 
 
 def _choose(costs: Sequence[int], priorities: Sequence[int], budget: int) -> list[int]:

@@ -1,23 +1,33 @@
 """The read path, told in order: decide, rewrite, retrieve, rank, leave out what is visible, inject.
 
+What the session's notes hold is read meanwhile, and is injected also where no memory is looked for or found.
 Nothing is caught here but what a stage can do without. The deadline, and forwarding the turn unchanged
 when memory fails, stand once, in the caller.
 """
 
+import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from proxy.domain import Level, MemoryFilter, Prepared, Ranked, Scope, Status, Turn
 from proxy.errors import StoreError
+from proxy.note_store import NoteStore
+from proxy.notes import NOTHING, SessionNotes
 from proxy.observe import log
-from proxy.pipeline.decide import decide, expects_memory
+from proxy.pipeline.decide import decide
+from proxy.pipeline.expect import Expectation, expectation
 from proxy.pipeline.gate import gate_for
 from proxy.pipeline.inject import inject
+from proxy.pipeline.named import is_missing
 from proxy.pipeline.rank import Ranking, rank
 from proxy.pipeline.retrieve import Found, retrieve
 from proxy.pipeline.rewrite import Query, is_vague, rewrite
+from proxy.pipeline.times import named_times
 from proxy.pipeline.visible import unseen
 from proxy.ports import Clock, Embedder, MemoryStore, SessionStore, TokenCounter
+
+LINES = 3  # turns of the session that a request without history is reminded of
+SESSION_ONLY = "session"  # the reason where the block holds what the session's notes say, and no memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,7 @@ class Tools:
     tokens: TokenCounter
     clock: Clock
     budget_tokens: int = 600
+    notes: NoteStore | None = None
     history_messages: int = 3  # user messages that lend a vague question their topic
     ranking: Ranking = field(default_factory=Ranking)
 
@@ -42,36 +53,84 @@ class Wanted:
     types: tuple[str, ...] | None
     limit: int
     threshold: float | None  # None: the embedding model's own
-    expects_memory: bool = True  # the question's form says that memory should know
+    expected: Expectation = Expectation.STRONG  # by the form of the question
+
+
+@dataclass(frozen=True, slots=True)
+class _Recalled:
+    """The memories to show, and where there are none, why."""
+
+    fresh: Sequence[Ranked] = ()
+    status: Status = Status.NONE
+    reason: str = ""
+    level: Level = Level.FULL
+    error: StoreError | None = None
 
 
 async def prepare(turn: Turn, tools: Tools) -> Prepared:
-    """Return the block of relevant memories for the turn, within the token budget, or why there is none.
+    """Return the block of session notes and relevant memories for the turn, within the token budget, or why
+    there is none. Where only notes can be read, the level is SESSION.
 
     Raises StoreUnavailable.
     """
+    notes, recalled = await asyncio.gather(_noted(turn, tools), _recall(turn, tools))
+    block = inject(
+        recalled.fresh,
+        budget_tokens=tools.budget_tokens,
+        tokens=tools.tokens,
+        model=turn.model,
+        notes=notes,
+        messages=turn.messages,
+    )
+    if block.text:
+        return Prepared(
+            status=Status.INJECTED,
+            reason="" if block.memory_ids else SESSION_ONLY,
+            block=block.text,
+            memory_ids=block.memory_ids,
+            tokens=block.tokens,
+            level=recalled.level,
+        )
+    if recalled.error is not None:
+        raise recalled.error
+    reason = "over_budget" if recalled.fresh else recalled.reason
+    return Prepared(status=recalled.status, reason=reason, level=recalled.level)
+
+
+async def _recall(turn: Turn, tools: Tools) -> _Recalled:
+    """Return what memory has for the turn. A store that fails is told of, not raised: notes may remain."""
     verdict = decide(turn)
     if not verdict.search:
-        return Prepared(status=Status.SKIPPED, reason=verdict.reason)
-    query, wanted = await _ask(turn, tools)
-    found, ranked = await _find(query, wanted, tools)
-    if not found.hits and not await _has_memories(turn.scope, tools):
-        return _nothing("no_memories", found.level)
+        return _Recalled(status=Status.SKIPPED, reason=verdict.reason)
+    try:
+        query, wanted = await _ask(turn, tools)
+        found, ranked = await _find(query, wanted, tools)
+        if not found.hits and not await _has_memories(turn.scope, tools):
+            return _Recalled(reason="no_memories", level=found.level)
+    except StoreError as error:
+        return _Recalled(level=Level.SESSION, error=error)
     if not ranked:
-        return _nothing("below_threshold", found.level)
+        return _Recalled(reason="below_threshold", level=found.level)
+    if wanted.threshold is None and is_missing(turn.query, (h.memory.content for h in found.hits)):
+        return _Recalled(reason="not_in_memory", level=found.level)
     fresh = unseen(ranked, turn.messages)
-    if not fresh:
-        return _nothing("already_visible", found.level)
-    block = inject(fresh, budget_tokens=tools.budget_tokens, tokens=tools.tokens, model=turn.model)
-    if not block.text:
-        return _nothing("over_budget", found.level)
-    return Prepared(
-        status=Status.INJECTED,
-        block=block.text,
-        memory_ids=block.memory_ids,
-        tokens=block.tokens,
-        level=found.level,
-    )
+    return _Recalled(fresh, reason="" if fresh else "already_visible", level=found.level)
+
+
+async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
+    """Return the notes of the turn's session. One that has its id by its beginning is known to be this very
+    conversation by the last answer; before there is one, there is nothing to be reminded of."""
+    answers = (m.text for m in reversed(turn.messages) if m.role == "assistant")
+    after = None if turn.named else next(answers, None)
+    if tools.notes is None or (after is None and not turn.named):
+        return NOTHING
+    try:
+        return await tools.notes.notes(
+            turn.scope, turn.session_id, after=after, lines=LINES if turn.standalone else 0
+        )
+    except StoreError:
+        log.warning("memory.notes_unavailable")
+        return NOTHING
 
 
 async def search(
@@ -95,15 +154,28 @@ async def _find(query: Query, wanted: Wanted, tools: Tools) -> tuple[Found, list
     """Return what was found and, of it, what belongs to the query, best first. Raises StoreUnavailable."""
     now = tools.clock()
     found = await retrieve(
-        query, wanted.scope, wanted.types, now=now, memories=tools.memories, embedder=tools.embedder
+        query if tools.ranking.lexical else replace(query, terms=()),
+        wanted.scope,
+        wanted.types,
+        now=now,
+        memories=tools.memories,
+        embedder=tools.embedder if tools.ranking.dense else None,
     )
     gate = gate_for(
-        expects_memory=wanted.expects_memory,
+        expected=wanted.expected,
         dense=found.dense,
         model_threshold=tools.embedder.model.similarity_threshold if tools.embedder else 0.0,
         asked=wanted.threshold,
     )
-    ranked = rank(found.hits, query.terms, gate, limit=wanted.limit, now=now, ranking=tools.ranking)
+    ranked = rank(
+        found.hits,
+        query.terms,
+        gate,
+        limit=wanted.limit,
+        now=now,
+        ranking=tools.ranking,
+        times=named_times(query.text, now),
+    )
     return found, ranked
 
 
@@ -111,9 +183,9 @@ async def _ask(turn: Turn, tools: Tools) -> tuple[Query, Wanted]:
     """Return what to look for: the turn's question, with the topic of the conversation where it has none."""
     history = await _earlier(turn, tools) if is_vague(turn.query) else ()
     query = rewrite(turn.query, history)
-    expects = bool(history) or expects_memory(query.text)
+    expected = Expectation.STRONG if history else expectation(turn.query)
     asked = turn.options
-    return query, Wanted(turn.scope, asked.types, asked.limit, asked.threshold, expects_memory=expects)
+    return query, Wanted(turn.scope, asked.types, asked.limit, asked.threshold, expected=expected)
 
 
 async def _earlier(turn: Turn, tools: Tools) -> Sequence[str]:
@@ -134,7 +206,3 @@ async def _has_memories(scope: Scope, tools: Tools) -> bool:
     where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=tools.clock())
     page = await tools.memories.list(where, limit=1, total=False)
     return bool(page.items)
-
-
-def _nothing(reason: str, level: Level) -> Prepared:
-    return Prepared(status=Status.NONE, reason=reason, level=level)

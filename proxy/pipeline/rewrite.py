@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from proxy.gloss import gloss
 from proxy.pipeline.decide import points_back
 from proxy.terms import terms
 
@@ -18,6 +19,7 @@ MAX_CHARS = 2000  # of a paste are looked at: its head and its tail
 
 VAGUE_TERMS = 2  # so few content words name no topic
 VAGUE_CHARS = 200  # a longer message names its topic
+_GLOSSED = 0.8  # of the text in a gloss: enough to count its words
 POINTING_TERMS = 6  # "that one, what is it now?": more words, and still no topic of its own
 
 _PIECE = re.compile(
@@ -61,8 +63,12 @@ def rewrite(text: str, history: Sequence[str]) -> Query:
 
 
 def _content_words(text: str) -> float:
-    """Return the number of distinct content words; two CJK characters count as one word."""
-    found = set(terms(text))
+    """Return the number of distinct content words; two CJK characters count as one word.
+
+    In a language that the lexicon knows they are counted in English, whose stop words are known.
+    """
+    said = gloss(text)
+    found = set(terms(said.text if said.known >= _GLOSSED else text))
     unspaced = sum(1 for t in found if len(t) == 1 and t > "\u2e7f")
     spaced = sum(1 for t in found if t <= "\u2e7f")
     return spaced + unspaced / 2

@@ -28,6 +28,7 @@ class Extensions:
     memory_types: tuple[str, ...] | None = None
     retrieval_limit: int | None = None
     similarity_threshold: float | None = None
+    compress: bool | None = None
     user_id: str | None = None
     project_id: str | None = None
     session_id: str | None = None
@@ -161,6 +162,7 @@ _CONFIG: Mapping[str, Check] = {
     "retrieval_limit": _limit,
     "similarity_threshold": _threshold,
     "auto_store": _boolean,
+    "compress": _boolean,
 }
 _CONTEXT: Mapping[str, Check] = {"user_id": checked_id, "project_id": checked_id, "session_id": checked_id}
 

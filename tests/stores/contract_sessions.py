@@ -58,6 +58,19 @@ class SessionContract:
         assert await sessions.session_of(BEN, "resp_1") is None
         assert await sessions.session_of(ANNA, "resp_2") is None
 
+    async def test_the_beginning_of_a_conversation_sent_again_is_not_said_anew(self, sessions):
+        first = await talk(sessions, "I live in Berlin.", key="k1", standalone=True)
+        await talk(sessions, "Now in Paris.", key="k2")  # the client sends its history: that tells
+        later = NOW + 3_600
+        again = await sessions.begin(exchange("I live in Berlin.", key="k1", standalone=True, at=later))
+        assert again.id == first.id
+
+    async def test_without_history_the_same_words_are_said_anew(self, sessions):
+        first = await talk(sessions, "I live in Berlin.", key="k1", standalone=True)
+        await talk(sessions, "Now in Paris.", key="k2", standalone=True)
+        again = await sessions.begin(exchange("I live in Berlin.", key="k1", standalone=True))
+        assert again.id != first.id
+
     async def test_the_same_request_again_is_the_same_exchange(self, sessions):
         first = await sessions.begin(exchange("hi", key="k"))
         again = await sessions.begin(exchange("hi", key="k"))

@@ -27,11 +27,18 @@ class ScriptedModel:
     def __init__(self, answer: str = "All right.", facts: Facts = no_facts) -> None:
         self.answer, self.facts = answer, facts
         self.chats: list[Received] = []
+        self.roles: dict[str, str] = {}  # what it answers in other memory roles; it knows none by itself
+        self.asked: list[tuple[str, Received]] = []  # in them
         self.extractions: list[Received] = []
 
     async def __call__(self, exchange: Exchange) -> None:
         request = exchange.request
-        if b"(memory_extraction)" in (request.header(b"user-agent") or b""):
+        agent = (request.header(b"user-agent") or b"").decode()
+        if agent.startswith("memory-proxy/") and "(memory_extraction)" not in agent:
+            role = agent.partition("(")[2].rstrip(")")
+            self.asked.append((role, request))
+            await exchange.json(completion(self.roles.get(role, self.answer)))
+        elif "(memory_extraction)" in agent:
             self.extractions.append(request)
             said = str(request.json["messages"][-1]["content"]).split("<conversation>")[1]
             await exchange.json(completion(json.dumps({"facts": self.facts(said)})))

@@ -14,8 +14,8 @@ _OLD = "SELECT seq FROM exchanges WHERE extraction = 'done' AND state = 'done' A
 
 def begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:
     owner = owners.ensure(tx, new.scope)
-    session, fresh = _session(tx, owner.id, new)
-    key, row = _repeated(tx, session, new)
+    session, fresh, retold = _session(tx, owner.id, new)
+    key, row = _repeated(tx, session, new, retold=retold)
     if row is not None:
         seq, id_, generation, state = row
         if state == "open":
@@ -40,15 +40,16 @@ def begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:
 
 
 def _repeated(
-    tx: sqlite3.Connection, session: int, new: NewExchange
+    tx: sqlite3.Connection, session: int, new: NewExchange, *, retold: bool
 ) -> tuple[str, tuple[int, str, int, str] | None]:
     """Return the key to store the exchange under, and (seq, id, generation, state) of the one it repeats.
 
     A request that holds its history repeats whichever has the same key. One without says the same words
-    anew, unless they are the last thing said and were said, or not wholly answered, just now: a retry.
+    anew, unless they are the last thing said and were said, or not wholly answered, just now: a retry. But
+    where a session's requests hold their history (`retold`), one without is its beginning, sent again.
     """
     columns = "seq, id, generation, state, key, whole, at"
-    if not new.standalone:
+    if retold or not new.standalone:
         query = f"SELECT {columns} FROM exchanges WHERE session = ? AND key = ?"
         row = tx.execute(query, (session, new.key)).fetchone()
         return new.key, row and row[:4]
@@ -62,21 +63,22 @@ def _repeated(
     return f"{new.key}:{seq}", None
 
 
-def _session(tx: sqlite3.Connection, owner: int, new: NewExchange) -> tuple[int, bool]:
-    """Return the session's row, made if need be, and whether it was made."""
+def _session(tx: sqlite3.Connection, owner: int, new: NewExchange) -> tuple[int, bool, bool]:
+    """Return the session's row, made if need be, whether it was made, and whether its requests have held
+    their history so far."""
     row = tx.execute(
-        "UPDATE sessions SET last_at = max(last_at, ?), ended = 0, stateful = max(stateful, ?)"
-        " WHERE owner = ? AND project IS ? AND name = ? RETURNING id",
-        (new.at, new.stateful, owner, new.scope.project, new.session_id),
+        "UPDATE sessions SET last_at = max(last_at, ?), ended = 0, stateful = max(stateful, ?),"
+        " retold = max(retold, ?) WHERE owner = ? AND project IS ? AND name = ? RETURNING id, retold",
+        (new.at, new.stateful, not new.standalone, owner, new.scope.project, new.session_id),
     ).fetchone()
     if row is not None:
-        return int(row[0]), False
+        return int(row[0]), False, bool(row[1])
     cursor = tx.execute(
-        "INSERT INTO sessions (owner, project, name, last_at, stateful) VALUES (?, ?, ?, ?, ?)",
-        (owner, new.scope.project, new.session_id, new.at, new.stateful),
+        "INSERT INTO sessions (owner, project, name, last_at, stateful, retold) VALUES (?, ?, ?, ?, ?, ?)",
+        (owner, new.scope.project, new.session_id, new.at, new.stateful, not new.standalone),
     )
     assert cursor.lastrowid is not None
-    return cursor.lastrowid, True
+    return cursor.lastrowid, True, not new.standalone
 
 
 def close_abandoned(tx: sqlite3.Connection, living: Instance) -> None:

@@ -117,6 +117,7 @@ CREATE TABLE sessions (
     last_at REAL NOT NULL,
     ended   INTEGER NOT NULL DEFAULT 0, -- 1: its client said so; what is answered after that is due at once
     stateful     INTEGER NOT NULL DEFAULT 0,  -- 1: later requests may need its state
+    retold       INTEGER NOT NULL DEFAULT 0,  -- 1: its requests hold their history
     unsummarised INTEGER NOT NULL DEFAULT 0   -- exchanges answered since it was last summed up
 ) STRICT;
 CREATE UNIQUE INDEX sessions_name ON sessions (owner, name, coalesce(project, ''));

@@ -1,0 +1,361 @@
+"""How people ask for answers of a kind: rows of regular expressions, on folded text (proxy.terms.fold).
+
+A row matches at the beginning of a clause, after its lead-in ("please", "from now on", "可以"). What a row
+asks for is about all answers by its very form ("no more emojis"); a row of `MARKED` only where the sentence
+says for how long ("from now on", "in this chat").
+"""
+
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One way to set a slot."""
+
+    slot: str
+    pattern: str
+
+
+_LANGS = (
+    r"(?:english|chinese|mandarin|cantonese|spanish|german|french|italian|portuguese|japanese|korean|russian"
+    r"|dutch|polish|turkish|arabic|hindi|swedish|danish|norwegian|finnish|czech|greek|hebrew|ukrainian|latin"
+    r"|vietnamese|thai|indonesian|my (?:own )?language)"
+)
+_LANGS_ZH = (
+    r"(?:中文|汉语|漢語|普通话|國語|国语|粤语|英文|英语|英語|法文|法语|德文|德语|日文|日语|韩文|韩语"
+    r"|西班牙语|西班牙文|俄语|俄文|意大利语|葡萄牙语)"
+)
+_LANGS_ES = r"(?:ingles|espanol|castellano|catalan|aleman|frances|italiano|portugues|chino|japones|ruso)"
+_LANGS_DE = (
+    r"(?:englisch|deutsch|franzosisch|spanisch|italienisch|chinesisch|japanisch|russisch|portugiesisch)"
+)
+_LANGS_FR = r"(?:anglais|francais|allemand|espagnol|italien|chinois|japonais|russe|portugais)"
+_NUMBER = r"(?:\d{1,3}|one|two|three|four|five|six|seven|eight|ten|a|an)"
+_ANSWERS = r"(?:answers?|replies|reply|responses?|explanations?|messages?|it|things|everything|this chat)"
+_BRIEF = r"(?:short(?:er)?|brief(?:er)?|concise|succinct|terse|crisp|compact|to the point|simple|snappy)"
+_FULL = r"(?:detailed|thorough|long(?:er)?|in[- ]depth|verbose|elaborate)"
+_TONE = (
+    r"(?:formal|informal|casual|friendly|friendlier|polite|professional|direct|blunt|playful|serious|gentle"
+    r"|warm|sarcastic|academic|relaxed|enthusiastic|chatty)"
+)
+_FORM = (
+    r"(?:bullet[- ]?points?|bullets|(?:numbered |bulleted )?lists?|markdown|tables?|plain text"
+    r"|prose|json|yaml"
+    r"|headings|headers|code blocks|latex|footnotes|html|bold|italics)"
+)
+_FLOURISH = (
+    r"(?:emojis?|emoticons?|smileys?|exclamation (?:marks?|points?)|small ?talk|pleasantries|apolog\w+"
+    r"|filler|disclaimers?|flattery|jokes?|puns?|slang|jargon|metaphors?|greetings)"
+)
+_UNITS = (
+    r"(?:(?:the )?(?:metric|imperial|si|us customary|american)(?: system)?(?: units?| measure\w*)?|celsius"
+    r"|fahrenheit|kelvin|kilomet(?:er|re)s?|kms?|miles|kilos?|kilograms?|kgs?|pounds|lbs|lit(?:er"
+    r"|re)s|gallons"
+    r"|24[- ]hour (?:time|clock|format)|12[- ]hour (?:time|clock|format)|euros?|dollars?|usd|eur|gbp|cny|rmb"
+    r"|iso dates?)"
+)
+
+ROWS = (
+    # ------------------------------------------------------------ English
+    Row(
+        "language",
+        r"(?:answer|reply|respond|speak|talk|write|continue|chat|communicate|explain)(?: back)?"
+        r"(?: (?:to me|me|with me|everything|only|always|all (?:your )?answers))*(?: only)? in "
+        rf"(?:simple |plain |british |american )?{_LANGS}\b|(?:switch|change|go)(?: back)?"
+        rf"(?: over)?(?: the language)? to {_LANGS}\b|(?:only |just )?(?:speak|use) {_LANGS}\b(?! (?:words?"
+        rf"|names?|terms?|spelling))|(?:only )?in {_LANGS},? (?:please|only|from now on|from here on)\b"
+        rf"|{_LANGS} only\b|no (?:more )?{_LANGS}\b",
+    ),
+    Row(
+        "length",
+        rf"keep (?:(?:your|the|all|all your) )*{_ANSWERS} (?:\w+ )?(?:{_BRIEF}|{_FULL}|under .{{1,30}})\b"
+        rf"|(?:be|stay) (?:more |very |as |really )?(?:brief|concise|succinct|terse|verbose"
+        rf"|detailed|thorough)\b|(?:(?:give me|i want|use|only|just) )?(?:\w+ )?(?:{_BRIEF}"
+        rf"|{_FULL}|one[- ](?:sentence|line)) (?:answers|replies|responses|explanations)\b"
+        rf"|(?:answer|reply|respond|explain)(?: \w+){{0,2}} (?:briefly|concisely|in detail)\b"
+        rf"|(?:answer|reply|respond)(?: to me)? (?:in|with|using) (?:at most |max(?:imum)? |no"
+        rf" more than |only |just |under |fewer than )?{_NUMBER} (?:words?|sentences?|lines?|paragraphs?)\b"
+        rf"|(?:no (?:more|longer) than|at most|max(?:imum)?|up to|no answers? over) {_NUMBER}"
+        rf" (?:words?|sentences?|lines?|paragraphs?|bullets?)(?: per (?:answer|reply))?\b"
+        r"|(?:no|stop with the|skip the) (?:more )?(?:long|lengthy)"
+        r" (?:answers|replies|explanations|intros?)\b",
+    ),
+    Row(
+        "format",
+        rf"(?:use|answer|reply|respond|write)(?: only| always| me)? (?:in |as |with )?(?:\w+ )?{_FORM}"
+        rf"(?: only)?\W*$|(?:no|never|stop using|don'?t use|do not use|avoid|without|skip|drop)"
+        rf" (?:more |any |the )?{_FORM}(?:,? (?:and|or) (?:\w+ )?{_FORM})?\b|(?:only|just) {_FORM}\b"
+        rf"|{_FORM} (?:is|are) (?:fine|ok(?:ay)?|welcome|allowed|all right)\b",
+    ),
+    Row(
+        "tone",
+        rf"be (?:more |less |a bit more |a little more |very )?{_TONE}\b"
+        rf"|(?:use|keep|adopt|take|have) (?:a |an |the |your |it )?(?:more |less )?{_TONE}"
+        r"(?: (?:tone|voice|style|register|language))?\b|(?:talk|speak|write|sound|answer) (?:more |less )?"
+        rf"(?:like an? \w+|{_TONE}(?:ly)?)\b|explain (?:it |things |everything )?like i(?:'?m| am) "
+        rf"(?:five|5|a \w+)\b",
+    ),
+    Row(
+        "name",
+        r"(?:call|address) me (?:as |by )?(?!back\b|if\b|when\b|later\b|tomorrow\b|today\b|tonight\b|at\b"
+        r"|on\b|in\b|an?\b|the\b|out\b|crazy\b|old\b|stupid\b|whatever\b|anytime\b|this\b|that\b|it\b|up\b"
+        r"|again\b|now\b|maybe\b|for\b|and\b|or\b)['\"“]?\w[\w'’.-]{0,30}(?: \w[\w'’.-]{0,30})?['\"”]?"
+        r"(?: instead| from now on| please| not \w+)?\W*$|(?:don'?t|do not|stop|never) (?:call|calling) me"
+        r" \w+",
+    ),
+    Row(
+        "units",
+        rf"(?:use|stick (?:to|with)|switch (?:back )?to|give me|prefer|work in|answer in|show|always use)"
+        rf"(?: me)?(?: (?:prices|distances|temperatures|weights|amounts|sizes|times|dates|everything"
+        rf"|all \w+|them|it))? ?(?:in |with )?{_UNITS}(?: (?:only|everywhere|throughout))?\W*$"
+        rf"|(?:prices|distances|temperatures|weights|amounts|sizes|times|dates|everything|all \w+)"
+        rf" in {_UNITS}\b|no (?:more )?{_UNITS}\W*$|{_UNITS} (?:only|please)\b",
+    ),
+    Row(
+        "style",
+        r"(?:no|stop (?:using|with)(?: the)?|don'?t use|do not use|avoid|without|skip|drop|quit|cut|lose"
+        rf"|enough with|never use|use|you can use) (?:more |any |the |your |all |fewer |less )*{_FLOURISH}\b"
+        rf"|{_FLOURISH} (?:is|are) (?:fine|ok(?:ay)?|welcome|allowed|all right)\b"
+        r"|(?:don'?t|do not|stop|never) (?:apologi[sz]\w+|repeat\w* my question|thank\w* me|flatter\w* me)\b",
+    ),
+    # ------------------------------------------------------------ Chinese
+    Row(
+        "language",
+        r"(?:都|一律|全部|只|全程)?(?:改用|换成|切换(?:到|成|为)|用|使用|说|讲)"
+        rf"(?:简体|繁体)?{_LANGS_ZH}(?!怎么|写|翻译|介绍|的|里|名|单词|水平|版)(?:来|跟我|和我|给我)*"
+        r"(?:回答|回复|答复|作答|交流|沟通|对话|聊天?|说话?|讲|解释)?(?:我|吧|就好|就行|即可|可以吗|好吗|吗)*\W*$",
+    ),
+    Row(
+        "length",
+        r"(?:你的|请|把)*(?:回答|回复|答案|解释|说|讲|写)?(?:都|要|尽量|请|得|可以|更|保持|再|稍微)*"
+        r"(?:简短|简洁|精简|简明|简单|短|详细|具体|长)(?:一?点儿?|一?些|扼要|为主|就好|即可)\W*$"
+        r"|(?:回答|回复|答案)(?:都|要|尽量|请|得|保持)*(?:简短|简洁|精简|简明|详细)\W*$"
+        r"|长话短说|(?:不要|别|不用)(?:再)?(?:太|这么|那么|说那么)(?:长|啰嗦|罗嗦|详细|多)"
+        r"|(?:回答|回复|每次)?(?:控制在|不要?超过|最多|限制在)\s*[\d一二两三四五六七八九十百]+\s*(?:个字|字|句话?|行|条|段)",
+    ),
+    Row(
+        "format",
+        r"(?:都|一律|请|只)?(?:用|使用|以)(?:表格|列表|要点|清单|项目符号|纯文本|markdown|编号)"
+        r"(?:来|的形式|形式|格式)*(?:回答|回复|展示|列出|给我|呈现)?\W*$"
+        r"|(?:不要|别|不用|不准|不许|少)(?:再)?(?:用|使用|加|给我)(?:表格|列表|markdown|项目符号|标题|粗体|代码块)",
+    ),
+    Row(
+        "style",
+        r"(?:不要|别|不用|不准|不许|少|可以)(?:再)?(?:用|使用|加|发|带|说)?(?:任何|那么多|这么多)?"
+        r"(?:表情符号|表情包?|emoji|颜文字|感叹号|客套话?|废话|道歉|网络用语|术语)",
+    ),
+    Row(
+        "tone",
+        r"(?:语气|口吻|说话|回答|态度)?(?:请|要|可以|尽量|更|再|稍微|能)*"
+        r"(?:正式|随意|轻松|严肃|友好|幽默|直接|温柔|客气|礼貌|口语化|专业|活泼)(?:一?点儿?|一?些)\W*$"
+        r"|(?:不要|别|不用)(?:再)?(?:太|这么|那么|对我)*(?:客气|正式|客套|严肃|随便)",
+    ),
+    Row(
+        "name",
+        r"(?:就|可以|你)*(?:叫|称呼|喊)我(?:为|作|做)?(?!起床|一声|去|来|干|怎么|吃|的|等|什么|回)"
+        r"[^\s，。,.!！?？吗]{1,12}(?:吧|就好|就行|好了|即可)?\W*$|(?:不要|别)(?:再)?叫我\S{1,12}",
+    ),
+    Row(
+        "units",
+        r"(?:都|一律|请|价格|温度|距离|重量|全部)*(?:用|使用|换成|改用|按)(?:公制|英制|摄氏度?|华氏度?|公里|英里|公斤"
+        r"|千克|斤|磅|人民币|美元|欧元|24小时制|12小时制)(?:单位)?(?:来|表示|显示|计算|算|回答|吧|就好)*\W*$",
+    ),
+    # ------------------------------------------------------------ Spanish
+    Row(
+        "language",
+        r"(?:responde(?:me)?|contesta(?:me)?|habla(?:me)?|escribe(?:me)?|sigue|explica(?:me)?"
+        rf"|respondas|contestes|hables|respondeme todo)(?: siempre| solo| todo)* en {_LANGS_ES}\b"
+        rf"|(?:cambia|pasa|volvamos|vuelve) (?:al?|de nuevo al) {_LANGS_ES}\b"
+        rf"|(?:solo )?en {_LANGS_ES},? por favor",
+    ),
+    Row(
+        "length",
+        r"(?:se|sea|seas) (?:mas |muy )?(?:breve|conciso|concisa|escueto|detallado|claro)\b"
+        r"|(?:(?:dame|quiero|con|da) )?(?:respuestas|explicaciones) (?:mas |muy )?"
+        r"(?:cortas|breves|concisas|largas|detalladas)\b|(?:responde|contesta)(?:me)? (?:brevemente"
+        r"|con (?:brevedad|detalle)|en (?:una|dos|tres|\d+) (?:frases?|lineas?))\b"
+        r"|(?:maximo|como maximo|no mas de) (?:\d+|una|dos|tres) (?:palabras|frases?|lineas?)\b",
+    ),
+    Row(
+        "format",
+        r"(?:usa|responde(?:me)?|contesta)(?: solo)? (?:con |en |en forma de )?(?:listas?|vinetas|tablas?"
+        r"|markdown|texto plano|json)\W*$|(?:sin|no uses|nada de|deja de usar)(?: mas)? (?:listas?|vinetas"
+        r"|tablas?|markdown|titulos)\b",
+    ),
+    Row(
+        "style",
+        r"(?:sin|no uses|nada de|no mas|deja de usar|evita|no pongas)(?: mas)?(?: los)? (?:emojis?|emoticonos"
+        r"|exclamaciones|disculpas|cumplidos|rodeos|tecnicismos)\b",
+    ),
+    Row(
+        "tone",
+        r"(?:se|seas) (?:mas |menos )?(?:formal|informal|amable|directo|directa|serio|seria)\b"
+        r"|(?:usa|mantén|manten) un (?:tono|estilo) (?:mas )?\w+\b"
+        r"|(?:tuteame|tratame de (?:tu|usted)|hablame de (?:tu|usted))\b",
+    ),
+    Row(
+        "name", r"(?:llamame|dime|puedes llamarme) (?!la\b|el\b|que\b|si\b|como\b|cuando\b|algo\b"
+                r"|un)\w{2,30}\W*$"
+    ),
+    Row(
+        "units",
+        r"(?:usa|utiliza|dame|pon)(?: siempre)?(?: los| las| el)?(?: \w+ en)? ?(?:unidades metricas"
+        r"|sistema (?:metrico|imperial)|unidades imperiales|grados celsius|celsius|fahrenheit|kilometros"
+        r"|millas|euros|dolares|kilos)\b|(?:precios|distancias|temperaturas) en \w+\W*$",
+    ),
+    # ------------------------------------------------------------ German
+    Row(
+        "language",
+        r"(?:antworte?|schreibe?|sprich|rede|red|erklar\w*|mach)(?: mir| bitte| immer| nur| ab jetzt| jetzt"
+        rf"| weiter)* (?:auf|in) {_LANGS_DE}\b|(?:wechsle?|wechsel)(?: bitte| wieder)? (?:auf|zu|ins) "
+        rf"{_LANGS_DE}e?\b|(?:nur |bitte )*auf {_LANGS_DE},? bitte",
+    ),
+    Row(
+        "length",
+        r"(?:fass(?:e)? dich|halte? (?:dich|es|deine antworten|die antworten))(?: bitte"
+        r"| immer)? (?:sehr )?kurz\w*"
+        r"|(?:antworte?|erklar\w*)(?: mir| bitte| immer)* (?:kurz|knapp|ausfuhrlich|in (?:\d+|einem|zwei"
+        r"|drei) (?:satz|satzen|zeilen))|(?:sei |bitte )+(?:kurz|knapp|ausfuhrlich)\w*\b"
+        r"|(?:nur )?(?:kurze|kurzere|knappe|ausfuhrliche|langere) antworten\b"
+        r"|(?:hochstens|maximal|nicht mehr als) (?:\d+|ein|zwei|drei) (?:worter|satze|satz|zeilen)\b",
+    ),
+    Row(
+        "format",
+        r"(?:benutze?|verwende|nutze?|antworte?)(?: bitte| nur| mir)* (?:in |mit "
+        r"|als )?(?:stichpunkten?|listen?"
+        r"|tabellen?|markdown|fliesstext|json|aufzahlungen)\W*$|(?:keine?|ohne|verzichte? auf)(?: mehr)?"
+        r" (?:stichpunkte|listen|tabellen|markdown|aufzahlungen|uberschriften)\b",
+    ),
+    Row(
+        "style",
+        r"(?:keine?|ohne|verzichte? auf|lass (?:die|das))(?: \w+)? (?:emojis?|smileys?|ausrufezeichen"
+        r"|floskeln|entschuldigungen|fachbegriffe|anglizismen)\b|keine mehr (?:emojis?)",
+    ),
+    Row(
+        "tone",
+        r"(?:sei|bleib)(?: bitte)? (?:etwas |ein bisschen )?(?:formlicher|lockerer|formell|locker|direkter"
+        r"|direkt|hoflicher|freundlicher|ernster)\b|(?:duze?|sieze?) mich\b"
+        r"|(?:du kannst|kannst du|wir konnen uns)(?: mich)? (?:duzen|siezen)\b",
+    ),
+    Row("name", r"nenn(?:e)?(?: mich| mich bitte) (?!nicht\b|das\b|den\b|die\b|ein)\w{2,30}\W*$"),
+    Row(
+        "units",
+        r"(?:benutze?|verwende|nutze?|rechne|gib)(?: bitte| immer)*(?: mir)?(?: alles)?(?: in)? (?:metrische"
+        r" einheiten|das metrische system|celsius|fahrenheit|kilometern?|meilen|kilogramm|euro|dollar)\b"
+        r"|(?:preise|temperaturen|entfernungen) in \w+\W*$",
+    ),
+    # ------------------------------------------------------------ French
+    Row(
+        "language",
+        r"(?:repond(?:s|ez|re)?|parl(?:e|ez|er)|ecri(?:s|vez|re)|continue[rz]?|explique[rz]?)(?:-moi| moi)?"
+        rf"(?: toujours| seulement| uniquement)* en {_LANGS_FR}\b|(?:passe|passons|reviens|revenons)"
+        rf" (?:a l'|au |a )?{_LANGS_FR}\b|(?:seulement )?en {_LANGS_FR},? (?:s'il|stp|svp)",
+    ),
+    Row(
+        "length",
+        r"(?:sois|soyez|reste) (?:plus |tres )?(?:bref|breve|concis|concise|court|detaille)\b"
+        r"|(?:fais|faites|garde|donne(?:-moi)?)(?: des)? (?:reponses )?(?:plus )?(?:courtes?|court|breves?"
+        r"|bref|longues?|detaillees?)\b|(?:des )?reponses (?:plus )?(?:courtes|breves|concises"
+        r"|detaillees)\b|reponds(?:-moi)? (?:brievement|en (?:une|deux|trois|\d+) (?:phrases?|lignes?))\b"
+        r"|(?:maximum|pas plus de) (?:\d+|une|deux|trois) (?:mots|phrases?|lignes?)\b",
+    ),
+    Row(
+        "format",
+        r"(?:utilise|reponds)(?: seulement)? (?:des |en |avec des |sous forme de )?(?:listes?|puces|tableaux?"
+        r"|markdown|texte brut|json)\W*$|(?:sans|pas de|plus de|n'utilise (?:pas|plus)(?: de)?"
+        r"|arrete les) (?:listes?|puces|tableaux?|markdown|titres)\b",
+    ),
+    Row(
+        "style",
+        r"(?:sans|pas d'|plus d'|pas de|plus de|n'utilise (?:pas|plus)(?: d'| de)?|arrete (?:les|avec les)"
+        r"|evite les) ?(?:emojis?|emoticones|points d'exclamation|excuses|jargon|politesses)\b",
+    ),
+    Row(
+        "tone",
+        r"(?:sois|soyez|reste) (?:plus |moins )?(?:formel|formelle|familier|direct|directe|poli|serieux)\b"
+        r"|(?:tutoie|vouvoie)(?:-moi| moi)\b|(?:on peut se|tu peux me|vous pouvez me) (?:tutoyer|vouvoyer)\b",
+    ),
+    Row("name", r"(?:appelle|appelez)(?:-moi| moi) (?!quand\b|si\b|demain\b|plus\b|un|le\b|la\b"
+                r"|a\b)\w{2,30}\W*$"),
+    Row(
+        "units",
+        r"(?:utilise|donne(?:-moi)?)(?: toujours)?(?: les| le| des)?(?: \w+ en)? ?(?:unites metriques"
+        r"|systeme (?:metrique|imperial)|unites imperiales|celsius|fahrenheit|kilometres|miles"
+        r"|euros|dollars|kilos)\b|(?:prix|distances|temperatures) en \w+\W*$",
+    ),
+)  # fmt: skip
+
+# Says for how long: with it, a sentence that begins like an order is a standing instruction of any kind.
+MARKER = (
+    r"\bfrom (?:now|here|this point) on(?:wards?)?\b|\bgoing forward\b|\bhenceforth\b"
+    r"|\b(?:for|in|during|throughout) (?:the rest of )?(?:this|the|our) (?:whole |entire )?"
+    r"(?:chat|conversation|session|thread|discussion)\b|\bfor the rest of (?:the|this|our) \w+\b"
+    r"|\b(?:until|unless) i (?:say|tell you)\b(?: otherwise| so| stop)?|\bas long as we\b"
+    r"|\bwhile we (?:are|'re|work|talk)\b"
+    r"|从现在(?:开始|起)|接下来|今后|往后|以后|之后都|(?:这|本)(?:次|个)?(?:对话|会话|聊天|谈话)|直到我说|整个对话"
+    r"|\b(?:de ahora en adelante|a partir de ahora|desde ahora|en (?:esta|este) (?:conversacion|chat|sesion)"
+    r"|hasta que (?:te )?diga)\b|\b(?:ab (?:jetzt|sofort|nun)|von (?:jetzt|nun) an"
+    r"|in diesem (?:chat|gesprach)"
+    r"|fur (?:den rest|dieses gesprach)|bis ich)\b|\b(?:a partir de maintenant|desormais|dorenavant"
+    r"|(?:dans|pour) (?:cette (?:conversation|session|discussion)|ce chat)|jusqu'a ce que)\b"
+)
+# What an order begins with. "From now on I'm vegan" is none.
+ORDER = (
+    r"(?:always|never|only|don'?t|do not|stop|start|use|give|ask|assume|treat|show|explain|include|add|begin"
+    r"|end|mention|call|refer|write|format|answer|reply|respond|keep|be|act|play|pretend|check|think|put|list"
+    r"|quote|cite|translate|correct|remind|skip|leave|avoid|please|every|each|address|speak|talk"
+    r"|say|tell|make"
+    r"|you (?:are|'re|will|should|must|can|may)|whenever|when i|if i)\b"
+    r"|(?:都|一律|只|不要|别|请|用|每次|先|必须|务必|总是|始终|回答|给我|称呼|当我|如果我|你|帮我)"
+    r"|(?:siempre|nunca|no |usa|dame|incluye|explica|responde|contesta|pregunta|pon|evita|cada vez|solo)\b"
+    r"|(?:immer|nie|nur|kein|benutz|verwend|gib|erklar|antwort|frag|schreib|nenn|bitte|jedes mal"
+    r"|wenn ich|mach)"
+    r"|(?:toujours|jamais|ne |utilise|donne|explique|reponds|demande|ecris|evite|chaque fois|quand je|mets)"
+)
+LEAD_IN = (
+    r"^(?:[\W_]|\b(?:please|pls|ok(?:ay)?|also|and|so|now|then|but|hey|hi|hello|oh|actually|btw|by the way"
+    r"|one more thing|just|again|sorry|well|sure|thanks|thank you|great|good|note|remember|for (?:now|today)"
+    r"|today|this time around|from (?:now|here) on|going forward|instead|can you|could you|would you|will you"
+    r"|you can|you may|you should|you could|feel free to|i(?:'?d| would) like you to|i want you to"
+    r"|i need you to|i prefer that you|let'?s|let us|kindly|maybe|always|try to|make sure (?:to|you)"
+    r"|for (?:this|the rest of (?:this|the|our)) (?:chat|conversation|session|thread|day)"
+    r"|in this (?:chat|conversation|session)"
+    r"|por favor|y|ahora|hola|oye|vale|puedes|podrias|quiero que|de ahora en adelante|a partir de ahora|hoy"
+    r"|siempre|bitte|und|jetzt|hallo|ok|kannst du|konntest du|ab (?:jetzt|sofort)|von nun an|heute"
+    r"|ich mochte,? dass du"
+    r"|s'il (?:te|vous) plait|et|maintenant|salut|bonjour|peux-tu|pourrais-tu|tu peux|vous pouvez"
+    r"|je veux que tu"
+    r"|a partir de maintenant|desormais|aujourd'hui|toujours|dorenavant)\b"
+    r"|请|麻烦|以后|今后|接下来|从现在(?:开始|起)|现在|今天|那|好的?|对了|另外|还有|你|能不能|能|可以|可不可以|希望|我想要?|之后|帮忙"
+    r"|然后|并且?|而且|同时|记得|这次对话|这个对话里|在这次对话中|每次|都)*"
+)
+# Of this one answer only.
+ONCE = (
+    r"\bthis (?!chat|conversation|session|thread|discussion|whole|entire|point|language)\w+"
+    r"|\b(?:just )?(?:this )?once\b"
+    r"|\bthe following\b|\bbelow\b|\babove\b|\bfor (?:me )?that one\b|\bthese \w+|\bfor now only\b"
+    r"|这(?:次|一次|个问题|句|段|篇|封|道|题|首|条)(?!对话|会话|聊天)|下面|以下|上面|这里|一下这"
+    r"|\b(?:esta vez|est[ea] (?!conversacion|chat|sesion)\w+|lo siguiente)\b"
+    r"|\b(?:dieses mal|diese[nsr]? (?!chat|gesprach)\w+|folgend\w+)\b"
+    r"|\b(?:cette fois|ce(?:tte|t)? (?!conversation|chat|session|discussion)\w+|suivant\w*)\b"
+)
+AGAIN = (
+    r"\bagain\b|\bback to normal\b|\bas (?:usual|before)\b|\b(?:is|are) (?:fine|ok(?:ay)?"
+    r"|all right) (?:again|now)\b"
+    r"|重新|又可以|恢复|可以再|可以了|不用再|\b(?:de nuevo|otra vez"
+    r"|ya puedes)\b|\bwieder\b|\b(?:a nouveau|de nouveau)\b"
+)
+END_EVERY = (
+    r"(?:forget|drop|ignore|cancel|stop following|scrap) (?:all )?(?:of )?(?:my|the|those|these|your)"
+    r" (?:special |standing |earlier |previous )?(?:instructions|rules"
+    r"|preferences)(?: i gave you)?(?: from now on)?\W*$"
+    r"|(?:go )?back to normal(?:,? please)?\W*$|(?:answer|reply|respond|talk"
+    r"|write) normally(?: again)?\W*$|no (?:more )?special (?:rules|instructions)"
+    r"|(?:恢复正常|正常回答|之前的(?:要求|规则|指示)(?:都)?(?:取消|作废|不用了))|vuelve a la normalidad\W*$"
+    r"|wieder normal\W*$|reviens a la normale\W*$"
+)
+END_LATEST = (
+    r"(?:forget|scrap|cancel|undo|drop|ignore|never ?mind|strike) (?:that|it|this|what i (?:just )?said"
+    r"|my last (?:instruction|request|rule|message))\W*$|never ?mind\W*$|scratch that\W*$"
+    r"|(?:算了|当我没说|不用了|取消刚才的)\W*$|(?:olvidalo|olvida eso|da igual)\W*$"
+    r"|(?:vergiss (?:das|es)|schon gut)\W*$|(?:oublie(?: ca| cela)?|laisse tomber)\W*$"
+)

@@ -1,0 +1,283 @@
+"""What a session keeps: standing instructions, its last turns, its state, and a summary once it has ended."""
+
+import json
+from typing import Any
+
+import httpx2
+import pytest
+from openai import BadRequestError
+
+from tests.e2e.conftest import House, Houses, until
+from tests.e2e.test_core_loop import ResponsesModel, context, stored
+from tests.support.model import ScriptedModel, known
+
+FORTY = "Hawaii costs about forty dollars a day for food."
+SUMMARY = {
+    "summary": "The user planned a trip to Hawaii with Priya and settled on a budget of $10,000.",
+    "topics": ["Hawaii trip"],
+    "actions": ["compared hotels on Maui"],
+    "outcomes": ["budget is $10,000"],
+    "importance": 0.7,
+}
+
+
+async def ask(h: House, text: str, session: str = "s-1", user: str = "alice", **config: Any) -> Any:
+    """One request of a named session that carries nothing of its history; returns the headers."""
+    return await send(h, [{"role": "user", "content": text}], session, user, **config)
+
+
+async def send(
+    h: House, messages: list[dict[str, Any]], session: str = "s-1", user: str = "alice", **config: Any
+) -> Any:
+    async with h.client() as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model="m",
+            messages=messages,  # type: ignore[arg-type]
+            extra_body=context(user, session_id=session) | ({"memory_config": config} if config else {}),
+        )
+    return raw.headers
+
+
+def block(h: House) -> str:
+    """What was injected into the last request."""
+    return "\n".join(m["content"] for m in h.model.last_messages if m["role"] == "system")
+
+
+async def test_a_standing_instruction_is_in_force_on_the_next_turn_and_until_it_is_ended(
+    house: Houses,
+) -> None:
+    async with house() as h:
+        await ask(h, "Please answer in Chinese from now on. Keep it short.")
+        assert block(h) == ""
+        headers = await ask(h, "What rhymes with orange?")
+        assert "] Please answer in Chinese from now on." in block(h)
+        assert "] Keep it short." in block(h)
+        assert (headers["x-memory-status"], headers["x-memory-reason"]) == ("injected", "session")
+        assert headers["x-memory-count"] == "0"
+        assert int(headers["x-memory-tokens"]) > 0
+        await ask(h, "hi!")  # nothing is searched for a greeting
+        assert "] Please answer in Chinese from now on." in block(h)
+        await ask(h, "What rhymes with orange?", "s-2")
+        assert block(h) == ""
+        await ask(h, "What rhymes with orange?", user="bob")
+        assert block(h) == ""
+        await ask(h, "You can answer in English again.")
+        await ask(h, "What rhymes with silver?")
+        assert "[anchor" in block(h)
+        assert "Chinese" not in block(h).partition("[turn")[0]
+
+
+async def test_a_standing_instruction_survives_a_restart(house: Houses) -> None:
+    async with house() as h:
+        await ask(h, "Call me Bo")
+    async with house() as h:
+        await ask(h, "What rhymes with orange?")
+        assert "] Call me Bo" in block(h)
+
+
+async def test_what_the_conversation_shows_is_not_repeated_and_what_it_lost_is(house: Houses) -> None:
+    said = [
+        {"role": "user", "content": "No more emojis, please."},
+        {"role": "assistant", "content": "All right."},
+        {"role": "user", "content": "What rhymes with orange?"},
+    ]
+    async with house() as h:
+        await send(h, said[:1])
+        await send(h, said)
+        assert block(h) == ""
+        await send(h, [*said[1:], said[1], {"role": "user", "content": "And with silver?"}])
+        assert "] No more emojis" in block(h)
+
+
+async def test_another_conversation_that_begins_alike_has_its_own_instructions(house: Houses) -> None:
+    async with house() as h, h.client() as client:
+
+        async def chat(*texts: str) -> None:
+            roles = ("user", "assistant")
+            messages: Any = [{"role": roles[i % 2], "content": text} for i, text in enumerate(texts)]
+            await client.chat.completions.create(model="m", messages=messages, extra_body=context("alice"))
+
+        await chat("Hi")
+        await chat("Hi", "All right.", "Please answer in Chinese from now on.")
+        await chat("Hi", "Hello you.", "What rhymes with orange?")
+        assert "[anchor" not in block(h)
+
+
+async def test_a_session_without_history_is_reminded_of_its_last_turns(house: Houses) -> None:
+    async with house(ScriptedModel(answer=FORTY)) as h:
+        for text in ("How much is food in Hawaii?", "And the flights?", "And the hotels?", "And a car?"):
+            await ask(h, text)
+        await ask(h, "So what is the total?")
+        turns = [line for line in block(h).splitlines() if line.startswith("- [turn ")]
+        assert len(turns) == 3
+        assert turns[0].endswith(f"] user: And the flights? — assistant: {FORTY}")
+        assert "And a car?" in turns[-1]
+        await send(h, [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"},
+                       {"role": "user", "content": "So what is the total?"}])  # fmt: skip
+        assert "[turn " not in block(h)
+
+
+# ---------------------------------------------------------------- summaries
+async def end(h: House, session: str = "s-1", user: str = "alice") -> None:
+    async with httpx2.AsyncClient() as http:
+        answer = await http.post(f"{h.base_url}/memory/sessions/{session}/end", params={"user_id": user})
+        assert answer.status_code == 202
+
+
+async def talk(h: House) -> None:
+    await ask(h, "I am planning a trip to Hawaii with Priya in spring.")
+    await ask(h, "Please compare hotels on Maui for the two of us.")
+    await ask(h, "Our budget is $10,000 in all, flights included.")
+
+
+async def episodes(h: House) -> list[dict[str, Any]]:
+    return [m for m in await stored(h, "alice") if m["type"] == "episodic"]
+
+
+async def test_a_session_that_ended_is_summed_up_once(house: Houses) -> None:
+    model = ScriptedModel(answer="Here are hotels on Maui.")
+    model.roles["memory_summary"] = json.dumps(SUMMARY)
+    async with house(model, memory={"extraction_batch_size": 2}) as h:
+        await talk(h)
+        await end(h)
+        (memory,) = await until(lambda: episodes(h))
+        assert memory["content"].startswith(SUMMARY["summary"])
+        assert "Outcome: budget is $10,000." in memory["content"]
+        assert (memory["importance"], memory["source"]) == (0.7, "summary")
+        assert memory["tags"] == ["Hawaii trip"]
+        prompt = str(model.asked[0][1].json)
+        assert "Our budget is $10,000" in prompt
+        await talk(h)  # the same again: the last message is a retry, the others are said anew
+        again = dict(SUMMARY, summary="The user planned a trip to Hawaii with Priya twice, for $10,000.")
+        model.roles["memory_summary"] = json.dumps(again)
+        await end(h)
+        (later,) = await until(lambda: episodes(h), lambda found: found[0]["id"] != memory["id"])
+        assert later["content"].startswith(again["summary"])
+
+
+async def test_garbage_is_asked_for_once_more_and_never_stored(house: Houses) -> None:
+    model = ScriptedModel(answer="Here are hotels on Maui.")
+    async with house(model) as h:
+        await talk(h)
+        await end(h)
+        await until(lambda: value(len(model.asked)), lambda n: n >= 2)
+        await until(lambda: value(h.app), lambda app: True)
+    assert [role for role, _ in model.asked] == ["memory_summary"] * 2
+    async with house() as h:
+        assert await episodes(h) == []
+
+
+async def value(of: Any) -> Any:
+    return of
+
+
+async def test_a_session_of_one_exchange_is_not_summed_up(house: Houses) -> None:
+    model = ScriptedModel()
+    async with house(model) as h:
+        await ask(h, "I am planning a trip to Hawaii with Priya in spring.")
+        await end(h)
+    assert model.asked == []
+
+
+# ---------------------------------------------------------------- compression
+async def test_a_conversation_of_200_turns_stays_small_and_knows_what_was_said(house: Houses) -> None:
+    model = ScriptedModel(facts=known(("allergic", "User is allergic to peanuts.")))
+    model.answer = "Noted, and here is a longer explanation of it. " * 8
+    model.roles["memory_state"] = json.dumps(
+        {"topic": "Hawaii trip", "decisions": ["Maui first"], "facts": ["budget 10,000 USD"]}
+    )
+    history: list[dict[str, Any]] = [{"role": "system", "content": "You are a travel agent."}]
+    sizes: list[int] = []
+    compressed = 0
+    async with house(model, memory={"extraction_batch_size": 5}) as h:
+        for turn in range(200):
+            said = "I am allergic to peanuts." if turn == 3 else f"Step {turn}: tell me about day {turn}."
+            history.append({"role": "user", "content": said})
+            headers = await send(h, history, compress=True)
+            sent = model.last_messages
+            assert sent[0] == history[0]
+            assert sent[-1] == history[-1]
+            sizes.append(len(json.dumps(sent)) // 4)
+            compressed = int(headers.get("x-memory-compressed", 0))
+            history.append({"role": "assistant", "content": model.answer.strip()})
+        assert len(json.dumps(history)) // 4 > 20_000
+        assert max(sizes[-20:]) < 4_000
+        assert compressed > 300
+        assert "Maui first" in block(h)
+        history[-1:] = [{"role": "user", "content": "Which snacks should I stay away from?"}]
+        headers = await send(h, history, compress=True)
+        assert "allergic to peanuts" in block(h)
+        assert int(headers["x-memory-compressed"]) > 300
+        assert len(model.last_messages) < 40
+
+
+STATE = json.dumps({"topic": "Hawaii trip", "decisions": ["Maui first"]})
+
+
+@pytest.mark.parametrize("way", ["native", "translate"])
+async def test_a_long_responses_request_is_compressed_too(house: Houses, way: str) -> None:
+    kind = ResponsesModel if way == "native" else ScriptedModel
+    model = kind(facts=known(("allergic", "User is allergic to peanuts.")))
+    model.roles["memory_state"] = STATE
+    history: list[dict[str, Any]] = []
+    setting = {"compress": True, "compress_threshold_tokens": 50, "extraction_batch_size": 5}
+    async with house(model, memory=setting, upstream_extra={"responses": way}) as h, h.client() as client:
+
+        async def respond() -> Any:
+            items: Any = history
+            return await client.responses.with_raw_response.create(
+                model="m", input=items, extra_body=context("alice", session_id="s-1")
+            )
+
+        for turn in range(20):
+            fact = "I am allergic to peanuts." if turn == 1 else ""
+            said = f"Step {turn}: {fact} What about day {turn} of the trip?"
+            history.append({"role": "user", "content": said})
+            raw = await respond()
+            history.append({"role": "assistant", "content": raw.parse().output_text})
+            if turn % 5 == 4:
+                await until(lambda: value(len(model.asked)), lambda n, least=turn // 5: n > least)  # type: ignore[misc]
+        await until(lambda: stored(h, "alice"))
+        question = "Which snacks should I stay away from?"
+        history.append({"role": "user", "content": question})
+        raw = await until(respond, lambda raw: "x-memory-compressed" in raw.headers)
+        left_out = int(raw.headers["x-memory-compressed"])
+        body = model.chats[-1].json
+        sent = body["input"] if way == "native" else body["messages"]
+        assert left_out >= 20
+        assert len([m for m in sent if m["role"] != "system"]) == len(history) - left_out
+        assert "Maui first" in str(sent)
+        assert "User is allergic to peanuts." in str(sent)
+        assert question in str(sent[-1])
+
+
+async def test_what_is_forgotten_is_in_no_note_of_a_session(house: Houses) -> None:
+    model = ScriptedModel()
+    model.roles["memory_state"] = STATE
+    async with house(model, memory={"compress_step_turns": 1}) as h, httpx2.AsyncClient() as http:
+        await ask(h, "Call me Bo")
+        for day in range(4):
+            await ask(h, f"Please plan day {day} of my trip.")
+        await until(lambda: value(len(model.asked)))
+        await ask(h, "What rhymes with orange?")
+        assert "] Call me Bo" in block(h)
+        answer = await http.delete(f"{h.base_url}/memory", params={"user_id": "alice"})
+        assert answer.json()["deleted_sessions"] >= 1
+        await ask(h, "What rhymes with orange?")
+        assert block(h) == ""
+
+
+async def test_a_request_may_ask_for_no_compression(house: Houses) -> None:
+    async with house(memory={"compress": True}) as h, h.client() as client:
+        body = context("alice") | {"memory_config": {"compress": "yes"}}
+        with pytest.raises(BadRequestError) as refused:
+            await client.chat.completions.create(
+                model="m", messages=[{"role": "user", "content": "x"}], extra_body=body
+            )
+        assert refused.value.param == "memory_config.compress"
+        await ask(h, "Call me Bo", compress=False)
+        assert "memory_config" not in model_body(h)
+
+
+def model_body(h: House) -> Any:
+    return h.model.chats[-1].json
