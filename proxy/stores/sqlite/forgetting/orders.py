@@ -27,9 +27,10 @@ _HIDDEN = """NOT EXISTS (
     AND (f.project IS NULL OR f.project = line.project)
     AND (f.types IS NULL OR line.type IN (SELECT value FROM json_each(f.types))))
 """
-# The answers of these are on their way: what they say to the store comes too late.
+# The answers of these are on their way, and will not find them; the same request may be made anew. They are
+# erased with their portion, since they tell whose responses are to go, too.
 _OPEN = """
-    DELETE FROM exchanges WHERE seq IN (
+    UPDATE exchanges SET generation = -1, key = 'forgotten:' || seq WHERE seq IN (
         SELECT x.seq FROM exchanges x JOIN sessions n ON n.id = x.session
         WHERE x.state = 'open' AND n.owner = :owner AND (:project IS NULL OR n.project = :project))
 """
@@ -70,7 +71,8 @@ def place(
     gone = Forgotten()
     if target.memory_id is None:
         ours = {"owner": target.owner, "project": target.project}
-        gone = Forgotten(jobs=tx.execute(_JOBS, ours).rowcount, exchanges=tx.execute(_OPEN, ours).rowcount)
+        gone = Forgotten(jobs=tx.execute(_JOBS, ours).rowcount)
+        tx.execute(_OPEN, ours)
     if target.is_scope:  # small, and all of it from before: a session that goes on is left without
         for table in ("anchors", "states", "marks"):
             tx.execute(_NOTES.format(table), {"owner": target.owner, "project": target.project})
