@@ -1,4 +1,4 @@
-"""The `memory-proxy` command: serve, demo, doctor, keys, memory."""
+"""The `memory-proxy` command: serve, demo, doctor, keys, reembed, memory."""
 
 import argparse
 import os
@@ -10,6 +10,7 @@ from proxy import __version__
 from proxy.client_cli import add_memory_parser
 from proxy.errors import ConfigError
 from proxy.keys_cli import add_keys_parser
+from proxy.reembed_cli import add_reembed_parser
 from proxy.settings import PREFIX, Settings, from_process
 
 CONFIG_FILE = "MEMORY_PROXY_CONFIG"
@@ -42,6 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_doctor(commands)
     add_memory_parser(commands)
     add_keys_parser(commands)
+    add_reembed_parser(commands)
     return parser
 
 

@@ -12,7 +12,15 @@ from typing import Any, Literal, cast
 
 import platformdirs
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from proxy.domain import KINDS
 from proxy.errors import ConfigError
@@ -138,6 +146,7 @@ class Retrieval(Section):
     dense_weight: float = Field(0.7, ge=0, le=1)
     recency_depth: float = Field(0.03, ge=0, le=0.5)
     half_life_days: float = Field(90, gt=0)
+    hyde: bool = False
 
 
 class Embedding(Section):
@@ -181,6 +190,12 @@ class Settings(Section):
     embedding: Embedding = Embedding()
     external_models: tuple[ExternalModel, ...] = ()
     logging: Logging = Logging()
+
+    @model_validator(mode="after")
+    def whatever_is_set_does_something(self) -> "Settings":
+        if self.retrieval.hyde and all(m.model_role != "memory_rewrite" for m in self.external_models):
+            raise ValueError("retrieval.hyde needs a row of external_models with model_role: memory_rewrite")
+        return self
 
     @property
     def data_dir(self) -> Path:

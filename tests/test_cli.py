@@ -163,7 +163,7 @@ async def test_a_store_made_with_another_model_is_refused_in_a_sentence(tmp_path
     async with serve(tmp_path) as served, httpx2.AsyncClient(timeout=20) as http:
         await http.post(f"{served.origin}/v1/memory", json={"user_id": "a", "content": "User likes figs."})
     with closing(sqlite3.connect(tmp_path / "memory.db")) as file, file:
-        file.execute("UPDATE meta SET value = replace(value, 'all-MiniLM-L6-v2', 'another-model')")
+        file.execute("UPDATE embeddings SET name = 'another-model'")
     process = await asyncio.create_subprocess_exec(
         *COMMAND, *("serve", "--port", "0", "--data-dir", str(tmp_path)), stderr=asyncio.subprocess.PIPE
     )
@@ -171,6 +171,7 @@ async def test_a_store_made_with_another_model_is_refused_in_a_sentence(tmp_path
         _, told = await process.communicate()
     assert process.returncode == 2
     assert b"another-model" in told
+    assert b"memory-proxy reembed" in told
     assert b"Traceback" not in told
 
 

@@ -60,7 +60,7 @@ OWNER = {
     "cryptography": {"edge"},
 }
 # These see everything.
-COMPOSITION = {"admission", "app", "cli", "doctor", "keys_cli", "screen", "serve", "__init__"}
+COMPOSITION = {"admission", "app", "cli", "doctor", "keys_cli", "reembed_cli", "screen", "serve", "__init__"}
 
 MODULES = sorted(PROXY.rglob("*.py"))
 

@@ -25,6 +25,7 @@ from proxy.oversight import Quota
 from proxy.pipeline.compress import mark
 from proxy.pipeline.prepare import Tools
 from proxy.pipeline.rank import Ranking
+from proxy.pipeline.wording import Wording
 from proxy.ports import Clock
 from proxy.settings import LimitSettings, MemorySettings, Privacy, Retrieval, Settings
 from proxy.stores.models.embedder import OnnxEmbedder
@@ -137,6 +138,7 @@ class Parts:
             clock=clock,
             budget_tokens=memory.budget_tokens,
             ranking=_ranking(settings.retrieval),
+            wording=_wording(settings, completer, safety),
         )
         return cls(
             settings=settings,
@@ -233,6 +235,18 @@ def _bounds(memory: MemorySettings, workers: int) -> Bounds:
         concurrency=memory.extraction_concurrency,
         peak=memory.extraction_peak,
         calls_per_hour=-(-hourly // workers),  # each process counts its own
+    )
+
+
+def _wording(settings: Settings, completer: UpstreamCompleter, safety: SafetyPolicy) -> Wording | None:
+    """Return what words vague questions anew: only with a model that the operator has named for it."""
+    if not any(model.model_role == "memory_rewrite" for model in settings.external_models):
+        return None
+    return Wording(
+        completer,
+        deadline_s=settings.memory.deadline_ms / 1000,
+        hyde=settings.retrieval.hyde,
+        redact=partial(filters.redact, policy=safety),
     )
 
 

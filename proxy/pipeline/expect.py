@@ -7,7 +7,7 @@ its English gloss (see proxy.gloss), so that one table serves the languages that
 import re
 from enum import IntEnum
 
-from proxy.gloss import gloss
+from proxy.gloss import question_gloss
 from proxy.pipeline.decide import is_personal, points_back
 from proxy.pipeline.questions import is_quoted, names_known_thing, split_payload
 from proxy.terms import fold
@@ -52,7 +52,7 @@ def expectation(text: str) -> Expectation:
     instruction, payload = split_payload(text[:_INSPECTED_CHARS])
     if payload and len(text) <= _SHORT_CHARS and not is_quoted(payload):
         instruction, payload = text, ""  # a colon before questions: "the basics: when do we leave, …"
-    said = gloss(instruction).text
+    said = question_gloss(instruction).text
     mine, mine_said = (_ANYBODY.sub(" ", fold(one)) for one in (instruction, said))
     if is_personal(mine) or is_personal(mine_said):
         return Expectation.STRONG

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from proxy.gloss import gloss
+from proxy.gloss import gloss, question_gloss
 from proxy.terms import fold
 
 _ASKED_CHARS = 120  # a longer message asks for more than a name
@@ -77,7 +77,7 @@ def is_missing(text: str, contents: Iterable[str]) -> bool:
     Asked for several, it is enough that one is told."""
     if len(text) > _ASKED_CHARS:
         return False
-    said = fold(gloss(text).text).replace("’", "'")
+    said = fold(question_gloss(text).text).replace("’", "'")
     if not _ASKS.search(said) or _HOW.search(said):
         return False
     asked = [row for row in _TABLE if row.asked.search(said)]

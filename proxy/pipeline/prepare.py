@@ -7,6 +7,7 @@ when memory fails, stand once, in the caller.
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 from proxy.domain import Level, MemoryFilter, Prepared, Ranked, Scope, Status, Turn
@@ -24,8 +25,10 @@ from proxy.pipeline.retrieve import Found, retrieve
 from proxy.pipeline.rewrite import Query, is_vague, rewrite
 from proxy.pipeline.times import named_times
 from proxy.pipeline.visible import unseen
+from proxy.pipeline.wording import Wording
 from proxy.ports import Clock, Embedder, MemoryStore, SessionStore, TokenCounter
 
+TURNS_AT_ONCE = 6  # more keep no more threads busy, and in a burst make all of them late
 LINES = 3  # turns of the session that a request without history is reminded of
 SESSION_ONLY = "session"  # the reason where the block holds what the session's notes say, and no memory
 
@@ -43,6 +46,9 @@ class Tools:
     notes: NoteStore | None = None
     history_messages: int = 3  # user messages that lend a vague question their topic
     ranking: Ranking = field(default_factory=Ranking)
+    # First come, first served: of a burst that is too much for the deadline, the first still make it.
+    at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS_AT_ONCE))
+    wording: Wording | None = None  # a model that says vague questions in full
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +79,9 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
 
     Raises StoreUnavailable.
     """
-    notes, recalled = await asyncio.gather(_noted(turn, tools), _recall(turn, tools))
+    # A turn that may have to wait for a model takes no place: it would keep the others waiting as well.
+    async with tools.at_once if tools.wording is None else nullcontext():
+        notes, recalled = await asyncio.gather(_noted(turn, tools), _recall(turn, tools))
     block = inject(
         recalled.fresh,
         budget_tokens=tools.budget_tokens,
@@ -183,6 +191,8 @@ async def _ask(turn: Turn, tools: Tools) -> tuple[Query, Wanted]:
     """Return what to look for: the turn's question, with the topic of the conversation where it has none."""
     history = await _earlier(turn, tools) if is_vague(turn.query) else ()
     query = rewrite(turn.query, history)
+    if tools.wording is not None:
+        query = await tools.wording.improve(turn, query, history, spent_s=tools.clock() - turn.at)
     expected = Expectation.STRONG if history else expectation(turn.query)
     asked = turn.options
     return query, Wanted(turn.scope, asked.types, asked.limit, asked.threshold, expected=expected)

@@ -6,7 +6,7 @@ of them knows is searched. Whether a question is personal or points back is for 
 
 import re
 
-from proxy.gloss import gloss
+from proxy.gloss import question_gloss
 from proxy.terms import fold
 
 
@@ -95,7 +95,7 @@ def is_transformation(instruction: str) -> bool:
 
 def asks(payload: str) -> bool:
     """True if what follows a colon is no text but questions: "resume el encargo: cuánto, para cuándo"."""
-    return bool(not is_quoted(payload) and _ASKS.match(fold(gloss(payload).text)))
+    return bool(not is_quoted(payload) and _ASKS.match(fold(question_gloss(payload).text)))
 
 
 def is_calculation(text: str) -> bool:
@@ -248,7 +248,7 @@ _SAFE_THE = re.compile(rf"(?:{_UNIQUE}|{_ATTRIBUTE}|\w+est|most|first|difference
 def is_general_fact(text: str) -> bool:
     """True if the text asks for what an encyclopedia knows."""
     folded = fold(text).strip()
-    if _INVENTED.search(folded) or _OF_COUNTRY.search(fold(gloss(text).text)):
+    if _INVENTED.search(folded) or _OF_COUNTRY.search(fold(question_gloss(text).text)):
         return True
     known = _HISTORY.search(text) or _FACTS.search(folded)
     return bool(known) and not names_known_thing(text)

@@ -6,7 +6,11 @@ whole. The store's failures are the caller's: without a store there is no memory
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from proxy.domain import Hit, Level, Scope, Search, with_children
+from proxy.embedtext import embed_text
 from proxy.errors import EmbeddingFailed
 from proxy.observe import log
 from proxy.pipeline.rewrite import Query
@@ -37,7 +41,7 @@ async def retrieve(
 
     Raises StoreUnavailable. A failing embedder leaves a lexical search, said in `level`.
     """
-    vector, level = await _vector(query.text, embedder)
+    vector, level = await _vector(query, embedder)
     if vector is None and not query.terms:
         return Found((), dense=False, level=level)
     wanted = with_children(types) if types is not None else None
@@ -45,14 +49,27 @@ async def retrieve(
     return Found(tuple(hits), dense=vector is not None, level=level)
 
 
-async def _vector(text: str, embedder: Embedder | None) -> tuple[bytes | None, Level]:
+async def _vector(query: Query, embedder: Embedder | None) -> tuple[bytes | None, Level]:
     if embedder is None:
         return None, Level.LEXICAL
-    if not embedder.understands(text):
+    if not embedder.understands(query.text):
         return None, Level.FULL
+    led = bool(query.imagined) and embedder.understands(query.imagined)
+    texts = [query.text, embed_text(query.imagined)] if led else [query.text]
     try:
-        (vector,) = await embedder.embed([text])
+        vector, *imagined = await embedder.embed(texts)
     except EmbeddingFailed:
         log.warning("memory.embedding_failed")
         return None, Level.LEXICAL
-    return vector, Level.FULL
+    least = embedder.model.similarity_threshold
+    return (pooled(vector, imagined[0], least=least) if imagined else vector), Level.FULL
+
+
+def pooled(question: bytes, imagined: bytes, *, least: float) -> bytes:
+    """Return the unit vector between both, or the question's where their cosine is below `least`: an imagined
+    answer that has nothing to do with the question must not lead the search away."""
+    first, second = np.frombuffer(question, np.float32), np.frombuffer(imagined, np.float32)
+    if float(first @ second) < least:
+        return question
+    mean: NDArray[np.float32] = first + second
+    return (mean / np.linalg.norm(mean)).astype(np.float32).tobytes()

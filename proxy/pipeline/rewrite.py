@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.gloss import gloss
+from proxy.gloss import question_gloss
 from proxy.pipeline.decide import points_back
 from proxy.terms import terms
 
@@ -32,10 +32,11 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]*[.!?。！？\n]*")
 @dataclass(frozen=True, slots=True)
 class Query:
     """What to search for: `text` is embedded, `terms` are looked up. `text` is never longer than
-    MAX_PIECES words."""
+    MAX_PIECES words. `imagined`: an answer as a model made it up, embedded with the text."""
 
     text: str
     terms: tuple[str, ...]
+    imagined: str = ""
 
 
 def is_vague(text: str) -> bool:
@@ -67,7 +68,7 @@ def _content_words(text: str) -> float:
 
     In a language that the lexicon knows they are counted in English, whose stop words are known.
     """
-    said = gloss(text)
+    said = question_gloss(text)
     found = set(terms(said.text if said.known >= _GLOSSED else text))
     unspaced = sum(1 for t in found if len(t) == 1 and t > "\u2e7f")
     spaced = sum(1 for t in found if t <= "\u2e7f")

@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from proxy.gloss import gloss
+from proxy.gloss import question_gloss
 from proxy.terms import fold
 
 _MONTHS = "january february march april may june july august september october november december".split()
@@ -37,7 +37,7 @@ class Span:
 def named_times(text: str, now: float) -> tuple[Span, ...]:
     """Return the times that the text names, the past ones that are nearest to `now` where it leaves the year
     open."""
-    said = fold(gloss(text).text)
+    said = fold(question_gloss(text).text)
     at = datetime.fromtimestamp(now, UTC)
     found = [_month(m, at) for m in _MONTH.finditer(said)]
     found += [_season(m, at) for m in _SEASON.finditer(said)]

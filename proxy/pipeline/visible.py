@@ -45,8 +45,8 @@ def _statements(messages: Sequence[Message]) -> list[str]:
             break
         text = message.text[-left:]
         left -= len(text)
-        if text:
-            said.append(_without_questions(_spaced(text)))
+        if stated := _without_questions(_spaced(text)):
+            said.append(stated)
     return said
 
 
@@ -60,7 +60,7 @@ def _without_questions(text: str) -> str:
     kept: list[str] = []
     for chunk in text.split("?")[:-1]:
         kept.append(chunk[: _last_stop(chunk) + 1])
-    return " ".join([*kept, text.rsplit("?", 1)[1]])
+    return " ".join(filter(None, [*kept, text.rsplit("?", 1)[1]]))
 
 
 def _last_stop(text: str) -> int:

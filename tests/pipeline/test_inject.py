@@ -1,13 +1,15 @@
 """Filling the budget."""
 
+from itertools import zip_longest
+
 from proxy.block import OPEN
 from proxy.domain import Ranked
 from proxy.pipeline.inject import inject, render
 from tests.pipeline.conftest import Words, memory
 
 
-def pack(memories, budget):
-    ranked = [Ranked(m, 1.0, "") for m in memories]
+def pack(memories, budget, scores=()):
+    ranked = [Ranked(m, s, "") for m, s in zip_longest(memories, scores, fillvalue=1.0)]
     return inject(ranked, budget_tokens=budget, tokens=Words(), model="m")
 
 
@@ -32,13 +34,35 @@ def test_the_budget_holds_with_the_fence_and_nothing_is_cut():
     assert all(render(m) in block.text for m in memories if m.id in block.memory_ids)
 
 
-def test_preferences_go_in_before_better_matches_when_the_budget_is_short():
-    facts = [memory(f"s{i}", "one two three four five six") for i in range(6)]
-    taste = memory("p", "one two three four five six", type="preference")
-    cost = len(render(facts[0]).split())
-    block = pack([*facts, taste], OVERHEAD + 4 * cost + 3)
-    assert "p" in block.memory_ids
-    assert "s0" in block.memory_ids
+SIX = "one two three four five six"
+LINE = len(render(memory("m0000000", SIX)).split())
+
+
+def test_a_preference_goes_in_before_a_match_that_is_hardly_better():
+    facts = [memory(f"s{i}", SIX) for i in range(6)]
+    taste = memory("p", SIX, type="preference")
+    block = pack([*facts, taste], OVERHEAD + 4 * LINE + 3, scores=[1.0, *[0.6] * 5, 0.57])
+    assert block.memory_ids == ("s0", "s1", "s2", "p")
+
+
+def test_a_preference_that_has_little_to_do_with_the_question_leaves_the_place_to_a_fact():
+    facts = [memory(f"s{i}", SIX) for i in range(4)]
+    taste = memory("p", SIX, type="preference")
+    block = pack([*facts, taste], OVERHEAD + 4 * LINE + 3, scores=[1.0, *[0.6] * 3, 0.3])
+    assert block.memory_ids == ("s0", "s1", "s2", "s3")
+
+
+def test_a_long_procedure_does_not_push_out_facts_that_score_a_little_less():
+    first, steps = memory("first", SIX), memory("steps", "word " * 40, type="procedural")
+    facts = [memory(f"s{i}", SIX) for i in range(4)]
+    block = pack([first, steps, *facts], OVERHEAD + 5 * LINE + 3, scores=[1.0, 0.8, *[0.7] * 4])
+    assert block.memory_ids == ("first", "s0", "s1", "s2", "s3")
+
+
+def test_among_equals_the_kind_decides():
+    kinds = ["semantic", "procedural", "semantic", "episodic"]
+    block = pack([memory(f"m{i}", SIX, type=kind) for i, kind in enumerate(kinds)], OVERHEAD + 2 * LINE + 3)
+    assert block.memory_ids == ("m0", "m3")
 
 
 def test_the_best_match_goes_in_even_if_it_takes_most_of_the_budget():

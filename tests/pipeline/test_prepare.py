@@ -8,6 +8,7 @@ from proxy.domain import Hit, Level, MemoryOptions, Status
 from proxy.errors import StoreUnavailable
 from proxy.notes import Anchor, SessionNotes
 from proxy.pipeline.prepare import LINES, prepare, search
+from proxy.pipeline.wording import Wording
 from tests.pipeline.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, turn
 
 BUDGET = Hit(memory("budget", "User's budget for the Portugal trip is $6,200."), 0.5, 3.0)
@@ -180,3 +181,37 @@ async def test_a_session_known_by_its_beginning_is_told_apart_by_its_last_answer
     await prepare(turn("hello", "good day", "and now?"), noted)
     await prepare(turn("and now?", named=True, standalone=True), noted)
     assert notebook.asked == [{"after": "good day", "lines": 0}, {"after": None, "lines": LINES}]
+
+
+@dataclass
+class Model:
+    """A completer that says the same to everything."""
+
+    answer: str
+    asked: int = 0
+
+    async def complete(self, request) -> str:
+        self.asked += 1
+        return self.answer
+
+
+async def test_a_vague_question_is_searched_as_a_model_says_it_in_full(tools):
+    model = Model('{"question": "How much is the hotel of our Portugal trip?"}')
+    wording = replace(tools, wording=Wording(model, deadline_s=5))
+    await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), wording)
+    assert tools.embedder.embedded == ["How much is the hotel of our Portugal trip?"]
+
+
+@pytest.mark.parametrize("said", [("hi there",), ("How much?",), ("We plan Portugal.", "Nice.", "thanks!")])
+async def test_no_model_is_asked_where_nothing_is_searched_or_nothing_was_said_before(tools, said):
+    model = Model("What about our Portugal trip?")
+    await prepare(turn(*said), replace(tools, wording=Wording(model, deadline_s=5)))
+    assert model.asked == 0
+
+
+async def test_a_model_gets_no_more_time_than_the_request_has_left(tools):
+    model = Model('{"question": "How much is the hotel of our Portugal trip?"}')
+    late = replace(tools, wording=Wording(model, deadline_s=0.15), clock=lambda: NOW + 0.2)
+    await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), late)
+    assert model.asked == 0
+    assert "We plan our Portugal trip." in tools.embedder.embedded[0], "the rules' query"

@@ -58,7 +58,8 @@ class Hours:
 async def improved(model: Model, of=TALK, *, wording: Wording | None = None, spent_s: float = 0.0):
     wording = wording or Wording(model, deadline_s=5)
     history = [EARLIER] if len(of.messages) > 1 else []
-    return await wording.improve(of, rewrite(of.query, history), history, spent_s=spent_s)
+    async with asyncio.timeout(20):  # a test that hangs would tell nothing
+        return await wording.improve(of, rewrite(of.query, history), history, spent_s=spent_s)
 
 
 async def test_a_vague_question_is_searched_as_the_model_says_it_in_full():
@@ -183,7 +184,11 @@ def test_what_is_no_question_about_the_conversation_is_refused(told):
     [
         ("user: We plan Portugal for $6,200.", "how much?", "How much of the $6,200 is for Portugal?"),
         ("user: 我们五月去葡萄牙旅行", "那是哪天?", "我们五月去葡萄牙旅行是哪天？"),
-        ("user: My sister Ana moved to Porto", "since when?", "Since when have I known that Ana is in Porto?"),
+        (
+            "user: My sister Ana moved to Porto",
+            "since when?",
+            "Since when has my sister Ana been in Porto?",
+        ),
     ],
 )
 def test_a_question_of_the_conversation_s_own_words_is_accepted(said, question, told):

@@ -9,6 +9,7 @@ from proxy import terms
 from proxy.domain import Change, Confirm, Create, Edit, Event, Hold, Memory, Release, Scope, Supersede
 from proxy.errors import Duplicate, NotFound, WrongModel
 from proxy.stores.sqlite import identity, quarantine, rows
+from proxy.stores.sqlite.model import NO_MODEL, Held
 from proxy.stores.sqlite.postings import pack
 
 REMEMBERED_VERSIONS = 1000  # an index older than that is read anew: see index_cache.py
@@ -22,7 +23,8 @@ class Writer:
     owner: int
     scope: Scope
     version: int
-    dimension: int | None  # of the stamped embedding model; None: not stamped
+    held: Held  # the vectors that it may write
+    embeds: bool = True  # False: there is no model, so that what comes without a vector should have one
     dropped: list[str] = field(default_factory=list)  # ids of new memories that were known already
 
     def apply(self, change: Change) -> bool:
@@ -108,8 +110,8 @@ class Writer:
         new_content = rows.storable(memory.content)
         if vector is not None or new_content != content:
             self.tx.execute(
-                "UPDATE vectors SET embedding = ?, terms = ? WHERE memory = ?",
-                (vector, pack(terms.terms(new_content)), seq),
+                "UPDATE vectors SET embedding = ?, terms = ?, generation = ? WHERE memory = ?",
+                (vector, pack(terms.terms(new_content)), self._generation(vector), seq),
             )
         action = "archived" if memory.archived and not archived else "updated"
         by = memory.source if memory.source != source else "api"
@@ -172,16 +174,20 @@ class Writer:
     def _check(self, memory: Memory, vector: bytes | None) -> None:
         if (memory.scope.tenant, memory.scope.user) != (self.scope.tenant, self.scope.user):
             raise ValueError("a memory of another user")
-        if vector is not None and self.dimension is not None and len(vector) != 4 * self.dimension:
-            raise WrongModel(f"a vector of {len(vector) // 4} dimensions, the store holds {self.dimension}")
+        dimension = self.held.dimension
+        if vector is not None and dimension is not None and len(vector) != 4 * dimension:
+            raise WrongModel(f"a vector of {len(vector) // 4} dimensions, the store holds {dimension}")
+
+    def _generation(self, vector: bytes | None) -> int:
+        return self.held.generation if self.embeds or vector is not None else NO_MODEL
 
     def _insert(self, memory: Memory, vector: bytes | None) -> int | None:
         self._check(memory, vector)
         seq = rows.insert_memory(self.tx, self.owner, memory, self.version)
         if seq is not None:
             self.tx.execute(
-                "INSERT INTO vectors (memory, embedding, terms) VALUES (?, ?, ?)",
-                (seq, vector, pack(terms.terms(memory.content))),
+                "INSERT INTO vectors (memory, embedding, terms, generation) VALUES (?, ?, ?, ?)",
+                (seq, vector, pack(terms.terms(memory.content)), self._generation(vector)),
             )
         return seq
 

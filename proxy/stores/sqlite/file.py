@@ -16,7 +16,7 @@ from proxy import terms
 from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite.instance import alone
 
-SCHEMA_VERSION = 1  # schema_v1.sql … are applied in order; kept in PRAGMA user_version
+SCHEMA_VERSION = 2  # schema_v1.sql … are applied in order; kept in PRAGMA user_version
 _SMALLEST_PAGE = 512  # bytes
 _APPLICATION_ID = 0x6D656D70  # "memp": tells our file from another program's database
 

@@ -62,7 +62,7 @@ class UserIndex:
     lengths: NDArray[np.int32]  # in terms
     embedded: Bools
     matrix: Floats  # a row of zeros where there is no vector
-    buffer: Floats  # the matrix and room behind it
+    buffer: Floats  # the matrix and any room behind it
     postings: Postings
     tail: Postings  # of the latest positions
     type_names: tuple[str, ...]
@@ -198,8 +198,7 @@ def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, 
     type_names = _names(known.type_names if known else (), [row.type for row in rows])
     project_names = _names(known.project_names if known else (), [row.project for row in rows])
     dimension = known.matrix.shape[1] if known else _dimension(rows)
-    buffer = _room(len(rows), dimension)
-    matrix = buffer[: len(rows)]
+    matrix = np.zeros((len(rows), dimension), np.float32)
     embedded = np.zeros(len(rows), np.bool_)
     for at, row in enumerate(rows):
         # Rows of another dimension cannot come through `apply`; one that did would be found by its words.
@@ -219,7 +218,7 @@ def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, 
         lengths=np.array([len(text) for text in texts], np.int32),
         embedded=embedded,
         matrix=matrix,
-        buffer=buffer,
+        buffer=matrix,  # room is made with the first memory that is added: most users are only read
         postings=Postings.build(texts, first=first),
         tail=Postings.build(()),
         type_names=type_names,

@@ -3,15 +3,18 @@
 import sqlite3
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
 
 from proxy.stores.sqlite.changes import REMEMBERED_VERSIONS
 from proxy.stores.sqlite.forgetting.orders import hidden
 from proxy.stores.sqlite.index import Row, UserIndex, build
 from proxy.stores.sqlite.owners import Owner
+from proxy.stores.sqlite.rows import as_json
 
 _ROWS = """
     SELECT m.seq, m.type, m.project, m.expires_at, m.superseded_by IS NULL AND m.archived = 0,
-           v.embedding, v.terms, m.written > :version
+           iif(v.generation IN (SELECT value FROM json_each(:generations)), v.embedding, NULL),
+           v.terms, m.written > :version
     FROM memories m JOIN vectors v ON v.memory = m.seq
     WHERE m.owner = :owner {hidden} AND
 """
@@ -34,17 +37,26 @@ class IndexCache:
         # One user's index is read by one thread at a time, without making other users wait.
         self._loading = [threading.Lock() for _ in range(_STRIPES)]
 
-    def current(self, tx: sqlite3.Connection, owner: Owner, epoch: int) -> UserIndex:
-        """Return the user's index as of the transaction, or newer; `epoch` is that of the file."""
+    def current(
+        self, tx: sqlite3.Connection, owner: Owner, epoch: int, generations: Sequence[int]
+    ) -> UserIndex:
+        """Return the user's index as of the transaction, or newer; `epoch` is that of the file. Vectors of
+        other `generations` than these are left out."""
         with self._loading[owner.id % _STRIPES]:
             cached = self._get(owner.id, epoch)
             if cached is None:
-                return self._put(owner.id, epoch, _load(tx, owner))
+                return self._put(owner.id, epoch, _load(tx, owner, generations))
             old, new = cached.stamp, owner.stamp
             # Another thread may be ahead of this transaction; what it saw forgotten must not come back.
             if (old.generation, old.version) >= (new.generation, new.version):
                 return cached
-            return self._put(owner.id, epoch, _refreshed(tx, owner, cached))
+            return self._put(owner.id, epoch, _refreshed(tx, owner, cached, generations))
+
+    def clear(self) -> None:
+        """Let go of all: what vectors are ours has changed."""
+        with self._lock:
+            self._indexes.clear()
+            self._bytes = 0
 
     def drop(self, owner: int) -> None:
         """Let go of a user's index: what was forgotten leaves this process's memory too."""
@@ -75,22 +87,28 @@ class IndexCache:
             self._bytes -= index.nbytes
 
 
-def _load(tx: sqlite3.Connection, owner: Owner) -> UserIndex:
-    ours = {"owner": owner.id, "version": owner.stamp.version}
+def _load(tx: sqlite3.Connection, owner: Owner, generations: Sequence[int]) -> UserIndex:
+    ours = {
+        "owner": owner.id,
+        "version": owner.stamp.version,
+        "generations": as_json(generations),
+    }
     rows = tx.execute(_CURRENT.format(hidden=hidden(tx)), ours).fetchall()
     return build([_row(row) for row in rows], owner.stamp)
 
 
-def _refreshed(tx: sqlite3.Connection, owner: Owner, cached: UserIndex) -> UserIndex:
+def _refreshed(
+    tx: sqlite3.Connection, owner: Owner, cached: UserIndex, generations: Sequence[int]
+) -> UserIndex:
     """Read what has changed; all of it after a forget, since a row that is gone cannot be seen to change."""
     old, new = cached.stamp, owner.stamp
     if old.generation == new.generation and new.version - old.version <= REMEMBERED_VERSIONS:
-        since = {"owner": owner.id, "version": old.version}
+        since = {"owner": owner.id, "version": old.version, "generations": as_json(generations)}
         rows = [_row(row) for row in tx.execute(_CHANGED.format(hidden=hidden(tx)), since)]
         rows += [_gone(seq) for (seq,) in tx.execute(_GONE, since)]
         if (index := cached.changed(rows, new)) is not None:
             return index
-    return _load(tx, owner)
+    return _load(tx, owner, generations)
 
 
 def _row(row: tuple[int, str, str | None, float | None, int, bytes | None, bytes, int]) -> Row:

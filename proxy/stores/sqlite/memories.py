@@ -26,6 +26,7 @@ class SqliteMemories:
     def __init__(self, database: Database, *, index_bytes: int, row_bytes: int, quota: Quota) -> None:
         self._database = database
         self._quota = quota
+        self._model: EmbeddingModel | None = None  # whose vectors this process makes and compares
         self._indexes = IndexCache(index_bytes)
         self._rows = RowCache(row_bytes)
         self._listing = Listing(database)
@@ -34,6 +35,8 @@ class SqliteMemories:
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
         await self._database.write(lambda tx: model.stamp(tx, embedding))
+        self._model = embedding
+        self._indexes.clear()  # they may hold vectors of what was the store's model before
 
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
         return await self._database.read(lambda tx: self._search(tx, scope, search))
@@ -56,7 +59,8 @@ class SqliteMemories:
                 queue.finish(tx, done)
             make_way(tx, owner.id, changes)
             version = expect.version + 1
-            writer = Writer(tx, owner.id, scope, version, model.dimension(tx))
+            held, embeds = model.held(tx, self._model), self._model is not None
+            writer = Writer(tx, owner.id, scope, version, held, embeds)
             result = apply_within(self._quota, writer, changes)
             if result.changed:
                 owners.set_version(tx, owner.id, version)
@@ -119,7 +123,8 @@ class SqliteMemories:
         if owner is None:
             return []
         epoch = self._database.epoch
-        found = self._indexes.current(tx, owner, epoch).search(scope.project, search)
+        ours = model.held(tx, self._model).generations
+        found = self._indexes.current(tx, owner, epoch, ours).search(scope.project, search)
         memories = self._rows.memories(tx, owner, epoch, [item.seq for item in found])
         # An index ahead of this transaction may name what the transaction cannot see yet.
         return [Hit(memories[item.seq], item.cosine, item.bm25) for item in found if item.seq in memories]

@@ -1,42 +1,75 @@
-"""The embedding model that the stored vectors were made with."""
+"""The embedding models that the stored vectors were made with, each a generation; the last is the store's.
 
-import json
+While the memories are embedded anew, vectors of two generations lie side by side. Whoever reads is given
+those of its own model and none of another's, so that the rest is found by its words.
+"""
+
 import sqlite3
+from dataclasses import dataclass
 
 from proxy.errors import WrongModel
 from proxy.ports import EmbeddingModel
 
-_KEY = "embedding_model"
+FIRST = 0
+NO_MODEL = -1  # the generation of memories that were stored without a model at hand
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one process may do with vectors: make those of `generation`, compare those of `generations`."""
+
+    generation: int
+    dimension: int | None  # None: no model was ever named
+    generations: tuple[int, ...]
 
 
 def stamp(tx: sqlite3.Connection, model: EmbeddingModel) -> None:
     """Name the model in the store, or raise WrongModel if vectors of another one are there."""
-    found = _read(tx)
-    if found == (model.name, model.dimension):
+    last = newest(tx)
+    if last is not None and last[1:] == (model.name, model.dimension):
         return
-    if found is not None and _holds_vectors(tx):
+    if last is not None and _holds_vectors(tx):
         raise WrongModel(
-            f"the memories were embedded with {found[0]} ({found[1]} dimensions), the configured model is"
-            f" {model.name} ({model.dimension}): set embedding.model back, or use a new data directory"
+            f"the memories were embedded with {last[1]} ({last[2]} dimensions), the configured model is"
+            f" {model.name} ({model.dimension}): run `memory-proxy reembed` with the configuration that you"
+            " serve with (it can be broken off and goes on where it was), or set embedding.model back"
         )
-    tx.execute(
-        "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-        (_KEY, json.dumps([model.name, model.dimension])),
-    )
+    begin(tx, model)
 
 
-def dimension(tx: sqlite3.Connection) -> int | None:
-    """Return the dimension of the stored vectors, None before any model was named."""
-    found = _read(tx)
-    return found[1] if found else None
+def begin(tx: sqlite3.Connection, model: EmbeddingModel) -> int:
+    """Make the model the store's from now on, and return its generation."""
+    last = newest(tx)
+    generation = FIRST if last is None else last[0] + 1
+    tx.execute("INSERT INTO embeddings VALUES (?, ?, ?)", (generation, model.name, model.dimension))
+    return generation
 
 
-def _read(tx: sqlite3.Connection) -> tuple[str, int] | None:
-    row = tx.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
-    if row is None:
-        return None
-    name, size = json.loads(row[0])
-    return str(name), int(size)
+def held(tx: sqlite3.Connection, model: EmbeddingModel | None) -> Held:
+    """Return what a process with this model may do. One that named none is taken to use the store's.
+
+    Raises WrongModel if the store knows nothing of the model: it was replaced under the process.
+    """
+    last = newest(tx)
+    if last is None:
+        return Held(FIRST, None, (FIRST,))
+    name, dimension = (model.name, model.dimension) if model else last[1:]
+    rows = tx.execute(
+        "SELECT generation FROM embeddings WHERE name = ? AND dimension = ? ORDER BY generation",
+        (name, dimension),
+    ).fetchall()
+    if not rows:
+        raise WrongModel(f"the store holds vectors of {last[1]}, not of {name}")
+    generations = tuple(generation for (generation,) in rows)
+    return Held(generations[-1], dimension, generations)
+
+
+def newest(tx: sqlite3.Connection) -> tuple[int, str, int] | None:
+    """Return generation, name and dimension of the store's model, None before any was named."""
+    row: tuple[int, str, int] | None = tx.execute(
+        "SELECT generation, name, dimension FROM embeddings ORDER BY generation DESC LIMIT 1"
+    ).fetchone()
+    return row
 
 
 def _holds_vectors(tx: sqlite3.Connection) -> bool:

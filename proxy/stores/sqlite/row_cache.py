@@ -51,7 +51,7 @@ class RowCache:
         states = tx.execute(_STATES, (rows.as_json(seqs),)).fetchall()
         validity = (epoch, owner.stamp.generation)
         known = self._known(owner.id, validity)
-        found, unknown = {}, {}
+        found, unknown, renewed = {}, {}, {}
         for seq, changed, access_count, last_accessed in states:
             kept = known.get(seq)
             if kept is None or kept[0] != changed:
@@ -60,11 +60,14 @@ class RowCache:
             memory = kept[1]
             if memory.access_count != access_count or memory.last_accessed != last_accessed:
                 memory = replace(memory, access_count=access_count, last_accessed=last_accessed)
+                renewed[seq] = (changed, memory)  # making one anew costs as much as ranking it
             found[seq] = memory
         if unknown:
             read = rows.memories_by_seq(tx, list(unknown))
-            self._keep(owner.id, validity, {seq: (unknown[seq], memory) for seq, memory in read.items()})
+            renewed |= {seq: (unknown[seq], memory) for seq, memory in read.items()}
             found |= read
+        if renewed:
+            self._keep(owner.id, validity, renewed)
         return found
 
     def drop(self, owner: int) -> None:

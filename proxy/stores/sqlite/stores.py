@@ -17,6 +17,7 @@ from proxy.stores.sqlite.memories import SqliteMemories
 from proxy.stores.sqlite.notes import SqliteNotes
 from proxy.stores.sqlite.quarantine import SqliteQuarantine
 from proxy.stores.sqlite.receipts import SqliteReceipts
+from proxy.stores.sqlite.reembed import SqliteVectors
 from proxy.stores.sqlite.sessions import SqliteSessions
 
 UNLIMITED = Quota()
@@ -34,7 +35,7 @@ class SqliteStores:
         data_dir: Path,
         *,
         index_bytes: int = 256 * 2**20,
-        row_bytes: int = 64 * 2**20,
+        row_bytes: int = 128 * 2**20,
         readers: int = 2,
         quota: Quota = UNLIMITED,
     ) -> None:
@@ -53,6 +54,7 @@ class SqliteStores:
         self.quarantine = SqliteQuarantine(self._database)
         self.keys = SqliteKeys(self._database)
         self.receipts = SqliteReceipts(self._database)
+        self.vectors = SqliteVectors(self._database)
 
     async def open(self) -> None:
         """Open or make the file. Raises StoreUnavailable, with nothing overwritten, if it cannot."""

@@ -1,0 +1,87 @@
+"""A vague question said in full by a model on a real socket: quick, slow, or gone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from proxy import __version__
+from proxy.domain import MemoryOptions, Message, Scope, Turn
+from proxy.pipeline.rewrite import rewrite
+from proxy.pipeline.wording import ROLE, Wording
+from proxy.upstream.client import Upstream
+from proxy.upstream.completer import RoleModel, UpstreamCompleter
+from proxy.upstream.credentials import Credentials
+from tests.support.upstream import Exchange, ScriptedUpstream, completion
+
+EARLIER = "We plan our Portugal trip in May."
+ANN = Scope("t", "ann")
+TURN = Turn(
+    request_id="r",
+    scope=ANN,
+    session_id="s",
+    model="m",
+    messages=(Message("user", EARLIER), Message("assistant", "Hotel first?"), Message("user", "how much?")),
+    options=MemoryOptions(read=True, write=True, types=None, limit=5, threshold=None),
+    at=0.0,
+)
+
+
+@asynccontextmanager
+async def wording_by(model: ScriptedUpstream, *, deadline_s: float) -> AsyncIterator[Wording]:
+    """A wording whose model has an endpoint of its own; the client's credential is known."""
+    credentials = Credentials()
+    credentials.remember(ANN, [(b"authorization", b"Bearer ann")])
+    async with Upstream("http://127.0.0.1:9/v1") as upstream, Upstream(model.url) as endpoint:
+        roles = {ROLE: RoleModel(endpoint=model.url, model="small")}
+        completer = UpstreamCompleter(upstream, credentials, roles, {model.url: endpoint})
+        yield Wording(completer, deadline_s=deadline_s)
+
+
+async def asked(wording: Wording) -> str:
+    query = await wording.improve(TURN, rewrite("how much?", [EARLIER]), [EARLIER], spent_s=0.0)
+    return query.text
+
+
+async def test_the_configured_model_is_asked_and_never_sees_the_client_s_credential() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.json(completion('{"question": "How much is the hotel of our Portugal trip?"}'))
+
+    async with ScriptedUpstream(script) as model, wording_by(model, deadline_s=5) as wording:
+        assert await asked(wording) == "How much is the hotel of our Portugal trip?"
+        (request,) = model.requests
+    assert request.header(b"user-agent") == f"memory-proxy/{__version__} (memory_rewrite)".encode()
+    assert request.header(b"authorization") is None
+    assert request.json["model"] == "small"
+    assert request.json["response_format"]["json_schema"]["name"] == ROLE
+
+
+async def test_a_slow_model_costs_its_share_of_the_deadline_and_no_more() -> None:
+    released = asyncio.Event()
+
+    async def script(exchange: Exchange) -> None:
+        await released.wait()
+
+    async with ScriptedUpstream(script) as model, wording_by(model, deadline_s=0.1) as wording:
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        text = await asked(wording)
+        took_s = loop.time() - began
+        released.set()
+    assert text == rewrite("how much?", [EARLIER]).text
+    assert took_s < 1.0, "the role's own timeout is 30 s"
+
+
+async def test_a_model_that_answers_anything_changes_nothing() -> None:
+    answers = iter(
+        ['{"facts": [{"content": "User likes tea"}]}', "I'm sorry, I can't do that.", "```json\n["]
+    )
+
+    async def script(exchange: Exchange) -> None:
+        answer: Any = completion(next(answers))
+        await exchange.json(answer)
+
+    async with ScriptedUpstream(script) as model:
+        for _ in range(3):
+            async with wording_by(model, deadline_s=5) as wording:
+                assert await asked(wording) == rewrite("how much?", [EARLIER]).text
