@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from proxy.app.care import Care
 from proxy.app.http import routes
 from proxy.app.parts import Parts
+from proxy.background import vendor_keys
 from proxy.edge.routes import Routes
 from proxy.ports import Clock
 from proxy.settings import Settings
@@ -34,6 +35,8 @@ class App:
             running = cls(routes(parts), parts.embedder_source)
             async with asyncio.TaskGroup() as tasks:
                 owned = [tasks.create_task(Care(parts).keep_up()), tasks.create_task(parts.worker.run())]
+                # A library of detectors, slow to import: not on the first request's time.
+                tasks.create_task(asyncio.to_thread(vendor_keys.rows))
                 try:
                     yield running
                 finally:

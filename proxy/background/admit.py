@@ -4,6 +4,7 @@
 meanwhile it does so again. So two sessions of one user lose no update and store no fact twice.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,11 +13,11 @@ from proxy.background.decide import Decision, Weighed, decide_changes, hold
 from proxy.background.doubt import Judge, no_doubt
 from proxy.background.filters import reject, without_personal_data
 from proxy.background.policy import DEFAULT, SafetyPolicy
-from proxy.domain import Candidate, Hit, Job, Memory, MemoryFilter, Scope, Search, Stamp
+from proxy.domain import Candidate, Hit, Job, MemoryFilter, Scope, Search, Stamp
 from proxy.embedtext import embed_text
 from proxy.errors import Conflict
 from proxy.ports import Embedder, MemoryStore
-from proxy.terms import normalise, terms
+from proxy.terms import terms
 
 DEFAULT_NEAR = 0.8  # where there is no model whose threshold could be asked
 _RECENT = 100  # memories that a candidate without a vector is compared with, whatever their words
@@ -90,7 +91,8 @@ async def admit(
     Raises Conflict if the user forgot something since `began` (what was read may be gone: read again),
     or if `done`'s lease was lost; EmbeddingFailed, StoreUnavailable.
     """
-    sorted_ = sort(candidates, gate, judge, now)
+    # In threads: ten candidates take some 20 ms to sort, and 200 ms to compare where vectors are of no use.
+    sorted_ = await asyncio.to_thread(sort, candidates, gate, judge, now)
     holds = tuple(hold(c, reason, now=now, seed=seed) for c, reason in sorted_.held)
     vectors = await _vectors(gate.embedder, [c.content for c in sorted_.kept])
     near = gate.embedder.model.duplicate_threshold if gate.embedder else DEFAULT_NEAR
@@ -99,15 +101,12 @@ async def admit(
         if stamp.generation != began.generation:
             raise Conflict("forgotten meanwhile")
         weighed = [
-            Weighed(
-                c,
-                v,
-                tuple(await _similar(gate.memories, scope, c, v, now)),
-                await _past(gate.memories, scope, c, now),
-            )
+            Weighed(c, v, tuple(await _similar(gate.memories, scope, c, v, now)))
             for c, v in zip(sorted_.kept, vectors, strict=True)
         ]
-        decision = decide_changes(weighed, scope=scope, now=now, near=near, seed=seed)
+        decision = await asyncio.to_thread(
+            decide_changes, weighed, scope=scope, now=now, near=near, seed=seed
+        )
         changes = (*decision.changes, *holds)
         try:
             await gate.memories.apply(scope, changes, expect=stamp, done=done)
@@ -152,16 +151,6 @@ async def _recent(memories: MemoryStore, scope: Scope, now: float, *, but: set[s
     where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
     page = await memories.list(where, limit=_RECENT, total=False)
     return [Hit(m, None, 0.0) for m in page.items if m.id not in but and _visible(m.scope, scope)]
-
-
-async def _past(memories: MemoryStore, scope: Scope, candidate: Candidate, now: float) -> tuple[Memory, ...]:
-    """Return what was superseded and said just what the candidate says."""
-    where = MemoryFilter(
-        tenant=scope.tenant, user=scope.user, text=candidate.content.strip(), include_inactive=True, now=now
-    )
-    page = await memories.list(where, limit=_SIMILAR, total=False)
-    said = normalise(candidate.content)
-    return tuple(m for m in page.items if m.superseded_by and normalise(m.content) == said)
 
 
 def _visible(memory: Scope, scope: Scope) -> bool:

@@ -5,8 +5,9 @@ to date after a job, and whatever fails leaves the old one.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from proxy.background import state, summarise
 from proxy.background.anchors import is_anchor
@@ -73,7 +74,7 @@ class Keeper:
                 return
             now = state.portion(unread.exchanges)
             answer = await self.completer.complete(state.request(unread.state, now))
-            new = await asyncio.to_thread(state.read, answer)
+            new = await asyncio.to_thread(_state_of, answer, unread.state, now)
             if new is None:
                 log.info("memory.poor_state")
                 return
@@ -86,6 +87,13 @@ class Keeper:
                 job.scope, job.session_id, new, now[-1], marks, expect=unread.stamp
             ):
                 return
+
+
+def _state_of(
+    answer: str, previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange]
+) -> state.State | None:
+    found = state.read(answer)
+    return None if found is None else state.grounded(found, previous, exchanges)
 
 
 def _covers(exchange: Exchange) -> bool:

@@ -20,6 +20,7 @@ from proxy.background.objects import objects
 from proxy.background.planted import REMOVED
 from proxy.domain import Exchange
 from proxy.ports import CompletionRequest
+from proxy.terms import terms
 
 ROLE = "memory_state"
 # In the order in which they are shown, and in which they find room where the answer is too long.
@@ -38,6 +39,7 @@ State = dict[str, str | list[str]]
 MAX_SAID = 6_000  # characters; more is a paste that no state can stand for
 _MAX_ANSWER, _MAX_TOTAL = 6_000, 40_000
 _MAX_ITEMS, _MAX_ITEM, _MAX_BYTES = 8, 240, 1_200  # a field, characters an item, in all: some 300 tokens
+_SUPPORT = 0.5  # share of an item's words that were said; a state is worded anew more freely than a fact
 _GARBLED = re.compile("[\ud800-\udfff\ufffd]")  # half of an emoji cannot be stored
 _SECTION = re.compile(r"<(?=\s{0,3}/?\s{0,3}(?:state|conversation|exchange|user|assistant)\b)", re.I)
 
@@ -89,6 +91,21 @@ def read(answer: str) -> State | None:
     Of known keys only, items that may not be stored left out, at most some 300 tokens.
     """
     return next((state for found in objects(answer) if (state := _bounded(found))), None)
+
+
+def grounded(state: State, previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange]) -> State | None:
+    """Return the state without what neither the previous one nor the exchanges say, None where nothing is
+    left: it would stand in the place of turns that it does not know."""
+    known = json.dumps(previous or {}, ensure_ascii=False)
+    said = frozenset(terms("\n".join([known, *map(_exchange, exchanges)])))
+    given = {key: [value] if isinstance(value, str) else value for key, value in state.items()}
+    kept = {key: [item for item in items if _is_said(item, said)] for key, items in given.items()}
+    return {key: items[0] if key == TOPIC else items for key, items in kept.items() if items} or None
+
+
+def _is_said(item: str, said: frozenset[str]) -> bool:
+    words = frozenset(terms(item))
+    return len(words & said) >= _SUPPORT * len(words)
 
 
 # ---------------------------------------------------------------- the prompt

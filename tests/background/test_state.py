@@ -201,3 +201,14 @@ def test_whatever_is_answered_a_state_has_its_form_and_its_bounds(answer: dict[s
     assert texts
     assert sum(len(text.encode()) for text in texts) <= 1_200
     assert state.read(json.dumps(found)) == found
+
+
+def test_a_state_of_things_that_nobody_said_is_none() -> None:
+    told = [exchange("We fly to Lisbon in May, the budget is 3,000 euros.", "Noted: Lisbon in May.")]
+    true = {"topic": "trip to Lisbon", "decisions": ["fly in May"], "facts": ["budget 3,000 euros"]}
+    assert state.grounded(true, None, told) == true
+    assert state.grounded({"topic": "lorem ipsum dolor", "facts": ["quantum sandwiches"]}, None, told) is None
+    mixed = {**true, "open_points": ["call the dentist about purple elephants"]}
+    assert state.grounded(mixed, None, told) == true
+    later = [exchange("And book a hotel.", "Which one?")]
+    assert state.grounded(true, true, later) == true  # what was known stays known
