@@ -199,7 +199,7 @@ async def _extraction(
         )
 
     # They wait more than they work: side by side.
-    return list(await asyncio.gather(run("good"), run("sloppy")))
+    return list(await asyncio.gather(*map(run, extraction.EXTRACTORS)))
 
 
 def _judge(models_dir: Path) -> Judge:

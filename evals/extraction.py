@@ -8,7 +8,7 @@ Two with a sloppy model. Time goes on from session to session, as it did for the
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from evals.data import Message, Persona, Session
 from evals.house import House, opened
 from evals.judge import Judge, Kept, Verdict
 from evals.leaks import Leak, find
-from evals.model import Good, Model, Shown, conversation_of, flat, replies_of, sloppy
+from evals.model import Extractor, Good, Model, Shown, Unlinked, conversation_of, flat, replies_of, sloppy
 from evals.retrieval import MODEL, Refused, Tick, memories
 
 SETTINGS = {
@@ -30,6 +30,11 @@ SETTINGS = {
 AGAIN_S = 0.4  # nothing needs to happen when all is said again: the time in which it could
 SETTLE_S = 3.0  # for a turn to come to extraction; then it counts as never extracted
 SAME_TIME, REVERSED = "twice", "reversed"
+EXTRACTORS: dict[str, Callable[[Sequence[Persona]], Extractor]] = {
+    "good": Good,
+    "unlinked": Unlinked,
+    "sloppy": lambda _: sloppy,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +72,9 @@ async def run(
     again: bool,
     all_replays: bool,
 ) -> Report:
-    """Run all replays with one extraction model, "good" or "sloppy". Raises Refused, DidNotStart."""
+    """Run all replays with one extraction model of EXTRACTORS. Raises Refused, DidNotStart."""
     began = time.monotonic()
-    model = Model(replies_of(personas), Good(personas) if name == "good" else sloppy)
+    model = Model(replies_of(personas), EXTRACTORS[name](personas))
     report = Report(name)
     async with opened(directory, model, SETTINGS) as house:
         theatre = _Theatre(house, report, tick)

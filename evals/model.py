@@ -134,6 +134,14 @@ class Good:
         return json.dumps({"facts": facts}, ensure_ascii=False)
 
 
+class Unlinked(Good):
+    """A good model that does not say what its facts replace: the proxy has to see it."""
+
+    def __call__(self, prompt: str) -> str:
+        facts = json.loads(super().__call__(prompt))["facts"]
+        return json.dumps({"facts": [fact | {"replaces": None} for fact in facts]}, ensure_ascii=False)
+
+
 def quote(content: str, turn: str) -> str:
     """Return the sentence of the turn that has most in common with the fact: what a model would quote."""
     wanted = _grams(content)

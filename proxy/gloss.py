@@ -59,6 +59,15 @@ def gloss(text: str) -> Gloss:
     return Gloss(text) if _KANA.search(text) else _unspaced(text)
 
 
+@lru_cache(maxsize=16)
+def question_gloss(text: str) -> Gloss:
+    """Return the gloss of what a user asks, remembered while the rules of the read path look at it in turn.
+
+    For questions alone: what is remembered outlives a forget.
+    """
+    return gloss(text)
+
+
 def language(text: str) -> str | None:
     """Return the language of the table whose words the text has most of, None for English and others."""
     words = [w for t in _TOKEN.findall(text) if t[0].isalpha() and (w := _bare(t)) not in _SHARED]

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +30,9 @@ from proxy.errors import ConfigError, InvalidRequest, StoreError
 from proxy.oversight import RIGHTS, Key
 from proxy.ports import KeyStore
 from proxy.settings import from_process
-from proxy.stores.sqlite.stores import SqliteStores
 from proxy.wire.extensions import checked_id
+
+Run = Callable[[argparse.Namespace], Awaitable[int]]
 
 CONFIG_FILE = "MEMORY_PROXY_CONFIG"
 DEFAULT_RIGHTS = "chat,memory"
@@ -70,21 +71,20 @@ def add_keys_parser(commands: Any) -> None:
     _finish(revoke, _revoke)
 
 
-def _finish(parser: argparse.ArgumentParser, run: Any) -> None:
+def _finish(parser: argparse.ArgumentParser, run: Run) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (see config/default.yaml)")
     parser.add_argument("--data-dir", metavar="DIR", help="where everything is stored")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(func=lambda args: asyncio.run(_run(args, run)))
 
 
-async def _run(args: argparse.Namespace, run: Any) -> int:
+async def _run(args: argparse.Namespace, run: Run) -> int:
     observe.configure("error", "console")  # the key is all that standard output gets
     try:
-        status: int = await run(args)
+        return await run(args)
     except (ConfigError, StoreError, InvalidRequest) as error:
         print(f"memory-proxy: {error}", file=sys.stderr)
         return 2 if isinstance(error, InvalidRequest) else 1
-    return status
 
 
 # ---------------------------------------------------------------- actions
@@ -136,6 +136,8 @@ async def _revoke(args: argparse.Namespace) -> int:
 @contextlib.asynccontextmanager
 async def _store(args: argparse.Namespace) -> AsyncIterator[KeyStore]:
     """Open the keys of the data directory that the settings name."""
+    from proxy.stores.sqlite.stores import SqliteStores  # numpy with it, which `--help` need not wait for
+
     file = args.config or os.environ.get(CONFIG_FILE)
     overrides = {"storage": {"data_dir": args.data_dir}} if args.data_dir else None
     stores = SqliteStores(from_process(Path(file) if file else None, overrides).data_dir)

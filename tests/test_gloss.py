@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import proxy.gloss
-from proxy.gloss import gloss, language
+from proxy.gloss import gloss, language, question_gloss
 
 
 @pytest.mark.parametrize(
@@ -91,3 +91,9 @@ def test_every_line_of_the_lexicon_has_a_meaning_and_four_columns() -> None:
         assert meaning.strip(), line
         assert len(cells) == 4, line
         assert any(cells), line
+
+
+def test_what_a_question_says_in_english_is_worked_out_once_for_all_rules() -> None:
+    asked = "我的预算是多少?"
+    assert question_gloss(asked) == gloss(asked)
+    assert question_gloss(asked) is question_gloss(asked)

@@ -36,6 +36,8 @@ def is_inferred(one: Memory | Candidate) -> bool:
     """True for what a model made of a conversation without words of the user's to show for it."""
     if one.source in _OUTRIGHT:
         return False
+    if one.source == "assistant":
+        return True  # its evidence is the assistant's words
     spans = [one.evidence] if isinstance(one, Candidate) else [e.span for e in one.evidence]
     return not any(spans)
 

@@ -42,9 +42,10 @@ _ENDED = (
     r"|abandoned|turned down|rejected|declined|withdrew|dropped|decided (?:not|against"
     r"|on \S+ \S+ \S+ against)"
     r"|will not|won't|did not (?:happen|take place)|does not take place|ended|broke up|split up|gave notice"
-    r"|has left|left(?! (?:and|knee|hand|arm|eye|ear|leg|foot|side|shoulder|wrist|hip|ankle))|resigned"
+    r"|leaving|quitting|selling|has left"
+    r"|left(?! (?:and|knee|hand|arm|eye|ear|leg|foot|side|shoulder|wrist|hip|ankle))|resigned"
     r"|retired|sold|gave away|closed|shut down|removed|has healed|is over|got rid of"
-    r"|lapsed|came to like|has come to like)\b"
+    r"|(?:is|are|was|were|been) off|fell through|lapsed|came to like|has come to like)\b"
     r"|不再|取消|卖掉|卖了|戒了|戒|拒掉|拒绝|停用|停止|停了|下线|放弃|退订|退出|离开|离职|辞职|决定不|没有参加|不打算|不去了|不做了"
     r"|\b(?:ya no|dej(?:o|a) de|dejo|abandono|cancel\w+|anul\w+|renunci\w+|vendi\w*|rechaz\w+"
     r"|nicht mehr|kein\w* .{1,40} mehr|abgesagt|verkauft|gekundigt|aufgehort|aufgegeben|verlassen|abgelehnt"
@@ -53,7 +54,8 @@ _ENDED = (
 _NOW = (
     r"\b(?:now|currently|from now on|these days|as of (?:now|today)|since (?!then|he|she|they|it|the\b"
     r"|user)\S+"
-    r"|starting (?:in )?(?:january|february|march|april|may|june|july|august|september|october|november"
+    r"|(?:from|starting|as of|effective)(?: in| on)?(?: \d+)?"
+    r" (?:january|february|march|april|may|june|july|august|september|october|november"
     r"|december)|new|down to|up to|nowadays|lately"
     r"|ahora|actualmente|a partir de|desde (?:el )?\d*\w*"
     r"|jetzt|mittlerweile|inzwischen|ab sofort|neuerdings|nunmehr|seit|nur noch"
@@ -61,21 +63,24 @@ _NOW = (
     r"|现在|目前|如今|已经|已|起改|之后都|(?:月|日|年|号)起"
 )
 _DENIED = (
-    r"\b(?:is not|isn't|are not|aren't|was not|does not|doesn't|do not|don't|cannot|can't|never"
-    r"|no es|no tiene|no puede|nicht|kein\w*|n'est pas|ne .{1,20} pas)\b|不是|没有|不会|不能|不"
+    r"^not\b|\b(?:is not|isn't|are not|aren't|was not|does not|doesn't|do not|don't|cannot|can't|never"
+    r"|no es|no tiene|no puede|nicht|kein\w*|pas|n'est pas|ne .{1,20} pas)\b|不是|没有|不会|不能|不"
 )
 _INSTEAD = (
-    r"\b(?:instead of|rather than|in place of|replac(?:es|ed|ing|e)|took over .{0,60}?from"
+    r"\b(?:formerly|previously(?: called| known as)?|used to be|until now"
+    r"|instead of|rather than|in place of|replac(?:es|ed|ing|e)|took over .{0,60}?from"
     r"|takes over .{0,60}?from"
     r"|switched from|changed from|moved from|(?:changed|switched) \w+ from|migrated from|in favou?r of"
+    r"|antes(?: llamad\w+)?|anteriormente|ehemals|fruher|bisher|anciennement|auparavant"
     r"|sustituy\w+(?: al?)?|reemplaz\w+(?: al?)?|en lugar de|en vez de|cambi\w+ de"
     r"|statt|anstatt|anstelle von|ersetzt|lost .{1,30} ab"
     r"|au lieu de|remplac\w+|a la place de)\b"
-    r"|取代|代替|接替|而不是|下线"
+    r"|取代|代替|接替|而不是|下线|原名|曾用名|以前叫|原来叫"
 )
 _GONE = (
     r"\b(?:left|retired|moved (?:out|away|on|to)|resigned|died|quit|cancelled|is gone|broke|went bust|closed"
-    r"|se jubilo|se fue|se marcho|dejo|ist in (?:elternzeit|rente)|ist weg|geht in|est parti\w*|a quitte)\b"
+    r"|se jubilo|se fue|se marcho|dejo|ist in (?:elternzeit|rente)|ist weg|geht in|est parti\w*"
+    r"|est mort\w*|est deced\w+|a quitte|ist (?:gestorben|tot)|murio|ha muerto)\b"
     r"|转岗|离职|退休|跑路|离开|去世|搬走|调走|坏了"
 )
 
@@ -100,6 +105,7 @@ PLANNED = re.compile(
     r"|intends?|thinking (?:of"
     r"|about)|undecided"
     r"|is to|going to|booked|registered|signed up|temporarily|goal|aims?|unsure|thinks|offer"
+    r"|reserv(?:e|ed|ado|ada|iert|ee)|gebucht"
     r"|planea|quiere|piensa|va a|inscrit[oa]|plant|will|erwag\w+|mochte|vorhat|prevoit|veut|voulait"
     r"|envisage)\b"
     r"|计划|打算|想|准备|考虑|报名|备考|目标"

@@ -14,6 +14,7 @@ from proxy.background.reading import COMMON, Claim, Statement, read
 
 _COMMON_WEIGHT = 0.25
 _COVERED = 0.76  # share of what the clause speaks of that the old fact has to speak of too
+_FEW = 4
 _COVERED_CJK = 0.6  # bigrams across two words are nobody's words
 _OWNER = re.compile("(?!用户|我)([^,，的]{2,12})的")  # whose matter a Chinese statement begins with
 # Words by which two otherwise equal facts speak of two things.
@@ -32,6 +33,15 @@ def claims_change(old: str, new: str, cosine: float | None) -> bool:
     if any(_claim_meets(claim, a, b, cosine) for claim in b.claims):
         return True
     return _came_to_be(a, b)
+
+
+def says_moved(text: str, *, to: str | None = None) -> bool:
+    """Return whether the statement says that something was moved or called off; with `to`, that it was moved
+    to a value of this kind."""
+    claims = read(text).claims
+    if to is None:
+        return any(claim.cue in (Cue.MOVED, Cue.ENDED) for claim in claims)
+    return any(claim.cue is Cue.MOVED and to in claim.kinds for claim in claims)
 
 
 def _claim_meets(claim: Claim, a: Statement, b: Statement, cosine: float | None) -> bool:
@@ -91,8 +101,9 @@ def _holds_now(claim: Claim, a: Statement, b: Statement) -> bool:
 
 
 def _is_owners(claim: Claim, a: Statement, b: Statement) -> bool:
-    """True if what a Chinese clause begins with, whose matter it is, is in the old fact too."""
-    return not b.is_cjk or not claim.owner or _covered(claim.owner, a) >= 0.5
+    """True if a Chinese clause begins with what the old fact speaks of, too, whose matter it is, and ends
+    in it before the cue: what has changed."""
+    return not b.is_cjk or all(_covered(part, a) >= 0.5 for part in (claim.owner, claim.head) if part)
 
 
 def _value_of_the_same(claim: Claim, a: Statement, b: Statement) -> bool:
@@ -113,8 +124,13 @@ def _ends(claim: Claim, a: Statement, b: Statement) -> bool:
     ended = claim.after if _matter(claim.after) else claim.before
     if not b.is_german and any(n in ended and n not in a.text for n in b.names):
         return False
-    if not (ended & a.words - b.names) and ended is claim.before:
+    others = claim.names_before if ended is claim.after and b.holder != "user" else ()
+    if others and not any(n in a.text for n in others):
+        return False  # it ended for somebody else
+    if not (ended & a.words - b.names) and ended is claim.before and not _names_the_plan(ended, a):
         return False
+    if len(ended) == 1 and not ended <= a.words and len(a.words - COMMON) > _FEW:
+        return False  # one word, and only akin to one of many
     limits = [k for k in claim.kinds if k in ("weekday", "time", "every")]
     if limits and not any(a.of_kind(k) for k in limits):
         return False  # on some days only
@@ -172,7 +188,12 @@ def _tells(topic: frozenset[str], a: Statement) -> bool:
     """True if the old fact shares what tells the topic: not a name alone, which many facts share."""
     shared = {w for w in topic if speaks(a, w)}
     matter = {w for w in shared if w not in COMMON and (w not in a.names or a.is_german)}
-    return bool(matter) or (len(shared) > 1 and bool(shared & COMMON))
+    return bool(matter) or (len(shared) > 1 and bool(shared & COMMON)) or _names_the_plan(topic, a)
+
+
+def _names_the_plan(topic: frozenset[str], a: Statement) -> bool:
+    """True if the old fact is a plan, and the topic has nothing but its names: "the trip to Lisbon"."""
+    return a.planned and bool(topic & a.names) and topic - COMMON <= a.names
 
 
 def speaks(statement: Statement, word: str) -> bool:
@@ -203,11 +224,19 @@ def _other_values(claim: Claim, a: Statement, b: Statement) -> int:
     if kinds:
         first = a.of_kind(kinds[0]) and b.of_kind(kinds[0]) - a.of_kind(kinds[0])
         return others if first or claim.cue is Cue.NOW else 0
+    if claim.cue is Cue.MOVED and _is_priced(claim.before, a):
+        return 0  # a place, a name or a person is no other price
     new = claim.after if claim.before else b.words
     fresh = {w for w in new if not speaks(a, w) and w not in COMMON}
     if b.is_cjk or b.is_german or not (b.names & new):
         return int(bool(fresh))
     return int(bool(fresh & b.names) and bool(a.names - b.names))
+
+
+def _is_priced(topic: frozenset[str], a: Statement) -> bool:
+    """True if the clause of the old fact that speaks of the topic gives an amount of money."""
+    holders = (c for c in a.clauses if any(word in c for word in topic))
+    return any(read(clause).of_kind("money") for clause in holders)
 
 
 def _contrast(topic: frozenset[str], a: Statement) -> bool:

@@ -84,7 +84,7 @@ _EVENT = re.compile(
     r"|去了|买了|看了|读完|参加了|完成了|跑了"
 )
 _CJK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-_CJK_DATE = re.compile(r"\d+ ?[年月日号]|[零一二两三四五六七八九十]+[年月日号]")
+_CJK_DATE = re.compile(r"\d+ ?[年月日号]|[零一二两三四五六七八九十]+[年月日号]|[今去明后前]年")
 _MATTER = re.compile(
     "(?![用户我的在了和与是有为叫将已会也就于对一只个时间周一每从])[\u3400-\u4dbf\u4e00-\u9fff]|[a-z0-9.:%]+"
 )
@@ -94,7 +94,7 @@ _ONE = (
     r"(?P<live>\b(?:lives?|living|resides?|is based|moved|relocated|home is)\b (?:in|to|at)\b"
     r"|\b(?:vive|reside) en\b|\bse (?:mudo|traslado) a\b|\b(?:wohnt|lebt) in\b"
     r"|\bist [\w ]{0,20}nach \w+ umgezogen\b"
-    r"|\b(?:habite|vit|a demenage) a\b|住在|搬到|搬去)",
+    r"|\b(?:habite|vit a|a demenage a)\b|住在|搬到|搬去)",
     r"(?P<rise>\b(?:wakes?|gets?) up\b(?: at)?|起床)",
     r"(?P<bed>\bgoes to (?:bed|sleep)\b)",
     r"(?P<age>\byears old\b|\bturned \d\d\b|岁)",

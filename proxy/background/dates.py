@@ -5,7 +5,6 @@ date behind it in parentheses; what it does not ("recently") gets the day on whi
 that holds an absolute date already was resolved by its model and stays as it is. Days are those of UTC.
 """
 
-import calendar
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -209,11 +208,21 @@ _VAGUE = re.compile(
     r"|\b(?:récemment|bientôt|actuellement|en ce moment|l'autre jour|cet (?:été|hiver|automne))\b",
     re.IGNORECASE,
 )
-_MONTHS = {name.lower(): number for number, name in enumerate(calendar.month_name) if name}
+_MONTH_NAMES = (
+    "january february march april may june july august september october november december",
+    "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "januar februar märz april mai juni juli august september oktober november dezember",
+    "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+)
+_MONTHS = {name: number for names in _MONTH_NAMES for number, name in enumerate(names.split(), 1)}
+_A_DAY = (
+    r"(?:(?P<iso>\d{4}-\d{2}-\d{2})|(?P<d>\d{1,2})\.? (?:de )?(?P<m>[^\W\d_]+),? (?:de )?(?P<y>20\d\d)"
+    r"|(?P<m2>[^\W\d_]+) (?P<d2>\d{1,2}),? (?P<y2>20\d\d)"
+    r"|(?P<y3>20\d\d) ?年 ?(?P<m3>\d{1,2}) ?月 ?(?P<d3>\d{1,2}))"
+)
+_DAYS = re.compile(_A_DAY, re.IGNORECASE)
 _UNTIL = re.compile(
-    r"\b(?:until|till|through|expires? (?:on )?|bis(?: zum)?|hasta(?: el)?|jusqu'au)\s+"
-    r"(?:(?P<iso>\d{4}-\d{2}-\d{2})|(?P<d>\d{1,2}) (?P<m>[A-Z][a-z]+),? (?P<y>20\d\d)"
-    r"|(?P<m2>[A-Z][a-z]+) (?P<d2>\d{1,2}),? (?P<y2>20\d\d))",
+    r"\b(?:until|till|through|expires? (?:on )?|bis(?: zum)?|hasta(?: el)?|jusqu'au)\s+" + _A_DAY,
     re.IGNORECASE,
 )
 
@@ -244,10 +253,17 @@ def expiry(content: str, type_: str) -> float | None:
     if type_ != "preference":
         return None
     match = _UNTIL.search(content)
-    last = _last_day(match) if match else None
+    last = _day_of(match) if match else None
     if last is None:
         return None
     return datetime.combine(last + timedelta(days=1), datetime.min.time(), UTC).timestamp()
+
+
+def is_ahead(content: str, at: float) -> bool | None:
+    """Return whether the content names a day that had not come when it was said at `at`; None where it
+    names no day with its year."""
+    days = [day for match in _DAYS.finditer(content) if (day := _day_of(match)) is not None]
+    return max(days) > datetime.fromtimestamp(at, UTC).date() if days else None
 
 
 def _stated(content: str, day: date) -> str:
@@ -255,11 +271,14 @@ def _stated(content: str, day: date) -> str:
     return f"{content.removesuffix(stop)} (stated {day.isoformat()}){stop}"
 
 
-def _last_day(match: re.Match[str]) -> date | None:
+def _day_of(match: re.Match[str]) -> date | None:
+    """Return the day that a match of _A_DAY names; None for 31 February."""
     try:
         if match["iso"]:
             return date.fromisoformat(match["iso"])
+        if match["y3"]:
+            return date(int(match["y3"]), int(match["m3"]), int(match["d3"]))
         month = _MONTHS.get((match["m"] or match["m2"]).lower())
         return date(int(match["y"] or match["y2"]), month, int(match["d"] or match["d2"])) if month else None
     except ValueError:
-        return None  # 31 February
+        return None

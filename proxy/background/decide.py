@@ -13,8 +13,9 @@ from hashlib import blake2b
 import numpy as np
 
 from proxy.background.belief import confirmed, decayed, is_inferred
-from proxy.background.claims import claims_change
+from proxy.background.claims import claims_change, says_moved
 from proxy.background.compare import Relation, overlap, relate
+from proxy.background.dates import is_ahead
 from proxy.background.reading import read
 from proxy.domain import (
     KINDS,
@@ -40,7 +41,6 @@ class Weighed:
     candidate: Candidate
     vector: bytes | None
     similar: tuple[Hit, ...] = ()
-    past: tuple[Memory, ...] = ()  # superseded ones of the very same words
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +107,6 @@ class _Ledger:
             self._supersede([named], replace(memory, scope=_reach(named, memory)), one.vector)
             return
         matches = self._matches(one, memory)
-        if not (matches and matches[0].relation is Relation.SAME) and _is_replay(one):
-            self.dropped["replayed"] += 1
-            return
         if not matches:
             self.changes.append(Create(memory, one.vector))
             self.made.append((memory, one.vector))
@@ -250,13 +247,6 @@ class _Ledger:
         )
 
 
-def _is_replay(one: Weighed) -> bool:
-    """True if the session said the same words before, and they were superseded since: whoever sends an old
-    conversation once more does not take back what was said later. In another session it may be so again."""
-    origin = one.candidate.origin
-    return origin is not None and any(e.session_id == origin.session_id for m in one.past for e in m.evidence)
-
-
 def _last_said(memory: Memory) -> float:
     """Return when the memory was said or confirmed last."""
     return max(memory.valid_from, memory.updated_at)
@@ -276,16 +266,23 @@ def _reaches(old: Memory, new: Memory) -> bool:
 
 
 def _may_change(first: Memory, then: Memory, cosine: float | None) -> bool:
-    """True if the later may change the earlier. What happened stays true, so of two events the later
-    must say all that the earlier says. Across types, and between a project and no project, the later
-    has to say itself that something changed; a project's preference overrides the general one and does
-    not end it."""
+    """True if the later may change the earlier. What happened stays true: of two events the later must say
+    all that the earlier says, or say itself that it was moved or called off. Across types, and between a
+    project and no project, the later has to say itself that something changed; a project's preference
+    overrides the general one and does not end it."""
     if first.scope.project != then.scope.project:
         crosses = None in (first.scope.project, then.scope.project)
         if not crosses or "preference" in (first.type, then.type):
             return False
     if first.type == "episodic":
-        return then.type == "episodic" and set(read(first.content).values) <= set(read(then.content).values)
+        said_again = set(read(first.content).values) <= set(read(then.content).values)
+        if then.type == "episodic" and said_again:
+            return True
+        ahead = is_ahead(first.content, first.valid_from)
+        if ahead and says_moved(then.content):
+            return True
+        moved = ahead is None or read(first.content).planned or says_moved(then.content, to="date")
+        return moved and claims_change(first.content, then.content, cosine)
     if then.type != "episodic" and first.scope.project == then.scope.project:
         return _family(first.type) == _family(then.type)
     if "procedural" in (first.type, then.type):

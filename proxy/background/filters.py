@@ -77,7 +77,7 @@ def safe_id(given: str) -> str:
     if _SAFE_ID.fullmatch(given):
         return given
     lowered = given.lower()
-    if not any(True for _ in run((*secrets.SHAPES, *pii.rows(DEFAULT.classes())), given, lowered)):
+    if not any(True for _ in run((*secrets.shapes(), *pii.rows(DEFAULT.classes())), given, lowered)):
         return given
     return f"id-{blake2b(given.encode(), digest_size=16).hexdigest()}"
 

@@ -26,11 +26,21 @@ _TELLING, _UNRELATED = 3, 0.1  # evidence of fewer terms proves nothing for a fa
 _HEARD = 0.3  # of the terms of what only the assistant states, the user must have said
 _HEDGED, _UNCLEAR, _ASSISTANT = 0.6, 0.5, 0.7  # the highest confidence of each
 _MIN_COPY = 4  # letters: less stands everywhere
-_NARRATION = frozenset("user stated set want prefer plan currently now new call name".split())
+_NARRATION = frozenset("user stated set want prefer plan currently now new call name note fact".split())
+_SPOKEN = 0.34  # of a fact's terms are in the sentence that stands for the quote that a model left out
+# "User I moved to Leeds", "User my sister drives": the sentence itself, with a subject put before it.
+_PUT_BEFORE = re.compile(
+    r"^(?:the )?user(?: (?:says?|said|states?|stated|mention(?:s|ed)|notes?|noted)(?: that)?"
+    r"|'s (?:note|statement|message|words?))?\s?[:,]?\s+|^用户(?:说|表示|提到)?[:\uff1a,\uff0c]?(?=我)",
+    re.IGNORECASE,
+)
+_IDENTIFIER = re.compile(r"(?=[!-~]*\d)(?=[!-~]*[A-Za-z])[A-Za-z0-9_%#@!+./=-]{8,}|\d(?:[ -]?\d){7,}")
+_DATE_LIKE = re.compile(r"[\d./:-]+|\d+(?:st|nd|rd|th|h|am|pm)?")
 
 _SPEAKER = re.compile(
     r"^(?:the )?(?P<who>user|human|usuari[oa]|nutzer(?:in)?|utilisateur|用户|assistant|ai|asistente"
     r"|assistent|助手)"
+    r"(?:'s (?:notes?|statements?|messages?|words))?"
     r"(?:\s?(?:said|says|stated|mentioned|wrote|told \w+|dijo|sagte?|a dit|说|表示|提到))?(?: that| que"
     r"| dass)?"
     r"\s?[:\uff1a]\s?",
@@ -70,6 +80,9 @@ _ADOPTS = re.compile(
     r"|so machen wir|einverstanden|passt)\b"
     r"|^\W*(?:d'accord|parfait|ca marche|on fait comme ca|adopte)\b",
 )
+_FIRST_PERSON = re.compile(
+    r"(?:and |but |so |also,? )?(?:i|i'm|i've|i'll|i'd|my|we|we're|we've|our)\b|我", re.IGNORECASE
+)
 _WANTS_A_PLAN = re.compile(
     r"\b(?:plan|schedule|itinerary|routine|checklist|procedure|steps|recipe|outline|draft)\b|计划|安排"
     r"|行程|步骤|清单"
@@ -88,6 +101,7 @@ class Source:
     flat_own: str  # of what is said, the user's own words
     flat_answer: str
     words: frozenset[str]
+    sentences: frozenset[str]  # of what is said, flat, of some length
     kept: tuple[Passage, ...]
     adopted: bool  # the user takes up the answer in their next words
 
@@ -110,6 +124,7 @@ def sources(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> list[Source]
                 flat_own=flat(told(said)),
                 flat_answer=flat(answer),
                 words=frozenset(terms(said)) | frozenset(terms(answer)),
+                sentences=frozenset(f for s in cues.sentences(said) if len(f := flat(s)) >= _MIN_COPY),
                 kept=tuple(passages(said)),
                 adopted=bool(_ADOPTS.search(_folded(after))),
             )
@@ -130,6 +145,7 @@ def _ground(candidate: Candidate, sources: list[Source], known: Sequence[Memory]
     candidate, by_assistant = _unprefixed(candidate)
     if by_assistant:
         return
+    candidate = _without_subject(candidate, sources)
     content, span = flat(candidate.content), flat(candidate.evidence)
     if any(s.states(content) for s in sources):
         yield from _passages_of(candidate, content, sources)
@@ -152,6 +168,17 @@ def _unprefixed(candidate: Candidate) -> tuple[Candidate, bool]:
         replace(candidate, content=candidate.content[prefix.end() :]),
         prefix["who"].lower() in _ASSISTANTS,
     )
+
+
+def _without_subject(candidate: Candidate, sources: list[Source]) -> Candidate:
+    """Return the candidate as the sentence that it copies, if it is one with "User" put before it."""
+    put = _PUT_BEFORE.match(candidate.content)
+    if put is None:
+        return candidate
+    rest = candidate.content[put.end() :]
+    if _FIRST_PERSON.match(rest) or any(flat(rest) in s.sentences for s in sources):
+        return replace(candidate, content=rest)
+    return candidate
 
 
 # ---------------------------------------------------------------- copies
@@ -191,11 +218,12 @@ def _stated(candidate: Candidate, sources: list[Source], *, recalled: bool) -> C
         return None if recalled else _from_answer(candidate, spoken, sources)
     if source is None:
         support, source = _best_source(candidate.content, sources)
-        if support < (MIN_SUPPORT if span else _UNQUOTED):
+        quotes = span or _FIRST_PERSON.match(candidate.content)  # or says "I", which is a quotation too
+        if support < (MIN_SUPPORT if quotes else _UNQUOTED) or _invents(candidate.content, sources):
             return None
         if recalled and share(candidate.content, source.said) < MIN_SUPPORT:
             return None
-        candidate, span = replace(candidate, evidence=""), ""
+        candidate, span = replace(candidate, evidence=_sentence_for(candidate.content, source.said)), ""
     elif (
         len(terms(candidate.evidence)) < _TELLING and _best_source(candidate.content, sources)[0] < _UNRELATED
     ):
@@ -273,6 +301,22 @@ def _best_source(content: str, sources: list[Source]) -> tuple[float, Source]:
     everything = frozenset[str]().union(*(s.words for s in sources))
     support = len(words & everything) / len(words) if words else 1.0
     return support, max(sources, key=lambda s: (len(words & s.words), s.exchange.seq))
+
+
+def _sentence_for(content: str, said: str) -> str:
+    """Return the user's sentence that has most in common with the fact, "" where none has a third of it."""
+    best = max(cues.sentences(said), key=lambda s: share(content, s), default="")
+    return best if best and share(content, best) >= _SPOKEN else ""
+
+
+def _invents(content: str, sources: list[Source]) -> bool:
+    """True if the fact holds a code or a long number that nobody gave. Where something was redacted, it may
+    be that: the gate knows a secret when it sees one."""
+    if any("[redacted" in s.said for s in sources):
+        return False
+    said = [t for s in sources for t in (s.flat_said, s.flat_answer)]
+    codes = (m.group() for m in _IDENTIFIER.finditer(content) if not _DATE_LIKE.fullmatch(m.group()))
+    return any(all(flat(code) not in text for text in said) for code in codes)
 
 
 def _shown(given: str | None, known: Sequence[Memory]) -> str | None:

@@ -53,7 +53,7 @@ _ADDRESSES = (
     rf"|anweisung\w{{0,2}}|nota|aviso|avis|внимание|инструкция)\b[^.\n]{{0,20}}"
     rf"\b(?:to|for|an|für|para|pour|aux?|per|для)\b[^.\n]{{0,20}}\b{_AI}\b"
     rf"|\b(?:if|when) you(?:'re| are) an? {_AI}\b|\bas an? (?:ai|llm|language model"
-    rf"|assistant)(?: \w+){0, 2},? you (?:must|should|will|are)\b"
+    rf"|assistant)(?: \w+){{0,2}},? you (?:must|should|will|are)\b"
     r"|\b(?:ai|llm|language) (?:assistants?|agents?|tools?|models?|systems?)\s{0,2}[:\uff1a,]\s{0,3}"
     r"(?:please )?(?:save|remember|note|store|record|always|never|ignore|disregard|you|must|do|add|when)\b"
     r"|\b(?:any|all|every) (?:ai|llm)s? (?:assistants?|agents?|tools?|models?)?\s?(?:reading"

@@ -53,13 +53,13 @@ _KINDS = {
         r"\b\d{4}-\d\d-\d\d\b"
         rf"|\b(?:\d{{1,2}}(?:st|nd|rd|th)?\.? (?:de )?{_MONTH}|{_MONTH} \d{{1,2}}"
         rf"|{_MONTH})\b(?:,? (?:de )?\d{{4}}\b)?"
-        r"|(?:\d{4} ?年 ?)?\d{1,2} ?月(?: ?\d{1,2} ?[日号])?|\d{1,2} ?[日号]"
+        rf"|(?:\d{{4}} ?年 ?)?{_CJK_NUMBER} ?月(?: ?{_CJK_NUMBER} ?[日号])?|{_CJK_NUMBER} ?[日号]"
     ),
     "version": r"\b[a-z]+ \d+(?:\.\d+)+\b",
     "year": r"\b(?:19|20)\d\d\b",
     "count": (
         rf"\b\d[\d.,]*\s?%|\b\d[\d.,]*\s?[a-z]+\b|\b{_COUNT}\b"
-        rf"|{_CJK_NUMBER}\s?[次杯个只条台家口人岁分章名张]"
+        rf"|{_CJK_NUMBER}\s?[次杯个只条台家口人岁分章名张泡瓶碗盒包袋支根片颗斤克里米层遍趟回圈件套辆]"
     ),
     "number": r"\d[\d.,:/-]*",
 }
@@ -71,6 +71,7 @@ _NAME = re.compile(
 )
 _NAME_BY_CJK = re.compile(r"[A-Za-z][\w.+-]+|《[^》]+》|“[^”]+”")
 _THE_USERS = re.compile(r"^[^,;]{2,40} (?:is|are) (?:the )?user's ")  # "Olga is the user's manager"
+_ASIDES = re.compile(r"\s?\([^()]{0,80}\)")  # "(formerly Undertow)" names a thing, it is not what is said
 _SENTENCE = re.compile(r"[.;:!?]\s+")
 _LEADING = re.compile(
     r"^(?:The |El |La |Los |Las |Le |Les |L['’]|Der |Die |Das )?"
@@ -83,17 +84,27 @@ _USER = re.compile(
     r"^(?:the |el |la |l['’]|der |die |des )?(?:users?|usuari[oa]s?|nutzer\w*|benutzer\w*|utilisat\w+)\b"
     r"|^用户|^我"
 )
+_FRENCH = re.compile(r"\b(?:est|une?|les?|du|aux?|utilisat\w+)\b")
 _ENDING = re.compile(r"(?:in|es|[aeos])$")
 _VERB = re.compile(r"[;,]| (?:is|are|was|has|had|ist|hat|es|est|a) ")
 _ASIDE = re.compile(r"\bwegen (?:de[rs] )?\w+ ")  # before the verb, where the reason does not end the clause
+_AROUND = re.compile(r"(?:ne |n'|kein\w* )(.+) (?:plus|pas|mehr)$")
 _TO = re.compile(r"\b(?:to|into|auf|zu|nach|al?|en)\b|到|成|为")
 _WITH = re.compile(r"\b(?:with|by|as|to|for|because|durch|por|para|par|como|als|comme)\b")
 _SINCE = re.compile(r"^(?:since|seit|desde|depuis|from|starting|a partir|as of|ab )|起")
 _CJK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-_CLAUSE = re.compile(r"\s*(?:[;；：。]|:(?!\d))\s*|[,，](?!\d)\s*|\s(?:and|but|y|und|et)\s(?!\w+['’]s\b)")
+_CLAUSE = re.compile(
+    r"\s*(?:[;；：。]|:(?!\d))\s*|[,，](?!\d|\s?(?:to|au|al|auf)\b)\s*|\s(?:and|but|y|und|et)\s(?!\w+['’]s\b)"
+)
+
+
+def _stems(words: str) -> frozenset[str]:
+    """Return the words in the form that `terms` gives them, and as they stand."""
+    return frozenset(words.split()) | frozenset(terms(words))
+
 
 # Words that carry a fact's form, not its matter.
-FORM = frozenset(
+FORM = _stems(
     "befor ago ete name call now curren set own be been every day each t s doesn doesn't don don't isn"
     " isn't won won't can't"
     " user usuario usuaria nutzer nutzerin utilisateur utilisatrice"
@@ -102,17 +113,20 @@ FORM = frozenset(
     " noch nur"
     " a au aux du en par sur pour avec dans qui que son sa ses d l n ne"
     " some any all more most new long sinc until till onc still instead both also only she they who"
-    " 现 在 现在 目 前 目前 已 经 已经 是 叫".split()
+    " again once de nouveau nuevo nuevamente erneut wieder 再次 再 次 又"
+    " ce cet cette ces il elle ils elles leur"
+    " 现 在 现在 目 前 目前 已 经 已经 是 叫"
 )
 # Words that many facts share: alone they show no common topic. Names of values among them.
-COMMON = frozenset(
+COMMON = _stems(
     "abgab termin frist datum preis kost fecha plazo precio cost prix delai"
     " plan want us have has tak tok go goe went work liv pay paid cost run get make mad prefer lik need"
     " com mov start"
     " dose pric amount dat tim deadlin due plac number valu total limit chang switch rais stop quit decid"
     " euro eur dollar pound year month week hour minut day morn project trip meet dr mr ms mrs"
     " paga pag cuesta kostet zahlt bezahlt cout coute pai va geht macht hace fait benutzt costar"
-    " use using tiene usa vive trabaja prefiere hat ist benutzt arbeitet est habite travaille".split()
+    " use using tiene usa vive trabaja prefiere hat ist benutzt arbeitet est habite travaille"
+    " travel journey flight holiday viaje reise voyage vacances rendez-vous 旅行"
 )
 _SYNONYM = {
     **dict.fromkeys(("resid", "wohnt", "lebt", "vive", "viv", "habit", "vit", "home"), "liv"),
@@ -134,6 +148,7 @@ class Claim:
     before: frozenset[str]  # words before the cue, its values left out
     after: frozenset[str]
     owner: frozenset[str]  # the first words before the cue, where no spaces part them
+    head: frozenset[str]  # the last ones: what has changed
     changed: frozenset[str]  # words between the cue and "to": what was changed, where nothing stands before
     names_before: frozenset[str]
     kinds: tuple[str, ...]  # of the values that it gives, in order
@@ -149,6 +164,7 @@ class Statement:
     values: tuple[tuple[str, str], ...]  # (kind, text)
     holder: str  # "user", a leading name, or "": whose fact it is
     kin: frozenset[str]  # whose fact it is among the user's people
+    clauses: tuple[str, ...]
     claims: tuple[Claim, ...]
     beside: bool  # says that it holds beside others
     planned: bool
@@ -168,7 +184,8 @@ def read(text: str) -> Statement:
     folded = fold(said).replace("’", "'").replace("on call", "on-call").replace("every other", "every second")
     rest, values = _values(folded)
     names = _names(said)
-    clauses = [c for c in _CLAUSE.split(_head(folded)) if c]
+    heads = [c for c in _CLAUSE.split(_head(folded)) if c]
+    clauses = tuple(c for c in _CLAUSE.split(_ASIDES.sub("", folded)) if c)
     return Statement(
         text=folded,
         words=_words(rest),
@@ -176,8 +193,9 @@ def read(text: str) -> Statement:
         values=values,
         holder=_holder(said, folded),
         kin=_kin(folded),
-        claims=tuple(claim for c in _CLAUSE.split(folded) if c for claim in _claims(c, names)),
-        beside=bool(BESIDE.search(clauses[0] if clauses else folded)),
+        clauses=clauses,
+        claims=tuple(claim for c in clauses for claim in _claims(c, names)),
+        beside=bool(BESIDE.search(heads[0] if heads else folded)),
         planned=bool(PLANNED.search(folded)),
         denied=any(PATTERNS[c].search(folded) for c in (Cue.DENIED, Cue.ENDED)),
         is_cjk=len(_CJK.findall(folded)) * 3 > len(folded),
@@ -237,7 +255,10 @@ def _holder(said: str, folded: str) -> str:
 def _kin(folded: str) -> frozenset[str]:
     """Return the people of the user's that the statement begins with: it is theirs."""
     start = folded[:6] if _CJK.search(folded[:4]) else _VERB.split(folded[:32])[0]
-    return frozenset(_ENDING.sub("", m.group()) for m in KIN.finditer(start))
+    found = {m.group() for m in KIN.finditer(start)}
+    if _FRENCH.search(folded):
+        found.discard("son")  # "passe son permis"
+    return frozenset(_ENDING.sub("", kin) for kin in found)
 
 
 def _claims(clause: str, names: frozenset[str]) -> list[Claim]:
@@ -249,13 +270,17 @@ def _claims(clause: str, names: frozenset[str]) -> list[Claim]:
         if match is None:
             continue
         start, end = clause[: match.start()], clause[match.end() :]
-        held = frozenset(n for n in names if re.search(rf"(?<!\w){re.escape(n)}", start))
+        held = frozenset(n for n in names if len(n) > 1 and re.search(rf"(?<!\w){re.escape(n)}", start))
+        inside = _AROUND.match(match.group())  # "ne court plus"
+        end = f"{inside[1]} {end}" if inside else end
         before, after = _words(_values(start)[0]), _words(_values(end)[0])
         until = _WITH if cue is Cue.INSTEAD else _TO
         changed = _words(_values(until.split(end)[0])[0])
-        owner = _words(next(iter(_PIECES.findall(start.removeprefix("用户"))), ""))
+        pieces = _PIECES.findall(_values(start.removeprefix("用户"))[0]) or [""]
+        owner = _words(pieces[0])
+        head = _words(next((p for p in reversed(pieces) if len(p.strip("，, ")) > 1), ""))
         claims.append(
-            Claim(cue, before, after, owner, changed, held, _kinds(cue, match.group(), clause, end))
+            Claim(cue, before, after, owner, head, changed, held, _kinds(cue, match.group(), clause, end))
         )
     return claims
 
@@ -271,7 +296,7 @@ def _kinds(cue: Cue, found: str, clause: str, end: str) -> tuple[str, ...]:
 def _words(text: str) -> frozenset[str]:
     """Return the words of a text that carry its matter; in Chinese, bigrams between function characters."""
     found: set[str] = set()
-    for piece in _PIECES.findall(text):
+    for piece in _PIECES.findall(_ELISION.sub("", text)):
         if not _CJK.match(piece):
             found.update(_SYNONYM.get(t, t) for t in terms(piece) if t not in FORM)
         elif len(piece) == 1:
@@ -281,5 +306,6 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(w for w in found if w)
 
 
+_ELISION = re.compile(r"\b(?:[cdjlmnst]|qu)'(?=[^\W\d_]{2})")
 _FUNCTION = "用户我的在了和与从把被将已是有每等也都就对为由因到至个要一这那他她它们只会于及后时"
 _PIECES = re.compile(f"(?:(?![{_FUNCTION}])[\u3400-\u4dbf\u4e00-\u9fff])+|[^\u3400-\u4dbf\u4e00-\u9fff]+")

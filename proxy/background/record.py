@@ -4,19 +4,33 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 from uuid import uuid4
 
 from proxy.background.anchors import anchors_of
 from proxy.background.filters import safe_id
 from proxy.domain import Begun, NewExchange, Outcome, Turn
 from proxy.errors import StoreError
+from proxy.notes import Anchor
 from proxy.ports import SessionStore, Trigger
 
-REDACT_IN_THREAD_CHARS = 1_200  # under 1 ms
+T = TypeVar("T")
+
+IN_THREAD_CHARS = 1_200  # some 2 ms
 MAX_CHARS = 24_000  # of one side of an exchange: extraction reads less
 MOST_LATE = 1_000
 _MARGIN = 4_096  # characters: longer than most keys
 _CUT = "\n[…]\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the user said, as it may be stored, and what it says of itself."""
+
+    stored: str
+    explicit: bool
+    personal: bool
+    anchors: tuple[Anchor, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +47,7 @@ class ExchangeRecorder:
 
     async def begin(self, turn: Turn, key: str) -> Begun:
         """Commit what the user said, durable on return."""
-        said, stored = shortened(turn.said, MAX_CHARS), await self._storable(turn.said)
+        read = await _aside(turn.said, self._read)
         return await self.sessions.begin(
             NewExchange(
                 id=f"ex_{uuid4().hex}",
@@ -42,18 +56,18 @@ class ExchangeRecorder:
                 scope=turn.scope,
                 session_id=safe_id(turn.session_id),
                 model=turn.model,
-                said=stored,
+                said=read.stored,
                 at=turn.at,
-                explicit=self.is_explicit(said),
-                personal=self.is_personal(said),
-                anchors=anchors_of(stored),
+                explicit=read.explicit,
+                personal=read.personal,
+                anchors=read.anchors,
                 stateful=turn.options.compress or turn.standalone,
             )
         )
 
     async def finish(self, begun: Begun, outcome: Outcome) -> None:
         """Commit the answer, and the job if one is due. Idempotent."""
-        answer = replace(outcome, answer=await self._storable(outcome.answer))
+        answer = replace(outcome, answer=await _aside(outcome.answer, self._storable))
         await self._complete(begun, answer)
 
     def keep(self, begun: Begun, outcome: Outcome) -> None:
@@ -77,19 +91,25 @@ class ExchangeRecorder:
         if await self.sessions.complete(begun, answer, self.trigger):
             self.wake.set()
 
-    async def _storable(self, text: str) -> str:
+    def _read(self, text: str) -> "_Read":
+        said, stored = shortened(text, MAX_CHARS), self._storable(text)
+        return _Read(stored, self.is_explicit(said), self.is_personal(said), anchors_of(stored))
+
+    def _storable(self, text: str) -> str:
         """Return the text as it may be written to disk: of bounded length, without secrets.
 
         Redacted before it is cut, with some text beyond the cut: half a secret has no shape to know it by.
         """
-        text = shortened(text, MAX_CHARS + 2 * _MARGIN)
-        if len(text) < REDACT_IN_THREAD_CHARS:
-            return self.redact(text)
-        return shortened(await asyncio.to_thread(self.redact, text), MAX_CHARS)
+        return shortened(self.redact(shortened(text, MAX_CHARS + 2 * _MARGIN)), MAX_CHARS)
 
     async def abandon(self, begun: Begun) -> None:
         """Take back an exchange that the upstream refused."""
         await self.sessions.abort(begun)
+
+
+async def _aside(text: str, work: Callable[[str], T]) -> T:
+    """Do work on a text, of a long one in a thread: some 60 ms for the longest."""
+    return work(text) if len(text) < IN_THREAD_CHARS else await asyncio.to_thread(work, text)
 
 
 def shortened(text: str, limit: int) -> str:

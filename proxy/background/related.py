@@ -1,5 +1,8 @@
 """The memories that a batch may repeat or replace, to be shown to the extraction model."""
 
+import asyncio
+from collections.abc import Sequence
+
 from proxy.background.cues import own_words
 from proxy.background.worth import passages
 from proxy.domain import Batch, Exchange, Hit, Memory, Search
@@ -22,16 +25,20 @@ async def related(memories: MemoryStore, embedder: Embedder | None, batch: Batch
     Without an embedder, or when it fails, the shared terms decide."""
     found: dict[str, tuple[int, Hit]] = {}  # by id: the best rank in any search
     for exchange in batch.pending[-_EXCHANGES:]:
-        texts = _statements(exchange)
+        texts = await asyncio.to_thread(_statements, exchange)  # some 10 ms for a long message
         for text, vector in zip(texts, await _vectors(embedder, texts), strict=True):
             search = Search(vector, terms(text), limit=_PER_SEARCH, now=now)
-            hits = sorted(await memories.search(exchange.scope, search), key=_nearness, reverse=True)
-            for rank, hit in enumerate(hits):
-                known = found.get(hit.memory.id)
-                if known is None or rank < known[0]:
-                    found[hit.memory.id] = (rank, hit)
+            _take(await memories.search(exchange.scope, search), found)
     ordered = sorted(found.values(), key=lambda one: (-one[0], _nearness(one[1])), reverse=True)
     return [hit.memory for _, hit in ordered[:LIMIT]]
+
+
+def _take(hits: Sequence[Hit], found: dict[str, tuple[int, Hit]]) -> None:
+    """Add one search's hits to what was found; each memory keeps its best rank."""
+    for rank, hit in enumerate(sorted(hits, key=_nearness, reverse=True)):
+        known = found.get(hit.memory.id)
+        if known is None or rank < known[0]:
+            found[hit.memory.id] = (rank, hit)
 
 
 def _statements(exchange: Exchange) -> list[str]:

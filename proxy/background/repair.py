@@ -260,17 +260,21 @@ def _tags(given: Any) -> tuple[str, ...]:
 
 
 def _confidence(element: Mapping[str, Any]) -> float:
-    """Return the confidence in [0, 1]: number, "0.9", "90%", 90 or a word; .8 where none is given."""
+    """Return the confidence in [0, 1]: 0.9, "0.9", "9/10", "90%", 9, 90 or a word; .8 without one."""
     given = next((element[k] for k in _CONFIDENCE_KEYS if element.get(k) is not None), 0.8)
     if isinstance(given, str):
         word = given.strip().lower()
         match = re.match(r"(\d+(?:[.,]\d+)?)\s*(%|/\s*10\b)?", word)
         if match is None:
             return _WORDS.get(word, 0.8)
-        given = float(match[1].replace(",", ".")) / {"%": 100, None: 1}.get(match[2], 10)
+        given = float(match[1].replace(",", "."))
+        if match[2]:
+            return min(1.0, given / (100 if match[2] == "%" else 10))
     if isinstance(given, bool) or not isinstance(given, int | float) or given != given:
         return 0.8
-    return min(1.0, max(0.0, given / 100 if given > 1.5 else float(given)))
+    if given > 1.5:
+        given /= 10 if given <= 10 else 100  # of ten, or in percent
+    return min(1.0, max(0.0, float(given)))
 
 
 def _reference(value: Any) -> str | None:

@@ -6,14 +6,13 @@ one ("use swordfish"), a secret in pieces over several messages, one encoded in 
 
 import re
 from collections.abc import Iterator
+from functools import cache
 
 from proxy.background import looks, seed_phrases, spoken, vendor_keys
 from proxy.background.detect import Detector, Span, run
 from proxy.background.secret_rows import PASSWORD, PASSWORD_STARTS, ROWS
 from proxy.background.unmask import decoded, unhexed
 
-_ROWS: tuple[Detector, ...] = (*ROWS, *spoken.ROWS, *vendor_keys.ROWS)
-SHAPES: tuple[Detector, ...] = (*(row for row in ROWS if row.check is looks.is_vendor_key), *vendor_keys.ROWS)
 # Words that make an opaque token beside them a secret, and words that say it is none.
 _SECRET_WORD = re.compile(
     rf"{PASSWORD}|\b(?:api|access|secret|private|licen[sc]e|signing|encryption|account|auth|service"
@@ -50,9 +49,20 @@ _LIST_GAP = 12  # characters between the items of a list of codes
 _BASE64 = re.compile(r"(?<![\w+/=-])([A-Za-z0-9+/_-]{16,2000}={0,2})(?![\w+/=-])")
 
 
+@cache
+def shapes() -> tuple[Detector, ...]:
+    """Return the detectors of vendors' keys: those whose shape alone is proof."""
+    return (*(row for row in ROWS if row.check is looks.is_vendor_key), *vendor_keys.rows())
+
+
+@cache
+def _rows() -> tuple[Detector, ...]:
+    return (*ROWS, *spoken.ROWS, *vendor_keys.rows())
+
+
 def find(text: str, lowered: str) -> Iterator[Span]:
     """Yield each credential of a text as it reads (see unmask); spans may overlap."""
-    yield from run(_ROWS, text, lowered)
+    yield from run(_rows(), text, lowered)
     yield from seed_phrases.find(text, lowered)
     yield from _encoded(text)
     if any(hint in lowered for hint in _HINTS):
@@ -101,5 +111,5 @@ def _encoded(text: str) -> Iterator[Span]:
     """Yield base64 and hexadecimal whose plain text holds a secret."""
     for match in _BASE64.finditer(text):
         plain = decoded(match.group(1)) or (unhexed(match.group(1)) if match.group(1).isalnum() else "")
-        if plain and any(True for _ in run(_ROWS, plain, plain.lower())):
+        if plain and any(True for _ in run(_rows(), plain, plain.lower())):
             yield Span("secret", *match.span(1))

@@ -53,10 +53,14 @@ class Worker:
             while True:
                 self.wake.clear()  # before the claim: a wake after it is not lost
                 if not await self._round(lambda: self._start_one(group)):
-                    with suppress(TimeoutError):
-                        # Not wait_for: in Python 3.11 it drops a cancellation that comes with the wake.
-                        async with asyncio.timeout(self._pace.poll_seconds):
-                            await self.wake.wait()
+                    await self._wait()
+
+    async def _wait(self) -> None:
+        """Wait until somebody wakes us, or it is time to look for what other processes have queued."""
+        with suppress(TimeoutError):
+            # Not wait_for: in Python 3.11 it drops a cancellation that comes with the wake.
+            async with asyncio.timeout(self._pace.poll_seconds):
+                await self.wake.wait()
 
     async def drain(self, timeout_s: float) -> None:
         """Queue what every session holds and work until nothing is due or the time is up."""

@@ -52,6 +52,15 @@ def test_only_a_models_word_without_the_users_own_is_inferred() -> None:
     assert not is_inferred(memory("User likes jazz", evidence=(Evidence("s-1", "ex_1", "I love jazz"),)))
 
 
+def test_what_rests_on_the_assistants_words_is_inferred() -> None:
+    span = "I'd go for jazz"
+    told = Candidate(type="preference", content="User likes jazz", source="assistant", evidence=span)
+    assert is_inferred(told)
+    assert is_inferred(
+        memory("User likes jazz", source="assistant", evidence=(Evidence("s-1", "ex_1", span),))
+    )
+
+
 def test_a_memory_is_confirmed_by_another_exchange_and_not_by_another_span_of_one() -> None:
     once = (Evidence("s-1", "ex_1", "jazz"), Evidence("s-1", "ex_1", "I love it"))
     assert not is_confirmed(memory("User likes jazz", evidence=once))

@@ -83,7 +83,7 @@ def test_invented_evidence_drops_a_fact_that_the_batch_does_not_support() -> Non
 def test_evidence_that_is_misquoted_is_forgiven_where_the_batch_has_the_words() -> None:
     answer = facts("User's Hawaii budget is $10,000", evidence="we agreed on $10,000 for Hawaii")
     (candidate,) = extract.facts(answer, batch(HAWAII), []).candidates
-    assert candidate.evidence == ""
+    assert candidate.evidence == "We said $10,000 all in for Hawaii."  # the sentence that it is nearest to
 
 
 def test_a_memory_that_the_assistant_repeats_is_not_extracted_again() -> None:

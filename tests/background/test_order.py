@@ -3,7 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -153,13 +153,3 @@ async def test_what_is_read_last_finds_its_place_in_the_history() -> None:
     assert held[first.content] == (NOON, NOON + 1)
     assert held[second.content] == (NOON + 1, NOON + 2)
     assert held[third.content] == (NOON + 2, None)
-
-
-async def test_a_conversation_sent_again_later_does_not_take_back_what_was_said_since() -> None:
-    old, new = (Statement("manager", value, 0, at=NOON + i) for i, value in enumerate(("Olga", "Daniel")))
-    again = replace(old.candidate(), observed_at=NOON + 60, origin=Evidence(f"s-{old.at}", "ex_sent_again"))
-    current, _ = await _remember([[old], [new], [again]])
-    assert contents(current) == [new.content]
-    elsewhere = replace(again, origin=Evidence("s-another", "ex_another"))
-    current, _ = await _remember([[old], [new], [elsewhere]])
-    assert contents(current) == [old.content]

@@ -9,6 +9,7 @@ import pytest
 from evals.data import EXTRA, load, persona
 
 OURS = sorted(EXTRA.glob("e*.json"))
+ALL_ROUND = [file for file in OURS if file.stem <= "e04"]  # the later ones are about what is stored
 KINDS = {
     "single", "multi", "temporal", "update", "vague", "preference", "procedural", "cross_lingual",
     "project", "abstain", "skip_greeting", "skip_fact", "skip_tool", "skip_self",
@@ -30,15 +31,24 @@ def raw(**question: Any) -> dict[str, Any]:
     return {"user_id": "u", "language": "en", "sessions": sessions, "questions": [asked | question]}
 
 
-def test_there_are_four_personas_of_our_own() -> None:
-    assert [file.stem for file in OURS] == ["e01", "e02", "e03", "e04"]
+def test_there_are_seven_personas_of_our_own_four_of_them_all_round() -> None:
+    assert [file.stem for file in OURS] == [f"e0{i}" for i in range(1, 8)]
+    assert len(ALL_ROUND) == 4
 
 
-@pytest.mark.parametrize("file", OURS, ids=lambda file: file.stem)
-def test_our_personas_ask_every_kind_of_question(file: Path) -> None:
+@pytest.mark.parametrize("file", ALL_ROUND, ids=lambda file: file.stem)
+def test_our_all_round_personas_ask_every_kind_of_question(file: Path) -> None:
     (one,) = load([file])
     assert {q.kind for q in one.questions} == KINDS
     assert len(one.questions) >= 39
+
+
+@pytest.mark.parametrize("file", OURS, ids=lambda file: file.stem)
+def test_each_of_our_personas_asks_for_what_changed_and_for_what_was_never_told(file: Path) -> None:
+    (one,) = load([file])
+    asked = {q.kind for q in one.questions}
+    assert asked <= KINDS
+    assert asked >= {"update", "abstain", "procedural", "skip_greeting"}
 
 
 @pytest.mark.parametrize("file", OURS, ids=lambda file: file.stem)

@@ -53,7 +53,7 @@ def test_a_preference_that_has_little_to_do_with_the_question_leaves_the_place_t
 
 
 def test_a_long_procedure_does_not_push_out_facts_that_score_a_little_less():
-    first, steps = memory("first", SIX), memory("steps", "word " * 40, type="procedural")
+    first, steps = memory("first", SIX), memory("steps", "word " * 25, type="procedural")
     facts = [memory(f"s{i}", SIX) for i in range(4)]
     block = pack([first, steps, *facts], OVERHEAD + 5 * LINE + 3, scores=[1.0, 0.8, *[0.7] * 4])
     assert block.memory_ids == ("first", "s0", "s1", "s2", "s3")

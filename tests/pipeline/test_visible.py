@@ -59,3 +59,8 @@ def test_what_stands_before_a_question_still_counts():
 
 def test_an_empty_conversation_hides_nothing():
     assert not shown(memory("m", "User is vegan."))
+
+
+def test_a_question_alone_shows_nothing():
+    learnt = memory("m", "User is vegan.", evidence=(Evidence("s", "e", "Am I vegan"),))
+    assert not shown(learnt, "Am I vegan?", "Is user is vegan?")

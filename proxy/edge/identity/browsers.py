@@ -18,9 +18,10 @@ In modes `keys` and `jwt` a page needs the credential, which no foreign page has
 """
 
 import ipaddress
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, MutableMapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from typing import Any
 from urllib.parse import urlsplit
 
 from proxy.edge.reply import ASGIScope, Header, Send
@@ -127,11 +128,10 @@ async def answer_preflight(send: Send, visitor: Visitor) -> None:
 def letting_read(send: Send, headers: Sequence[Header]) -> Send:
     """Return a `send` whose answers the page of an allowed origin may read."""
 
-    async def with_cors(message: object) -> None:
-        if message["type"] == "http.response.start":  # type: ignore[index]
-            told = [*message.get("headers", ()), *_cors(headers)]  # type: ignore[attr-defined]
-            message = {**message, "headers": told}  # type: ignore[dict-item]
-        await send(message)  # type: ignore[arg-type]
+    async def with_cors(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", ()), *_cors(headers)]}
+        await send(message)
 
     return with_cors
 

@@ -68,6 +68,12 @@ class Writer:
             " changed = ? WHERE seq = ? AND superseded_by IS NULL",
             (new.id, new.valid_from, new.updated_at, self.version, old[0]),
         ).rowcount
+        # The same thing turns out to have held earlier: what it ended, ended then.
+        self.tx.execute(
+            "UPDATE memories SET superseded_by = ?, valid_to = max(valid_from, ?), changed = ?"
+            " WHERE +owner = ? AND superseded_by = ? AND valid_to > ?",
+            (new.id, new.valid_from, self.version, self.owner, change.old_id, new.valid_from),
+        )
         created = self._create(new, change.vector)
         if closed and not created:
             self._point_to_twin(old[0], new)

@@ -1,0 +1,72 @@
+"""What is read of a message before its answer begins: a short one at once, a long one in a thread."""
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+
+import pytest
+
+from proxy.background.record import IN_THREAD_CHARS, MAX_CHARS, ExchangeRecorder
+from proxy.background.schedule import Policy, on_completion
+from proxy.domain import MemoryOptions, Message, Outcome, Turn
+from tests.background.support import ANA, NOON, House
+
+
+@dataclass
+class Readers:
+    """Stand for the detectors; note in which threads they ran."""
+
+    threads: set[int] = field(default_factory=set)
+
+    def redact(self, text: str) -> str:
+        self.threads.add(threading.get_ident())
+        return text
+
+    def holds(self, text: str) -> bool:
+        self.threads.add(threading.get_ident())
+        return False
+
+
+def recorder(house: House, readers: Readers) -> ExchangeRecorder:
+    return ExchangeRecorder(
+        sessions=house.stores.sessions,
+        trigger=on_completion(Policy(batch_size=1)),
+        wake=asyncio.Event(),
+        redact=readers.redact,
+        is_explicit=readers.holds,
+        is_personal=readers.holds,
+    )
+
+
+def turn(said: str) -> Turn:
+    options = MemoryOptions(True, True, None, 5, None)
+    return Turn(
+        request_id="r",
+        scope=ANA,
+        session_id="s-1",
+        model="m",
+        messages=(Message("user", said),),
+        options=options,
+        at=NOON,
+    )
+
+
+@pytest.mark.parametrize(("chars", "in_loop"), [(IN_THREAD_CHARS - 2, True), (IN_THREAD_CHARS + 2, False)])
+async def test_reading_a_long_message_holds_no_other_request_up(
+    house: House, chars: int, in_loop: bool
+) -> None:
+    readers = Readers()
+    recording = recorder(house, readers)
+    begun = await recording.begin(turn("w " * (chars // 2)), "k-1")
+    await recording.finish(begun, Outcome("w " * (chars // 2), True))
+    assert (threading.get_ident() in readers.threads) is in_loop
+    assert len(readers.threads) >= 1
+
+
+async def test_what_is_written_down_is_bounded(house: House) -> None:
+    recording = recorder(house, Readers())
+    begun = await recording.begin(turn("word " * MAX_CHARS), "k-1")
+    await recording.finish(begun, Outcome("word " * MAX_CHARS, True))
+    (kept,) = await house.stores.sessions.recent(ANA, "s-1", 5)
+    assert len(kept.said) <= MAX_CHARS + 10
+    assert len(kept.answer) <= MAX_CHARS + 10
