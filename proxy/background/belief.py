@@ -42,11 +42,6 @@ def is_inferred(one: Memory | Candidate) -> bool:
     return not any(spans)
 
 
-def is_confirmed(memory: Memory) -> bool:
-    """True for what was said in more than one exchange."""
-    return len({e.exchange_id for e in memory.evidence}) > 1
-
-
 def _posterior(prior: float, if_true: float, if_false: float) -> float:
     if prior >= _CERTAIN:
         return prior if if_true > if_false else _posterior(_CERTAIN - 1e-9, if_true, if_false)

@@ -10,7 +10,6 @@ from proxy.background.belief import (
     confirmed,
     corrected,
     decayed,
-    is_confirmed,
     is_inferred,
 )
 from proxy.domain import Candidate, Evidence
@@ -59,9 +58,3 @@ def test_what_rests_on_the_assistants_words_is_inferred() -> None:
     assert is_inferred(
         memory("User likes jazz", source="assistant", evidence=(Evidence("s-1", "ex_1", span),))
     )
-
-
-def test_a_memory_is_confirmed_by_another_exchange_and_not_by_another_span_of_one() -> None:
-    once = (Evidence("s-1", "ex_1", "jazz"), Evidence("s-1", "ex_1", "I love it"))
-    assert not is_confirmed(memory("User likes jazz", evidence=once))
-    assert is_confirmed(memory("User likes jazz", evidence=(*once, Evidence("s-2", "ex_2"))))
