@@ -47,7 +47,7 @@ async def test_a_store_of_another_model_that_comes_back_leaves_memory_off_and_re
         await until(lambda: listed(h))
     file = tmp_path / "data" / "memory.db"
     with closing(sqlite3.connect(file)) as db, db:
-        db.execute("UPDATE meta SET value = '[\"another-model\", 768]' WHERE key = 'embedding_model'")
+        db.execute("UPDATE embeddings SET name = 'another-model', dimension = 768")
     file.rename(tmp_path / "away.db")
     file.mkdir()
     monkeypatch.setattr(care, "STORE_RETRY_S", 0.05)
