@@ -50,6 +50,8 @@ OWNER = {
     "yarl": {"upstream"},
     "starlette": {"edge", "demo"},
     "sqlite3": {"stores"},
+    "redis": {"stores"},
+    "qdrant_client": {"stores"},
     "onnxruntime": {"stores"},
     "tokenizers": {"stores"},
     "tiktoken": {"stores"},

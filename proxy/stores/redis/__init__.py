@@ -1,0 +1,5 @@
+"""The stores of a fleet: everything that replicas share, in Redis (or Valkey); vectors are Qdrant's.
+
+Redis holds the truth: one user's data are the hashes of a unit (unit.py), and every change of them is one
+script that finds the user's revision unmoved. Qdrant holds an index that can be made anew from it.
+"""

@@ -1,0 +1,68 @@
+"""Which replicas are alive: each says so every few seconds, on Redis's own clock."""
+
+import asyncio
+import secrets
+from contextlib import suppress
+
+from proxy import observe
+from proxy.errors import StoreUnavailable
+from proxy.stores.redis.connection import Redis
+
+BEAT_S = 2.0
+DEAD_AFTER_S = 10.0
+
+
+class Instance:
+    """This process among the replicas; alive from `start` to `close`."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._key = redis.key("instances")
+        self.id = secrets.token_hex(8)
+        self._beating: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Be alive to the others, and say so from now on."""
+        await self._beat()
+        if self._beating is None:
+            self._beating = asyncio.create_task(self._keep_beating())
+
+    async def dead(self, instances: set[str]) -> set[str]:
+        """Return those of the instances that are gone: closed, or silent for long."""
+        others = sorted(instances - {self.id})
+        if not others:
+            return set()
+        now = await self._redis.now()
+        seen = await self._redis.call("ZMSCORE", self._key, *others)
+        return {
+            name
+            for name, at in zip(others, seen, strict=True)
+            if at is None or now - float(at) > DEAD_AFTER_S
+        }
+
+    async def close(self) -> None:
+        """Be dead to the others."""
+        if self._beating is not None:
+            self._beating.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._beating
+            self._beating = None
+        with suppress(StoreUnavailable):
+            await self._redis.call("ZREM", self._key, self.id)
+
+    async def _keep_beating(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            try:
+                await self._beat()
+            except StoreUnavailable as error:
+                observe.log.warning("redis.unreachable", error=str(error))
+
+    async def _beat(self) -> None:
+        now = await self._redis.now()
+        await self._redis.pipeline(
+            [
+                ("ZADD", self._key, now, self.id),
+                ("ZREMRANGEBYSCORE", self._key, "-inf", now - 100 * DEAD_AFTER_S),
+            ]
+        )
