@@ -1,7 +1,9 @@
 """The opening screen of `memory-proxy serve`: what it does, where data lies, what is off, what to try."""
 
+from urllib.parse import urlsplit
+
 from proxy import __version__
-from proxy.settings import Identity, Settings
+from proxy.settings import Identity, RedisSettings, Settings
 
 
 def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str:
@@ -10,7 +12,7 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str
     rows = [
         ("Listening", f"{origin}/v1   ← your client's base_url"),
         ("Upstream", settings.upstream.base_url or "a small scripted model, for trying things out"),
-        ("Data", str(settings.data_dir)),
+        ("Data", _data(settings)),
         ("Embeddings", f"{settings.embedding.model}" + (f" ({embedder})" if embedder else "")),
         ("Extraction", _extraction(settings)),
         ("Identity", _identity(settings.identity)),
@@ -32,6 +34,22 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str
             3, "  MEMORY IS OFF unless a request sets memory_config.enabled (setting memory.enabled)"
         )
     return "\n".join(lines)
+
+
+def _data(settings: Settings) -> str:
+    backend = settings.storage.backend
+    if backend == "sqlite":
+        return str(settings.data_dir)
+    qdrant = f" and {settings.qdrant.url}" if backend == "redis+qdrant" else ""
+    return f"{place_of(settings.redis)}{qdrant}, shared by all replicas"
+
+
+def place_of(redis: RedisSettings) -> str:
+    """Return where Redis is, without a credential."""
+    if redis.sentinels:
+        return f"Redis {redis.sentinel_service} (sentinels {', '.join(redis.sentinels)})"
+    parts = urlsplit(redis.url.get_secret_value())
+    return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
 
 
 def _extraction(settings: Settings) -> str:

@@ -57,10 +57,33 @@ class UpstreamSettings(Section):
 
 
 class Storage(Section):
+    backend: Literal["sqlite", "redis", "redis+qdrant"] = "sqlite"
     data_dir: Path | None = None
     index_cache_mb: int = Field(256, ge=1)
     exchange_ttl_days: float = Field(30, gt=0)
     response_ttl_days: float = Field(30, gt=0)
+
+
+class RedisSettings(Section):
+    url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
+    sentinels: tuple[str, ...] = ()
+    sentinel_service: str = "mymaster"
+    prefix: str = "memory-proxy:"
+    timeout_seconds: float = Field(2, gt=0)
+    replicas: int = Field(0, ge=0)
+
+
+class QdrantSettings(Section):
+    url: str = "http://127.0.0.1:6333"
+    api_key: SecretStr | None = None
+    collection: str = Field("memories", pattern=r"^[A-Za-z0-9_-]+$")
+    timeout_seconds: float = Field(2, gt=0)
+    prefer_grpc: bool = False
+    replication_factor: int = Field(1, ge=1)
+    write_consistency_factor: int = Field(1, ge=1)
+    shard_number: int = Field(0, ge=0)
+    on_disk: bool = False
+    quantization: Literal["none", "scalar", "binary"] = "none"
 
 
 class Identity(Section):
@@ -182,6 +205,8 @@ class Settings(Section):
     server: Server = Server()
     upstream: UpstreamSettings = UpstreamSettings()
     storage: Storage = Storage()
+    redis: RedisSettings = RedisSettings()
+    qdrant: QdrantSettings = QdrantSettings()
     identity: Identity = Identity()
     limits: LimitSettings = LimitSettings()
     privacy: Privacy = Privacy()

@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "kept": {"domain"},
     "oversight": {"domain"},
     "ports": {"domain", "kept", "oversight"},
+    "storage": {"ports", "note_store"},
     "block": {"domain"},
     "embedtext": {"domain", "terms"},
     "gloss": {"terms"},
@@ -62,7 +63,18 @@ OWNER = {
     "cryptography": {"edge"},
 }
 # These see everything.
-COMPOSITION = {"admission", "app", "cli", "doctor", "keys_cli", "reembed_cli", "screen", "serve", "__init__"}
+COMPOSITION = {
+    "admission",
+    "app",
+    "cli",
+    "doctor",
+    "keys_cli",
+    "open_stores",
+    "reembed_cli",
+    "screen",
+    "serve",
+    "__init__",
+}
 
 MODULES = sorted(PROXY.rglob("*.py"))
 

@@ -1,0 +1,55 @@
+"""Which stores the settings ask for. Nothing is opened yet."""
+
+from proxy.errors import ConfigError
+from proxy.oversight import Quota
+from proxy.settings import LimitSettings, Settings
+from proxy.storage import Stores
+
+
+def stores_of(settings: Settings) -> Stores:
+    """Return the stores, still closed. Raises ConfigError where what they need is not installed."""
+    if settings.storage.backend == "sqlite":
+        from proxy.stores.sqlite.stores import SqliteStores
+
+        return SqliteStores(
+            settings.data_dir,
+            index_bytes=settings.storage.index_cache_mb * 2**20,
+            quota=_quota(settings.limits),
+        )
+    try:
+        from proxy.stores.redis.stores import Places, RedisStores
+    except ImportError as error:
+        raise ConfigError(
+            "storage.backend redis+qdrant needs the packages redis and qdrant-client:"
+            ' pip install "memory-proxy[fleet]"'
+        ) from error
+    redis, qdrant = settings.redis, settings.qdrant
+    return RedisStores(
+        Places(
+            redis_url=redis.url.get_secret_value(),
+            sentinels=redis.sentinels,
+            sentinel_service=redis.sentinel_service,
+            prefix=redis.prefix,
+            redis_timeout_s=redis.timeout_seconds,
+            replicas=redis.replicas,
+            qdrant_url=qdrant.url,
+            qdrant_api_key=qdrant.api_key.get_secret_value() if qdrant.api_key else None,
+            collection=qdrant.collection,
+            qdrant_timeout_s=qdrant.timeout_seconds,
+            prefer_grpc=qdrant.prefer_grpc,
+            replication_factor=qdrant.replication_factor,
+            write_consistency_factor=qdrant.write_consistency_factor,
+            shard_number=qdrant.shard_number,
+            on_disk=qdrant.on_disk,
+            quantization=qdrant.quantization,
+        ),
+        quota=_quota(settings.limits),
+    )
+
+
+def _quota(limits: LimitSettings) -> Quota:
+    return Quota(
+        memories=limits.max_memories_per_user,
+        content_bytes=int(limits.max_content_mb_per_user * 1_000_000),
+        evict=limits.when_full == "evict",
+    )
