@@ -5,11 +5,20 @@ prompts, keys or user ids; metrics carry no user ids either (personal data, unbo
 """
 
 import logging
+import os
+import shutil
 import sys
+from collections.abc import Iterator, MutableMapping
+from contextlib import contextmanager
+from pathlib import Path
+from time import perf_counter
 from typing import Any, TextIO, cast
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+
+from proxy import tracing
 
 log: Any = structlog.get_logger()
 
@@ -24,6 +33,7 @@ def configure(level: str, style: str) -> None:
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
+            _traced,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             renderer,
@@ -37,6 +47,12 @@ def configure(level: str, style: str) -> None:
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: "without completing response" not in record.getMessage()
     )
+
+
+def _traced(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Add which span a line belongs to."""
+    event.update(tracing.current())
+    return event
 
 
 class _Stderr:
@@ -81,6 +97,19 @@ class Metrics:
         self.injected_tokens = Counter(
             "memory_proxy_injected_tokens_total", "Tokens of injected blocks", registry=self.registry
         )
+        self.model_tokens = Counter(
+            "memory_proxy_model_tokens_total",
+            "Tokens of intercepted requests and answers, where the upstream told them",
+            ["direction"],
+            registry=self.registry,
+        )
+        self.stage_seconds = Histogram(
+            "memory_proxy_stage_seconds",
+            "Time of one stage of the read path",
+            ["stage"],
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
         self.failures = Counter(
             "memory_proxy_memory_failures_total",
             "Memory work that failed and was left out, by operation and error",
@@ -114,15 +143,61 @@ class Metrics:
             registry=self.registry,
         )
         self.calls_left = Gauge(
-            "memory_proxy_model_calls_left", "What is left of the hour's LLM calls", registry=self.registry
+            "memory_proxy_model_calls_left",
+            "What is left of the hour's LLM calls",
+            multiprocess_mode="livesum",
+            registry=self.registry,
         )
-        self.jobs = Gauge("memory_proxy_jobs", "Extraction jobs, by state", ["state"], registry=self.registry)
+        self.jobs = Gauge(
+            "memory_proxy_jobs",
+            "Extraction jobs, by state",
+            ["state"],
+            multiprocess_mode="mostrecent",
+            registry=self.registry,
+        )
+        self.oldest_job = Gauge(
+            "memory_proxy_oldest_queued_job_seconds",
+            "Age of the oldest queued extraction job, 0 where none is queued",
+            multiprocess_mode="mostrecent",
+            registry=self.registry,
+        )
         self.degraded = Gauge(
             "memory_proxy_degradation_level",
             "0 full, 1 lexical only, 2 session memory only, 3 none",
+            multiprocess_mode="livemax",
             registry=self.registry,
         )
 
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time what is done in the block."""
+        started = perf_counter()
+        try:
+            with tracing.span(f"memory.{name}"):
+                yield
+        finally:
+            self.stage_seconds.labels(name).observe(perf_counter() - started)
+
     def render(self) -> bytes:
-        """Return the metrics in Prometheus' text format."""
-        return generate_latest(self.registry)
+        """Return the metrics in Prometheus' text format: of all processes that share a directory."""
+        if SHARED not in os.environ:
+            return generate_latest(self.registry)
+        together = CollectorRegistry()
+        MultiProcessCollector(together)
+        return generate_latest(together)
+
+
+SHARED = "PROMETHEUS_MULTIPROC_DIR"  # read by prometheus_client where it is imported
+
+
+def share_metrics(directory: Path) -> None:
+    """Let the processes that are started from here on count together, from nothing, in a directory."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir(mode=0o700, parents=True)
+    os.environ[SHARED] = str(directory)
+
+
+def forget_process(pid: int) -> None:
+    """Leave a process that has died out of what living ones have."""
+    if SHARED in os.environ:
+        mark_process_dead(pid)

@@ -199,6 +199,12 @@ class Logging(Section):
     format: Literal["console", "json"] = "console"
 
 
+class Tracing(Section):
+    endpoint: str | None = None
+    sample: float = Field(1.0, ge=0, le=1)
+    service: str = "memory-proxy"
+
+
 class Settings(Section):
     """All settings of one process."""
 
@@ -215,6 +221,7 @@ class Settings(Section):
     embedding: Embedding = Embedding()
     external_models: tuple[ExternalModel, ...] = ()
     logging: Logging = Logging()
+    tracing: Tracing = Tracing()
 
     @model_validator(mode="after")
     def whatever_is_set_does_something(self) -> "Settings":

@@ -20,6 +20,7 @@ ROOT = {
     "embedtext",
     "gloss",
     "observe",
+    "tracing",
 }
 MAY_IMPORT = {
     "kinds": set(),
@@ -28,7 +29,8 @@ MAY_IMPORT = {
     "domain": {"kinds", "notes"},
     "errors": set(),
     "terms": set(),
-    "observe": set(),
+    "observe": {"tracing"},
+    "tracing": {"errors"},
     "kept": {"domain"},
     "oversight": {"domain"},
     "ports": {"domain", "kept", "oversight"},
@@ -57,6 +59,7 @@ OWNER = {
     "tokenizers": {"stores"},
     "tiktoken": {"stores"},
     "structlog": {"observe"},
+    "opentelemetry": {"tracing"},
     "prometheus_client": {"observe"},
     "openai": {"demo"},
     "jwt": {"edge"},
@@ -66,6 +69,7 @@ OWNER = {
 COMPOSITION = {
     "admission",
     "app",
+    "backup_cli",
     "cli",
     "doctor",
     "keys_cli",

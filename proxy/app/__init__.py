@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from proxy import __version__, tracing
 from proxy.app.care import Care
 from proxy.app.http import routes
 from proxy.app.parts import Parts
-from proxy.background import vendor_keys
 from proxy.edge.routes import Routes
 from proxy.ports import Clock
 from proxy.settings import Settings
@@ -31,17 +31,28 @@ class App:
     ) -> AsyncIterator["App"]:
         """Run the proxy while the block runs. Raises ConfigError for what only an operator can mend."""
         async with AsyncExitStack() as stack:
+            if (wanted := settings.tracing).endpoint is not None:
+                recorded = tracing.start(
+                    wanted.endpoint, sample=wanted.sample, service=wanted.service, version=__version__
+                )
+                stack.push_async_callback(asyncio.to_thread, tracing.stop, recorded)
             parts = await Parts.open(settings, upstream_url, stack, clock)
             running = cls(routes(parts), parts.embedder_source)
             async with asyncio.TaskGroup() as tasks:
                 owned = [tasks.create_task(Care(parts).keep_up()), tasks.create_task(parts.worker.run())]
-                # A library of detectors, slow to import: not on the first request's time.
-                tasks.create_task(asyncio.to_thread(vendor_keys.rows))
                 try:
                     yield running
                 finally:
                     for task in owned:
                         task.cancel()
                     await asyncio.wait(owned)
-                    await parts.fail_open.attempt("close", lambda: parts.keeper.close_all(clock()), CLOSE_S)
-                    await parts.worker.drain(settings.server.shutdown_seconds)
+                    await _finish(parts)
+
+
+async def _finish(parts: Parts) -> None:
+    """Extract what is pending, then sum up every session: a summary is made of what is stored. What does not
+    get done in time is queued, for the next start."""
+    ends_at = time.monotonic() + parts.settings.server.shutdown_seconds
+    await parts.worker.drain(parts.settings.server.shutdown_seconds)
+    await parts.fail_open.attempt("close", lambda: parts.keeper.close_all(parts.clock()), CLOSE_S)
+    await parts.worker.drain(max(0.0, ends_at - time.monotonic()))

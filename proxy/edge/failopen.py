@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from proxy import observe
+from proxy import observe, tracing
 from proxy.errors import EmbeddingFailed, StoreError
 from proxy.ports import Clock
 
@@ -54,7 +54,8 @@ class FailOpen:
         timeout = asyncio.timeout(max(0.0, deadline_s))
         try:
             async with timeout:
-                result = await work()
+                with tracing.span(f"memory.{operation}"):
+                    result = await work()
         except TimeoutError as error:
             # A timeout of the work's own is not our deadline.
             failed = Failed("deadline") if timeout.expired() else self._note(operation, "error", error)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from uuid import uuid4
 
-from proxy import observe
+from proxy import observe, tracing
 from proxy.domain import Level, Outcome, Prepared, Scope, Status, Turn
 from proxy.edge.chains import RecentChains
 from proxy.edge.failopen import Failed, FailOpen
@@ -166,13 +166,21 @@ class Intercept:
     async def _forward(self, progress: Progress, passage: Passage) -> None:
         """Ask the upstream and give the client its answer. Raises UpstreamError if there is none."""
         progress.forwarded = perf_counter()
-        await passage.acknowledge(progress)
-        opened = await passage.open(progress)
-        progress.opened = opened
-        progress.refused = opened.status >= 400
-        with opened:
-            headers = await progress.told(answered=True)
-            progress.ending = await passage.answer(progress, opened, headers)
+        model = progress.body.get("model")
+        with tracing.span(f"chat {model}" if isinstance(model, str) else "chat", "client") as span:
+            span.tell(
+                gen_ai__operation__name="chat",
+                gen_ai__request__model=model if isinstance(model, str) else None,
+                gen_ai__output__type="text",
+            )
+            await passage.acknowledge(progress)
+            opened = await passage.open(progress)
+            progress.opened = opened
+            progress.refused = opened.status >= 400
+            span.tell(http__response__status_code=opened.status)
+            with opened:
+                headers = await progress.told(answered=True)
+                progress.ending = await passage.answer(progress, opened, headers)
 
     # ------------------------------------------------------------ write down
     async def _write_down(self, progress: Progress, answer: Answer) -> None:
@@ -180,7 +188,7 @@ class Intercept:
         turn, writing, parts = progress.turn, progress.writing, self.parts
         if turn is None:
             return
-        self._count(turn, progress)
+        self._count(turn, progress, answer.usage)
         if writing is not None and progress.refused:
             await writing.abandon()
         elif writing is not None:
@@ -199,7 +207,7 @@ class Intercept:
         whole = answer.whole and progress.ending is Ending.COMPLETE
         return Outcome(answer.text, whole, answer.response_id, progress.prepared.memory_ids)
 
-    def _count(self, turn: Turn, progress: Progress) -> None:
+    def _count(self, turn: Turn, progress: Progress, usage: tuple[int, int] | None) -> None:
         if not progress.forwarded:
             return  # refused before the upstream was asked: nothing was recalled
         prepared, memory_s = progress.prepared, progress.forwarded - progress.started
@@ -208,6 +216,17 @@ class Intercept:
         metrics.recalls.labels(prepared.status.value).inc()
         metrics.injected.inc(len(prepared.memory_ids))
         metrics.injected_tokens.inc(prepared.tokens)
+        read, written = usage or (None, None)
+        metrics.model_tokens.labels("read").inc(read or 0)
+        metrics.model_tokens.labels("written").inc(written or 0)
+        tracing.under_way().tell(
+            memory__status=prepared.status.value,
+            memory__reason=prepared.reason or None,
+            memory__count=len(prepared.memory_ids),
+            memory__tokens=prepared.tokens,
+            gen_ai__usage__input_tokens=read,
+            gen_ai__usage__output_tokens=written,
+        )
         observe.log.debug(
             "memory.recalled",
             request_id=turn.request_id,

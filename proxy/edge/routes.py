@@ -13,9 +13,9 @@ for it what the routes of ours would have refused, or what is not its API.
 import re
 from dataclasses import dataclass
 
-from proxy import observe
+from proxy import observe, tracing
 from proxy.edge.identity.entrance import App, Area, Entrance
-from proxy.edge.reply import ASGIScope, Receive, Send, send_error
+from proxy.edge.reply import ASGIScope, Message, Receive, Send, send_error
 from proxy.errors import NotFound
 
 __all__ = ["App", "Routes"]
@@ -61,12 +61,19 @@ class Routes:
         elif name in _FOR_THE_UPSTREAM and self._is_misspelt(scope["method"], scope["path"]):
             name, app, area = _MISSPELT
 
-        async def counted(message: object) -> None:
-            if message["type"] == "http.response.start":  # type: ignore[index]
-                self.metrics.requests.labels(name, f"{message['status'] // 100}xx").inc()  # type: ignore[index]
-            await send(message)  # type: ignore[arg-type]
+        with tracing.span(f"{scope['method']} {name}", "server", scope["headers"]) as span:
+            span.tell(http__request__method=scope["method"], http__route=name)
 
-        await self.entrance(scope, receive, counted, app, area)
+            async def counted(message: Message) -> None:
+                if message["type"] == "http.response.start":
+                    status = message["status"]
+                    self.metrics.requests.labels(name, f"{status // 100}xx").inc()
+                    span.tell(http__response__status_code=status)
+                    if status >= 500:
+                        span.fail(str(status))
+                await send(message)
+
+            await self.entrance(scope, receive, counted, app, area)
 
     def _is_misspelt(self, method: str, path: str) -> bool:
         plain = plain_path(path)

@@ -9,6 +9,7 @@ from aiohttp.client_reqrep import ClientRequest
 from aiohttp.connector import Connection
 from yarl import URL
 
+from proxy import tracing
 from proxy.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.headers import Headers
 from proxy.upstream.link import Connector, Link
@@ -67,7 +68,7 @@ class Upstream:
         so do the headers. `body` may be an iterator, of `content_length` bytes or chunked. A request that
         provably never reached the upstream is sent once more; nothing else is. Raises UpstreamError.
         """
-        request = self._request(method, target, headers, body, content_length)
+        request = self._request(method, target, tracing.passed_on(headers), body, content_length)
         if not isinstance(body, bytes | None):
             # It could not be sent again, so it does not go over a connection that may be stale.
             return await self._attempt(request, self._fresh)

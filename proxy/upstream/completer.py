@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from proxy import __version__, observe
+from proxy import __version__, observe, tracing
 from proxy.errors import (
     CompletionFailed,
     CompletionPostponed,
@@ -102,6 +102,13 @@ class UpstreamCompleter:
         """Return the answer's text. Raises CredentialNeeded, CompletionRefused, CompletionPostponed or
         CompletionFailed."""
         call = self._addressed(request)
+        with tracing.span(f"chat {call.model}", "client") as span:
+            span.tell(
+                gen_ai__operation__name="chat", gen_ai__request__model=call.model, memory__role=request.role
+            )
+            return await self._completed(call)
+
+    async def _completed(self, call: _Call) -> str:
         if left_s := self._pauses.left(call.key, call.began):
             raise CompletionPostponed("the endpoint rests", retry_after_s=left_s, shared=call.shared)
         try:
@@ -114,7 +121,7 @@ class UpstreamCompleter:
         except UpstreamError as error:
             raise CompletionFailed(error.code) from error
         observe.log.debug(
-            "completion.answered", role=request.role, status=answer.status, bytes=len(answer.body)
+            "completion.answered", role=call.request.role, status=answer.status, bytes=len(answer.body)
         )
         if answer.status in _BUSY:
             raise self._turned_away(call, answer)

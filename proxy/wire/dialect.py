@@ -21,6 +21,7 @@ class Answer:
     text: str = ""
     whole: bool = False  # it came to its end: the model's, or a length limit's
     response_id: str | None = None  # of the Responses API only
+    usage: tuple[int, int] | None = None  # tokens read and written, where the upstream says so
 
 
 class Dialect(Protocol):

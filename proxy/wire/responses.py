@@ -1,6 +1,7 @@
 """The Responses API: `POST /v1/responses`, as forwarded to an upstream that speaks it."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -16,7 +17,7 @@ from proxy.wire.content import (
 )
 from proxy.wire.dialect import Answer, CommonFields, choice_forces_tool, key_of, text_field
 from proxy.wire.placement import Form, place
-from proxy.wire.tapped import json_values
+from proxy.wire.tapped import json_values, usage_of
 
 _ROLES = ("system", "developer", "user", "assistant")
 
@@ -58,9 +59,8 @@ class ResponsesDialect(CommonFields):
     def answer(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Answer:
         """Return the text of the output's messages, and the response's id."""
         streamed, values = json_values(chunks, content_type, content_encoding)
-        if not streamed:
-            return _of_response(values[0]) if values else Answer()
-        return _of_events(values)
+        read = _of_events(values) if streamed else _of_response(values[0] if values else {})
+        return replace(read, usage=usage_of(values))
 
 
 RESPONSES = ResponsesDialect()

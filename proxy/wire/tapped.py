@@ -29,6 +29,19 @@ def json_values(
     return False, list(_objects([b"".join(plain)]))
 
 
+def usage_of(values: Sequence[dict[str, Any]]) -> tuple[int, int] | None:
+    """Return the tokens read and written that an answer tells of, the last time it does."""
+    for value in reversed(values):
+        response = value.get("response")
+        usage = (response if isinstance(response, dict) else value).get("usage")
+        if isinstance(usage, dict):
+            read = usage.get("prompt_tokens", usage.get("input_tokens"))
+            written = usage.get("completion_tokens", usage.get("output_tokens"))
+            if type(read) is int and type(written) is int:
+                return read, written
+    return None
+
+
 def decoded(chunks: Iterable[bytes], content_encoding: str) -> Iterator[bytes]:
     """Yield the bytes without their content coding, at most MAX_DECODED_BYTES where there is one.
 

@@ -1,0 +1,75 @@
+"""Spans of a request with memory: whose they are, and what they never hold."""
+
+from collections.abc import Iterator
+
+import httpx2
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from proxy import tracing
+from tests.e2e.conftest import Houses
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+PARENT = f"00-{TRACE}-00f067aa0ba902b7-01"
+SECRET = "My budget for the Hawaii trip is $10,000."
+
+
+@pytest.fixture
+def spans() -> Iterator[InMemorySpanExporter]:
+    exporter = InMemorySpanExporter()
+    provider = tracing.start(
+        "unused", sample=1.0, service="test", version="0", processor=SimpleSpanProcessor(exporter)
+    )
+    yield exporter
+    tracing.stop(provider)
+
+
+async def ask(origin: str, **headers: str) -> httpx2.Response:
+    body = {
+        "model": "m-1",
+        "messages": [{"role": "user", "content": SECRET}],
+        "memory_context": {"user_id": "alice-the-user"},
+    }
+    async with httpx2.AsyncClient() as http:
+        return await http.post(f"{origin}/v1/chat/completions", json=body, headers=headers)
+
+
+def named(spans: InMemorySpanExporter, name: str) -> ReadableSpan:
+    return next(span for span in spans.get_finished_spans() if span.name == name)
+
+
+async def test_a_request_is_a_span_of_the_callers_trace_and_the_upstream_is_told(
+    house: Houses, spans: InMemorySpanExporter
+) -> None:
+    async with house() as h:
+        answer = await ask(h.origin, traceparent=PARENT)
+        assert answer.status_code == 200
+        carried = dict(h.upstream.requests[0].headers)[b"traceparent"].decode()
+    server, asked = named(spans, "POST chat"), named(spans, "chat m-1")
+    assert f"{server.context.trace_id:032x}" == TRACE
+    assert asked.parent is not None
+    assert asked.parent.span_id == server.context.span_id
+    assert carried == f"00-{TRACE}-{asked.context.span_id:016x}-01"
+    assert asked.attributes is not None
+    assert asked.attributes["gen_ai.request.model"] == "m-1"
+    assert server.attributes is not None
+    assert server.attributes["http.response.status_code"] == 200
+    assert server.attributes["memory.status"] in ("none", "injected")
+    assert named(spans, "memory.recall").parent is not None
+
+
+async def test_no_span_holds_what_was_said_or_by_whom(house: Houses, spans: InMemorySpanExporter) -> None:
+    async with house() as h:
+        await ask(h.origin, authorization="Bearer sk-very-secret")
+    everything = " ".join(span.to_json() for span in spans.get_finished_spans())
+    assert "POST chat" in everything
+    for text in ("Hawaii", "10,000", "alice", "sk-very-secret"):
+        assert text not in everything
+
+
+async def test_without_an_endpoint_the_callers_trace_passes_untouched(house: Houses) -> None:
+    async with house() as h:
+        await ask(h.origin, traceparent=PARENT)
+        assert dict(h.upstream.requests[0].headers)[b"traceparent"].decode() == PARENT

@@ -1,0 +1,36 @@
+"""Metrics of several processes that share a directory."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from proxy import observe
+
+_COUNTS = """
+import os
+from proxy.observe import Metrics
+metrics = Metrics()
+metrics.requests.labels("chat", "2xx").inc()
+metrics.jobs.labels("queued").set(7)
+metrics.degraded.set(0)
+print(metrics.render().decode())
+"""
+
+
+def counted(env: dict[str, str]) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", _COUNTS], env=env, check=True, capture_output=True, text=True, timeout=60
+    ).stdout
+
+
+def test_processes_that_share_a_directory_count_together(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.delenv(observe.SHARED, raising=False)
+    alone = counted(dict(os.environ))
+    assert 'memory_proxy_requests_total{route="chat",status="2xx"} 1.0' in alone
+    monkeypatch.setenv(observe.SHARED, "")  # restored afterwards
+    observe.share_metrics(tmp_path / "metrics")
+    first, second = counted(dict(os.environ)), counted(dict(os.environ))
+    assert 'memory_proxy_requests_total{route="chat",status="2xx"} 1.0' in first
+    assert 'memory_proxy_requests_total{route="chat",status="2xx"} 2.0' in second
+    assert 'memory_proxy_jobs{state="queued"} 7.0' in second
