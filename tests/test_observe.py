@@ -1,6 +1,8 @@
 """Metrics of several processes that share a directory."""
 
+import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -8,7 +10,9 @@ from pathlib import Path
 from proxy import observe
 
 _COUNTS = """
+import json
 import os
+import re
 from proxy.observe import Metrics
 metrics = Metrics()
 metrics.requests.labels("chat", "2xx").inc()
@@ -34,3 +38,11 @@ def test_processes_that_share_a_directory_count_together(tmp_path: Path, monkeyp
     assert 'memory_proxy_requests_total{route="chat",status="2xx"} 1.0' in first
     assert 'memory_proxy_requests_total{route="chat",status="2xx"} 2.0' in second
     assert 'memory_proxy_jobs{state="queued"} 7.0' in second
+
+
+def test_the_dashboard_shows_every_metric_and_no_other() -> None:
+    file = Path(__file__).parent.parent / "config/grafana-dashboard.json"
+    dashboard = json.loads(file.read_text("utf-8"))
+    expressions = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
+    shown = {re.sub(r"_(bucket|total)$", "", name) for name in re.findall(r"memory_proxy_\w+", expressions)}
+    assert shown == {metric.name for metric in observe.Metrics().registry.collect()}
