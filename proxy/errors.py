@@ -19,8 +19,10 @@ ProxyError
 ├── StoreError                 memory cannot be reached; requests go on without
 │   ├── StoreUnavailable
 │   ├── Conflict               the stamp is outdated: read again, decide again
+│   │   └── LeaseLost              the job is somebody else's, or forgotten: nothing is left to do
 │   └── WrongModel             the collection was made with another embedding model or dimension
 ├── EmbeddingFailed
+├── RerankFailed
 ├── CompletionFailed           one of our own LLM calls failed; worth another try
 │   ├── CredentialNeeded       401 or 403: wait for the user's next request
 │   ├── CompletionPostponed    the upstream, or our own budget, wants fewer calls: `retry_after_s` says when
@@ -148,12 +150,20 @@ class Conflict(StoreError):
     pass
 
 
+class LeaseLost(Conflict):
+    pass
+
+
 class WrongModel(StoreError):
     pass
 
 
 class EmbeddingFailed(ProxyError):
     pass
+
+
+class RerankFailed(ProxyError):
+    """The reranker cannot say which memory answers best: the order stays."""
 
 
 class CompletionFailed(ProxyError):

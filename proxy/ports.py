@@ -31,6 +31,7 @@ from proxy.domain import (
 )
 from proxy.kept import Conversation, ItemPage, StoredResponse
 from proxy.oversight import Applied, Held, JobInfo, Key, QueueCounts, Receipt, SessionInfo
+from proxy.rates import Rate, Verdict
 
 Clock = Callable[[], float]
 """Returns Unix seconds."""
@@ -57,8 +58,8 @@ class MemoryStore(Protocol):
     ) -> Applied:
         """Apply all changes and finish `done` in one transaction, durable on return, within the quota.
 
-        Raises Conflict, with nothing applied, if the user's stamp is no longer `expect` or `done`'s
-        lease was lost. A Create whose id or current (user, project, type, normalised content) exists
+        Raises Conflict, with nothing applied, if the user's stamp is no longer `expect`, and LeaseLost if
+        `done`'s lease was lost. A Create whose id or current (user, project, type, normalised content) exists
         is dropped, and the answer says so; Supersede or Confirm of an absent memory stores the new one or
         nothing. An Edit whose memory is absent raises NotFound, one that would say what another current
         memory says Duplicate.
@@ -230,6 +231,14 @@ class KeyStore(Protocol):
         ...
 
 
+class RateLimits(Protocol):
+    """How often each subject has asked of late."""
+
+    async def ask(self, subject: str, rate: Rate) -> Verdict:
+        """Return the verdict on a request that the subject makes now; one that may pass is counted."""
+        ...
+
+
 class ChainStore(Protocol):
     """Responses that the proxy keeps for an upstream that keeps none. Every id belongs to one user."""
 
@@ -329,6 +338,19 @@ class Embedder(Protocol):
 
     def understands(self, text: str) -> bool:
         """False where too much of the text is unknown to the model: its vector would mean nothing."""
+        ...
+
+
+class Reranker(Protocol):
+    """Reads a question and a text together: slower than comparing vectors, and better."""
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return how well each text answers the query, in order, as logits: the difference of two is the
+        logarithm of their odds. Raises RerankFailed."""
+        ...
+
+    def understands(self, text: str) -> bool:
+        """False where the model cannot read the text: its scores would mean nothing."""
         ...
 
 

@@ -15,7 +15,7 @@ from proxy.background.filters import reject, without_personal_data
 from proxy.background.policy import DEFAULT, SafetyPolicy
 from proxy.domain import Candidate, Hit, Job, MemoryFilter, Scope, Search, Stamp
 from proxy.embedtext import embed_text
-from proxy.errors import Conflict
+from proxy.errors import Conflict, LeaseLost
 from proxy.ports import Embedder, MemoryStore
 from proxy.terms import terms
 
@@ -88,8 +88,8 @@ async def admit(
     """Store what passes the gate, hold what `judge` doubts, and finish `done`, in one
     transaction; return what was decided.
 
-    Raises Conflict if the user forgot something since `began` (what was read may be gone: read again),
-    or if `done`'s lease was lost; EmbeddingFailed, StoreUnavailable.
+    Raises Conflict if the user forgot something since `began` (what was read may be gone: read again);
+    LeaseLost, EmbeddingFailed, StoreUnavailable.
     """
     # In threads: ten candidates take some 20 ms to sort, and 200 ms to compare where vectors are of no use.
     sorted_ = await asyncio.to_thread(sort, candidates, gate, judge, now)
@@ -110,6 +110,8 @@ async def admit(
         changes = (*decision.changes, *holds)
         try:
             await gate.memories.apply(scope, changes, expect=stamp, done=done)
+        except LeaseLost:
+            raise
         except Conflict:
             if attempt == _ATTEMPTS:
                 raise

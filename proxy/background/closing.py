@@ -1,7 +1,7 @@
 """What the background does for whole sessions: sums up those that ended, and keeps the state of long ones.
 
-Both are the worker's hooks. A summary is one more candidate of the session's last job; a state is brought up
-to date after a job, and whatever fails leaves the old one.
+Both are the worker's hooks. A summary is the one candidate of a job of its own, after the session's facts are
+stored; a state is brought up to date after a job, and whatever fails leaves the old one.
 """
 
 import asyncio

@@ -27,6 +27,7 @@ from proxy.errors import (
     Conflict,
     CredentialNeeded,
     EmbeddingFailed,
+    LeaseLost,
 )
 from proxy.observe import log
 from proxy.ports import Clock, Completer, JobQueue, SessionStore
@@ -38,8 +39,8 @@ Mode = Literal["llm", "verbatim", "off"]
 
 
 Closing = Callable[[Job, Batch], Awaitable[Sequence[Candidate]]]
-"""Returns what is to be remembered of a session as a whole, once its last exchanges are read; () where it
-has not ended."""
+"""Returns what is to be remembered of a session as a whole, once its last exchanges are extracted; () where
+it has not ended."""
 
 Refresh = Callable[[Job, Batch], Awaitable[None]]
 """Brings the session's state up to date, after the job's memories are stored."""
@@ -47,7 +48,7 @@ Refresh = Callable[[Job, Batch], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How the worker works. `lease_seconds` must outlast two LLM calls, and two more of a session's end."""
+    """How the worker works. `lease_seconds` must outlast two LLM calls."""
 
     concurrency: int = 2
     poll_seconds: float = 1  # another process may have queued
@@ -77,7 +78,7 @@ class Tools:
 @dataclass(frozen=True, slots=True)
 class Report:
     """What became of one job: counts only. `outcome`: extracted | unreadable | empty | waiting |
-    postponed | retried | dead."""
+    postponed | retried | dead | lost."""
 
     outcome: str
     created: int = 0
@@ -125,22 +126,22 @@ class OneJob:
         extracted is thrown away and the batch read again, without what is gone."""
         for _ in range(3):
             batch = await self.tools.jobs.batch(job, limit=self.pace.batch_limit, context=self.pace.context)
-            facts, outcome = await self._extract(batch)
-            summed_up = await self._closing(job, batch)
-            facts = replace(facts, candidates=(*facts.candidates, *(summed_up or ())))
-            # What could not be summed up now is closed again later.
-            done = job if summed_up is not None else replace(job, closing=False)
+            facts, outcome = await self._extract(job, batch)
+            # No fact waits for the summary of its session: that has a job of its own, once they are stored.
+            done = replace(job, closing=False) if batch.pending else job
             try:
                 decision = await self._admit(done, batch, facts)
+            except LeaseLost:
+                raise
             except Conflict:
                 continue
             return self._done(job, batch, decision, facts, outcome), batch
         raise Conflict("overtaken three times")
 
-    async def _extract(self, batch: Batch) -> tuple[Facts, str]:
+    async def _extract(self, job: Job, batch: Batch) -> tuple[Facts, str]:
         completer, gate = self.tools.completer, self.tools.gate
         if not batch.pending:
-            return Facts(()), "empty"
+            return Facts(tuple(await self._closing(job, batch))), "empty"
         if self.mode == "verbatim" or completer is None:
             return await self._verbatim(batch), "extracted"
         known = await related(gate.memories, gate.embedder, batch, self.clock())
@@ -166,19 +167,11 @@ class OneJob:
         async with self._computing:
             return await asyncio.to_thread(work, *args, **kwargs)
 
-    async def _closing(self, job: Job, batch: Batch) -> Sequence[Candidate] | None:
-        """Return what the session's end gives, () before its last exchanges, None where that fails: the facts
-        are not to wait for it. A job without facts is there for nothing else, and fails with it."""
-        rest = bool(batch.pending) and batch.pending[-1].seq < job.upto
-        if self.tools.closing is None or self.mode == "verbatim" or rest:
+    async def _closing(self, job: Job, batch: Batch) -> Sequence[Candidate]:
+        """Return what the session's end gives. Raises what its LLM call raises."""
+        if self.tools.closing is None or self.mode == "verbatim":
             return ()
-        try:
-            return await self.tools.closing(job, batch)
-        except Exception as e:
-            if not batch.pending:
-                raise
-            log.warning("memory.closing_failed", error=type(e).__name__)
-            return None
+        return await self.tools.closing(job, batch)
 
     async def _admit(self, job: Job, batch: Batch, facts: Facts) -> Decision:
         gate = self.tools.gate
@@ -230,6 +223,9 @@ class OneJob:
     async def _give_back(self, job: Job, error: Exception) -> Report:
         """Park, postpone or bury a job that failed. Raises StoreError if not even that can be stored."""
         name = type(error).__name__
+        if isinstance(error, LeaseLost):
+            log.info("memory.lease_lost", attempt=job.attempts)
+            return Report("lost")
         if isinstance(error, CredentialNeeded):
             await self.tools.jobs.wait_for_credential(job)
             log.info("memory.extraction_waits", error=name)

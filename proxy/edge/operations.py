@@ -1,5 +1,6 @@
 """For operators: /health (alive, and how degraded), /ready (takes traffic), /metrics (Prometheus)."""
 
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from proxy.domain import Level
 from proxy.edge.reply import ASGIScope, Receive, Send, send_bytes, send_json
 from proxy.errors import StoreError
 from proxy.oversight import QueueCounts
+from proxy.ports import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +28,7 @@ class Operations:
     vitals: Callable[[], Vitals]
     counts: Callable[[], Awaitable[QueueCounts]]
     metrics: observe.Metrics
+    clock: Clock = time.time
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         match scope["path"]:
@@ -48,25 +51,32 @@ class Operations:
             "status": "ok" if vitals.level is Level.FULL else "degraded",
             "version": __version__,
             "memory": {"level": vitals.level.value, "reason": vitals.reason or None},
-            "jobs": jobs,
+            "jobs": None if jobs is None else _by_state(jobs),
         }
 
     async def _refresh(self) -> None:
         vitals, jobs = await self._look()
         self.metrics.degraded.set(list(Level).index(vitals.level))
-        for state, count in (jobs or {}).items():
+        if jobs is None:
+            return
+        for state, count in _by_state(jobs).items():
             self.metrics.jobs.labels(state).set(count)
+        age_s = 0.0 if jobs.oldest_at is None else max(0.0, self.clock() - jobs.oldest_at)
+        self.metrics.oldest_job.set(age_s)
 
-    async def _look(self) -> tuple[Vitals, dict[str, int] | None]:
-        """Return how memory is doing, and the jobs by state: asked of the store itself."""
+    async def _look(self) -> tuple[Vitals, QueueCounts | None]:
+        """Return how memory is doing, and how many jobs there are: asked of the store itself."""
         try:
             jobs = await self.counts()
         except StoreError:
             return Vitals(Level.NONE, "store_unavailable"), None
-        states = {
-            "queued": jobs.queued,
-            "running": jobs.running,
-            "waiting_for_credential": jobs.waiting,
-            "dead": jobs.dead,
-        }
-        return self.vitals(), states
+        return self.vitals(), jobs
+
+
+def _by_state(jobs: QueueCounts) -> dict[str, int]:
+    return {
+        "queued": jobs.queued,
+        "running": jobs.running,
+        "waiting_for_credential": jobs.waiting,
+        "dead": jobs.dead,
+    }

@@ -1,10 +1,16 @@
 """What becomes of candidates at the gate: kept, held, dropped; redacted throughout; expiring by type."""
 
+from typing import Any
+
+import pytest
+
 from proxy.background.admit import Gate, admit, sort
 from proxy.background.decide import hold
 from proxy.background.doubt import Doubt, no_doubt
 from proxy.background.policy import DEFAULT_PII, SafetyPolicy
 from proxy.domain import Candidate, Create, Evidence, Hold
+from proxy.errors import Conflict, LeaseLost
+from proxy.stores.sqlite.memories import SqliteMemories
 from tests.background.support import ANA, NOON, House
 
 DAY = 86_400
@@ -115,3 +121,47 @@ def test_the_id_of_a_held_candidate_is_that_of_its_exchange_and_words() -> None:
     assert one.id.startswith("held_")
     other = Candidate(type="semantic", content=CONTENT, origin=Evidence("s-1", "ex_2"))
     assert hold(other, "x", now=NOON, seed="job-1").id != one.id
+
+
+# ---------------------------------------------------------------- what others do meanwhile
+def counted(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> list[str]:
+    """Count what is applied; the first of it fails so."""
+    applied: list[str] = []
+    script, apply = list(errors), SqliteMemories.apply
+
+    async def counting(self: SqliteMemories, *args: Any, **kwargs: Any) -> Any:
+        applied.append("once")
+        if script:
+            raise script.pop(0)
+        return await apply(self, *args, **kwargs)
+
+    monkeypatch.setattr(SqliteMemories, "apply", counting)
+    return applied
+
+
+async def test_a_write_that_another_overtook_is_decided_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = await house.stores.memories.stamp(ANA)
+    applied = counted(monkeypatch, Conflict("another write"), Conflict("and another"))
+    await admit(
+        gate(house), ANA, [Candidate(type="semantic", content=CONTENT)], began=began, now=NOON, seed="j"
+    )
+    assert len(applied) == 3
+    assert await house.contents() == [CONTENT]
+
+
+async def test_a_job_that_is_another_workers_by_now_is_not_decided_again(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await house.say("Acme hosts everything of ours.")
+    lost = await house.stores.jobs.claim(NOON, 10)
+    assert lost is not None
+    assert await house.stores.jobs.claim(NOON + 11, 10) is not None
+    began = await house.stores.memories.stamp(ANA)
+    applied = counted(monkeypatch)
+    candidates = [Candidate(type="semantic", content=CONTENT)]
+    with pytest.raises(LeaseLost):
+        await admit(gate(house), ANA, candidates, began=began, now=NOON, seed="j", done=lost)
+    assert len(applied) == 1
+    assert await house.contents() == []

@@ -1,28 +1,48 @@
 """The worker's hooks for whole sessions, over a real store."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from proxy.background import summarise
 from proxy.background.closing import Keeper
 from proxy.background.one_job import Tools
 from proxy.background.worker import Worker
 from proxy.domain import NewExchange, Outcome
 from proxy.errors import CompletionFailed
 from proxy.notes import Anchor
+from proxy.ports import CompletionRequest
 from proxy.stores.sqlite.stores import SqliteStores
 from tests.background.support import ANA, House, ScriptedCompleter
 
 SUMMARY = json.dumps({"summary": "The user planned a trip to Hawaii with Priya, on a budget of $10,000."})
 STATE = json.dumps({"topic": "one two three"})
+FACT = json.dumps({"facts": [{"type": "semantic", "content": "User travels with Priya.", "confidence": 0.9,
+                              "evidence": "I am planning a trip to Hawaii with Priya."}]})  # fmt: skip
 TALK = (
     "I am planning a trip to Hawaii with Priya.",
     "Please compare hotels on Maui for us.",
     "Our budget is $10,000 in all.",
 )
+
+
+class Silent(ScriptedCompleter):
+    """A model that never gives the summary that it is asked for."""
+
+    def __init__(self, *answers: str) -> None:
+        super().__init__(*answers)
+        self.asked = asyncio.Event()
+
+    async def complete(self, request: CompletionRequest) -> str:
+        if request.role == summarise.ROLE:
+            self.asked.set()
+            await asyncio.Event().wait()
+        return await super().complete(request)
 
 
 @pytest.fixture
@@ -55,8 +75,9 @@ def worker(h: House, keep: Keeper) -> Worker:
 
 
 async def work(h: House, keep: Keeper) -> None:
+    """Do what is due, and what the sessions that have ended want then."""
     serving = worker(h, keep)
-    while await serving.work_one():
+    while await serving.work_one() or await keep.close(h.now):
         pass
 
 
@@ -70,7 +91,7 @@ async def say(h: House, said: str, *, stateful: bool = False, anchors: tuple[Anc
     await h.stores.sessions.complete(begun, Outcome("Fine.", whole=True), lambda state: None)
 
 
-async def test_an_idle_session_is_summed_up_with_what_was_pending(stores: SqliteStores) -> None:
+async def test_an_idle_session_is_summed_up_after_what_was_pending(stores: SqliteStores) -> None:
     h = house(stores, '{"facts": []}', SUMMARY)
     keep = keeper(h)
     for said in TALK:
@@ -112,20 +133,54 @@ async def test_a_session_that_goes_on_is_summed_up_anew_in_place_of_the_first(st
 
 
 async def test_a_model_that_fails_costs_no_fact_and_the_summary_comes_later(stores: SqliteStores) -> None:
-    fact = json.dumps({"facts": [{"type": "semantic", "content": "User travels with Priya.",
-                                  "confidence": 0.9, "evidence": TALK[0]}]})  # fmt: skip
-    h = house(stores, fact, CompletionFailed("down"), CompletionFailed("down"), SUMMARY)
+    h = house(stores, FACT, CompletionFailed("down"), CompletionFailed("down"), SUMMARY)
     keep = keeper(h)
     for said in TALK:
         await say(h, said)
     await stores.sessions.end(ANA, "s-1", h.now)
     await work(h, keep)
     assert len(await h.memories()) == 1
-    for _ in range(2):  # closed again; its failure is the job's, which waits
-        await keep.close(h.now)
-        await work(h, keep)
+    for _ in range(2):  # the failure is that of the summary's job, which waits
         h.now += 10
+        await work(h, keep)
     assert {m.type for m in await h.memories()} == {"semantic", "episodic"}
+
+
+async def test_facts_do_not_wait_for_a_summary_that_never_comes(stores: SqliteStores) -> None:
+    h = house(stores, FACT)
+    h.completer = Silent(FACT)
+    keep = keeper(h)
+    for said in TALK:
+        await say(h, said)
+    await stores.sessions.end(ANA, "s-1", h.now)
+    working = asyncio.create_task(work(h, keep))
+    async with asyncio.timeout(10):
+        await h.completer.asked.wait()
+    stored = await h.contents()
+    working.cancel()
+    with suppress(asyncio.CancelledError):
+        await working
+    assert stored == ["User travels with Priya."]
+
+
+async def test_what_is_said_after_the_end_is_extracted_before_the_session_is_summed_up(
+    stores: SqliteStores,
+) -> None:
+    h = house(stores)
+    keep = keeper(h)
+    for said in TALK:
+        await say(h, said)
+    await stores.sessions.end(ANA, "s-1", h.now)
+    await worker(h, keep).work_one()
+    assert await keep.close(h.now) == 1
+    await say(h, "We fly in May.")
+    await stores.sessions.end(ANA, "s-1", h.now)  # widens the closing job, which has facts to read again
+    h.completer.answers += ['{"facts": []}', SUMMARY]
+    await work(h, keep)
+    roles = [r.role for r in h.completer.requests]
+    assert roles == ["memory_extraction", "memory_extraction", "memory_summary"]
+    assert "We fly in May." in h.completer.requests[-1].user
+    assert await keep.close(h.now) == 0
 
 
 async def test_no_summaries_where_they_are_switched_off(stores: SqliteStores) -> None:

@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -111,6 +112,13 @@ def stated(memories: Sequence[Memory]) -> set[tuple[str, str]]:
     return {known.get(m.content, ("beside", m.content)) for m in memories}
 
 
+def assert_one_value_at_a_time(values: Sequence[Memory]) -> None:
+    held = sorted((m.valid_from, m.valid_to or float("inf")) for m in values)
+    assert all(begin <= end for begin, end in held)
+    held = [(begin, end) for begin, end in held if begin < end]  # the rest never held
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(held))
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(conversations, st.randoms(use_true_random=False))
 def test_the_order_of_arrival_changes_nothing(said: list[Statement], random: Random) -> None:
@@ -138,11 +146,25 @@ def test_a_replay_and_two_clients_at_once_add_nothing(said: list[Statement]) -> 
 def test_of_one_thing_no_two_values_hold_at_once(said: list[Statement], random: Random) -> None:
     _, everything = asyncio.run(_remember([[s] for s in random.sample(said, len(said))]))
     for slot in SLOTS:
-        values = [m for m in everything if any(s == slot for s, _ in stated([m]))]
-        held = sorted((m.valid_from, m.valid_to or float("inf")) for m in values)
-        assert all(begin <= end for begin, end in held)
-        held = [(begin, end) for begin, end in held if begin < end]  # the rest never held
-        assert all(end <= begin for (_, end), (begin, _) in pairwise(held))
+        assert_one_value_at_a_time([m for m in everything if any(s == slot for s, _ in stated([m]))])
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        (("$4,000", 0, 120), ("$4,000", 0, 60), ("$4,000", 0, 180), ("$5,500", 1, 300), ("$5,500", 0, 240)),
+        (("$6,200", 1, 120), ("$4,000", 0, 180), ("$4,000", 1, 60)),
+    ],
+    ids=["what was before it ends earlier", "what was before it never held"],
+)
+async def test_a_value_that_turns_out_to_be_older_leaves_no_two_at_once(
+    told: Sequence[tuple[str, int, float]],
+) -> None:
+    said = [Statement("budget", value, wording, at=NOON + at) for value, wording, at in told]
+    said.insert(-1, Statement("beside", "User speaks Danish", 0, at=NOON))
+    current, everything = await _remember([[s] for s in said])
+    assert stated(current) == {("budget", told[-1][0]), ("beside", "User speaks Danish")}
+    assert_one_value_at_a_time([m for m in everything if m.content != "User speaks Danish"])
 
 
 async def test_what_is_read_last_finds_its_place_in_the_history() -> None:

@@ -115,6 +115,25 @@ async def test_an_applied_job_whose_acknowledgement_was_lost_stores_nothing_twic
     assert len(house.completer.requests) == 1
 
 
+async def test_a_worker_that_was_too_slow_leaves_the_job_to_the_one_who_has_it(house: House) -> None:
+    house.completer.go_on.clear()
+    await house.say("$10,000 for the Hawaii trip")
+    slow = asyncio.create_task(house.worker().work_one())
+    async with asyncio.timeout(10):
+        await house.completer.reached.wait()
+    house.now += house.pace.lease_seconds + 1
+    theirs = await house.stores.jobs.claim(house.now, house.pace.lease_seconds)
+    house.completer.answers = [facts(HAWAII)] * 3
+    house.completer.go_on.set()
+    assert await slow
+    assert [r.outcome for r in house.reports] == ["lost"]
+    assert len(house.completer.requests) == 1
+    assert await house.contents() == []
+    assert theirs is not None
+    assert (await house.stores.jobs.counts()).running == 1
+    assert len((await house.stores.jobs.batch(theirs, limit=9, context=0)).pending) == 1
+
+
 async def test_what_is_forgotten_during_extraction_stays_forgotten(house: House) -> None:
     house.completer.answers = [facts(HAWAII), facts(HAWAII)]
     house.completer.go_on.clear()

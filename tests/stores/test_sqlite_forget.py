@@ -118,6 +118,29 @@ async def test_a_memory_that_stays_does_not_quote_what_was_erased_unread(stores,
     assert WORD.encode() not in on_disk(tmp_path)
 
 
+@pytest.mark.parametrize("mode", ["at once", "in portions"])
+@pytest.mark.parametrize(
+    "where",
+    [of(APOLLO), of(APOLLO, type="semantic"), of(ANNA, type="semantic")],
+    ids=["project", "both", "type"],
+)
+async def test_responses_go_of_a_session_in_which_all_is_still_being_answered(
+    stores, tmp_path, where, mode, request
+):
+    if mode == "in portions":
+        request.getfixturevalue("in_portions")
+    for number in range(3):  # more than a portion holds
+        begun = await stores.sessions.begin(exchange(f"and a {WORD}", scope=APOLLO, session=f"s{number}"))
+        await keep(stores, response(f"r{number}", APOLLO, text=WORD, session_id=f"s{number}"))
+    await keep(stores, response("elsewhere", BEN, session_id="s0"))
+    gone = await forgotten(stores.memories, where)
+    assert (gone.exchanges, gone.responses) == (3, 3)
+    assert [await stores.chains.get(ANNA, f"r{n}", NOW) for n in range(3)] == [None] * 3
+    assert await stores.chains.get(BEN, "elsewhere", NOW) is not None
+    assert not await stores.sessions.complete(begun, Outcome(f"a {WORD}", whole=True), always)
+    assert WORD.encode() not in on_disk(tmp_path)
+
+
 # ---------------------------------------------------------------- receipts
 async def test_every_forget_of_a_scope_leaves_a_receipt_and_by_id_those_that_found_something(stores):
     await store(stores.memories, create(f"a {WORD}", id="a"), create("tea", id="b", type="episodic"))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.domain import Job, NewJob, Scope, SessionState
-from proxy.errors import Conflict
+from proxy.errors import LeaseLost
 from proxy.ports import Trigger
 from proxy.stores.sqlite import rows
 
@@ -183,11 +183,11 @@ def leased_session(tx: sqlite3.Connection, job: Job) -> int | None:
 def finish(tx: sqlite3.Connection, job: Job) -> None:
     """Settle what the job has read; it queues again where exchanges are left.
 
-    Raises Conflict if the lease is no longer the job's.
+    Raises LeaseLost if the lease is no longer the job's.
     """
     session = leased_session(tx, job)
     if session is None:
-        raise Conflict("the job's lease was lost")
+        raise LeaseLost("another has the job, or it was forgotten")
     ours = {"job": int(job.id), "session": session}
     tx.execute("UPDATE exchanges SET extraction = 'done' WHERE job = :job AND extraction = 'pending'", ours)
     left = tx.execute(

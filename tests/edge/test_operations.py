@@ -1,0 +1,62 @@
+"""The operators' endpoints, asked as an ASGI server asks them."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from proxy import observe
+from proxy.domain import Level
+from proxy.edge.operations import Operations, Vitals
+from proxy.errors import StoreUnavailable
+from proxy.oversight import QueueCounts
+from tests.edge.identity.asking import get
+
+NOW = 1_780_000_000.0
+
+
+def having(counts: QueueCounts) -> Callable[[], Awaitable[QueueCounts]]:
+    async def told() -> QueueCounts:
+        return counts
+
+    return told
+
+
+async def away() -> QueueCounts:
+    raise StoreUnavailable("no disk")
+
+
+async def scrape(counts: Callable[[], Awaitable[QueueCounts]], metrics: observe.Metrics) -> list[str]:
+    """Return the lines of /metrics."""
+    operations = Operations(lambda: Vitals(Level.FULL, ""), counts, metrics, clock=lambda: NOW)
+    answer = await get(operations, {"type": "http", "method": "GET", "path": "/metrics"})
+    return answer.body.decode().splitlines()
+
+
+@pytest.mark.parametrize(
+    ("oldest_at", "age_s"),
+    [
+        (NOW - 90, 90.0),
+        (None, 0.0),
+        (NOW + 5, 0.0),  # another machine's clock
+    ],
+)
+async def test_metrics_tell_how_long_the_oldest_job_has_been_waiting(
+    oldest_at: float | None, age_s: float
+) -> None:
+    lines = await scrape(having(QueueCounts(queued=2, dead=1, oldest_at=oldest_at)), observe.Metrics())
+    assert f"memory_proxy_oldest_queued_job_seconds {age_s}" in lines
+    assert 'memory_proxy_jobs{state="queued"} 2.0' in lines
+    assert 'memory_proxy_jobs{state="dead"} 1.0' in lines
+
+
+async def test_metrics_of_a_queue_that_was_emptied_go_back_to_nothing() -> None:
+    metrics = observe.Metrics()
+    await scrape(having(QueueCounts(queued=2, oldest_at=NOW - 90)), metrics)
+    lines = await scrape(having(QueueCounts()), metrics)
+    assert "memory_proxy_oldest_queued_job_seconds 0.0" in lines
+    assert 'memory_proxy_jobs{state="queued"} 0.0' in lines
+
+
+async def test_metrics_are_told_also_where_the_store_is_away() -> None:
+    lines = await scrape(away, observe.Metrics())
+    assert "memory_proxy_degradation_level 3.0" in lines
