@@ -1,6 +1,6 @@
 """`memory-proxy keys …`: make, list and revoke the proxy's own API keys.
 
-It works on the data directory itself, whether a proxy runs on it or not; a running one knows within a
+It works on the stores themselves, whether a proxy runs on them or not; a running one knows within a
 second. A key is shown once, when it is made: nobody can show it again.
 """
 
@@ -135,12 +135,12 @@ async def _revoke(args: argparse.Namespace) -> int:
 
 @contextlib.asynccontextmanager
 async def _store(args: argparse.Namespace) -> AsyncIterator[KeyStore]:
-    """Open the keys of the data directory that the settings name."""
-    from proxy.stores.sqlite.stores import SqliteStores  # numpy with it, which `--help` need not wait for
+    """Open the keys where the settings say that they are."""
+    from proxy.open_stores import stores_of  # slow to import, which `--help` need not wait for
 
     file = args.config or os.environ.get(CONFIG_FILE)
     overrides = {"storage": {"data_dir": args.data_dir}} if args.data_dir else None
-    stores = SqliteStores(from_process(Path(file) if file else None, overrides).data_dir)
+    stores = stores_of(from_process(Path(file) if file else None, overrides))
     try:
         await stores.open()
         yield stores.keys

@@ -183,7 +183,8 @@ class Metrics:
         if SHARED not in os.environ:
             return generate_latest(self.registry)
         together = CollectorRegistry()
-        MultiProcessCollector(together)
+        collector: Any = MultiProcessCollector  # it has no types, nor has the other
+        collector(together)
         return generate_latest(together)
 
 
@@ -200,4 +201,5 @@ def share_metrics(directory: Path) -> None:
 def forget_process(pid: int) -> None:
     """Leave a process that has died out of what living ones have."""
     if SHARED in os.environ:
-        mark_process_dead(pid)
+        forget: Any = mark_process_dead
+        forget(pid)

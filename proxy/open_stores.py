@@ -20,7 +20,7 @@ def stores_of(settings: Settings) -> Stores:
         from proxy.stores.redis.stores import Places, RedisStores
     except ImportError as error:
         raise ConfigError(
-            "storage.backend redis+qdrant needs the packages redis and qdrant-client:"
+            f"storage.backend {settings.storage.backend} needs the packages redis and qdrant-client:"
             ' pip install "memory-proxy[fleet]"'
         ) from error
     redis, qdrant = settings.redis, settings.qdrant
@@ -32,7 +32,8 @@ def stores_of(settings: Settings) -> Stores:
             prefix=redis.prefix,
             redis_timeout_s=redis.timeout_seconds,
             replicas=redis.replicas,
-            qdrant_url=qdrant.url,
+            qdrant_url=qdrant.url if settings.storage.backend == "redis+qdrant" else None,
+            index_bytes=settings.storage.index_cache_mb * 2**20,
             qdrant_api_key=qdrant.api_key.get_secret_value() if qdrant.api_key else None,
             collection=qdrant.collection,
             qdrant_timeout_s=qdrant.timeout_seconds,

@@ -1,6 +1,6 @@
 """`memory-proxy reembed`: give the memories of a data directory the vectors of another embedding model.
 
-It works on the data directory itself, whether a proxy runs on it or not. A running one keeps answering:
+It works on the stores themselves, whether a proxy runs on them or not. A running one keeps answering:
 what has no vector of its model is found by its words. Broken off, it goes on where it was.
 """
 
@@ -20,12 +20,12 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from proxy import observe
 from proxy.background.embedding import vectors_of
 from proxy.errors import ConfigError, EmbeddingFailed, StoreError
+from proxy.open_stores import stores_of
 from proxy.ports import Embedder, EmbeddingModel
 from proxy.settings import Settings, from_process
+from proxy.storage import Vectors
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.load import load_embedder
-from proxy.stores.sqlite.reembed import SqliteVectors
-from proxy.stores.sqlite.stores import SqliteStores
 
 CONFIG_FILE = "MEMORY_PROXY_CONFIG"
 BATCH = 200  # memories in one transaction
@@ -52,7 +52,7 @@ def add_reembed_parser(commands: Any) -> None:
     parser.set_defaults(func=lambda args: asyncio.run(_run(args)))
 
 
-async def reembed(vectors: SqliteVectors, embedder: Embedder, told: Told, *, anew: bool = False) -> int:
+async def reembed(vectors: Vectors, embedder: Embedder, told: Told, *, anew: bool = False) -> int:
     """Embed what has no vector of the model, all of it where `anew`; return how many vectors were stored.
 
     What is written meanwhile by a proxy with another model is done in a further round. Raises WrongModel
@@ -77,7 +77,7 @@ async def _run(args: argparse.Namespace) -> int:
     overrides = {"storage": {"data_dir": args.data_dir}} if args.data_dir else None
     try:
         settings = from_process(Path(file) if file else None, overrides)
-        if not (settings.data_dir / "memory.db").is_file():
+        if settings.storage.backend == "sqlite" and not (settings.data_dir / "memory.db").is_file():
             raise ConfigError(f"there are no memories in {settings.data_dir}: set --data-dir")
         return await _migrate(settings, _chosen(args.model, settings), anew=args.force)
     except ConfigError as error:
@@ -107,7 +107,7 @@ def _chosen(given: str | None, settings: Settings) -> Chosen:
 
 async def _migrate(settings: Settings, chosen: Chosen, *, anew: bool) -> int:
     embedder = await asyncio.to_thread(_loaded, settings, chosen)
-    stores = SqliteStores(settings.data_dir)
+    stores = stores_of(settings)
     try:
         await stores.open()
         with _progress() as progress:

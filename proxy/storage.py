@@ -16,6 +16,7 @@ from proxy.ports import (
     KeyStore,
     MemoryStore,
     Quarantine,
+    RateLimits,
     Receipts,
     SessionStore,
 )
@@ -94,6 +95,11 @@ class Stores(Protocol):
     def vectors(self) -> Vectors: ...
 
     @property
+    def limits(self) -> RateLimits | None:
+        """The rate limits of a fleet; None: each machine counts for itself."""
+        ...
+
+    @property
     def place(self) -> str:
         """Where everything is kept, for people: no credential in it."""
         ...
@@ -101,6 +107,16 @@ class Stores(Protocol):
     @property
     def is_open(self) -> bool:
         """True once `open()` has succeeded."""
+        ...
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the place, in a constant word; "" while all that is asked of it works."""
+        ...
+
+    @property
+    def is_readable(self) -> bool:
+        """False while reading is what fails, and not only writing."""
         ...
 
     async def open(self) -> None:

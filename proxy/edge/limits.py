@@ -1,66 +1,68 @@
-"""Rate limits: how many requests may come, of one key or user, over all processes of the machine.
-
-The generic cell rate algorithm (ITU-T I.371), which needs one time for each subject: when the subject would
-be back at nothing if it made no further request. Each request moves that time on by `interval_s`; a request
-that would move it further than a burst ahead of now is refused, and moves nothing.
+"""Rate limits: how many requests may come, of one key or user, over all processes of the machine or all
+replicas of the fleet. The rule is in proxy.rates.
 """
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from proxy import observe
 from proxy.edge.identity.caller import Caller
 from proxy.edge.ledger import Ledger
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
-from proxy.errors import ClientError, RateLimited
-from proxy.ports import Clock
+from proxy.errors import ClientError, RateLimited, StoreError
+from proxy.ports import Clock, RateLimits
+from proxy.rates import Rate as Rate
+from proxy.rates import Verdict, judge
 
 App = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
 
+ASK_S = 0.25  # for the fleet's count: a request is not to wait for its own limit
+REST_S = 2.0  # until the fleet is asked again
 
-# ---------------------------------------------------------------- the rule, without I/O
+
+# ---------------------------------------------------------------- who counts
 @dataclass(frozen=True, slots=True)
-class Rate:
-    """`per_minute` requests over time, `burst` at once."""
+class OfMachine:
+    """Limits over the processes that share a ledger."""
 
-    per_minute: int
-    burst: int
+    ledger: Ledger
+    clock: Clock
 
-    @classmethod
-    def of(cls, per_minute: int, burst: int) -> "Rate | None":
-        """Return the rate as configured: no limit for 0, and a burst of a minute's worth for burst 0."""
-        return cls(per_minute, burst or per_minute) if per_minute else None
-
-    @property
-    def interval_s(self) -> float:
-        return 60 / self.per_minute
+    async def ask(self, subject: str, rate: Rate) -> Verdict:
+        """As the port says. Never raises."""
+        now = self.clock()
+        return self.ledger.exchange(subject, lambda empty_at: judge(rate, now, empty_at))
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether the request may pass, how many more could follow at once, when all could again, and, of one
-    refused, when it may come again."""
+class OfFleet:
+    """Limits over all replicas, and over this machine alone while what the replicas share is out of reach: a
+    subject then has a budget on each machine, and nobody is refused for our fault."""
 
-    passes: bool
-    remaining: int
-    reset_s: float
-    retry_after_s: float = 0.0
+    def __init__(self, shared: RateLimits, alone: RateLimits, clock: Clock) -> None:
+        self._shared, self._alone, self._clock = shared, alone, clock
+        self._is_away = False
+        self._failed_at = float("-inf")
 
-
-def judge(rate: Rate, now: float, empty_at: float) -> tuple[float, Verdict]:
-    """Return when the subject will be back at nothing, and the verdict on a request made now.
-
-    `empty_at` is what the last call returned, 0.0 at first. One further ahead than a burst was computed
-    under another rate, or before the clock was set back: it counts as a full burst.
-    """
-    interval, most = rate.interval_s, rate.interval_s * rate.burst
-    ahead = min(max(empty_at - now, 0.0), most)
-    # A hair of tolerance: the sum of n intervals is not exactly n times one.
-    if ahead + interval > most * (1 + 1e-9):
-        return now + ahead, Verdict(False, 0, ahead, ahead + interval - most)
-    ahead += interval
-    return now + ahead, Verdict(True, int((most - ahead) / interval + 1e-6), ahead)
+    async def ask(self, subject: str, rate: Rate) -> Verdict:
+        """As the port says. Never raises."""
+        if 0 <= self._clock() - self._failed_at < REST_S:
+            return await self._alone.ask(subject, rate)
+        try:
+            async with asyncio.timeout(ASK_S):
+                verdict = await self._shared.ask(subject, rate)
+        except (StoreError, TimeoutError) as error:
+            self._failed_at = self._clock()
+            if not self._is_away:
+                observe.log.warning("limits.unshared", error=type(error).__name__)
+            self._is_away = True
+            return await self._alone.ask(subject, rate)
+        if self._is_away:
+            observe.log.info("limits.shared")
+        self._is_away = False
+        return verdict
 
 
 # ---------------------------------------------------------------- the ASGI step
@@ -71,14 +73,12 @@ class Limited:
     app: App
     rate: Rate
     name: str  # apps of the same name share one budget
-    ledger: Ledger
+    limits: RateLimits
     identify: Callable[[ASGIScope], Caller]
-    clock: Clock
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        key = f"{self.name}\0{_subject(scope, self.identify)}"
-        now = self.clock()
-        verdict = self.ledger.exchange(key, lambda empty_at: judge(self.rate, now, empty_at))
+        subject = f"{self.name}\0{_subject(scope, self.identify)}"
+        verdict = await self.limits.ask(subject, self.rate)
         told = _headers(self.rate, verdict)
         if verdict.passes:
             await self.app(scope, receive, _telling(send, told))
@@ -88,28 +88,37 @@ class Limited:
             await send_error(send, error, [retry, *told])
 
 
-@dataclass(frozen=True, slots=True)
 class Limits:
     """Puts apps behind the limits that are on; an app without one stays as it is."""
 
-    ledger: Ledger | None
-    model: Rate | None
-    memory: Rate | None
-    identify: Callable[[ASGIScope], Caller]
-    clock: Clock
+    def __init__(
+        self,
+        ledger: Ledger | None,
+        model: Rate | None,
+        memory: Rate | None,
+        identify: Callable[[ASGIScope], Caller],
+        clock: Clock,
+        fleet: RateLimits | None = None,
+    ) -> None:
+        """`fleet`: what replicas on several machines share; None: the ledger's machine is all there is."""
+        self._model, self._memory, self._identify = model, memory, identify
+        self._limits: RateLimits | None = None
+        if ledger is not None:
+            alone = OfMachine(ledger, clock)
+            self._limits = alone if fleet is None else OfFleet(fleet, alone, clock)
 
     def of_model(self, app: App) -> App:
         """Limit a route to the model; all of them share a subject's budget."""
-        return self._limited(app, self.model, "model")
+        return self._limited(app, self._model, "model")
 
     def of_memory(self, app: App) -> App:
         """Limit the memory API."""
-        return self._limited(app, self.memory, "memory")
+        return self._limited(app, self._memory, "memory")
 
     def _limited(self, app: App, rate: Rate | None, name: str) -> App:
-        if rate is None or self.ledger is None:
+        if rate is None or self._limits is None:
             return app
-        return Limited(app, rate, name, self.ledger, self.identify, self.clock)
+        return Limited(app, rate, name, self._limits, self._identify)
 
 
 def _subject(scope: ASGIScope, identify: Callable[[ASGIScope], Caller]) -> str:
