@@ -4,7 +4,7 @@ WORKDIR /app
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY scripts/fetch-models scripts/fetch-models
 COPY proxy proxy
-RUN pip install --no-cache-dir --constraint requirements.lock . && python scripts/fetch-models
+RUN pip install --no-cache-dir --constraint requirements.lock ".[fleet,otel]" && python scripts/fetch-models
 RUN useradd --create-home proxy && mkdir /data && chown proxy /data
 USER proxy
 VOLUME /data

@@ -43,6 +43,11 @@ def fold(text: str) -> str:
     return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
 
 
+def plain(text: str) -> str:
+    """Return the text as phrases are looked for in it: folded, with typewriter apostrophes."""
+    return fold(text).replace("’", "'")
+
+
 def terms(text: str) -> tuple[str, ...]:
     """Return the text's terms in order, repeated as often as they occur, stop words left out."""
     found: list[str] = []

@@ -16,7 +16,7 @@ from proxy.background.filters import REDACTED
 from proxy.background.planted import REMOVED, is_planted
 from proxy.background.provenance import told
 from proxy.notes import EVERY, LATEST, MOST_ANCHOR_CHARS, MOST_ANCHORS, OTHER, Anchor
-from proxy.terms import fold
+from proxy.terms import plain
 
 _LOOK_AT = 1_000  # characters at each end: what is said about answers stands there, not inside a paste
 _MOST_SENTENCE, _MOST_CLAUSE = 400, 160  # characters; longer ones tell something
@@ -165,4 +165,4 @@ def _ends(said: str) -> str:
 
 
 def _folded(text: str) -> str:
-    return fold(text).replace("’", "'").strip()
+    return plain(text).strip()

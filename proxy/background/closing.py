@@ -73,8 +73,9 @@ class Keeper:
             if unread is None or len(unread.exchanges) < self.step_turns:
                 return
             now = state.portion(unread.exchanges)
-            answer = await self.completer.complete(state.request(unread.state, now))
-            new = await asyncio.to_thread(_state_of, answer, unread.state, now)
+            request = await asyncio.to_thread(state.request, unread.state, now, self.policy)
+            answer = await self.completer.complete(request)
+            new = await asyncio.to_thread(_state_of, answer, unread.state, now, self.policy)
             if new is None:
                 log.info("memory.poor_state")
                 return
@@ -90,10 +91,10 @@ class Keeper:
 
 
 def _state_of(
-    answer: str, previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange]
+    answer: str, previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange], policy: SafetyPolicy
 ) -> state.State | None:
-    found = state.read(answer)
-    return None if found is None else state.grounded(found, previous, exchanges)
+    found = state.read(answer, policy)
+    return None if found is None else state.grounded(found, previous, exchanges, policy)
 
 
 def _covers(exchange: Exchange) -> bool:

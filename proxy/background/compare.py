@@ -15,7 +15,7 @@ from itertools import takewhile
 
 from proxy.background.claims import about_others, claims_change
 from proxy.background.reading import COMMON
-from proxy.terms import fold, normalise, terms
+from proxy.terms import fold, normalise, plain, terms
 
 LEXICAL_NEAR = 0.6  # Jaccard over terms that asks the question where no vector means anything
 
@@ -267,7 +267,7 @@ def _names(fact: _Fact, name: str) -> bool:
 @lru_cache(maxsize=2048)
 def _read(text: str) -> _Fact:
     said = _NOTED.sub("", text)
-    folded = fold(said).replace("’", "'")
+    folded = plain(said)
     names = {m.group() for m in _NAME.finditer(said)} | {m.group(1) for m in _SUBJECT.finditer(said)}
     numbers = frozenset(m.group().replace(",", "")[:12].lower() for m in _NUMBER.finditer(folded))
     return _Fact(

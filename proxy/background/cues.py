@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from proxy.background.cue_table import LANGUAGES
-from proxy.terms import fold
+from proxy.terms import plain
 
 
 def _any(name: str) -> re.Pattern[str]:
@@ -55,7 +55,7 @@ def is_explicit(text: str) -> bool:
     """True if the user asks to remember something or sets a rule for the future."""
     return any(
         _EXPLICIT.search(folded) and not folded.endswith("?")
-        for folded in map(_folded, sentences(own_words(text)))
+        for folded in map(plain, sentences(own_words(text)))
     )
 
 
@@ -90,7 +90,7 @@ def supposed(paragraph: str) -> list[str]:
 def _by_reality(paragraph: str) -> Iterator[tuple[str, bool]]:
     fiction = False
     for sentence in sentences(paragraph):
-        folded = _folded(sentence)
+        folded = plain(sentence)
         end = max((m.end() for m in _RESUMED.finditer(folded)), default=0)
         if end:
             fiction = False
@@ -104,59 +104,55 @@ def asserted(sentence: str) -> list[str]:
     if not asks(sentence):
         return [sentence]
     clauses = [c.strip(_SEPARATORS) for c in _CLAUSE.split(sentence) if c]
-    return [c for c in clauses[:-1] if not _QUESTION.search(_folded(c))]
+    return [c for c in clauses[:-1] if not _QUESTION.search(plain(c))]
 
 
 def asks(sentence: str) -> bool:
     """True for a question, with or without its mark."""
-    folded = _folded(sentence)
+    folded = plain(sentence)
     return folded.rstrip(_CLOSING).endswith("?") or bool(_QUESTION.search(folded))
 
 
 def commands(sentence: str) -> bool:
     """True for a request to the assistant, to be fulfilled now."""
-    folded = _folded(sentence)
+    folded = plain(sentence)
     return bool(_COMMAND.search(folded)) and not _EXPLICIT.search(folded)
 
 
 def speaks_of_self(sentence: str) -> bool:
     """True if the sentence states something in the first person."""
-    return bool(_PERSONAL.search(_folded(sentence))) and not declines(sentence)
+    return bool(_PERSONAL.search(plain(sentence))) and not declines(sentence)
 
 
 def declines(sentence: str) -> bool:
     """True if the sentence begins in the first person, and yet asks or chats ("I wonder …")."""
-    return bool(_NOT_PERSONAL.search(_folded(sentence)))
+    return bool(_NOT_PERSONAL.search(plain(sentence)))
 
 
 def is_chatter(sentence: str) -> bool:
     """True if the sentence begins as a reaction, a greeting or an aside does."""
-    return bool(_CHATTER.search(_folded(sentence)))
+    return bool(_CHATTER.search(plain(sentence)))
 
 
 def is_hedged(text: str) -> bool:
     """True if the text says that something is not sure, or not decided."""
-    return bool(_HEDGED.search(_folded(text)))
+    return bool(_HEDGED.search(plain(text)))
 
 
 def is_confidential(text: str) -> bool:
     """True for other people's private matters, and for what was told in confidence."""
-    return bool(_PRIVATE.search(_folded(text)))
+    return bool(_PRIVATE.search(plain(text)))
 
 
 def is_fleeting(text: str) -> bool:
     """True for what holds for minutes only."""
-    return bool(_TRANSIENT.search(_folded(text)))
+    return bool(_TRANSIENT.search(plain(text)))
 
 
 def _is_statement(sentence: str) -> bool:
-    folded = _folded(sentence)
+    folded = plain(sentence)
     if _EXPLICIT.search(folded):
         return True
     if not _PERSONAL.search(folded):
         return False
     return not any(p.search(folded) for p in (_NOT_PERSONAL, _COMMAND, _TRANSIENT))
-
-
-def _folded(text: str) -> str:
-    return fold(text).replace("’", "'")

@@ -7,8 +7,6 @@ defused, and every part is cut to a bound (see transcript). The answer is data t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from string import Template
 from typing import Any
 
@@ -18,6 +16,7 @@ from proxy.background.policy import DEFAULT, SafetyPolicy
 from proxy.background.repair import TAGS, read_facts
 from proxy.domain import KINDS, Batch, Candidate, Memory
 from proxy.ports import CompletionRequest
+from proxy.prompts import prompt
 
 ROLE = "memory_extraction"
 PROMPT = "extraction.v1"
@@ -61,14 +60,14 @@ def request(batch: Batch, known: Sequence[Memory], policy: SafetyPolicy = DEFAUL
 
     Takes some 10 ms for long exchanges: call it in a thread."""
     last = batch.pending[-1]
-    user = Template(_prompt("extraction_input.v1")).substitute(
+    user = Template(prompt("extraction_input.v1")).substitute(
         known="\n".join(transcript.memory_line(m, policy) for m in known) or "(none)",
         context=transcript.earlier(batch.context, policy) or "(none)",
         exchanges=transcript.conversation(batch.pending, policy),
     )
     return CompletionRequest(
         role=ROLE,
-        system=_prompt(PROMPT),
+        system=prompt(PROMPT),
         user=user,
         model=last.model,
         scope=last.scope,
@@ -92,8 +91,3 @@ def _best(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
     ranked = sorted(candidates, key=lambda c: (c.source != "explicit", -c.confidence))
     chosen = {id(c) for c in ranked[:limit]}
     return [c for c in candidates if id(c) in chosen]
-
-
-@cache
-def _prompt(name: str) -> str:
-    return files("proxy").joinpath("prompts", f"{name}.txt").read_text("utf-8").strip()

@@ -7,7 +7,7 @@ import re
 
 from proxy.background.cues import paragraphs, supposed
 from proxy.background.provenance import flat
-from proxy.terms import fold
+from proxy.terms import plain
 
 _VEHICLE = (
     r"(?:train|bus|subway|tube|metro|underground|ferry|plane|tram|cab|taxi|ice|uber|checkout|airport|traffic"
@@ -52,7 +52,7 @@ _PASSING = re.compile(
 
 def is_passing(text: str) -> bool:
     """True for a state that is over in minutes: on the train, low battery, somebody at the door."""
-    return bool(_PASSING.search(fold(text).replace("’", "'")))
+    return bool(_PASSING.search(plain(text)))
 
 
 def is_supposed(evidence: str, said: str) -> bool:

@@ -18,7 +18,7 @@ from proxy.background.provenance import flat, share, told
 from proxy.background.verbatim import candidate as copied
 from proxy.background.worth import Passage, passages
 from proxy.domain import Candidate, Evidence, Exchange, Memory
-from proxy.terms import fold, normalise, terms
+from proxy.terms import normalise, plain, terms
 
 MIN_SUPPORT = 0.6  # share of a fact's terms that must be in the batch where its evidence is not
 _UNQUOTED = 0.2  # the same where the model quotes nothing: gold facts have .22 at least
@@ -126,7 +126,7 @@ def sources(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> list[Source]
                 words=frozenset(terms(said)) | frozenset(terms(answer)),
                 sentences=frozenset(f for s in cues.sentences(said) if len(f := flat(s)) >= _MIN_COPY),
                 kept=tuple(passages(said)),
-                adopted=bool(_ADOPTS.search(_folded(after))),
+                adopted=bool(_ADOPTS.search(plain(after))),
             )
         )
     return found
@@ -152,7 +152,7 @@ def _ground(candidate: Candidate, sources: list[Source], known: Sequence[Memory]
         return
     if any(content in s.flat_answer for s in sources) and not (span and any(s.states(span) for s in sources)):
         return  # the assistant's sentence, copied
-    if candidate.content.rstrip().endswith(("?", "\uff1f")) or _TALK.search(_folded(candidate.content)):
+    if candidate.content.rstrip().endswith(("?", "\uff1f")) or _TALK.search(plain(candidate.content)):
         return
     fact = _stated(candidate, sources, recalled=any(content == flat(m.content) for m in known))
     if fact is not None:
@@ -235,7 +235,7 @@ def _from_answer(candidate: Candidate, source: Source, sources: list[Source]) ->
     """Return what the assistant stated, marked as such, if the user had said it, took it up, or had asked
     for a plan; None otherwise."""
     heard = share(candidate.content, "\n".join(s.said for s in sources)) >= _HEARD
-    planned = candidate.type == "procedural" and _WANTS_A_PLAN.search(_folded(source.said))
+    planned = candidate.type == "procedural" and _WANTS_A_PLAN.search(plain(source.said))
     if not (heard or source.adopted or planned):
         return None
     fact = _placed(candidate, source, asked=False)
@@ -265,10 +265,6 @@ def _is_asked_for(span: str, said: str) -> bool:
     return bool(span) and any(span in flat(p) and cues.is_explicit(p) for p in cues.paragraphs(said))
 
 
-def _folded(text: str) -> str:
-    return fold(text).replace("’", "'")
-
-
 def _origin(candidate: Candidate, exchange: Exchange) -> Evidence:
     return Evidence(exchange.session_id, exchange.id, candidate.evidence[:500].replace(REMOVED, ""))
 
@@ -277,7 +273,7 @@ def _confidence(candidate: Candidate, sentence: str) -> float:
     highest = 1.0
     if cues.is_hedged(candidate.content):
         highest = _HEDGED
-    if _LEANS.search(_folded(candidate.content)):
+    if _LEANS.search(plain(candidate.content)):
         highest = _UNCLEAR  # nobody will know whom or what it is about
     return min(candidate.confidence, highest)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from proxy.background.change_words import BESIDE, KIN, PATTERNS, PLANNED, REASON, Cue
-from proxy.terms import fold, terms
+from proxy.terms import fold, plain, terms
 
 # When a fact was noted is not part of what it says.
 NOTED = re.compile(
@@ -181,7 +181,7 @@ class Statement:
 def read(text: str) -> Statement:
     """Return the statement read."""
     said = NOTED.sub("", text).strip()
-    folded = fold(said).replace("’", "'").replace("on call", "on-call").replace("every other", "every second")
+    folded = plain(said).replace("on call", "on-call").replace("every other", "every second")
     rest, values = _values(folded)
     names = _names(said)
     heads = [c for c in _CLAUSE.split(_head(folded)) if c]

@@ -39,7 +39,7 @@ _ENVELOPES = (
     ),
     *("json", "choices", "message", "content", "payload", "object", "value", "extraction"),
 )
-_THOUGHTS = re.compile(
+THOUGHTS = re.compile(
     r"<(think|thinking|reasoning|thought|thoughts|analysis|reflection|scratchpad|seed:think)>.*?(?:</\1>|\Z)"
     r"|\[THINK\].*?(?:\[/THINK\]|\Z)|◁think▷.*?(?:◁/think▷|\Z)"
     r"|<\|begin_of_thought\|>.*?(?:<\|end_of_thought\|>|\Z)"
@@ -95,7 +95,7 @@ def read_facts(answer: str) -> list[Candidate]:
 
 
 def _without_thoughts(answer: str) -> str:
-    text = _THOUGHTS.sub(" ", answer).replace("\ufeff", "").replace("\u200b", "")
+    text = THOUGHTS.sub(" ", answer).replace("\ufeff", "").replace("\u200b", "")
     return _THOUGHT_BEFORE.sub("", text)
 
 
@@ -121,7 +121,7 @@ def _values(text: str) -> Iterator[Any]:
         yield whole
         return
     end = read = 0
-    for start in _openings(text):
+    for start in openings(text):
         if start < end:
             continue
         if read > _MAX_SCANNED:
@@ -134,7 +134,7 @@ def _values(text: str) -> Iterator[Any]:
         yield value
 
 
-def _openings(text: str) -> Iterator[int]:
+def openings(text: str) -> Iterator[int]:
     """Yield where a JSON value may start, outermost first; bounded, since each is tried."""
     for count, match in enumerate(re.finditer(r"[\[{\uff5b\uff3b]", text)):
         if count >= _MAX_TRIED:
@@ -142,7 +142,7 @@ def _openings(text: str) -> Iterator[int]:
         yield match.start()
 
 
-def _value_at(text: str, start: int) -> tuple[bool, Any]:
+def value_at(text: str, start: int) -> tuple[bool, Any]:
     """Return whether a value can be read at `start`, strictly or with the usual slips, and the value."""
     try:
         return True, lenient.read(text, start)[0]

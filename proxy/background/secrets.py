@@ -37,7 +37,9 @@ _INNOCENT = re.compile(
     r"|@sha|version|build|\bmodel\b|\bid\b|order|issue|ticket|invoice|提交|版本|订单",
     re.IGNORECASE,
 )
-_OPAQUE = re.compile(r"(?<![\w/@.+-])(?=[^\s\d]{0,128}\d)([A-Za-z0-9][A-Za-z0-9+/_=~-]{7,511})(?![\w@])")
+_OPAQUE = re.compile(
+    r"(?<![\w/@.+-])(?!sha\d{3}-)(?=[^\s\d]{0,128}\d)([A-Za-z0-9][A-Za-z0-9+/_=~-]{7,511})(?![\w@])"
+)
 _BEFORE, _AFTER = 48, 40  # characters in which a word speaks of a token
 _IS_MINE = re.compile(r"^\W{0,4}(?:is|was|ist|es|est|è|是|=)\W", re.IGNORECASE)
 _NAMING = re.compile(

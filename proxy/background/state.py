@@ -8,9 +8,6 @@ own markers in it defused. The model's answer is data too: known keys only, boun
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
 from string import Template
 from typing import Any
 
@@ -18,8 +15,11 @@ from proxy.background.cues import is_explicit
 from proxy.background.filters import REDACTED, clean
 from proxy.background.objects import objects
 from proxy.background.planted import REMOVED
+from proxy.background.policy import DEFAULT, SafetyPolicy
+from proxy.background.transcript import defused, in_full
 from proxy.domain import Exchange
 from proxy.ports import CompletionRequest
+from proxy.prompts import prompt
 from proxy.terms import terms
 
 ROLE = "memory_state"
@@ -41,19 +41,20 @@ _MAX_ANSWER, _MAX_TOTAL = 6_000, 40_000
 _MAX_ITEMS, _MAX_ITEM, _MAX_BYTES = 8, 240, 1_200  # a field, characters an item, in all: some 300 tokens
 _SUPPORT = 0.5  # share of an item's words that were said; a state is worded anew more freely than a fact
 _GARBLED = re.compile("[\ud800-\udfff\ufffd]")  # half of an emoji cannot be stored
-_SECTION = re.compile(r"<(?=\s{0,3}/?\s{0,3}(?:state|conversation|exchange|user|assistant)\b)", re.I)
 
 
-def request(previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange]) -> CompletionRequest:
+def request(
+    previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT
+) -> CompletionRequest:
     """Return the LLM call that makes the state after the exchanges, which are a `portion` of them."""
     last = exchanges[-1]
     state = json.dumps(previous, ensure_ascii=False) if previous else "(none yet)"
-    user = Template(_prompt("state_input.v1.txt")).substitute(
-        state=_defused(state), exchanges="\n".join(map(_exchange, exchanges))
+    user = Template(prompt("state_input.v1")).substitute(
+        state=defused(state), exchanges=_told(exchanges, policy)
     )
     return CompletionRequest(
         role=ROLE,
-        system=_prompt("state.v1.txt"),
+        system=prompt("state.v1"),
         user=user,
         model=last.model,
         scope=last.scope,
@@ -85,22 +86,31 @@ def covers(exchange: Exchange, is_anchor: Callable[[str], bool] = is_explicit) -
     return clean(said) == said and not is_anchor(said)
 
 
-def read(answer: str) -> State | None:
+def read(answer: str, policy: SafetyPolicy = DEFAULT) -> State | None:
     """Return the state that the answer holds, however it is wrapped; None where it holds none.
 
     Of known keys only, items that may not be stored left out, at most some 300 tokens.
     """
-    return next((state for found in objects(answer) if (state := _bounded(found))), None)
+    return next((state for found in objects(answer) if (state := _bounded(found, policy))), None)
 
 
-def grounded(state: State, previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange]) -> State | None:
+def grounded(
+    state: State,
+    previous: Mapping[str, Any] | None,
+    exchanges: Sequence[Exchange],
+    policy: SafetyPolicy = DEFAULT,
+) -> State | None:
     """Return the state without what neither the previous one nor the exchanges say, None where nothing is
     left: it would stand in the place of turns that it does not know."""
     known = json.dumps(previous or {}, ensure_ascii=False)
-    said = frozenset(terms("\n".join([known, *map(_exchange, exchanges)])))
+    said = frozenset(terms(known + "\n" + _told(exchanges, policy)))
     given = {key: [value] if isinstance(value, str) else value for key, value in state.items()}
     kept = {key: [item for item in items if _is_said(item, said)] for key, items in given.items()}
     return {key: items[0] if key == TOPIC else items for key, items in kept.items() if items} or None
+
+
+def _told(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
+    return "\n".join(in_full(exchange, policy, most_answer=_MAX_ANSWER) for exchange in exchanges)
 
 
 def _is_said(item: str, said: frozenset[str]) -> bool:
@@ -109,36 +119,13 @@ def _is_said(item: str, said: frozenset[str]) -> bool:
 
 
 # ---------------------------------------------------------------- the prompt
-@cache
-def _prompt(name: str) -> str:
-    return files("proxy").joinpath("prompts", name).read_text("utf-8").strip()
-
-
-def _exchange(exchange: Exchange) -> str:
-    date = datetime.fromtimestamp(exchange.at, UTC).strftime("%Y-%m-%d %H:%M UTC, %A")
-    said, answer = _shown(exchange.said, MAX_SAID), _shown(exchange.answer, _MAX_ANSWER)
-    return (
-        f'<exchange date="{date}">\n<user>\n{said}\n</user>\n<assistant>\n{answer}\n</assistant>\n</exchange>'
-    )
-
-
-def _shown(text: str, limit: int) -> str:
-    """Return the text for the prompt. Cut first: what is stored is redacted, and filters cost by length."""
-    if len(text) > limit:
-        text = f"{text[: limit * 2 // 3]}\n[… cut …]\n{text[-limit // 3 :]}"
-    return _defused(clean(text))
-
-
-def _defused(text: str) -> str:
-    """Return the text unable to open or close our sections."""
-    return _SECTION.sub("‹", text)
 
 
 # ---------------------------------------------------------------- the answer
-def _bounded(value: Mapping[str, Any]) -> State:
+def _bounded(value: Mapping[str, Any], policy: SafetyPolicy) -> State:
     """Return what of the object is state, {} where nothing is; fields take turns while there is room."""
-    topic = next(iter(_items(value.get(TOPIC))), "")
-    wanted = {key: _items(value.get(key)) for key in LISTS}
+    topic = next(iter(_items(value.get(TOPIC), policy)), "")
+    wanted = {key: _items(value.get(key), policy) for key in LISTS}
     left = _MAX_BYTES - len(topic.encode())
     lists: dict[str, list[str]] = {key: [] for key in LISTS}
     for rank in range(_MAX_ITEMS):
@@ -150,20 +137,20 @@ def _bounded(value: Mapping[str, Any]) -> State:
     return state | {key: items for key, items in lists.items() if items}
 
 
-def _items(value: Any) -> list[str]:
+def _items(value: Any, policy: SafetyPolicy) -> list[str]:
     """Return the texts of a field, written as a list, one text or, by sloppy models, an object."""
     if isinstance(value, dict):
         value = [f"{key}: {item}" for key, item in value.items() if _is_plain(item)]
     given = value if isinstance(value, list) else [value]
     texts = (" ".join(str(item).split()) for item in given if _is_plain(item))
-    return [text for text in dict.fromkeys(texts) if _is_fit(text)][:_MAX_ITEMS]
+    return [text for text in dict.fromkeys(texts) if _is_fit(text, policy)][:_MAX_ITEMS]
 
 
 def _is_plain(item: Any) -> bool:
     return isinstance(item, str | int | float) and not isinstance(item, bool)
 
 
-def _is_fit(text: str) -> bool:
+def _is_fit(text: str, policy: SafetyPolicy) -> bool:
     if not any(c.isalnum() for c in text) or len(text) > _MAX_ITEM or _GARBLED.search(text):
         return False
-    return REMOVED not in text and REDACTED not in text and clean(text) == text
+    return REMOVED not in text and REDACTED not in text and clean(text, policy) == text

@@ -7,8 +7,6 @@ answers with anything, and a lazy one with nothing in many words: neither passes
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import cache
-from importlib.resources import files
 from string import Template
 from typing import Any
 
@@ -18,6 +16,7 @@ from proxy.background.objects import objects
 from proxy.background.policy import DEFAULT, SafetyPolicy
 from proxy.domain import Candidate, Evidence, Exchange
 from proxy.ports import CompletionRequest
+from proxy.prompts import prompt
 from proxy.terms import fold, terms
 
 ROLE = "memory_summary"
@@ -55,8 +54,8 @@ def request(exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT) -> Co
     last = exchanges[-1]
     return CompletionRequest(
         role=ROLE,
-        system=_prompt("summary.v1.txt"),
-        user=Template(_prompt("summary_input.v1.txt")).substitute(
+        system=prompt("summary.v1"),
+        user=Template(prompt("summary_input.v1")).substitute(
             exchanges=transcript.conversation(exchanges, policy)
         ),
         model=last.model,
@@ -147,8 +146,3 @@ def _seen(exchange: Exchange, policy: SafetyPolicy) -> Iterator[str]:
     yield transcript.answer(exchange, policy)
     # "Tomorrow" becomes a date.
     yield datetime.fromtimestamp(exchange.at, UTC).strftime("%Y-%m-%d %Y %B %d %A")
-
-
-@cache
-def _prompt(name: str) -> str:
-    return files("proxy").joinpath("prompts", name).read_text("utf-8").strip()

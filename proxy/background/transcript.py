@@ -13,7 +13,8 @@ from proxy.domain import Exchange, Memory
 
 _MAX_SAID, _MAX_ANSWER, _MAX_CONTEXT, _MAX_TOTAL = 6_000, 2_000, 600, 40_000  # characters
 _SECTION = re.compile(
-    r"<(?=\s{0,3}/?\s{0,3}(?:known_memories|context|conversation|exchange|earlier|user|assistant)\b)", re.I
+    r"<(?=\s{0,3}/?\s{0,3}(?:known_memories|context|conversation|exchange|earlier|state|user|assistant)\b)",
+    re.I,
 )
 
 
@@ -45,20 +46,35 @@ def earlier(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
 def memory_line(memory: Memory, policy: SafetyPolicy) -> str:
     """Return a known memory in one line: its id, its type, the day from which it holds, its content."""
     since = datetime.fromtimestamp(memory.valid_from, UTC).strftime("%Y-%m-%d")
-    content = " ".join(_defused(clean(memory.content, policy)).split())
+    content = " ".join(defused(clean(memory.content, policy)).split())
     return f"[{memory.id}] ({memory.type}, {since}) {content}"
 
 
+def in_full(exchange: Exchange, policy: SafetyPolicy, *, most_answer: int) -> str:
+    """Return an exchange with the answer as it came, code included."""
+    answered = _cut(clean(exchange.answer, policy), most_answer)
+    return _framed(exchange, said(exchange, policy), answered)
+
+
+def defused(text: str) -> str:
+    """Return the text unable to open or close our sections."""
+    return _SECTION.sub("‹", text)
+
+
 def _exchange(exchange: Exchange, policy: SafetyPolicy) -> str:
+    return _framed(exchange, said(exchange, policy), answer(exchange, policy))
+
+
+def _framed(exchange: Exchange, user: str, assistant: str) -> str:
     return (
-        f'<exchange date="{_date(exchange.at)}">\n<user>\n{_defused(said(exchange, policy))}\n</user>\n'
-        f"<assistant>\n{_defused(answer(exchange, policy))}\n</assistant>\n</exchange>"
+        f'<exchange date="{_date(exchange.at)}">\n<user>\n{defused(user)}\n</user>\n'
+        f"<assistant>\n{defused(assistant)}\n</assistant>\n</exchange>"
     )
 
 
 def _earlier(exchange: Exchange, policy: SafetyPolicy) -> str:
     user, assistant = (
-        _defused(_cut(clean(t, policy), _MAX_CONTEXT)) for t in (exchange.said, exchange.answer)
+        defused(_cut(clean(t, policy), _MAX_CONTEXT)) for t in (exchange.said, exchange.answer)
     )
     return f'<earlier date="{_date(exchange.at)}">\nuser: {user}\nassistant: {assistant}\n</earlier>'
 
@@ -72,11 +88,6 @@ def _cut(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     return f"{text[: limit * 2 // 3]}\n[… cut …]\n{text[-limit // 3 :]}"
-
-
-def _defused(text: str) -> str:
-    """Return the text unable to open or close our sections."""
-    return _SECTION.sub("‹", text)
 
 
 def _without_code(text: str) -> str:

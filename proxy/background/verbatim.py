@@ -9,7 +9,7 @@ from proxy.background.filters import clean
 from proxy.background.policy import DEFAULT, SafetyPolicy
 from proxy.background.worth import Passage, passages
 from proxy.domain import Batch, Candidate, Evidence, Exchange
-from proxy.terms import fold, normalise
+from proxy.terms import normalise, plain
 
 MAX_PER_EXCHANGE = 10
 _CONFIDENCE, _HEDGED_CONFIDENCE = 0.8, 0.5
@@ -58,7 +58,7 @@ def candidate(passage: Passage, exchange: Exchange) -> Candidate:
 
 def type_of(passage: Passage) -> str:
     """Return the type that the passage's words point to; semantic where none does."""
-    folded = fold(passage.content).replace("’", "'")
+    folded = plain(passage.content)
     if passage.steps:
         return "procedural"
     return next((name for name, cue in _TYPE_CUES if cue.search(folded)), "semantic")

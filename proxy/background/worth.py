@@ -15,7 +15,7 @@ from proxy.background import cues
 from proxy.background.framed import is_passing
 from proxy.background.planted import REMOVED
 from proxy.background.provenance import told
-from proxy.terms import fold, terms
+from proxy.terms import fold, plain, terms
 
 MAX_CHARACTERS, _MAX_STEPS, _MIN_CHARACTERS = 500, 1_000, 6
 _TELLING_TERMS = 5  # so many words say something even if they name nobody
@@ -112,7 +112,7 @@ def _kept(sentence: str, before: str) -> Iterator[Passage]:
             continue  # "Threads run in parallel, right?" asks about the world
         explicit = cues.is_explicit(part)
         text = part
-        if _LEANS.search(_folded(part)):
+        if _LEANS.search(plain(part)):
             if not _is_fit(part) or not before or not _is_worth(before):
                 continue
             text = f"{before} {part}"
@@ -125,7 +125,7 @@ def _kept(sentence: str, before: str) -> Iterator[Passage]:
 
 def _is_fit(sentence: str) -> bool:
     """True for an assertion that nothing forbids to keep: no request, no question, nothing that passes."""
-    folded = _folded(sentence)
+    folded = plain(sentence)
     if (cues.commands(sentence) or _REQUEST.search(folded)) and not _RULE.search(folded):
         return False
     if sentence.endswith((":", "\uff1a")) or REMOVED in sentence or cues.asks(_PREFIX.sub("", sentence)):
@@ -136,7 +136,7 @@ def _is_fit(sentence: str) -> bool:
 def _is_worth(sentence: str) -> bool:
     if not _is_fit(sentence):
         return False
-    folded, words = _folded(sentence), set(terms(sentence))
+    folded, words = plain(sentence), set(terms(sentence))
     enough = _CJK_TERMS if _is_cjk(sentence) else _TELLING_TERMS
     names = bool(_NAMES.search(sentence))
     if _PASSING_PLAN.search(folded):
@@ -154,10 +154,6 @@ def _says_more(sentence: str) -> bool:
     """True if the user speaks of themselves after the word of reaction: "No, I'm vegan"."""
     rest = _PREFIX.sub("", sentence)
     return rest != sentence and cues.speaks_of_self(rest)
-
-
-def _folded(text: str) -> str:
-    return fold(text).replace("’", "'")
 
 
 def _is_cjk(text: str) -> bool:

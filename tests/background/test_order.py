@@ -167,6 +167,15 @@ async def test_a_value_that_turns_out_to_be_older_leaves_no_two_at_once(
     assert_one_value_at_a_time([m for m in everything if m.content != "User speaks Danish"])
 
 
+async def test_a_replay_of_a_value_that_came_back_ends_nothing() -> None:
+    told = (("$5,500", 1, 0), ("$4,000", 0, 60), ("$5,500", 0, 120))
+    said = [Statement("budget", value, wording, at=NOON + at) for value, wording, at in told]
+    once, before = await _remember([said])
+    twice, after = await _remember([said, said])
+    assert contents(once) == contents(twice) == ["User's budget for the Porto trip is $5,500"]
+    assert contents(before) == contents(after)
+
+
 async def test_what_is_read_last_finds_its_place_in_the_history() -> None:
     said = [Statement("manager", value, 0, at=NOON + i) for i, value in enumerate(VALUES["manager"])]
     first, second, third = said

@@ -3,7 +3,7 @@
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from proxy.background.filters import REDACTED, redact, reject, safe_id
@@ -53,6 +53,7 @@ _AROUND = st.text(
     ),
     max_size=40,
 )
+INTEGRITY = "sha384-oqVuAfXRKap7fdgcCY5uykM6R9GqQ8KuxyrxHNQlGYl1kPzQho1wx4JwY8wC"
 _KNOWN = (
     "sk-¦proj-FAKE0000aaaa1111bbbb2222",
     "gh¦p_FAKEa1B2c3D4e5F6g7H8i9J0k1L2m3N4",
@@ -87,6 +88,7 @@ def test_redaction_is_idempotent(parts: list[str]) -> None:
     assert redact(once) == once
 
 
+@example(["the password is required and the token is expired", INTEGRITY])
 @given(st.lists(st.sampled_from(INNOCENT), max_size=20))
 def test_clean_text_is_returned_unchanged(lines: list[str]) -> None:
     text = "\n\n".join(lines)

@@ -143,6 +143,14 @@ class EditContract:
         assert (await memories.list(of(ANNA), limit=9)).total == 0
         assert await contents(memories, "tea", BEN) == {"tea"}
 
+    async def test_a_memory_that_no_longer_holds_ends_no_other(self, memories):
+        await store(memories, create("10k", id="a"), supersede("a", "12k", id="b"))
+        assert await store(memories, supersede("b", "10k", id="a")) == Applied(dropped=("a",))
+        assert await contents(memories, "12k 10k") == {"12k"}
+        await store(memories, Edit(memory("12k", id="b", archived=True), None), create("14k", id="c"))
+        await store(memories, supersede("c", "12k", id="b"))
+        assert await contents(memories, "12k 14k") == {"14k"}
+
     async def test_a_superseded_memory_stays_superseded_when_edited(self, memories):
         await store(memories, create("10k", id="a"), supersede("a", "12k", id="b"))
         await edit(memories, "a", content="11k")
@@ -234,7 +242,8 @@ class QuarantineContract:
         assert await quarantine.find(ANNA, "q1") is not None
 
     async def test_a_flood_drives_out_the_oldest(self, memories, quarantine, monkeypatch):
-        monkeypatch.setattr("proxy.stores.sqlite.quarantine.MOST_HELD", 3)
+        for backend in ("sqlite", "redis"):
+            monkeypatch.setattr(f"proxy.stores.{backend}.quarantine.MOST_HELD", 3)
         await store(memories, held("b"), scope=BEN)
         await store(memories, *(held(f"q{n}") for n in range(5)))
         assert [h.id for h in await quarantine.held(ANNA, limit=9)] == ["q4", "q3", "q2"]

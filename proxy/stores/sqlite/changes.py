@@ -63,6 +63,9 @@ class Writer:
         old, new = self._find(change.old_id), change.memory
         if old is None or change.old_id == new.id:
             return self._create(new, change.vector)
+        if self._is_past(new.id):
+            self.dropped.append(new.id)
+            return False
         closed = self.tx.execute(
             "UPDATE memories SET superseded_by = ?, valid_to = max(valid_from, ?), updated_at = ?,"
             " changed = ? WHERE seq = ? AND superseded_by IS NULL",
@@ -214,6 +217,14 @@ class Writer:
             "SELECT seq, content, source FROM memories WHERE id = ? AND owner = ?", (memory_id, self.owner)
         ).fetchone()
         return row
+
+    def _is_past(self, memory_id: str) -> bool:
+        """True of a memory that no longer holds: it ends nothing, however often it is said to."""
+        row = self.tx.execute(
+            "SELECT superseded_by IS NOT NULL OR archived FROM memories WHERE id = ? AND owner = ?",
+            (memory_id, self.owner),
+        ).fetchone()
+        return row is not None and bool(row[0])
 
     def _point_to_twin(self, seq: int, dropped: Memory) -> None:
         """Let a closed memory name the one that already says what the dropped memory would have said."""
