@@ -24,7 +24,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
-from evals import baselines, data, extraction, report, retrieval, score
+from evals import baselines, data, documents, extraction, report, retrieval, score
 from evals.house import ROOT, DidNotStart, environment_of, opened
 from evals.judge import Judge
 from evals.model import Model
@@ -32,7 +32,7 @@ from proxy.errors import ConfigError
 from proxy.settings import load
 from proxy.stores.models.load import load_embedder
 
-PARTS = ("retrieval", "extraction", "gate")
+PARTS = ("retrieval", "extraction", "gate", "documents")
 # Quality is measured here, not speed: a busy machine must not turn answers into degraded ones.
 SETTINGS = {"memory.deadline_ms": 5000}
 # Those whose settings this proxy does not have are left out, and said to be.
@@ -75,7 +75,7 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/eval", description=__doc__.partition(":")[0] + ".")
     parser.add_argument(
-        "--data", type=Path, action="append", help="folder of personas (default: ../shared, extra)"
+        "--data", type=Path, action="append", help="folder or file of personas (default: ../shared, extra)"
     )
     parser.add_argument("--part", choices=PARTS, action="append", help="only this part; may be repeated")
     parser.add_argument("--quick", action="store_true", help="no replays, one ablation: under 90 seconds")
@@ -87,8 +87,10 @@ def _options() -> argparse.Namespace:
 
 
 def _files(options: argparse.Namespace) -> list[Path]:
-    folders = options.data or [data.DEV, data.EXTRA]
-    return [file for folder in folders for file in sorted(folder.glob("[a-z][0-9]*.json"))]
+    given = options.data or [data.DEV, data.EXTRA]
+    return [
+        file for one in given for file in (sorted(one.glob("[a-z][0-9]*.json")) if one.is_dir() else [one])
+    ]
 
 
 async def _run(
@@ -103,6 +105,8 @@ async def _run(
             runs, others = await _retrieval(options, personas, directory, given, progress)
         if "extraction" in parts or "gate" in parts:
             reports = await _extraction(options, personas, directory, progress)
+        if "documents" in parts:
+            read = await _documents(options, personas, directory, given, progress)
     if "retrieval" in parts:
         _tell_retrieval(console, options, runs, others, kept)
     if "extraction" in parts:
@@ -111,6 +115,9 @@ async def _run(
         report.gate(console, reports)
     if "extraction" in parts or "gate" in parts:
         kept["extraction"] = [asdict(r) | {"verdicts": _verdicts(r)} for r in reports]
+    if "documents" in parts:
+        documents.tell(console, read)
+        kept["documents"] = documents.as_json(read)
     return kept
 
 
@@ -228,6 +235,20 @@ def _verdicts(one: extraction.Report) -> dict[str, Any]:
         }
         for user, v in one.verdicts.items()
     }
+
+
+# ------------------------------------------------------------ documents
+async def _documents(
+    options: argparse.Namespace,
+    personas: Sequence[data.Persona],
+    directory: Path,
+    given: dict[str, Any],
+    progress: Progress,
+) -> documents.Report:
+    some = personas[:2] if options.quick else personas
+    total = len(documents.questions()) + 2 * sum(len(p.questions) for p in some)
+    tick = _advance(progress, progress.add_task("documents", total=total))
+    return await documents.run(some, directory, {**SETTINGS, **given}, tick)
 
 
 # ------------------------------------------------------------ words

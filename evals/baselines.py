@@ -15,13 +15,14 @@ import numpy.typing as npt
 
 from evals.data import Fact, Persona, Question
 from evals.score import Outcome
+from proxy.block import fence
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.tokens import Tokens
 from proxy.terms import terms
 
 NAMES = ("dense", "BM25", "RRF-60")
 K1, B, RRF_K = 1.2, 0.75, 60
-LINE_OVERHEAD = "- [semantic 2026-01-01 #00000000] "
+LINE_OVERHEAD = "- [semantic 2026-01-01 #0a1f] "
 Vectors = Mapping[str, npt.NDArray[np.float32]]
 
 
@@ -118,7 +119,7 @@ def _outcome(
 ) -> Outcome:
     """Return the outcome of filling a block in this order; what does not fit is left out."""
     contents = {f.id: f.content for f in corpus.facts}
-    spent, held = 0, []
+    spent, held = tokens.count(fence(["-"]), "gpt-4o"), []  # as in the proxy, the fence is in the budget
     for one in ranking[:50]:
         cost = tokens.count(LINE_OVERHEAD + contents[one] + "\n", "gpt-4o")
         if spent + cost <= budget_tokens:

@@ -96,8 +96,10 @@ class Persona:
 
 
 def load(files: Iterable[Path]) -> list[Persona]:
-    """Return the personas of these files. Raises ValueError for one that contradicts itself."""
-    return [persona(json.loads(file.read_text("utf-8"))) for file in files]
+    """Return the personas of these files, each of one persona or a list of them. Raises ValueError for one
+    that contradicts itself."""
+    held = (json.loads(file.read_text("utf-8")) for file in files)
+    return [persona(raw) for one in held for raw in (one if isinstance(one, list) else [one])]
 
 
 def persona(raw: dict[str, Any]) -> Persona:

@@ -12,6 +12,7 @@ from evals.score import Outcome
 
 MODEL = "gpt-4o"
 SEARCH_LIMIT = 10
+_SHORT_ID = re.compile(r"#([\w-]+)\]")
 _DURATION = re.compile(r"memory;dur=([\d.]+)")
 Tick = Callable[[str], None]
 """Is told of every step, by a few words."""
@@ -144,7 +145,7 @@ async def ask(house: House, persona: Persona, question: Question, facts: Mapping
         injected=_facts(injected, facts),
         searched=_facts(await _search(house, persona.user, question), facts),
         tokens=int(reply.headers.get("x-memory-tokens", "0")),
-        memory_ms=_milliseconds(reply),
+        memory_ms=milliseconds(reply),
     )
 
 
@@ -161,12 +162,14 @@ async def _search(house: House, user: str, question: Question) -> list[str]:
 def _injected(reply: Reply, shown: str) -> list[str]:
     """Return the ids that the header names. Raises Refused where the upstream saw other memories."""
     ids = list(filter(None, reply.headers.get("x-memory-ids", "").split(",")))
-    if lost := [i for i in ids if f"#{i[-8:]}]" not in shown]:
+    ends = tuple(_SHORT_ID.findall(shown))
+    if lost := [i for i in ids if not i.endswith(ends)]:
         raise Refused(f"X-Memory-Ids names memories that the upstream did not get: {', '.join(lost)}")
     return ids
 
 
-def _milliseconds(reply: Reply) -> float:
+def milliseconds(reply: Reply) -> float:
+    """Return memory's share of the answer's Server-Timing."""
     found = _DURATION.search(reply.headers.get("server-timing", ""))
     return float(found[1]) if found else 0.0
 

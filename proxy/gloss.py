@@ -7,7 +7,8 @@ A gloss is only ever embedded, never stored or shown.
 
 The words stand in `lexicon/*.txt`, a line for each meaning: english|zh|es|de|fr, alternatives separated by
 commas. Chinese takes the longest word that fits, from the left. In the other languages a word of the table
-also stands for its longer forms ("alquil": alquiler, alquilamos), and German compounds are taken apart.
+also stands for its longer forms ("alquil": alquiler, alquilamos); German compounds are taken apart, and
+participles lose their "ge" ("angemeldet").
 """
 
 import re
@@ -34,7 +35,12 @@ _LEAST_SHARE = 0.3  # of a text's words: the table's language
 _SHORTEST_STEM = 3  # of three letters: at most two more
 _LONGEST_ENDING = 4
 _HAN_WEIGHT = 3  # letters that a Chinese character is worth
-# "Umzug-s-termin": what joins the halves of a compound.
+_MOST_PARTS = 3  # of a compound
+# Where "ge" and "zu" stand inside a verb.
+_INFIX = re.compile(
+    r"(ab|an|auf|aus|bei|ein|fest|heim|her|hin|los|mit|nach|um|vor|weg|weiter|zu|zuruck|zusammen)(?:ge|zu)(\w{3,})"
+)
+# "Umzug-s-termin": what joins the parts of a compound.
 _JOINTS = ("", "s", "n", "e", "en", "es", "er")
 
 
@@ -112,7 +118,7 @@ def _spaced(text: str, name: str) -> str:
 
 
 def _bare(token: str) -> str:
-    return fold(token).rstrip("'’")
+    return fold(token).replace("œ", "oe").rstrip("'’")
 
 
 def _glossed(tokens: list[str], folded: list[str], name: str) -> Iterator[str]:
@@ -136,7 +142,9 @@ def _word(word: str, name: str) -> str | None:
     if found is None and "-" in word:
         halves = [_word(half, name) or half for half in word.split("-")]
         return " ".join(halves)
-    return _compound(word) if found is None and name == "de" else found
+    if found is None and name == "de":
+        return _participle(word) or _compound(word)
+    return found
 
 
 def _form(word: str, name: str) -> str | None:
@@ -151,14 +159,24 @@ def _form(word: str, name: str) -> str | None:
     return None
 
 
-def _compound(word: str) -> str | None:
-    """Return the meanings of a German compound's two halves."""
+def _participle(word: str) -> str | None:
+    """Return the meaning of the German verb whose "ge" or "zu" stands before or inside it: "angemeldet"."""
+    if bare := re.fullmatch(r"ge(\w{4,})", word):
+        return _form(bare[1], "de")
+    inside = _INFIX.fullmatch(word)
+    return _form(inside[1] + inside[2], "de") if inside else None
+
+
+def _compound(word: str, parts: int = _MOST_PARTS) -> str | None:
+    """Return the meanings of the parts of a German compound, the longest known beginning first."""
     known = _lexicon().words["de"]
-    for size in range(len(word) - 3, 3, -1):
+    for size in range(len(word) - 3, 2, -1):
         first = next((known[h] for j in _JOINTS if (h := word[:size].removesuffix(j)) in known), None)
-        second = _form(word[size:], "de") if first else None
-        if first and second:
-            return f"{first} {second}"
+        # Of three letters only a whole word: shorter ones are found in anything.
+        if first and (size > 3 or word[:size] in known):
+            second = _form(word[size:], "de") or (_compound(word[size:], parts - 1) if parts > 2 else None)
+            if second:
+                return f"{first} {second}"
     return None
 
 

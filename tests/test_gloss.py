@@ -97,3 +97,35 @@ def test_what_a_question_says_in_english_is_worked_out_once_for_all_rules() -> N
     asked = "我的预算是多少?"
     assert question_gloss(asked) == gloss(asked)
     assert question_gloss(asked) is question_gloss(asked)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Ich habe mich für den Kurs angemeldet.", {"sign", "up"}),
+        ("Der Nutzer hat Blut gespendet.", {"blood", "donate"}),
+        ("Wer hat die Kinder um drei Uhr abgeholt?", {"pick", "up"}),
+    ],
+)
+def test_a_german_participle_means_its_verb(text: str, words: set[str]) -> None:
+    assert words <= set(gloss(text).text.split())
+
+
+@pytest.mark.parametrize("word", ["gesund", "Gemüse", "zufällig"])
+def test_a_german_word_that_merely_begins_like_a_participle_is_none(word: str) -> None:
+    said = gloss(f"Der Nutzer ist nicht {word} und der Termin ist heute.").text.split()
+    assert not {"due", "must"} & set(said)
+
+
+def test_a_german_compound_of_three_parts_is_taken_apart() -> None:
+    said = gloss("Das steht in meinem Zahnarztterminkalender.").text.split()
+    assert {"dentist", "date", "calendar"} <= set(said)
+
+
+def test_a_french_ligature_is_two_letters() -> None:
+    assert "sister" in gloss("Ma sœur arrive quand ?").text.split()
+
+
+@pytest.mark.parametrize(("text", "who"), [("¿Con quién vivo?", "I"), ("¿Cuándo viajamos?", "we")])
+def test_a_spanish_verb_says_who_speaks(text: str, who: str) -> None:
+    assert who in gloss(text).text.split()

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 from proxy.domain import Message, Turn
 from proxy.pipeline import phrases, questions
-from proxy.terms import fold
+from proxy.pipeline.paste import beside_the_paste, names_something, own_words
+from proxy.terms import fold, plain
 
 GREETING_CHARS = 120  # a longer message is not only a greeting
 INSTRUCTION_CHARS = 400  # a longer instruction is a story; search
@@ -32,16 +33,38 @@ def decide(turn: Turn) -> Verdict:
     """Return whether memory could help with the turn's last user message."""
     if turn.tool_forced:
         return Verdict(False, "tool_forced")
-    query = turn.query.strip()[:INSPECTED_CHARS]
+    text = turn.query.strip()
+    query = text[:INSPECTED_CHARS]
     if not query:
         return Verdict(False, "no_query")
+    if own := own_words(text):
+        return _around_paste(own)
     if is_greeting(query):
         # After a question "ok" is an answer, and what it agrees to may need memory.
-        return _SEARCH if _was_asked(turn.messages) else Verdict(False, "greeting")
+        return _SEARCH if was_asked(turn.messages) else Verdict(False, "greeting")
+    return _of_question(query)
+
+
+def _around_paste(own: str) -> Verdict:
+    beside = beside_the_paste(own)
+    if is_personal(own) or points_back(beside) or questions.is_agreed(own):
+        return _SEARCH
+    of_paste = beside != own and not names_something(own)
+    if of_paste or questions.is_transformation(own):
+        return Verdict(False, "self_contained")
+    return _SEARCH
+
+
+def worth_searching(question: str) -> bool:
+    """True unless a rule is sure that memory could not help with the question, whatever was said before."""
+    return _of_question(question.strip()[:INSPECTED_CHARS]).search
+
+
+def _of_question(query: str) -> Verdict:
     instruction, payload = questions.split_payload(query)
     if len(instruction) > INSTRUCTION_CHARS or is_personal(instruction):
         return _SEARCH
-    if payload and questions.is_transformation(instruction) and not questions.asks(payload):
+    if payload and questions.is_transformation(instruction) and not _asks_besides(instruction, payload):
         return Verdict(False, "self_contained")
     if questions.is_calculation(query):
         return Verdict(False, "self_contained")
@@ -52,11 +75,16 @@ def decide(turn: Turn) -> Verdict:
     return _SEARCH
 
 
+def _asks_besides(instruction: str, payload: str) -> bool:
+    """True for "sum up the order: how many, how much"; a question that is to be translated is a text."""
+    return questions.asks(payload) and not questions.is_translation(instruction)
+
+
 def is_greeting(text: str) -> bool:
     """True if the text is only greetings, thanks, farewells or acknowledgements."""
     if len(text) > GREETING_CHARS:
         return False
-    folded = _STRETCHED.sub(r"\1", fold(text).replace("’", "'"))
+    folded = _STRETCHED.sub(r"\1", plain(text))
     return bool(_ONLY_GREETING.fullmatch(folded) and _GREETING.search(folded))
 
 
@@ -65,7 +93,7 @@ def is_personal(text: str) -> bool:
     # "US" is a country, "us" is we: told apart before folding.
     if re.search(r"\bus\b", text):
         return True
-    folded = _REQUEST.sub(" ", fold(text).replace("’", "'"))
+    folded = _REQUEST.sub(" ", plain(text))
     return bool(_PERSONAL.search(folded))
 
 
@@ -74,7 +102,7 @@ def points_back(text: str) -> bool:
     return bool(_POINTER.search(fold(text)))
 
 
-def _was_asked(messages: tuple[Message, ...]) -> bool:
+def was_asked(messages: tuple[Message, ...]) -> bool:
     """True if the assistant's last message ends with a question."""
     last = next((m.text for m in reversed(messages) if m.role == "assistant"), "")
     return last.rstrip(" \n\"'*_)”」").endswith(("?", "？"))

@@ -9,6 +9,7 @@ from enum import IntEnum
 
 from proxy.gloss import question_gloss
 from proxy.pipeline.decide import is_personal, points_back
+from proxy.pipeline.paste import own_words
 from proxy.pipeline.questions import is_quoted, names_known_thing, split_payload
 from proxy.terms import fold
 
@@ -49,7 +50,8 @@ _ASKS_UNSPACED = re.compile(
 
 def expectation(text: str) -> Expectation:
     """Return what the form of the text promises."""
-    instruction, payload = split_payload(text[:_INSPECTED_CHARS])
+    own = own_words(text)
+    instruction, payload = (own, text) if own else split_payload(text[:_INSPECTED_CHARS])
     if payload and len(text) <= _SHORT_CHARS and not is_quoted(payload):
         instruction, payload = text, ""  # a colon before questions: "the basics: when do we leave, …"
     said = question_gloss(instruction).text

@@ -24,12 +24,14 @@ _WEAK_COVERAGE = 0.1
 @dataclass(frozen=True, slots=True)
 class Gate:
     """`entry`: cosine that the best hit must reach for any to pass by cosine. `floor`: cosine of each.
-    `coverage`: lexical coverage with which a hit passes by itself. `dense`: whether cosines count."""
+    `coverage`: lexical coverage with which a hit passes by itself. `dense`: whether cosines count. `follows`:
+    whether what is linked to a hit passes with it."""
 
     entry: float
     floor: float
     coverage: float
     dense: bool = True
+    follows: bool = True
 
     def opens(self, best_cosine: float) -> bool:
         """True if hits may pass by their cosine at all."""
@@ -45,13 +47,13 @@ class Gate:
 def gate_for(*, expected: Expectation, dense: bool, model_threshold: float, asked: float | None) -> Gate:
     """Return the gate of a question.
 
-    `asked`: the request's own similarity_threshold; it applies to every hit's cosine as it stands. Where
-    cosines mean nothing (`dense` false: no embedder, or a language it does not know), words decide: any
-    shared word if the question expects memory, else a tenth of what the question says.
+    `asked`: the request's own similarity_threshold; it applies to every hit's cosine as it stands, linked or
+    not. Where cosines mean nothing (`dense` false: no embedder, or a language it does not know), words
+    decide: any shared word if the question expects memory, else a tenth of what the question says.
     """
     if not dense:
         return Gate(0.0, 0.0, 0.0 if expected else _WEAK_COVERAGE, dense=False)
     if asked is not None:
-        return Gate(asked, asked, _STRONG_COVERAGE)
+        return Gate(asked, asked, _STRONG_COVERAGE, follows=False)
     entry, floor = _ENTRY_AND_FLOOR[expected]
     return Gate(entry * model_threshold, floor * model_threshold, _STRONG_COVERAGE)

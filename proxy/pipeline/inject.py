@@ -20,7 +20,7 @@ from proxy.notes import NOTHING, SessionNotes
 from proxy.pipeline import reminders
 from proxy.ports import TokenCounter
 
-SHORT_ID = 8
+SHORT_ID = 4  # characters: with the whole ids in X-Memory-Ids, enough to tell what an answer cites
 PREFERRED = 1.1  # what a preference is worth beside another memory of its score and length
 
 
@@ -58,7 +58,8 @@ def inject(
         left = budget_tokens - frame - of_session
         if first := reminders.reminders(notes, messages, budget_tokens=left, tokens=cost):
             frame, notice = frame + of_session + sum(map(cost, first)), NOTICE + reminders.NOTICE
-    lines = [render(r.memory) for r in ranked]
+    id_chars = _distinct_chars([r.memory.id for r in ranked])
+    lines = [render(r.memory, id_chars) for r in ranked]
     costs = [cost(line) for line in lines]
     chosen = _choose(ranked, costs, budget_tokens - frame)
     if not (first or chosen):
@@ -86,11 +87,17 @@ def _choose(ranked: Sequence[Ranked], costs: Sequence[int], budget: int) -> list
     return sorted(chosen)
 
 
-def render(memory: Memory) -> str:
-    """Return a memory's line: its type, the day from which it holds, a short id, its content."""
+def render(memory: Memory, id_chars: int = SHORT_ID) -> str:
+    """Return a memory's line: its type, the day from which it holds, the end of its id, its content."""
     day = datetime.fromtimestamp(memory.valid_from, UTC).date().isoformat()
     # The end of the id: ids that sort by time all begin alike.
-    return f"- [{memory.type} {day} #{memory.id[-SHORT_ID:]}] {neutralise(memory.content)}"
+    return f"- [{memory.type} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
+
+
+def _distinct_chars(ids: Sequence[str]) -> int:
+    """Return how many characters of their ends tell the ids apart, SHORT_ID at least."""
+    longest = max(map(len, ids), default=SHORT_ID)
+    return next((n for n in range(SHORT_ID, longest) if len({i[-n:] for i in ids}) == len(ids)), longest)
 
 
 def _priority(memory: Memory) -> int:

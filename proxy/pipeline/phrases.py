@@ -26,7 +26,12 @@ GREETINGS = {
         no worries, lol, haha, bye, bye bye, goodbye, good bye, see you, see ya, see you later,
         see you tomorrow, later, take care, cya, ttyl, farewell, have a good day, have a nice day,
         have a good one, have a great day, have a good weekend, talk to you later, that's all,
-        that is all, that's all for now, that's it for now, i'm back, ping, test, testing
+        that is all, that's all for now, that's it for now, i'm back, ping, test, testing,
+        ha, haha, hahaha, hehe, lmao, funny, so funny, very funny, hilarious, that's hilarious, love it,
+        i love it, love that, made my day, you made my day, that made my day, you're the best,
+        you are the best, you rock, you're awesome, you are awesome, well done, good job, nice one,
+        good one, wow, interesting, good to know, talk soon, speak soon, see you soon, bye for now,
+        sleep well, congrats, congratulations
         """
     ),
     "zh": _words(
@@ -36,7 +41,8 @@ GREETINGS = {
         新年快乐, 谢谢, 谢谢你, 谢谢您, 多谢, 感谢, 非常感谢, 谢了, 谢啦, 辛苦了, 麻烦了, 好, 好的,
         好滴, 好嘞, 行, 嗯, 嗯嗯, 哦, 噢, 明白, 明白了, 知道了, 了解, 了解了, 懂了, 收到, 没问题,
         不客气, 哈哈, 哈哈哈, 太好了, 太棒了, 不错, 再见, 拜拜, 拜, 回头见, 回见, 明天见, 下次见,
-        先这样, 就这样
+        先这样, 就这样, 太逗了, 笑死, 笑死了, 真好玩, 好玩, 有意思, 厉害, 真棒, 太有趣了, 回头聊,
+        下次聊, 改天聊, 再聊
         """
     ),
     "es": _words(
@@ -44,7 +50,8 @@ GREETINGS = {
         hola, buenas, buenos dias, buenas tardes, buenas noches, buen dia, que tal, como estas, como va,
         que hay, gracias, muchas gracias, mil gracias, muchisimas gracias, vale, de acuerdo, entendido,
         perfecto, genial, estupendo, adios, hasta luego, hasta manana, hasta pronto, chao, chau,
-        nos vemos, de nada
+        nos vemos, de nada, jaja, jajaja, jajajaja, me encanta, que bueno, muy bueno, que gracioso,
+        hablamos, hablamos pronto, hasta la proxima, eres el mejor, eres la mejor, me has alegrado el dia
         """
     ),
     "de": _words(
@@ -53,7 +60,9 @@ GREETINGS = {
         guten abend, gute nacht, guten, wie geht's, wie gehts, wie geht es dir, wie geht es ihnen, na,
         danke, danke schon, dankeschon, vielen dank, besten dank, danke dir, danke sehr, tausend dank,
         alles klar, verstanden, passt, super, prima, in ordnung, gut, tschuss, tschus, ciao, bis bald,
-        bis dann, bis spater, bis morgen, auf wiedersehen, schonen tag noch, schonen abend
+        bis dann, bis spater, bis morgen, auf wiedersehen, schonen tag noch, schonen abend,
+        schonen guten abend, einen schonen tag, einen schonen abend, haha, hihi, herrlich, lustig,
+        sehr lustig, sehr gut, klasse, toll, wunderbar, das war gut, bis demnachst, man liest sich
         """
     ),
     "fr": _words(
@@ -61,7 +70,8 @@ GREETINGS = {
         bonjour, bonsoir, salut, coucou, bonne nuit, ca va, comment ca va, comment allez-vous,
         comment vas-tu, merci, merci beaucoup, merci bien, mille mercis, d'accord, entendu, compris,
         parfait, super, tres bien, au revoir, a bientot, a plus, a plus tard, a demain, bonne journee,
-        bonne soiree, bon week-end, de rien
+        bonne soiree, bon week-end, de rien, haha, mdr, ptdr, trop drole, trop fort, j'adore, genial,
+        bravo, a tout a l'heure, on se reparle
         """
     ),
     "pt": _words(

@@ -1,4 +1,4 @@
-"""The read path, told in order: decide, rewrite, retrieve, rank, leave out what is visible, inject.
+"""The read path, told in order: decide, say what is looked for, find it, leave out what is visible, inject.
 
 What the session's notes hold is read meanwhile, and is injected also where no memory is looked for or found.
 Nothing is caught here but what a stage can do without. The deadline, and forwarding the turn unchanged
@@ -15,21 +15,22 @@ from proxy.errors import StoreError
 from proxy.note_store import NoteStore
 from proxy.notes import NOTHING, SessionNotes
 from proxy.observe import log
-from proxy.pipeline.decide import decide
-from proxy.pipeline.expect import Expectation, expectation
-from proxy.pipeline.gate import gate_for
+from proxy.pipeline.documents import Shelf, look_up, with_passages
+from proxy.pipeline.expect import Expectation
+from proxy.pipeline.find import Finder, Finding, Wanted
 from proxy.pipeline.inject import inject
-from proxy.pipeline.named import is_missing
-from proxy.pipeline.rank import Ranking, rank
-from proxy.pipeline.retrieve import Found, retrieve
+from proxy.pipeline.plan import NO_PLAN, Plan, Planner, narrowed, planned
+from proxy.pipeline.rank import Ranking
+from proxy.pipeline.rerank import Reranking
 from proxy.pipeline.rewrite import Query, is_vague, rewrite
-from proxy.pipeline.times import named_times
+from proxy.pipeline.triage import Triage
 from proxy.pipeline.visible import unseen
 from proxy.pipeline.wording import Wording
 from proxy.ports import Clock, Embedder, MemoryStore, SessionStore, TokenCounter
 
 TURNS_AT_ONCE = 6  # more keep no more threads busy, and in a burst make all of them late
 LINES = 3  # turns of the session that a request without history is reminded of
+PLANNED = "plan"  # the reason where a model saw nothing to look for
 SESSION_ONLY = "session"  # the reason where the block holds what the session's notes say, and no memory
 
 
@@ -48,18 +49,21 @@ class Tools:
     ranking: Ranking = field(default_factory=Ranking)
     # First come, first served: of a burst that is too much for the deadline, the first still make it.
     at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS_AT_ONCE))
+    triage: Triage = field(default_factory=Triage)
     wording: Wording | None = None  # a model that says vague questions in full
+    planner: Planner | None = None  # a model that plans the search
+    reranking: Reranking | None = None  # a model that reads question and memory together
+    shelf: Shelf | None = None  # the users' documents
 
+    @property
+    def finder(self) -> Finder:
+        """What searches the memories."""
+        return Finder(self.memories, self.embedder, self.ranking, self.clock, self.reranking)
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which memories to look for: one question inside one scope."""
-
-    scope: Scope
-    types: tuple[str, ...] | None
-    limit: int
-    threshold: float | None  # None: the embedding model's own
-    expected: Expectation = Expectation.STRONG  # by the form of the question
+    @property
+    def waits(self) -> bool:
+        """True where a turn may have to wait for a model that runs elsewhere."""
+        return self.wording is not None or self.planner is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +84,10 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
     Raises StoreUnavailable.
     """
     # A turn that may have to wait for a model takes no place: it would keep the others waiting as well.
-    async with tools.at_once if tools.wording is None else nullcontext():
-        notes, recalled = await asyncio.gather(_noted(turn, tools), _recall(turn, tools))
+    async with nullcontext() if tools.waits else tools.at_once:
+        notes, recalled, passages = await asyncio.gather(
+            _noted(turn, tools), _recall(turn, tools), look_up(turn, tools.shelf)
+        )
     block = inject(
         recalled.fresh,
         budget_tokens=tools.budget_tokens,
@@ -90,6 +96,7 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
         notes=notes,
         messages=turn.messages,
     )
+    block = with_passages(block, passages, tools.shelf, tools.tokens, turn.model)
     if block.text:
         return Prepared(
             status=Status.INJECTED,
@@ -107,21 +114,21 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
 
 async def _recall(turn: Turn, tools: Tools) -> _Recalled:
     """Return what memory has for the turn. A store that fails is told of, not raised: notes may remain."""
-    verdict = decide(turn)
-    if not verdict.search:
-        return _Recalled(status=Status.SKIPPED, reason=verdict.reason)
+    judged = tools.triage.judge(turn)
+    if not judged.verdict.search:
+        return _Recalled(status=Status.SKIPPED, reason=judged.verdict.reason)
     try:
-        query, wanted = await _ask(turn, tools)
-        found, ranked = await _find(query, wanted, tools)
-        if not found.hits and not await _has_memories(turn.scope, tools):
+        query, wanted = await _ask(turn, judged.expected, tools)
+        if wanted is None:
+            return _Recalled(status=Status.SKIPPED, reason=PLANNED)
+        found = await _find(query, wanted, turn, tools)
+        if found.empty and not await _has_memories(turn.scope, tools):
             return _Recalled(reason="no_memories", level=found.level)
     except StoreError as error:
         return _Recalled(level=Level.SESSION, error=error)
-    if not ranked:
-        return _Recalled(reason="below_threshold", level=found.level)
-    if wanted.threshold is None and is_missing(turn.query, (h.memory.content for h in found.hits)):
-        return _Recalled(reason="not_in_memory", level=found.level)
-    fresh = unseen(ranked, turn.messages)
+    if not found.ranked:
+        return _Recalled(reason=found.reason, level=found.level)
+    fresh = unseen(found.ranked, turn.messages)
     return _Recalled(fresh, reason="" if fresh else "already_visible", level=found.level)
 
 
@@ -149,53 +156,59 @@ async def search(
     types: tuple[str, ...] | None = None,
     limit: int,
     threshold: float | None = None,
-) -> list[Ranked]:
+) -> Sequence[Ranked]:
     """Return what the read path would rank for the text, best first; no decision, no budget.
 
     Raises StoreUnavailable.
     """
-    _, ranked = await _find(rewrite(text, ()), Wanted(scope, types, limit, threshold), tools)
-    return ranked
+    wanted = Wanted(scope, types, limit, threshold)
+    found = await tools.finder.find(rewrite(text, ()), wanted, began=tools.clock())
+    return found.ranked
 
 
-async def _find(query: Query, wanted: Wanted, tools: Tools) -> tuple[Found, list[Ranked]]:
-    """Return what was found and, of it, what belongs to the query, best first. Raises StoreUnavailable."""
-    now = tools.clock()
-    found = await retrieve(
-        query if tools.ranking.lexical else replace(query, terms=()),
-        wanted.scope,
-        wanted.types,
-        now=now,
-        memories=tools.memories,
-        embedder=tools.embedder if tools.ranking.dense else None,
-    )
-    gate = gate_for(
-        expected=wanted.expected,
-        dense=found.dense,
-        model_threshold=tools.embedder.model.similarity_threshold if tools.embedder else 0.0,
-        asked=wanted.threshold,
-    )
-    ranked = rank(
-        found.hits,
-        query.terms,
-        gate,
-        limit=wanted.limit,
-        now=now,
-        ranking=tools.ranking,
-        times=named_times(query.text, now),
-    )
-    return found, ranked
+async def _ask(turn: Turn, expected: Expectation, tools: Tools) -> tuple[Query, Wanted | None]:
+    """Return what to look for: the turn's question, with the topic of the conversation where it has none.
 
-
-async def _ask(turn: Turn, tools: Tools) -> tuple[Query, Wanted]:
-    """Return what to look for: the turn's question, with the topic of the conversation where it has none."""
+    Nothing is wanted where a model's plan says so and the rules see nothing of the user in the question."""
     history = await _earlier(turn, tools) if is_vague(turn.query) else ()
-    query = rewrite(turn.query, history)
-    if tools.wording is not None:
-        query = await tools.wording.improve(turn, query, history, spent_s=tools.clock() - turn.at)
-    expected = Expectation.STRONG if history else expectation(turn.query)
+    expected = Expectation.STRONG if history else expected
+    spent_s = tools.clock() - turn.at
+    query, plan = await asyncio.gather(
+        _worded(turn, history, tools, spent_s=spent_s),
+        tools.planner.plan(turn, history, spent_s=spent_s) if tools.planner else _no_plan(),
+    )
+    if not plan.search and expected is not Expectation.STRONG:
+        return query, None
     asked = turn.options
-    return query, Wanted(turn.scope, asked.types, asked.limit, asked.threshold, expected=expected)
+    wanted = Wanted(
+        turn.scope,
+        narrowed(asked.types, plan),
+        asked.limit,
+        asked.threshold,
+        expected=expected,
+        # A threshold of the request's own is taken at its word: the gate's other rules stand back.
+        named=turn.query if asked.threshold is None else "",
+    )
+    return planned(query, plan), wanted
+
+
+async def _worded(turn: Turn, history: Sequence[str], tools: Tools, *, spent_s: float) -> Query:
+    query = rewrite(turn.query, history)
+    if tools.wording is None:
+        return query
+    return await tools.wording.improve(turn, query, history, spent_s=spent_s)
+
+
+async def _no_plan() -> Plan:
+    return NO_PLAN
+
+
+async def _find(query: Query, wanted: Wanted, turn: Turn, tools: Tools) -> Finding:
+    """Return what is found; where a plan narrowed the kinds in vain, of all that were asked for."""
+    found = await tools.finder.find(query, wanted, began=turn.at)
+    if found.ranked or wanted.types == turn.options.types:
+        return found
+    return await tools.finder.find(query, replace(wanted, types=turn.options.types), began=turn.at)
 
 
 async def _earlier(turn: Turn, tools: Tools) -> Sequence[str]:

@@ -57,13 +57,22 @@ _TRANSFORM = re.compile(
         r"\bmake (?:this|it|the following)\b.{0,16}\b(?:formal|informal|polite|friendlier)\b",
         r"\b(?:turn|change|put) (?:this|the following)\b.{0,16}\b(?:into|to|in)\b",
         r"\bhow (?:do|would) you say\b",
-        r"翻译|翻成|译成|译为|改写|缩短|润色|概括|总结(?:一下)?(?:这|下面|以下)|改得|改错|错别字|校对|转成|转换成|简化",
+        r"翻译|翻成|译成|译为|改写|缩短|润色|概括|总结(?:一下)?(?:这|下面|以下|[。.!！]?$)|改得|改错|错别字|校对|转成|转换成|简化",
         r"\b(?:traduce|traducir|corrige|resume|acorta|convierte|reescribe)\b",
         r"\b(?:ubersetze?|korrigiere?|fasse?|kurze?|formuliere?|wandle)\b",
         r"\b(?:traduis|traduire|traduisez|corrigez|resumez|raccourcis|reformule|convertis)\b",
         r"\b(?:traduza|corrija|resuma|converta|traduci|correggi|riassumi|converti)\b",
         r"翻訳|訳して|要約|添削|誤字|번역|요약|맞춤법",
+        r"\bcount the (?:words|letters|characters|syllables)\b|^\W*sort (?:these|this|the following)\b",
+        r"\b(?:pon|mets|mettez|setze?) (?:est[ae]|cette|la|diesen|ins|in|au)\b.{0,24}"
+        r"\b(?:frase|phrase|texto|satz|perfekt|prateritum|passiv|plural|pluriel|pasado|passe|futur)\b",
+        r"改[成为](?:被动|主动|过去|疑问|否定|陈述|繁体|简体)|换算成|按字母",
     )
+)
+# What is translated may well be a question.
+_TRANSLATE = re.compile(
+    r"\btranslate\b|\bhow (?:do|would) you say\b|\btradu\w+|\bubersetze?\b"
+    r"|翻译|翻成|译成|译为|翻訳|訳して|번역"
 )
 # A transformation to a standard that was agreed earlier needs that standard.
 _AGREED_FORM = re.compile(
@@ -80,7 +89,12 @@ _SUM = re.compile(
         rf"{_NUMBER}\s*的\s*{_NUMBER}\s*%",
         r"^(?:what(?:'s| is)|calculate|compute|how much is)?\s*"
         rf"\(?{_NUMBER}(?:\s*[-+*/x×÷^]\s*\(?{_NUMBER}\)?)+\s*[=?]*$",
-        rf"\b(?:square|cube) root of {_NUMBER}",
+        rf"\b{_NUMBER}\s*(?:divided by|multiplied by|times|plus|minus"
+        r"|entre|dividido (?:entre|por)|multiplicado por|mas|menos|geteilt durch|mal|divise par|fois|moins)"
+        rf"\s*{_NUMBER}\W*$",
+        rf"^{_NUMBER}(?:除以|乘以|乘|加上?|减去?){_NUMBER}(?:等于|是)?(?:几|多少)?\W*$",
+        rf"\b(?:(?:square|cube) root of|raiz cuadrada de|(?:quadrat)?wurzel aus|racine carree de) {_NUMBER}",
+        rf"{_NUMBER}\s*的平方根|^把?\s*{_NUMBER}\s*\S{{1,4}}(?:换算成|等于多少)\S{{1,4}}$",
         rf"\bconvert {_NUMBER}\s*\S+(?: \w+)? (?:to|into|in) \w+",
         rf"\bhow many \w+ (?:is|are|in) {_NUMBER}\s?\w+",
     )
@@ -89,8 +103,17 @@ _SUM = re.compile(
 
 def is_transformation(instruction: str) -> bool:
     """True if the instruction asks to translate, shorten, correct … the text that comes with it."""
-    folded = fold(instruction)
-    return bool(_TRANSFORM.search(folded)) and not _AGREED_FORM.search(folded)
+    return bool(_TRANSFORM.search(fold(instruction))) and not is_agreed(instruction)
+
+
+def is_translation(instruction: str) -> bool:
+    """True if the instruction asks to translate."""
+    return bool(_TRANSLATE.search(fold(instruction)))
+
+
+def is_agreed(instruction: str) -> bool:
+    """True if the instruction asks for a form that was agreed on ("the usual way")."""
+    return bool(_AGREED_FORM.search(fold(instruction)))
 
 
 def asks(payload: str) -> bool:
@@ -108,12 +131,14 @@ _NOW = _any(
     r"\b(?:right now|now|currently|at the moment|this (?:very )?(?:minute|moment|second)|current|live)\b",
     r"\b(?:today|tonight|tomorrow|this (?:morning|afternoon|evening|weekend))\b",
     r"\b(?:ahora|hoy|manana|jetzt|heute|morgen|gerade|aktuell\w*|maintenant|aujourd'hui|demain|actuel\w*)\b",
+    r"\ben ce moment\b|\ben este momento\b|\bim moment\b|\btrading at\b",
     r"\b(?:agora|hoje|amanha|adesso|oggi|domani)\b",
     r"现在|今天|明天|此刻|实时|当前|今日|明日|今の|지금|오늘|내일",
 )
 _WEATHER = _any(
     r"\b(?:weather|temperature|forecast|humidity|raining|rain|snowing|snow|air quality|uv index)\b",
     r"\b(?:clima|temperatura|llueve|wetter|temperatur|regnet|meteo|temperature|pleut|chove|piove)\b",
+    r"\bque tiempo hace\b|\bwie (?:warm|kalt|heiss) ist es\b|\bquel temps fait-il\b",
     r"天气|气温|温度|下雨|空气质量|几度|天気|気温|날씨|기온",
 )
 _CURRENCY = r"(?:euro|dollar|pound|yen|yuan|franc|rupee)s?"
@@ -122,13 +147,18 @@ _MARKET = _any(
     r"\b(?:bitcoin|btc|ethereum|(?:gold|oil|silver) price|price of (?:gold|oil|silver))\b",
     rf"\b{_CURRENCY}\b(?=.*\b(?:at|worth|against|rate|trading|to the)\b)",
     r"\b(?:tipo de cambio|wechselkurs|aktienkurs|taux de change|dax|ftse|ibex|cac 40|nikkei)\b",
-    r"汇率|股价|金价|油价|比特币|大盘|為替|株価|환율|주가",
+    r"\ba cuanto esta el (?:dolar|euro)\b|\b(?:euro|dollar|pfund|franken)\b.* (?:zum|gegen|in) "
+    r"(?:euro|dollar|pfund|franken)",
+    r"(?:美元|欧元|日元|英镑|港币)兑|汇率|股价|金价|油价|比特币|大盘|為替|株価|환율|주가",
 )
 _CLOCK = _any(
     r"\bwhat time is it\b",
     r"\bwhat's the time\b",
     r"\bque hora es\b|\bwie spat ist es\b|\bquelle heure est-il\b",
-    r"\bcurrent time in\b",
+    r"\bcurrent time in\b|\bwhat(?:'s| is) today's date\b|\bwhat (?:day|date) is (?:it|today)(?: today)?\W*$",
+    r"\bque dia es hoy\b|\bwelche[rs] (?:tag|datum) (?:ist|haben wir) heute\b",
+    r"\bquel jour (?:est-on|sommes-nous)\b",
+    r"^今天(?:是)?(?:几月几号|几号|星期几|周几|礼拜几)\W*$",
     r"现在.{0,6}几点[了钟]?\??$",
     r"今何時|지금 몇 시",
 )
@@ -169,6 +199,23 @@ _UNIQUE = _any(
     "human body|human|periodic table|alphabet|speed of light",
     "mercury|venus|mars|jupiter|saturn|uranus|neptune|pluto",
 )
+# What happens in nature, and in nobody's life: "why is thunder loud?"
+_NATURE = _any(
+    "tides?|thunder|lightning|rainbows?|earthquakes?|hurricanes?|tornadoe?s?|volcanoe?s?|eclipses?",
+    "magnets?|gravity|vaccines?|viruses|bacteria|cats purr|birds migrate|(?:sea|ocean) salty",
+    "photosynthesis|black holes?",
+    "mareas?|truenos?|relampagos?|terremotos?|huracanes|volcanes|eclipses|imanes|vacunas|gravedad|ronronean",
+    "gezeiten|donner|blitze?|erdbeben|hurrikane?|vulkane?|magnete?|impfungen|impfstoffe?|schnurren",
+    "marees?|tonnerre|eclairs?|seismes?|ouragans?|volcans?|aimants?|vaccins?|gravite|ronronnent",
+    "潮汐|打雷|雷|闪电|彩虹|地震|台风|火山|日食|月食|磁铁|疫苗|引力|黑洞",
+)
+_SHAPE = r"\b(?:triangulo|pentagono|hexagono|octogono|triangle|pentagone|hexagone|octogone)\b"
+# Whose longest river is meant: the world's, not that of somebody's trip.
+_PLACES = _any(
+    "mundo|tierra|sistema solar|europa|africa|asia|america|oceania|espana|mexico|francia|italia|alemania",
+    "welt|erde|europas?|afrikas?|asiens?|amerikas?|deutschlands?|osterreichs?|deutschland",
+    "monde|europe|afrique|asie|amerique|oceanie|france|espagne|italie|allemagne|systeme solaire",
+)
 _ATTRIBUTE = _any(
     r"capital|population|currency|national \w+|official language",
     r"president|prime minister|king|queen|inventor",
@@ -192,23 +239,52 @@ _FACTS = re.compile(
         rf"\b(?:in an?|in one|{_UNIQUE})\b",
         rf"\b(?:why|how|what) (?:is|are|do|does|makes|causes) the {_UNIQUE}\b",
         r"\bhow (?:do|are) (?:[a-z]+ )?[a-z]+s (?:form|formed|made|work|fly|sleep|breathe|reproduce)\b",
+        r"\b(?:chemical|atomic) (?:symbol|formula|number|weight)\b",
+        r"\bwho (?:was|is) (?:the )?(?:president|king|queen|emperor|chancellor|prime minister|pope) of\b",
+        r"\bwho was the first (?:person|man|woman|human)"
+        r" (?:on|in space|to (?:walk|climb|fly|reach|orbit|sail))\b",
+        r"^wh(?:at|ich) (?:metal|planet|element|gas|mammal|continent)s? (?:is|has|are)\b",
+        r"^wh(?:at|ich) language has the most\b",
+        rf"^(?:what (?:causes|makes)|why (?:is|are|do|does|did)) (?:the )?{_NATURE}\b",
+        rf"^(?:how (?:do|does|are|is)|explain how) {_NATURE}\b",
         # Spanish
-        r"\b(?:cual|que) es la (?:capital|poblacion|moneda|formula) d",
+        r"\b(?:cual|que) es la (?:capital|poblacion|moneda|formula) d|\bsimbolo quimico\b",
+        rf"\b(?:rio|montana|pais|ciudad|lago|desierto|isla|animal) mas \w+ de(?:l| la)? {_PLACES}",
+        rf"\bcuantos .*{_SHAPE}",
+        r"\ba que temperatura (?:hierve|se congela|se funde)\b",
+        rf"^\W*(?:por que|que causa|como) .{{0,24}}\b{_NATURE}\b|\bque metal es\b",
+        r"\bcuando se (?:invento|descubrio)\b|\bquien fue la primera persona en (?:la luna|el espacio)\b",
         r"\bquien (?:escribio|pinto|invento|descubrio|compuso)\b|\ben que ano\b|\bque significa\b",
         # German
+        r"\bchemische\w* (?:symbol|formel|zeichen)\b|\bwer war der erste mensch\b|\bwer komponierte\b",
+        r"^wann wurde (?:der|die|das) \w+ (?:erfunden|entdeckt)\b|^welches metall ist\b",
+        rf"^(?:warum|wie|wodurch|wieso) .{{0,24}}\b{_NATURE}\b",
+        r"\b(?:langste|hochste|grosste|kleinste|tiefste|schnellste)[nrs]? "
+        rf"(?:fluss|berg|see|land|stadt|insel|planet|tier|wuste|ozean) (?:der |in )?{_PLACES}",
+        r"\bbei welcher temperatur (?:kocht|siedet|gefriert|schmilzt)\b",
+        r"\bwer (?:malte|erfand|entdeckte|komponierte) \w+",
         r"\bhauptstadt (?:von|der|des)\b|\b(?:siede|schmelz)punkt von\b",
         r"\bwer hat .*\b(?:erfunden|geschrieben|gemalt|entdeckt|komponiert)\b",
         r"\bin welchem jahr\b|\bwas bedeutet\b",
         # French
-        r"\bquelle est la (?:capitale|population|monnaie|formule) d",
+        r"\bquelle est la (?:capitale|population|monnaie|formule) d|\bsymbole chimique\b|\bquel metal est\b",
+        rf"^(?:pourquoi|comment|qu'est-ce qui cause) .{{0,24}}\b{_NATURE}\b|\bqui a marche le premier\b",
+        r"^quand .{2,20} a(?:-t-(?:il|elle))? (?:ete )?(?:inventee?|decouverte?)\b",
+        rf"\b(?:fleuve|montagne|sommet|pays|ville|lac|ile|desert|animal) l[ae] plus \w+"
+        rf" (?:du|d'|de) ?{_PLACES}",
+        rf"\bplus \w+ (?:fleuve|montagne|sommet|pays|ville|lac|ile|desert|animal) (?:du|d'|de) ?{_PLACES}",
+        r"\ba quelle temperature (?:bout|gele|fond)\b",
         r"\bqui a (?:ecrit|peint|invente|decouvert|compose)\b|\ben quelle annee\b",
-        r"\bque (?:signifie|veut dire)\b",
+        rf"\bque (?:signifie|veut dire)\b|\bcombien de .*{_SHAPE}",
         # Portuguese, Italian
         r"\bqual e a (?:capital|populacao|moeda) d|\bquem (?:escreveu|pintou|inventou|descobriu)\b",
         r"\bem que ano\b|\bo que significa\b",
         r"\bqual e la (?:capitale|popolazione|valuta) d",
         r"\bchi ha (?:scritto|dipinto|inventato|scoperto)\b|\bin che anno\b|\bcosa significa\b",
         # Chinese
+        r"》的?(?:作者|导演|主角)是谁|》是谁(?:作曲|写|画|导演)的|的(?:国庆日|国旗|国花|官方语言)是",
+        r"奥运会|世界杯|(?:化学|元素)符号|登上月球|^什么金属|最多的语言",
+        rf"^{_NATURE}.{{0,8}}(?:为什么|怎么|原理)|^为什么.{{0,4}}{_NATURE}",
         r"是什么意思|什么意思|的缩写|^什么是|是怎么(?:形成|产生)的|谁(?:发明|发现|画|创作|提出)|^(?:光速|音速|圆周率)",
         r"(?:首都|人口|货币|国歌|沸点|熔点|化学式|分子式|原子序数|海拔|直径)(?:是|有|在)?(?:什么|哪|多少|多高)",
         r"哪一?年(?:发明|爆发|成立|建立|灭亡|结束|统一|诞生|倒塌|去世|出生|发生|上映|建成|独立)",
@@ -227,7 +303,8 @@ _HISTORY = re.compile(
     _any(
         rf"^(?:[Ii]n )?(?:[Ww]hen|[Ww](?:hat|hich) year) (?:did|was|were) {_NAME}.*\b(?:happen|end|begin"
         r"|start|fall|die|born|founded|built|signed|published|released|take place|break out)",
-        r"^[Ww](?:hat|hich) year (?:did|was) the [A-Z]\w+(?: [A-Z]\w+)* (?:sink|happen|end|founded|invented)",
+        r"^(?:[Ii]n )?[Ww](?:hat|hich) year (?:did|was) the [A-Z]\w+(?: [A-Z]\w+)*"
+        r" (?:sink|happen|end|founded|invented)",
         rf"^[Ww]ho (?:won|directed|built|founded|designed|wrote|killed) {_NAME}",
         r"^[Ww]ho wrote [\"'“]?[A-Z][\w ]+[\"'”]?\?*$",
         rf"^[Hh]ow (?:tall|high|long|deep|old|big|far) (?:is|are|was) {_NAME}",
@@ -240,7 +317,9 @@ _OF_COUNTRY = re.compile(
     r"|australia|europe|russia|poland)\W*$"
 )
 # "the telephone" is everybody's.
-_INVENTED = re.compile(r"\bwho invented the \w+\W*$")
+_INVENTED = re.compile(
+    r"\bwho invented the \w+\W*$|\bwh(?:en|ere) was the \w+(?: \w+)? (?:invented|discovered)\W*$"
+)
 _THE = re.compile(r"\b[Tt]he (\S+)")
 _SAFE_THE = re.compile(rf"(?:{_UNIQUE}|{_ATTRIBUTE}|\w+est|most|first|difference|\d.*|[A-Z].*)\b")
 

@@ -8,7 +8,7 @@ The fused score orders and nothing else; whether a hit belongs at all is for the
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -58,19 +58,30 @@ def rank(
     now: float,
     ranking: Ranking | None = None,
     times: Sequence[Span] = (),
+    links: Mapping[str, float] | None = None,
 ) -> list[Ranked]:
     """Return at most `limit` hits that pass the gate, best first, none that only repeats a better one.
 
-    `times`: those that the question names; a memory of one of them is worth `time_depth` more.
+    `times`: those that the question names; a memory of one of them is worth `time_depth` more. `links`: what
+    a link between memories adds to a score, by memory id; it lets a hit pass wherever another one does.
     """
     ranking = ranking or Ranking()
     words = match_words(hits, query_terms)
     scores = fuse(hits, words, ranking, dense=gate.dense)
     opened = gate.opens(max((h.cosine for h in hits if h.cosine is not None), default=-1.0))
+    admitted = [gate.admits(h, share, opened) for h, share in zip(hits, words.coverage, strict=True)]
+    # Where nothing passes by itself, no link leads anywhere.
+    worth = links if links and gate.follows and any(admitted) else {}
     passed = [
-        (score * standing(hit.memory, now, ranking) * _timely(hit.memory, times, ranking), hit, matched)
-        for hit, score, matched, coverage in zip(hits, scores, words.matched, words.coverage, strict=True)
-        if gate.admits(hit, coverage, opened)
+        (
+            (score + worth.get(hit.memory.id, 0.0))
+            * standing(hit.memory, now, ranking)
+            * _timely(hit.memory, times, ranking),
+            hit,
+            matched,
+        )
+        for hit, score, matched, passes in zip(hits, scores, words.matched, admitted, strict=True)
+        if passes or hit.memory.id in worth
     ]
     passed.sort(key=lambda one: (-one[0], -one[1].memory.updated_at, one[1].memory.id))
     kept: list[Ranked] = []
@@ -82,7 +93,7 @@ def rank(
         better = shown.setdefault(memory.type, [])
         if not _repeats(memory, better):
             better.append(searchable(memory.content))
-            kept.append(Ranked(memory, min(1.0, score), _why(hit, matched, gate)))
+            kept.append(Ranked(memory, min(1.0, score), _why(hit, matched, gate, memory.id in worth)))
     return kept
 
 
@@ -161,11 +172,13 @@ def _repeats(memory: Memory, better: Sequence[str]) -> bool:
     return any(restates(text, said, share=REPEAT_SHARE, at_least=REPEAT_TERMS) for text in better)
 
 
-def _why(hit: Hit, matched: int, gate: Gate) -> str:
-    """Return which lists found it: "dense .41, lexical 3 terms"."""
+def _why(hit: Hit, matched: int, gate: Gate, linked: bool) -> str:
+    """Return which lists found it, and whether a link led to it: "dense .41, lexical 3 terms, linked"."""
     parts = []
     if gate.dense and hit.cosine is not None:
         parts.append(f"dense {hit.cosine:.2f}".replace("0.", ".", 1))
     if matched:
         parts.append(f"lexical {matched} {'term' if matched == 1 else 'terms'}")
+    if linked:
+        parts.append("linked")
     return ", ".join(parts)

@@ -4,7 +4,8 @@ An embedder that is missing, fails, or does not know the language costs its half
 whole. The store's failures are the caller's: without a store there is no memory.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,19 +14,23 @@ from proxy.domain import Hit, Level, Scope, Search, with_children
 from proxy.embedtext import embed_text
 from proxy.errors import EmbeddingFailed
 from proxy.observe import log
+from proxy.pipeline.hops import follow
 from proxy.pipeline.rewrite import Query
 from proxy.ports import Embedder, MemoryStore
 
 LIST_LENGTH = 50  # of each of the two lists; more costs time and finds nothing that a budget would show
+LINK_LENGTH = 8  # of each list where a link is followed
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The hits. `dense`: their cosines mean something. `level`: LEXICAL without a working embedder."""
+    """The hits. `dense`: their cosines mean something. `level`: LEXICAL without a working embedder.
+    `links`: what a link between memories adds to a score, by memory id (see hops)."""
 
     hits: tuple[Hit, ...]
     dense: bool
     level: Level
+    links: Mapping[str, float] = field(default_factory=dict)
 
 
 async def retrieve(
@@ -45,8 +50,16 @@ async def retrieve(
     if vector is None and not query.terms:
         return Found((), dense=False, level=level)
     wanted = with_children(types) if types is not None else None
-    hits = await memories.search(scope, Search(vector, query.terms, limit=LIST_LENGTH, types=wanted, now=now))
-    return Found(tuple(hits), dense=vector is not None, level=level)
+    search = Search(vector, query.terms, limit=LIST_LENGTH, types=wanted, now=now)
+    hits = await memories.search(scope, search)
+
+    async def look(terms: tuple[str, ...]) -> Sequence[Hit]:
+        return await memories.search(scope, replace(search, terms=terms, limit=LINK_LENGTH))
+
+    # Shorter lists than could be hold all memories that have a vector.
+    more = bool(query.terms) and (len(hits) >= LIST_LENGTH or vector is None)
+    linked = await follow(query.text, hits, look if more else None)
+    return Found(linked.hits, dense=vector is not None, level=level, links=linked.worth)
 
 
 async def _vector(query: Query, embedder: Embedder | None) -> tuple[bytes | None, Level]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from proxy.gloss import question_gloss
 from proxy.pipeline.decide import points_back
+from proxy.pipeline.paste import own_words
+from proxy.pipeline.several import questions_of
 from proxy.terms import terms
 
 MAX_PIECES = 60  # words, or characters of a script without spaces, that are embedded
@@ -32,11 +34,17 @@ _SENTENCE = re.compile(r"[^.!?。！？\n]*[.!?。！？\n]*")
 @dataclass(frozen=True, slots=True)
 class Query:
     """What to search for: `text` is embedded, `terms` are looked up. `text` is never longer than
-    MAX_PIECES words. `imagined`: an answer as a model made it up, embedded with the text."""
+    MAX_PIECES words. `parts`: the questions in it, where there are several (see `several`).
+
+    Of a model: `imagined`, an answer made up, is embedded with the text; `extra` terms find candidates, and
+    say nothing about how much of the question a memory covers; `time` names one, in English."""
 
     text: str
     terms: tuple[str, ...]
     imagined: str = ""
+    parts: tuple[str, ...] = ()
+    extra: tuple[str, ...] = ()
+    time: str = ""
 
 
 def is_vague(text: str) -> bool:
@@ -52,15 +60,21 @@ def rewrite(text: str, history: Sequence[str]) -> Query:
 
     `history`: the user messages before it, oldest first, as many as may lend their words.
     """
-    text = _shorten(text)
+    # Of a paste, what stands around it: its own words would look up everything in it.
+    text = own_words(text) or _shorten(text)
     question = _question(text)
     if not history or not is_vague(question):
-        return Query(question, _distinct(terms(text)))
+        return Query(question, _distinct(terms(text)), parts=questions_of(question))
     earlier = [_question(_shorten(message)) for message in history]
     said = "\n".join([*earlier, question])
     # The newest words first, so that the bound cuts the oldest.
     found = [t for message in (text, *reversed(earlier)) for t in terms(message)]
     return Query(_tail(said, MAX_PIECES), _distinct(found))
+
+
+def as_it_is(text: str) -> Query:
+    """Return the query for a text that needs no history and asks one thing."""
+    return Query(text, _distinct(terms(text)))
 
 
 def _content_words(text: str) -> float:

@@ -1,5 +1,6 @@
 """Filling the budget."""
 
+import re
 from itertools import zip_longest
 
 from proxy.block import OPEN
@@ -18,7 +19,19 @@ OVERHEAD = pack([memory("m0000000", "x")], 1000).tokens - len(render(memory("m00
 
 def test_a_line_carries_type_date_and_short_id():
     line = render(memory("mem_0123456789abcdef", "User is vegan", valid_from=1_767_225_600.0))
-    assert line == "- [semantic 2026-01-01 #89abcdef] User is vegan"
+    assert line == "- [semantic 2026-01-01 #cdef] User is vegan"
+
+
+def test_short_ids_are_longer_where_two_in_the_block_end_alike():
+    block = pack([memory("mem_a1beef", "First"), memory("mem_c1beef", "Second")], 1000)
+    assert "#a1beef]" in block.text
+    assert "#c1beef]" in block.text
+
+
+def test_every_line_can_be_led_back_to_one_of_the_ids():
+    block = pack([memory(f"mem_{n:08x}", f"Fact {n}") for n in range(0, 200_000, 4096)], 5000)
+    ends = re.findall(r"#(\w+)\]", block.text)
+    assert [sum(i.endswith(end) for i in block.memory_ids) for end in ends] == [1] * len(block.memory_ids)
 
 
 def test_the_best_match_stands_first():

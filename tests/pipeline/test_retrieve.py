@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from proxy.pipeline.retrieve import pooled, retrieve
+from proxy.domain import Hit
+from proxy.pipeline.retrieve import LIST_LENGTH, pooled, retrieve
 from proxy.pipeline.rewrite import Query
-from tests.pipeline.conftest import MODEL, NOW, SCOPE, Shelf
+from tests.pipeline.conftest import MODEL, NOW, SCOPE, Shelf, memory
 
 
 def unit(*components: float) -> bytes:
@@ -49,3 +50,35 @@ async def test_an_imagined_answer_to_something_else_is_left_out(imagined):
 
 def test_opposite_vectors_have_no_mean_and_leave_the_first():
     assert pooled(unit(1, 0), unit(-1, 0), least=0.2) == unit(1, 0)
+
+
+ABOUT_HER = Query("When does my sister land?", ("sister", "land"))
+SISTER = Hit(memory("sister", "User's sister is called Marta."), 0.4, 2.0)
+OTHERS = [Hit(memory(f"m{n}", f"Fact {n}."), 0.1, 0.5) for n in range(LIST_LENGTH)]
+
+
+async def looked_for(query: Query, hits: list[Hit], types: tuple[str, ...] | None = None):
+    shelf = Shelf(hits)
+    found = await retrieve(query, SCOPE, types, now=NOW, memories=shelf, embedder=Axes())
+    return found, shelf.asked
+
+
+async def test_where_the_hits_are_all_that_there_is_nothing_is_looked_up():
+    embedder = Axes()
+    embedder.known[ABOUT_HER.text] = unit(1, 0, 0)
+    lands = Hit(memory("lands", "Marta is there at 18:40."), 0.2, 0.0)
+    shelf = Shelf([SISTER, lands])
+    found = await retrieve(ABOUT_HER, SCOPE, None, now=NOW, memories=shelf, embedder=embedder)
+    assert set(found.links) == {"sister", "lands"}
+    assert len(shelf.asked) == 1
+
+
+async def test_a_name_is_looked_up_among_the_same_memories_that_the_question_may_see():
+    _, (first, second) = await looked_for(ABOUT_HER, [SISTER, *OTHERS], ("semantic",))
+    assert (second.terms, second.types, second.now) == (("marta",), first.types, NOW)
+    assert second.limit < first.limit
+
+
+async def test_a_question_without_a_role_is_one_search():
+    _, asked = await looked_for(Query("When do we land?", ("land",)), [SISTER, *OTHERS])
+    assert len(asked) == 1

@@ -42,6 +42,12 @@ def test_without_history_a_vague_question_stands_alone():
     assert rewrite("How much?", []).text == "How much?"
 
 
+def test_what_was_asked_earlier_lends_its_words_and_is_not_asked_again():
+    earlier = ["Where is the guesthouse in Porto, and when do we fly?"]
+    assert len(rewrite(earlier[0], []).parts) == 2
+    assert rewrite("How much?", earlier).parts == ()
+
+
 def test_the_question_of_a_long_paste_is_what_is_embedded():
     paste = "Stack trace follows. " + "frame handler dispatch line " * 200
     query = rewrite(paste + "\nWhy does my importer time out?", [])

@@ -7,19 +7,10 @@ import pytest
 
 from proxy.domain import Message, Scope
 from proxy.errors import CompletionFailed
+from proxy.pipeline.recent import REST_S, TRIP_AFTER
 from proxy.pipeline.rewrite import rewrite
-from proxy.pipeline.wording import (
-    MAX_QUESTION,
-    REST_S,
-    SHARE,
-    TRIP_AFTER,
-    Recent,
-    Wording,
-    conversation,
-    sound_note,
-    sound_question,
-    value_of,
-)
+from proxy.pipeline.short_call import LASTS_S, SHARE, conversation
+from proxy.pipeline.wording import MAX_QUESTION, Wording, sound_note, sound_question, value_of
 from proxy.ports import CompletionRequest
 from tests.pipeline.conftest import turn
 
@@ -107,7 +98,7 @@ async def test_the_same_question_after_the_same_conversation_is_asked_once():
     first = await improved(model, wording=wording)
     assert await improved(model, wording=wording, spent_s=100.0) == first, "even without any time left"
     assert len(model.asked) == 1
-    clock.now += Recent.LASTS_S + 1
+    clock.now += LASTS_S + 1
     await improved(model, wording=wording)
     assert len(model.asked) == 2
 

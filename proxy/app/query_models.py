@@ -1,0 +1,50 @@
+"""The models that look at a question before its answer, each only where the operator asked for it."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
+
+from proxy import observe
+from proxy.background import filters
+from proxy.background.policy import SafetyPolicy
+from proxy.pipeline import plan, wording
+from proxy.pipeline.plan import Planner
+from proxy.pipeline.prepare import Tools
+from proxy.pipeline.rerank import Reranking
+from proxy.pipeline.wording import Wording
+from proxy.ports import Completer
+from proxy.settings import Settings
+from proxy.stores.models.reranker import load_reranker
+
+
+async def with_query_models(
+    tools: Tools, settings: Settings, completer: Completer, safety: SafetyPolicy, stack: AsyncExitStack
+) -> Tools:
+    """Return the tools with the models of external_models that word and plan queries, and the reranker of
+    retrieval.rerank; `stack` closes it."""
+    deadline_s = settings.memory.deadline_ms / 1000
+    redact = partial(filters.redact, policy=safety)
+    roles = {model.model_role for model in settings.external_models}
+    worded = planned = None
+    if wording.ROLE in roles:
+        worded = Wording(completer, deadline_s=deadline_s, hyde=settings.retrieval.hyde, redact=redact)
+    if plan.ROLE in roles:
+        planned = Planner(completer, deadline_s=deadline_s, redact=redact)
+    reranking = await _reranking(settings, deadline_s, stack)
+    return replace(tools, wording=worded, planner=planned, reranking=reranking)
+
+
+async def _reranking(settings: Settings, deadline_s: float, stack: AsyncExitStack) -> Reranking | None:
+    loaded = await asyncio.to_thread(
+        load_reranker,
+        settings.data_dir / "models",
+        settings.retrieval.rerank,
+        allow_download=settings.embedding.allow_download,
+    )
+    if loaded.note:
+        observe.log.error("rerank.unavailable", note=loaded.note)
+    if loaded.reranker is None:
+        return None
+    stack.callback(loaded.reranker.close)
+    return Reranking(loaded.reranker, deadline_s=deadline_s)

@@ -1,0 +1,251 @@
+"""Passages of the user's documents for the read path: found, judged, and written below the memories.
+
+They have a budget of their own, so that no memory loses its place. Whether they belong to a question is
+asked more strictly than of memories, since a manual has words for everything: the best of them must be near
+to the question, by the question's form (see `expect`), and nearer than any memory is. (Of 44 questions to
+three documents 84 % are given their section; of 230 that memories of personas answer, 11 % are given passages
+beside them, three times as many without the comparison.)
+"""
+
+import asyncio
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.block import CLOSE, NOTICE, OPEN, neutralise
+from proxy.documents import PATH, Look, PassageHit, PassageIndex, path_of
+from proxy.domain import Message, Scope, Search, Turn
+from proxy.errors import EmbeddingFailed, StoreError
+from proxy.observe import log
+from proxy.pipeline.decide import decide
+from proxy.pipeline.expect import Expectation, expectation
+from proxy.pipeline.inject import SHORT_ID, Block
+from proxy.pipeline.overlap import held, is_content, searchable
+from proxy.pipeline.rewrite import Query, is_vague, rewrite
+from proxy.ports import Embedder, MemoryStore, TokenCounter
+
+PASSAGES_NOTICE = "Passages from the user's documents; cite them by what stands in their brackets:"
+HISTORY = 3  # user messages that lend a vague question their topic
+
+DENSE_WEIGHT = 0.8
+# Shares of the model's threshold that the nearness of the best passage must reach, by the question's form.
+_ENTRY = {Expectation.STRONG: 1.2, Expectation.SOME: 1.32, Expectation.NONE: 1.44}
+_FLOOR = 0.8  # of the entry: what the others must reach once the best has
+_COVERED = 0.15  # what holding all of the question's words adds to a cosine
+_AHEAD = 0.2  # share of the model's threshold by which the best must be nearer than any memory
+_COVERAGE = 0.5  # of the question's weight, where cosines mean nothing
+# Of a question that asks for nothing in particular, no document is asked either.
+_SKIPPED = frozenset(("tool_forced", "no_query", "greeting", "self_contained"))
+_SHOWN_CHARS = 200  # of a passage that the conversation may hold already
+_LOOK_BACK_CHARS = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What documents are looked up with."""
+
+    index: PassageIndex
+    memories: MemoryStore
+    embedder: Embedder | None
+    budget_tokens: int = 400
+    most: int = 3  # passages in a block
+    deadline_s: float = 0.075  # memories must not wait for an index that is being read
+    look: Look = Look(None, ())  # noqa: RUF009 frozen; how many sections and passages
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPassage:
+    """A passage that belongs to the question, and how well, in [0, 1]."""
+
+    hit: PassageHit
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    hit: PassageHit
+    score: float
+    near: float  # the cosine and what the words add to it; their coverage where there is no cosine
+
+
+async def look_up(turn: Turn, shelf: Shelf | None) -> Sequence[RankedPassage]:
+    """Return the passages to show with the turn, best first; none where anything fails: memories go on."""
+    if shelf is None or turn.options.types is not None:
+        return ()
+    try:
+        async with asyncio.timeout(shelf.deadline_s):
+            if not await shelf.index.holds(turn.scope) or decide(turn).reason in _SKIPPED:
+                return ()
+            query = rewrite(turn.query, _earlier(turn) if is_vague(turn.query) else ())
+            found = await _find(
+                query, turn.scope, shelf, turn.options.threshold, expectation(turn.query), alone=False
+            )
+    except (StoreError, TimeoutError) as error:
+        log.warning("documents.left_out", error=type(error).__name__)
+        return ()
+    return [one for one in found if not _is_visible(one.hit, turn.messages)][: shelf.most]
+
+
+async def search(
+    scope: Scope, text: str, shelf: Shelf, *, limit: int, threshold: float | None = None
+) -> Sequence[RankedPassage]:
+    """Return what would be shown for the text if it were asked as a question, whatever the memories know.
+
+    Raises StoreUnavailable.
+    """
+    query = rewrite(text, ())
+    return (await _find(query, scope, shelf, threshold, Expectation.STRONG, alone=True))[:limit]
+
+
+def with_passages(
+    block: Block, found: Sequence[RankedPassage], shelf: Shelf | None, tokens: TokenCounter, model: str
+) -> Block:
+    """Return the block with as many of the passages below its lines as their own budget holds."""
+    if shelf is None or not found:
+        return block
+    lines, ids, left = [PASSAGES_NOTICE], list[str](), shelf.budget_tokens
+    left -= tokens.count(PASSAGES_NOTICE + "\n", model)
+    if not block.text:
+        left -= tokens.count("\n".join((OPEN, NOTICE, CLOSE)), model)
+    for one in found:
+        line = render(one.hit)
+        cost = tokens.count(line + "\n", model)
+        if cost <= left:
+            left -= cost
+            lines.append(line)
+            ids.append(one.hit.document.id)
+    if not ids:
+        return block
+    above = block.text.removesuffix(CLOSE) or "\n".join((OPEN, NOTICE, ""))
+    spent = shelf.budget_tokens - left
+    shown = tuple(dict.fromkeys((*block.memory_ids, *ids)))
+    return Block(above + "\n".join((*lines, CLOSE)), shown, block.tokens + spent)
+
+
+def render(hit: PassageHit) -> str:
+    """Return a passage's lines: document, headings, a short id, then the text as its author set it."""
+    name = neutralise(hit.document.name).translate(_NO_BRACKETS).replace('"', "'")
+    way = PATH.join([f'doc "{name}"', *map(neutralise, hit.passage.headings)])
+    text = [_indented(line) for line in hit.passage.text.splitlines() if line.strip()]
+    gap = "\n" if len(text) > 1 else " "
+    shown = "\n".join(text) if len(text) > 1 else "".join(text).strip()
+    return f"- [{way} #{hit.document.id[-SHORT_ID:]}]{gap}{shown}"
+
+
+_NO_BRACKETS = str.maketrans("[]", "()")
+
+
+def _indented(line: str) -> str:
+    """Return the line made safe for the block; code keeps its indentation."""
+    bare = line.lstrip(" \t")
+    return f"  {' ' * len(line[: len(line) - len(bare)].expandtabs(4))}{neutralise(bare)}"
+
+
+# ---------------------------------------------------------------- found and judged
+async def _find(
+    query: Query,
+    scope: Scope,
+    shelf: Shelf,
+    asked: float | None,
+    expected: Expectation,
+    *,
+    alone: bool,
+) -> list[RankedPassage]:
+    """Return the passages that pass, best first. `alone`: memories have no say."""
+    vector = await _vector(query, shelf.embedder)
+    if vector is None and not query.terms:
+        return []
+    look = Look(vector, query.terms, sections=shelf.look.sections, limit=shelf.look.limit)
+    hits, nearest = await asyncio.gather(
+        shelf.index.search(scope, look), _nearest(None if alone else vector, scope, shelf)
+    )
+    judged = _judged(hits, query.terms, dense=vector is not None)
+    if vector is None or shelf.embedder is None:
+        passed = [one for one in judged if one.near >= _COVERAGE]
+    elif asked is not None:
+        passed = [one for one in judged if (one.hit.own.cosine or 0.0) >= asked]
+    else:
+        passed = _admitted(judged, nearest, shelf.embedder.model.similarity_threshold, expected)
+    return [RankedPassage(one.hit, one.score) for one in passed]
+
+
+def _admitted(
+    judged: Sequence[_Judged], nearest: float, threshold: float, expected: Expectation
+) -> list[_Judged]:
+    """Return those near enough, once one of the best of them opens the gate."""
+    entry = _ENTRY[expected] * threshold
+    ahead = nearest + _AHEAD * threshold
+    if not any(one.near >= entry and (one.hit.own.cosine or 0.0) >= ahead for one in judged[:_OPENERS]):
+        return []
+    return [one for one in judged if one.near >= _FLOOR * entry]
+
+
+_OPENERS = 3  # the fusion of cosines and words does not put the nearest first each time
+
+
+async def _nearest(vector: bytes | None, scope: Scope, shelf: Shelf) -> float:
+    """Return the cosine of the memory that is nearest to the question, -1 for none."""
+    if vector is None:
+        return -1.0
+    hits = await shelf.memories.search(scope, Search(vector, (), limit=1, now=_EVER))
+    return max((hit.cosine for hit in hits if hit.cosine is not None), default=-1.0)
+
+
+_EVER = 0.0  # what has expired since is as near as it was
+
+
+async def _vector(query: Query, embedder: Embedder | None) -> bytes | None:
+    if embedder is None or not embedder.understands(query.text):
+        return None
+    try:
+        (vector,) = await embedder.embed([query.text])
+    except EmbeddingFailed:
+        return None
+    return vector
+
+
+def _judged(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) -> list[_Judged]:
+    """Return the hits with their scores, best first: cosine and BM25, stretched over the hits and added."""
+    cosines = [hit.own.cosine for hit in hits if hit.own.cosine is not None]
+    low, high = min(cosines, default=0.0), max(cosines, default=0.0)
+    most = max((hit.own.bm25 for hit in hits), default=0.0) or 1.0
+    share = DENSE_WEIGHT if dense else 0.0
+    found = []
+    for hit, covered in zip(hits, _coverage(hits, terms), strict=True):
+        cosine = hit.own.cosine
+        place = 0.0 if cosine is None else (cosine - low) / (high - low) if high > low else 1.0
+        score = share * place + (1 - share) * hit.own.bm25 / most
+        near = _COVERED * covered + (cosine or 0.0) if dense else covered
+        found.append(_Judged(hit, score, near))
+    return sorted(found, key=lambda one: -one.score)
+
+
+def _coverage(hits: Sequence[PassageHit], terms: Sequence[str]) -> list[float]:
+    """Return the share of the question's words that each holds, headings included; rare ones weigh more."""
+    terms = [term for term in terms if is_content(term)]
+    texts = [searchable(f"{path_of(h.passage.headings)} {h.passage.text}") for h in hits]
+    found = [held(terms, text) for text in texts]
+    holders, total = Counter(term for one in found for term in one), len(hits)
+    idf = {t: math.log(1 + (total - holders[t] + 0.5) / (holders[t] + 0.5)) for t in terms}
+    whole = sum(idf.values()) or 1.0
+    return [sum(idf[term] for term in one) / whole for one in found]
+
+
+def _earlier(turn: Turn) -> Sequence[str]:
+    """Return the user's last messages before this one, as far as the request holds them."""
+    return [m.text for m in turn.messages if m.role == "user" and m.text][:-1][-HISTORY:]
+
+
+def _is_visible(hit: PassageHit, messages: Sequence[Message]) -> bool:
+    """True if the conversation shows the beginning of the passage already."""
+    begin = " ".join(hit.passage.text.split())[:_SHOWN_CHARS]
+    left = _LOOK_BACK_CHARS
+    for message in reversed(messages):
+        if left <= 0:
+            return False
+        text = message.text[-left:]
+        left -= len(text)
+        if begin in " ".join(text.split()):
+            return True
+    return False

@@ -1,0 +1,120 @@
+"""From a question to the memories that belong to it, best first: retrieve, rank, close the gate or not.
+
+A message that asks several things is searched as a whole and part by part, side by side; each part passes the
+gate by itself, and each gets its best memories in.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from proxy.domain import Hit, Level, Ranked, Scope
+from proxy.pipeline.expect import Expectation
+from proxy.pipeline.gate import gate_for
+from proxy.pipeline.named import is_missing
+from proxy.pipeline.rank import Ranking, rank
+from proxy.pipeline.rerank import Reranking
+from proxy.pipeline.retrieve import retrieve
+from proxy.pipeline.rewrite import Query, as_it_is
+from proxy.pipeline.several import merged
+from proxy.pipeline.times import named_times
+from proxy.ports import Clock, Embedder, MemoryStore
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which memories to look for: one message inside one scope."""
+
+    scope: Scope
+    types: tuple[str, ...] | None
+    limit: int
+    threshold: float | None  # None: the embedding model's own
+    expected: Expectation = Expectation.STRONG  # by the form of the question
+    named: str = ""  # text whose things with one name must be in memory (see `named`); "": whatever is found
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The memories that belong to the message, best first, and where there are none, why."""
+
+    ranked: Sequence[Ranked]
+    reason: str = ""
+    level: Level = Level.FULL
+    empty: bool = False  # nothing was near at all: the user may have no memories
+
+
+@dataclass(frozen=True, slots=True)
+class Finder:
+    """Searches the memories."""
+
+    memories: MemoryStore
+    embedder: Embedder | None
+    ranking: Ranking
+    clock: Clock
+    reranking: Reranking | None = None
+
+    async def find(self, query: Query, wanted: Wanted, *, began: float) -> Finding:
+        """Return what belongs to the query. `began`: when memory's work for the request did. Raises
+        StoreUnavailable."""
+        parts = [as_it_is(part) for part in query.parts]
+        if self.reranking is not None and not parts:
+            return await self._reranked(query, wanted, self.reranking, began=began)
+        now = self.clock()
+        whole, *each = await asyncio.gather(
+            self._one(query, wanted, now=now),
+            *(self._one(part, replace(wanted, named=wanted.named and part.text), now=now) for part in parts),
+        )
+        if not each:
+            return whole
+        found = [one.ranked for one in each if one.reason != _MISSING]
+        # Where memory has nothing under a part's name, what the whole found may be near that part alone.
+        ranked = merged(whole.ranked if len(found) == len(each) else (), found, wanted.limit)
+        reason = "" if ranked else next((one.reason for one in (*each, whole) if one.reason), "")
+        return replace(whole, ranked=ranked, reason=reason)
+
+    async def _reranked(self, query: Query, wanted: Wanted, reranking: Reranking, *, began: float) -> Finding:
+        deeper = replace(wanted, limit=max(wanted.limit, reranking.top))
+        found = await self._one(query, deeper, now=self.clock())
+        spent_s = self.clock() - began
+        ranked = await reranking.reorder(query.text, found.ranked, spent_s=spent_s)
+        return replace(found, ranked=ranked[: wanted.limit])
+
+    async def _one(self, query: Query, wanted: Wanted, *, now: float) -> Finding:
+        looked_up = (*query.terms, *query.extra) if self.ranking.lexical else ()
+        found = await retrieve(
+            replace(query, terms=looked_up),
+            wanted.scope,
+            wanted.types,
+            now=now,
+            memories=self.memories,
+            embedder=self.embedder if self.ranking.dense else None,
+        )
+        gate = gate_for(
+            expected=wanted.expected,
+            dense=found.dense,
+            model_threshold=self.embedder.model.similarity_threshold if self.embedder else 0.0,
+            asked=wanted.threshold,
+        )
+        ranked = rank(
+            found.hits,
+            query.terms,
+            gate,
+            limit=wanted.limit,
+            now=now,
+            ranking=self.ranking,
+            times=(*named_times(query.text, now), *named_times(query.time, now)),
+            links=found.links,
+        )
+        reason = _reason(found.hits, ranked, wanted)
+        return Finding(() if reason else ranked, reason, found.level, empty=not found.hits)
+
+
+_MISSING = "not_in_memory"
+
+
+def _reason(hits: Sequence[Hit], ranked: Sequence[Ranked], wanted: Wanted) -> str:
+    """Return why nothing of this is shown, "" if it is."""
+    if not ranked:
+        return "below_threshold"
+    missing = wanted.named and is_missing(wanted.named, (h.memory.content for h in hits))
+    return _MISSING if missing else ""

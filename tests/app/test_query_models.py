@@ -1,0 +1,60 @@
+"""The models that look at a question are made where the operator asked for them, and only there."""
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.app.query_models import with_query_models
+from proxy.background.policy import SafetyPolicy
+from proxy.pipeline.prepare import Tools
+from proxy.settings import load
+from tests.pipeline.conftest import NOW, Past, Scripted, Shelf, Words
+
+TOOLS = Tools(
+    memories=Shelf(),
+    sessions=Past(),
+    embedder=Scripted(),
+    tokens=Words(),
+    clock=lambda: NOW,
+    budget_tokens=200,
+)
+
+
+class Nobody:
+    """A completer that is never asked."""
+
+    async def complete(self, request: Any) -> str:
+        raise AssertionError(request.role)
+
+
+async def tools_with(tmp_path: Path, **sections: Any) -> Tools:
+    settings = load(None, {}, {"storage": {"data_dir": tmp_path}, **sections})
+    async with AsyncExitStack() as stack:
+        return await with_query_models(TOOLS, settings, Nobody(), SafetyPolicy(), stack)
+
+
+def row(role: str) -> dict[str, str]:
+    return {"model_role": role, "llm_endpoint": "http://127.0.0.1:9/v1", "llm_model_name": "small"}
+
+
+async def test_by_default_there_are_none(tmp_path: Path) -> None:
+    made = await tools_with(tmp_path)
+    assert (made.wording, made.planner, made.reranking) == (None, None, None)
+    assert not made.waits
+
+
+@pytest.mark.parametrize(("role", "name"), [("memory_rewrite", "wording"), ("memory_plan", "planner")])
+async def test_a_role_makes_the_model_that_it_names(tmp_path: Path, role: str, name: str) -> None:
+    made = await tools_with(tmp_path, external_models=[row(role)])
+    assert [n for n in ("wording", "planner", "reranking") if getattr(made, n) is not None] == [name]
+    assert made.waits
+
+
+async def test_a_reranker_that_cannot_be_loaded_is_told_of_and_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = await tools_with(tmp_path, retrieval={"rerank": str(tmp_path / "absent")})
+    assert made.reranking is None
+    assert "rerank.unavailable" in capsys.readouterr().out
