@@ -221,6 +221,7 @@ class Forgotten:
     jobs: int = 0
     responses: int = 0
     quarantined: int = 0
+    documents: int = 0
     receipt: str | None = None
 
 

@@ -39,6 +39,7 @@ class Server(Section):
     allow_open: bool = False
     max_body_bytes: int = Field(104_857_600, ge=1024)
     shutdown_seconds: float = Field(10, ge=0)
+    leave_seconds: float = Field(3, ge=0)
 
 
 class UpstreamSettings(Section):
@@ -170,6 +171,7 @@ class Retrieval(Section):
     recency_depth: float = Field(0.03, ge=0, le=0.5)
     half_life_days: float = Field(90, gt=0)
     hyde: bool = False
+    rerank: str = "none"
 
 
 class Embedding(Section):
@@ -180,7 +182,9 @@ class Embedding(Section):
 
 
 class ExternalModel(Section):
-    model_role: Literal["memory_extraction", "memory_rewrite", "memory_summary", "memory_state"]
+    model_role: Literal[
+        "memory_extraction", "memory_rewrite", "memory_plan", "memory_summary", "memory_state"
+    ]
     llm_endpoint: str
     llm_model_name: str
     llm_api_key: SecretStr | None = None

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -27,9 +27,16 @@ class App:
     @classmethod
     @asynccontextmanager
     async def open(
-        cls, settings: Settings, upstream_url: str, *, clock: Clock = time.time
+        cls,
+        settings: Settings,
+        upstream_url: str,
+        *,
+        clock: Clock = time.time,
+        succeeded: Callable[[], bool] = lambda: False,
     ) -> AsyncIterator["App"]:
-        """Run the proxy while the block runs. Raises ConfigError for what only an operator can mend."""
+        """Run the proxy while the block runs. Raises ConfigError for what only an operator can mend.
+
+        `succeeded` is asked at the end: whether another one takes over, so that sessions go on."""
         async with AsyncExitStack() as stack:
             if (wanted := settings.tracing).endpoint is not None:
                 recorded = tracing.start(
@@ -46,13 +53,18 @@ class App:
                     for task in owned:
                         task.cancel()
                     await asyncio.wait(owned)
-                    await _finish(parts)
+                    # Other replicas go on with their users' sessions, and close them in time.
+                    goes_on = succeeded() or settings.storage.backend != "sqlite"
+                    await _finish(parts, sessions_end=not goes_on)
 
 
-async def _finish(parts: Parts) -> None:
-    """Extract what is pending, then sum up every session: a summary is made of what is stored. What does not
-    get done in time is queued, for the next start."""
+async def _finish(parts: Parts, *, sessions_end: bool) -> None:
+    """Extract what is pending, then sum up every session that ends: a summary is made of what is stored. What
+    does not get done in time is queued, for the next start."""
     ends_at = time.monotonic() + parts.settings.server.shutdown_seconds
+    # Now, while the credentials of the clients are known: nobody else will have them.
     await parts.worker.drain(parts.settings.server.shutdown_seconds)
+    if not sessions_end:
+        return
     await parts.fail_open.attempt("close", lambda: parts.keeper.close_all(parts.clock()), CLOSE_S)
     await parts.worker.drain(max(0.0, ends_at - time.monotonic()))

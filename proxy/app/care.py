@@ -13,6 +13,7 @@ from proxy.errors import StoreUnavailable
 STORE_RETRY_S = 2.0
 SWEEP_EVERY_S = 600.0
 UPKEEP_S = 60.0
+INDEX_S = 1.5  # of each round, for the passages of long documents
 
 
 def vitals(parts: Parts) -> Vitals:
@@ -21,6 +22,9 @@ def vitals(parts: Parts) -> Vitals:
         return Vitals(Level.NONE, "store_unavailable")
     if resting := parts.fail_open.resting:
         return Vitals(Level.NONE, resting)
+    if trouble := parts.stores.trouble:
+        # What was remembered is still recalled where only writing fails.
+        return Vitals(Level.FULL if parts.stores.is_readable else Level.NONE, trouble)
     if parts.embedder is None:
         return Vitals(Level.LEXICAL, "no_embedding_model")
     return Vitals(Level.FULL, "")
@@ -47,10 +51,12 @@ class Care:
         if not self.parts.stores.is_open:
             await open_store(self.parts.stores, self.parts.embedder)
         with suppress(StoreUnavailable):
-            await self.parts.stores.memories.resume_forgets()
+            await self.parts.stores.upkeep()
             await self.parts.recorder.catch_up()
             if await self.parts.keeper.close(self.parts.clock()):
                 self.parts.worker.wake.set()
+            if self.parts.library is not None:
+                await self.parts.library.catch_up(INDEX_S)
 
     async def _delete_what_is_old(self) -> None:
         now = self.parts.clock()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from proxy import __version__
 from proxy.admission import entrance
 from proxy.app.care import vitals
+from proxy.app.library import documents_of
 from proxy.app.parts import Parts
 from proxy.background.filters import safe_id
 from proxy.background.remember import Remember
@@ -40,6 +41,8 @@ from proxy.wire.chat import CHAT
 from proxy.wire.dialect import Dialect
 from proxy.wire.responses import RESPONSES
 
+ELSEWHERE_S = 0.03  # for a response that another replica is just about to write down
+
 
 def routes(parts: Parts) -> Routes:
     """Return the ASGI application."""
@@ -53,7 +56,15 @@ def routes(parts: Parts) -> Routes:
 
     def relayed(dialect: Dialect) -> Relayed:
         placement = parts.settings.memory.placement
-        return Relayed(parts.upstream, dialect, placement, parts.stores.sessions, chains, parts.fail_open)
+        return Relayed(
+            parts.upstream,
+            dialect,
+            placement,
+            parts.stores.sessions,
+            chains,
+            parts.fail_open,
+            patience_s=ELSEWHERE_S if parts.settings.storage.backend != "sqlite" else 0.0,
+        )
 
     def door(ours: ASGIApp) -> Door:
         most = parts.settings.server.max_body_bytes
@@ -75,7 +86,7 @@ def routes(parts: Parts) -> Routes:
         kept_responses=limits.of_model(door(ResponsesApi(keeping, lives, caller_of, parts.clock).app())),
         conversations=limits.of_model(door(conversations.app())),
         memory_api=limits.of_memory(MemoryApi(_api_tools(parts))),
-        operations=Operations(lambda: vitals(parts), parts.stores.jobs.counts, parts.metrics),
+        operations=Operations(lambda: vitals(parts), parts.stores.jobs.counts, parts.metrics, parts.clock),
         passthrough=limits.of_model(_passthrough(parts.upstream)),
         openapi=OpenApi(__version__),
         ui=Ui.load(),
@@ -88,7 +99,7 @@ def _limits(parts: Parts) -> Limits:
     chosen = parts.settings.limits
     model = Rate.of(chosen.requests_per_minute, chosen.requests_burst)
     memory = Rate.of(chosen.memory_requests_per_minute, chosen.memory_requests_burst)
-    return Limits(parts.ledger, model, memory, caller_of, parts.clock)
+    return Limits(parts.ledger, model, memory, caller_of, parts.clock, parts.stores.limits)
 
 
 def _api_tools(parts: Parts) -> ApiTools:
@@ -107,6 +118,7 @@ def _api_tools(parts: Parts) -> ApiTools:
         clock=parts.clock,
         mode=parts.settings.identity.mode,
         version=__version__,
+        documents=documents_of(parts.library, parts.tools.shelf),
     )
 
 

@@ -1,43 +1,56 @@
 """Everything that one process is made of, made from the settings."""
 
 import asyncio
-import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
 
 from proxy import observe
+from proxy.app.library import library_of, shelf_of
+from proxy.app.query_models import with_query_models
 from proxy.background import cues, filters
 from proxy.background.admit import Gate
+from proxy.background.anchors import anchors_of
 from proxy.background.budget import Bounds, Call, Load, Metered
 from proxy.background.closing import Keeper
 from proxy.background.drift import Drift
+from proxy.background.library import Library
 from proxy.background.policy import PII, SafetyPolicy
 from proxy.background.record import ExchangeRecorder
 from proxy.background.schedule import Policy, on_completion
 from proxy.background.worker import Pace, Report, Worker
 from proxy.background.worker import Tools as WorkerTools
-from proxy.domain import Level
+from proxy.domain import Level, MemoryOptions, Message, Scope, Turn
 from proxy.edge.failopen import FailOpen
 from proxy.edge.ledger import Ledger
 from proxy.errors import ConfigError, StoreUnavailable, WrongModel
-from proxy.oversight import Quota
+from proxy.open_stores import stores_of
 from proxy.pipeline.compress import mark
-from proxy.pipeline.prepare import Tools
+from proxy.pipeline.prepare import Tools, prepare
 from proxy.pipeline.rank import Ranking
-from proxy.pipeline.wording import Wording
 from proxy.ports import Clock
-from proxy.settings import LimitSettings, MemorySettings, Privacy, Retrieval, Settings
+from proxy.settings import MemorySettings, Privacy, Retrieval, Settings
+from proxy.storage import Stores
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.tokens import Tokens
-from proxy.stores.sqlite.stores import SqliteStores
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.opened import Limits, Timeouts
 
 WARM_UP_S = 1.0  # what is not ready by then gets ready while serving
+_NOBODYS = Turn(  # nobody's memories are looked through, all of the read path is gone through
+    request_id="",
+    scope=Scope("", ""),
+    session_id="",
+    model="",
+    messages=(Message("user", "How much can I spend on my vacation?"),),
+    options=MemoryOptions(read=True, write=False, types=None, limit=1, threshold=None),
+    at=0.0,
+    named=True,
+    standalone=True,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +59,7 @@ class Parts:
 
     settings: Settings
     clock: Clock
-    stores: SqliteStores
+    stores: Stores
     embedder: OnnxEmbedder | None
     embedder_source: str
     upstream: Upstream
@@ -59,6 +72,7 @@ class Parts:
     metrics: observe.Metrics
     fail_open: FailOpen
     ledger: Ledger | None  # None: no rate limit is set
+    library: Library | None  # None: the store keeps no documents
 
     @classmethod
     async def open(
@@ -77,11 +91,7 @@ class Parts:
             _check_dimension(loaded.embedder, settings)
         else:
             observe.log.error("embedding.unavailable", notes=loaded.notes, level=Level.LEXICAL.value)
-        stores = SqliteStores(
-            settings.data_dir,
-            index_bytes=settings.storage.index_cache_mb * 2**20,
-            quota=_quota(settings.limits),
-        )
+        stores = stores_of(settings)
         stack.push_async_callback(stores.close)
         await open_store(stores, loaded.embedder)
         upstream = _upstream(settings, upstream_url)
@@ -109,7 +119,13 @@ class Parts:
         )
         worker = Worker(
             WorkerTools(
-                stores.jobs, stores.sessions, gate, metered, closing=keeper.closing, state=keeper.refresh
+                stores.jobs,
+                stores.sessions,
+                gate,
+                metered,
+                closing=keeper.closing,
+                state=keeper.refresh,
+                shared=settings.server.workers > 1 or settings.storage.backend != "sqlite",
             ),
             mode=memory.extraction,
             policy=policy,
@@ -128,7 +144,6 @@ class Parts:
             is_personal=cues.is_personal,
         )
         tokens = Tokens()
-        await _warm_up(tokens, loaded.embedder)
         tools = Tools(
             memories=stores.memories,
             sessions=stores.sessions,
@@ -138,8 +153,10 @@ class Parts:
             clock=clock,
             budget_tokens=memory.budget_tokens,
             ranking=_ranking(settings.retrieval),
-            wording=_wording(settings, completer, safety),
+            shelf=shelf_of(stores, loaded.embedder, memory.deadline_ms),
         )
+        fail_open = FailOpen(clock, metrics)
+        await _warm_up(tokens, tools, recorder, fail_open)  # before there is a model to ask: nobody does
         return cls(
             settings=settings,
             clock=clock,
@@ -151,34 +168,42 @@ class Parts:
             worker=worker,
             keeper=keeper,
             gate=gate,
-            tools=tools,
+            tools=await with_query_models(tools, settings, completer, safety, stack),
             recorder=recorder,
             metrics=metrics,
-            fail_open=FailOpen(time.time, metrics),
+            fail_open=fail_open,
             ledger=_ledger(settings, stack),
+            library=library_of(stores, quiet, safety, clock),
         )
 
 
-async def open_store(stores: SqliteStores, embedder: OnnxEmbedder | None) -> None:
+async def open_store(stores: Stores, embedder: OnnxEmbedder | None) -> None:
     """Open the store if it can be opened now; without it, requests pass without memory."""
     try:
         await stores.open()
         if embedder is not None:
             await stores.memories.stamp_model(embedder.model)
     except StoreUnavailable as error:
-        observe.log.error("store.unavailable", path=str(stores.path), error=str(error), memory="off")
+        observe.log.error("store.unavailable", place=stores.place, error=str(error), memory="off")
     except WrongModel as error:
         await stores.close()  # its vectors mean nothing to our model: no memory is better than a wrong one
         raise ConfigError(str(error)) from error
 
 
-async def _warm_up(tokens: Tokens, embedder: OnnxEmbedder | None) -> None:
-    """Do once before the first request what is slow the first time."""
+async def _warm_up(tokens: Tokens, tools: Tools, recorder: ExchangeRecorder, fail_open: FailOpen) -> None:
+    """Do once before the first request what is slow the first time: libraries, models, tables and word lists
+    are loaded when they are first used, some 0.2 s that no request's deadline has."""
     table = asyncio.wrap_future(tokens.start())
-    if embedder is not None:
-        await embedder.embed(["warm up"])
+    await asyncio.to_thread(_look_at, _NOBODYS.said, recorder)
+    await fail_open.attempt("warm_up", lambda: prepare(_NOBODYS, tools), WARM_UP_S)
     with suppress(TimeoutError):
         await asyncio.wait_for(table, WARM_UP_S)
+
+
+def _look_at(said: str, recorder: ExchangeRecorder) -> None:
+    """Do what is done with everything that is said before it is written down."""
+    for look in (filters.safe_id, recorder.redact, recorder.is_explicit, recorder.is_personal, anchors_of):
+        look(said)
 
 
 def _called(metrics: observe.Metrics, call: Call) -> None:
@@ -191,14 +216,6 @@ def _count(metrics: observe.Metrics, report: Report) -> None:
         metrics.said_to_stored.labels(str(report.lane)).observe(report.since_said_s)
     for change in ("created", "superseded", "confirmed", "held"):
         metrics.stored.labels(change).inc(getattr(report, change))
-
-
-def _quota(limits: LimitSettings) -> Quota:
-    return Quota(
-        memories=limits.max_memories_per_user,
-        content_bytes=int(limits.max_content_mb_per_user * 1_000_000),
-        evict=limits.when_full == "evict",
-    )
 
 
 def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
@@ -235,18 +252,6 @@ def _bounds(memory: MemorySettings, workers: int) -> Bounds:
         concurrency=memory.extraction_concurrency,
         peak=memory.extraction_peak,
         calls_per_hour=-(-hourly // workers),  # each process counts its own
-    )
-
-
-def _wording(settings: Settings, completer: UpstreamCompleter, safety: SafetyPolicy) -> Wording | None:
-    """Return what words vague questions anew: only with a model that the operator has named for it."""
-    if not any(model.model_role == "memory_rewrite" for model in settings.external_models):
-        return None
-    return Wording(
-        completer,
-        deadline_s=settings.memory.deadline_ms / 1000,
-        hyde=settings.retrieval.hyde,
-        redact=partial(filters.redact, policy=safety),
     )
 
 

@@ -38,6 +38,8 @@ T = TypeVar("T")
 Mode = Literal["llm", "verbatim", "off"]
 
 
+HAND_ON_S, HAND_ON_EVERY_S = 20.0, 2.0  # for a job whose credential another process may have
+
 Closing = Callable[[Job, Batch], Awaitable[Sequence[Candidate]]]
 """Returns what is to be remembered of a session as a whole, once its last exchanges are extracted; () where
 it has not ended."""
@@ -73,12 +75,13 @@ class Tools:
     completer: Completer | None
     closing: Closing | None = None
     state: Refresh | None = None
+    shared: bool = False  # with processes that may know credentials which this one does not
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of one job: counts only. `outcome`: extracted | unreadable | empty | waiting |
-    postponed | retried | dead | lost."""
+    """What became of one job: counts only. `outcome`: extracted | unreadable | empty | handed_on |
+    waiting | postponed | retried | dead | lost."""
 
     outcome: str
     created: int = 0
@@ -227,9 +230,7 @@ class OneJob:
             log.info("memory.lease_lost", attempt=job.attempts)
             return Report("lost")
         if isinstance(error, CredentialNeeded):
-            await self.tools.jobs.wait_for_credential(job)
-            log.info("memory.extraction_waits", error=name)
-            return Report("waiting")
+            return await self._without_credential(job)
         at = self.clock() + self._pause(job, error)
         if isinstance(error, CompletionPostponed):
             await self.tools.jobs.retry(job, at=at, reason=name, counted=False)
@@ -239,6 +240,17 @@ class OneJob:
         await self.tools.jobs.retry(job, at=at, reason=name, dead=dead)
         log.warning("memory.extraction_failed", error=name, attempt=job.attempts, dead=dead)
         return Report("dead" if dead else "retried")
+
+    async def _without_credential(self, job: Job) -> Report:
+        """Leave a young job to the process that served the user, which has a credential; park any other."""
+        now = self.clock()
+        if self.tools.shared and now - job.created_at < HAND_ON_S:
+            await self.tools.jobs.retry(job, at=now + HAND_ON_EVERY_S, reason="CredentialNeeded", counted=False)
+            log.info("memory.extraction_handed_on")
+            return Report("handed_on")
+        await self.tools.jobs.wait_for_credential(job)
+        log.info("memory.extraction_waits", error="CredentialNeeded")
+        return Report("waiting")
 
     def _pause(self, job: Job, error: Exception) -> float:
         """Return the pause before the next attempt: what the upstream asks for and a little more, so that

@@ -3,6 +3,7 @@
 import asyncio
 import random
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
@@ -41,6 +42,7 @@ class Worker:
         self._load = load or Load(Bounds(pace.concurrency, peak=pace.concurrency), clock)
         self._drift, self._clock, self._report = drift, clock, report
         self._one = OneJob(tools, mode, pace, clock, jitter)
+        self._stranded = deque[Job]()  # ours no longer, and not given back yet: the store was away
         self.wake = wake or asyncio.Event()
 
     # ------------------------------------------------------------ loops
@@ -124,6 +126,7 @@ class Worker:
 
     async def _claim(self) -> Job | None:
         """Claim the next job that the load allows, and count it as served."""
+        await self._return_stranded()
         if (lane := self._load.lane()) == NO_LANE:
             return None
         now = self._clock()
@@ -134,6 +137,14 @@ class Worker:
             self._load.idle()
         return job
 
+    async def _return_stranded(self) -> None:
+        """Give back what could not be given back: until its lease ends, the user's other jobs wait for it."""
+        while self._stranded:
+            await self._tools.jobs.retry(
+                self._stranded[0], at=self._clock(), reason="store_unavailable", counted=False
+            )
+            self._stranded.popleft()
+
     async def _served(self, job: Job) -> None:
         await self._round(lambda: self._serve(job))
 
@@ -143,6 +154,9 @@ class Worker:
             self._report(report)
             if batch is not None:
                 await self._one.refresh(job, batch)
+        except StoreError:
+            self._stranded.append(job)
+            raise
         except asyncio.CancelledError:
             with suppress(StoreError):
                 await asyncio.shield(

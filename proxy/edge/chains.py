@@ -1,4 +1,7 @@
-"""Which session a response was made in, known before it is on disk: a client may continue it at once."""
+"""Which session a response was made in, known before it is on disk: a client may continue it at once.
+
+At another replica it may not be on disk yet: see Relayed.patience_s.
+"""
 
 from collections import OrderedDict
 

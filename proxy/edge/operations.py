@@ -18,7 +18,7 @@ class Vitals:
     """How memory is doing."""
 
     level: Level
-    reason: str  # "" at level full
+    reason: str  # "" while all of it works; at level full: nothing new can be remembered now
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Operations:
     async def _health(self) -> dict[str, Any]:
         vitals, jobs = await self._look()
         return {
-            "status": "ok" if vitals.level is Level.FULL else "degraded",
+            "status": "degraded" if vitals.reason else "ok",
             "version": __version__,
             "memory": {"level": vitals.level.value, "reason": vitals.reason or None},
             "jobs": None if jobs is None else _by_state(jobs),
@@ -69,7 +69,7 @@ class Operations:
         try:
             jobs = await self.counts()
         except StoreError:
-            return Vitals(Level.NONE, "store_unavailable"), None
+            return Vitals(Level.NONE, self.vitals().reason or "store_unavailable"), None
         return self.vitals(), jobs
 
 

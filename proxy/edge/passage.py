@@ -133,6 +133,7 @@ class Relayed:
     sessions: SessionStore
     chains: RecentChains
     fail_open: FailOpen
+    patience_s: float = 0.0  # with a store that other machines write to
 
     async def adopt(self, progress: Progress) -> None:
         """Give the turn its session: one that continues a response belongs to that response's."""
@@ -140,10 +141,19 @@ class Relayed:
         if turn is None or response_id is None or progress.named_session:
             return
         found = self.chains.session_of(turn, response_id) or await self.fail_open.attempt(
-            "session", lambda: self.sessions.session_of(turn.scope, response_id), progress.left_s
+            "session", lambda: self._stored(turn, response_id), progress.left_s
         )
         if found is not None and not isinstance(found, Failed):
             progress.turn = replace(turn, session_id=found)
+
+    async def _stored(self, turn: Turn, response_id: str) -> str | None:
+        """Return the session that the store has the response in. The client may have it from another replica
+        that is just about to write it down."""
+        found = await self.sessions.session_of(turn.scope, response_id)
+        if found is None and self.patience_s:
+            await asyncio.sleep(self.patience_s)
+            found = await self.sessions.session_of(turn.scope, response_id)
+        return found
 
     def conversation(self, progress: Progress) -> tuple[Body, History]:
         """Return the client's own body."""

@@ -97,11 +97,16 @@ class House:
     pace: Pace = field(default_factory=Pace)
     reports: list[Report] = field(default_factory=list)
     count: int = 0
+    shared: bool = False
 
     def worker(self) -> Worker:
         """Return a new worker, as after a restart."""
         tools = Tools(
-            self.stores.jobs, self.stores.sessions, Gate(self.stores.memories, self.embedder), self.completer
+            self.stores.jobs,
+            self.stores.sessions,
+            Gate(self.stores.memories, self.embedder),
+            self.completer,
+            shared=self.shared,
         )
         return Worker(
             tools,

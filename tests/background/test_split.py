@@ -73,6 +73,11 @@ def test_a_document_of_headings_alone_has_no_passages():
     assert split("# A\n\n## B\n", "markdown") == ()
 
 
+def test_blank_lines_before_a_long_paragraph_are_no_passage():
+    (first, *_) = split("\n\n" + "word " * 500, "text")
+    assert first.text.startswith("word")
+
+
 def test_a_long_section_is_cut_between_paragraphs():
     paragraphs = [f"{number}" + " word" * 50 for number in range(8)]
     passages = split("# A\n\n" + "\n\n".join(paragraphs), "markdown")
@@ -93,7 +98,9 @@ def test_code_is_kept_whole_as_far_as_it_can_be_shown():
     assert [p.text for p in passages][-1] == code.strip()
 
 
-@pytest.mark.parametrize("text", ["x" * 5000, "A sentence of words. " * 300, "一句话。" * 900, "line\n" * 900])
+@pytest.mark.parametrize(
+    "text", ["x" * 5000, "A sentence of words. " * 300, "一句话。" * 900, "line\n" * 900]
+)
 def test_nothing_is_too_long_to_be_shown(text):
     passages = split(text, "text")
     assert len(passages) > 2

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from proxy.background.one_job import HAND_ON_EVERY_S
 from proxy.background.schedule import Policy
 from proxy.background.worker import Pace
 from proxy.domain import Change, Job, MemoryFilter, Scope, Stamp
@@ -249,6 +250,29 @@ async def test_a_job_without_a_credential_waits_for_its_user(house: House) -> No
     await house.stores.jobs.wake(ANA)
     assert await house.worker().work_one()
     assert await house.contents() == [HAWAII]
+
+
+async def test_a_young_job_without_a_credential_is_left_to_who_has_one(house: House) -> None:
+    house.shared = True
+    house.completer.answers = [CredentialNeeded("401"), facts(HAWAII)]
+    await house.say("$10,000 for the Hawaii trip")
+    await house.worker().work_one()
+    assert house.reports[0].outcome == "handed_on"
+    assert not await house.worker().work_one()
+    house.now += HAND_ON_EVERY_S
+    assert await house.worker().work_one()
+    assert await house.contents() == [HAWAII]
+
+
+async def test_a_job_that_nobody_has_a_credential_for_waits_in_the_end(house: House) -> None:
+    house.shared = True
+    house.completer.answers = [CredentialNeeded("401")] * 20
+    await house.say("$10,000 for the Hawaii trip")
+    while not house.reports or house.reports[-1].outcome == "handed_on":
+        await house.worker().work_one()
+        house.now += HAND_ON_EVERY_S
+    assert house.reports[-1].outcome == "waiting"
+    assert len(house.reports) < 15
 
 
 async def test_an_unreadable_answer_is_asked_for_once_more_and_then_skipped(house: House) -> None:

@@ -9,7 +9,8 @@ import httpx2
 import pytest
 from openai import APIStatusError, NotFoundError
 
-from proxy.edge.responses import background
+from proxy.edge.responses import background, responses_api
+from proxy.edge.responses.translated import Translated
 from tests.e2e.chat_only import ChatOnly, chunk
 from tests.e2e.conftest import House, Houses, until
 from tests.support.model import known
@@ -151,6 +152,61 @@ async def test_another_process_sees_how_far_it_is_and_can_cancel_it(
         assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
         await h.upstream.until_closed(model.chats[-1].connection.number)
         await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "cancelled")
+
+
+async def test_a_cancel_that_a_beat_undoes_is_said_again(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, looked = Translated._keep, asyncio.Event()
+    go = asyncio.Event()
+
+    async def late(*arguments: Any) -> bool:
+        looked.set()  # the beat has looked, and found nothing
+        await go.wait()
+        return await keep(*arguments)
+
+    async with slow(house) as (h, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
+        made = await client.responses.create(model="m", input="A story", background=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(background, "BEAT_S", 0.02)
+            patched.setattr(Translated, "_keep", late)
+            await looked.wait()
+            cancelling = asyncio.create_task(elsewhere.responses.cancel(made.id))
+            await until(lambda: elsewhere.responses.retrieve(made.id), lambda r: r.status == "cancelled")
+            go.set()
+            assert (await cancelling).status == "cancelled"
+        await h.upstream.until_closed(model.chats[-1].connection.number)
+        await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "cancelled")
+
+
+async def test_another_process_tells_its_end_to_who_comes_back_there(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(responses_api, "POLL_S", 0.02)
+    async with slow(house) as (_, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
+        made = await client.responses.create(model="m", input="A story", background=True)
+        stream = await elsewhere.responses.retrieve(made.id, stream=True, starting_after=3)
+        model.go.set()
+        (event,) = [event async for event in stream]
+        assert (event.type, event.sequence_number) == ("response.completed", 4)
+        assert event.response.output_text == "Once upon."
+        again = await elsewhere.responses.retrieve(made.id, stream=True)
+        assert [event.type async for event in again] == ["response.completed"]
+        other_one = await elsewhere.responses.create(model="m", input="Hi")
+        with pytest.raises(APIStatusError) as refused:
+            await elsewhere.responses.retrieve(other_one.id, stream=True)
+        assert refused.value.param == "stream"
+
+
+async def test_one_deleted_while_it_is_followed_elsewhere_ends_without_a_word(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(responses_api, "POLL_S", 0.02)
+    async with slow(house) as (_, _, client), house(ChatOnly()) as other, other.client() as elsewhere:
+        made = await client.responses.create(model="m", input="A story", background=True)
+        stream = await elsewhere.responses.retrieve(made.id, stream=True)
+        await client.responses.delete(made.id)
+        assert [event async for event in stream] == []
 
 
 async def test_one_under_way_cannot_be_continued_yet(house: Houses) -> None:

@@ -1,5 +1,6 @@
 """How many requests may come, what those that may not are told, and whose budget it is."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,78 +8,17 @@ from typing import Any
 
 import orjson
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+import structlog
 from openai import AsyncOpenAI, RateLimitError
 
+from proxy.edge import limits as module
 from proxy.edge.identity.caller import Caller
 from proxy.edge.ledger import Ledger
-from proxy.edge.limits import Limits, Rate, judge
+from proxy.edge.limits import Limits
 from proxy.edge.reply import ASGIScope, Receive, Send, send_json
-from proxy.errors import Forbidden
+from proxy.errors import Forbidden, StoreUnavailable
+from proxy.rates import Rate, Verdict
 from tests.support.serving import serving
-
-
-# ---------------------------------------------------------------- the rule
-def test_a_burst_passes_at_once_and_then_one_an_interval() -> None:
-    rate, at, passed = Rate(per_minute=60, burst=3), 0.0, []
-    for now in (100.0, 100.0, 100.0, 100.0, 100.5, 101.0, 101.0, 103.0, 103.0, 103.0):
-        at, verdict = judge(rate, now, at)
-        passed.append(verdict.passes)
-    assert passed == [True, True, True, False, False, True, False, True, True, False]
-
-
-def test_the_verdict_says_what_is_left_when_it_is_whole_again_and_when_to_come_back() -> None:
-    rate = Rate(per_minute=30, burst=2)  # one in two seconds
-    at, first = judge(rate, 100.0, 0.0)
-    at, second = judge(rate, 100.5, at)
-    at, third = judge(rate, 101.0, at)
-    assert (first.passes, first.remaining, first.reset_s) == (True, 1, pytest.approx(2.0))
-    assert (second.passes, second.remaining, second.reset_s) == (True, 0, pytest.approx(3.5))
-    assert (third.passes, third.remaining, third.retry_after_s) == (False, 0, pytest.approx(1.0))
-    assert judge(rate, 102.0, at)[1].passes
-
-
-def test_being_refused_costs_nothing() -> None:
-    rate = Rate(per_minute=60, burst=1)
-    at, _ = judge(rate, 100.0, 0.0)
-    for _ in range(50):
-        at, verdict = judge(rate, 100.5, at)
-        assert not verdict.passes
-    assert judge(rate, 101.0, at)[1].passes
-
-
-def test_a_time_from_before_the_clock_was_set_back_delays_by_no_more_than_a_burst() -> None:
-    rate = Rate(per_minute=60, burst=5)
-    _, verdict = judge(rate, 100.0, 1e9)
-    assert not verdict.passes
-    assert verdict.retry_after_s == pytest.approx(1.0)
-
-
-def test_zero_is_no_limit_and_the_default_burst_a_minutes_worth() -> None:
-    assert Rate.of(0, 5) is None
-    assert Rate.of(60, 0) == Rate(60, 60)
-    assert Rate.of(60, 7) == Rate(60, 7)
-
-
-@given(st.integers(1, 10_000), st.integers(1, 500), st.lists(st.floats(0, 90), min_size=1, max_size=200))
-def test_no_window_ever_holds_more_than_its_rate_and_a_burst(
-    per_minute: int, burst: int, gaps: list[float]
-) -> None:
-    rate, now, at, passed = Rate(per_minute, burst), 1_000.0, 0.0, []
-    for gap in gaps:
-        now += gap / 60
-        at, verdict = judge(rate, now, at)
-        assert 0 <= verdict.remaining < burst
-        if verdict.passes:
-            passed.append(now)
-        else:
-            assert judge(rate, now + verdict.retry_after_s + 1e-6, at)[1].passes
-    for first in range(len(passed)):
-        for last in range(first, len(passed)):
-            most = burst + (passed[last] - passed[first]) / rate.interval_s
-            assert last - first + 1 <= most + 1e-3
-
 
 # ---------------------------------------------------------------- the step
 ANNA = Caller("t", "anna")
@@ -223,6 +163,58 @@ async def test_addresses_have_a_budget_each_and_a_socket_without_one_too(
     peers = [("192.0.2.1", 1), ("192.0.2.1", 2), ("192.0.2.2", 1), None, None]
     answers = [(await call(app, Caller("t"), client=peer))[0] for peer in peers]
     assert answers == [200, 429, 200, 200, 429]
+
+
+# ---------------------------------------------------------------- over all replicas
+class Shared:
+    """What replicas share, as far as it can be reached."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, Rate]] = []
+        self.error: Exception | None = None
+        self.hangs = False
+
+    async def ask(self, subject: str, rate: Rate) -> Verdict:
+        self.asked.append((subject, rate))
+        if self.hangs:
+            await asyncio.Event().wait()
+        if self.error is not None:
+            raise self.error
+        return Verdict(passes=False, remaining=0, reset_s=9.0, retry_after_s=4.0)
+
+
+def fleet(ledger: Ledger, clock: Clock, shared: Shared) -> Any:
+    def identify(scope: ASGIScope) -> Caller:
+        return ANNA
+
+    return Limits(ledger, Rate(60, 1), None, identify, clock, shared).of_model(plain)
+
+
+async def test_a_fleet_has_one_budget(ledger: Ledger, clock: Clock) -> None:
+    shared = Shared()
+    status, headers, _ = await call(fleet(ledger, clock, shared))
+    assert (status, headers["retry-after"]) == (429, "4")
+    assert shared.asked == [("model\0user\0t\0anna", Rate(60, 1))]
+
+
+@pytest.mark.parametrize("hangs", [False, True])
+async def test_a_machine_counts_for_itself_while_the_fleet_cannot_and_says_so_once(
+    ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch, hangs: bool
+) -> None:
+    monkeypatch.setattr(module, "ASK_S", 0.01)
+    shared = Shared()
+    shared.error, shared.hangs = StoreUnavailable("gone"), hangs
+    app = fleet(ledger, clock, shared)
+    with structlog.testing.capture_logs() as logs:
+        assert [(await call(app))[0] for _ in range(3)] == [200, 429, 429]
+        assert len(shared.asked) == 1  # nobody waits for what was away a moment ago
+        clock.now += module.REST_S
+        await call(app)
+        assert len(shared.asked) == 2
+        shared.error, shared.hangs = None, False
+        clock.now += module.REST_S
+        assert (await call(app))[1]["retry-after"] == "4"
+    assert [line["event"] for line in logs] == ["limits.unshared", "limits.shared"]
 
 
 async def test_the_openai_sdk_waits_as_long_as_it_is_told(ledger: Ledger) -> None:

@@ -8,6 +8,7 @@ from proxy.stores.sqlite.forgetting import erase, forget
 pytest.register_assert_rewrite(
     "tests.stores.contract_chains",
     "tests.stores.contract_changes",
+    "tests.stores.contract_forgetting",
     "tests.stores.contract_keys",
     "tests.stores.contract_memories",
     "tests.stores.contract_notes",

@@ -166,13 +166,17 @@ class Stage(RuleBasedStateMachine):
     async def read_and_continue(self, at, user):
         """Save what was read before the last portion, as others continue a conversation, and read again."""
         await self.save_readings(at)
-        stores = self.stores[at]
         for each in self.stores:
             page = await each.memories.list(of(Scope("t", user), include_inactive=True), limit=999)
             hits = await find(each.memories, "likes", Scope("t", user), limit=999, vec=vector(1))
             history = await each.memories.history(of(Scope("t", user)), list(self.everyone))
             shown = str(([m.content for m in page.items], [h.memory.content for h in hits], history))
             assert not {word for word in self.being_forgotten if word in shown}
+        await self.read_chains(at, user)
+
+    async def read_chains(self, at, user):
+        """Read what somebody is about to continue."""
+        stores = self.stores[at]
         ours = [(i, k) for i, k in self.everything_kept.items() if k.scope.user == user and i[0] == "r"]
         for id_, kept in ours[-3:]:
             generation = (await stores.memories.stamp(kept.scope)).generation

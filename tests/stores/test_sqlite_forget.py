@@ -1,213 +1,36 @@
-"""Forgets: counted beforehand, complete, with a receipt; and what goes when its time is over."""
+"""Forgets over SQLite: at once and in portions, and nothing left in any file."""
 
 import pytest
 
-from proxy.domain import Forgotten, Hold, Outcome
-from proxy.errors import NotFound
-from tests.stores.contract_chains import ForgetChainsContract, keep, response
+from tests.stores.contract_chains import ForgetChainsContract
+from tests.stores.contract_forgetting import ForgettingContract
 from tests.stores.contract_memories import ForgetContract
 from tests.stores.contract_sessions import ForgetConversationsContract
-from tests.stores.forgetting_support import (
-    SCOPES,
-    WORD,
-    candidate,
-    everything,
-    on_disk,
-)
-from tests.stores.making import (
-    ANNA,
-    APOLLO,
-    BEN,
-    NOW,
-    always,
-    create,
-    exchange,
-    forgotten,
-    memory,
-    never,
-    of,
-    quote,
-    store,
-    supersede,
-    talk,
-)
+from tests.stores.forgetting_support import on_disk
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Reads all that is in the data directory."""
+
+    async def read():
+        return on_disk(tmp_path)
+
+    return read
+
+
+@pytest.fixture
+def commits(stores):
+    async def count():
+        return stores.commits
+
+    return count
+
+
+class TestForgetting(ForgettingContract):
+    """What a forget takes."""
 
 
 @pytest.mark.usefixtures("in_portions")
 class TestForgetsInPortions(ForgetContract, ForgetConversationsContract, ForgetChainsContract):
     """What every forget does, it does in portions, too."""
-
-
-@pytest.mark.parametrize("mode", ["at once", "in portions"])
-@pytest.mark.parametrize("where", SCOPES.values(), ids=SCOPES)
-async def test_a_dry_run_counts_just_what_a_forget_then_removes(stores, where, mode, request):
-    if mode == "in portions":
-        request.getfixturevalue("in_portions")
-    await everything(stores)
-    project = await talk(stores.sessions, "in the project", scope=APOLLO, trigger=always)
-    await store(stores.memories, create("plan", APOLLO, evidence=quote(project)), scope=ANNA)
-    counted = await stores.memories.forget(where, by="test", dry_run=True)
-    assert counted != Forgotten()
-    assert await forgotten(stores.memories, where) == counted
-    assert await forgotten(stores.memories, where) == Forgotten()
-
-
-async def test_a_dry_run_by_id_counts_just_what_a_forget_then_removes(stores):
-    await everything(stores)
-    counted = await stores.memories.forget(of(ANNA), "c", by="test", dry_run=True)
-    assert (counted.memories, counted.exchanges, counted.responses, counted.quarantined) == (2, 1, 1, 1)
-    assert await forgotten(stores.memories, of(ANNA), "c") == counted
-
-
-async def test_a_dry_run_changes_nothing(stores):
-    await everything(stores)
-    before = (await stores.memories.stamp(ANNA), stores.commits)
-    await stores.memories.forget(of(ANNA), by="test", dry_run=True)
-    await stores.memories.forget(of(BEN), by="test", dry_run=True)
-    assert (await stores.memories.stamp(ANNA), stores.commits) == before
-    assert await stores.receipts.list("acme", None, limit=9) == []
-
-
-# ---------------------------------------------------------------- all of it
-@pytest.mark.parametrize("mode", ["at once", "in portions"])
-async def test_a_forgotten_user_is_nowhere_in_the_data_directory(stores, tmp_path, mode, request):
-    if mode == "in portions":
-        request.getfixturevalue("in_portions")
-    await everything(stores)
-    assert WORD.encode() in on_disk(tmp_path)
-    gone = await forgotten(stores.memories, of(ANNA))
-    assert gone == Forgotten(memories=3, exchanges=3, sessions=3, jobs=2, responses=1, quarantined=1)
-    assert WORD.encode() not in on_disk(tmp_path)
-
-
-async def test_what_is_held_goes_with_its_scope_type_or_source(stores):
-    told = await talk(stores.sessions)
-    for number, (scope, type_) in enumerate([(ANNA, "semantic"), (APOLLO, "episodic"), (ANNA, "procedural")]):
-        held = candidate(memory("x", type=type_), "elsewhere")
-        await store(stores.memories, Hold(f"q{number}", held, "planted", NOW), scope=scope)
-    sourced = candidate(memory("x", type="procedural"), told.id)
-    await store(
-        stores.memories, Hold("q3", sourced, "planted", NOW), create("a", id="a", evidence=quote(told))
-    )
-
-    async def left():
-        return sorted(held.id for held in await stores.quarantine.held(ANNA, limit=9))
-
-    assert (await forgotten(stores.memories, of(ANNA), "a")).quarantined == 1
-    assert await left() == ["q0", "q1", "q2"]
-    assert (await forgotten(stores.memories, of(ANNA, type="semantic"))).quarantined == 1
-    assert await left() == ["q1", "q2"]
-    assert (await forgotten(stores.memories, of(APOLLO))).quarantined == 1
-    assert await left() == ["q2"]
-
-
-async def test_an_answer_given_in_view_of_a_memory_that_was_forgotten_since_is_not_kept(stores, tmp_path):
-    await store(stores.memories, create(f"a {WORD}", id="a"))
-    begun = await stores.sessions.begin(exchange("who am I?"))
-    await stores.memories.forget(of(ANNA), "a", by="test")
-    assert await stores.sessions.complete(begun, Outcome(f"a {WORD}", whole=True, recalled=("a",)), never)
-    assert [e.answer for e in await stores.sessions.recent(ANNA, "s1", 9)] == [""]
-    assert WORD.encode() not in on_disk(tmp_path)
-
-
-async def test_a_memory_that_stays_does_not_quote_what_was_erased_unread(stores, tmp_path):
-    told = await talk(stores.sessions, f"I am a {WORD}")
-    await store(stores.memories, create("plays", id="a", evidence=quote(told, f"a {WORD}")))
-    assert (await forgotten(stores.memories, of(ANNA, type="episodic"))).exchanges == 1
-    assert (await stores.memories.get(of(ANNA), "a")).evidence == quote(told)
-    assert WORD.encode() not in on_disk(tmp_path)
-
-
-@pytest.mark.parametrize("mode", ["at once", "in portions"])
-@pytest.mark.parametrize(
-    "where",
-    [of(APOLLO), of(APOLLO, type="semantic"), of(ANNA, type="semantic")],
-    ids=["project", "both", "type"],
-)
-async def test_responses_go_of_a_session_in_which_all_is_still_being_answered(
-    stores, tmp_path, where, mode, request
-):
-    if mode == "in portions":
-        request.getfixturevalue("in_portions")
-    for number in range(3):  # more than a portion holds
-        begun = await stores.sessions.begin(exchange(f"and a {WORD}", scope=APOLLO, session=f"s{number}"))
-        await keep(stores, response(f"r{number}", APOLLO, text=WORD, session_id=f"s{number}"))
-    await keep(stores, response("elsewhere", BEN, session_id="s0"))
-    gone = await forgotten(stores.memories, where)
-    assert (gone.exchanges, gone.responses) == (3, 3)
-    assert [await stores.chains.get(ANNA, f"r{n}", NOW) for n in range(3)] == [None] * 3
-    assert await stores.chains.get(BEN, "elsewhere", NOW) is not None
-    assert not await stores.sessions.complete(begun, Outcome(f"a {WORD}", whole=True), always)
-    assert WORD.encode() not in on_disk(tmp_path)
-
-
-# ---------------------------------------------------------------- receipts
-async def test_every_forget_of_a_scope_leaves_a_receipt_and_by_id_those_that_found_something(stores):
-    await store(stores.memories, create(f"a {WORD}", id="a"), create("tea", id="b", type="episodic"))
-    for where, id_ in ((of(ANNA), "nothing"), (of(ANNA), "a"), (of(ANNA, type="episodic"), None)):
-        await stores.memories.forget(where, id_, by="key:k1")
-    await stores.memories.forget(of(BEN), by="jwt")
-    found = await stores.receipts.list("acme", None, limit=9)
-    assert [(r.user, r.type, r.memory_id, r.by, r.counts.memories) for r in found] == [
-        ("ben", None, None, "jwt", 0),
-        ("anna", "episodic", None, "key:k1", 1),
-        ("anna", None, "a", "key:k1", 1),
-    ]
-    assert all(r.id == r.counts.receipt and r.at == NOW for r in found)
-    assert WORD not in str(found)
-
-
-async def test_a_forget_names_its_receipt(stores):
-    gone = await stores.memories.forget(of(ANNA), by="test")
-    (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
-    assert gone == receipt.counts == Forgotten(receipt=receipt.id)
-
-
-@pytest.mark.parametrize("mode", ["at once", "in portions"])
-async def test_receipts_survive_later_forgets_and_belong_to_their_user(stores, mode, request):
-    if mode == "in portions":
-        request.getfixturevalue("in_portions")
-    for n in range(5):
-        await store(stores.memories, create(f"fact {n}"))
-        await stores.memories.forget(of(ANNA), by=f"{n}")
-    await stores.memories.forget(of(BEN), by="ben's")
-    first = await stores.receipts.list("acme", "anna", limit=3)
-    rest = await stores.receipts.list("acme", "anna", limit=3, after=first[-1].id)
-    assert [r.by for r in (*first, *rest)] == ["4", "3", "2", "1", "0"]
-    assert await stores.receipts.list("other", None, limit=9) == []
-    with pytest.raises(NotFound):
-        await stores.receipts.list("acme", "ben", limit=3, after=first[0].id)
-
-
-# ---------------------------------------------------------------- expiry
-DAY = 86_400.0
-
-
-async def test_what_expired_more_than_a_day_ago_is_erased_with_a_receipt(stores, tmp_path):
-    await store(
-        stores.memories,
-        create(f"old {WORD}", id="a", expires_at=NOW),
-        create("yesterday", id="b", expires_at=NOW + 1),
-        create("for good", id="c"),
-        create("older", id="d"),
-    )
-    await store(stores.memories, supersede("d", f"newer {WORD}", id="e", expires_at=NOW))
-    stamp = await stores.memories.stamp(ANNA)
-    assert await stores.memories.expire(NOW + DAY - 1) == 0
-    assert await stores.memories.expire(NOW + DAY) == 3
-    assert await stores.memories.expire(NOW + DAY) == 0
-    left = await stores.memories.list(of(ANNA, include_inactive=True), limit=9)
-    assert [m.id for m in left.items] == ["c", "b"]
-    (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
-    assert (receipt.by, receipt.counts.memories) == ("retention", 3)
-    assert WORD.encode() not in on_disk(tmp_path)
-    assert await stores.memories.stamp(ANNA) == stamp  # nobody forgot: writers go on
-
-
-async def test_expiry_leaves_what_was_said_and_answered(stores, sessions):
-    told = await talk(sessions)
-    await keep(stores, response("r"))
-    await store(stores.memories, create("a", expires_at=NOW, evidence=quote(told)))
-    assert await stores.memories.expire(NOW + DAY) == 1
-    assert len(await sessions.recent(ANNA, "s1", 9)) == 1
-    assert await stores.chains.get(ANNA, "r", NOW) is not None

@@ -58,6 +58,52 @@ class Match(TypedDict):
     why: str
 
 
+class DocumentShape(TypedDict):
+    id: str
+    object: Literal["memory.document"]
+    name: str
+    version: int
+    status: Literal["ready", "indexing"]
+    user_id: str
+    project_id: str | None
+    characters: int
+    sections: int
+    passages: int
+    created_at: int
+    updated_at: int
+
+
+class DocumentPosted(DocumentShape):
+    change: Literal["created", "updated", "unchanged"]
+    redacted: list[str]
+
+
+class SectionShape(TypedDict):
+    headings: list[str]
+    start: int
+    end: int
+    passages: int
+    redacted: bool
+
+
+class DocumentWhole(DocumentShape):
+    outline: list[SectionShape]
+    content: NotRequired[str]
+
+
+class PassageShape(TypedDict):
+    object: Literal["memory.passage"]
+    document_id: str
+    name: str
+    version: int
+    project_id: str | None
+    headings: list[str]
+    text: str
+    start: int
+    end: int
+    score: float
+
+
 class HeldShape(TypedDict):
     object: Literal["memory.quarantined"]
     id: str
@@ -104,6 +150,7 @@ class Counts(TypedDict):
     jobs: int
     responses: int
     quarantined: int
+    documents: int
 
 
 class ReceiptShape(TypedDict):
@@ -143,6 +190,10 @@ class HeldPage(Page):
     data: list[HeldShape]
 
 
+class DocumentPage(Page):
+    data: list[DocumentShape]
+
+
 class ReceiptPage(Page):
     data: list[ReceiptShape]
 
@@ -151,6 +202,7 @@ class Matches(TypedDict):
     object: Literal["list"]
     data: list[Match]
     has_more: Literal[False]
+    documents: NotRequired[list[PassageShape]]
 
 
 class History(TypedDict):
@@ -171,6 +223,7 @@ class DeletedShape(TypedDict):
     deleted_jobs: int
     deleted_responses: int
     deleted_quarantined: int
+    deleted_documents: int
     receipt: str | None
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.edge.memory_api.fields import Content, Cursor, Flag, Id, Kind, Limit, Seconds, Share, Tags
+from proxy.edge.memory_api.fields import Content, Cursor, Flag, Id, Kind, Limit, Name, Seconds, Share, Tags
 
 
 class Query(BaseModel):
@@ -58,6 +58,10 @@ class ScopePageQuery(PageQuery):
     project_id: Id | None = None
 
 
+class DocumentQuery(UserQuery):
+    include: Literal["content"] | None = None
+
+
 class JobsQuery(PageQuery):
     state: Literal["queued", "running", "waiting", "dead"] | None = None
 
@@ -80,6 +84,15 @@ class SearchBody(Body):
     memory_types: list[Kind] | None = None
     limit: int = Field(10, ge=1, le=100)
     similarity_threshold: Share | None = None
+    include: Annotated[list[Literal["documents"]], Field(max_length=1)] = []
+
+
+class DocumentBody(Body):
+    name: Name
+    content: Annotated[str, Field(min_length=1, max_length=1_000_000)]
+    format: Literal["markdown", "text"] = "markdown"
+    user_id: Id | None = None
+    project_id: Id | None = None
 
 
 def _partial(schema: dict[str, Any]) -> None:

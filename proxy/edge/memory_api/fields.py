@@ -1,5 +1,6 @@
 """The kinds of values that queries and bodies hold, each with its check and its JSON schema."""
 
+import unicodedata
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema
@@ -9,6 +10,7 @@ from proxy.errors import InvalidRequest
 from proxy.wire.extensions import MAX_ID_CHARS, checked_id
 
 MAX_CONTENT_CHARS = 4_000
+_NO_LINE = ("Cc", "Zl", "Zp")  # controls, separators of lines
 LAST_SECOND = 253_402_300_799  # of the year 9999: later ones are no dates for most of the world's software
 
 
@@ -41,6 +43,12 @@ def _not_blank(value: str) -> str:
     return value.strip()
 
 
+def _one_line(value: str) -> str:
+    if any(unicodedata.category(c) in _NO_LINE for c in value):
+        raise ValueError("it must be one line, without control characters")
+    return _not_blank(value)
+
+
 Id = Annotated[
     str,
     AfterValidator(_id),
@@ -52,6 +60,7 @@ Kind = Annotated[
     WithJsonSchema({"type": "string", "enum": sorted(KINDS), "title": "Memory type"}),
 ]
 Content = Annotated[str, Field(min_length=1, max_length=MAX_CONTENT_CHARS), AfterValidator(_not_blank)]
+Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_line)]
 Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=LAST_SECOND, allow_inf_nan=False, description="Unix seconds")]

@@ -8,8 +8,9 @@ from starlette.responses import Response
 
 from proxy.domain import Candidate, Memory, MemoryFilter, Scope
 from proxy.edge.memory_api import present
-from proxy.edge.memory_api.answers import Added, History, Matches
+from proxy.edge.memory_api.answers import Added, History, Matches, PassageShape
 from proxy.edge.memory_api.bodies import AddBody, EditBody, ListQuery, NoQuery, SearchBody, UserQuery
+from proxy.edge.memory_api.documents import passage
 from proxy.edge.memory_api.wiring import Asked, Tools
 from proxy.errors import InvalidRequest, NotFound
 from proxy.wire.extensions import MAX_ID_CHARS
@@ -56,7 +57,23 @@ async def search(tools: Tools, asked: Asked[NoQuery, SearchBody]) -> Response:
         ],
         "has_more": False,
     }
+    if "documents" in body.include:
+        matches["documents"] = await _passages(tools, asked)
     return present.answer(matches)
+
+
+async def _passages(tools: Tools, asked: Asked[NoQuery, SearchBody]) -> list[PassageShape]:
+    """Return the passages of documents that the query means; none where no documents are kept."""
+    if tools.documents is None:
+        return []
+    body = asked.body
+    found = await tools.documents.search(
+        asked.scope(body.user_id, body.project_id),
+        body.query,
+        limit=body.limit,
+        threshold=body.similarity_threshold,
+    )
+    return [passage(one) for one in found]
 
 
 async def list_(tools: Tools, asked: Asked[ListQuery, None]) -> Response:

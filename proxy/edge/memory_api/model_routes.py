@@ -74,7 +74,7 @@ COMPONENTS: dict[str, dict[str, Any]] = {
         "X-Memory-Reason": _told({"type": "string"}, "Why, in a constant word."),
         "X-Memory-Level": _told({"type": "string", "enum": _LEVELS}, "How much of memory works."),
         "X-Memory-Count": _told({"type": "integer"}, "How many memories were injected."),
-        "X-Memory-Ids": _told({"type": "string"}, "Their ids, separated by commas."),
+        "X-Memory-Ids": _told({"type": "string"}, "Their ids, and those of documents, separated by commas."),
         "X-Memory-Tokens": _told({"type": "integer"}, "How many tokens they took."),
         "X-Memory-Compressed": _told({"type": "integer"}, "How many messages were left out."),
         "X-Memory-Session-Id": _told({"type": "string"}, "The session, percent-encoded."),

@@ -7,9 +7,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from proxy.edge.memory_api import answers as shapes
-from proxy.edge.memory_api import exporting, forgetting, importing, memories, quarantine, sessions
+from proxy.edge.memory_api import documents, exporting, forgetting, importing, memories, quarantine, sessions
 from proxy.edge.memory_api.bodies import (
     AddBody,
+    DocumentBody,
+    DocumentQuery,
     EditBody,
     ForgetQuery,
     ForgetScopeQuery,
@@ -48,7 +50,7 @@ class Operation:
         object.__setattr__(self, "template", tuple(self.path.split("/")[1:]))
 
 
-_ALL, _ONE = "/v1/memory", "/v1/memory/{memory_id}"
+_ALL, _ONE, _DOCUMENTS = "/v1/memory", "/v1/memory/{memory_id}", "/v1/memory/documents"
 
 OPERATIONS = (
     Operation(
@@ -127,6 +129,27 @@ OPERATIONS = (
         method="GET", path=f"{_ALL}/receipts", id="listReceipts", handler=forgetting.receipts,
         summary="List the proofs of what was forgotten, newest first", query=PageQuery,
         answers={200: shapes.ReceiptPage}, refusals=(404,),
+    ),
+    Operation(
+        method="POST", path=_DOCUMENTS, id="postDocument", handler=documents.post,
+        summary="Keep a text under a name; the same again changes nothing, another text is its next version",
+        body=DocumentBody, refusals=(404, 413),
+        answers={200: shapes.DocumentPosted, 201: shapes.DocumentPosted, 202: shapes.DocumentPosted},
+    ),
+    Operation(
+        method="GET", path=_DOCUMENTS, id="listDocuments", handler=documents.list_,
+        summary="List documents, the last written first", query=ScopePageQuery,
+        answers={200: shapes.DocumentPage}, refusals=(404,),
+    ),
+    Operation(
+        method="GET", path=f"{_DOCUMENTS}/{{document_id}}", id="getDocument", handler=documents.get,
+        summary="One document with its outline, and with its text where that is asked for",
+        query=DocumentQuery, answers={200: shapes.DocumentWhole}, refusals=(404,),
+    ),
+    Operation(
+        method="DELETE", path=f"{_DOCUMENTS}/{{document_id}}", id="deleteDocument",
+        handler=documents.delete, summary="Erase a document, and the answers that may repeat it",
+        query=UserQuery, answers={200: shapes.DeletedShape}, refusals=(404,),
     ),
     Operation(
         method="GET", path=_ONE, id="getMemory", handler=memories.get,

@@ -106,6 +106,7 @@ def deleted(counts: Forgotten, *, memory_id: str | None = None, dry_run: bool = 
         "deleted_jobs": counts.jobs,
         "deleted_responses": counts.responses,
         "deleted_quarantined": counts.quarantined,
+        "deleted_documents": counts.documents,
         "receipt": counts.receipt,
     }
     if memory_id is not None:
@@ -182,6 +183,7 @@ def receipt(one: Receipt) -> ReceiptShape:
             "jobs": one.counts.jobs,
             "responses": one.counts.responses,
             "quarantined": one.counts.quarantined,
+            "documents": one.counts.documents,
         },
     }
 

@@ -7,8 +7,10 @@ from typing import Generic, Protocol, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from proxy.documents import Change, Document, DocumentStore, Format
 from proxy.domain import Candidate, Event, Memory, MemoryFilter, Ranked, Scope, Stamp
 from proxy.edge.identity.caller import Caller
+from proxy.pipeline.documents import RankedPassage
 from proxy.ports import Clock, JobQueue, MemoryStore, Quarantine, Receipts, SessionStore
 
 
@@ -63,6 +65,31 @@ class ByHand(Protocol):
         ...
 
 
+class AddDocument(Protocol):
+    """Takes a document in. Raises InvalidRequest, TooLarge, QuotaExceeded."""
+
+    async def __call__(
+        self, scope: Scope, name: str, content: str, format: Format
+    ) -> tuple[Document, Change]: ...
+
+
+class LookUp(Protocol):
+    """Searches documents as the read path would."""
+
+    async def __call__(
+        self, scope: Scope, query: str, *, limit: int, threshold: float | None
+    ) -> Sequence[RankedPassage]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Documents:
+    """What the endpoints of documents work with."""
+
+    store: DocumentStore
+    add: AddDocument
+    search: LookUp
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tools:
     """What the endpoints work with."""
@@ -80,6 +107,7 @@ class Tools:
     mode: str  # how callers are identified: "open" | "keys" | "jwt" | "header"
     version: str
     session_key: Callable[[str], str] = str  # a session's id as the recorder writes it down
+    documents: Documents | None = None  # None: the store has no place for them
 
 
 Q = TypeVar("Q")

@@ -2,7 +2,8 @@
 
 A background response runs in the task of the request that asked for it, after that request was answered;
 the server waits for it at shutdown. It saves itself every few seconds. So a response that says it is in
-progress and has not saved itself for longer than that is dead, whichever process it ran in.
+progress and has not saved itself for longer than that is dead, whichever process it ran in. The clocks of the
+machines that share a store have to agree on that: to LEASE_S - BEAT_S seconds.
 """
 
 import asyncio

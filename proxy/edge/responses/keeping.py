@@ -7,7 +7,7 @@ from typing import Any
 from proxy.domain import Scope, Stamp
 from proxy.edge.failopen import FailOpen
 from proxy.edge.responses.background import UNDER_WAY, shown
-from proxy.edge.responses.owners import Owner, new_id
+from proxy.edge.responses.owners import Owner, new_id, shelf
 from proxy.errors import InvalidRequest, NotFound
 from proxy.kept import Conversation, StoredResponse
 from proxy.ports import ChainStore, Clock, ConversationStore, MemoryStore
@@ -21,7 +21,6 @@ SAVE_S = 5.0  # the last event waits for the save, since its client may continue
 LONGEST_CHAIN = 1_000  # responses
 PAGE = 100
 MOST_PAGES = 100  # of one conversation
-_POINTS_TO = "\x1fowner"  # a row of a credential: the object is that user's
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,13 +117,14 @@ class Keeping:
         """Return the response if the owner may see it."""
         now = self.clock()
         found = await self.responses.get(owner.scope, response_id, now)
-        if found is None and owner.named and owner.credential is not None:
-            found = await self.responses.get(owner.credential, response_id, now)
-            return None if found is None or found.session_id == _POINTS_TO else found
-        if found is not None and found.session_id == _POINTS_TO:
-            user = Scope(owner.scope.tenant, loads(found.response))
-            return await self.responses.get(user, response_id, now)
-        return found
+        if found is not None or owner.credential is None:
+            return found
+        if owner.named:
+            return await self.responses.get(owner.credential, response_id, now)
+        pointer = await self.responses.get(shelf(owner.credential, response_id), response_id, now)
+        if pointer is None:
+            return None
+        return await self.responses.get(Scope(owner.scope.tenant, loads(pointer.response)), response_id, now)
 
     async def keep(self, made: Made) -> bool:
         """Save the response, durable on return. False, and nothing is saved, if its owner forgot or deleted
@@ -145,7 +145,7 @@ class Keeping:
 
         async def save() -> bool:
             if (credential := made.owner.credential) is not None and made.owner.named:
-                await self.responses.save(_pointer(stored, credential), generation=0)
+                await self.responses.save(_pointer(stored, shelf(credential, stored.id)), generation=0)
             return await self.responses.save(stored, generation=generation, recalled=made.recalled)
 
         saved = await self.fail_open.attempt("keep", save, SAVE_S)
@@ -157,8 +157,8 @@ class Keeping:
         if found is None:
             return False
         if owner.credential is not None:
-            await self.responses.delete(owner.credential, response_id)
-        return found.scope == owner.credential or await self.responses.delete(found.scope, response_id)
+            await self.responses.delete(shelf(owner.credential, response_id), response_id)
+        return await self.responses.delete(found.scope, response_id)
 
     # ------------------------------------------------------------ conversations
     async def converse(self, owner: Owner, items: Sequence[Item], metadata: Any) -> Conversation:
@@ -173,12 +173,16 @@ class Keeping:
     async def conversation(self, owner: Owner, conversation_id: str) -> Conversation | None:
         """Return the conversation if the owner may see it."""
         found = await self.conversations.get(owner.scope, conversation_id)
-        if found is None and owner.named and owner.credential is not None:
-            found = await self.conversations.get(owner.credential, conversation_id)
-            return None if found is None or _pointed(found) is not None else found
-        if found is not None and (user := _pointed(found)) is not None:
-            return await self.conversations.get(Scope(owner.scope.tenant, user), conversation_id)
-        return found
+        if found is not None or owner.credential is None:
+            return found
+        if owner.named:
+            return await self.conversations.get(owner.credential, conversation_id)
+        pointer = await self.conversations.get(shelf(owner.credential, conversation_id), conversation_id)
+        if pointer is None:
+            return None
+        return await self.conversations.get(
+            Scope(owner.scope.tenant, loads(pointer.metadata)), conversation_id
+        )
 
     async def add(self, made: Made, output: Sequence[Item]) -> None:
         """Append to the response's conversation what was asked and answered. Never raises: the client has
@@ -213,7 +217,7 @@ class Keeping:
         """Delete the conversation that `conversation` returned, with its items."""
         await self.conversations.delete(conversation.scope, conversation.id)
         if owner.credential is not None:
-            await self.conversations.delete(owner.credential, conversation.id)
+            await self.conversations.delete(shelf(owner.credential, conversation.id), conversation.id)
 
     async def _claim(self, owner: Owner, conversation: Conversation) -> None:
         """Give a conversation that was made for nobody to the user who now speaks in it: what users say
@@ -227,7 +231,8 @@ class Keeping:
 
     async def _point(self, owner: Owner, made: Conversation) -> None:
         if owner.named and owner.credential is not None:
-            sign = replace(made, scope=owner.credential, metadata=written(owner.scope.user))
+            pointer = shelf(owner.credential, made.id)
+            sign = replace(made, scope=pointer, metadata=written(owner.scope.user))
             await self.conversations.create(sign, ())
 
     async def _all_items(self, conversation: Conversation) -> list[bytes]:
@@ -259,19 +264,14 @@ def _numbered(items: Iterable[Item]) -> list[tuple[str, bytes]]:
     return [(str(item["id"]), written(item)) for item in items]
 
 
-def _pointer(stored: StoredResponse, credential: Scope) -> StoredResponse:
+def _pointer(stored: StoredResponse, where: Scope) -> StoredResponse:
     """Return the row by which a credential finds what it made for a user, when it names none."""
     return replace(
         stored,
-        scope=credential,
-        session_id=_POINTS_TO,
+        scope=where,
+        session_id="",
         previous_id=None,
         conversation_id=None,
         response=written(stored.scope.user),
         input_items=b"[]",
     )
-
-
-def _pointed(conversation: Conversation) -> str | None:
-    metadata = loads(conversation.metadata)
-    return metadata if isinstance(metadata, str) else None  # a client's is an object

@@ -20,6 +20,7 @@ from proxy.domain import Scope
 from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.identity.caller import OPEN, Caller
 from proxy.edge.reply import Send
+from proxy.edge.responses.owners import shelf
 from proxy.errors import ClientError, InvalidRequest, NotFound, StoreUnavailable
 from proxy.kept import StoredResponse
 from proxy.ports import ChainStore, Clock
@@ -61,7 +62,7 @@ class Makers:
 
         async def save() -> None:
             now = self.clock()
-            if await self.notes.get(_NOTES, id_, now) is None:
+            if await self.notes.get(shelf(_NOTES, id_), id_, now) is None:
                 await self.notes.save(_note(id_, made_by, now, self.ttl_s), generation=0)
 
         await self.fail_open.attempt("note", save, SAVE_S)
@@ -87,7 +88,7 @@ class Makers:
 
     async def _noted(self, id_: str) -> list[str]:
         found = await self.fail_open.attempt(
-            "maker", lambda: self.notes.get(_NOTES, id_, self.clock()), ASK_S
+            "maker", lambda: self.notes.get(shelf(_NOTES, id_), id_, self.clock()), ASK_S
         )
         if isinstance(found, Failed):
             raise StoreUnavailable("who made this cannot be known now")
@@ -151,7 +152,7 @@ def _digests(tenant: str, user: str | None) -> list[str]:
 def _note(id_: str, made_by: list[str], now: float, ttl_s: float) -> StoredResponse:
     return StoredResponse(
         id=id_,
-        scope=_NOTES,
+        scope=shelf(_NOTES, id_),
         session_id="",
         previous_id=None,
         conversation_id=None,

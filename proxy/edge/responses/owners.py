@@ -35,6 +35,13 @@ def is_ours(id_: object) -> bool:
     return isinstance(id_, str) and id_.partition("_")[2].startswith(_OURS)
 
 
+def shelf(holder: Scope, id_: str) -> Scope:
+    """Return one of many places to keep something small about an object. What a store keeps for one user it
+    may write one after the other; notes about everybody's objects must not wait for each other so."""
+    number = blake2b(id_.encode("utf-8", "surrogatepass"), digest_size=1).hexdigest()
+    return Scope(holder.tenant, f"{holder.user}\x1f{number}")
+
+
 @dataclass(frozen=True, slots=True)
 class Owner:
     """Who asks. `credential` is None where the credential itself stands for one user."""

@@ -16,12 +16,15 @@ from proxy.edge.responses.background import UNDER_WAY, Live, Lives, shown
 from proxy.edge.responses.keeping import Keeping
 from proxy.edge.responses.owners import Owner
 from proxy.edge.responses.serving import REFUSALS, Identify, answer, asker, cut, listed, page_of
-from proxy.errors import InvalidRequest, NotFound
+from proxy.errors import InvalidRequest, NotFound, StoreError
 from proxy.kept import StoredResponse
 from proxy.ports import Clock
 from proxy.upstream.downstream import Downstream
 from proxy.wire import body as json_body
+from proxy.wire.translation import encode
 
+CANCEL_S, CANCEL_TRIES = 0.05, 3  # a beat takes less from its look at the store to its save
+POLL_S = 1.0
 END_S = 5.0  # for work that was ended to be saved; the answer then says how far it came
 
 
@@ -52,7 +55,7 @@ class ResponsesApi:
         owner, response_id = asker(request, self.identify), _id(request)
         kept = await self._find(owner, response_id)
         if request.query_params.get("stream", "").lower() in ("true", "1"):
-            return self._stream(request, owner, response_id)
+            return self._stream(request, owner, kept)
         return answer(await self._stands(owner, kept))
 
     async def delete(self, request: Request) -> Response:
@@ -80,10 +83,7 @@ class ResponsesApi:
         if (live := self.lives.under_way(owner, response_id)) is not None:
             live.cancel()
             return answer(await self._stands(owner, await self._ended(live, owner)))
-        # Another process makes it, and sees this at its next beat.
-        response = {**response, "status": "cancelled"}
-        await self._save_again(kept, response)
-        return answer(response)
+        return answer(await self._cancel_elsewhere(owner, kept, response))
 
     async def input_items(self, request: Request) -> Response:
         """The items of the response's own request."""
@@ -121,17 +121,44 @@ class ResponsesApi:
         changed = replace(kept, response=json_body.dump(response))
         await self.keeping.responses.save(changed, generation=stamp.generation)
 
-    def _stream(self, request: Request, owner: Owner, response_id: str) -> Response:
+    async def _cancel_elsewhere(
+        self, owner: Owner, kept: StoredResponse, response: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Cancel what another process makes: it sees this at its next beat. A beat under way may undo it."""
+        cancelled = {**response, "status": "cancelled"}
+        for _ in range(CANCEL_TRIES):
+            await self._save_again(kept, cancelled)
+            await asyncio.sleep(CANCEL_S)
+            now = await self._find(owner, kept.id)
+            if json_body.loads(now.response)["status"] not in UNDER_WAY:
+                break
+        return cancelled
+
+    def _stream(self, request: Request, owner: Owner, kept: StoredResponse) -> Response:
         after = request.query_params.get("starting_after", "-1")
         if not after.removeprefix("-").isdigit():
             raise InvalidRequest("`starting_after` must be a whole number.", param="starting_after")
-        live = self.lives.recent(owner, response_id)
-        if live is None:
-            raise InvalidRequest(
-                "Only a response made in the background can be streamed again, and only for a while.",
-                param="stream",
-            )
-        return Following(live.follow(int(after)))
+        if (live := self.lives.recent(owner, kept.id)) is not None:
+            return Following(live.follow(int(after)))
+        if not json_body.loads(kept.response).get("background"):
+            raise InvalidRequest("Only a response made in the background can be streamed.", param="stream")
+        return Following(self._until_its_end(owner, kept, int(after)))
+
+    async def _until_its_end(self, owner: Owner, kept: StoredResponse, after: int) -> AsyncIterator[bytes]:
+        """Yield the last event of a response whose events are in another process, or in none any more. It
+        holds all that the events before it have told."""
+        while True:
+            with suppress(StoreError):  # it may be back at the next look
+                response = await self._stands(owner, kept)
+                if response["status"] not in UNDER_WAY:
+                    yield encode(last_event(response, max(after, -1) + 1))
+                    return
+            await asyncio.sleep(POLL_S)
+            with suppress(StoreError):
+                found = await self.keeping.find(owner, kept.id)
+                if found is None:
+                    return  # deleted
+                kept = found
 
 
 class Following(Response):
@@ -150,6 +177,12 @@ class Following(Response):
                 await send({"type": "http.response.body", "body": piece, "more_body": True})
             downstream.settle()
             await send({"type": "http.response.body", "body": b""})
+
+
+def last_event(response: dict[str, Any], number: int) -> dict[str, Any]:
+    """Return the event that tells the end of a response."""
+    ended = response["status"] if response["status"] in ("completed", "incomplete") else "failed"
+    return {"type": f"response.{ended}", "sequence_number": number, "response": response}
 
 
 def _id(request: Request) -> str:

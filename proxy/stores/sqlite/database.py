@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 from proxy import observe
 from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite import file
+from proxy.stores.sqlite.trouble import Troubles
 from proxy.stores.threads import step_back
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ Work = Callable[[sqlite3.Connection], T]
 
 _PURGE_WAIT_MS = 50
 _PURGE_AGAIN_S = 1.0
+_CHECK_PAUSE = 20  # times what the last check of a corrupt file took
 _MOST_WAITING = 10_000  # writes; beyond that the disk is stuck and memory should step aside
 
 
@@ -73,7 +75,9 @@ class Database:
         self.path = path
         self.commits = 0  # group commits so far
         self.epoch = 0  # rises when another file is found at the path: what was read before is void
+        self.troubles = Troubles()
         self._identity: file.Identity | None = None
+        self._check_due = 0.0  # time.monotonic
         self._opening = threading.Lock()
         self._waiting: list[_Write] = []
         self._waiting_lock = threading.Lock()
@@ -136,29 +140,62 @@ class Database:
         For whoever writes much at a time: the next commit of somebody else need not wait for the disk."""
         await asyncio.get_running_loop().run_in_executor(self._copier, self._checkpoint)
 
+    async def probe(self) -> None:
+        """Try what is in trouble, so that it is known when that is over. Never raises StoreUnavailable."""
+        with suppress(StoreUnavailable):
+            if self.troubles.is_corrupt:
+                await asyncio.get_running_loop().run_in_executor(self._copier, self._check_again)
+            elif self.troubles.current:
+                await self.read(_look)
+                await self.write(_leave_a_mark)
+
     # ------------------------------------------------------------ in the threads
+    def _check_again(self) -> None:
+        """Read all of a file that was found corrupt: if that was the disk's passing fault, go on with it."""
+        began = time.monotonic()
+        if began < self._check_due:
+            return
+        try:
+            self._check()  # whether it was replaced
+            file.check(self.path)
+        except StoreUnavailable:
+            self._check_due = time.monotonic() + _CHECK_PAUSE * (time.monotonic() - began)
+            raise
+        self.troubles.mended()
+
     def _checkpoint(self) -> None:
         with self._connection(self._copy_handle) as connection:
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def _read(self, work: Work[T]) -> T:
-        with self._connection(self._mine.handle) as connection:
-            connection.execute("BEGIN")
-            try:
-                return work(connection)
-            finally:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
+        try:
+            with self._connection(self._mine.handle) as connection:
+                connection.execute("BEGIN")
+                try:
+                    result = work(connection)
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+        except StoreUnavailable as error:
+            self.troubles.failed("read", error)
+            raise
+        self.troubles.worked("read")
+        return result
 
     def _drain(self) -> None:
         with self._waiting_lock:
             group, self._waiting = self._waiting, []
         try:
             with self._connection(self._write_handle) as connection:
+                if self.troubles.is_corrupt:
+                    raise StoreUnavailable(f"{self.path} is corrupt: it is not written to")
                 self._commit(connection, group)
         except BaseException as error:  # noqa: BLE001 - handed to every caller, as an executor would
+            self.troubles.failed("write", error)
             for entry in group:
                 entry.error = entry.error or error
+        else:
+            self.troubles.worked("write")
         _deliver(group)
 
     def _commit(self, connection: sqlite3.Connection, group: Sequence[_Write]) -> None:
@@ -183,6 +220,7 @@ class Database:
                 entry.result = entry.work(connection)
         except Exception as error:  # noqa: BLE001 - handed to the caller, as an executor would
             entry.error = error
+            self.troubles.failed("write", error)
             # Where SQLite gave the whole transaction up (disk full), this raises and the group fails.
             connection.execute("ROLLBACK TO work")
         connection.execute("RELEASE work")
@@ -234,6 +272,7 @@ class Database:
             found = file.identity(self.path)
             if found == self._identity:
                 return
+            self._leave_nothing_in_the_log()
             for handle in list(self._handles):
                 with handle.lock:
                     handle.discard()
@@ -241,7 +280,20 @@ class Database:
             file.check(self.path)
             self._identity = found
             self.epoch += 1
+            self.troubles.mended()
             observe.log.warning("store.replaced")
+
+    def _leave_nothing_in_the_log(self) -> None:
+        """Bring what the write-ahead log holds into the file that was opened, wherever that is now.
+
+        The log is found by its name: whoever opens the file that has come would take it for that file's own,
+        read it into it, and delete it. Then the one would be spoilt, and the other incomplete."""
+        for handle in list(self._handles):
+            with handle.lock, suppress(sqlite3.Error):
+                if handle.connection is not None:
+                    (busy, _, _) = handle.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                    if not busy:
+                        return
 
     def _shutdown(self) -> None:
         self._writer.shutdown(wait=True)
@@ -254,6 +306,15 @@ class Database:
 
 def _nothing(tx: sqlite3.Connection) -> None:
     """Change nothing."""
+
+
+def _look(tx: sqlite3.Connection) -> None:
+    tx.execute("SELECT count(*) FROM meta").fetchone()
+
+
+def _leave_a_mark(tx: sqlite3.Connection) -> None:
+    """Write something, so that the commit needs the disk."""
+    tx.execute("INSERT INTO meta VALUES ('probe', 1) ON CONFLICT DO UPDATE SET value = value + 1")
 
 
 def _deliver(group: Sequence[_Write]) -> None:

@@ -9,6 +9,13 @@ from proxy.stores.sqlite import notes, owners, queue, rows
 from proxy.stores.sqlite.instance import Instance
 
 RETRY_S = 60.0  # a client's own retries come sooner
+# What an answer was given with in view: memories and documents.
+_STILL_THERE = """
+    SELECT (SELECT count(*) FROM memories m WHERE m.owner = :owner
+            AND m.id IN (SELECT value FROM json_each(:ids)))
+         + (SELECT count(*) FROM documents d WHERE d.owner = :owner AND d.doomed = 0
+            AND d.id IN (SELECT value FROM json_each(:ids)))
+"""
 _OLD = "SELECT seq FROM exchanges WHERE extraction = 'done' AND state = 'done' AND at < ? LIMIT ?"
 
 
@@ -129,10 +136,7 @@ def complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Tr
 def _any_forgotten(tx: sqlite3.Connection, owner: int, ids: tuple[str, ...]) -> bool:
     if not ids:
         return False
-    (left,) = tx.execute(
-        "SELECT count(*) FROM memories WHERE owner = ? AND id IN (SELECT value FROM json_each(?))",
-        (owner, rows.as_json(ids)),
-    ).fetchone()
+    (left,) = tx.execute(_STILL_THERE, {"owner": owner, "ids": rows.as_json(ids)}).fetchone()
     return bool(left < len(set(ids)))
 
 

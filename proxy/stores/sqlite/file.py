@@ -16,7 +16,7 @@ from proxy import terms
 from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite.instance import alone
 
-SCHEMA_VERSION = 2  # schema_v1.sql … are applied in order; kept in PRAGMA user_version
+SCHEMA_VERSION = 3  # schema_v1.sql … are applied in order; kept in PRAGMA user_version
 _SMALLEST_PAGE = 512  # bytes
 _APPLICATION_ID = 0x6D656D70  # "memp": tells our file from another program's database
 
@@ -58,9 +58,10 @@ def prepare(path: Path, *, create: bool) -> None:
     with mapped(path):
         if create:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+            if not path.exists():  # see _check_size
+                os.close(os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
         identity(path)
-        _check_header(path)
+        _check_size(path)
         # Not by SQLite's own locks: changing to WAL fails at once where another process is doing the same.
         with alone(path.with_suffix(".opening")), closing(connect(path)) as connection:
             _migrate(connection, path)
@@ -97,19 +98,26 @@ def connect(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _check_header(path: Path) -> None:
-    """Refuse what SQLite would take for an empty database and overwrite: any file of a few bytes."""
-    with path.open("rb") as found:
-        start = found.read(_SMALLEST_PAGE)
-    if start and (len(start) < _SMALLEST_PAGE or not start.startswith(b"SQLite format 3\0")):
+def is_ours(connection: sqlite3.Connection) -> bool:
+    """True for a database that memory-proxy has made."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    return bool(application == _APPLICATION_ID)
+
+
+def _check_size(path: Path) -> None:
+    """Refuse what SQLite would take for an empty database and overwrite: any file of a few bytes.
+
+    Without opening it. To close any other descriptor of a database drops the locks that this process's
+    connections have on it (POSIX); another process may then remove the write-ahead log under them.
+    What is larger and no database, SQLite refuses itself."""
+    if 0 < path.stat().st_size < _SMALLEST_PAGE:
         raise StoreUnavailable(f"{path} is not a database: move it away, or restore a backup")
 
 
 def _migrate(connection: sqlite3.Connection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    (application,) = connection.execute("PRAGMA application_id").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
-    if tables and application != _APPLICATION_ID:
+    if tables and not is_ours(connection):
         raise StoreUnavailable(f"{path} is another program's database: name another data directory")
     if version > SCHEMA_VERSION:
         raise StoreUnavailable(f"{path} was made by a newer version: schema {version}, not {SCHEMA_VERSION}")

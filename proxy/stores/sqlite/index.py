@@ -19,6 +19,7 @@ from proxy.stores.sqlite.postings import Ints, Postings, term_hash
 # BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
 _K1, _B = 1.2, 0.4
 _NOBODY = -1  # the seq of a position whose memory now has another
+_FEW = 8  # times as many rows cost more to multiply than these to pick out
 _TAIL_SHARE = 4  # new postings are merged into the old once they are a quarter of them
 
 Floats = NDArray[np.float32]
@@ -88,7 +89,7 @@ class UserIndex:
         eligible = self._eligible(project, search)
         scores = self._bm25(search.terms, eligible)
         best = _top(scores, np.flatnonzero(scores > 0), search.limit)
-        cosines = self._cosines(search.vector)
+        cosines = self._cosines(search.vector, eligible)
         if cosines is not None:
             best = np.union1d(best, _top(cosines, np.flatnonzero(eligible & self.embedded), search.limit))
         near = [None] * len(best) if cosines is None else cosines[best].tolist()
@@ -108,13 +109,19 @@ class UserIndex:
             eligible &= np.array(wanted, np.bool_)[self.projects]
         return eligible
 
-    def _cosines(self, vector: bytes | None) -> Floats | None:
+    def _cosines(self, vector: bytes | None, eligible: Bools) -> Floats | None:
+        """Return the cosines, right for who is eligible and anything for the rest; None without vectors."""
         if vector is None or not self.embedded.any():
             return None
         query = np.frombuffer(vector, np.float32)
         if len(query) != self.matrix.shape[1]:
             raise WrongModel(f"a query of {len(query)} dimensions, memories of {self.matrix.shape[1]}")
-        cosines: Floats = self.matrix @ query
+        few = np.flatnonzero(eligible)
+        if len(few) * _FEW > len(eligible):
+            cosines: Floats = self.matrix @ query
+            return cosines
+        cosines = np.zeros(len(eligible), np.float32)
+        cosines[few] = self.matrix[few] @ query
         return cosines
 
     def _bm25(self, terms: Sequence[str], eligible: Bools) -> Floats:

@@ -67,6 +67,26 @@ class Instance:
             os.close(fd)
 
 
+def living(run_dir: Path) -> int:
+    """Return how many processes work on the data directory now."""
+    return sum(_is_locked(path) for path in run_dir.glob("*" + _SUFFIX))
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
 @contextmanager
 def alone(path: Path) -> Iterator[None]:
     """Hold an exclusive lock among processes, waiting for it."""

@@ -145,9 +145,8 @@ def _batch(tx: sqlite3.Connection, job: Job, limit: int, context: int) -> Batch:
     if not pending:
         return Batch((), (), stamp)
     before = {"session": session, "first": pending[0].seq, "limit": context}
-    return Batch(
-        tuple(pending), tuple(rows.exchanges_where(tx, job.scope, job.session_id, _BEFORE, before)), stamp
-    )
+    earlier = rows.exchanges_where(tx, job.scope, job.session_id, _BEFORE, before)
+    return Batch(rows.not_read_aloud(tx, pending), rows.not_read_aloud(tx, earlier), stamp)
 
 
 def _info(row: tuple[Any, ...]) -> JobInfo:

@@ -38,6 +38,11 @@ class SqliteMemories:
         self._model = embedding
         self._indexes.clear()  # they may hold vectors of what was the store's model before
 
+    @property
+    def model(self) -> EmbeddingModel | None:
+        """The model whose vectors this process makes and compares; None where it named none."""
+        return self._model
+
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
         return await self._database.read(lambda tx: self._search(tx, scope, search))
 

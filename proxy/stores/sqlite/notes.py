@@ -158,7 +158,8 @@ class SqliteNotes:
             if session is None or tx.execute(_TO_EXTRACT, (session, job.upto, int(job.id))).fetchone():
                 return None
             ours = {"session": session, "upto": job.upto, "limit": limit}
-            found = tuple(rows.exchanges_where(tx, job.scope, job.session_id, _WHOLE, ours))
+            whole = rows.exchanges_where(tx, job.scope, job.session_id, _WHOLE, ours)
+            found = rows.not_read_aloud(tx, whole)
             before = tx.execute(_SUMMARY, (session,)).fetchone()
             return Episode(found, before[0] if before else None)
 

@@ -53,7 +53,7 @@ class SqliteReceipts:
                 if row is None:
                     raise NotFound("no receipt has this id", param="after")
                 wanted["before"] = row[0]
-            return [_receipt(row) for row in tx.execute(_LIST, wanted)]
+            return [receipt_of(row) for row in tx.execute(_LIST, wanted)]
 
         return await self._database.read(work)
 
@@ -99,8 +99,19 @@ def plus(one: Forgotten, other: Forgotten) -> Forgotten:
         jobs=one.jobs + other.jobs,
         responses=one.responses + other.responses,
         quarantined=one.quarantined + other.quarantined,
+        documents=one.documents + other.documents,
         receipt=one.receipt or other.receipt,
     )
+
+
+def keep(tx: sqlite3.Connection, owner: int, receipt: Receipt) -> None:
+    """Write down a receipt that another database has issued, as it is."""
+    tx.execute(
+        "INSERT INTO receipts (id, owner, project, type, memory_id, by, at, counts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (receipt.id, owner, receipt.project, receipt.type, receipt.memory_id, receipt.by, receipt.at,
+         _as_json(receipt.counts)),
+    )  # fmt: skip
 
 
 def _as_json(counts: Forgotten) -> str:
@@ -109,7 +120,8 @@ def _as_json(counts: Forgotten) -> str:
     return json.dumps(numbers)
 
 
-def _receipt(row: tuple[Any, ...]) -> Receipt:
+def receipt_of(row: tuple[Any, ...]) -> Receipt:
+    """Return a row: id, tenant, user, project, type, memory_id, by, at, counts."""
     id_, tenant, user, project, type_, memory_id, by, at, text = row
     return Receipt(
         id=id_, tenant=tenant, user=user, project=project, type=type_, memory_id=memory_id, by=by, at=at,

@@ -4,6 +4,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -30,6 +31,10 @@ _EXCHANGE = """
                SELECT 1 FROM sessions x JOIN forgets f ON f.owner = x.owner WHERE x.id = e.session
            ), '', e.answer), e.at, e.whole
     FROM exchanges e
+"""
+_READ_ALOUD = """
+    SELECT seq FROM exchanges WHERE seq IN (SELECT value FROM json_each(?)) AND recalled <> '[]'
+    AND EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE substr(shown.value, 1, 4) = 'doc_')
 """
 
 
@@ -189,6 +194,14 @@ def exchanges_where(
             f"{_EXCHANGE} WHERE {condition}", parameters
         )
     ]  # fmt: skip
+
+
+def not_read_aloud(tx: sqlite3.Connection, exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
+    """Return the exchanges without the answers that were given with a document in view: what is in a document
+    must not become a memory by being quoted."""
+    found = tx.execute(_READ_ALOUD, (as_json(e.seq for e in exchanges),))
+    aloud = {seq for (seq,) in found}
+    return tuple(replace(e, answer="") if e.seq in aloud else e for e in exchanges)
 
 
 def touch(tx: sqlite3.Connection, owner: int, ids: Sequence[str], at: float) -> None:

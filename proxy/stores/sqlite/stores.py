@@ -6,15 +6,18 @@ import sqlite3
 from pathlib import Path
 
 from proxy.oversight import Quota
+from proxy.ports import RateLimits
 from proxy.stores.sqlite import file
 from proxy.stores.sqlite.chains import SqliteChains
 from proxy.stores.sqlite.conversations import SqliteConversations
 from proxy.stores.sqlite.database import Database
+from proxy.stores.sqlite.documents import SqliteDocuments
 from proxy.stores.sqlite.instance import Instance
 from proxy.stores.sqlite.jobs import SqliteJobs
 from proxy.stores.sqlite.keys import SqliteKeys
 from proxy.stores.sqlite.memories import SqliteMemories
 from proxy.stores.sqlite.notes import SqliteNotes
+from proxy.stores.sqlite.passages import SqlitePassages
 from proxy.stores.sqlite.quarantine import SqliteQuarantine
 from proxy.stores.sqlite.receipts import SqliteReceipts
 from proxy.stores.sqlite.reembed import SqliteVectors
@@ -54,7 +57,20 @@ class SqliteStores:
         self.quarantine = SqliteQuarantine(self._database)
         self.keys = SqliteKeys(self._database)
         self.receipts = SqliteReceipts(self._database)
+        self.documents = SqliteDocuments(
+            self._database, self.memories.forgetting, lambda: self.memories.model
+        )
+        self.passages = SqlitePassages(
+            self._database, lambda: self.memories.model, index_bytes=index_bytes // 4
+        )
+        self.memories.forgetting.also_let_go(self.passages.let_go)
         self.vectors = SqliteVectors(self._database)
+        self.limits: RateLimits | None = None  # of one machine: edge/ledger.py keeps them
+
+    @property
+    def place(self) -> str:
+        """Where everything is kept."""
+        return str(self.path)
 
     async def open(self) -> None:
         """Open or make the file. Raises StoreUnavailable, with nothing overwritten, if it cannot."""
@@ -77,6 +93,21 @@ class SqliteStores:
             tx.execute("SELECT count(*) FROM meta").fetchone()
 
         await self._database.read(work)
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the file, in a constant word; "" while all that is asked of it works."""
+        return self._database.troubles.current
+
+    @property
+    def is_readable(self) -> bool:
+        """False while reading is what fails, and not only writing."""
+        return not self._database.troubles.of_reading
+
+    async def upkeep(self) -> None:
+        """Do every few seconds what is left over by whoever died, and see whether trouble is over."""
+        await self._database.probe()
+        await self.memories.resume_forgets()
 
     async def close(self) -> None:
         """Finish what was accepted and end the threads; other processes may take over what is open."""

@@ -11,11 +11,14 @@ import httpx2
 import pytest
 
 from proxy.background.admit import Gate
+from proxy.background.library import Library
 from proxy.background.remember import Remember
 from proxy.domain import Ranked, Scope
 from proxy.edge.identity.caller import Caller
 from proxy.edge.memory_api.app import MemoryApi
-from proxy.edge.memory_api.wiring import Tools
+from proxy.edge.memory_api.wiring import Documents, Tools
+from proxy.pipeline.documents import RankedPassage, Shelf
+from proxy.pipeline.documents import search as search_documents
 from proxy.pipeline.prepare import Tools as Searching
 from proxy.pipeline.prepare import search
 from proxy.stores.models.embedder import OnnxEmbedder
@@ -101,6 +104,14 @@ async def _served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator
     ) -> Sequence[Ranked]:
         return await search(scope, query, searching, types=types, limit=limit, threshold=threshold)
 
+    shelf = Shelf(stores.passages, stores.memories, embedder)
+    library = Library(stores.documents, stores.passages, embedder, time.time)
+
+    async def look_up(
+        scope: Scope, query: str, *, limit: int, threshold: float | None
+    ) -> Sequence[RankedPassage]:
+        return await search_documents(scope, query, shelf, limit=limit, threshold=threshold)
+
     callers: list[Caller] = [Caller("default")]
     woken: list[bool] = []
     gate = Gate(stores.memories, embedder)
@@ -117,6 +128,7 @@ async def _served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator
         clock=time.time,
         mode="open",
         version="1.2.3",
+        documents=Documents(stores.documents, library.add, look_up),
     )
     async with (
         serving(MemoryApi(tools)) as origin,

@@ -137,8 +137,11 @@ PLAIN: dict[str, dict[str, Any]] = {
     "searchMemories": {"body": {"query": "figs", "user_id": "alice"}},
     "importMemories": {"body": [{"content": "User sails.", "user_id": "alice"}]},
     "editMemory": {"body": {"content": "User likes dates."}},
+    "postDocument": {"body": {"name": "Guide", "content": "# Figs\n\nPick them ripe.", "user_id": "alice"}},
 }
-WITHOUT_SUBJECT = ("retryJob", "releaseQuarantined", "discardQuarantined")
+WITHOUT_SUBJECT = (
+    "retryJob", "releaseQuarantined", "discardQuarantined", "getDocument", "deleteDocument",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: o.id)
@@ -147,7 +150,7 @@ async def test_every_operation_succeeds_as_documented(bench: Bench, operation: O
     made = await bench.add("User likes figs.", tags=["food"])
     await bench.http.delete("/memory", params={"user_id": "bob"})
     query = {"user_id": "alice"} if "user_id" in operation.query.model_fields else {}
-    path = {"memory_id": made["id"], "session_id": "s", "job_id": "1", "held_id": "q"}
+    path = {"memory_id": made["id"], "session_id": "s", "job_id": "1", "held_id": "q", "document_id": "d"}
     request = {"path": path, "query": query, "body": None, **PLAIN.get(operation.id, {})}
     answer = await send(bench.http, operation, request)
     check(operation, answer)
@@ -160,7 +163,7 @@ async def test_a_parameter_that_is_not_documented_is_refused(
     bench: Bench, operation: Operation, name: str
 ) -> None:
     query = {"user_id": "alice"} if "user_id" in operation.query.model_fields else {}
-    path = {"memory_id": "mem_1", "session_id": "s", "job_id": "1", "held_id": "q"}
+    path = {"memory_id": "mem_1", "session_id": "s", "job_id": "1", "held_id": "q", "document_id": "d"}
     request = {"path": path, "query": {**query, name: "1"}, "body": [], **PLAIN.get(operation.id, {})}
     answer = await send(bench.http, operation, request)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)

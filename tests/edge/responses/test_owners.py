@@ -2,7 +2,7 @@
 
 from proxy.domain import Scope
 from proxy.edge.identity.caller import Caller
-from proxy.edge.responses.owners import is_ours, new_id, owner_of
+from proxy.edge.responses.owners import is_ours, new_id, owner_of, shelf
 from proxy.wire.extensions import is_usable_id
 
 OPEN = Caller("default")
@@ -55,3 +55,12 @@ def test_ids_are_long_random_and_told_from_an_upstreams() -> None:
     assert not is_ours("resp_68a1f0c2mp")
     assert not is_ours("resp_67ccd2bed1ec8190b14f964abc054267")
     assert not is_ours(None)
+
+
+def test_notes_about_objects_lie_apart_from_each_other_and_from_their_holders_own() -> None:
+    holder = Scope("acme", "\x1fapp")
+    shelves = [shelf(holder, new_id("resp")) for _ in range(400)]
+    assert len(set(shelves)) > 150  # of 256
+    assert holder not in shelves
+    assert all(each.tenant == "acme" and each.user.startswith(holder.user) for each in shelves)
+    assert shelf(holder, "\ud83d") == shelf(holder, "\ud83d") != shelf(Scope("acme", "\x1fother"), "\ud83d")

@@ -119,6 +119,11 @@ _ITEMS_OF_RESPONSES = """
     JOIN conversation_items i ON i.conversation = c.seq
     WHERE r.seq IN (SELECT value FROM json_each(?))
 """
+_DOCUMENTS = """
+    SELECT d.seq FROM documents d WHERE d.owner = :owner AND d.seq <= :documents
+    AND (:project IS NULL OR d.project = :project) AND (:document_id IS NULL OR d.id = :document_id)
+"""
+_PASSAGES = "SELECT seq FROM passages WHERE document IN (SELECT value FROM json_each(:of_documents))"
 _CONVERSATIONS = "SELECT seq FROM conversations WHERE owner = :owner AND seq <= :conversations"
 _CONVERSATIONS_OF_PROJECT = f"{_CONVERSATIONS} AND project = :project"
 _ITEMS_OF_PROJECT = """
@@ -144,6 +149,8 @@ class Doomed:
     older: Seqs = ()  # memories that the forget reaches only through what superseded them
     memories: Seqs = ()
     sessions: Seqs = ()
+    passages: Seqs = ()
+    documents: Seqs = ()
     kept: int = field(default=0, compare=False)  # responses that still had content
 
     @property
@@ -156,6 +163,7 @@ class Doomed:
             jobs=len(self.jobs),
             responses=self.kept,
             quarantined=len(self.held),
+            documents=len(self.documents),
         )
 
     def tables(self) -> Iterator[tuple[str, Seqs]]:
@@ -170,6 +178,9 @@ def find(tx: sqlite3.Connection, target: Target) -> Doomed:
     if target.is_everything:
         return _everything(tx, target)
     search = _Search(tx, target)
+    if target.document_id is not None:
+        search.document(target.document_id)
+        return search.found()
     search.memories()
     if target.is_of_many:
         search.said()
@@ -178,7 +189,7 @@ def find(tx: sqlite3.Connection, target: Target) -> Doomed:
 
 def _everything(tx: sqlite3.Connection, target: Target) -> Doomed:
     ours = target.parameters()
-    responses = _seqs(tx, _RESPONSES, ours)
+    responses, documents = _seqs(tx, _RESPONSES, ours), _seqs(tx, _DOCUMENTS, ours)
     return Doomed(
         responses=responses,
         items=_seqs(tx, _ITEMS_OF_PROJECT, ours),
@@ -188,6 +199,8 @@ def _everything(tx: sqlite3.Connection, target: Target) -> Doomed:
         held=_seqs(tx, _HELD, ours),
         memories=_seqs(tx, "SELECT seq FROM memories WHERE owner = :owner AND seq <= :memories", ours),
         sessions=_seqs(tx, _SESSIONS, ours),
+        passages=_seqs(tx, _PASSAGES, {"of_documents": rows.as_json(documents)}),
+        documents=documents,
         kept=_with_content(tx, responses),
     )
 
@@ -235,6 +248,14 @@ class _Search:
         self._add("responses", _OF_PROJECT)
         self._add("items", _ITEMS_OF_PROJECT)
         self._add("conversations", _CONVERSATIONS_OF_PROJECT)
+        self._documents()
+
+    def document(self, document_id: str) -> None:
+        """Find the document, and the answers that were given with it in view."""
+        self._ours["ids"] = rows.as_json([document_id])
+        self._documents()
+        self._add("answers", _ANSWERS)
+        self._add("responses", _SHOWN_RESPONSES)
 
     def found(self) -> Doomed:
         """Return all of it, with the responses of the sessions and those that continue them."""
@@ -257,6 +278,11 @@ class _Search:
         return Doomed(
             **{name: tuple(sorted(self._seqs[name])) for name in names}, kept=sum(kept for _, kept in later)
         )
+
+    def _documents(self) -> None:
+        self._add("documents", _DOCUMENTS)
+        self._ours["of_documents"] = rows.as_json(self._seqs["documents"])
+        self._add("passages", _PASSAGES)
 
     def _add(self, table: str, query: str) -> None:
         """Add what the query finds; where it names sessions, remember them."""

@@ -45,6 +45,8 @@ _DELETE = {
     "sessions": f"""
         DELETE FROM sessions WHERE id IN {_THESE}
         AND NOT EXISTS (SELECT 1 FROM exchanges x WHERE x.session = sessions.id)""",
+    "passages": f"DELETE FROM passages WHERE seq IN {_THESE}",
+    "documents": f"DELETE FROM documents WHERE seq IN {_THESE}",
 }
 _COUNTED_AS = {
     "memories": "memories",
@@ -54,6 +56,7 @@ _COUNTED_AS = {
     "jobs": "jobs",
     "responses": "responses",
     "held": "quarantined",
+    "documents": "documents",
 }
 
 

@@ -24,6 +24,7 @@ _MUCH = """
         OR (SELECT count(*) FROM (SELECT 1 FROM stored_responses WHERE owner = :owner LIMIT :most)) >= :most
         OR (SELECT count(*) FROM (SELECT 1 FROM conversations c JOIN conversation_items i
                                   ON i.conversation = c.seq WHERE c.owner = :owner LIMIT :most)) >= :most
+        OR (SELECT coalesce(sum(passages), 0) FROM documents WHERE owner = :owner) >= :most
 """
 _HOLDERS = """
     SELECT m.owner FROM memories m JOIN scopes s ON s.id = m.owner
@@ -35,7 +36,8 @@ _LATE = """
     SELECT x.seq FROM sessions n JOIN exchanges x ON x.session = n.id
     WHERE n.owner = :owner AND x.seq <= :exchanges AND x.answer <> '' AND x.recalled <> '[]'
     AND EXISTS (SELECT 1 FROM json_each(x.recalled) shown
-                WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = shown.value AND m.owner = :owner))
+                WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = shown.value AND m.owner = :owner)
+                AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = shown.value AND d.owner = :owner))
 """
 
 
@@ -53,7 +55,7 @@ class Forgetting:
 
     def __init__(self, database: Database, let_go: Callable[[int], None]) -> None:
         self._database = database
-        self._let_go = let_go  # of what is kept in memory of an owner
+        self._holders = [let_go]  # of what is kept in memory of an owner
         self._running: set[int] = set()
         self.instance: Instance | None = None
 
@@ -66,6 +68,35 @@ class Forgetting:
         for order in begun.orders:
             gone = receipts.plus(gone, await self._carry_out(order))
         return gone
+
+    async def forget_document(self, scope: Scope, document_id: str, by: str, now: float) -> Forgotten:
+        """Erase, durable on return, a document and what may repeat it. None there: nothing, no receipt."""
+
+        def work(tx: sqlite3.Connection) -> tuple[Forgotten, int | None]:
+            owner = owners.find(tx, scope)
+            if owner is None:
+                return Forgotten(), None
+            doomed = find(tx, Target(owner=owner.id, document_id=rows.storable(document_id)))
+            if not doomed.documents:
+                return Forgotten(), None
+            owners.raise_generation(tx, owner.id)
+            gone = erase_all(tx, owner.id, doomed)
+            where = MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=now)
+            issued = receipts.issue(tx, owner.id, where, memory_id=document_id, by=by, counts=gone)
+            return replace(gone, receipt=issued.id), owner.id
+
+        gone, owner = await self._database.write(work, purge=True)
+        if owner is not None:
+            self._let_go(owner)
+        return gone
+
+    def also_let_go(self, holder: Callable[[int], None]) -> None:
+        """Have the holder told, too, of whom something was forgotten."""
+        self._holders.append(holder)
+
+    def _let_go(self, owner: int) -> None:
+        for holder in self._holders:
+            holder(owner)
 
     async def count(self, where: MemoryFilter, memory_id: str | None) -> Forgotten:
         """Return what a forget would erase now."""

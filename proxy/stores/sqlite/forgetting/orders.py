@@ -43,6 +43,11 @@ _NOTES = """
         SELECT id FROM sessions WHERE owner = :owner AND (:project IS NULL OR project = :project))
 """
 
+_DOCUMENTS = """
+    UPDATE documents SET doomed = 1
+    WHERE owner = :owner AND doomed = 0 AND (:project IS NULL OR project = :project)
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -76,6 +81,7 @@ def place(
     if target.is_scope:  # small, and all of it from before: a session that goes on is left without
         for table in ("anchors", "states", "marks"):
             tx.execute(_NOTES.format(table), {"owner": target.owner, "project": target.project})
+        tx.execute(_DOCUMENTS, {"owner": target.owner, "project": target.project})
     issued = receipts.issue(tx, named, where, memory_id=target.memory_id, by=by, counts=gone)
     tx.execute(
         "INSERT INTO forgets (receipt, owner, project, type, types, memory_id, bounds, instance)"

@@ -21,6 +21,7 @@ class Bounds:
     responses: int = _ALL
     conversations: int = _ALL
     items: int = _ALL
+    documents: int = _ALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +33,7 @@ class Target:
     type: str | None = None
     text: str | None = None
     memory_id: str | None = None
+    document_id: str | None = None  # no memory, but this document
     only: tuple[int, ...] | None = None  # of the memories, just these rows
     bounds: Bounds = Bounds()
 
@@ -47,8 +49,8 @@ class Target:
 
     @property
     def is_of_many(self) -> bool:
-        """True if it covers all memories of a kind, and not single ones that are named."""
-        return self.memory_id is None and self.only is None
+        """True if it covers all memories of a kind, and not single things that are named."""
+        return self.memory_id is None and self.document_id is None and self.only is None
 
     @property
     def types(self) -> list[str] | None:
@@ -62,6 +64,7 @@ class Target:
             "project": self.project,
             "types": None if self.types is None else rows.as_json(self.types),
             "only": None if self.only is None else rows.as_json(self.only),
+            "document_id": self.document_id,
             "id": None if self.memory_id is None else rows.storable(self.memory_id),
             "text": None if self.text is None else terms.fold(rows.storable(self.text)),
             "memories": self.bounds.memories,
@@ -70,6 +73,7 @@ class Target:
             "responses": self.bounds.responses,
             "conversations": self.bounds.conversations,
             "items": self.bounds.items,
+            "documents": self.bounds.documents,
         }
 
 
@@ -90,4 +94,5 @@ def bounds_now(tx: sqlite3.Connection) -> Bounds:
         responses=last.get("stored_responses", 0),
         conversations=last.get("conversations", 0),
         items=last.get("conversation_items", 0),
+        documents=last.get("documents", 0),
     )

@@ -1,0 +1,44 @@
+"""Knowledge documents of one process, where its store has a place for them."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from proxy.background.library import Library
+from proxy.background.policy import SafetyPolicy
+from proxy.domain import Scope
+from proxy.edge.memory_api.wiring import Documents
+from proxy.pipeline.documents import RankedPassage, Shelf, search
+from proxy.ports import Clock, Embedder
+from proxy.stores.sqlite.stores import SqliteStores
+
+SHARE_OF_DEADLINE = 0.5  # of memory's: what a search of documents may take beside that of memories
+
+
+def library_of(
+    stores: object, embedder: Embedder | None, policy: SafetyPolicy, clock: Clock
+) -> Library | None:
+    """Return what takes documents in; None over a store that keeps none."""
+    if not isinstance(stores, SqliteStores):
+        return None
+    return Library(stores.documents, stores.passages, embedder, clock, policy)
+
+
+def shelf_of(stores: object, embedder: Embedder | None, deadline_ms: float) -> Shelf | None:
+    """Return what the read path looks documents up with; None over a store that keeps none."""
+    if not isinstance(stores, SqliteStores):
+        return None
+    deadline_s = SHARE_OF_DEADLINE * deadline_ms / 1000
+    return Shelf(stores.passages, stores.memories, embedder, deadline_s=deadline_s)
+
+
+def documents_of(library: Library | None, shelf: Shelf | None) -> Documents | None:
+    """Return what the memory API works with."""
+    if library is None or shelf is None:
+        return None
+    return Documents(library.store, library.add, partial(_search, shelf))
+
+
+async def _search(
+    shelf: Shelf, scope: Scope, query: str, *, limit: int, threshold: float | None
+) -> Sequence[RankedPassage]:
+    return await search(scope, query, shelf, limit=limit, threshold=threshold)

@@ -1,0 +1,136 @@
+"""Taking documents in: made safe, cut into passages, embedded, kept.
+
+What is short is embedded before the answer. Of what is long, the passages are found by their words at once,
+and given vectors some at a time by whoever keeps this process up; what a crash leaves undone tells itself.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from proxy.background import filters, planted
+from proxy.background.policy import DEFAULT, SafetyPolicy
+from proxy.background.split import split
+from proxy.documents import (
+    Change,
+    Document,
+    DocumentStore,
+    Format,
+    Limits,
+    NewDocument,
+    Passage,
+    PassageIndex,
+    searched_text,
+)
+from proxy.domain import Scope
+from proxy.errors import EmbeddingFailed, InvalidRequest, TooLarge
+from proxy.observe import log
+from proxy.ports import Clock, Embedder
+
+AT_ONCE = 64  # passages that are embedded before the answer: some 0.7 s
+BATCH = 32  # passages embedded between two looks at the clock
+PORTION_CHARS = 20_000  # a pattern holds up all threads while it looks through a text
+SHORTEST = 3  # characters of a document
+
+
+@dataclass(frozen=True, slots=True)
+class Library:
+    """Takes documents in. Raises InvalidRequest, TooLarge for what it refuses, QuotaExceeded."""
+
+    store: DocumentStore
+    index: PassageIndex
+    embedder: Embedder | None
+    clock: Clock
+    policy: SafetyPolicy = DEFAULT
+    limits: Limits = Limits()  # noqa: RUF009 frozen
+
+    async def add(self, scope: Scope, name: str, content: str, format: Format) -> tuple[Document, Change]:
+        """Return the document as it is kept now, and whether it is new, the next version, or the same."""
+        if filters.find(name, self.policy) or planted.is_planted(name):
+            raise InvalidRequest("`name` must not hold secrets or instructions.", param="name")
+        passages, digest = await asyncio.to_thread(self._read, content, format)
+        same = await self.store.named(scope, name)
+        if same is not None and same.digest == digest:
+            return same, "unchanged"
+        try:
+            vectors = await self._vectors(passages) if len(passages) <= AT_ONCE else None
+        except EmbeddingFailed:
+            vectors = None  # they come later
+        new = NewDocument(
+            scope=scope, name=name, digest=digest, passages=passages, at=self.clock(), vectors=vectors
+        )
+        return await self.store.put(new, self.limits)
+
+    async def catch_up(self, seconds: float) -> int:
+        """Give vectors to passages that have none, for about so long; return how many were made."""
+        if self.embedder is None:
+            return 0
+        loop, made = asyncio.get_running_loop(), 0
+        until = loop.time() + seconds
+        while loop.time() < until and (waiting := await self.index.pending(BATCH)):
+            try:
+                vectors = await self._embedded([(one.headings, one.text) for one in waiting])
+            except EmbeddingFailed:
+                log.warning("documents.embedding_failed")
+                break
+            made += await self.index.fill(list(zip(waiting, vectors, strict=True)))
+        return made
+
+    def _read(self, content: str, format: Format) -> tuple[tuple[Passage, ...], bytes]:
+        """Return the passages of the text, what must not be kept replaced by a mark, and their digest."""
+        if "\0" in content:
+            raise InvalidRequest("`content` must not hold NUL characters.", param="content")
+        passages = split(cleaned(content, self.policy), format)
+        if not any(any(c.isalnum() for c in p.text) for p in passages):
+            raise InvalidRequest("`content` says nothing.", param="content")
+        if len(passages) > self.limits.passages:
+            raise TooLarge(
+                f"A document may have {self.limits.passages} passages, this one has {len(passages)}:"
+                " post it in parts.",
+                param="content",
+            )
+        return passages, _digest(passages)
+
+    async def _vectors(self, passages: tuple[Passage, ...]) -> tuple[bytes | None, ...] | None:
+        if self.embedder is None:
+            return None
+        return tuple(await self._embedded([(p.headings, p.text) for p in passages]))
+
+    async def _embedded(self, found: list[tuple[tuple[str, ...], str]]) -> list[bytes | None]:
+        """Return a vector a passage, None for what the model does not understand."""
+        assert self.embedder is not None
+        texts = [searched_text(headings, text) for headings, text in found]
+        embedder = self.embedder
+        understood = await asyncio.to_thread(lambda: [embedder.understands(text) for text in texts])
+        wanted = [text for text, known in zip(texts, understood, strict=True) if known]
+        vectors = iter(await embedder.embed(wanted) if wanted else ())
+        return [next(vectors) if known else None for known in understood]
+
+
+def cleaned(content: str, policy: SafetyPolicy = DEFAULT) -> str:
+    """Return the text without secrets, without personal data that the policy rejects, without instructions
+    planted for assistants: marks stand in their place."""
+    return "".join(filters.clean(portion, policy) for portion in _portions(content))
+
+
+def _portions(content: str) -> list[str]:
+    """Return the text in parts of bounded length, cut at blank lines as far as there are any."""
+    portions, at = [], 0
+    while at < len(content):
+        end = at + PORTION_CHARS
+        if end < len(content):
+            blank = content.rfind("\n\n", at + PORTION_CHARS // 2, end)
+            line = content.rfind("\n", at + PORTION_CHARS // 2, end)
+            end = max(blank + 2 if blank > 0 else line + 1, 0) or end
+        portions.append(content[at:end])
+        at = end
+    return portions
+
+
+def _digest(passages: tuple[Passage, ...]) -> bytes:
+    """Return what tells one text from another: of the text as it is kept, so that a stricter policy makes a
+    new version of what is posted again."""
+    digest = blake2b(digest_size=16)
+    for passage in passages:
+        digest.update(f"{passage.headings}\0{passage.tile}\0".encode("utf-8", "surrogatepass"))
+    return digest.digest()

@@ -1,0 +1,119 @@
+"""What is wrong with the file, in one word: for the log, for /health, and for what may still be done with it.
+
+Reading and writing fail apart: on a full disk everything that is remembered can still be recalled. Trouble is
+over with the first operation of its side that works, so whoever has none under way tries one now and then
+(Database.probe). A corrupt file is the exception: it is read as far as it can be, and not written until a
+check of all of it has passed, or another file is in its place, since writing spreads the damage.
+"""
+
+import errno
+import sqlite3
+import time
+from collections.abc import Callable
+from typing import Literal
+
+from proxy import observe
+
+Side = Literal["read", "write"]
+
+CORRUPT = "store_corrupt"
+DISK_FULL = "store_disk_full"
+READ_ONLY = "store_read_only"
+LOCKED = "store_locked"
+UNAVAILABLE = "store_unavailable"  # gone, unreadable, or the disk fails
+
+REMIND_S = 60.0  # between two log lines about the same trouble
+
+_BY_CODE = {
+    sqlite3.SQLITE_CORRUPT: CORRUPT,
+    sqlite3.SQLITE_NOTADB: CORRUPT,
+    sqlite3.SQLITE_FULL: DISK_FULL,
+    sqlite3.SQLITE_READONLY: READ_ONLY,
+    sqlite3.SQLITE_BUSY: LOCKED,
+    sqlite3.SQLITE_LOCKED: LOCKED,
+    sqlite3.SQLITE_IOERR: UNAVAILABLE,
+    sqlite3.SQLITE_CANTOPEN: UNAVAILABLE,
+    sqlite3.SQLITE_PERM: UNAVAILABLE,
+}
+_BY_ERRNO = {
+    errno.ENOSPC: DISK_FULL,
+    errno.EDQUOT: DISK_FULL,
+    errno.EFBIG: DISK_FULL,
+    errno.EROFS: READ_ONLY,
+}
+_PRIMARY = 0xFF  # of an extended result code
+
+
+def kind_of(error: BaseException) -> str | None:
+    """Return the trouble that the error tells of; None for what is no fault of the file's."""
+    while error is not None:
+        if isinstance(error, sqlite3.Error):
+            return _BY_CODE.get(getattr(error, "sqlite_errorcode", 0) & _PRIMARY)
+        if isinstance(error, OSError):
+            return _BY_ERRNO.get(error.errno or 0, UNAVAILABLE)
+        cause = error.__cause__
+        if cause is None:
+            return None
+        error = cause
+    return None
+
+
+class Troubles:
+    """What is wrong with one file now. Called from the threads that use it."""
+
+    def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
+        self._steady = steady
+        self._now: dict[Side, str] = {}
+        self._since: dict[Side, float] = {}
+        self._told_at: dict[str, float] = {}
+
+    @property
+    def current(self) -> str:
+        """The trouble of reading, else of writing, "" where there is none."""
+        return self._now.get("read") or self._now.get("write") or ""
+
+    @property
+    def of_reading(self) -> str:
+        """The trouble of reading, "" where there is none."""
+        return self._now.get("read", "")
+
+    @property
+    def is_corrupt(self) -> bool:
+        """True while the file must not be written."""
+        return CORRUPT in self._now.values()
+
+    def failed(self, side: Side, error: BaseException) -> None:
+        """Take note of an operation that failed."""
+        kind = kind_of(error)
+        if kind is None or (self.is_corrupt and kind != CORRUPT):
+            return
+        if self._now.get(side) != kind:
+            self._now[side] = kind
+            self._since[side] = self._steady()
+        if self._steady() - self._told_at.get(kind, float("-inf")) >= REMIND_S:
+            self._told_at[kind] = self._steady()
+            observe.log.error("store.trouble", kind=kind, operation=side, error=_name_of(error))
+
+    def worked(self, side: Side) -> None:
+        """Take note of an operation that worked: its side has no trouble but that of a corrupt file."""
+        if self._now and not self.is_corrupt and side in self._now:
+            self._over(side)
+
+    def mended(self) -> None:
+        """The file is another now, or was checked and is sound."""
+        for side in tuple(self._now):
+            self._over(side)
+
+    def _over(self, side: Side) -> None:
+        kind = self._now.pop(side, None)
+        if kind is not None:
+            self._told_at.pop(kind, None)
+            seconds = round(self._steady() - self._since[side], 1)
+            observe.log.warning("store.recovered", kind=kind, operation=side, seconds=seconds)
+
+
+def _name_of(error: BaseException) -> str:
+    """Return the system's or SQLite's name for the error: no content, no path."""
+    cause = error.__cause__ or error
+    name = getattr(cause, "sqlite_errorname", None)
+    return str(name or getattr(cause, "strerror", None) or type(cause).__name__)
