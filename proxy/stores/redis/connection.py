@@ -1,9 +1,10 @@
 """One process's connections to Redis: commands, and the script that commits a unit."""
 
 import asyncio
+import hashlib
 import secrets
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis.asyncio import Redis as Client
@@ -16,6 +17,9 @@ Argument = str | bytes | int | float
 Command = Sequence[Argument]
 
 KNOWN_S = 60  # how long a commit can be asked whether it happened
+MOST_AT_ONCE = (
+    64  # commands under way; the client's pool gives an error where it would have to make others wait
+)
 _ASK_S = 0.2
 _ASKS = 5
 # Commands come with their lengths before them; all of them are applied, or none.
@@ -43,6 +47,7 @@ class Redis:
         self._client: Any = client  # its commands have no types
         self.prefix = prefix
         self._replicas, self._replica_wait_ms = replicas, replica_wait_ms
+        self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._script = ""
 
     def key(self, name: str) -> str:
@@ -52,23 +57,20 @@ class Redis:
     async def call(self, *command: Argument) -> Any:
         """Return the answer to one command."""
         try:
-            return await self._client.execute_command(*command)
+            return await self._one(*command)
         except (RedisError, OSError, TimeoutError) as error:
             raise _unavailable(error) from error
 
     async def hash(self, key: str) -> dict[str, bytes]:
         """Return all of a hash."""
-        return _pairs(await self.call("HGETALL", key))
+        return pairs(await self.call("HGETALL", key))
 
     async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
         """Return the answers to commands sent together; others' may come between them."""
         if not commands:
             return []
         try:
-            async with self._client.pipeline(transaction=False) as sent:
-                for command in commands:
-                    sent.execute_command(*command)
-                return list(await sent.execute())
+            return await self._all(commands)
         except (RedisError, OSError, TimeoutError) as error:
             raise _unavailable(error) from error
 
@@ -80,14 +82,26 @@ class Redis:
         for command in commands:
             arguments += [len(command), *command]
         try:
-            done = bool(await self._evaluate(owner, token, arguments))
+            done, *acknowledged = await self._evaluate(owner, token, arguments)
         except (RedisError, OSError, TimeoutError) as error:
             if not await self._happened(token):
                 raise _unavailable(error) from error
-            done = True
-        if done and self._replicas:
-            await self._replicated()
-        return done
+            done, acknowledged = 1, []
+        if done and self._replicas and (not acknowledged or int(acknowledged[0]) < self._replicas):
+            raise StoreUnavailable("too few of Redis's replicas have what was written")
+        return bool(done)
+
+    async def script(self, source: str, keys: Sequence[str], *arguments: Argument) -> Any:
+        """Return what a Lua script returns, which changes nothing or nothing that has to be durable."""
+        digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
+        with_them = (len(keys), *keys, *arguments)
+        try:
+            try:
+                return await self._one("EVALSHA", digest, *with_them)
+            except NoScriptError:  # it was restarted, or another has become the primary
+                return await self._one("EVAL", source, *with_them)
+        except (RedisError, OSError, TimeoutError) as error:
+            raise _unavailable(error) from error
 
     async def ping(self) -> None:
         """Raise StoreUnavailable unless Redis answers."""
@@ -102,7 +116,7 @@ class Redis:
         """Log where Redis would lose what was acknowledged; some that are hosted do not tell."""
         with suppress(StoreUnavailable):
             persists = await self.call("CONFIG", "GET", "append*")
-            found = {name: value.decode() for name, value in _pairs(persists).items()}
+            found = {name: value.decode() for name, value in pairs(persists).items()}
             if found.get("appendonly") != "yes" or found.get("appendfsync") != "always":
                 observe.log.warning("redis.not_durable", wanted="appendonly yes, appendfsync always")
 
@@ -110,27 +124,37 @@ class Redis:
         with suppress(RedisError, OSError, TimeoutError):
             await self._client.aclose()
 
-    async def _evaluate(self, owner: str, token: str, arguments: Sequence[Argument]) -> Any:
+    async def _one(self, *command: Argument) -> Any:
+        async with self._room:
+            with _cancellable():
+                return await self._client.execute_command(*command)
+
+    async def _all(self, commands: Sequence[Command]) -> list[Any]:
+        with _cancellable():
+            async with self._room, self._client.pipeline(transaction=False) as sent:
+                for command in commands:
+                    sent.execute_command(*command)
+                return list(await sent.execute())
+
+    async def _evaluate(self, owner: str, token: str, arguments: Sequence[Argument]) -> list[Any]:
+        """Return the script's answer and, where replicas count, how many of them have what it wrote; that has
+        to be asked over the same connection."""
         if not self._script:
-            self._script = await self._client.execute_command("SCRIPT", "LOAD", _COMMIT)
+            self._script = await self._one("SCRIPT", "LOAD", _COMMIT)
+        wait: list[Command] = [("WAIT", self._replicas, self._replica_wait_ms)] if self._replicas else []
         try:
-            return await self._client.execute_command("EVALSHA", self._script, 2, owner, token, *arguments)
+            return await self._all([("EVALSHA", self._script, 2, owner, token, *arguments), *wait])
         except NoScriptError:  # it was restarted, or another has become the primary
-            return await self._client.execute_command("EVAL", _COMMIT, 2, owner, token, *arguments)
+            return await self._all([("EVAL", _COMMIT, 2, owner, token, *arguments), *wait])
 
     async def _happened(self, token: str) -> bool:
         """Return whether the commit with this token was applied. Raises StoreUnavailable if nobody knows."""
         for _ in range(_ASKS):
             try:
-                return bool(await self._client.execute_command("EXISTS", token))
+                return bool(await self._one("EXISTS", token))
             except (RedisError, OSError, TimeoutError):
                 await asyncio.sleep(_ASK_S)
         raise StoreUnavailable("Redis went away during a commit")
-
-    async def _replicated(self) -> None:
-        acknowledged = await self.call("WAIT", self._replicas, self._replica_wait_ms)
-        if int(acknowledged) < self._replicas:
-            raise StoreUnavailable("too few of Redis's replicas have what was written")
 
 
 def _unavailable(error: Exception) -> StoreUnavailable:
@@ -138,7 +162,27 @@ def _unavailable(error: Exception) -> StoreUnavailable:
     return StoreUnavailable(f"Redis: {type(error).__name__}")
 
 
-def _pairs(answer: Any) -> dict[str, bytes]:
+@contextmanager
+def _cancellable() -> Iterator[None]:
+    """Raise CancelledError if the task was cancelled in here. The client waits with asyncio.wait_for, which
+    in Python 3.11 drops a cancellation that comes with what it waits for."""
+    task = asyncio.current_task()
+    before = task.cancelling() if task else 0
+    try:
+        yield
+    finally:
+        if task and task.cancelling() > before:
+            raise asyncio.CancelledError
+
+
+def pairs(answer: Any) -> dict[str, bytes]:
     """Return names and values, whichever version of the protocol the server speaks."""
     items = answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
     return {name.decode(): value for name, value in items}
+
+
+def scored(answer: Any) -> list[tuple[str, float]]:
+    """Return members and scores, whichever version of the protocol the server speaks."""
+    nested = bool(answer) and isinstance(answer[0], list | tuple)
+    items = answer if nested else zip(answer[::2], answer[1::2], strict=True)
+    return [(member.decode(), float(score)) for member, score in items]

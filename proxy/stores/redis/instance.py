@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from contextlib import suppress
 
 from proxy import observe
@@ -20,6 +21,7 @@ class Instance:
         self._key = redis.key("instances")
         self.id = secrets.token_hex(8)
         self._beating: asyncio.Task[None] | None = None
+        self._judges_from = 0.0  # on the monotonic clock
 
     async def start(self) -> None:
         """Be alive to the others, and say so from now on."""
@@ -28,9 +30,10 @@ class Instance:
             self._beating = asyncio.create_task(self._keep_beating())
 
     async def dead(self, instances: set[str]) -> set[str]:
-        """Return those of the instances that are gone: closed, or silent for long."""
+        """Return those of the instances that are gone: closed, or silent for long. Nobody is, for a while
+        after Redis was away: they could not say that they live."""
         others = sorted(instances - {self.id})
-        if not others:
+        if not others or time.monotonic() < self._judges_from:
             return set()
         now = await self._redis.now()
         seen = await self._redis.call("ZMSCORE", self._key, *others)
@@ -56,6 +59,7 @@ class Instance:
             try:
                 await self._beat()
             except StoreUnavailable as error:
+                self._judges_from = time.monotonic() + DEAD_AFTER_S
                 observe.log.warning("redis.unreachable", error=str(error))
 
     async def _beat(self) -> None:

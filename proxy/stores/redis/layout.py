@@ -4,52 +4,92 @@ Rows are JSON objects. Times are Unix seconds. A `seq` is the user's own counter
 came in. A session is named in keys by `sid(project, name)`: names are the clients', and may be anything.
 
 A user's tables                     row by name
-  owner (not a table)               the user, `revision`, `generation`, `version`, `last`, and the counters
-                                    `memories` and `content_bytes` that the quota asks for
+  owner (not a table)               the user, `revision`, `generation`, `version`, `last`, the counters
+                                    `memories` and `content_bytes` that the quota asks for, `of:<n>`: memories
+                                    of the model of generation n, `in:<n>`: those of them that the index
+                                    holds, and `session`: the seq of the last one begun
   memories                          MemoryRow by memory id: the truth about what is remembered
   events                            list of EventRow by memory id, oldest first
   said                              id of the current memory by `said_key`: one statement is stored once
-  words                             of the memories current: counts by `project type term`, for BM25
+  words                             by term: how many memories of which groups hold it, for BM25 (words.py)
+  groups                            by `type project`: [its number, memories in it, their length in terms]
+  lapsing                           by day: expires_at by memory id, and the `days` there are
+  order                             by seq // 256: memory id by seq, for lists and pages (order.py)
+  weakest (a sorted set)            memory ids in the order in which they make room (weakest.py)
+  successions                       ids of those whose `superseded_by` it is, by memory id
+  cited                             ids of those that name it as what they come from, by exchange id
   vectors   (bytes)                 float32 by memory id, until the index has it
-  unindexed                         by memory id: its row and the index have yet to be made to agree
+  unindexed                         when it is due by memory id: the index has yet to hold what its row says
+  obsolete                          when it is due by memory id: the index may still hold a point of it
   sessions                          SessionRow by sid
   exchanges:<sid>                   ExchangeRow by seq
   keys:<sid>                        seq by the exchange's key
   where                             [sid, seq] by exchange id
   shown:<memory id>                 1 by `sid seq`: the answers that were given with it in view
   made                              sid by response id: the session that a response was made in
-  jobs                              JobRow by job id
+  unread                            list of UnreadRow by sid, oldest first: what is answered and not extracted
+  jobs                              JobRow by job id: queued, running, or waiting for a credential
+  dead                              JobRow by job id: dead letters
   anchors:<sid>                     AnchorRow by seq
+  anchored                          sid by exchange id: exchanges that anchors were said in
   states                            StateRow by sid
   held                              HeldRow by held id
-  receipts                          ReceiptRow by seq
+  receipts                          ReceiptRow by receipt id
+  forgets                           ForgetRow by the id of the receipt to come: what is under way in portions
   stored                            StoredRow by response id: what is known of a response kept
+  next                              ids of the responses that continue it, by response id
   bodies    (bytes)                 by `response id r` and `response id i`: the response, its input items
   conversations                     ConversationRow by id
-  items:<conversation id>           ItemRow by seq
+  items:<conversation id>           ItemRow by item id
+  moved                             MovedRow under "from": where the user's data were moved from
+
+The unit of nobody, layout.NOBODY
+  api-keys                          KeyRow by digest
 
 What all users share (Redis.key), changed by Unit.share in the same step
   ids:<tenant>                      hash: uid by memory id; no id names the memories of two users of a tenant
   users                             hash: JSON [tenant, user] by uid: everybody who has anything
-  due:<lane>                        sorted set of uids that have a job of the lane due, by who was served last
-  later                             sorted set of `uid job` by when the job is due
-  leased                            sorted set of `uid job` by when the lease ends
-  waiting                           hash: SessionState as JSON by `uid sid`: sessions with unread exchanges
-                                    and no job
+  job-numbers                       how many jobs there ever were. A job's id is `uid.number`
+  served                            how many claims there ever were: ranks of who was served
+  due:<lane>                        sorted set of uids that have a job of the lane due and none running, by
+                                    who was served last, and first by the job's number who never was
+  claiming:<uid>                    there while a process is about to claim a job of the user; expires
+  later                             sorted set of job ids by when the job is due
+  running                           hash: JSON [when the lease ends, instance] by job id
+  jobs:<state>                      sorted set of job ids by number, for counting and listing
+  queued-since                      sorted set of ids of queued jobs by creation
+  waiting                           hash: JSON (see waiting.py) by `uid sid`: sessions with unread exchanges
+                                    and no job to come
   open                              hash: instance by `uid exchange id`: exchanges that are being answered
-  jobs:<state>                      sorted set of `uid job` by creation, for counting and listing
-  unsummarised                      sorted set of `uid sid` by when the session was last used
+  sweeping                          token of the process that sweeps
+  oldest                            sorted set of `uid sid` by when the session's oldest exchange was, or
+                                    was last looked at: what retention removes
+  unsummarised                      sorted set of `uid sid` by when the session was last used, 0 of one that
+                                    has ended: to be summed up, and no closing job is queued
   expiring                          sorted set of `uid memory id` by expires_at
-  expiring-responses                sorted set of `uid response id` by expires_at
-  unindexed                         sorted set of uids by when they last had something to be indexed
-  api-keys                          hash: key by digest
-  model                             the embedding model whose vectors the index holds
+  expiring-responses                sorted set of `uid response id` by when to see whether it can go
+  unindexed                         sorted set of uids by when something of theirs is due to be indexed
+  forgets                           sorted set of `uid receipt id` of forgets under way, by until when
+                                    somebody is at it
+  purge-due, purged                 set when something was forgotten, and when the append-only file was
+                                    written anew for it: see purging.py
+  receipts:<tenant>                 list of `uid receipt id`, the oldest first
+  moved-jobs                        hash: JSON [the number below its first job's, how many] by directory
+                                    that was moved from
+  limit:<digest>                    when the subject of a rate limit is back at nothing; expires then
+  models                            list of the embedding models as JSON [name, dimension]; the position is
+                                    the generation of their vectors, the last one is the store's
+  embedded                          set of the generations that there ever were vectors of
 """
 
 import hashlib
-from typing import NotRequired, TypedDict
+from typing import Any, TypedDict
 
 from proxy import terms
+from proxy.domain import Scope
+
+NOBODY = Scope("\x1f", "\x1f")
+"""Whose is what belongs to no user: ids hold no control characters."""
 
 
 def sid(project: str | None, name: str) -> str:
@@ -105,11 +145,14 @@ class MemoryRow(TypedDict):
     evidence: list[EvidenceRow]
     access_count: int
     last_accessed: float | None
-    written: int  # version of the last change of content, type or project: what the index has to agree with
-    has_vector: bool
+    terms: str  # of the content, in order, with spaces between them
+    written: int  # version of the last change by a Create, an Edit or a new model: what the index has to hold
+    vector: int | None  # version under which its vector came; None: it has none
+    generation: int  # of the model that was at hand then; -1: none was
 
 
 class EventRow(TypedDict):
+    seq: int
     at: float
     action: str
     by: str
@@ -117,12 +160,15 @@ class EventRow(TypedDict):
 
 
 class SessionRow(TypedDict):
-    """`seqs` are those of its exchanges, in order."""
+    """`seqs` are those of its exchanges, in order, `open` those of them that are being answered; of two
+    sessions, the one begun later has the higher `seq`."""
 
+    seq: int
     project: str | None
     name: str
     last_at: float
     seqs: list[int]
+    open: list[int]
     ended: bool
     stateful: bool
     retold: bool
@@ -144,19 +190,28 @@ class ExchangeRow(TypedDict):
     explicit: bool
     personal: bool
     instance: str
-    holders: int
-    extraction: str  # "pending" | "done" | "dead"
-    job: str | None  # the job that has read it
+    holders: int  # requests with this key under way
+
+
+class UnreadRow(TypedDict):
+    """An exchange that is answered and not extracted."""
+
+    seq: int
+    explicit: bool
+    personal: bool
+    job: str | None  # the job that reads it, or died of it
+    dead: bool  # with its job
 
 
 class JobRow(TypedDict):
-    seq: int
+    seq: int  # the number in its id
     sid: str
     upto: int
     lane: int
     state: str  # "queued" | "running" | "waiting" | "dead"
     attempts: int
     due_at: float
+    delayed: bool  # nobody has found it due yet
     leased_until: float | None
     instance: str | None
     created_at: float
@@ -204,13 +259,24 @@ class HeldRow(TypedDict):
 
 class ReceiptRow(TypedDict):
     seq: int
-    id: str
     project: str | None
     type: str | None
     memory_id: str | None
     by: str
     at: float
     counts: dict[str, int]
+
+
+class ForgetRow(TypedDict):
+    """A forget of a project's or a type's memories that goes in portions."""
+
+    project: str | None
+    type: str | None
+    by: str
+    at: float
+    upto: int  # the last seq that it covers
+    until: float  # when another process may go on with it
+    counts: dict[str, int]  # of what is erased already
 
 
 class StoredRow(TypedDict):
@@ -226,16 +292,40 @@ class StoredRow(TypedDict):
 
 
 class ConversationRow(TypedDict):
-    seq: int
+    """`items` are the ids of its items, in order of arrival."""
+
     project: str | None
     metadata: str  # JSON
     created_at: float
+    items: list[str]
 
 
 class ItemRow(TypedDict):
-    seq: int
-    id: str
-    project: str | None
+    project: str | None  # of who added it
     session: str | None  # in which it was said; None: added by the client itself
     item: str  # JSON
-    size: NotRequired[int]
+
+
+class KeyRow(TypedDict):
+    """One of the proxy's own API keys."""
+
+    seq: int
+    id: str
+    name: str
+    tenant: str
+    user: str | None
+    rights: list[str]
+    upstream_key: str | None  # base64 of what is sealed with the key
+    created_at: float
+    revoked_at: float | None
+
+
+class MovedRow(TypedDict):
+    """How far a user has come who is moved from a data directory: see stores/migrate."""
+
+    source: str  # the directory
+    fingerprint: str  # of what it has of the user
+    jobs_after: int  # its jobs have these numbers, and theirs of the directory on top
+    pieces: int  # that are here
+    whole: bool
+    found: dict[str, Any] | None  # what was counted here when both sides agreed

@@ -10,13 +10,14 @@ import hashlib
 import random
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import orjson
 
 from proxy.domain import Scope, Stamp
 from proxy.errors import StoreUnavailable
-from proxy.stores.redis.connection import Argument, Command, Redis
+from proxy.stores.redis.connection import Argument, Command, Redis, pairs
 
 T = TypeVar("T")
 
@@ -24,6 +25,18 @@ _TRIES = 64
 _MOST_PAUSE_S = 0.05
 _AT_ONCE = 1000  # rows a command: Redis's scripts take no more than a few thousand arguments
 _GONE = object()
+_FOLLOW = """
+local found, name = {}, ARGV[1]
+for _ = 1, tonumber(ARGV[3]) do
+    local row = redis.call('HGET', KEYS[1], name)
+    if not row then break end
+    found[#found + 1], found[#found + 2] = name, row
+    name = cjson.decode(row)[ARGV[2]]
+    if type(name) ~= 'string' then break end
+end
+return found
+"""
+Saved = tuple[dict[str, Any], bool, bool, set[str]]
 
 
 def uid(scope: Scope) -> str:
@@ -62,11 +75,14 @@ class Table:
     async def all(self) -> dict[str, Any]:
         """Return all rows, in no order."""
         if not self._whole:
-            stored = await self._redis.hash(self._key)
-            for name in stored.keys() - self._rows.keys():
-                self._rows[name] = self._decoded(stored[name])
-            self._whole = True
+            self._take_all(await self._redis.hash(self._key))
         return {name: row for name, row in self._rows.items() if row is not _GONE}
+
+    async def follow(self, name: str, field: str, limit: int) -> dict[str, Any]:
+        """Return the row and those that each leads to by the name in its field, nearest first, `limit` at
+        most: all in one go, and without what this unit has written."""
+        found = await self._redis.script(_FOLLOW, (self._key,), name, field, limit)
+        return {each.decode(): self._decoded(row) for each, row in zip(found[::2], found[1::2], strict=True)}
 
     def put(self, name: str, row: Any) -> None:
         """Write a row."""
@@ -75,16 +91,54 @@ class Table:
 
     def drop(self, name: str) -> None:
         """Delete a row, if there is one."""
-        self.put(name, _GONE)
+        known = self._rows.get(name, _GONE if self._whole else None)
+        if known is not _GONE:  # else there is none, or it is deleted already
+            self.put(name, _GONE)
 
     def clear(self) -> None:
         """Delete all rows."""
         self._rows, self._changed = {}, set()
         self._whole = self._cleared = True
 
+    def saved(self) -> "Saved":
+        """Return what `restore` needs. Rows count as values: a changed one has to be put as a new one."""
+        return dict(self._rows), self._whole, self._cleared, set(self._changed)
+
+    def restore(self, saved: "Saved | None") -> None:
+        """Take back what was written since; None: everything."""
+        rows, self._whole, self._cleared, changed = saved or ({}, False, False, set())
+        self._rows, self._changed = dict(rows), set(changed)
+
+    def wanting(self, names: Iterable[str] | None) -> Command:
+        """Return what asks for those of the rows (None: all) that were not read yet, () for none."""
+        if self._whole:
+            return ()
+        if names is None:
+            return ("HGETALL", self._key)
+        missing = [name for name in dict.fromkeys(names) if name not in self._rows]
+        return ("HMGET", self._key, *missing) if missing else ()
+
+    def take(self, asked: Command, answer: Any) -> None:
+        """Keep the answer to what `wanting` returned."""
+        if asked[0] == "HGETALL":
+            self._take_all(pairs(answer))
+            return
+        for name, value in zip(map(str, asked[2:]), answer, strict=True):
+            self._rows[name] = _GONE if value is None else self._decoded(value)
+
+    def _take_all(self, stored: Mapping[str, bytes]) -> None:
+        for name in stored.keys() - self._rows.keys():
+            self._rows[name] = self._decoded(stored[name])
+        self._whole = True
+
     @property
     def is_changed(self) -> bool:
         return self._cleared or bool(self._changed)
+
+    @property
+    def is_gone(self) -> bool:
+        """True if nothing was put into it since it was cleared."""
+        return self._cleared and all(self._rows[name] is _GONE for name in self._changed)
 
     def commands(self) -> list[Command]:
         """Return what writes the changes down."""
@@ -105,6 +159,16 @@ class Table:
 
     def _decoded(self, value: bytes) -> Any:
         return value if self._raw else orjson.loads(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Savepoint:
+    """What a unit had written at some point."""
+
+    numbers: dict[str, int]
+    changed: set[str]
+    tables: dict[str, Saved]
+    shared: int
 
 
 class Unit:
@@ -135,6 +199,10 @@ class Unit:
         """Return one of the user's counters, 0 at first."""
         return self._numbers.get(name, 0)
 
+    def numbers(self, prefix: str) -> dict[str, int]:
+        """Return the counters whose names begin so."""
+        return {name: value for name, value in self._numbers.items() if name.startswith(prefix)}
+
     def set_number(self, name: str, value: int) -> None:
         self._numbers[name] = value
         self._changed.add(name)
@@ -153,9 +221,21 @@ class Unit:
         """Return a table of bytes."""
         return self._table(name, raw=True)
 
+    async def fetch(self, *wanted: tuple[Table, Iterable[str] | None]) -> None:
+        """Read rows of several tables (None: all of a table) in one go, before they are asked for."""
+        asked = [(table, command) for table, names in wanted if (command := table.wanting(names))]
+        answers = await self._redis.pipeline([command for _, command in asked])
+        for (table, command), answer in zip(asked, answers, strict=True):
+            table.take(command, answer)
+
+    def key(self, name: str) -> str:
+        """Return the key of one of the user's tables, for what is no hash. It has to be noted in `tables`."""
+        return self._key(name)
+
     def share(self, *command: Argument) -> None:
         """Send a command on keys that all users share (Redis.key) with the commit."""
-        self._shared.append(command)
+        if not self._shared or self._shared[-1] != command:  # of many rows, each says the same
+            self._shared.append(command)
 
     async def wipe(self, *, keep: Iterable[str] = ()) -> None:
         """Delete all tables but those to keep, with what this unit has written into them."""
@@ -164,6 +244,18 @@ class Unit:
         for name in gone:
             self._tables.pop(name, None)
         self._wiped += [name for name in gone if name not in self._wiped]
+
+    def savepoint(self) -> Savepoint:
+        """Return a point that `rollback` goes back to; nothing may be wiped in between."""
+        tables = {name: table.saved() for name, table in self._tables.items()}
+        return Savepoint(dict(self._numbers), set(self._changed), tables, len(self._shared))
+
+    def rollback(self, to: Savepoint) -> None:
+        """Take back what was written since."""
+        self._numbers, self._changed = dict(to.numbers), set(to.changed)
+        for name, table in self._tables.items():
+            table.restore(to.tables.get(name))
+        del self._shared[to.shared :]
 
     async def is_stale(self) -> bool:
         """True if somebody has changed the user's data since: what was read may not fit together."""
@@ -178,18 +270,22 @@ class Unit:
     async def commit(self) -> bool:
         """Write everything down; False, with nothing written, if the user's data have changed since."""
         owner: list[Argument] = ["HSET", _owner_key(self._redis, self.uid)]
+        commands: list[Command] = []
         if self.is_new:
-            owner += ["tenant", _storable(self.scope.tenant), "user", _storable(self.scope.user)]
+            tenant, user = _storable(self.scope.tenant), _storable(self.scope.user)
+            owner += ["tenant", tenant, "user", user]
+            commands.append(("HSET", self._redis.key("users"), self.uid, orjson.dumps([tenant, user])))
         for name in self._changed:
             owner += [name, self._numbers[name]]
-        commands: list[Command] = [owner] if len(owner) > 2 else []
+        if len(owner) > 2:
+            commands.append(owner)
         for start in range(0, len(self._wiped), _AT_ONCE):
             names = self._wiped[start : start + _AT_ONCE]
             commands.append(("UNLINK", *map(self._key, names)))
             commands.append(("SREM", self._key("tables"), *names))
         for name, table in self._tables.items():
             if table.is_changed:
-                commands.append(("SADD", self._key("tables"), name))
+                commands.append(("SREM" if table.is_gone else "SADD", self._key("tables"), name))
                 commands += table.commands()
         return await self._redis.commit(
             _owner_key(self._redis, self.uid), self.revision, commands + self._shared
@@ -203,7 +299,7 @@ class Unit:
         return self._tables[name]
 
     def _key(self, name: str) -> str:
-        return f"{self._redis.prefix}u:{self.uid}:{name}"
+        return key_of(self._redis, self.uid, name)
 
 
 class Units:
@@ -213,6 +309,14 @@ class Units:
         self.redis = redis
         # The process's own writers of one user wait for each other; those of other processes meet at commit.
         self._turns: weakref.WeakValueDictionary[str, asyncio.Lock] = weakref.WeakValueDictionary()
+
+    async def scopes(self, uids: Iterable[str]) -> dict[str, Scope]:
+        """Return whose data they are, by uid, as far as they are known."""
+        wanted = list(dict.fromkeys(uids))
+        if not wanted:
+            return {}
+        named = await self.redis.call("HMGET", self.redis.key("users"), *wanted)
+        return {each: Scope(*orjson.loads(names)) for each, names in zip(wanted, named, strict=True) if names}
 
     async def read(self, scope: Scope, work: Callable[[Unit], Awaitable[T]]) -> T:
         """Return the work's result from one state of the user's data."""
@@ -255,8 +359,13 @@ async def _fits(unit: Unit) -> bool:
     return not await unit.is_stale()
 
 
+def key_of(redis: Redis, user: str, name: str) -> str:
+    """Return the key of one of a user's tables."""
+    return f"{redis.prefix}u:{user}:{name}"
+
+
 def _owner_key(redis: Redis, user: str) -> str:
-    return f"{redis.prefix}u:{user}:owner"
+    return key_of(redis, user, "owner")
 
 
 def _storable(text: str) -> str:

@@ -1,12 +1,18 @@
 import asyncio
+import os
+import signal
+from contextlib import AsyncExitStack
+from pathlib import Path
 
 import pytest
+from redis.asyncio import Redis as Client
 from redis.exceptions import ConnectionError as Lost
 
 from proxy.domain import Stamp
 from proxy.errors import StoreUnavailable
 from proxy.stores.redis.connection import Redis
-from proxy.stores.redis.unit import Unit, Units
+from proxy.stores.redis.unit import Unit, Units, uid
+from tests import redis_server
 from tests.stores.making import ANNA, BEN
 
 
@@ -143,3 +149,72 @@ async def test_a_commit_that_never_arrived_is_said_to_have_failed(
         await units.write(ANNA, work)
     assert "secret" not in str(failed.value)
     assert await rows(units) == {}
+
+
+async def test_many_more_at_once_than_there_are_connections_wait_for_their_turn(units: Units) -> None:
+    async def look(unit: Unit) -> object:
+        return await unit.table("t").get("a")
+
+    assert await asyncio.gather(*(units.glance(ANNA, look) for _ in range(500))) == [None] * 500
+
+
+async def test_rows_of_several_tables_come_in_one_go(redis: Redis, units: Units) -> None:
+    async def fill(unit: Unit) -> None:
+        unit.table("t").put("a", 1)
+        unit.table("t").put("b", 2)
+        unit.blobs("raw").put("x", b"\xff")
+
+    await units.write(ANNA, fill)
+
+    async def look(unit: Unit) -> object:
+        await unit.fetch((unit.table("t"), ("a", "none")), (unit.blobs("raw"), None), (unit.table("no"), ()))
+        await redis.call("FLUSHDB")  # what was fetched is not asked for again
+        return await unit.table("t").many(("a", "none")), await unit.blobs("raw").all()
+
+    assert await units.glance(ANNA, look) == ({"a": 1}, {"x": b"\xff"})
+
+
+async def test_a_row_leads_to_others_by_a_field(units: Units) -> None:
+    async def fill(unit: Unit) -> None:
+        for name, before in (("c", "b"), ("b", "a"), ("a", None), ("x", "y"), ("y", "x")):
+            unit.table("t").put(name, {"before": before, "said": "é"})
+
+    await units.write(ANNA, fill)
+
+    async def walk(unit: Unit) -> list[list[str]]:
+        table = unit.table("t")
+        return [list(await table.follow(start, "before", 3)) for start in ("c", "b", "x", "none")]
+
+    assert await units.read(ANNA, walk) == [["c", "b", "a"], ["b", "a"], ["x", "y"], []]
+
+
+async def test_users_are_known_by_what_stands_for_them(units: Units) -> None:
+    async def work(unit: Unit) -> str:
+        unit.table("t").put("a", 1)
+        return unit.uid
+
+    anna = await units.write(ANNA, work)
+    assert await units.scopes([anna, "unknown"]) == {anna: ANNA}
+
+
+async def test_a_commit_is_done_once_as_many_of_redis_replicas_have_it_as_are_asked_for(
+    server: redis_server.Server, redis: Redis, tmp_path: Path
+) -> None:
+    async def count(unit: Unit) -> None:
+        unit.table("t").put("n", (await unit.table("t").get("n") or 0) + 1)
+
+    async with AsyncExitStack() as stack:
+        follower = stack.enter_context(redis_server.running(tmp_path / "follower"))
+        client = Client.from_url(follower.url)
+        stack.push_async_callback(client.aclose)
+        await client.execute_command("REPLICAOF", "127.0.0.1", server.port)
+        async with asyncio.timeout(10):
+            while (await client.info("replication"))["master_link_status"] != "up":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        careful = Redis(Client.from_url(server.url), prefix="t:", replicas=1, replica_wait_ms=500)
+        stack.push_async_callback(careful.close)
+        await Units(careful).write(ANNA, count)
+        assert await client.hgetall(f"t:u:{uid(ANNA)}:t")
+        os.kill(follower.pid, signal.SIGSTOP)  # it is connected still, and hears nothing
+        with pytest.raises(StoreUnavailable):
+            await Units(careful).write(ANNA, count)

@@ -1,0 +1,169 @@
+"""The ConversationStore over Redis: see ports.ConversationStore for what every method guarantees."""
+
+from collections.abc import Collection, Sequence
+
+from proxy.domain import Scope
+from proxy.errors import StoreUnavailable
+from proxy.kept import Conversation, ItemPage
+from proxy.stores.redis.layout import ConversationRow, ItemRow, storable
+from proxy.stores.redis.unit import Table, Unit, Units
+
+Items = Sequence[tuple[str, bytes]]
+
+
+class RedisConversations:
+    """Conversations of all replicas."""
+
+    def __init__(self, units: Units) -> None:
+        self._units = units
+
+    async def create(self, conversation: Conversation, items: Items) -> None:
+        """As the port says. Raises StoreUnavailable for one that exists."""
+        id_, project = storable(conversation.id), _project(conversation.scope)
+
+        async def work(unit: Unit) -> None:
+            if await unit.table("conversations").get(id_) is not None:
+                raise StoreUnavailable("there is a conversation of this id")
+            row: ConversationRow = {
+                "project": project,
+                "metadata": conversation.metadata.decode(),
+                "created_at": conversation.created_at,
+                "items": [],
+            }
+            _append(unit, id_, row, items, project=project, session=None)
+
+        await self._units.write(conversation.scope, work)
+
+    async def get(self, scope: Scope, conversation_id: str) -> Conversation | None:
+        id_ = storable(conversation_id)
+
+        async def work(unit: Unit) -> Conversation | None:
+            row: ConversationRow | None = await unit.table("conversations").get(id_)
+            if row is None:
+                return None
+            owned = Scope(scope.tenant, scope.user, row["project"])
+            metadata = row["metadata"].encode()
+            return Conversation(id=id_, scope=owned, metadata=metadata, created_at=row["created_at"])
+
+        return await self._units.glance(scope, work)
+
+    async def update(self, scope: Scope, conversation_id: str, metadata: bytes) -> bool:
+        id_ = storable(conversation_id)
+
+        async def work(unit: Unit) -> bool:
+            row: ConversationRow | None = await unit.table("conversations").get(id_)
+            if row is None:
+                return False
+            unit.table("conversations").put(id_, {**row, "metadata": metadata.decode()})
+            return True
+
+        return await self._units.write(scope, work)
+
+    async def delete(self, scope: Scope, conversation_id: str) -> bool:
+        id_ = storable(conversation_id)
+
+        async def work(unit: Unit) -> bool:
+            found = await unit.table("conversations").get(id_) is not None
+            if found:
+                drop(unit, id_)
+            return found
+
+        return await self._units.write(scope, work)
+
+    async def add(
+        self,
+        scope: Scope,
+        conversation_id: str,
+        items: Items,
+        *,
+        generation: int,
+        session_id: str | None = None,
+    ) -> bool:
+        """As the port says; an id that the conversation holds already is not added again. `session_id`:
+        where the items were said, so that a forget of what was said there finds them."""
+        id_ = storable(conversation_id)
+
+        async def work(unit: Unit) -> bool:
+            row: ConversationRow | None = await unit.table("conversations").get(id_)
+            if row is None or unit.stamp.generation != generation:
+                return False
+            session = None if session_id is None else storable(session_id)
+            _append(unit, id_, row, items, project=_project(scope), session=session)
+            return True
+
+        return await self._units.write(scope, work)
+
+    async def items(
+        self, scope: Scope, conversation_id: str, *, limit: int, after: str | None, ascending: bool
+    ) -> ItemPage | None:
+        id_ = storable(conversation_id)
+
+        async def work(unit: Unit) -> ItemPage | None:
+            row: ConversationRow | None = await unit.table("conversations").get(id_)
+            if row is None:
+                return None
+            ids = row["items"] if ascending else row["items"][::-1]
+            if after is not None:
+                if storable(after) not in ids:
+                    return None
+                ids = ids[ids.index(storable(after)) + 1 :]
+            rows: dict[str, ItemRow] = await _items(unit, id_).many(ids[:limit])
+            found = tuple(each["item"].encode() for each in rows.values())
+            return ItemPage(found, has_more=len(ids) > limit)
+
+        return await self._units.read(scope, work)
+
+    async def item(self, scope: Scope, conversation_id: str, item_id: str) -> bytes | None:
+        async def work(unit: Unit) -> bytes | None:
+            row: ItemRow | None = await _items(unit, storable(conversation_id)).get(storable(item_id))
+            return row["item"].encode() if row else None
+
+        return await self._units.glance(scope, work)
+
+    async def remove(self, scope: Scope, conversation_id: str, item_id: str) -> bool:
+        id_, item = storable(conversation_id), storable(item_id)
+
+        async def work(unit: Unit) -> bool:
+            row: ConversationRow | None = await unit.table("conversations").get(id_)
+            if row is None or item not in row["items"]:
+                return False
+            await drop_items(unit, id_, (item,))
+            return True
+
+        return await self._units.write(scope, work)
+
+
+def drop(unit: Unit, conversation_id: str) -> None:
+    """Erase a conversation with its items."""
+    unit.table("conversations").drop(conversation_id)
+    _items(unit, conversation_id).clear()
+
+
+async def drop_items(unit: Unit, conversation_id: str, item_ids: Collection[str]) -> None:
+    """Erase items of a conversation that there is."""
+    row: ConversationRow = await unit.table("conversations").get(conversation_id)
+    left = [each for each in row["items"] if each not in item_ids]
+    unit.table("conversations").put(conversation_id, {**row, "items": left})
+    for each in item_ids:
+        _items(unit, conversation_id).drop(each)
+
+
+def _append(
+    unit: Unit, id_: str, row: ConversationRow, items: Items, *, project: str | None, session: str | None
+) -> None:
+    known = dict.fromkeys(row["items"])
+    for name, item in items:
+        if (item_id := storable(name)) in known:
+            continue
+        known[item_id] = None
+        new: ItemRow = {"project": project, "session": session, "item": item.decode()}
+        _items(unit, id_).put(item_id, new)
+    unit.table("conversations").put(id_, {**row, "items": list(known)})
+
+
+def _items(unit: Unit, conversation_id: str) -> Table:
+    return unit.table(f"items:{conversation_id}")
+
+
+def _project(scope: Scope) -> str | None:
+    return None if scope.project is None else storable(scope.project)

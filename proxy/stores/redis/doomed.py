@@ -1,0 +1,264 @@
+"""What a forget takes: the memories it covers and everything else that holds their text.
+
+What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with a
+forgotten memory in view, takes with it the stored responses of its session (later ones replay or repeat
+earlier ones), the responses that continue those, and the items of their conversations.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from proxy.domain import Forgotten
+from proxy.stores.redis import exchanges
+from proxy.stores.redis.layout import (
+    ConversationRow,
+    EvidenceRow,
+    ExchangeRow,
+    HeldRow,
+    ItemRow,
+    JobRow,
+    MemoryRow,
+    SessionRow,
+    StoredRow,
+    UnreadRow,
+)
+from proxy.stores.redis.target import Target
+from proxy.stores.redis.unit import Unit
+
+_AT_ONCE = 1000  # tables in one round trip
+Session = tuple[str | None, str]
+"""Project and name: a session may still have responses when retention has removed its row."""
+
+
+@dataclass(slots=True)
+class Doomed:
+    """Names of rows, by what they are."""
+
+    memories: dict[str, MemoryRow] = field(default_factory=dict)
+    exchanges: dict[str, set[int]] = field(default_factory=dict)  # seqs by sid
+    answers: dict[str, set[int]] = field(default_factory=dict)  # exchanges that only lose their answers
+    quotes: dict[str, MemoryRow] = field(default_factory=dict)  # memories that stay, as they are without them
+    sessions: dict[str, SessionRow] = field(default_factory=dict)
+    jobs: set[str] = field(default_factory=set)
+    held: set[str] = field(default_factory=set)
+    responses: dict[str, StoredRow] = field(default_factory=dict)
+    conversations: set[str] = field(default_factory=set)
+    items: dict[str, set[str]] = field(default_factory=dict)  # ids by conversation
+
+    @property
+    def counts(self) -> Forgotten:
+        """What their removal is counted as."""
+        return Forgotten(
+            memories=len(self.memories),
+            exchanges=sum(map(len, self.exchanges.values())),
+            sessions=len(self.sessions),
+            jobs=len(self.jobs),
+            responses=sum(not row["deleted"] for row in self.responses.values()),
+            quarantined=len(self.held),
+        )
+
+
+async def find(unit: Unit, target: Target) -> Doomed:
+    """Return what a forget of the target takes."""
+    search = _Search(unit, target)
+    await search.memories()
+    if target.is_of_many:
+        await search.said()
+    return await search.found()
+
+
+async def find_said(unit: Unit, target: Target) -> Doomed:
+    """Return what a forget of a scope or type takes without its memories and what hangs on them."""
+    search = _Search(unit, target)
+    await search.said()
+    return await search.found()
+
+
+async def count_all(unit: Unit) -> Forgotten:
+    """Return what forgetting all of the user takes."""
+    sessions, stored = unit.table("sessions"), unit.table("stored")
+    tables = [sessions, stored, unit.table("jobs"), unit.table("dead"), unit.table("held")]
+    await unit.fetch(*((table, None) for table in tables))
+    jobs = len(await unit.table("jobs").all()) + len(await unit.table("dead").all())
+    said: dict[str, SessionRow] = await sessions.all()
+    kept: dict[str, StoredRow] = await stored.all()
+    return Forgotten(
+        memories=unit.number("memories"),
+        exchanges=sum(len(row["seqs"]) for row in said.values()),
+        sessions=len(said),
+        jobs=jobs,
+        responses=sum(not row["deleted"] for row in kept.values()),
+        quarantined=len(await unit.table("held").all()),
+    )
+
+
+async def with_older(unit: Unit, ids: Iterable[str]) -> list[str]:
+    """Return the memories with those that they superseded, directly or through others: once each."""
+    found = dict.fromkeys(ids)
+    front = list(found)
+    while front:
+        older: dict[str, list[str]] = await unit.table("successions").many(front)
+        front = [each for ids in older.values() for each in ids if each not in found]
+        found.update(dict.fromkeys(front))
+    return list(found)
+
+
+async def all_memories(unit: Unit) -> dict[str, MemoryRow]:
+    """Return every memory of the user: some at a time, since Redis serves nobody else meanwhile."""
+    places: dict[str, dict[str, str]] = await unit.table("order").all()
+    rows: dict[str, MemoryRow] = await unit.table("memories").many(
+        memory_id for of_span in places.values() for memory_id in of_span.values()
+    )
+    return rows
+
+
+class _Search:
+    """Follows what hangs together, from the memories to everything that may repeat them."""
+
+    def __init__(self, unit: Unit, target: Target) -> None:
+        self._unit, self._target = unit, target
+        self._sources: set[str] = set()  # ids of exchanges that must be quoted no more
+        self._said_in: set[Session] = set()
+        self._doomed = Doomed()
+
+    async def memories(self) -> None:
+        """Find the memories, the exchanges they came from, and the answers that may repeat them."""
+        unit, rows = self._unit, self._unit.table("memories")
+        target, named = self._target, self._target.named
+        among: dict[str, MemoryRow] = await (all_memories(unit) if named is None else rows.many(named))
+        covered = [id_ for id_, row in among.items() if target.covers(row) and target.reaches(row)]
+        found: dict[str, MemoryRow] = await rows.many(await with_older(unit, covered))
+        self._doomed.memories = {id_: row for id_, row in found.items() if target.reaches(row)}
+        for row in self._doomed.memories.values():
+            for evidence in row["evidence"]:
+                self._sources.add(evidence["exchange_id"])
+                self._said_in.add((row["project"], evidence["session_id"]))
+        told: dict[str, tuple[str, int]] = await unit.table("where").many(self._sources)
+        for sid, seq in told.values():
+            self._doomed.exchanges.setdefault(sid, set()).add(seq)
+        await self._shown()
+
+    async def said(self) -> None:
+        """Find what the forget of a scope or type takes beside memories."""
+        unit, target, doomed = self._unit, self._target, self._doomed
+        tables = [unit.table(name) for name in ("sessions", "unread", "jobs", "dead", "held")]
+        await unit.fetch(*((table, None) for table in tables))
+        sessions: dict[str, SessionRow] = await unit.table("sessions").all()
+        ours = {sid: row for sid, row in sessions.items() if target.is_about(row["project"])}
+        jobs: dict[str, JobRow] = {**await unit.table("jobs").all(), **await unit.table("dead").all()}
+        doomed.jobs = {id_ for id_, row in jobs.items() if row["sid"] in ours}
+        held: dict[str, HeldRow] = await unit.table("held").all()
+        doomed.held = {id_ for id_, row in held.items() if target.covers(row)}
+        if target.is_scope:
+            doomed.sessions = ours
+            doomed.exchanges |= {sid: set(row["seqs"]) for sid, row in ours.items()}
+            await self._kept_of_project()
+            return
+        # Nobody knows whether what was not read yet holds what is to be forgotten.
+        unread: dict[str, list[UnreadRow]] = await unit.table("unread").many(ours)
+        for sid, row in ours.items():
+            seqs = {*row["open"], *(entry["seq"] for entry in unread.get(sid, ()))}
+            if seqs:
+                doomed.exchanges.setdefault(sid, set()).update(seqs)
+
+    async def found(self) -> Doomed:
+        """Return all of it, with the responses of the sessions and those that continue them."""
+        doomed = self._doomed
+        await self._name_sessions()
+        await self._quotes()
+        await self._responses()
+        await self._items()
+        for sid, seqs in doomed.exchanges.items():
+            doomed.answers[sid] = doomed.answers.get(sid, set()) - seqs
+        return doomed
+
+    # ------------------------------------------------------------ what was said
+    async def _shown(self) -> None:
+        """Find the answers that were given with one of the memories in view."""
+        ids = list(self._doomed.memories)
+        for start in range(0, len(ids), _AT_ONCE):
+            tables = [self._unit.table(f"shown:{id_}") for id_ in ids[start : start + _AT_ONCE]]
+            await self._unit.fetch(*((table, None) for table in tables))
+            for table in tables:
+                for place in await table.all():
+                    sid, _, seq = place.partition(" ")
+                    self._doomed.answers.setdefault(sid, set()).add(int(seq))
+
+    async def _name_sessions(self) -> None:
+        """Find out in which sessions it was said, and what the exchanges are called that go."""
+        unit, doomed = self._unit, self._doomed
+        sids = doomed.exchanges.keys() | doomed.answers.keys()
+        sessions: dict[str, SessionRow] = await unit.table("sessions").many(sids)
+        self._said_in.update((row["project"], row["name"]) for row in sessions.values())
+        for sid, seqs in doomed.exchanges.items():
+            rows: dict[str, ExchangeRow] = await exchanges.table(unit, sid).many(map(str, seqs))
+            self._sources.update(row["id"] for row in rows.values())
+
+    async def _quotes(self) -> None:
+        """Whoever quotes an exchange that goes: memories stay without the quote, what is held goes."""
+        if not self._sources:
+            return
+        unit, doomed = self._unit, self._doomed
+        cited: dict[str, list[str]] = await unit.table("cited").many(self._sources)
+        ids = {id_ for by in cited.values() for id_ in by} - doomed.memories.keys()
+        quoting: dict[str, MemoryRow] = await unit.table("memories").many(ids)
+        for id_, row in quoting.items():
+            if any(map(self._is_quote, row["evidence"])):
+                evidence: list[EvidenceRow] = [
+                    {**e, "span": ""} if self._is_quote(e) else e for e in row["evidence"]
+                ]
+                doomed.quotes[id_] = {**row, "evidence": evidence}
+        held: dict[str, HeldRow] = await unit.table("held").all()
+        doomed.held |= {id_ for id_, row in held.items() if row["exchange_id"] in self._sources}
+
+    def _is_quote(self, evidence: EvidenceRow) -> bool:
+        return evidence["span"] != "" and evidence["exchange_id"] in self._sources
+
+    # ------------------------------------------------------------ what is kept
+    async def _kept_of_project(self) -> None:
+        """Find the responses, conversations and items of the project."""
+        unit, project, doomed = self._unit, self._target.project, self._doomed
+        stored: dict[str, StoredRow] = await unit.table("stored").all()
+        doomed.responses |= {id_: row for id_, row in stored.items() if row["project"] == project}
+        conversations: dict[str, ConversationRow] = await unit.table("conversations").all()
+        doomed.conversations = {id_ for id_, row in conversations.items() if row["project"] == project}
+
+    async def _responses(self) -> None:
+        unit, doomed = self._unit, self._doomed
+        stored: dict[str, StoredRow] = await unit.table("stored").all()
+        front = [
+            id_
+            for id_, row in stored.items()
+            if id_ in doomed.responses
+            or (row["project"], row["session"]) in self._said_in
+            or not doomed.memories.keys().isdisjoint(row["recalled"])
+        ]
+        found = dict.fromkeys(front)
+        while front:  # who continued a response was shown all of it
+            later: dict[str, list[str]] = await unit.table("next").many(front)
+            front = [each for ids in later.values() for each in ids if each in stored and each not in found]
+            found.update(dict.fromkeys(front))
+        doomed.responses = {id_: stored[id_] for id_ in found}
+
+    async def _items(self) -> None:
+        """Find the items that were said in the sessions, or in the project, and all of the conversations
+        that responses belong to."""
+        unit, doomed = self._unit, self._doomed
+        conversations: dict[str, ConversationRow] = await unit.table("conversations").all()
+        emptied = {row["conversation_id"] for row in doomed.responses.values()}
+        project = self._target.project if self._target.is_scope else None
+        for id_, row in conversations.items():
+            if id_ in doomed.conversations:
+                continue
+            if id_ in emptied:
+                doomed.items[id_] = set(row["items"])
+                continue
+            items: dict[str, ItemRow] = await unit.table(f"items:{id_}").all()
+            gone = {
+                each
+                for each, item in items.items()
+                if (item["session"] is not None and (item["project"], item["session"]) in self._said_in)
+                or (project is not None and item["project"] == project)
+            }
+            if gone:
+                doomed.items[id_] = gone

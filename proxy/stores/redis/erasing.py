@@ -1,0 +1,86 @@
+"""Erasing doomed rows, with what all users share of them, and everything of a user at once."""
+
+from collections.abc import Collection
+
+from proxy.stores.redis import chains, conversations, exchanges, orders
+from proxy.stores.redis.connection import Redis
+from proxy.stores.redis.doomed import Doomed
+from proxy.stores.redis.indexing import let_go_of_all
+from proxy.stores.redis.layout import StoredRow, storable
+from proxy.stores.redis.queue import Queue
+from proxy.stores.redis.rows import Rows
+from proxy.stores.redis.unit import Unit
+
+_AT_ONCE = 1000  # members in one command
+_SESSIONS_AT_ONCE = 200  # read in one round trip
+
+
+async def erase(unit: Unit, redis: Redis, doomed: Doomed) -> None:
+    """Erase all of it. Sources go before the memories that came from them: what hangs on a source that is
+    gone, goes with the memory."""
+    await chains.drop(unit, redis, doomed.responses)
+    for conversation_id in doomed.conversations:
+        conversations.drop(unit, conversation_id)
+    for conversation_id, items in doomed.items.items():
+        await conversations.drop_items(unit, conversation_id, items)
+    for sid, seqs in doomed.answers.items():
+        await exchanges.clear_answers(unit, sid, seqs)
+    for held_id in doomed.held:
+        unit.table("held").drop(held_id)
+    jobs = await Queue.of(unit, redis)
+    jobs.drop(doomed.jobs)
+    await jobs.settle()
+    for sid, seqs in doomed.exchanges.items():
+        if sid not in doomed.sessions:
+            await exchanges.drop(unit, redis, sid, seqs)
+    sessions = list(doomed.sessions)
+    for start in range(0, len(sessions), _SESSIONS_AT_ONCE):
+        await exchanges.drop_sessions(unit, redis, set(sessions[start : start + _SESSIONS_AT_ONCE]))
+    for memory_id, row in doomed.quotes.items():
+        unit.table("memories").put(memory_id, row)
+    await erase_memories(unit, redis, doomed.memories)
+
+
+async def erase_memories(unit: Unit, redis: Redis, ids: Collection[str]) -> None:
+    """Erase memories with all that is kept of them alone."""
+    await Rows(unit, redis).erase(ids)
+    names = list(ids)
+    for start in range(0, len(names), _AT_ONCE):
+        tables = [unit.table(f"shown:{memory_id}") for memory_id in names[start : start + _AT_ONCE]]
+        await unit.fetch(*((table, None) for table in tables))
+        for table in tables:
+            if await table.all():
+                table.clear()
+
+
+async def erase_all(unit: Unit, redis: Redis, *, at: float) -> None:
+    """Erase everything of the user but receipts, and orders: who is at one, finds nothing more."""
+    memories: dict[str, dict[str, str]] = await unit.table("order").all()
+    ids = [memory_id for of_span in memories.values() for memory_id in of_span.values()]
+    stored: dict[str, StoredRow] = await unit.table("stored").all()
+    await exchanges.unlist(unit, redis)
+    await unit.wipe(keep=("receipts", orders.TABLE))
+    await _unlist(unit, redis, ids, stored)
+    for name in ("memories", "content_bytes", "session", *unit.numbers("of:"), *unit.numbers("in:")):
+        unit.set_number(name, 0)
+    let_go_of_all(unit, redis, at=at)
+
+
+async def _unlist(unit: Unit, redis: Redis, memories: Collection[str], responses: Collection[str]) -> None:
+    """Take memories and responses from what all users share."""
+    ids, ours = redis.key(f"ids:{storable(unit.scope.tenant)}"), unit.uid.encode()
+    for some in _portions(list(memories)):
+        holders = await redis.call("HMGET", ids, *some)
+        held = [each for each, holder in zip(some, holders, strict=True) if holder == ours]
+        if held:
+            unit.share("HDEL", ids, *held)
+        members = [f"{unit.uid} {each}" for each in some]
+        times = await redis.call("ZMSCORE", redis.key("expiring"), *members)
+        if expiring := [each for each, at in zip(members, times, strict=True) if at is not None]:
+            unit.share("ZREM", redis.key("expiring"), *expiring)
+    for some in _portions(list(responses)):
+        unit.share("ZREM", redis.key("expiring-responses"), *(f"{unit.uid} {each}" for each in some))
+
+
+def _portions(names: list[str]) -> list[list[str]]:
+    return [names[start : start + _AT_ONCE] for start in range(0, len(names), _AT_ONCE)]

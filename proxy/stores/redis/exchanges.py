@@ -1,0 +1,326 @@
+"""Rows of `exchanges` and of the sessions they are in: how one begins, ends, is taken back, or is erased.
+Runs inside a unit of work."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from proxy.domain import Begun, Exchange, NewExchange, NewJob, Outcome, Scope
+from proxy.ports import Trigger
+from proxy.stores.redis import anchors, orders, queue, rows, waiting
+from proxy.stores.redis.connection import Redis
+from proxy.stores.redis.layout import ExchangeRow, MemoryRow, SessionRow, sid, storable
+from proxy.stores.redis.queue import Queue
+from proxy.stores.redis.unit import Table, Unit
+
+RETRY_S = 60.0  # a client's own retries come sooner
+
+
+@dataclass(frozen=True, slots=True)
+class OursBegun(Begun):
+    """A Begun that leads to its user: there is no other way to them from an exchange's id."""
+
+    scope: Scope
+
+
+# ---------------------------------------------------------------- an exchange's life
+async def begin(unit: Unit, redis: Redis, new: NewExchange, instance: str) -> OursBegun:
+    ours = sid(new.scope.project, new.session_id)
+    await unit.fetch(
+        (unit.table("sessions"), (ours,)), (unit.table(f"keys:{ours}"), (new.key,)),
+        (unit.table("unread"), (ours,)), (unit.table("jobs"), None),
+    )  # fmt: skip
+    jobs = await Queue.of(unit, redis)
+    known: SessionRow | None = await unit.table("sessions").get(ours)
+    session = _used(unit, redis, ours, known, new)
+    key, row = await _repeated(unit, ours, session, new)
+    jobs.touch(ours)
+    if row is None:
+        row = await _written(unit, redis, ours, session, new, key, instance)
+    elif row["open"]:
+        table(unit, ours).put(str(row["seq"]), {**row, "holders": row["holders"] + 1, "instance": instance})
+        unit.share("HSET", redis.key("open"), f"{unit.uid} {row['id']}", instance)
+    if known is None:
+        await _make_others_due(unit, jobs, ours, new.at)
+    await jobs.settle()
+    return OursBegun(row["id"], row["generation"], new.scope)
+
+
+async def _make_others_due(unit: Unit, jobs: Queue, ours: str, at: float) -> None:
+    """Who opens a new conversation should be known in it."""
+    others = (await unit.table("unread").all()).keys() - {ours}
+    for found in (await jobs.waiting(others)).values() if others else ():
+        lane = queue.ORDINARY_LANE
+        await jobs.put(found.sid, NewJob(found.state.session_id, found.state.last_seq, lane), at=at)
+
+
+async def complete(unit: Unit, redis: Redis, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+    where = await unit.table("where").get(begun.id)
+    if where is None:
+        return False
+    ours, seq = where
+    await unit.fetch(
+        (table(unit, ours), (str(seq),)), (unit.table("sessions"), (ours,)),
+        (unit.table("unread"), (ours,)), (unit.table("jobs"), None),
+        (unit.table("memories"), map(storable, outcome.recalled)),
+    )  # fmt: skip
+    row: ExchangeRow = await table(unit, ours).get(str(seq))
+    if row["generation"] != begun.generation:
+        return False
+    jobs = await Queue.of(unit, redis)
+    jobs.wake()  # the request that was answered brought a credential, maybe a better one
+    if outcome.response_id is not None:
+        unit.table("made").put(storable(outcome.response_id), ours)
+    if row["open"] or (outcome.whole and not row["whole"] and await _is_untouched(unit, ours, seq)):
+        await _answered(unit, redis, jobs, ours, row, outcome)
+        for found in (await jobs.waiting((ours,))).values():
+            await jobs.offer(found, trigger, row["at"])
+    await jobs.settle()
+    return True
+
+
+async def _is_untouched(unit: Unit, ours: str, seq: int) -> bool:
+    """True unless a job has read it: an answer that broke off gives way to a whole one."""
+    entries = await waiting.unread(unit, ours)
+    return any(entry["seq"] == seq and entry["job"] is None and not entry["dead"] for entry in entries)
+
+
+async def _answered(
+    unit: Unit, redis: Redis, jobs: Queue, ours: str, row: ExchangeRow, outcome: Outcome
+) -> None:
+    shown = list(dict.fromkeys(map(storable, outcome.recalled)))
+    recalled: dict[str, MemoryRow] = await unit.table("memories").many(shown)
+    # An answer given with a memory in view that was forgotten meanwhile may repeat it.
+    answer = "" if len(recalled) < len(shown) else storable(outcome.answer)
+    changed: ExchangeRow = {
+        **row, "open": False, "answer": answer, "whole": outcome.whole, "recalled": shown,
+    }  # fmt: skip
+    if row["answer"] and answer != row["answer"]:
+        anchors.answer_gone(unit, ours)
+    _not_shown(unit, ours, row)
+    for id_ in recalled:
+        unit.table(f"shown:{id_}").put(f"{ours} {row['seq']}", 1)
+    await rows.touch(unit, shown, row["at"])
+    if row["open"]:
+        await _closed(unit, redis, jobs, ours, changed, summarise=True)
+    else:
+        table(unit, ours).put(str(row["seq"]), changed)
+
+
+async def close(unit: Unit, redis: Redis, jobs: Queue, ours: str, row: ExchangeRow) -> None:
+    """Complete, as broken off, an exchange whose process died."""
+    await _closed(unit, redis, jobs, ours, {**row, "open": False, "whole": False}, summarise=False)
+
+
+async def abort(unit: Unit, redis: Redis, begun: Begun) -> None:
+    """Remove the exchange once no request holds it, and the session if nothing else is in it."""
+    where = await unit.table("where").get(begun.id)
+    if where is None:
+        return
+    ours, seq = where
+    row: ExchangeRow = await table(unit, ours).get(str(seq))
+    if row["generation"] != begun.generation or not row["open"]:
+        return
+    if row["holders"] > 1:
+        table(unit, ours).put(str(seq), {**row, "holders": row["holders"] - 1})
+        return
+    await drop(unit, redis, ours, (seq,))
+    session: SessionRow = await unit.table("sessions").get(ours)
+    if not session["seqs"] and ours not in (await unit.table("made").all()).values():
+        await drop_session(unit, redis, ours)
+
+
+# ---------------------------------------------------------------- reading
+async def last(unit: Unit, scope: Scope, name: str, limit: int) -> list[Exchange]:
+    """Return the session's last answered exchanges, oldest first."""
+    ours = sid(scope.project, name)
+    session: SessionRow | None = await unit.table("sessions").get(ours)
+    if session is None:
+        return []
+    answered = [seq for seq in session["seqs"] if seq not in session["open"]]
+    return await read(unit, scope, name, ours, answered[-limit:] if limit > 0 else [])
+
+
+async def read(unit: Unit, scope: Scope, name: str, ours: str, seqs: Sequence[int]) -> list[Exchange]:
+    """Return exchanges of one session, in this order. While something is being forgotten, an answer that was
+    given with memories in view may repeat it."""
+    found: dict[str, ExchangeRow] = await table(unit, ours).many(map(str, seqs))
+    hides = orders.are_standing(unit)
+    return [
+        Exchange(
+            seq=row["seq"], id=row["id"], scope=scope, session_id=name, model=row["model"], said=row["said"],
+            answer="" if hides and row["recalled"] else row["answer"], at=row["at"], whole=row["whole"],
+        )
+        for row in found.values()
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------- erasing
+async def drop(unit: Unit, redis: Redis, ours: str, seqs: Collection[int], *, old: bool = False) -> None:
+    """Erase exchanges of a session, with everything that leads to them. `old`: retention removes them, which
+    is no forget: what was made of them for their session stays."""
+    gone = set(seqs)
+    session: SessionRow = await unit.table("sessions").get(ours)
+    found: dict[str, ExchangeRow] = await table(unit, ours).many(map(str, gone))
+    for row in found.values():
+        table(unit, ours).drop(str(row["seq"]))
+        unit.table(f"keys:{ours}").drop(row["key"])
+        _unlinked(unit, redis, ours, row)
+        if not old:
+            await anchors.exchange_gone(unit, ours, row)
+    await waiting.gone(unit, ours, gone)
+    left: SessionRow = {
+        **session, "seqs": [seq for seq in session["seqs"] if seq not in gone],
+        "open": [seq for seq in session["open"] if seq not in gone],
+    }  # fmt: skip
+    unit.table("sessions").put(ours, left)
+    jobs = await Queue.of(unit, redis)
+    jobs.touch(ours)
+    await jobs.settle()
+
+
+async def clear_answers(unit: Unit, ours: str, seqs: Collection[int]) -> None:
+    """Erase what was answered; what was said stays."""
+    found: dict[str, ExchangeRow] = await table(unit, ours).many(map(str, seqs))
+    for row in found.values():
+        if row["answer"]:
+            anchors.answer_gone(unit, ours)
+            table(unit, ours).put(str(row["seq"]), {**row, "answer": ""})
+
+
+async def drop_session(unit: Unit, redis: Redis, ours: str) -> None:
+    """Erase a session with its exchanges, its jobs, and all that leads to them."""
+    await drop_sessions(unit, redis, (ours,))
+
+
+async def drop_sessions(unit: Unit, redis: Redis, sids: Collection[str]) -> None:
+    """Erase sessions, each with all of it."""
+    jobs = await Queue.of(unit, redis)
+    await unit.fetch(
+        (unit.table("made"), None), (unit.table("dead"), None),
+        *((unit.table(f"{name}:{ours}"), None) for ours in sids for name in ("exchanges", "anchors")),
+    )  # fmt: skip
+    for ours in sids:
+        found: dict[str, ExchangeRow] = await table(unit, ours).all()
+        for row in found.values():
+            _unlinked(unit, redis, ours, row)
+        await anchors.session_gone(unit, ours)
+        for name in ("exchanges", "keys"):
+            unit.table(f"{name}:{ours}").clear()
+        unit.table("unread").drop(ours)
+        unit.table("sessions").drop(ours)
+        unit.share("ZREM", redis.key("oldest"), f"{unit.uid} {ours}")
+        await jobs.drop_of(ours)
+    for response_id, made_in in (await unit.table("made").all()).items():
+        if made_in in sids:
+            unit.table("made").drop(response_id)
+    await jobs.settle()
+
+
+async def unlist(unit: Unit, redis: Redis) -> None:
+    """Take all of the user's sessions, jobs and open exchanges from what all users share: the user's tables
+    are about to be wiped."""
+    sessions: dict[str, SessionRow] = await unit.table("sessions").all()
+    for ours, session in sessions.items():
+        found: dict[str, ExchangeRow] = await table(unit, ours).many(map(str, session["open"]))
+        for row in found.values():
+            unit.share("HDEL", redis.key("open"), f"{unit.uid} {row['id']}")
+        unit.share("ZREM", redis.key("oldest"), f"{unit.uid} {ours}")
+    jobs = await Queue.of(unit, redis)
+    jobs.drop([*await unit.table("jobs").all(), *await unit.table("dead").all()])
+    for ours in sessions:
+        unit.table("sessions").drop(ours)
+        jobs.touch(ours)
+    await jobs.settle()
+
+
+# ---------------------------------------------------------------- rows
+def table(unit: Unit, ours: str) -> Table:
+    """Return the exchanges of one session."""
+    return unit.table(f"exchanges:{ours}")
+
+
+def _used(unit: Unit, redis: Redis, ours: str, known: SessionRow | None, new: NewExchange) -> SessionRow:
+    """Return the session's row, made if need be, after a request of it."""
+    if known is not None:
+        session: SessionRow = {
+            **known, "last_at": max(known["last_at"], new.at), "ended": False,
+            "stateful": known["stateful"] or new.stateful, "retold": known["retold"] or not new.standalone,
+        }  # fmt: skip
+    else:
+        session = {
+            "seq": unit.next(), "project": new.scope.project, "name": storable(new.session_id),
+            "last_at": new.at, "seqs": [], "open": [], "ended": False, "stateful": new.stateful,
+            "retold": not new.standalone, "unsummarised": 0,
+        }  # fmt: skip
+        unit.set_number("session", session["seq"])
+        unit.share("ZADD", redis.key("oldest"), "NX", new.at, f"{unit.uid} {ours}")
+    unit.table("sessions").put(ours, session)
+    return session
+
+
+async def _repeated(
+    unit: Unit, ours: str, session: SessionRow, new: NewExchange
+) -> tuple[str, ExchangeRow | None]:
+    """Return the key to store the exchange under, and the one that it repeats.
+
+    A request that holds its history repeats whichever has the same key. One without says the same words
+    anew, unless they are the last thing said and were said, or not wholly answered, just now: a retry. But
+    where a session's requests hold their history (`retold`), one without is its beginning, sent again.
+    """
+    if session["retold"] or not new.standalone:
+        seq = await unit.table(f"keys:{ours}").get(new.key)
+        return new.key, None if seq is None else await table(unit, ours).get(str(seq))
+    if not session["seqs"]:
+        return new.key, None
+    row: ExchangeRow = await table(unit, ours).get(str(session["seqs"][-1]))
+    same = row["key"].partition(":")[0] == new.key
+    if same and (not row["whole"] or new.at - row["at"] < RETRY_S):
+        return row["key"], row
+    return f"{new.key}:{row['seq']}", None
+
+
+async def _written(
+    unit: Unit, redis: Redis, ours: str, session: SessionRow, new: NewExchange, key: str, instance: str
+) -> ExchangeRow:
+    seq = unit.next()
+    row: ExchangeRow = {
+        "seq": seq, "id": new.id, "key": key, "generation": unit.stamp.generation, "model": new.model,
+        "said": storable(new.said), "answer": "", "recalled": [], "at": new.at, "open": True, "whole": False,
+        "explicit": new.explicit, "personal": new.personal, "instance": instance, "holders": 1,
+    }  # fmt: skip
+    table(unit, ours).put(str(seq), row)
+    unit.table(f"keys:{ours}").put(key, seq)
+    unit.table("where").put(new.id, [ours, seq])
+    unit.share("HSET", redis.key("open"), f"{unit.uid} {new.id}", instance)
+    await anchors.anchor(unit, ours, row, new)
+    more: SessionRow = {**session, "seqs": [*session["seqs"], seq], "open": [*session["open"], seq]}
+    unit.table("sessions").put(ours, more)
+    return row
+
+
+async def _closed(
+    unit: Unit, redis: Redis, jobs: Queue, ours: str, row: ExchangeRow, *, summarise: bool
+) -> None:
+    """Write down an exchange that nobody answers any more."""
+    table(unit, ours).put(str(row["seq"]), row)
+    session: SessionRow = await unit.table("sessions").get(ours)
+    unit.table("sessions").put(ours, {
+        **session, "open": [seq for seq in session["open"] if seq != row["seq"]],
+        "unsummarised": session["unsummarised"] + summarise,
+    })  # fmt: skip
+    unit.share("HDEL", redis.key("open"), f"{unit.uid} {row['id']}")
+    await waiting.answered(unit, ours, row)
+    jobs.touch(ours)
+
+
+def _unlinked(unit: Unit, redis: Redis, ours: str, row: ExchangeRow) -> None:
+    """Erase what leads to an exchange from outside its session."""
+    unit.table("where").drop(row["id"])
+    _not_shown(unit, ours, row)
+    if row["open"]:
+        unit.share("HDEL", redis.key("open"), f"{unit.uid} {row['id']}")
+
+
+def _not_shown(unit: Unit, ours: str, row: ExchangeRow) -> None:
+    for id_ in row["recalled"]:
+        unit.table(f"shown:{id_}").drop(f"{ours} {row['seq']}")

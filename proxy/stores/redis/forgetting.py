@@ -1,0 +1,180 @@
+"""Forgets carried out. A user's everything, or whatever is not much, is found and erased in one commit.
+
+Of many memories a commit would hold up everybody whom Redis serves. A project's or a type's then go in
+portions: first what was said, then some memories after the other, each with all that hangs on them. Every
+portion raises the generation, so that nobody who has seen a part of it writes it down afterwards.
+"""
+
+import time
+from dataclasses import dataclass, replace
+from functools import partial
+
+from proxy import observe
+from proxy.domain import Forgotten, MemoryFilter, Scope
+from proxy.stores.redis import erasing, orders, purging, receipts
+from proxy.stores.redis.connection import Redis
+from proxy.stores.redis.doomed import count_all, find, find_said
+from proxy.stores.redis.indexing import Indexing
+from proxy.stores.redis.layout import MemoryRow, storable
+from proxy.stores.redis.queue import Queue
+from proxy.stores.redis.target import Target
+from proxy.stores.redis.unit import Unit, Units
+
+AT_ONCE = 2000  # memories: who has more is forgotten in portions
+PORTION = 400
+_SETTLE_EVERY = 25  # portions: the index is asked about all that it has still to let go of
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """What the first commit has erased, and the order for the rest; None: that was all."""
+
+    gone: Forgotten
+    order: str | None = None
+
+
+class Forgetting:
+    """All forgets of one process. Their points leave the index before the answer; where the index is away,
+    they are hidden all the same, and leave it as soon as it is back (Indexing.catch_up)."""
+
+    def __init__(self, units: Units, indexing: Indexing) -> None:
+        self._units, self._redis, self._indexing = units, units.redis, indexing
+
+    async def forget(self, where: MemoryFilter, memory_id: str | None, by: str) -> Forgotten:
+        """Erase, durable on return, what the filter or the one memory covers."""
+        scope = await self._scope(where, memory_id)
+        if scope is None:
+            return Forgotten()
+        work = partial(_begin, redis=self._redis, where=where, memory_id=memory_id, by=by)
+        begun = await self._units.write(scope, work)
+        if begun.order is not None:
+            return await self._carry_out(scope, begun.order)
+        if begun.gone.receipt is not None:
+            await self._indexing.settle(scope)
+        return begun.gone
+
+    async def count(self, where: MemoryFilter, memory_id: str | None) -> Forgotten:
+        """Return what a forget would erase now."""
+        scope = await self._scope(where, memory_id)
+        if scope is None:
+            return Forgotten()
+        return await self._units.read(scope, partial(_count, where=where, memory_id=memory_id))
+
+    async def resume(self) -> int:
+        """Carry out the orders whose process died, or whose caller gave up; return how many. What Redis's
+        append-only file still tells of forgotten things goes too."""
+        await purging.purge_if_due(self._redis)
+        now, done = time.time(), 0
+        found = await orders.abandoned(self._redis, now)
+        scopes = await self._units.scopes(uid for uid, _ in found)
+        for uid, token in found:
+            taken = partial(orders.take_over, redis=self._redis, token=token, now=now)
+            if uid in scopes and await self._units.write(scopes[uid], taken) is not None:
+                observe.log.info("store.forget.resumed")
+                await self._carry_out(scopes[uid], token)
+                done += 1
+        return done
+
+    async def _carry_out(self, scope: Scope, token: str) -> Forgotten:
+        """Erase what the order covers, portion by portion, and close it; return what went in all."""
+        ids = await self._units.glance(scope, _in_order)
+        for number, start in enumerate(range(0, len(ids), PORTION), 1):
+            portion = frozenset(ids[start : start + PORTION])
+            await self._units.write(
+                scope, partial(_erase_portion, redis=self._redis, token=token, only=portion)
+            )
+            if number % _SETTLE_EVERY == 0:
+                await self._indexing.settle(scope)
+        gone = await self._units.write(scope, partial(_finish, redis=self._redis, token=token))
+        await self._indexing.settle(scope)
+        return gone
+
+    async def _scope(self, where: MemoryFilter, memory_id: str | None) -> Scope | None:
+        """Return whose it is."""
+        if where.user is not None:
+            return Scope(where.tenant, where.user)
+        if memory_id is None:
+            raise ValueError("a forget needs a user or a memory's id")
+        redis = self._redis
+        holder = await redis.call("HGET", redis.key(f"ids:{storable(where.tenant)}"), storable(memory_id))
+        return None if holder is None else (await self._units.scopes((holder.decode(),))).get(holder.decode())
+
+
+async def _begin(unit: Unit, *, redis: Redis, where: MemoryFilter, memory_id: str | None, by: str) -> _Begun:
+    target = Target.of(where, memory_id)
+    if not await _is_there(unit, target):
+        return _Begun(Forgotten())
+    _raise_generation(unit)
+    if target.is_everything:
+        counts = await count_all(unit)
+        await erasing.erase_all(unit, redis, at=time.time())
+    # A text is content: an order must not keep it.
+    elif target.is_of_many and target.text is None and unit.number("memories") > AT_ONCE:
+        said = await find_said(unit, target)
+        await erasing.erase(unit, redis, said)
+        token = orders.place(unit, redis, where, by=by, counts=said.counts)
+        await _announce_jobs(unit, redis)
+        return _Begun(said.counts, token)
+    else:
+        doomed = await find(unit, target)
+        counts = doomed.counts
+        await erasing.erase(unit, redis, doomed)
+    purging.ask(unit, redis)
+    receipt = receipts.issue(unit, redis, where, memory_id=memory_id, by=by, counts=counts)
+    return _Begun(replace(counts, receipt=receipt))
+
+
+async def _erase_portion(unit: Unit, *, redis: Redis, token: str, only: frozenset[str]) -> None:
+    """Erase those of the memories that the order covers, as far as they are still there."""
+    order = (await orders.standing(unit)).get(token)
+    if order is None:
+        return
+    doomed = await find(unit, replace(orders.target_of(unit.scope, order), only=only))
+    if doomed.memories:
+        _raise_generation(unit)
+        await erasing.erase(unit, redis, doomed)
+        await orders.add(unit, redis, token, doomed.counts)
+    elif order["until"] - time.time() < orders.LEASE_S / 2:
+        await orders.add(unit, redis, token, Forgotten())
+
+
+async def _finish(unit: Unit, *, redis: Redis, token: str) -> Forgotten:
+    gone = await orders.finish(unit, redis, token)
+    purging.ask(unit, redis)
+    await _announce_jobs(unit, redis)
+    return gone
+
+
+async def _announce_jobs(unit: Unit, redis: Redis) -> None:
+    """While an order stands, no job of the user is due."""
+    jobs = await Queue.of(unit, redis)
+    jobs.announce_all()
+    await jobs.settle()
+
+
+async def _in_order(unit: Unit) -> list[str]:
+    """Return all memories, the oldest first."""
+    spans: dict[str, dict[str, str]] = await unit.table("order").all()
+    return [spans[name][seq] for name in sorted(spans, key=int) for seq in sorted(spans[name], key=int)]
+
+
+def _raise_generation(unit: Unit) -> None:
+    """Say that something was forgotten: whoever began before must not write."""
+    for name in ("generation", "version"):
+        unit.set_number(name, unit.number(name) + 1)
+
+
+async def _count(unit: Unit, *, where: MemoryFilter, memory_id: str | None) -> Forgotten:
+    target = Target.of(where, memory_id)
+    if not await _is_there(unit, target):
+        return Forgotten()
+    return await count_all(unit) if target.is_everything else (await find(unit, target)).counts
+
+
+async def _is_there(unit: Unit, target: Target) -> bool:
+    """A user is always there: also one never seen has a generation, since a writer may be on its way with
+    what was to be forgotten. Of a memory that is not, there is nothing to forget."""
+    if target.memory_id is None:
+        return True
+    row: MemoryRow | None = await unit.table("memories").get(target.memory_id)
+    return row is not None and target.is_about(row["project"])

@@ -1,0 +1,74 @@
+"""The embedding models that vectors were made with, each a generation; the last is the store's.
+
+While the memories are embedded anew, vectors of two generations lie side by side, in a collection each.
+Whoever reads is given those of its own model and none of another's, so that the rest is found by its words.
+"""
+
+from dataclasses import dataclass
+
+import orjson
+
+from proxy.errors import WrongModel
+from proxy.ports import EmbeddingModel
+from proxy.stores.redis.connection import Redis
+
+FIRST = 0
+NO_MODEL = -1  # the generation of memories that were stored without a model at hand
+# Two processes that start at once name one model once.
+_APPEND = "if redis.call('LLEN', KEYS[1]) == tonumber(ARGV[1]) then redis.call('RPUSH', KEYS[1], ARGV[2]) end"
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one process may do with vectors: make those of `generation`, compare those of `generations`."""
+
+    generation: int
+    dimension: int | None  # None: no model was ever named
+    generations: tuple[int, ...]
+
+
+async def stamp(redis: Redis, model: EmbeddingModel) -> None:
+    """Name the model in the store, or raise WrongModel if there are vectors of another one."""
+    named = await models(redis)
+    if named and named[-1] == (model.name, model.dimension):
+        return
+    if named and await redis.call("EXISTS", redis.key("embedded")):
+        name, dimension = named[-1]
+        raise WrongModel(
+            f"the memories were embedded with {name} ({dimension} dimensions), the configured model is"
+            f" {model.name} ({model.dimension}): run `memory-proxy reembed` with the configuration that you"
+            " serve with (it can be broken off and goes on where it was), or set embedding.model back"
+        )
+    await begin(redis, model)
+    await stamp(redis, model)  # another process may have named another one just now
+
+
+async def begin(redis: Redis, model: EmbeddingModel) -> int:
+    """Make the model the store's from now on, and return its generation."""
+    named = orjson.dumps([model.name, model.dimension])
+    while True:
+        generation = len(await models(redis))
+        await redis.call("EVAL", _APPEND, 1, redis.key("models"), generation, named)
+        if (await models(redis))[generation] == (model.name, model.dimension):
+            return generation
+
+
+async def held(redis: Redis, model: EmbeddingModel | None) -> Held:
+    """Return what a process with this model may do. One that named none is taken to use the store's.
+
+    Raises WrongModel if the store knows nothing of the model: it was replaced under the process.
+    """
+    named = await models(redis)
+    if not named:
+        return Held(FIRST, None, (FIRST,))
+    name, dimension = (model.name, model.dimension) if model else named[-1]
+    ours = tuple(at for at, each in enumerate(named) if each == (name, dimension))
+    if not ours:
+        raise WrongModel(f"the store holds vectors of {named[-1][0]}, not of {name}")
+    return Held(ours[-1], dimension, ours)
+
+
+async def models(redis: Redis) -> list[tuple[str, int]]:
+    """Return names and dimensions of the models by generation."""
+    rows = [orjson.loads(row) for row in await redis.call("LRANGE", redis.key("models"), 0, -1)]
+    return [(name, dimension) for name, dimension in rows]

@@ -1,0 +1,140 @@
+"""Orders: forgets of much that are under way. Each portion of one is a forget of its own, of some memories
+with all that hangs on them, so that a crash leaves nothing half erased; the order says what is left to do.
+
+Whoever is at it says until when; then another process may go on. That two are at it does no harm.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from proxy.domain import Forgotten, MemoryFilter, Scope
+from proxy.stores.redis import receipts
+from proxy.stores.redis.connection import Redis
+from proxy.stores.redis.layout import ForgetRow, MemoryRow, storable
+from proxy.stores.redis.target import Target
+from proxy.stores.redis.unit import Unit
+
+LEASE_S = 30.0
+TABLE = "forgets"
+_STANDING = "forgetting"  # the counter of a user's orders: to read it costs nothing
+_AT_ONCE = 100
+
+
+def place(unit: Unit, redis: Redis, where: MemoryFilter, *, by: str, counts: Forgotten) -> str:
+    """Write an order down, with what is erased already; return the id of the receipt that it will have."""
+    token = receipts.new_id()
+    row: ForgetRow = {
+        "project": None if where.project is None else storable(where.project), "type": where.type,
+        "by": storable(by), "at": where.now, "upto": unit.number("last"), "until": 0.0,
+        "counts": receipts.numbers(counts),
+    }  # fmt: skip
+    unit.set_number(_STANDING, unit.number(_STANDING) + 1)
+    _keep(unit, redis, token, row)
+    return token
+
+
+def are_standing(unit: Unit) -> bool:
+    """True while something of the user is being forgotten. Costs nothing."""
+    return unit.number(_STANDING) > 0
+
+
+async def standing(unit: Unit) -> dict[str, ForgetRow]:
+    """Return the user's orders by their receipts' ids."""
+    if not are_standing(unit):
+        return {}
+    rows: dict[str, ForgetRow] = await unit.table(TABLE).all()
+    return rows
+
+
+async def shown(unit: Unit, rows: Mapping[str, MemoryRow]) -> dict[str, MemoryRow]:
+    """Return those of the memories that are not being forgotten."""
+    targets = [target_of(unit.scope, row) for row in (await standing(unit)).values()]
+    if not targets:
+        return dict(rows)
+    line = await with_newer(unit, rows)
+    return {
+        id_: row for id_, row in rows.items() if not any(is_reached(target, id_, line) for target in targets)
+    }
+
+
+def is_reached(target: Target, memory_id: str, line: Mapping[str, MemoryRow]) -> bool:
+    """True of a memory that a forget takes: one that it covers, or that leads to one by what superseded it.
+    `line` holds all of these."""
+    seen: set[str] = set()
+    name: str | None = memory_id
+    while name is not None and name not in seen and name in line and target.reaches(line[name]):
+        if target.covers(line[name]):
+            return True
+        seen.add(name)
+        name = line[name]["superseded_by"]
+    return False
+
+
+async def with_newer(unit: Unit, rows: Mapping[str, MemoryRow]) -> dict[str, MemoryRow]:
+    """Return the memories with what superseded them, directly or through others."""
+    line = dict(rows)
+    front = list(rows.values())
+    while front:
+        ids = {row["superseded_by"] for row in front} - {None} - line.keys()
+        found: dict[str, MemoryRow] = await unit.table("memories").many(sorted(map(str, ids)))
+        line |= found
+        front = list(found.values())
+    return line
+
+
+async def add(unit: Unit, redis: Redis, token: str, more: Forgotten) -> None:
+    """Count what was erased besides, if the order still stands; somebody is at it."""
+    row: ForgetRow | None = await unit.table(TABLE).get(token)
+    if row is not None:
+        counts = receipts.plus(Forgotten(**row["counts"], receipt=None), more)
+        _keep(unit, redis, token, {**row, "counts": receipts.numbers(counts)})
+
+
+async def finish(unit: Unit, redis: Redis, token: str) -> Forgotten:
+    """Close the order with its receipt, unless another process has done so; return what went in all."""
+    row: ForgetRow | None = await unit.table(TABLE).get(token)
+    if row is None:
+        return await receipts.counts(unit, token)
+    unit.table(TABLE).drop(token)
+    unit.set_number(_STANDING, unit.number(_STANDING) - 1)
+    unit.share("ZREM", redis.key(TABLE), f"{unit.uid} {token}")
+    counts, where = Forgotten(**row["counts"], receipt=None), where_of(unit.scope, row)
+    receipts.issue(unit, redis, where, memory_id=None, by=row["by"], counts=counts, receipt_id=token)
+    return replace(counts, receipt=token)
+
+
+async def take_over(unit: Unit, *, redis: Redis, token: str, now: float) -> ForgetRow | None:
+    """Return the order if nobody is at it, and be at it."""
+    row: ForgetRow | None = await unit.table(TABLE).get(token)
+    if row is None:
+        unit.share("ZREM", redis.key(TABLE), f"{unit.uid} {token}")
+        return None
+    if row["until"] > now:
+        return None
+    _keep(unit, redis, token, row)
+    return row
+
+
+async def abandoned(redis: Redis, now: float) -> list[tuple[str, str]]:
+    """Return (uid, token) of some orders that nobody is at."""
+    found = await redis.call("ZRANGEBYSCORE", redis.key(TABLE), "-inf", now, "LIMIT", 0, _AT_ONCE)
+    split = (member.decode().partition(" ") for member in found)
+    return [(uid, token) for uid, _, token in split]
+
+
+def where_of(scope: Scope, row: ForgetRow) -> MemoryFilter:
+    """Return what was asked to be forgotten."""
+    return MemoryFilter(
+        tenant=scope.tenant, user=scope.user, project=row["project"], type=row["type"], now=row["at"]
+    )
+
+
+def target_of(scope: Scope, row: ForgetRow) -> Target:
+    return replace(Target.of(where_of(scope, row), None), upto=row["upto"])
+
+
+def _keep(unit: Unit, redis: Redis, token: str, row: ForgetRow) -> None:
+    until = time.time() + LEASE_S
+    unit.table(TABLE).put(token, {**row, "until": until})
+    unit.share("ZADD", redis.key(TABLE), until, f"{unit.uid} {token}")

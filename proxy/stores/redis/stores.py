@@ -1,0 +1,172 @@
+"""The stores of a fleet: everything in one Redis, the vectors there too or in Qdrant."""
+
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from redis.asyncio import Redis as Client
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import Sentinel
+from redis.backoff import NoBackoff
+
+from proxy.oversight import Quota
+from proxy.stores.redis.chains import RedisChains
+from proxy.stores.redis.connection import Redis
+from proxy.stores.redis.conversations import RedisConversations
+from proxy.stores.redis.indexing import IndexUnavailable, VectorIndex
+from proxy.stores.redis.instance import Instance
+from proxy.stores.redis.jobs import RedisJobs
+from proxy.stores.redis.keys import RedisKeys
+from proxy.stores.redis.limits import RedisLimits
+from proxy.stores.redis.memories import RedisMemories
+from proxy.stores.redis.notes import RedisNotes
+from proxy.stores.redis.points import RedisIndex
+from proxy.stores.redis.quarantine import RedisQuarantine
+from proxy.stores.redis.receipts import RedisReceipts
+from proxy.stores.redis.sessions import RedisSessions
+from proxy.stores.redis.unit import Units
+
+UNLIMITED = Quota()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Places:
+    """Where Redis and Qdrant are, and how the collection is made."""
+
+    redis_url: str = field(repr=False)  # may hold a password
+    sentinels: tuple[str, ...] = ()
+    sentinel_service: str = "mymaster"
+    prefix: str = "memory-proxy:"
+    redis_timeout_s: float = 2.0
+    replicas: int = 0
+    qdrant_url: str | None = None  # None: vectors are searched in Redis
+    index_bytes: int = 256 * 2**20  # of the arrays that a replica keeps then
+    qdrant_api_key: str | None = field(default=None, repr=False)
+    collection: str = "memories"
+    qdrant_timeout_s: float = 2.0
+    prefer_grpc: bool = False
+    replication_factor: int = 1
+    write_consistency_factor: int = 1
+    shard_number: int = 0
+    on_disk: bool = False
+    quantization: str = "none"
+
+
+def client_of(places: Places) -> Client:
+    """Return a client that finds the primary again by itself. It asks nothing twice: a commit is not to
+    happen twice, see Redis.commit."""
+    options: dict[str, Any] = {
+        "socket_timeout": places.redis_timeout_s,
+        "socket_connect_timeout": places.redis_timeout_s,
+        "health_check_interval": 15,
+        "retry": Retry(NoBackoff(), 0),
+    }
+    if not places.sentinels:
+        return Client.from_url(places.redis_url, **options)
+    addresses = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in places.sentinels)]
+    credentials: dict[str, Any] = Client.from_url(places.redis_url).connection_pool.connection_kwargs
+    kept = {name: credentials[name] for name in ("username", "password", "db") if name in credentials}
+    sentinel: Any = Sentinel
+    primary: Client = sentinel(addresses, **options).master_for(places.sentinel_service, **options, **kept)
+    return primary
+
+
+def index_of(places: Places, redis: Redis) -> VectorIndex:
+    """Return where vectors are searched: in Qdrant where one is named, else in Redis itself."""
+    if places.qdrant_url is None:
+        return RedisIndex(redis, cache_bytes=places.index_bytes)
+    # Slow to import, and not to be had where it is not needed.
+    from qdrant_client import AsyncQdrantClient
+
+    from proxy.stores.qdrant.collection import Collection
+    from proxy.stores.qdrant.index import QdrantIndex
+
+    client = AsyncQdrantClient(
+        url=places.qdrant_url,
+        api_key=places.qdrant_api_key,
+        timeout=max(1, round(places.qdrant_timeout_s)),
+        prefer_grpc=places.prefer_grpc,
+        check_compatibility=False,  # it would ask the server while nobody knows whether it runs
+    )
+    collection = Collection(
+        name=places.collection,
+        replication_factor=places.replication_factor,
+        write_consistency_factor=places.write_consistency_factor,
+        shard_number=places.shard_number,
+        on_disk=places.on_disk,
+        quantization=places.quantization,
+    )
+    return QdrantIndex(client, collection)
+
+
+class RedisStores:
+    """See storage.Stores. Everything that was acknowledged is in Redis, and durable there as far as it is set
+    up so (appendonly yes, appendfsync always)."""
+
+    def __init__(self, places: Places, *, quota: Quota = UNLIMITED) -> None:
+        self._places = places
+        self.connection = Redis(client_of(places), prefix=places.prefix, replicas=places.replicas)
+        self._instance = Instance(self.connection)
+        self.index = index_of(places, self.connection)
+        self._open = False
+        units = Units(self.connection)
+        self.memories = RedisMemories(units, self.index, quota=quota)
+        self.sessions = RedisSessions(units, self._instance)
+        self.notes = RedisNotes(units)
+        self.jobs = RedisJobs(units, self._instance)
+        self.chains = RedisChains(units)
+        self.conversations = RedisConversations(units)
+        self.quarantine = RedisQuarantine(units)
+        self.keys = RedisKeys(units)
+        self.receipts = RedisReceipts(units)
+        self.limits = RedisLimits(self.connection)
+        self.vectors = self.memories.vectors
+
+    @property
+    def place(self) -> str:
+        return place_of(self._places)
+
+    @property
+    def is_open(self) -> bool:
+        return self._open
+
+    @property
+    def trouble(self) -> str:
+        return ""
+
+    @property
+    def is_readable(self) -> bool:
+        return True
+
+    async def open(self) -> None:
+        """Reach Redis, and be alive to the other replicas. Raises StoreUnavailable."""
+        await self.connection.ping()
+        if not self._open:
+            await self.connection.warn_if_forgetful()
+        await self._instance.start()
+        self._open = True
+
+    async def health(self) -> None:
+        await self.connection.ping()
+
+    async def upkeep(self) -> None:
+        """Make the index agree where another replica did not, and go on with forgets that were broken off."""
+        await self.memories.resume_forgets()
+        await self.memories.indexing.catch_up()
+
+    async def close(self) -> None:
+        await self._instance.close()
+        with suppress(IndexUnavailable):
+            await self.index.close()
+        await self.connection.close()
+
+
+def place_of(places: Places) -> str:
+    """Return where everything is, without a credential."""
+    if places.sentinels:
+        redis = f"Redis {places.sentinel_service} ({', '.join(places.sentinels)})"
+    else:
+        url = urlsplit(places.redis_url)
+        redis = f"{url.scheme}://{url.hostname or ''}{f':{url.port}' if url.port else ''}{url.path}"
+    return redis if places.qdrant_url is None else f"{redis} and {places.qdrant_url}"

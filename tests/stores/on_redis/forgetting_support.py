@@ -1,0 +1,141 @@
+"""Stores of replicas over one Redis that also holds the vectors, and all that is written in it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from redis.asyncio import Redis as Client
+
+from proxy.domain import Scope
+from proxy.errors import StoreUnavailable
+from proxy.stores.redis import forgetting
+from proxy.stores.redis.chains import RedisChains
+from proxy.stores.redis.connection import Redis
+from proxy.stores.redis.conversations import RedisConversations
+from proxy.stores.redis.instance import Instance
+from proxy.stores.redis.jobs import RedisJobs
+from proxy.stores.redis.memories import RedisMemories
+from proxy.stores.redis.notes import RedisNotes
+from proxy.stores.redis.points import RedisIndex
+from proxy.stores.redis.quarantine import RedisQuarantine
+from proxy.stores.redis.receipts import RedisReceipts
+from proxy.stores.redis.sessions import RedisSessions
+from proxy.stores.redis.unit import Units
+
+PREFIX = "t:"
+_READ = {
+    b"hash": ("HGETALL",),
+    b"string": ("GET",),
+    b"set": ("SMEMBERS",),
+    b"list": ("LRANGE", 0, -1),
+    b"zset": ("ZRANGE", 0, -1),
+}
+
+
+@dataclass
+class Replica:
+    """One process's stores."""
+
+    redis: Redis
+    units: Units
+    instance: Instance
+    memories: Any
+    sessions: RedisSessions
+    jobs: RedisJobs
+    notes: RedisNotes
+    chains: RedisChains
+    conversations: RedisConversations
+    quarantine: RedisQuarantine
+    receipts: RedisReceipts
+
+    async def close(self) -> None:
+        with suppress(StoreUnavailable):
+            await self.instance.close()
+        await self.redis.close()
+
+
+async def opened(url: str, index: Any = None) -> Replica:
+    """Open a replica with connections of its own."""
+    redis = Redis(Client.from_url(url), prefix=PREFIX)
+    units, instance = Units(redis), Instance(redis)
+    await instance.start()
+    return Replica(
+        redis=redis,
+        units=units,
+        instance=instance,
+        memories=RedisMemories(units, index or RedisIndex(redis)),
+        sessions=RedisSessions(units, instance),
+        jobs=RedisJobs(units, instance),
+        notes=RedisNotes(units),
+        chains=RedisChains(units),
+        conversations=RedisConversations(units),
+        quarantine=RedisQuarantine(units),
+        receipts=RedisReceipts(units),
+    )
+
+
+async def emptied(url: str) -> None:
+    """Leave nothing in the database."""
+    async with Client.from_url(url) as client:
+        await client.flushdb()
+
+
+async def written(redis: Redis) -> bytes:
+    """Return everything that is in Redis now, names of keys and all."""
+    keys = await redis.call("KEYS", "*")
+    types = await redis.pipeline([("TYPE", key) for key in keys])
+    asked = [_READ[type_] for type_ in types]
+    answers = await redis.pipeline(
+        [(verb, key, *rest) for key, (verb, *rest) in zip(keys, asked, strict=True)]
+    )
+    return b"\n".join([*keys, *(part for answer in answers for part in _flat(answer))])
+
+
+def _flat(answer: Any) -> list[bytes]:
+    if isinstance(answer, bytes):
+        return [answer]
+    items = [*answer.keys(), *answer.values()] if isinstance(answer, dict) else list(answer or ())
+    return [item if isinstance(item, bytes) else str(item).encode() for item in items]
+
+
+# ---------------------------------------------------------------- forgets that stop or break off
+class Gate:
+    """Stops a forget before each of its portions until it may go on."""
+
+    def __init__(self, stores: Replica) -> None:
+        self.reached, self.go_on = asyncio.Event(), asyncio.Event()
+        before_portions(stores, self.wait)
+
+    async def wait(self) -> None:
+        self.reached.set()
+        await self.go_on.wait()
+
+
+def break_off(stores: Replica, portions: int = 0) -> None:
+    """Let the next forget of this replica end after its first commit and so many portions."""
+    left = iter(range(portions))
+
+    async def die() -> None:
+        if next(left, None) is None:
+            raise RuntimeError("the process dies here")
+
+    before_portions(stores, die)
+
+
+def before_portions(stores: Replica, check: Callable[[], Awaitable[None]]) -> None:
+    units = Units(stores.redis)
+    write = units.write
+
+    async def checked(scope: Scope, work: Any) -> Any:
+        if work.func in (forgetting._erase_portion, forgetting._finish):
+            await check()
+        return await write(scope, work)
+
+    units.write = checked
+    stores.memories.forgetting._units = units
+
+
+async def standing(stores: Replica) -> int:
+    return int(await stores.redis.call("ZCARD", stores.redis.key("forgets")))
