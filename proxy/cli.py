@@ -1,4 +1,4 @@
-"""The `memory-proxy` command: serve, demo, doctor, keys, reembed, memory."""
+"""The `memory-proxy` command: serve, demo, doctor, keys, memory, and what cares for the data."""
 
 import argparse
 import os
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from proxy import __version__
+from proxy.backup_cli import add_backup_parsers
 from proxy.client_cli import add_memory_parser
 from proxy.errors import ConfigError
 from proxy.keys_cli import add_keys_parser
+from proxy.migrate_cli import add_migrate_parser
 from proxy.reembed_cli import add_reembed_parser
 from proxy.settings import PREFIX, Settings, from_process
 
@@ -44,6 +46,8 @@ def _parser() -> argparse.ArgumentParser:
     add_memory_parser(commands)
     add_keys_parser(commands)
     add_reembed_parser(commands)
+    add_backup_parsers(commands)
+    add_migrate_parser(commands)
     return parser
 
 

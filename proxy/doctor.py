@@ -4,30 +4,20 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
-from proxy import admission, observe
+from proxy import admission, doctor_data, observe
+from proxy.doctor_data import BAD, GOOD, NOTE, Finding
 from proxy.edge.identity import jwks
 from proxy.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.settings import Identity, Settings
 from proxy.stores.models.load import load_embedder
+from proxy.stores.models.reranker import load_reranker
 from proxy.stores.models.tokens import Tokens
 from proxy.stores.sqlite.stores import SqliteStores
 from proxy.upstream.client import Upstream
 from proxy.upstream.fetch import fetch
 from proxy.upstream.opened import Timeouts
-
-GOOD, NOTE, BAD = "ok", "--", "!!"
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing checked: how it is, and what to do about it."""
-
-    mark: str
-    subject: str
-    text: str
 
 
 def diagnose(settings: Settings) -> int:
@@ -43,7 +33,10 @@ def diagnose(settings: Settings) -> int:
 
 def _checks(settings: Settings) -> Iterator[Finding]:
     yield _data_dir(settings.data_dir)
+    if settings.storage.backend == "sqlite" and (settings.data_dir / "memory.db").is_file():
+        yield from doctor_data.findings(settings.data_dir / "memory.db", settings.embedding.model)
     yield from _embedder(settings)
+    yield from _reranker(settings)
     yield _tokens()
     yield from _identity(settings)
     yield asyncio.run(_upstream("upstream", settings.upstream.base_url, _key(settings)))
@@ -93,6 +86,18 @@ def _embedder(settings: Settings) -> Iterator[Finding]:
         yield Finding(BAD, "embeddings", text)
         return
     yield Finding(GOOD, "embeddings", f"{model.name}, {model.dimension} dimensions, from {loaded.source}")
+
+
+def _reranker(settings: Settings) -> Iterator[Finding]:
+    """Whether the reranker that is asked for can be loaded; nothing where none is."""
+    wanted = settings.retrieval.rerank
+    allowed = settings.embedding.allow_download
+    loaded = load_reranker(settings.data_dir / "models", wanted, allow_download=allowed)
+    if loaded.reranker is not None:
+        loaded.reranker.close()
+        yield Finding(GOOD, "rerank", wanted)
+    elif loaded.note:
+        yield Finding(BAD, "rerank", f"{loaded.note}; the order stays as it is without")
 
 
 def _identity(settings: Settings) -> Iterator[Finding]:

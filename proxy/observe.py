@@ -9,7 +9,7 @@ import os
 import shutil
 import sys
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TextIO, cast
@@ -56,13 +56,18 @@ def _traced(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Muta
 
 
 class _Stderr:
-    """Standard error as it is when something is written, not when logging was set up."""
+    """Standard error as it is when something is written, not when logging was set up.
+
+    Where it cannot be written, on a full disk or to a terminal that was closed, a line is lost: nothing else
+    is, least of all the request that it was about."""
 
     def write(self, text: str) -> None:
-        sys.stderr.write(text)
+        with suppress(OSError, ValueError):
+            sys.stderr.write(text)
 
     def flush(self) -> None:
-        sys.stderr.flush()
+        with suppress(OSError, ValueError):
+            sys.stderr.flush()
 
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.5, 1, 5, 30, 120)

@@ -14,18 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from uvicorn.supervisors import Multiprocess
 
 from proxy import observe
-from proxy.app import App
 from proxy.demo.model import scripted_model
 from proxy.demo.show import run_demo
 from proxy.edge.protocol import RawTargetProtocol
 from proxy.errors import ConfigError
+from proxy.reload import pinned, planned
 from proxy.screen import opening_screen
+from proxy.served import OpenUpstream, Served, Terminal, settings_of, settings_of_process
 from proxy.settings import Settings, from_process
 
-CONFIG_FILE = "MEMORY_PROXY_CONFIG"
 BACKLOG = 4096
+STARTING_S = 30.0  # that a worker may take to
 CHUNK_DELAY_S = 0.02  # the scripted model's pace: about that of a real one
 
 
@@ -37,28 +39,64 @@ def serve(settings: Settings) -> int:
     # uvicorn stops in order on these and then raises them again: a stop that was asked for is no failure.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+    if not Terminal.at_start().is_there:  # of which it would be the end
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
     if settings.server.workers == 1:
-        app = Served(settings, address)
+        app = Served(settings, address, scripted=scripted_at(), reloads=True, leaves=True)
         try:
             uvicorn.Server(_config(app, settings)).run(sockets=[listener])
         except SystemExit:  # how uvicorn ends when the lifespan does not start
             raise app.failure or ConfigError("the server did not start") from None
         return 0
     print(opening_screen(settings, address, None), flush=True)
-    from uvicorn.supervisors import Multiprocess
-
-    config = _config("proxy.serve:worker", settings, factory=True, workers=settings.server.workers)
-    Multiprocess(config, sockets=[listener]).run()
+    with tempfile.TemporaryDirectory(prefix="memory-proxy-metrics-") as directory:
+        observe.share_metrics(Path(directory))
+        Workers(settings, [listener]).run()
     return 0
 
 
-def worker() -> "Served":
+class Workers(Multiprocess):
+    """The worker processes. A hang-up is passed on to them: each changes over by itself, and none ends."""
+
+    def __init__(self, settings: Settings, sockets: list[socket.socket]) -> None:
+        config = _config("proxy.serve:worker", settings, factory=True, workers=settings.server.workers)
+        super().__init__(config, sockets)
+        self._settings, self._terminal = settings, Terminal.at_start()
+        self._environ = dict(os.environ)
+        os.environ.update(pinned(settings))
+
+    def handle_hup(self) -> None:
+        """Have the workers read the configuration again, once it is known that it can be read."""
+        if self._terminal.is_gone():
+            self.should_exit.set()
+            return
+        try:
+            plan = planned(self._settings, settings_of(self._environ))
+        except ConfigError as error:
+            observe.log.error("config.reload.failed", error=str(error), changed=[])
+            return
+        if plan.needs_restart:  # the workers cannot know: they are held to what it was
+            observe.log.warning("config.reload.needs_restart", keys=plan.needs_restart)
+        for process in self.processes:
+            # One that is still starting does not hear yet, and has read the old file.
+            if process.wait_until_ready(STARTING_S, self.should_exit) and process.pid is not None:
+                os.kill(process.pid, signal.SIGHUP)
+
+    def keep_subprocess_alive(self) -> None:
+        """Start another worker for one that died, and leave that one's gauges out of the metrics."""
+        before = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {process.pid for process in self.processes}:
+            if pid is not None:
+                observe.forget_process(pid)
+
+
+def worker() -> Served:
     """Return the application of one worker process; its settings are where the parent left them."""
-    file = os.environ.get(CONFIG_FILE)
-    settings = from_process(Path(file) if file else None)
+    settings = settings_of_process()
     observe.configure(settings.logging.level, settings.logging.format)
     threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True, name="parent-watch").start()
-    return Served(settings, None)
+    return Served(settings, None, scripted=scripted_at(), reloads=True, leaves=True)
 
 
 def _leave_with(parent: int) -> None:
@@ -66,40 +104,6 @@ def _leave_with(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(1)
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-class Served:
-    """The ASGI application of one process, with its lifespan. `address` None: another shows the screen."""
-
-    def __init__(
-        self, settings: Settings, address: str | None, *, chunk_delay_s: float = CHUNK_DELAY_S
-    ) -> None:
-        self.failure: ConfigError | None = None
-        self._settings, self._address, self._chunk_delay_s = settings, address, chunk_delay_s
-        self._app: App | None = None
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "lifespan":
-            await self._live(receive, send)
-        elif scope["type"] == "http" and self._app is not None:
-            await self._app.routes(scope, receive, send)
-
-    async def _live(self, receive: Any, send: Any) -> None:
-        await receive()
-        try:
-            async with contextlib.AsyncExitStack() as stack:
-                upstream = self._settings.upstream.base_url
-                if upstream is None:
-                    upstream = await stack.enter_async_context(scripted_upstream(self._chunk_delay_s))
-                self._app = await stack.enter_async_context(App.open(self._settings, upstream))
-                if self._address is not None:
-                    print(opening_screen(self._settings, self._address, self._app.embedder), flush=True)
-                await send({"type": "lifespan.startup.complete"})
-                await receive()
-            await send({"type": "lifespan.shutdown.complete"})
-        except ConfigError as error:
-            self.failure = error
-            await send({"type": "lifespan.startup.failed", "message": str(error)})
 
 
 class EmbeddedServer(uvicorn.Server):
@@ -141,6 +145,15 @@ async def running(app: Any, **options: Any) -> AsyncIterator[str]:
         await serving
 
 
+def scripted_at(chunk_delay_s: float = CHUNK_DELAY_S) -> OpenUpstream:
+    """Return what serves the scripted model until a stack is closed, and gives its base URL."""
+
+    async def opened(stack: contextlib.AsyncExitStack) -> str:
+        return await stack.enter_async_context(scripted_upstream(chunk_delay_s))
+
+    return opened
+
+
 @contextlib.asynccontextmanager
 async def scripted_upstream(chunk_delay_s: float) -> AsyncIterator[str]:
     """Serve the scripted model while the block runs; yields its base URL."""
@@ -168,7 +181,7 @@ def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
 
 
 async def _play(settings: Settings, model: str | None, *, fast: bool) -> int:
-    stage = Served(settings, None, chunk_delay_s=0 if fast else CHUNK_DELAY_S)
+    stage = Served(settings, None, scripted=scripted_at(0 if fast else CHUNK_DELAY_S))
     async with running(stage, http=RawTargetProtocol) as origin:
         return await run_demo(f"{origin}/v1", model=model, fast=fast)
 

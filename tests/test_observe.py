@@ -1,11 +1,14 @@
 """Metrics of several processes that share a directory."""
 
+import errno
 import json
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from proxy import observe
 
@@ -46,3 +49,16 @@ def test_the_dashboard_shows_every_metric_and_no_other() -> None:
     expressions = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
     shown = {re.sub(r"_(bucket|total)$", "", name) for name in re.findall(r"memory_proxy_\w+", expressions)}
     assert shown == {metric.name for metric in observe.Metrics().registry.collect()}
+
+
+def test_a_log_that_cannot_be_written_costs_a_line_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full:
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        def flush(self) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(sys, "stderr", Full())
+    observe._Stderr().write("a line")
+    observe._Stderr().flush()

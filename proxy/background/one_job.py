@@ -245,7 +245,8 @@ class OneJob:
         """Leave a young job to the process that served the user, which has a credential; park any other."""
         now = self.clock()
         if self.tools.shared and now - job.created_at < HAND_ON_S:
-            await self.tools.jobs.retry(job, at=now + HAND_ON_EVERY_S, reason="CredentialNeeded", counted=False)
+            at = now + HAND_ON_EVERY_S
+            await self.tools.jobs.retry(job, at=at, reason="CredentialNeeded", counted=False)
             log.info("memory.extraction_handed_on")
             return Report("handed_on")
         await self.tools.jobs.wait_for_credential(job)

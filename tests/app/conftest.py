@@ -1,0 +1,3 @@
+from tests.e2e.conftest import house, models_dir
+
+__all__ = ["house", "models_dir"]

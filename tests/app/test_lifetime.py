@@ -1,0 +1,70 @@
+"""How one process starts and ends."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from proxy.app import parts
+from tests.e2e.conftest import House, Houses, until
+from tests.e2e.test_core_loop import stored
+from tests.e2e.test_session_memory import SUMMARY, ask, block, talk
+from tests.support.model import ScriptedModel, known
+from tests.support.upstream import Exchange
+
+BUDGET = "User's budget for the Hawaii trip is $10,000"
+UNHURRIED = {"extraction_batch_size": 20}  # nothing is extracted before the end
+
+
+class Planner(ScriptedModel):
+    """A model that knows how to sum up, unless it is told to keep silent."""
+
+    def __init__(self, *, silent: bool = False) -> None:
+        super().__init__(facts=known(("$10,000", BUDGET)))
+        self.roles["memory_summary"] = json.dumps(SUMMARY)
+        self._silent = silent
+
+    async def __call__(self, exchange: Exchange) -> None:
+        agent = (exchange.request.header(b"user-agent") or b"").decode()
+        if self._silent and "(memory_summary)" in agent:
+            await asyncio.Event().wait()
+        await super().__call__(exchange)
+
+
+async def kinds(h: House) -> list[str]:
+    return sorted(memory["type"] for memory in await stored(h, "alice"))
+
+
+async def test_the_end_extracts_what_was_said_and_then_sums_it_up(house: Houses) -> None:
+    model = Planner()
+    async with house(model, memory=UNHURRIED) as h:
+        await talk(h)
+        assert await kinds(h) == []
+    assert (len(model.extractions), [role for role, _ in model.asked]) == (1, ["memory_summary"])
+    async with house(Planner(silent=True), memory=UNHURRIED) as h:
+        assert await kinds(h) == ["episodic", "semantic"]
+
+
+async def test_a_summary_that_does_not_come_costs_the_end_no_fact_and_is_made_after_the_next_start(
+    house: Houses,
+) -> None:
+    async with house(Planner(silent=True), memory=UNHURRIED, server={"shutdown_seconds": 1}) as h:
+        await talk(h)
+    async with house(Planner(), memory=UNHURRIED) as h:
+        assert await kinds(h) == ["semantic"]
+        await ask(h, "Hello!", "s-2")  # brings the credential for the upstream
+        await until(lambda: kinds(h), lambda found: found == ["episodic", "semantic"])
+
+
+async def test_a_start_where_nothing_can_be_warmed_up_is_a_start(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(parts, "prepare", broken)
+    async with house(Planner(), memory=UNHURRIED) as h:
+        await ask(h, "Please answer in Chinese from now on.")
+        await ask(h, "What rhymes with orange?")
+        assert "] Please answer in Chinese from now on." in block(h)

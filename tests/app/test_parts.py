@@ -1,0 +1,65 @@
+"""A process that has just started."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+SCRIPT = """
+import asyncio, json, sys
+from pathlib import Path
+from proxy.app import App
+from proxy.background import secrets, vendor_keys
+from proxy import gloss
+from proxy.edge.protocol import RawTargetProtocol
+from proxy.settings import load
+from tests.support.serving import ask, serving
+
+LOADED_ONCE = {"lexicon": gloss._lexicon, "vendors": vendor_keys.rows, "shapes": secrets.shapes}
+
+async def main(data_dir):
+    storage, memory = {"data_dir": Path(data_dir)}, {"deadline_ms": 10_000}
+    settings = load(None, {}, {"storage": storage, "memory": memory, "server": {"shutdown_seconds": 1}})
+    async with (
+        App.open(settings, "http://127.0.0.1:9/v1") as app,
+        serving(app.routes, http=RawTargetProtocol) as origin,
+    ):
+        loaded = {name: load.cache_info().currsize for name, load in LOADED_ONCE.items()}
+        await ask(origin, b"GET /ready")
+        known = set(sys.modules)
+        said = "Please remember that my budget for Hawaii is $10,000. How much can I spend on my vacation?"
+        body = {
+            "messages": [{"role": "user", "content": said}],
+            "model": "m",
+            "memory_context": {"user_id": "ana"},
+        }
+        head, _ = await ask(
+            origin,
+            b"POST /v1/chat/completions",
+            (b"content-type: application/json",),
+            json.dumps(body).encode(),
+        )
+        imported = sorted(set(sys.modules) - known)
+    print(json.dumps({"loaded": loaded, "imported": imported, "head": head.decode().lower()}))
+
+asyncio.run(main(sys.argv[1]))
+"""
+
+
+async def test_nothing_is_left_to_load_for_the_first_question(tmp_path: Path, models_dir: Path) -> None:
+    (tmp_path / "models").symlink_to(models_dir)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", SCRIPT, str(tmp_path), stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        async with asyncio.timeout(60):
+            out, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0
+    told = json.loads(out.splitlines()[-1])
+    assert "x-memory-status: none" in told["head"]
+    assert told["loaded"] == {"lexicon": 1, "vendors": 1, "shapes": 1}
+    assert told["imported"] == []

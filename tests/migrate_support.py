@@ -1,0 +1,250 @@
+"""A data directory with a row of every kind, and what all stores say of it through their ports."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from proxy.documents import Limits, NewDocument, Passage
+from proxy.domain import Candidate, Confirm, Create, Edit, Event, Evidence, Hold, Outcome, Scope
+from proxy.kept import Conversation
+from proxy.notes import EVERY, Anchor
+from proxy.ports import EmbeddingModel
+from proxy.stores.sqlite import SqliteStores
+from tests.stores.contract_chains import keep, response
+from tests.stores.contract_keys import key
+from tests.stores.making import (
+    ANNA,
+    APOLLO,
+    BEN,
+    NOW,
+    always,
+    create,
+    exchange,
+    find,
+    memory,
+    never,
+    of,
+    quote,
+    store,
+    supersede,
+    talk,
+    vector,
+)
+
+MODEL = EmbeddingModel("wide", 3, 0.3, 0.8)
+OTHER = Scope("other", "anna")
+USERS = (ANNA, BEN, OTHER)
+SCOPES = (ANNA, APOLLO, BEN, OTHER)
+SESSIONS = ("s1", "s2", "s3", "plain", "open", "ended", "dead", "late", "taken", "anchored", "stateful", "old")
+
+
+async def opened(data_dir: Path) -> SqliteStores:
+    stores = SqliteStores(data_dir)
+    await stores.open()
+    await stores.memories.stamp_model(MODEL)
+    return stores
+
+
+async def fill(data_dir: Path) -> None:
+    """Make a row of every kind; the process then dies with an exchange and a job in its hands."""
+    stores = await opened(data_dir)
+    await _remember(stores)
+    await _talk(stores)
+    await _queue(stores)
+    await _keep(stores)
+    await stores.keys.add(key("k1"), b"d1")
+    await stores.keys.add(key("k2", user=None), b"d2")
+    await stores.keys.revoke("k2", NOW + 1)
+    passage = Passage(section=0, headings=(), start=0, lead=0, tile="A long text")
+    document = NewDocument(ANNA, "handbook", b"d" * 16, (passage,), NOW)
+    await stores.documents.put(document, Limits(9, 9, 10**6) if False else Limits())
+    await stores.close()
+
+
+async def _remember(stores: SqliteStores) -> None:
+    memories = stores.memories
+    for number, scope in enumerate((ANNA, BEN, ANNA, OTHER, APOLLO, ANNA, BEN)):
+        fact = create(f"fact {number} of tea", scope, id=f"f{number}", vec=vector(1, number), tags=("a", "ü"))
+        await store(memories, fact, scope=scope)
+    await store(memories, create("without a vector 你好", id="bare"))
+    await store(memories, supersede("f0", "fact zero is coffee", id="f0b", created_at=NOW + 1))
+    await store(memories, supersede("f0b", "fact zero is cocoa", id="f0c", created_at=NOW + 2))
+    await store(memories, Confirm("f2", NOW + 3, 0.9, (Evidence("s1", "e-far", "tea"),)))
+    edited = memory("fact five of milk", id="f5", importance=0.9, updated_at=NOW + 4)
+    await store(memories, Edit(edited, vector(0, 1)))
+    await store(memories, Edit(replace(edited, archived=True), vector(0, 1)))
+    await store(memories, create("over soon", id="brief", expires_at=NOW + 50))
+    await store(memories, create("over already", id="over", expires_at=NOW - 50))
+    past = memory("from another store", BEN, id="imported")
+    history = (Event(NOW - 9, "created", "api", "before"), Event(NOW, "imported", "api", "from another store"))
+    await store(memories, Create(past, None, history), scope=BEN)
+    await memories.touch(BEN, ["f1", "f1", "f6"], NOW + 5)
+    await store(memories, create("to be forgotten", id="gone"))
+    await memories.forget(of(ANNA), "gone", by="key:k1")
+    await memories.forget(of(OTHER, type="preference"), by="open")
+    await memories.forget(of(ANNA, type="procedural"), by="open")
+    candidate = Candidate(type="semantic", content="obey", evidence="obey me", origin=Evidence("s1", "e-far"),
+                          tags=("x",), observed_at=NOW)  # fmt: skip
+    await store(memories, Hold("held1", candidate, "planted", NOW))
+    await store(memories, Hold("held2", replace(candidate, origin=None), "doubtful", NOW + 1))
+    await store(memories, Hold("held3", candidate, "planted", NOW), scope=APOLLO)
+
+
+async def _talk(stores: SqliteStores) -> None:
+    sessions, notes = stores.sessions, stores.notes
+    begun = await talk(sessions, "I like tea", session="plain", personal=True)
+    await store(stores.memories, create("likes tea", id="said", evidence=quote(begun, "like tea", "plain")))
+    told = await sessions.begin(exchange("what?", session="plain", at=NOW + 1))
+    seen = Outcome("fact zero", whole=True, response_id="resp-made", recalled=("f2", "gone-or-never"))
+    await sessions.complete(told, seen, never)
+    told = await sessions.begin(exchange("and?", session="plain", at=NOW + 2))
+    await sessions.complete(told, Outcome("tea and milk", whole=True, recalled=("f2", "f5")), never)
+    for scope in (APOLLO, BEN, OTHER):
+        await talk(sessions, "hello from me", "hi", scope=scope, session="s1")
+    chinese, short = Anchor("language", "Answer in Chinese."), Anchor("length", "Keep it short.")
+    for number, said in enumerate(((chinese,), (short,), (Anchor("length", ""),), ())):
+        await talk(sessions, f"turn {number}", f"answer {number}", session="anchored", anchors=said)
+    await talk(sessions, "all over", session="s2", anchors=(short, Anchor("other", "Ask.")))
+    await talk(sessions, "no more", session="s2", anchors=(Anchor(EVERY, ""),))
+    for number in range(4):
+        await talk(sessions, f"long {number}", f"reply {number}", session="stateful", stateful=True)
+    unread = await notes.unread(ANNA, "stateful", limit=3)
+    state = {"goal": "a tale", "decided": ["one", "two"]}
+    await notes.keep_state(
+        ANNA, "stateful", state, unread.exchanges[-1], ["m1", "m2"], expect=unread.stamp
+    )  # fmt: skip
+
+
+async def _queue(stores: SqliteStores) -> None:
+    """Jobs of every state. The process ends before one of them does."""
+    sessions, jobs = stores.sessions, stores.jobs
+    await talk(sessions, "bury me", session="dead", trigger=always)
+    await talk(sessions, "later", session="late", trigger=always, scope=BEN)
+    for name, scope in (("dead", ANNA), ("late", BEN)):
+        job = await _claimed(jobs, scope, name)
+        await jobs.batch(job, limit=5, context=1)
+        await jobs.retry(job, at=NOW + 500, reason="upstream", dead=name == "dead")
+    await talk(sessions, "no credential", session="s3", trigger=always, scope=OTHER)
+    await jobs.wait_for_credential(await _claimed(jobs, OTHER, "s3"))
+    await talk(sessions, "quick", session="taken", trigger=always, explicit=True)
+    job = await _claimed(jobs, ANNA, "taken")
+    await jobs.batch(job, limit=5, context=1)
+    await talk(sessions, "behind it", session="taken", trigger=always)
+    await talk(sessions, "finished", session="old", trigger=never, at=NOW - 10**7)
+    await sessions.begin(exchange("never answered", session="open", at=NOW + 7))
+    await talk(sessions, "bye", session="ended", scope=BEN)
+    await sessions.end(BEN, "ended", NOW + 8)
+
+
+async def _claimed(jobs, scope, name):
+    """Claim until it is the session's turn; the others are put back as they were."""
+    others = []
+    while (job := await jobs.claim(NOW + 1, 1e9)).session_id != name or job.scope.user != scope.user:
+        others.append(job)
+    for other in others:
+        await jobs.retry(other, at=0.0, reason="", counted=False)
+    return job
+
+
+async def _keep(stores: SqliteStores) -> None:
+    first = response("r1", session_id="plain", conversation_id="c1", expires_at=None)
+    await keep(stores, first, response("r2", previous_id="r1", text="größer"), recalled=("f2",))
+    await keep(stores, response("r3", previous_id="r2", expires_at=NOW - 1), response("r4", previous_id="r1"))
+    await keep(stores, response("r5", previous_id="gone"), response("r6", BEN))
+    await stores.chains.delete(ANNA, "r4")
+    made = Conversation(id="c1", scope=ANNA, metadata='{"a":"ü"}'.encode(), created_at=NOW)
+    await stores.conversations.create(made, [("i1", b'{"n":1}'), ("i2", '{"n":"zwölf"}'.encode())])
+    generation = (await stores.memories.stamp(ANNA)).generation
+    for number in range(3, 6):
+        item = [(f"i{number}", b'{"n":3}')]
+        await stores.conversations.add(ANNA, "c1", item, generation=generation, session_id="plain")
+    await stores.conversations.create(replace(made, id="c2", scope=APOLLO), [])
+
+
+# ---------------------------------------------------------------- through the ports
+async def seen(stores) -> dict[str, object]:
+    """Return what the stores answer. Numbers of their own are left out."""
+    found: dict[str, object] = {
+        "keys": [await stores.keys.list(), await stores.keys.find(b"d1"), await stores.keys.find(b"d2")],
+        "counts": await stores.jobs.counts(),
+    }
+    for tenant in {scope.tenant for scope in USERS}:
+        found[f"receipts {tenant}"] = await stores.receipts.list(tenant, None, limit=99)
+        found[f"jobs {tenant}"] = [_info(i) for i in await _jobs(stores, tenant, None)]
+    for scope in SCOPES:
+        for name, answer in (await _of(stores, scope)).items():
+            found[f"{name} of {scope.tenant} {scope.user} {scope.project}"] = answer
+    return found
+
+
+async def _of(stores, scope: Scope) -> dict[str, object]:
+    everything = of(scope, include_inactive=True)
+    listed = (await stores.memories.list(everything, limit=99)).items
+    current = await stores.memories.list(of(scope), limit=99, oldest_first=True)
+    found: dict[str, object] = {
+        "stamp": await stores.memories.stamp(scope),
+        "memories": listed,
+        "current": current,
+        "history": dict(await stores.memories.history(everything, [m.id for m in listed])),
+        "held": await stores.quarantine.held(scope, limit=99),
+        "receipts": await stores.receipts.list(scope.tenant, scope.user, limit=99),
+        "jobs": [_info(i) for i in await _jobs(stores, scope.tenant, scope.user)],
+        "sessions": [replace(s, cursor="") for s in await stores.sessions.sessions(scope, limit=99)],
+    }
+    for words, vec in (("fact tea", vector(1, 2)), ("milk 你好", None), ("", vector(0, 1))):
+        hits = await find(stores.memories, words, scope, vec=vec)
+        found[f"search {words} {vec}"] = [
+            (hit.memory.id, None if hit.cosine is None else round(hit.cosine, 5), round(hit.bm25, 5))
+            for hit in hits
+        ]
+    for name in SESSIONS:
+        found[f"session {name}"] = await _session(stores, scope, name)
+    for id_ in ("r1", "r2", "r3", "r4", "r5", "r6", "resp-made", "nothing"):
+        found[f"response {id_}"] = [
+            await stores.sessions.session_of(scope, id_),
+            await stores.chains.get(scope, id_, NOW),
+            await stores.chains.chain(scope, id_, NOW, limit=9),
+        ]
+    for id_ in ("c1", "c2"):
+        found[f"conversation {id_}"] = [
+            await stores.conversations.get(scope, id_),
+            await stores.conversations.items(scope, id_, limit=2, after="i2", ascending=True),
+            await stores.conversations.items(scope, id_, limit=9, after=None, ascending=False),
+            await stores.conversations.item(scope, id_, "i2"),
+        ]
+    return found
+
+
+async def _session(stores, scope: Scope, name: str) -> object:
+    recent = [replace(each, seq=0) for each in await stores.sessions.recent(scope, name, 99)]
+    unread = await stores.notes.unread(scope, name, limit=9)
+    return [
+        recent,
+        await stores.notes.notes(scope, name, lines=2),
+        await stores.notes.notes(scope, name, after="answer 1"),
+        await stores.notes.standing(scope, name),
+        unread and (unread.state, unread.keys, unread.stamp, [each.said for each in unread.exchanges]),
+    ]
+
+
+async def _jobs(stores, tenant: str, user: str | None):
+    return await stores.jobs.list(tenant, user, state=None, limit=99)
+
+
+def _info(info):
+    return replace(info, id="")
+
+
+# ---------------------------------------------------------------- what they do next
+async def worked_off(stores) -> list[object]:
+    """Do all that is due, dead letters too; return what was read in which order."""
+    done: list[object] = [await stores.jobs.revive("acme", None), await stores.sessions.sweep(NOW + 600, always)]
+    for scope in USERS:
+        await stores.jobs.wake(scope)
+    while (job := await stores.jobs.claim(NOW + 600, 60.0)) is not None:
+        batch = await stores.jobs.batch(job, limit=3, context=2)
+        done.append(
+            (job.scope, job.session_id, job.lane, job.attempts, job.created_at, job.closing,
+             [(e.said, e.answer) for e in batch.pending], [e.said for e in batch.context], batch.stamp)
+        )  # fmt: skip
+        await stores.memories.apply(job.scope, [], expect=batch.stamp, done=job)
+    return done

@@ -1,0 +1,81 @@
+"""`memory-proxy serve` as a process of its own, and what it logs."""
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+COMMAND = [sys.executable, "-c", "from proxy.cli import main; raise SystemExit(main())"]
+
+
+class Serving:
+    """A running server."""
+
+    def __init__(self, process: asyncio.subprocess.Process, origin: str, log: Path) -> None:
+        self.process, self.origin, self._log = process, origin, log
+        self.base_url = f"{origin}/v1"
+
+    def signal(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def logged(self, event: str) -> list[dict[str, Any]]:
+        """The lines of this event so far."""
+        lines = (line for line in self._log.read_text().splitlines() if line.startswith("{"))
+        return [told for line in lines if (told := json.loads(line)).get("event") == event]
+
+    async def until_logged(self, event: str, count: int = 1, within_s: float = 20) -> list[dict[str, Any]]:
+        """Wait for so many lines of this event, and return them."""
+        async with asyncio.timeout(within_s):
+            while len(found := self.logged(event)) < count:  # noqa: ASYNC110 another process writes it
+                await asyncio.sleep(0.02)
+        return found
+
+    async def ended(self, within_s: float = 30) -> int:
+        """Wait for the end and return the exit status."""
+        async with asyncio.timeout(within_s):
+            return await self.process.wait()
+
+
+@contextlib.asynccontextmanager
+async def serving_process(
+    data_dir: Path, *flags: str, models_dir: Path | None = None, log: Path | None = None, **environ: str
+) -> AsyncIterator[Serving]:
+    """Run it on a free port until the block ends; its screen has been read. Logs as JSON, to `log`, else to
+    a file beside the directory."""
+    _furnish(data_dir, models_dir)
+    log = log or data_dir.parent / f"{data_dir.name}.log"
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("MEMORY_PROXY")}
+    with log.open("ab") as stderr:
+        process = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *("serve", "--port", "0", "--data-dir", str(data_dir), *flags),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            env={**clean, "MEMORY_PROXY__LOGGING__FORMAT": "json", **environ},
+        )
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(40):
+            screen = (await process.stdout.readuntil(b"Settings: ")).decode()
+        found = re.search(r"Listening\s+(http://\S+?)/v1", screen)
+        assert found, screen
+        yield Serving(process, found[1], log)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            async with asyncio.timeout(40):
+                await process.wait()
+
+
+def _furnish(data_dir: Path, models_dir: Path | None) -> None:
+    """Make the directory, with the weights that were packed once for all tests."""
+    with contextlib.suppress(OSError):  # of a disk that a test has made read-only
+        data_dir.mkdir(exist_ok=True)
+        if models_dir is not None:
+            (data_dir / "models").symlink_to(models_dir)

@@ -1,0 +1,260 @@
+"""A process that serves, is changed while it serves, and leaves: nobody's answer is cut short by it."""
+
+import asyncio
+import json
+import os
+import pty
+import signal
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.e2e.conftest import models_dir
+from tests.support.process import COMMAND, serving_process
+from tests.support.upstream import Exchange, ScriptedUpstream, completion, completion_events
+
+__all__ = ["models_dir"]
+
+
+class Upstream:
+    """Answers with its name; a stream waits in the middle for `go`."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.go = name, asyncio.Event()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if not exchange.request.json.get("stream"):
+            await exchange.json(completion(self.name))
+            return
+        first, *rest = completion_events(self.name, "whole")
+        await exchange.start_stream()
+        await exchange.chunk(first)
+        await self.go.wait()
+        await exchange.chunk(*rest)
+        await exchange.end()
+
+
+def body(**more: Any) -> dict[str, Any]:
+    return {"model": "m", "messages": [{"role": "user", "content": "Good morning"}], **more}
+
+
+async def answer_of(http: httpx2.AsyncClient, base_url: str) -> str:
+    answer = await http.post(f"{base_url}/chat/completions", json=body())
+    assert answer.status_code == 200, answer.text
+    said: str = answer.json()["choices"][0]["message"]["content"]
+    return said
+
+
+class Streaming:
+    """A streamed answer that has begun."""
+
+    def __init__(self, lines: AsyncIterator[str]) -> None:
+        self._lines = lines
+
+    async def first(self) -> None:
+        await anext(self._lines)
+
+    async def rest(self) -> str:
+        return "\n".join([line async for line in self._lines])
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(timeout=30) as client:
+        yield client
+
+
+def configured(file: Path, **sections: Any) -> Path:
+    file.write_text(json.dumps({"memory": {"extraction": "off"}, **sections}))
+    return file
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_hang_up_serves_new_requests_by_the_new_file_and_lets_streams_go_on(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient, workers: str
+) -> None:
+    old, new = Upstream("old"), Upstream("new")
+    async with ScriptedUpstream(old) as first, ScriptedUpstream(new) as second:
+        file = configured(tmp_path / "c.yaml", upstream={"base_url": first.url})
+        flags = ("--config", str(file), "--workers", workers)
+        async with serving_process(tmp_path / "data", *flags, models_dir=models_dir) as served:
+            assert await answer_of(http, served.base_url) == "old"
+            streamed = http.stream("POST", f"{served.base_url}/chat/completions", json=body(stream=True))
+            async with streamed as response:
+                stream = Streaming(response.aiter_lines())
+                await stream.first()
+                configured(file, upstream={"base_url": second.url}, server={"shutdown_seconds": 7})
+                served.signal(signal.SIGHUP)
+                done = await served.until_logged("config.reload.done", int(workers))
+                assert [line["keys"] for line in done] == [["upstream.base_url"]] * int(workers)
+                restart = served.logged("config.reload.needs_restart")
+                assert {tuple(line["keys"]) for line in restart} == {("server.shutdown_seconds",)}
+                async with httpx2.AsyncClient(timeout=30) as other:
+                    assert await answer_of(other, served.base_url) == "new"
+                assert await answer_of(http, served.base_url) == "new"
+                old.go.set()
+                assert "whole" in await stream.rest()
+        assert served.process.returncode == 0
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_broken_file_changes_nothing_and_says_so(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient, workers: str
+) -> None:
+    async with ScriptedUpstream(Upstream("old")) as upstream:
+        file = configured(tmp_path / "c.yaml", upstream={"base_url": upstream.url})
+        flags = ("--config", str(file), "--workers", workers)
+        async with serving_process(tmp_path / "data", *flags, models_dir=models_dir) as served:
+            assert await answer_of(http, served.base_url) == "old"
+            file.write_text("upstream: {base_ulr: http://127.0.0.1:1/v1}")
+            served.signal(signal.SIGHUP)
+            (failed,) = await served.until_logged("config.reload.failed")
+            assert "did you mean upstream.base_url" in failed["error"]
+            assert await answer_of(http, served.base_url) == "old"
+
+
+async def test_settings_that_do_not_start_change_nothing(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
+) -> None:
+    async with ScriptedUpstream(Upstream("old")) as upstream:
+        file = configured(tmp_path / "c.yaml", upstream={"base_url": upstream.url})
+        async with serving_process(tmp_path / "data", "--config", str(file), models_dir=models_dir) as served:
+            configured(file, upstream={"base_url": upstream.url}, embedding={"dimension": 7})
+            served.signal(signal.SIGHUP)
+            (failed,) = await served.until_logged("config.reload.failed")
+            assert "embedding.dimension" in failed["error"]
+            assert await answer_of(http, served.base_url) == "old"
+            configured(file, upstream={"base_url": upstream.url})
+            served.signal(signal.SIGHUP)
+            await served.until_logged("config.reload.unchanged")
+
+
+async def test_memories_are_known_before_and_after_a_reload(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
+) -> None:
+    async with ScriptedUpstream(Upstream("old")) as upstream:
+        file = configured(tmp_path / "c.yaml", upstream={"base_url": upstream.url})
+        async with serving_process(tmp_path / "data", "--config", str(file), models_dir=models_dir) as served:
+            memories = f"{served.base_url}/memory"
+            for number, content in enumerate(("Likes tea.", "Plays the cello.", "Lives in Bern.")):
+                made = await http.post(memories, json={"user_id": "a", "content": content})
+                assert made.status_code == 201
+                configured(
+                    file, upstream={"base_url": upstream.url}, retrieval={"half_life_days": 10 + number}
+                )
+                served.signal(signal.SIGHUP)
+                await served.until_logged("config.reload.done", number + 1)
+            listed = await http.get(memories, params={"user_id": "a"})
+            assert listed.json()["total"] == 3
+
+
+async def test_ready_says_503_before_the_port_is_closed_and_a_stream_comes_to_its_end(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
+) -> None:
+    slow = Upstream("slow")
+    async with (
+        ScriptedUpstream(slow) as upstream,
+        serving_process(
+            tmp_path / "data",
+            *("--upstream", upstream.url),
+            models_dir=models_dir,
+            MEMORY_PROXY__SERVER__LEAVE_SECONDS="1.5",
+        ) as served,
+    ):
+        assert (await http.get(f"{served.origin}/ready")).status_code == 200
+        streamed = http.stream("POST", f"{served.base_url}/chat/completions", json=body(stream=True))
+        async with streamed as response:
+            stream = Streaming(response.aiter_lines())
+            await stream.first()
+            served.signal(signal.SIGTERM)
+            statuses = await _statuses_of_ready(served.origin)
+            assert 503 in statuses
+            assert statuses.index(503) <= 2  # at once, and so until nobody listens
+            assert set(statuses[statuses.index(503) :]) == {503}
+            slow.go.set()
+            assert "whole" in await stream.rest()
+        assert await served.ended() == 0
+
+
+async def _statuses_of_ready(origin: str) -> list[int]:
+    """Ask until the port is closed; what was answered."""
+    statuses: list[int] = []
+    async with asyncio.timeout(15):
+        while True:
+            async with httpx2.AsyncClient(timeout=5) as http:  # a connection of its own each time
+                try:
+                    statuses.append((await http.get(f"{origin}/ready")).status_code)
+                except httpx2.TransportError:
+                    return statuses
+            await asyncio.sleep(0.05)
+
+
+async def test_a_stream_that_does_not_end_is_cut_after_the_time_that_is_set(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
+) -> None:
+    async with ScriptedUpstream(Upstream("slow")) as upstream:
+        async with serving_process(
+            tmp_path / "data",
+            *("--upstream", upstream.url),
+            models_dir=models_dir,
+            MEMORY_PROXY__SERVER__SHUTDOWN_SECONDS="1",
+        ) as served:
+            streamed = http.stream(
+                "POST",
+                f"{served.base_url}/chat/completions",
+                json=body(stream=True, memory_context={"user_id": "a"}),
+            )
+            async with streamed as response:
+                stream = Streaming(response.aiter_lines())
+                await stream.first()
+                assert response.headers["x-memory-store"] == "queued"
+                served.signal(signal.SIGTERM)
+                with pytest.raises(httpx2.TransportError):
+                    await stream.rest()
+            assert await served.ended(within_s=8) == 0
+        async with serving_process(tmp_path / "data", "--upstream", upstream.url) as served:
+            # What the user said was acknowledged: it is there, without the answer that never came.
+            sessions = await http.get(f"{served.base_url}/memory/sessions", params={"user_id": "a"})
+            assert [one["exchanges"] for one in sessions.json()["data"]] == [1]
+
+
+def test_a_closed_terminal_ends_a_server_that_was_started_from_it(tmp_path: Path) -> None:
+    data_dir = str(tmp_path / "data")
+    child, terminal = pty.fork()
+    if child == 0:
+        os.execv(COMMAND[0], [*COMMAND, "serve", "--port", "0", "--data-dir", data_dir])
+    _until_said(terminal, b"Settings: ")
+    os.close(terminal)  # the kernel sends SIGHUP
+    _, status = _within(20, lambda: os.waitpid(child, os.WNOHANG))
+    assert os.waitstatus_to_exitcode(status) >= 0  # by itself; what it still had to say, nobody could hear
+
+
+def _until_said(terminal: int, words: bytes) -> None:
+    said = b""
+    while words not in said:
+        said += os.read(terminal, 4096)
+
+
+def _within(seconds: float, wait: Callable[[], tuple[int, int]]) -> tuple[int, int]:
+    import time
+
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if (found := wait())[0]:
+            return found
+        time.sleep(0.05)
+    raise TimeoutError("the server outlives its terminal")
+
+
+async def test_a_stop_in_the_middle_of_a_reload_is_a_stop(tmp_path: Path, models_dir: Path) -> None:
+    async with ScriptedUpstream(Upstream("old")) as upstream:
+        file = configured(tmp_path / "c.yaml", upstream={"base_url": upstream.url})
+        async with serving_process(tmp_path / "data", "--config", str(file), models_dir=models_dir) as served:
+            configured(file, upstream={"base_url": upstream.url}, memory={"budget_tokens": 100})
+            served.signal(signal.SIGHUP)
+            await asyncio.sleep(0.05)  # it may have begun, or be done: either way
+            served.signal(signal.SIGTERM)
+            assert await served.ended() == 0
