@@ -4,17 +4,17 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
-from proxy import admission, doctor_data, observe
+from proxy import admission, doctor_data, doctor_fleet, observe
 from proxy.doctor_data import BAD, GOOD, NOTE, Finding
 from proxy.edge.identity import jwks
 from proxy.errors import ConfigError, ProxyError, StoreError, UpstreamError
+from proxy.open_stores import stores_of
 from proxy.settings import Identity, Settings
+from proxy.storage import Stores
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.reranker import load_reranker
 from proxy.stores.models.tokens import Tokens
-from proxy.stores.sqlite.stores import SqliteStores
 from proxy.upstream.client import Upstream
 from proxy.upstream.fetch import fetch
 from proxy.upstream.opened import Timeouts
@@ -32,8 +32,10 @@ def diagnose(settings: Settings) -> int:
 
 
 def _checks(settings: Settings) -> Iterator[Finding]:
-    yield _data_dir(settings.data_dir)
-    if settings.storage.backend == "sqlite" and (settings.data_dir / "memory.db").is_file():
+    yield _data_dir(settings)
+    if settings.storage.backend != "sqlite":
+        yield from asyncio.run(doctor_fleet.findings(settings))
+    elif (settings.data_dir / "memory.db").is_file():
         yield from doctor_data.findings(settings.data_dir / "memory.db", settings.embedding.model)
     yield from _embedder(settings)
     yield from _reranker(settings)
@@ -45,18 +47,21 @@ def _checks(settings: Settings) -> Iterator[Finding]:
         yield asyncio.run(_upstream(model.model_role, model.llm_endpoint, key, model.llm_model_name))
 
 
-def _data_dir(path: Path) -> Finding:
+def _data_dir(settings: Settings) -> Finding:
+    path = settings.data_dir
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as e:
         return Finding(BAD, "data", f"cannot make {path}: {e.strerror}; set --data-dir")
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return Finding(BAD, "data", f"{path} cannot be read and written by this user")
-    return asyncio.run(_store(path))
+    if settings.storage.backend != "sqlite":
+        return Finding(GOOD, "data", f"{path}, for models only")
+    return asyncio.run(_store(settings))
 
 
-async def _store(path: Path) -> Finding:
-    stores = SqliteStores(path)
+async def _store(settings: Settings) -> Finding:
+    path, stores = settings.data_dir, stores_of(settings)
     try:
         await stores.open()
         await stores.close()
@@ -103,9 +108,9 @@ def _reranker(settings: Settings) -> Iterator[Finding]:
 def _identity(settings: Settings) -> Iterator[Finding]:
     """What the identity mode needs, and what would let strangers in."""
     identity = settings.identity
-    keys = SqliteStores(settings.data_dir)
     try:
-        admission.entrance(settings, keys.keys)
+        stores = stores_of(settings)
+        admission.entrance(settings, stores.keys)
     except ConfigError as e:
         yield Finding(BAD, "identity", str(e))
         return
@@ -113,7 +118,7 @@ def _identity(settings: Settings) -> Iterator[Finding]:
         case "open":
             yield Finding(NOTE, "identity", "open: whoever reaches the port may name any user")
         case "keys":
-            yield asyncio.run(_keys(keys))
+            yield asyncio.run(_keys(stores))
         case "jwt":
             yield asyncio.run(_tokens_of(identity))
         case "header":
@@ -122,7 +127,7 @@ def _identity(settings: Settings) -> Iterator[Finding]:
             yield Finding(BAD if wide else GOOD, "identity", text + (": that is everybody" if wide else ""))
 
 
-async def _keys(stores: SqliteStores) -> Finding:
+async def _keys(stores: Stores) -> Finding:
     try:
         await stores.open()
         valid = [key for key in await stores.keys.list() if key.revoked_at is None]

@@ -16,36 +16,38 @@ def stores_of(settings: Settings) -> Stores:
             index_bytes=settings.storage.index_cache_mb * 2**20,
             quota=_quota(settings.limits),
         )
+    return _shared(settings)
+
+
+def _shared(settings: Settings) -> Stores:
+    from proxy.stores.redis.stores import Places, RedisStores
+
+    redis, qdrant = settings.redis, settings.qdrant
+    places = Places(
+        redis_url=redis.url.get_secret_value(),
+        sentinels=redis.sentinels,
+        sentinel_service=redis.sentinel_service,
+        prefix=redis.prefix,
+        redis_timeout_s=redis.timeout_seconds,
+        replicas=redis.replicas,
+        qdrant_url=qdrant.url if settings.storage.backend == "redis+qdrant" else None,
+        index_bytes=settings.storage.index_cache_mb * 2**20,
+        qdrant_api_key=qdrant.api_key.get_secret_value() if qdrant.api_key else None,
+        collection=qdrant.collection,
+        qdrant_timeout_s=qdrant.timeout_seconds,
+        prefer_grpc=qdrant.prefer_grpc,
+        replication_factor=qdrant.replication_factor,
+        write_consistency_factor=qdrant.write_consistency_factor,
+        shard_number=qdrant.shard_number,
+        on_disk=qdrant.on_disk,
+        quantization=qdrant.quantization,
+    )
     try:
-        from proxy.stores.redis.stores import Places, RedisStores
+        return RedisStores(places, quota=_quota(settings.limits))
     except ImportError as error:
         raise ConfigError(
-            f"storage.backend {settings.storage.backend} needs the packages redis and qdrant-client:"
-            ' pip install "memory-proxy[fleet]"'
+            'storage.backend redis+qdrant needs the package qdrant-client: pip install "memory-proxy[fleet]"'
         ) from error
-    redis, qdrant = settings.redis, settings.qdrant
-    return RedisStores(
-        Places(
-            redis_url=redis.url.get_secret_value(),
-            sentinels=redis.sentinels,
-            sentinel_service=redis.sentinel_service,
-            prefix=redis.prefix,
-            redis_timeout_s=redis.timeout_seconds,
-            replicas=redis.replicas,
-            qdrant_url=qdrant.url if settings.storage.backend == "redis+qdrant" else None,
-            index_bytes=settings.storage.index_cache_mb * 2**20,
-            qdrant_api_key=qdrant.api_key.get_secret_value() if qdrant.api_key else None,
-            collection=qdrant.collection,
-            qdrant_timeout_s=qdrant.timeout_seconds,
-            prefer_grpc=qdrant.prefer_grpc,
-            replication_factor=qdrant.replication_factor,
-            write_consistency_factor=qdrant.write_consistency_factor,
-            shard_number=qdrant.shard_number,
-            on_disk=qdrant.on_disk,
-            quantization=qdrant.quantization,
-        ),
-        quota=_quota(settings.limits),
-    )
 
 
 def _quota(limits: LimitSettings) -> Quota:

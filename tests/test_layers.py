@@ -80,6 +80,7 @@ COMPOSITION = {
     "cli",
     "doctor",
     "doctor_data",
+    "doctor_fleet",
     "keys_cli",
     "migrate_cli",
     "open_stores",

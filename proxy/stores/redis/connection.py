@@ -112,11 +112,15 @@ class Redis:
         seconds, micros = await self.call("TIME")
         return float(int(seconds)) + int(micros) / 1e6
 
+    async def configured(self, *names: str) -> dict[str, str]:
+        """Return settings of the server by name. Some that are hosted do not tell: StoreUnavailable."""
+        found = pairs(await self.call("CONFIG", "GET", *names))
+        return {name: value.decode() for name, value in found.items()}
+
     async def warn_if_forgetful(self) -> None:
-        """Log where Redis would lose what was acknowledged; some that are hosted do not tell."""
+        """Log where Redis would lose what was acknowledged."""
         with suppress(StoreUnavailable):
-            persists = await self.call("CONFIG", "GET", "append*")
-            found = {name: value.decode() for name, value in pairs(persists).items()}
+            found = await self.configured("appendonly", "appendfsync")
             if found.get("appendonly") != "yes" or found.get("appendfsync") != "always":
                 observe.log.warning("redis.not_durable", wanted="appendonly yes, appendfsync always")
 

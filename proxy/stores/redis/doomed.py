@@ -26,6 +26,7 @@ from proxy.stores.redis.target import Target
 from proxy.stores.redis.unit import Unit
 
 _AT_ONCE = 1000  # tables in one round trip
+_CONVERSATIONS_AT_ONCE = 50  # their items may be large
 Session = tuple[str | None, str]
 """Project and name: a session may still have responses when retention has removed its row."""
 
@@ -246,19 +247,23 @@ class _Search:
         unit, doomed = self._unit, self._doomed
         conversations: dict[str, ConversationRow] = await unit.table("conversations").all()
         emptied = {row["conversation_id"] for row in doomed.responses.values()}
-        project = self._target.project if self._target.is_scope else None
-        for id_, row in conversations.items():
-            if id_ in doomed.conversations:
-                continue
-            if id_ in emptied:
-                doomed.items[id_] = set(row["items"])
-                continue
-            items: dict[str, ItemRow] = await unit.table(f"items:{id_}").all()
-            gone = {
-                each
-                for each, item in items.items()
-                if (item["session"] is not None and (item["project"], item["session"]) in self._said_in)
-                or (project is not None and item["project"] == project)
-            }
-            if gone:
-                doomed.items[id_] = gone
+        doomed.items = {
+            id_: set(row["items"])
+            for id_, row in conversations.items()
+            if id_ in emptied and id_ not in doomed.conversations
+        }
+        if not self._said_in and not self._target.is_scope:
+            return
+        left = [id_ for id_ in conversations if id_ not in emptied and id_ not in doomed.conversations]
+        for start in range(0, len(left), _CONVERSATIONS_AT_ONCE):
+            tables = {id_: unit.table(f"items:{id_}") for id_ in left[start : start + _CONVERSATIONS_AT_ONCE]}
+            await unit.fetch(*((table, None) for table in tables.values()))
+            for id_, table in tables.items():
+                items: dict[str, ItemRow] = await table.all()
+                if gone := {each for each, item in items.items() if self._is_doomed(item)}:
+                    doomed.items[id_] = gone
+
+    def _is_doomed(self, item: ItemRow) -> bool:
+        if self._target.is_scope and item["project"] == self._target.project:
+            return True
+        return item["session"] is not None and (item["project"], item["session"]) in self._said_in

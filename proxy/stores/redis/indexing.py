@@ -75,6 +75,10 @@ class VectorIndex(Protocol):
     """An index of points, in a collection for each generation of vectors. Every method may raise
     IndexUnavailable."""
 
+    async def open(self) -> None:
+        """Ask whether it is there."""
+        ...
+
     async def upsert(self, generation: int, points: Sequence[Point]) -> None:
         """Write the points, unless the index has newer ones, and take them out of other generations."""
         ...

@@ -10,6 +10,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
+from proxy.errors import StoreUnavailable
 from proxy.oversight import Quota
 from proxy.stores.redis.chains import RedisChains
 from proxy.stores.redis.connection import Redis
@@ -149,6 +150,13 @@ class RedisStores:
 
     async def health(self) -> None:
         await self.connection.ping()
+
+    async def ask_index(self) -> None:
+        """Raise StoreUnavailable unless the vectors can be searched now."""
+        try:
+            await self.index.open()
+        except IndexUnavailable as error:
+            raise StoreUnavailable(str(error)) from error
 
     async def upkeep(self) -> None:
         """Make the index agree where another replica did not, and go on with forgets that were broken off."""
