@@ -154,6 +154,7 @@ class Parts:
             budget_tokens=memory.budget_tokens,
             ranking=_ranking(settings.retrieval),
             shelf=shelf_of(stores, loaded.embedder, memory.deadline_ms),
+            stage=metrics.stage,
         )
         fail_open = FailOpen(clock, metrics)
         await _warm_up(tokens, tools, recorder, fail_open)  # before there is a model to ask: nobody does

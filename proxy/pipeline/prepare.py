@@ -6,8 +6,8 @@ when memory fails, stand once, in the caller.
 """
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from proxy.domain import Level, MemoryFilter, Prepared, Ranked, Scope, Status, Turn
@@ -34,6 +34,13 @@ PLANNED = "plan"  # the reason where a model saw nothing to look for
 SESSION_ONLY = "session"  # the reason where the block holds what the session's notes say, and no memory
 
 
+Stage = Callable[[str], AbstractContextManager[None]]
+
+
+def _untimed(name: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 @dataclass(frozen=True, slots=True)
 class Tools:
     """What the read path needs from outside, and its settings."""
@@ -54,6 +61,7 @@ class Tools:
     planner: Planner | None = None  # a model that plans the search
     reranking: Reranking | None = None  # a model that reads question and memory together
     shelf: Shelf | None = None  # the users' documents
+    stage: Stage = _untimed  # is told when a stage begins and ends
 
     @property
     def finder(self) -> Finder:
@@ -88,15 +96,16 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
         notes, recalled, passages = await asyncio.gather(
             _noted(turn, tools), _recall(turn, tools), look_up(turn, tools.shelf)
         )
-    block = inject(
-        recalled.fresh,
-        budget_tokens=tools.budget_tokens,
-        tokens=tools.tokens,
-        model=turn.model,
-        notes=notes,
-        messages=turn.messages,
-    )
-    block = with_passages(block, passages, tools.shelf, tools.tokens, turn.model)
+    with tools.stage("inject"):
+        block = inject(
+            recalled.fresh,
+            budget_tokens=tools.budget_tokens,
+            tokens=tools.tokens,
+            model=turn.model,
+            notes=notes,
+            messages=turn.messages,
+        )
+        block = with_passages(block, passages, tools.shelf, tools.tokens, turn.model)
     if block.text:
         return Prepared(
             status=Status.INJECTED,
@@ -114,14 +123,17 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
 
 async def _recall(turn: Turn, tools: Tools) -> _Recalled:
     """Return what memory has for the turn. A store that fails is told of, not raised: notes may remain."""
-    judged = tools.triage.judge(turn)
+    with tools.stage("decide"):
+        judged = tools.triage.judge(turn)
     if not judged.verdict.search:
         return _Recalled(status=Status.SKIPPED, reason=judged.verdict.reason)
     try:
-        query, wanted = await _ask(turn, judged.expected, tools)
+        with tools.stage("query"):
+            query, wanted = await _ask(turn, judged.expected, tools)
         if wanted is None:
             return _Recalled(status=Status.SKIPPED, reason=PLANNED)
-        found = await _find(query, wanted, turn, tools)
+        with tools.stage("search"):
+            found = await _find(query, wanted, turn, tools)
         if found.empty and not await _has_memories(turn.scope, tools):
             return _Recalled(reason="no_memories", level=found.level)
     except StoreError as error:
@@ -140,9 +152,10 @@ async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
     if tools.notes is None or (after is None and not turn.named):
         return NOTHING
     try:
-        return await tools.notes.notes(
-            turn.scope, turn.session_id, after=after, lines=LINES if turn.standalone else 0
-        )
+        with tools.stage("notes"):
+            return await tools.notes.notes(
+                turn.scope, turn.session_id, after=after, lines=LINES if turn.standalone else 0
+            )
     except StoreError:
         log.warning("memory.notes_unavailable")
         return NOTHING

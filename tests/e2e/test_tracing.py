@@ -37,7 +37,8 @@ async def ask(origin: str, **headers: str) -> httpx2.Response:
 
 
 def named(spans: InMemorySpanExporter, name: str) -> ReadableSpan:
-    return next(span for span in spans.get_finished_spans() if span.name == name)
+    ours = (span for span in spans.get_finished_spans() if f"{span.context.trace_id:032x}" == TRACE)
+    return next(span for span in ours if span.name == name)
 
 
 async def test_a_request_is_a_span_of_the_callers_trace_and_the_upstream_is_told(
@@ -48,7 +49,6 @@ async def test_a_request_is_a_span_of_the_callers_trace_and_the_upstream_is_told
         assert answer.status_code == 200
         carried = dict(h.upstream.requests[0].headers)[b"traceparent"].decode()
     server, asked = named(spans, "POST chat"), named(spans, "chat m-1")
-    assert f"{server.context.trace_id:032x}" == TRACE
     assert asked.parent is not None
     assert asked.parent.span_id == server.context.span_id
     assert carried == f"00-{TRACE}-{asked.context.span_id:016x}-01"
@@ -57,7 +57,9 @@ async def test_a_request_is_a_span_of_the_callers_trace_and_the_upstream_is_told
     assert server.attributes is not None
     assert server.attributes["http.response.status_code"] == 200
     assert server.attributes["memory.status"] in ("none", "injected")
-    assert named(spans, "memory.recall").parent is not None
+    recall, search = named(spans, "memory.recall"), named(spans, "memory.search")
+    assert search.parent is not None
+    assert search.parent.span_id == recall.context.span_id
 
 
 async def test_no_span_holds_what_was_said_or_by_whom(house: Houses, spans: InMemorySpanExporter) -> None:
@@ -73,3 +75,12 @@ async def test_without_an_endpoint_the_callers_trace_passes_untouched(house: Hou
     async with house() as h:
         await ask(h.origin, traceparent=PARENT)
         assert dict(h.upstream.requests[0].headers)[b"traceparent"].decode() == PARENT
+
+
+async def test_every_stage_of_a_recall_is_timed(house: Houses) -> None:
+    async with house() as h:
+        await ask(h.origin)
+        async with httpx2.AsyncClient() as http:
+            told = (await http.get(f"{h.origin}/metrics")).text
+    for stage in ("decide", "query", "search", "inject"):
+        assert f'memory_proxy_stage_seconds_count{{stage="{stage}"}}' in told
