@@ -13,6 +13,7 @@ from proxy.oversight import JobInfo
 from proxy.stores.redis import queue
 from proxy.stores.redis.instance import Instance
 from proxy.stores.redis.jobs import RedisJobs
+from proxy.stores.redis.rows import Rows, row_of
 from proxy.stores.redis.sessions import RedisSessions
 from proxy.stores.redis.unit import Units
 from proxy.stores.sqlite import SqliteStores
@@ -92,7 +93,9 @@ class OverRedis:
 
     async def remember(self, scope, id_):
         async def work(unit):
-            unit.table("memories").put(id_, {"access_count": 0})
+            memory = create(f"fact {id_}", scope, id=id_).memory
+            row = row_of(memory, seq=1, version=1, vector=None, generation=-1)
+            await Rows(unit, self._redis).put(id_, row)
 
         await self._open[0][3].write(scope, work)
 

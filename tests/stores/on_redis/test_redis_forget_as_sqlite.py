@@ -126,6 +126,7 @@ class Steps:
     async def do_delete_a_response(self, stores, number, weight=1):
         if self.responses:
             return await stores.chains.delete(self.random.choice(SCOPES), self.random.choice(self.responses))
+        return None
 
     async def do_converse(self, stores, number, weight=5):
         scope, id_ = self.random.choice(SCOPES), self.random.choice(("c1", "c2", "c3"))

@@ -7,13 +7,16 @@ import pytest
 
 from proxy.domain import Edit, Forgotten, Outcome, Scope
 from proxy.errors import Conflict, StoreUnavailable
+from proxy.notes import NOTHING, OTHER, Anchor
 from proxy.oversight import Applied
-from proxy.stores.redis import forgetting, orders
+from proxy.stores.redis import expiry, forgetting, orders
+from proxy.stores.redis.connection import scored
 from proxy.stores.redis.indexing import IndexUnavailable
 from proxy.stores.redis.points import RedisIndex
 from proxy.stores.redis.purging import purge_if_due
 from tests import redis_server
 from tests.stores.contract_chains import keep, response
+from tests.stores.contract_forgetting import DAY
 from tests.stores.forgetting_support import SCOPES, WORD, ZEUS, everything, on_disk
 from tests.stores.making import (
     ANNA,
@@ -116,6 +119,7 @@ async def test_who_begins_during_a_forget_is_stored_and_survives(stores, session
         await stores.memories.apply(ANNA, [create("late")], expect=before)
     # The same words as one that is not erased yet.
     await store(stores.memories, create("fact 8", id="again"), create("new"))
+    assert await contents(stores.memories, "fact new late") == {"fact 8", "new"}
     begun = await sessions.begin(exchange("new words"))
     await keep(stores, response("new"))
     gate.go_on.set()
@@ -223,6 +227,28 @@ async def test_no_memory_becomes_one_that_is_being_forgotten(stores, where):
     assert (await stores.memories.get(of(ANNA), "e")).content == "plan c"
 
 
+@pytest.mark.usefixtures("in_portions")
+async def test_nothing_is_told_of_a_session_while_something_is_being_forgotten(stores, second):
+    await talk(stores.sessions, anchors=(Anchor(OTHER, "Be brief."),), stateful=True)
+    await store(stores.memories, create("fact", type="episodic"))
+    last = (await stores.notes.unread(ANNA, "s1", limit=9)).exchanges[-1]
+    job = await stores.sessions.end(ANNA, "s1", NOW) and await stores.jobs.claim(NOW, 60)
+    stamp = (await stores.jobs.batch(job, limit=9, context=0)).stamp
+    await stores.memories.apply(ANNA, [], expect=stamp, done=job)  # read, so that it stays
+    kept = await stores.notes.keep_state(ANNA, "s1", {"topic": "tea"}, last, ["m"], expect=stamp)
+    gate = Gate(stores)
+    under_way = asyncio.create_task(stores.memories.forget(of(ANNA, type="episodic"), by="test"))
+    await gate.reached.wait()
+    assert kept
+    assert await second.notes.notes(ANNA, "s1", lines=3) == NOTHING
+    assert await second.notes.standing(ANNA, "s1") is None
+    assert await second.notes.unread(ANNA, "s1", limit=9) is None
+    gate.go_on.set()
+    assert (await under_way).exchanges == 0
+    assert (await second.notes.notes(ANNA, "s1")).anchors != ()
+    assert await second.notes.standing(ANNA, "s1") is not None
+
+
 async def test_another_replica_never_serves_from_memory_what_was_forgotten(stores, second):
     facts = [create(f"fact {n}", id=f"f{n}", type=("semantic", "episodic")[n % 2]) for n in range(4)]
     await store(stores.memories, *facts)
@@ -280,6 +306,28 @@ async def test_nothing_leads_from_a_forgotten_memory_to_anything(stores, redis):
     keys = [key for key in await redis.call("KEYS", "*") if b"shown:" in key or key.endswith(b":ids:acme")]
     assert keys == []
     assert await redis.call("ZCARD", redis.key("expiring")) == 0
+
+
+# ---------------------------------------------------------------- expiry
+async def test_what_was_given_more_time_does_not_expire_and_others_do_in_portions(
+    stores, second, redis, monkeypatch
+):
+    monkeypatch.setattr(expiry, "_AT_ONCE", 2)
+    facts = [create(f"fact {n}", id=f"f{n}", expires_at=NOW + n) for n in range(7)]
+    await store(stores.memories, *facts)
+    later = [Edit(memory(f"fact {n}", id=f"f{n}", expires_at=end), None) for n, end in ((1, None), (2, 1e9))]
+    await store(stores.memories, *later)
+    uid = (await redis.call("HKEYS", redis.key("users")))[0].decode()
+    for name in ("f1", "f2", "gone"):  # as a store restored from elsewhere might have them
+        await redis.call("ZADD", redis.key("expiring"), NOW, f"{uid} {name}")
+    await redis.call("ZADD", redis.key("expiring"), NOW, "nobody f3")
+    both = await asyncio.gather(stores.memories.expire(NOW + 2 * DAY), second.memories.expire(NOW + 2 * DAY))
+    assert sum(both) == 5
+    assert await contents(stores.memories, "fact") == {"fact 1", "fact 2"}
+    issued = await stores.receipts.list("acme", "anna", limit=9)
+    assert sum(each.counts.memories for each in issued) == 5
+    (left,) = scored(await redis.call("ZRANGE", redis.key("expiring"), 0, -1, "WITHSCORES"))
+    assert left == (f"{uid} f2", 1e9)
 
 
 # ---------------------------------------------------------------- crashes

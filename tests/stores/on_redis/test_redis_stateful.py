@@ -122,7 +122,7 @@ class Forgetting(test_sqlite_stateful.Forgetting):
 
     async def agree(self, redis, scope):
         unit = await Unit.begin(redis, scope)
-        await agreement(unit)
+        await agreement(redis, unit)
         memories = await unit.table("memories").all()
         cited = {(e["exchange_id"], id_) for id_, row in memories.items() for e in row["evidence"]}
         found = {(source, id_) for source, ids in (await unit.table("cited").all()).items() for id_ in ids}
