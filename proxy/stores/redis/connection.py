@@ -8,10 +8,11 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis.asyncio import Redis as Client
-from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError
 
 from proxy import observe
 from proxy.errors import StoreUnavailable
+from proxy.stores.redis.trouble import Trouble
 
 Argument = str | bytes | int | float
 Command = Sequence[Argument]
@@ -36,6 +37,7 @@ while at <= #ARGV do
 end
 return 1
 """
+_COMMIT_THOUGH_FULL = "#!lua flags=allow-oom" + _COMMIT  # from Redis 7 on
 
 
 class Redis:
@@ -49,6 +51,7 @@ class Redis:
         self._replicas, self._replica_wait_ms = replicas, replica_wait_ms
         self._room = asyncio.Semaphore(MOST_AT_ONCE)
         self._script = ""
+        self.trouble = Trouble()
 
     def key(self, name: str) -> str:
         """Return the key of something that all users share."""
@@ -74,19 +77,26 @@ class Redis:
         except (RedisError, OSError, TimeoutError) as error:
             raise _unavailable(error) from error
 
-    async def commit(self, owner: str, revision: int, commands: Sequence[Command]) -> bool:
+    async def commit(
+        self, owner: str, revision: int, commands: Sequence[Command], *, frees: bool = False
+    ) -> bool:
         """Apply all commands in one step if the owner's hash still has the revision, which rises; return
-        whether it had. A commit whose answer was lost is asked for, never guessed at."""
+        whether it had. A commit whose answer was lost is asked for, never guessed at. One that `frees` goes
+        through also where Redis has no memory left."""
         token = self.key("commit:" + secrets.token_hex(8))
         arguments: list[Argument] = [revision, KNOWN_S]
         for command in commands:
             arguments += [len(command), *command]
         try:
-            done, *acknowledged = await self._evaluate(owner, token, arguments)
+            done, *acknowledged = await self._evaluate(owner, token, arguments, frees=frees)
         except (RedisError, OSError, TimeoutError) as error:
+            self.trouble.refused(error)
             if not await self._happened(token):
                 raise _unavailable(error) from error
             done, acknowledged = 1, []
+        else:
+            if done and not frees:  # what frees says nothing about other writes
+                self.trouble.worked()
         if done and self._replicas and (not acknowledged or int(acknowledged[0]) < self._replicas):
             raise StoreUnavailable("too few of Redis's replicas have what was written")
         return bool(done)
@@ -106,6 +116,12 @@ class Redis:
     async def ping(self) -> None:
         """Raise StoreUnavailable unless Redis answers."""
         await self.call("PING")
+
+    async def probe(self) -> None:
+        """Write something where writing was in trouble, so that it is known when that is over."""
+        if self.trouble.kind:
+            with suppress(StoreUnavailable):
+                await self.commit(self.key("probe"), 0, [("PEXPIRE", self.key("probe"), 1)])
 
     async def now(self) -> float:
         """Return Redis's own clock: one for all replicas."""
@@ -140,7 +156,9 @@ class Redis:
                     sent.execute_command(*command)
                 return list(await sent.execute())
 
-    async def _evaluate(self, owner: str, token: str, arguments: Sequence[Argument]) -> list[Any]:
+    async def _evaluate(
+        self, owner: str, token: str, arguments: Sequence[Argument], *, frees: bool
+    ) -> list[Any]:
         """Return the script's answer and, where replicas count, how many of them have what it wrote; that has
         to be asked over the same connection."""
         if not self._script:
@@ -150,6 +168,11 @@ class Redis:
             return await self._all([("EVALSHA", self._script, 2, owner, token, *arguments), *wait])
         except NoScriptError:  # it was restarted, or another has become the primary
             return await self._all([("EVAL", _COMMIT, 2, owner, token, *arguments), *wait])
+        except OutOfMemoryError as error:  # nothing was applied
+            if not frees:
+                raise
+            self.trouble.refused(error)
+            return await self._all([("EVAL", _COMMIT_THOUGH_FULL, 2, owner, token, *arguments), *wait])
 
     async def _happened(self, token: str) -> bool:
         """Return whether the commit with this token was applied. Raises StoreUnavailable if nobody knows."""

@@ -87,6 +87,7 @@ async def _expire(
     doomed = await with_older(unit, over)
     if not doomed:
         return _Portion(0, receipt)
+    unit.frees = True
     await erase_memories(unit, redis, doomed)
     purging.ask(unit, redis)
     gone = Forgotten(memories=len(doomed))

@@ -139,6 +139,7 @@ async def _erase_portion(unit: Unit, *, redis: Redis, token: str, only: frozense
 
 
 async def _finish(unit: Unit, *, redis: Redis, token: str) -> Forgotten:
+    unit.frees = True
     gone = await orders.finish(unit, redis, token)
     purging.ask(unit, redis)
     await _announce_jobs(unit, redis)
@@ -160,6 +161,7 @@ async def _in_order(unit: Unit) -> list[str]:
 
 def _raise_generation(unit: Unit) -> None:
     """Say that something was forgotten: whoever began before must not write."""
+    unit.frees = True
     for name in ("generation", "version"):
         unit.set_number(name, unit.number(name) + 1)
 

@@ -44,6 +44,7 @@ class RedisKeys:
 
     async def revoke(self, key_id: str, at: float) -> bool:
         async def work(unit: Unit) -> bool:
+            unit.frees = True  # a key that got into wrong hands cannot wait
             rows: dict[str, KeyRow] = await unit.table(_TABLE).all()
             for digest, row in rows.items():
                 if row["id"] == key_id and row["revoked_at"] is None:

@@ -87,6 +87,7 @@ from typing import Any, TypedDict
 
 from proxy import terms
 from proxy.domain import Scope
+from proxy.stores.texts import storable as storable
 
 NOBODY = Scope("\x1f", "\x1f")
 """Whose is what belongs to no user: ids hold no control characters."""
@@ -106,15 +107,6 @@ def digest(content: str) -> str:
 def said_key(project: str | None, type: str, content: str) -> str:
     """Return what two current memories of a user cannot share."""
     return f"{project or ''}\0{type}\0{digest(content)}"
-
-
-def storable(text: str) -> str:
-    """Return the text with lone surrogates replaced: JSON can carry them, UTF-8 cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 class EvidenceRow(TypedDict):

@@ -21,10 +21,10 @@ import orjson
 
 from proxy.domain import Search, Stamp
 from proxy.errors import StoreUnavailable
+from proxy.stores.exact.index import Row, UserIndex, build
+from proxy.stores.exact.postings import pack
 from proxy.stores.redis.connection import Argument, Redis
 from proxy.stores.redis.indexing import IndexUnavailable, Near, Point, Query
-from proxy.stores.sqlite.index import Row, UserIndex, build
-from proxy.stores.sqlite.postings import pack
 
 _IN_THREAD = 2000  # rows that would hold up the loop
 _AT_ONCE = 1000

@@ -8,37 +8,17 @@ words go to its history; otherwise a full memory could only go stale.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
 from proxy.domain import Change, Confirm, Create, Edit, Hold, Release, Supersede
 from proxy.oversight import Quota
 from proxy.stores.redis import lapsing, weakest, words
 from proxy.stores.redis.changes import Writer
-from proxy.stores.redis.layout import MemoryRow, storable
+from proxy.stores.redis.layout import MemoryRow
 from proxy.stores.redis.rows import Rows, size_of
+from proxy.stores.usage import Result, Usage, fits, grown_too_far, growth
 
 _MOST_AT_ONCE = 1000  # evictions beyond what the changes need: after a quota was lowered, others wait too
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a user has, or a change adds."""
-
-    memories: int = 0
-    content_bytes: int = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(self.memories + other.memories, self.content_bytes + other.content_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What became of the changes. `changed`: a search may return something else now."""
-
-    changed: bool
-    refused: tuple[str, ...] = ()
-    evicted: int = 0
 
 
 async def apply_within(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Result:
@@ -46,42 +26,12 @@ async def apply_within(quota: Quota, writer: Writer, changes: Sequence[Change]) 
     where the policy is to evict."""
     # Where others make room, only what is new together can be too much.
     present = Usage() if quota.evict else _usage(writer)
-    if _fits(quota, sum(map(_growth, changes), present)):
+    if fits(quota, sum(map(growth, changes), present)):
         result = Result(changed=sum([await writer.apply(change) for change in changes]) > 0)
     else:
         result = await _one_by_one(quota, writer, changes)
     evicted = await _make_room(quota, writer, changes) if quota.evict else 0
     return Result(result.changed or evicted > 0, result.refused, result.evicted + evicted)
-
-
-def _fits(quota: Quota, usage: Usage) -> bool:
-    return (not quota.memories or usage.memories <= quota.memories) and (
-        not quota.content_bytes or usage.content_bytes <= quota.content_bytes
-    )
-
-
-def _grown_too_far(quota: Quota, before: Usage, after: Usage) -> bool:
-    """True for growth beyond the quota. Who is above it already may still shrink, or stay."""
-    too_many = quota.memories and after.memories > max(quota.memories, before.memories)
-    too_much = quota.content_bytes and after.content_bytes > max(quota.content_bytes, before.content_bytes)
-    return bool(too_many or too_much)
-
-
-def _growth(change: Change) -> Usage:
-    """Return the most that the change can add."""
-    match change:
-        case Create() | Supersede():
-            return Usage(1, _size(change.memory.content))
-        case Edit():
-            return Usage(0, _size(change.memory.content))
-        case Confirm() | Hold() | Release():
-            return Usage()
-        case _:
-            assert_never(change)
-
-
-def _size(content: str) -> int:
-    return len(storable(content).encode())
 
 
 def _usage(writer: Writer) -> Usage:
@@ -110,9 +60,9 @@ async def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -
             continue  # what became of the held candidate may be what found no place: it stays held
         before, point = await measured(), writer.rows.unit.savepoint()
         different = await writer.apply(change)
-        fits = not _grown_too_far(quota, before, await measured())
+        fits = not grown_too_far(quota, before, await measured())
         if not fits and isinstance(change, Supersede) and not quota.evict:
-            fits = await writer.displace(change) and not _grown_too_far(quota, before, await measured())
+            fits = await writer.displace(change) and not grown_too_far(quota, before, await measured())
             displaced += fits
         if fits:
             changed |= different
@@ -126,7 +76,7 @@ async def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -
 async def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
     """Erase the weakest that these changes did not write, until the rest fits; return how many."""
     usage = _usage(writer)
-    if _fits(quota, usage):
+    if fits(quota, usage):
         return 0
     now = max((_time(change) for change in changes), default=0.0)
     most = _MOST_AT_ONCE + len(changes)
@@ -136,7 +86,7 @@ async def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) ->
             continue
         doomed[memory_id] = row["superseded_by"]
         usage += Usage(-1, -size_of(row))
-        if _fits(quota, usage) or len(doomed) == most:
+        if fits(quota, usage) or len(doomed) == most:
             break
     await writer.rows.fetch(doomed)
     await writer.erase(doomed)

@@ -51,6 +51,7 @@ async def _prune(unit: Unit, redis: Redis, ours: str, before: float) -> int:
         unit.share("ZREM", redis.key("oldest"), member)
         return 0
     gone, again_at = await _old(unit, ours, session, before)
+    unit.frees = bool(gone)
     if gone:
         await exchanges.drop(unit, redis, ours, gone, old=True)
     empty = len(gone) == len(session["seqs"])

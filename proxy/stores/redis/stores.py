@@ -134,7 +134,7 @@ class RedisStores:
 
     @property
     def trouble(self) -> str:
-        return ""
+        return self.connection.trouble.kind
 
     @property
     def is_readable(self) -> bool:
@@ -160,6 +160,7 @@ class RedisStores:
 
     async def upkeep(self) -> None:
         """Make the index agree where another replica did not, and go on with forgets that were broken off."""
+        await self.connection.probe()
         await self.memories.resume_forgets()
         await self.memories.indexing.catch_up()
 

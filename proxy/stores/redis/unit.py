@@ -183,6 +183,7 @@ class Unit:
         self._tables: dict[str, Table] = {}
         self._wiped: list[str] = []
         self._shared: list[Command] = []
+        self.frees = False  # it gives back what it takes: to be committed also where Redis is full
 
     @classmethod
     async def begin(cls, redis: Redis, scope: Scope) -> "Unit":
@@ -288,7 +289,7 @@ class Unit:
                 commands.append(("SREM" if table.is_gone else "SADD", self._key("tables"), name))
                 commands += table.commands()
         return await self._redis.commit(
-            _owner_key(self._redis, self.uid), self.revision, commands + self._shared
+            _owner_key(self._redis, self.uid), self.revision, commands + self._shared, frees=self.frees
         )
 
     def _table(self, name: str, *, raw: bool) -> Table:

@@ -8,9 +8,9 @@ from typing import assert_never
 from proxy import terms
 from proxy.domain import Change, Confirm, Create, Edit, Event, Hold, Memory, Release, Scope, Supersede
 from proxy.errors import Duplicate, NotFound, WrongModel
+from proxy.stores.exact.postings import pack
 from proxy.stores.sqlite import identity, quarantine, rows
 from proxy.stores.sqlite.model import NO_MODEL, Held
-from proxy.stores.sqlite.postings import pack
 
 REMEMBERED_VERSIONS = 1000  # an index older than that is read anew: see index_cache.py
 

@@ -21,10 +21,10 @@ from proxy.documents import (
 from proxy.domain import Forgotten, Scope
 from proxy.errors import NotFound, QuotaExceeded
 from proxy.ports import EmbeddingModel
+from proxy.stores.exact.postings import pack
 from proxy.stores.sqlite import model, owners, rows
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.forgetting.forget import Forgetting
-from proxy.stores.sqlite.postings import pack
 
 COLUMNS = """
     d.seq, d.id, s.tenant, s.user, d.project, d.name, d.version, d.digest, d.characters, d.sections,

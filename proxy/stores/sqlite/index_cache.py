@@ -5,9 +5,9 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from proxy.stores.exact.index import Row, UserIndex, build
 from proxy.stores.sqlite.changes import REMEMBERED_VERSIONS
 from proxy.stores.sqlite.forgetting.orders import hidden
-from proxy.stores.sqlite.index import Row, UserIndex, build
 from proxy.stores.sqlite.owners import Owner
 from proxy.stores.sqlite.rows import as_json
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from proxy.documents import Look, Scores
 from proxy.domain import Search, Stamp
-from proxy.stores.sqlite.index import Found, Row, UserIndex, build
+from proxy.stores.exact.index import Found, Row, UserIndex, build
 
 _NO_STAMP = Stamp(0, 0)
 

@@ -10,13 +10,12 @@ whose words go to its history; otherwise a full memory could only go stale.
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from typing import assert_never
 
 from proxy.domain import Change, Confirm, Create, Edit, Hold, Release, Supersede
 from proxy.oversight import Quota
-from proxy.stores.sqlite import rows
 from proxy.stores.sqlite.changes import Writer
+from proxy.stores.usage import Result, Usage, fits, grown_too_far, growth
 
 _MOST_AT_ONCE = 1000  # evictions beyond what the changes need: after a quota was lowered, others wait too
 
@@ -34,67 +33,17 @@ _IN_THIS_ORDER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """What a user has, or a change adds."""
-
-    memories: int = 0
-    content_bytes: int = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        return Usage(self.memories + other.memories, self.content_bytes + other.content_bytes)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What became of the changes. `changed`: a search may return something else now."""
-
-    changed: bool
-    refused: tuple[str, ...] = ()
-    evicted: int = 0
-
-
 def apply_within(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Result:
     """Apply the changes, and leave the user no further above the quota than before, nor above it at all
     where the policy is to evict."""
     # Where others make room, only what is new together can be too much.
     present = Usage() if quota.evict else _usage(writer)
-    if _fits(quota, sum(map(_growth, changes), present)):
+    if fits(quota, sum(map(growth, changes), present)):
         result = Result(changed=sum(map(writer.apply, changes)) > 0)
     else:
         result = _one_by_one(quota, writer, changes)
     evicted = _make_room(quota, writer, changes) if quota.evict else 0
     return Result(result.changed or evicted > 0, result.refused, result.evicted + evicted)
-
-
-def _fits(quota: Quota, usage: Usage) -> bool:
-    return (not quota.memories or usage.memories <= quota.memories) and (
-        not quota.content_bytes or usage.content_bytes <= quota.content_bytes
-    )
-
-
-def _grown_too_far(quota: Quota, before: Usage, after: Usage) -> bool:
-    """True for growth beyond the quota. Who is above it already may still shrink, or stay."""
-    too_many = quota.memories and after.memories > max(quota.memories, before.memories)
-    too_much = quota.content_bytes and after.content_bytes > max(quota.content_bytes, before.content_bytes)
-    return bool(too_many or too_much)
-
-
-def _growth(change: Change) -> Usage:
-    """Return the most that the change can add."""
-    match change:
-        case Create() | Supersede():
-            return Usage(1, _size(change.memory.content))
-        case Edit():
-            return Usage(0, _size(change.memory.content))
-        case Confirm() | Hold() | Release():
-            return Usage()
-        case _:
-            assert_never(change)
-
-
-def _size(content: str) -> int:
-    return len(rows.storable(content).encode())
 
 
 def _usage(writer: Writer) -> Usage:
@@ -128,9 +77,9 @@ def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Resu
         before = measure(writer)
         writer.tx.execute("SAVEPOINT change")
         different = writer.apply(change)
-        fits = not _grown_too_far(quota, before, measure(writer))
+        fits = not grown_too_far(quota, before, measure(writer))
         if not fits and isinstance(change, Supersede) and not quota.evict:
-            fits = writer.displace(change) and not _grown_too_far(quota, before, measure(writer))
+            fits = writer.displace(change) and not grown_too_far(quota, before, measure(writer))
             displaced += fits
         if fits:
             changed |= different
@@ -145,7 +94,7 @@ def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Resu
 def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
     """Erase the weakest that these changes did not write, until the rest fits; return how many."""
     usage = _usage(writer)
-    if _fits(quota, usage):
+    if fits(quota, usage):
         return 0
     parameters = {
         "owner": writer.owner,
@@ -158,7 +107,7 @@ def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
         for seq, id_, superseded_by, size in candidates:
             doomed.append((seq, id_, superseded_by))
             usage += Usage(-1, -size)
-            if _fits(quota, usage) or len(doomed) == most:
+            if fits(quota, usage) or len(doomed) == most:
                 break
     writer.erase(doomed)
     return len(doomed)

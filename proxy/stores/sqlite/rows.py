@@ -10,6 +10,7 @@ from typing import Any
 
 from proxy import terms
 from proxy.domain import Evidence, Exchange, Memory, MemoryFilter, Scope, with_children
+from proxy.stores.texts import storable as storable
 
 _MEMORY = """
     SELECT m.seq, m.id, s.tenant, s.user, m.project, m.type, m.content, m.source, m.created_at, m.updated_at,
@@ -36,15 +37,6 @@ _READ_ALOUD = """
     SELECT seq FROM exchanges WHERE seq IN (SELECT value FROM json_each(?)) AND recalled <> '[]'
     AND EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE substr(shown.value, 1, 4) = 'doc_')
 """
-
-
-def storable(text: str) -> str:
-    """Return the text with lone surrogates replaced: JSON can carry them, UTF-8 cannot."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def digest(content: str) -> bytes:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from proxy.domain import Search, Stamp
 from proxy.errors import WrongModel
-from proxy.stores.sqlite.postings import Ints, Postings, term_hash
+from proxy.stores.exact.postings import Ints, Postings, term_hash
 
 # BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
 _K1, _B = 1.2, 0.4

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.domain import Search, Stamp
-from proxy.stores.sqlite.index import Row, build
-from proxy.stores.sqlite.postings import pack, term_hash
+from proxy.stores.exact.index import Row, build
+from proxy.stores.exact.postings import pack, term_hash
 
 WORDS = "a b c d e f".split()
 texts = st.lists(st.sampled_from(WORDS), max_size=6)
