@@ -16,9 +16,10 @@ _START_S = 10.0
 class Server:
     """A Redis that can be stopped and started again with what it had made durable."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *options: str) -> None:
+        """`options`: further ones of its command line."""
         directory.mkdir(parents=True, exist_ok=True)
-        self._dir = directory
+        self._dir, self._options = directory, options
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
@@ -34,7 +35,8 @@ class Server:
         assert PROGRAM is not None, MISSING
         self._process = subprocess.Popen(
             [PROGRAM, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._dir),
-             "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no"],
+             "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no",
+             *self._options],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         deadline = time.monotonic() + _START_S
@@ -58,8 +60,8 @@ class Server:
 
 
 @contextmanager
-def running(directory: Path) -> Iterator[Server]:
-    server = Server(directory)
+def running(directory: Path, *options: str) -> Iterator[Server]:
+    server = Server(directory, *options)
     server.start()
     try:
         yield server

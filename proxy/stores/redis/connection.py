@@ -141,8 +141,11 @@ class Redis:
                 observe.log.warning("redis.not_durable", wanted="appendonly yes, appendfsync always")
 
     async def close(self) -> None:
-        with suppress(RedisError, OSError, TimeoutError):
-            await self._client.aclose()
+        # The client knows the sentinels that it asks, and leaves their connections to us.
+        manager = getattr(self._client.connection_pool, "sentinel_manager", None)
+        for client in (self._client, *(manager.sentinels if manager else ())):
+            with suppress(RedisError, OSError, TimeoutError):
+                await client.aclose()
 
     async def _one(self, *command: Argument) -> Any:
         async with self._room:
