@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from proxy import observe
-from proxy.errors import ConfigError, StoreError
+from proxy.errors import ConfigError, StoreError, WrongModel
 from proxy.open_stores import stores_of
 from proxy.settings import Settings, from_process
 
@@ -74,10 +74,18 @@ async def _run(args: argparse.Namespace) -> int:
     try:
         moved = await _move(args, settings)
     except StoreError as error:
-        print(f"memory-proxy: {error}. What is moved is kept: run it again to go on", file=sys.stderr)
+        print(f"memory-proxy: {error}{_how_to_go_on(error)}", file=sys.stderr)
         return 1
     _say(moved, args, settings)
     return 1 if moved.differs else 0
+
+
+def _how_to_go_on(error: StoreError) -> str:
+    from proxy.stores.migrate import Refused
+
+    if isinstance(error, Refused | WrongModel):  # they say it themselves
+        return ""
+    return ". What is moved is kept: run it again to go on"
 
 
 async def _move(args: argparse.Namespace, settings: Settings) -> "Moved":

@@ -78,6 +78,12 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._of_requests()
+        self._of_writing()
+        self._of_health()
+
+    def _of_requests(self) -> None:
+        """Make those of the read path."""
         self.requests = Counter(
             "memory_proxy_requests_total",
             "Requests answered, by route and status class",
@@ -121,6 +127,9 @@ class Metrics:
             ["operation", "error"],
             registry=self.registry,
         )
+
+    def _of_writing(self) -> None:
+        """Make those of the write path."""
         self.stored = Counter(
             "memory_proxy_stored_memories_total",
             "Memories written by extraction, by kind of change",
@@ -147,6 +156,9 @@ class Metrics:
             buckets=(0.1, 0.3, 1, 2, 5, 10, 20, 30, 60),
             registry=self.registry,
         )
+
+    def _of_health(self) -> None:
+        """Make those of how it is now."""
         self.calls_left = Gauge(
             "memory_proxy_model_calls_left",
             "What is left of the hour's LLM calls",

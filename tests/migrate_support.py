@@ -20,6 +20,7 @@ from tests.stores.making import (
     create,
     exchange,
     find,
+    forgotten,
     memory,
     never,
     of,
@@ -34,7 +35,10 @@ MODEL = EmbeddingModel("wide", 3, 0.3, 0.8)
 OTHER = Scope("other", "anna")
 USERS = (ANNA, BEN, OTHER)
 SCOPES = (ANNA, APOLLO, BEN, OTHER)
-SESSIONS = ("s1", "s2", "s3", "plain", "open", "ended", "dead", "late", "taken", "anchored", "stateful", "old")
+SESSIONS = (
+    "s1", "s2", "s3", "plain", "open", "ended", "over", "dead", "late", "taken", "anchored", "stateful",
+    "old",
+)  # fmt: skip
 
 
 async def opened(data_dir: Path) -> SqliteStores:
@@ -55,8 +59,8 @@ async def fill(data_dir: Path) -> None:
     await stores.keys.add(key("k2", user=None), b"d2")
     await stores.keys.revoke("k2", NOW + 1)
     passage = Passage(section=0, headings=(), start=0, lead=0, tile="A long text")
-    document = NewDocument(ANNA, "handbook", b"d" * 16, (passage,), NOW)
-    await stores.documents.put(document, Limits(9, 9, 10**6) if False else Limits())
+    document = NewDocument(scope=ANNA, name="handbook", digest=b"d" * 16, passages=(passage,), at=NOW)
+    await stores.documents.put(document, Limits())
     await stores.close()
 
 
@@ -75,7 +79,10 @@ async def _remember(stores: SqliteStores) -> None:
     await store(memories, create("over soon", id="brief", expires_at=NOW + 50))
     await store(memories, create("over already", id="over", expires_at=NOW - 50))
     past = memory("from another store", BEN, id="imported")
-    history = (Event(NOW - 9, "created", "api", "before"), Event(NOW, "imported", "api", "from another store"))
+    history = (
+        Event(NOW - 9, "created", "api", "before"),
+        Event(NOW, "imported", "api", "from another store"),
+    )
     await store(memories, Create(past, None, history), scope=BEN)
     await memories.touch(BEN, ["f1", "f1", "f6"], NOW + 5)
     await store(memories, create("to be forgotten", id="gone"))
@@ -117,9 +124,16 @@ async def _talk(stores: SqliteStores) -> None:
 async def _queue(stores: SqliteStores) -> None:
     """Jobs of every state. The process ends before one of them does."""
     sessions, jobs = stores.sessions, stores.jobs
-    await talk(sessions, "bury me", session="dead", trigger=always)
-    await talk(sessions, "later", session="late", trigger=always, scope=BEN)
+    for said in ("one", "two"):
+        await talk(
+            sessions, said, session="over", trigger=always, at=NOW + 2 if said == "two" else NOW - 10**7
+        )
+    job = await _claimed(jobs, ANNA, "over")
+    batch = await jobs.batch(job, limit=5, context=0)
+    await stores.memories.apply(ANNA, [], expect=batch.stamp, done=job)
+    await sessions.end(ANNA, "over", NOW + 3)
     for name, scope in (("dead", ANNA), ("late", BEN)):
+        await talk(sessions, "not now", session=name, trigger=always, scope=scope)
         job = await _claimed(jobs, scope, name)
         await jobs.batch(job, limit=5, context=1)
         await jobs.retry(job, at=NOW + 500, reason="upstream", dead=name == "dead")
@@ -129,25 +143,23 @@ async def _queue(stores: SqliteStores) -> None:
     job = await _claimed(jobs, ANNA, "taken")
     await jobs.batch(job, limit=5, context=1)
     await talk(sessions, "behind it", session="taken", trigger=always)
-    await talk(sessions, "finished", session="old", trigger=never, at=NOW - 10**7)
+    await talk(sessions, "finished", session="old", key="old-key", trigger=never, at=NOW - 10**7)
     await sessions.begin(exchange("never answered", session="open", at=NOW + 7))
     await talk(sessions, "bye", session="ended", scope=BEN)
     await sessions.end(BEN, "ended", NOW + 8)
 
 
 async def _claimed(jobs, scope, name):
-    """Claim until it is the session's turn; the others are put back as they were."""
-    others = []
-    while (job := await jobs.claim(NOW + 1, 1e9)).session_id != name or job.scope.user != scope.user:
-        others.append(job)
-    for other in others:
-        await jobs.retry(other, at=0.0, reason="", counted=False)
+    """Claim until it is the session's turn; the others are put off."""
+    while (job := await jobs.claim(NOW + 1, 1e9)).session_id != name or job.scope != scope:
+        await jobs.retry(job, at=NOW + 2, reason="", counted=False)
     return job
 
 
 async def _keep(stores: SqliteStores) -> None:
     first = response("r1", session_id="plain", conversation_id="c1", expires_at=None)
-    await keep(stores, first, response("r2", previous_id="r1", text="größer"), recalled=("f2",))
+    await keep(stores, first, recalled=("f2",))
+    await keep(stores, response("r2", previous_id="r1", text="größer", session_id="s2"))
     await keep(stores, response("r3", previous_id="r2", expires_at=NOW - 1), response("r4", previous_id="r1"))
     await keep(stores, response("r5", previous_id="gone"), response("r6", BEN))
     await stores.chains.delete(ANNA, "r4")
@@ -237,10 +249,13 @@ def _info(info):
 # ---------------------------------------------------------------- what they do next
 async def worked_off(stores) -> list[object]:
     """Do all that is due, dead letters too; return what was read in which order."""
-    done: list[object] = [await stores.jobs.revive("acme", None), await stores.sessions.sweep(NOW + 600, always)]
+    done: list[object] = [
+        await stores.jobs.revive("acme", None),
+        await stores.sessions.sweep(NOW + 600, always),
+    ]
     for scope in USERS:
         await stores.jobs.wake(scope)
-    while (job := await stores.jobs.claim(NOW + 600, 60.0)) is not None:
+    while (job := await _next(stores)) is not None:
         batch = await stores.jobs.batch(job, limit=3, context=2)
         done.append(
             (job.scope, job.session_id, job.lane, job.attempts, job.created_at, job.closing,
@@ -248,3 +263,43 @@ async def worked_off(stores) -> list[object]:
         )  # fmt: skip
         await stores.memories.apply(job.scope, [], expect=batch.stamp, done=job)
     return done
+
+
+async def _next(stores):
+    """Claim what is due soon, then what is due later."""
+    return await stores.jobs.claim(NOW + 100, 60.0) or await stores.jobs.claim(NOW + 600, 60.0)
+
+
+async def said_again(stores) -> list[object]:
+    """Send the beginning of a session again; return what it is taken for."""
+    again = exchange("finished", session="old", key="old-key", standalone=True, id="e-again", at=NOW + 900)
+    begun = await stores.sessions.begin(again)
+    return [begun.id, begun.generation, len(await stores.sessions.recent(ANNA, "old", 9))]
+
+
+async def aged(stores) -> list[object]:
+    """Let time pass; return what went, or fell due."""
+    return [
+        await stores.notes.close(idle_since=1.0, left_since=1.0, now=NOW),
+        await stores.notes.close(idle_since=NOW + 9, left_since=NOW + 9, now=NOW + 9),
+        await stores.chains.expire(NOW + 1000),
+        await stores.sessions.prune(NOW - 10**6),
+        await stores.memories.expire(NOW + 10**6),
+    ]
+
+
+async def forgets(stores) -> list[object]:
+    """Forget one thing after the other; return what went with each."""
+    gone: list[object] = []
+    for where, memory_id in (
+        (of(ANNA), "f2"), (of(ANNA), "said"), (of(BEN), "f6"), (of(APOLLO), None),
+        (of(BEN, type="semantic"), None), (of(OTHER), None),
+    ):  # fmt: skip
+        gone.append(await stores.memories.forget(where, memory_id, by="test", dry_run=True))
+        gone.append(await forgotten(stores.memories, where, memory_id))
+    return gone
+
+
+def without_receipts(found: dict[str, object]) -> dict[str, object]:
+    """Receipts have ids of their own."""
+    return {name: answer for name, answer in found.items() if not name.startswith("receipts")}

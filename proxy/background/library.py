@@ -5,12 +5,14 @@ and given vectors some at a time by whoever keeps this process up; what a crash 
 """
 
 import asyncio
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from proxy.background import filters, planted
+from proxy.background.long_text import cleaned
 from proxy.background.policy import DEFAULT, SafetyPolicy
-from proxy.background.split import split
+from proxy.background.split import NO_BRACKETS, split
 from proxy.documents import (
     Change,
     Document,
@@ -29,7 +31,7 @@ from proxy.ports import Clock, Embedder
 
 AT_ONCE = 64  # passages that are embedded before the answer: some 0.7 s
 BATCH = 32  # passages embedded between two looks at the clock
-PORTION_CHARS = 20_000  # a pattern holds up all threads while it looks through a text
+READ_AT_ONCE = 2  # texts: threads are few, and other work needs some, too
 SHORTEST = 3  # characters of a document
 
 
@@ -43,12 +45,14 @@ class Library:
     clock: Clock
     policy: SafetyPolicy = DEFAULT
     limits: Limits = Limits()  # noqa: RUF009 frozen
+    reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READ_AT_ONCE))
 
     async def add(self, scope: Scope, name: str, content: str, format: Format) -> tuple[Document, Change]:
         """Return the document as it is kept now, and whether it is new, the next version, or the same."""
         if filters.find(name, self.policy) or planted.is_planted(name):
             raise InvalidRequest("`name` must not hold secrets or instructions.", param="name")
-        passages, digest = await asyncio.to_thread(self._read, content, format)
+        async with self.reading:
+            passages, digest = await asyncio.to_thread(self._read, content, format)
         same = await self.store.named(scope, name)
         if same is not None and same.digest == digest:
             return same, "unchanged"
@@ -89,6 +93,7 @@ class Library:
                 " post it in parts.",
                 param="content",
             )
+        passages = _safe_headings(passages, self.policy)
         return passages, _digest(passages)
 
     async def _vectors(self, passages: tuple[Passage, ...]) -> tuple[bytes | None, ...] | None:
@@ -107,24 +112,15 @@ class Library:
         return [next(vectors) if known else None for known in understood]
 
 
-def cleaned(content: str, policy: SafetyPolicy = DEFAULT) -> str:
-    """Return the text without secrets, without personal data that the policy rejects, without instructions
-    planted for assistants: marks stand in their place."""
-    return "".join(filters.clean(portion, policy) for portion in _portions(content))
-
-
-def _portions(content: str) -> list[str]:
-    """Return the text in parts of bounded length, cut at blank lines as far as there are any."""
-    portions, at = [], 0
-    while at < len(content):
-        end = at + PORTION_CHARS
-        if end < len(content):
-            blank = content.rfind("\n\n", at + PORTION_CHARS // 2, end)
-            line = content.rfind("\n", at + PORTION_CHARS // 2, end)
-            end = max(blank + 2 if blank > 0 else line + 1, 0) or end
-        portions.append(content[at:end])
-        at = end
-    return portions
+def _safe_headings(passages: Sequence[Passage], policy: SafetyPolicy) -> tuple[Passage, ...]:
+    """Return the passages with headings that are safe by themselves: taking out their markup may have put a
+    secret together ("AK**IA…**") that the text does not hold."""
+    titles = dict.fromkeys(title for passage in passages for title in passage.headings)
+    together = "\n\n".join(titles)
+    if cleaned(together, policy) == together:  # as ever: one look instead of hundreds
+        return tuple(passages)
+    safe = {title: cleaned(title, policy).translate(NO_BRACKETS) for title in titles}
+    return tuple(replace(p, headings=tuple(safe[title] for title in p.headings)) for p in passages)
 
 
 def _digest(passages: tuple[Passage, ...]) -> bytes:

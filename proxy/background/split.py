@@ -26,6 +26,7 @@ _NO_TITLE = re.compile(r" {4}|\t| {0,3}(?:[-*+>|]|\d{1,9}[.)][ \t])")
 _UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _SENTENCE = re.compile(r"(?<=[.!?;。！？；])\s*")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+NO_BRACKETS = str.maketrans("[]", "()")  # of headings: they are cited in brackets
 _MARKUP = re.compile(r"[*_`~]+(?=\S)|(?<=\S)[*_`~]+|<[^<>]{1,60}>")
 
 
@@ -150,7 +151,7 @@ def _fence_after(line: str, fence: str) -> str:
 
 def _plain(title: str) -> str:
     """Return a heading's words without markup, on one line, able to stand in a citation."""
-    words = _MARKUP.sub("", _LINK.sub(r"\1", title)).translate(str.maketrans("[]", "()"))
+    words = _MARKUP.sub("", _LINK.sub(r"\1", title)).translate(NO_BRACKETS)
     return " ".join(words.split())[:HEADING_CHARS].strip()
 
 
@@ -191,12 +192,13 @@ def _parts(block: str) -> Iterator[str]:
     if _size(block) <= MOST:
         yield block
         return
-    part = ""
+    part, taken = "", 0
     for piece in _pieces(block):
-        if part and _size(part) + _size(piece) > TARGET:
+        size = _size(piece)
+        if part and taken + size > TARGET:
             yield part
-            part = ""
-        part += piece
+            part, taken = "", 0
+        part, taken = part + piece, taken + size
     if part:
         yield part
 

@@ -9,6 +9,7 @@ beside them, three times as many without the comparison.)
 
 import asyncio
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -139,7 +140,11 @@ _NO_BRACKETS = str.maketrans("[]", "()")
 def _indented(line: str) -> str:
     """Return the line made safe for the block; code keeps its indentation."""
     bare = line.lstrip(" \t")
-    return f"  {' ' * len(line[: len(line) - len(bare)].expandtabs(4))}{neutralise(bare)}"
+    safe = _OPEN_END.sub("‹", neutralise(bare))
+    return f"  {' ' * len(line[: len(line) - len(bare)].expandtabs(4))}{safe}"
+
+
+_OPEN_END = re.compile(r"<(?=\s*/?\s*$)")  # the next line could make a marker of it
 
 
 # ---------------------------------------------------------------- found and judged

@@ -13,6 +13,7 @@ the user has more memories than the lists hold; questions without a role cost no
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from proxy.domain import Hit
 from proxy.pipeline.called import Name, names_of
@@ -25,6 +26,8 @@ LINKED = 0.25
 BRIDGE = 0.15
 MOST_BRIDGES = 3  # a role that many have names nobody
 MOST_LINKED = 5  # of each name
+LOOKED_CHARS = 1_000  # of a memory, for the names in it
+MOST_PLACES = 4  # of roles in one memory: one that repeats a role is no list of names, and costs time
 
 Look = Callable[[tuple[str, ...]], Awaitable[Sequence[Hit]]]
 """Returns a few more memories of the scope that hold any of the terms."""
@@ -83,8 +86,9 @@ def _bridges(said: str, hits: Sequence[Hit], roles: Sequence[Role]) -> list[_Bri
     of_user: list[_Bridge] = []
     of_others: list[_Bridge] = []
     for hit in sorted(hits, key=_closeness):
-        folded = fold(hit.memory.content)
-        called = _distinct_names(hit.memory.content, folded, roles)
+        content = hit.memory.content[:LOOKED_CHARS]
+        folded = fold(content)
+        called = _distinct_names(content, folded, roles)
         bridges = [_Bridge(hit.memory.id, name, name.pattern) for name in called]
         new = [bridge for bridge in bridges if not bridge.pattern.search(said)]
         (of_user if new and _USER.search(folded) else of_others).extend(new)
@@ -101,7 +105,8 @@ _USER = re.compile(
 def _distinct_names(content: str, folded: str, roles: Sequence[Role]) -> Iterable[Name]:
     # Folding keeps the places of nearly all letters, and a role found a letter early is the same role.
     places = dict.fromkeys(place for role in roles for place in role.places(folded))
-    return dict.fromkeys(name for start, end in places for name in names_of(content, start, end))
+    looked = islice(places, MOST_PLACES)
+    return dict.fromkeys(name for start, end in looked for name in names_of(content, start, end))
 
 
 def _closeness(hit: Hit) -> tuple[float, float]:

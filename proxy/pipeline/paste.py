@@ -45,9 +45,10 @@ _IDENTIFIER = re.compile(r"[A-Za-z]\d|\w_\w|[\"'“„«「]")
 def own_words(text: str) -> str:
     """Return what the user asks before or after the paste; "" where the text is short, or nothing at its ends
     asks."""
+    text = text.strip()  # or its ends may hold no line at all
     if len(text) <= LONG_CHARS:
         return ""
-    beginning, end = text[:_LOOK_CHARS].lstrip(), text[-_LOOK_CHARS:].rstrip()
+    beginning, end = text[:_LOOK_CHARS], text[-_LOOK_CHARS:]
     lines = " ".join(filter(None, (_line_before(beginning), _lines_after(end))))
     return lines or _first_sentence(beginning) or _last_sentence(end)
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pytest
 
-from proxy.background.library import AT_ONCE, PORTION_CHARS, Library, cleaned
+from proxy.background.library import AT_ONCE, Library
+from proxy.background.long_text import PORTION_CHARS, cleaned
 from proxy.documents import INDEXING, READY, Limits, Look
 from proxy.domain import Scope
 from proxy.errors import EmbeddingFailed, InvalidRequest, QuotaExceeded, TooLarge

@@ -5,6 +5,7 @@ import collections
 import contextlib
 import os
 import re
+import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -77,6 +78,16 @@ class Replica:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
+
+    def freeze(self) -> None:
+        """SIGSTOP: to the others it is dead, and it does not know."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """SIGCONT, unless it was killed meanwhile."""
+        if self._process is not None and self._process.returncode is None:
+            self._process.send_signal(signal.SIGCONT)
 
     async def stop(self) -> None:
         """SIGTERM, and wait for the end."""

@@ -13,9 +13,9 @@ from proxy.errors import StoreUnavailable, WrongModel
 from proxy.ports import EmbeddingModel
 from proxy.stores.migrate import shared, tally
 from proxy.stores.migrate.pieces import Into, Piece, Pieces, Target, count_of
-from proxy.stores.migrate.source import Source, User
+from proxy.stores.migrate.source import Refused, Source, User
 from proxy.stores.migrate.tally import Tally
-from proxy.stores.redis import model
+from proxy.stores.redis import model, purging
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.erasing import erase_all
 from proxy.stores.redis.indexing import Indexing, VectorIndex
@@ -24,14 +24,10 @@ from proxy.stores.redis.rows import Rows
 from proxy.stores.redis.unit import Unit, Units
 
 TABLE, ROW = "moved", "from"
-_PIECES, _BYTES = 400, 4_000_000  # of a portion: a commit holds up everybody whom Redis serves
+_PIECES, _BYTES = 200, 2_000_000  # of a portion: a commit holds up everybody whom Redis serves
 
 Told = Callable[[str, int, int], None]
 """Is told what is being done, how much of it is done and how much there is."""
-
-
-class Refused(StoreUnavailable):
-    """What is in the target is not to be overwritten. Nothing was changed."""
 
 
 @dataclass(slots=True)
@@ -243,6 +239,7 @@ async def _erase(unit: Unit, *, redis: Redis, before: MovedRow, after: MovedRow)
     """Erase all of the user, receipts too: they come again."""
     await shared.unlist_receipts(unit, redis)
     await erase_all(unit, redis, at=0.0)
+    purging.ask(unit, redis)
     unit.table("receipts").clear()
     unit.table(TABLE).put(ROW, after)
 

@@ -6,8 +6,7 @@ from collections.abc import Collection
 import orjson
 
 from proxy.domain import Scope
-from proxy.errors import StoreUnavailable
-from proxy.stores.migrate.source import Row, Source
+from proxy.stores.migrate.source import Refused, Row, Source
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.instance import DEAD_AFTER_S
 from proxy.stores.redis.layout import NOBODY, KeyRow, ReceiptRow, storable
@@ -23,11 +22,11 @@ end
 
 
 async def refuse_company(redis: Redis) -> None:
-    """Raise StoreUnavailable while a replica works on the target: it would serve half of a user."""
+    """Raise Refused while a replica works on the target: it would serve half of a user."""
     since = await redis.now() - DEAD_AFTER_S
     if count := int(await redis.call("ZCOUNT", redis.key("instances"), since, "+inf")):
         what = "a replica works" if count == 1 else f"{count} replicas work"
-        raise StoreUnavailable(
+        raise Refused(
             f"{what} on the target: stop it first (one that was killed counts for {DEAD_AFTER_S:.0f} s)"
         )
 

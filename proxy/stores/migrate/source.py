@@ -56,6 +56,10 @@ _NAMED_EXCHANGES = f"""
 """
 
 
+class Refused(StoreUnavailable):
+    """Somebody is at work on either side, or has something there that is not to be overwritten."""
+
+
 @dataclass(frozen=True, slots=True)
 class User:
     """One of the users, with how many rows of each table are theirs."""
@@ -216,8 +220,8 @@ class Source:
 async def opened(data_dir: Path) -> AsyncIterator[Source]:
     """Settle the directory's database, and open it to be read.
 
-    Raises StoreUnavailable if a process works on it, or it cannot be read. A server that is started meanwhile
-    waits until this is over."""
+    Raises Refused if a process works on it, StoreUnavailable if it cannot be read. A server that is started
+    meanwhile waits until this is over."""
     database = data_dir / "memory.db"
     _refuse_company(data_dir)
     file.identity(database)
@@ -226,6 +230,8 @@ async def opened(data_dir: Path) -> AsyncIterator[Source]:
         _refuse_company(data_dir)
         with closing(file.connect(database)) as connection:
             connection.row_factory = _row
+            if connection.execute("SELECT 1 FROM forgets").fetchone():
+                raise StoreUnavailable("something is still being forgotten in the directory")
             yield Source(connection, _token(connection))
 
 
@@ -247,7 +253,7 @@ def _no_job(state: SessionState) -> NewJob | None:
 def _refuse_company(data_dir: Path) -> None:
     if count := living(data_dir / "run"):
         what = "a process works" if count == 1 else f"{count} processes work"
-        raise StoreUnavailable(f"{what} on {data_dir}: stop the proxy first")
+        raise Refused(f"{what} on {data_dir}: stop the proxy first")
 
 
 def _token(connection: sqlite3.Connection) -> str:

@@ -37,7 +37,7 @@ while at <= #ARGV do
 end
 return 1
 """
-_COMMIT_THOUGH_FULL = "#!lua flags=allow-oom" + _COMMIT  # from Redis 7 on
+_THOUGH_FULL = "#!lua flags=allow-oom\n"  # before a script; from Redis 7 on
 
 
 class Redis:
@@ -78,30 +78,32 @@ class Redis:
             raise _unavailable(error) from error
 
     async def commit(
-        self, owner: str, revision: int, commands: Sequence[Command], *, frees: bool = False
+        self, owner: str, revision: int, commands: Sequence[Command], *, though_full: bool = False
     ) -> bool:
         """Apply all commands in one step if the owner's hash still has the revision, which rises; return
-        whether it had. A commit whose answer was lost is asked for, never guessed at. One that `frees` goes
-        through also where Redis has no memory left."""
+        whether it had. A commit whose answer was lost is asked for, never guessed at. `though_full`: also
+        where Redis has no memory left."""
         token = self.key("commit:" + secrets.token_hex(8))
         arguments: list[Argument] = [revision, KNOWN_S]
         for command in commands:
             arguments += [len(command), *command]
         try:
-            done, *acknowledged = await self._evaluate(owner, token, arguments, frees=frees)
+            done, *acknowledged = await self._evaluate(owner, token, arguments, though_full=though_full)
         except (RedisError, OSError, TimeoutError) as error:
             self.trouble.refused(error)
             if not await self._happened(token):
                 raise _unavailable(error) from error
             done, acknowledged = 1, []
         else:
-            if done and not frees:  # what frees says nothing about other writes
+            if done and not though_full:  # else it says nothing about other writes
                 self.trouble.worked()
         if done and self._replicas and (not acknowledged or int(acknowledged[0]) < self._replicas):
             raise StoreUnavailable("too few of Redis's replicas have what was written")
         return bool(done)
 
-    async def script(self, source: str, keys: Sequence[str], *arguments: Argument) -> Any:
+    async def script(
+        self, source: str, keys: Sequence[str], *arguments: Argument, though_full: bool = False
+    ) -> Any:
         """Return what a Lua script returns, which changes nothing or nothing that has to be durable."""
         digest = hashlib.sha1(source.encode(), usedforsecurity=False).hexdigest()
         with_them = (len(keys), *keys, *arguments)
@@ -110,6 +112,10 @@ class Redis:
                 return await self._one("EVALSHA", digest, *with_them)
             except NoScriptError:  # it was restarted, or another has become the primary
                 return await self._one("EVAL", source, *with_them)
+            except OutOfMemoryError:  # a script that has written anything is not stopped by this
+                if not though_full:
+                    raise
+                return await self._one("EVAL", _THOUGH_FULL + source, *with_them)
         except (RedisError, OSError, TimeoutError) as error:
             raise _unavailable(error) from error
 
@@ -160,7 +166,7 @@ class Redis:
                 return list(await sent.execute())
 
     async def _evaluate(
-        self, owner: str, token: str, arguments: Sequence[Argument], *, frees: bool
+        self, owner: str, token: str, arguments: Sequence[Argument], *, though_full: bool
     ) -> list[Any]:
         """Return the script's answer and, where replicas count, how many of them have what it wrote; that has
         to be asked over the same connection."""
@@ -172,10 +178,10 @@ class Redis:
         except NoScriptError:  # it was restarted, or another has become the primary
             return await self._all([("EVAL", _COMMIT, 2, owner, token, *arguments), *wait])
         except OutOfMemoryError as error:  # nothing was applied
-            if not frees:
+            if not though_full:
                 raise
             self.trouble.refused(error)
-            return await self._all([("EVAL", _COMMIT_THOUGH_FULL, 2, owner, token, *arguments), *wait])
+            return await self._all([("EVAL", _THOUGH_FULL + _COMMIT, 2, owner, token, *arguments), *wait])
 
     async def _happened(self, token: str) -> bool:
         """Return whether the commit with this token was applied. Raises StoreUnavailable if nobody knows."""

@@ -11,6 +11,12 @@ from proxy.stores.redis.connection import Redis
 
 BEAT_S = 2.0
 DEAD_AFTER_S = 10.0
+_BEAT = """
+local clock = redis.call('TIME')
+local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
+redis.call('ZADD', KEYS[1], string.format('%.6f', now), ARGV[1])
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', string.format('%.6f', now - tonumber(ARGV[2])))
+"""
 
 
 class Instance:
@@ -63,10 +69,5 @@ class Instance:
                 observe.log.warning("redis.unreachable", error=str(error))
 
     async def _beat(self) -> None:
-        now = await self._redis.now()
-        await self._redis.pipeline(
-            [
-                ("ZADD", self._key, now, self.id),
-                ("ZREMRANGEBYSCORE", self._key, "-inf", now - 100 * DEAD_AFTER_S),
-            ]
-        )
+        # A Redis that is full is still read from, and who lives is still to be known.
+        await self._redis.script(_BEAT, (self._key,), self.id, 100 * DEAD_AFTER_S, though_full=True)

@@ -289,7 +289,7 @@ class Unit:
                 commands.append(("SREM" if table.is_gone else "SADD", self._key("tables"), name))
                 commands += table.commands()
         return await self._redis.commit(
-            _owner_key(self._redis, self.uid), self.revision, commands + self._shared, frees=self.frees
+            _owner_key(self._redis, self.uid), self.revision, commands + self._shared, though_full=self.frees
         )
 
     def _table(self, name: str, *, raw: bool) -> Table:
