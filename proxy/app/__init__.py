@@ -46,7 +46,10 @@ class App:
             parts = await Parts.open(settings, upstream_url, stack, clock)
             running = cls(routes(parts), parts.embedder_source)
             async with asyncio.TaskGroup() as tasks:
-                owned = [tasks.create_task(Care(parts).keep_up()), tasks.create_task(parts.worker.run())]
+                owned = [
+                    tasks.create_task(Care(parts).keep_up()),
+                    tasks.create_task(parts.written.worker.run()),
+                ]
                 try:
                     yield running
                 finally:
@@ -63,8 +66,8 @@ async def _finish(parts: Parts, *, sessions_end: bool) -> None:
     does not get done in time is queued, for the next start."""
     ends_at = time.monotonic() + parts.settings.server.shutdown_seconds
     # Now, while the credentials of the clients are known: nobody else will have them.
-    await parts.worker.drain(parts.settings.server.shutdown_seconds)
+    await parts.written.worker.drain(parts.settings.server.shutdown_seconds)
     if not sessions_end:
         return
-    await parts.fail_open.attempt("close", lambda: parts.keeper.close_all(parts.clock()), CLOSE_S)
-    await parts.worker.drain(max(0.0, ends_at - time.monotonic()))
+    await parts.fail_open.attempt("close", lambda: parts.written.keeper.close_all(parts.clock()), CLOSE_S)
+    await parts.written.worker.drain(max(0.0, ends_at - time.monotonic()))

@@ -52,11 +52,11 @@ class Care:
             await open_store(self.parts.stores, self.parts.embedder)
         with suppress(StoreUnavailable):
             await self.parts.stores.upkeep()
-            await self.parts.recorder.catch_up()
-            if await self.parts.keeper.close(self.parts.clock()):
-                self.parts.worker.wake.set()
-            if self.parts.library is not None:
-                await self.parts.library.catch_up(INDEX_S)
+            await self.parts.written.recorder.catch_up()
+            if await self.parts.written.keeper.close(self.parts.clock()):
+                self.parts.written.worker.wake.set()
+            if self.parts.written.library is not None:
+                await self.parts.written.library.catch_up(INDEX_S)
 
     async def _delete_what_is_old(self) -> None:
         now = self.parts.clock()

@@ -111,14 +111,14 @@ def _api_tools(parts: Parts) -> ApiTools:
         quarantine=stores.quarantine,
         receipts=stores.receipts,
         recall=_recall(parts.tools),
-        by_hand=Remember(parts.gate, stores.quarantine, parts.clock),
+        by_hand=Remember(parts.written.gate, stores.quarantine, parts.clock),
         identify=lambda request: caller_of(request.scope),
         session_key=safe_id,
-        wake=parts.worker.wake.set,
+        wake=parts.written.worker.wake.set,
         clock=parts.clock,
         mode=parts.settings.identity.mode,
         version=__version__,
-        documents=documents_of(parts.library, parts.tools.shelf),
+        documents=documents_of(parts.written.library, parts.tools.shelf),
     )
 
 
@@ -126,7 +126,7 @@ def _interception(parts: Parts) -> Interception:
     memory, identity = parts.settings.memory, parts.settings.identity
     return Interception(
         recall=lambda turn: prepare(turn, parts.tools),
-        recorder=parts.recorder,
+        recorder=parts.written.recorder,
         memories=parts.stores.memories,
         keep_credential=parts.credentials.remember,
         identify=caller_of,

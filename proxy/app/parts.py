@@ -3,33 +3,23 @@
 import asyncio
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from functools import partial
 
 from proxy import observe
-from proxy.app.library import library_of, shelf_of
+from proxy.app.library import shelf_of
 from proxy.app.query_models import with_query_models
-from proxy.background import cues, filters
-from proxy.background.admit import Gate
+from proxy.app.write_path import WritePath, write_path
+from proxy.background import filters
 from proxy.background.anchors import anchors_of
-from proxy.background.budget import Bounds, Call, Load, Metered
-from proxy.background.closing import Keeper
-from proxy.background.drift import Drift
-from proxy.background.library import Library
-from proxy.background.policy import PII, SafetyPolicy
 from proxy.background.record import ExchangeRecorder
-from proxy.background.schedule import Policy, on_completion
-from proxy.background.worker import Pace, Report, Worker
-from proxy.background.worker import Tools as WorkerTools
 from proxy.domain import Level, MemoryOptions, Message, Scope, Turn
 from proxy.edge.failopen import FailOpen
 from proxy.edge.ledger import Ledger
 from proxy.errors import ConfigError, StoreUnavailable, WrongModel
 from proxy.open_stores import stores_of
-from proxy.pipeline.compress import mark
 from proxy.pipeline.prepare import Tools, prepare
 from proxy.pipeline.rank import Ranking
 from proxy.ports import Clock
-from proxy.settings import MemorySettings, Privacy, Retrieval, Settings
+from proxy.settings import Retrieval, Settings
 from proxy.storage import Stores
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.load import load_embedder
@@ -64,15 +54,11 @@ class Parts:
     embedder_source: str
     upstream: Upstream
     credentials: Credentials
-    worker: Worker
-    keeper: Keeper
-    gate: Gate
+    written: WritePath
     tools: Tools
-    recorder: ExchangeRecorder
     metrics: observe.Metrics
     fail_open: FailOpen
     ledger: Ledger | None  # None: no rate limit is set
-    library: Library | None  # None: the store keeps no documents
 
     @classmethod
     async def open(
@@ -99,50 +85,7 @@ class Parts:
         credentials = Credentials()
         completer = await _completer(settings, upstream, credentials, stack)
         metrics, memory = observe.Metrics(), settings.memory
-        safety = _safety(settings.privacy)
-        # Own calls of the background are metered; the rewrite of a query is not: a request waits for it.
-        load = Load(_bounds(memory, settings.server.workers), clock)
-        if memory.extraction_calls_per_hour:
-            metrics.calls_left.set_function(lambda: float(load.calls_left() or 0))
-        metered = Metered(completer, load, lambda call: _called(metrics, call))
-        quiet = loaded.embedder.in_background() if loaded.embedder else None
-        gate = Gate(stores.memories, quiet, memory.min_confidence, policy=safety, ttl_days=memory.ttl_days)
-        policy = Policy(memory.extraction_batch_size, memory.idle_seconds, memory.personal_idle_seconds)
-        keeper = Keeper(
-            stores.notes,
-            metered,
-            mark,
-            policy=safety,
-            step_turns=memory.compress_step_turns,
-            summaries=memory.session_summaries and memory.extraction == "llm",
-            idle_seconds=memory.idle_seconds,
-        )
-        worker = Worker(
-            WorkerTools(
-                stores.jobs,
-                stores.sessions,
-                gate,
-                metered,
-                closing=keeper.closing,
-                state=keeper.refresh,
-                shared=settings.server.workers > 1 or settings.storage.backend != "sqlite",
-            ),
-            mode=memory.extraction,
-            policy=policy,
-            pace=_pace(memory),
-            load=load,
-            drift=Drift(stores.sessions, quiet) if quiet else None,
-            clock=clock,
-            report=lambda report: _count(metrics, report),
-        )
-        recorder = ExchangeRecorder(
-            sessions=stores.sessions,
-            trigger=on_completion(policy),
-            wake=worker.wake,
-            redact=partial(filters.redact, policy=safety),
-            is_explicit=cues.is_explicit,
-            is_personal=cues.is_personal,
-        )
+        written = write_path(settings, stores, loaded.embedder, completer, metrics, clock)
         tokens = Tokens()
         tools = Tools(
             memories=stores.memories,
@@ -157,7 +100,9 @@ class Parts:
             stage=metrics.stage,
         )
         fail_open = FailOpen(clock, metrics)
-        await _warm_up(tokens, tools, recorder, fail_open)  # before there is a model to ask: nobody does
+        await _warm_up(
+            tokens, tools, written.recorder, fail_open
+        )  # before there is a model to ask: nobody does
         return cls(
             settings=settings,
             clock=clock,
@@ -166,15 +111,11 @@ class Parts:
             embedder_source=loaded.source if loaded.embedder else "",
             upstream=upstream,
             credentials=credentials,
-            worker=worker,
-            keeper=keeper,
-            gate=gate,
-            tools=await with_query_models(tools, settings, completer, safety, stack),
-            recorder=recorder,
+            written=written,
+            tools=await with_query_models(tools, settings, completer, written.safety, stack),
             metrics=metrics,
             fail_open=fail_open,
             ledger=_ledger(settings, stack),
-            library=library_of(stores, quiet, safety, clock),
         )
 
 
@@ -207,18 +148,6 @@ def _look_at(said: str, recorder: ExchangeRecorder) -> None:
         look(said)
 
 
-def _called(metrics: observe.Metrics, call: Call) -> None:
-    metrics.model_calls.labels(call.role, call.ended).observe(call.seconds)
-
-
-def _count(metrics: observe.Metrics, report: Report) -> None:
-    metrics.job_outcomes.labels(str(report.lane), report.outcome).inc()
-    if report.since_said_s is not None:
-        metrics.said_to_stored.labels(str(report.lane)).observe(report.since_said_s)
-    for change in ("created", "superseded", "confirmed", "held"):
-        metrics.stored.labels(change).inc(getattr(report, change))
-
-
 def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
     """Return where the rate limits of all processes are kept, if there are any."""
     if not (settings.limits.requests_per_minute or settings.limits.memory_requests_per_minute):
@@ -226,14 +155,6 @@ def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
     ledger = Ledger(settings.data_dir / "run" / "limits")
     stack.callback(ledger.close)
     return ledger
-
-
-def _safety(privacy: Privacy) -> SafetyPolicy:
-    return SafetyPolicy(
-        pii={name: getattr(privacy, name) for name in PII},
-        quarantine=privacy.quarantine,
-        tool_output=privacy.extract_tool_output,
-    )
 
 
 def _ranking(chosen: Retrieval) -> Ranking:
@@ -244,22 +165,6 @@ def _ranking(chosen: Retrieval) -> Ranking:
         dense_weight=chosen.dense_weight,
         recency_depth=chosen.recency_depth,
         half_life_days=chosen.half_life_days,
-    )
-
-
-def _bounds(memory: MemorySettings, workers: int) -> Bounds:
-    hourly = memory.extraction_calls_per_hour
-    return Bounds(
-        concurrency=memory.extraction_concurrency,
-        peak=memory.extraction_peak,
-        calls_per_hour=-(-hourly // workers),  # each process counts its own
-    )
-
-
-def _pace(memory: MemorySettings) -> Pace:
-    return Pace(
-        batch_limit=memory.extraction_batch_size + 5,
-        sweep_seconds=min(5.0, max(0.2, memory.personal_idle_seconds / 3)),
     )
 
 

@@ -1,0 +1,127 @@
+"""Everything that becomes of what was said: recorder, worker, write gate, sessions' ends, documents."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from proxy import observe
+from proxy.app.library import library_of
+from proxy.background import cues, filters
+from proxy.background.admit import Gate
+from proxy.background.budget import Bounds, Call, Load, Metered
+from proxy.background.closing import Keeper
+from proxy.background.drift import Drift
+from proxy.background.library import Library
+from proxy.background.policy import PII, SafetyPolicy
+from proxy.background.record import ExchangeRecorder
+from proxy.background.schedule import Policy, on_completion
+from proxy.background.worker import Pace, Report, Worker
+from proxy.background.worker import Tools as WorkerTools
+from proxy.pipeline.compress import mark
+from proxy.ports import Clock, Completer
+from proxy.settings import MemorySettings, Privacy, Settings
+from proxy.storage import Stores
+from proxy.stores.models.embedder import OnnxEmbedder
+
+
+@dataclass(frozen=True, slots=True)
+class WritePath:
+    """The parts of one process that write."""
+
+    safety: SafetyPolicy
+    gate: Gate
+    keeper: Keeper
+    worker: Worker
+    recorder: ExchangeRecorder
+    library: Library | None  # None: the store keeps no documents
+
+
+def write_path(
+    settings: Settings,
+    stores: Stores,
+    embedder: OnnxEmbedder | None,
+    completer: Completer,
+    metrics: observe.Metrics,
+    clock: Clock,
+) -> WritePath:
+    """Return the parts, not running yet. None of them waits for a request, nor lets one wait."""
+    memory, safety = settings.memory, _safety(settings.privacy)
+    quiet = embedder.in_background() if embedder else None
+    gate = Gate(stores.memories, quiet, memory.min_confidence, policy=safety, ttl_days=memory.ttl_days)
+    policy = Policy(memory.extraction_batch_size, memory.idle_seconds, memory.personal_idle_seconds)
+    # Our own calls are metered; but the rewrite of a query is not: a request waits for it.
+    load = Load(_bounds(memory, settings.server.workers), clock)
+    metered = Metered(completer, load, lambda call: _called(metrics, load, call))
+    keeper = Keeper(
+        stores.notes,
+        metered,
+        mark,
+        policy=safety,
+        step_turns=memory.compress_step_turns,
+        summaries=memory.session_summaries and memory.extraction == "llm",
+        idle_seconds=memory.idle_seconds,
+    )
+    worker = Worker(
+        WorkerTools(
+            stores.jobs,
+            stores.sessions,
+            gate,
+            metered,
+            closing=keeper.closing,
+            state=keeper.refresh,
+            shared=settings.server.workers > 1 or settings.storage.backend != "sqlite",
+        ),
+        mode=memory.extraction,
+        policy=policy,
+        pace=_pace(memory),
+        load=load,
+        drift=Drift(stores.sessions, quiet) if quiet else None,
+        clock=clock,
+        report=lambda report: _count(metrics, report),
+    )
+    recorder = ExchangeRecorder(
+        sessions=stores.sessions,
+        trigger=on_completion(policy),
+        wake=worker.wake,
+        redact=partial(filters.redact, policy=safety),
+        is_explicit=cues.is_explicit,
+        is_personal=cues.is_personal,
+    )
+    return WritePath(safety, gate, keeper, worker, recorder, library_of(stores, quiet, safety, clock))
+
+
+def _called(metrics: observe.Metrics, load: Load, call: Call) -> None:
+    metrics.model_calls.labels(call.role, call.ended).observe(call.seconds)
+    if (left := load.calls_left()) is not None:
+        metrics.calls_left.set(left)
+
+
+def _count(metrics: observe.Metrics, report: Report) -> None:
+    metrics.job_outcomes.labels(str(report.lane), report.outcome).inc()
+    if report.since_said_s is not None:
+        metrics.said_to_stored.labels(str(report.lane)).observe(report.since_said_s)
+    for change in ("created", "superseded", "confirmed", "held"):
+        metrics.stored.labels(change).inc(getattr(report, change))
+
+
+def _safety(privacy: Privacy) -> SafetyPolicy:
+    return SafetyPolicy(
+        pii={name: getattr(privacy, name) for name in PII},
+        quarantine=privacy.quarantine,
+        tool_output=privacy.extract_tool_output,
+    )
+
+
+def _bounds(memory: MemorySettings, workers: int) -> Bounds:
+    hourly = memory.extraction_calls_per_hour
+    return Bounds(
+        concurrency=memory.extraction_concurrency,
+        peak=memory.extraction_peak,
+        calls_per_hour=-(-hourly // workers),  # each process counts its own
+    )
+
+
+def _pace(memory: MemorySettings) -> Pace:
+    return Pace(
+        batch_limit=memory.extraction_batch_size + 5,
+        sweep_seconds=min(5.0, max(0.2, memory.personal_idle_seconds / 3)),
+    )
