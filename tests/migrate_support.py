@@ -144,7 +144,7 @@ async def _queue(stores: SqliteStores) -> None:
     await jobs.batch(job, limit=5, context=1)
     await talk(sessions, "behind it", session="taken", trigger=always)
     await talk(sessions, "finished", session="old", key="old-key", trigger=never, at=NOW - 10**7)
-    await sessions.begin(exchange("never answered", session="open", at=NOW + 7))
+    await sessions.begin(exchange("no answer", session="open", at=NOW + 7, explicit=True, personal=True))
     await talk(sessions, "bye", session="ended", scope=BEN)
     await sessions.end(BEN, "ended", NOW + 8)
 
@@ -169,6 +169,10 @@ async def _keep(stores: SqliteStores) -> None:
     for number in range(3, 6):
         item = [(f"i{number}", b'{"n":3}')]
         await stores.conversations.add(ANNA, "c1", item, generation=generation, session_id="plain")
+    await keep(stores, response("r7", BEN, session_id="elsewhere"), recalled=("f6",))
+    await stores.conversations.create(replace(made, id="c3"), [("i9", b'{"n":9}')])
+    item = [("i10", b'{"n":10}')]
+    await stores.conversations.add(ANNA, "c3", item, generation=generation, session_id="plain")
     await stores.conversations.create(replace(made, id="c2", scope=APOLLO), [])
 
 
@@ -210,13 +214,13 @@ async def _of(stores, scope: Scope) -> dict[str, object]:
         ]
     for name in SESSIONS:
         found[f"session {name}"] = await _session(stores, scope, name)
-    for id_ in ("r1", "r2", "r3", "r4", "r5", "r6", "resp-made", "nothing"):
+    for id_ in ("r1", "r2", "r3", "r4", "r5", "r6", "r7", "resp-made", "nothing"):
         found[f"response {id_}"] = [
             await stores.sessions.session_of(scope, id_),
             await stores.chains.get(scope, id_, NOW),
             await stores.chains.chain(scope, id_, NOW, limit=9),
         ]
-    for id_ in ("c1", "c2"):
+    for id_ in ("c1", "c2", "c3"):
         found[f"conversation {id_}"] = [
             await stores.conversations.get(scope, id_),
             await stores.conversations.items(scope, id_, limit=2, after="i2", ascending=True),
@@ -277,10 +281,22 @@ async def said_again(stores) -> list[object]:
     return [begun.id, begun.generation, len(await stores.sessions.recent(ANNA, "old", 9))]
 
 
+async def heard(stores) -> list[object]:
+    """Return what a sweep asks its trigger about."""
+    states: list[object] = []
+
+    def spy(state) -> None:
+        states.append(replace(state, last_seq=0))
+
+    await stores.sessions.sweep(NOW, spy)
+    return sorted(states, key=repr)
+
+
 async def aged(stores) -> list[object]:
     """Let time pass; return what went, or fell due."""
     return [
         await stores.notes.close(idle_since=1.0, left_since=1.0, now=NOW),
+        await stores.notes.close(idle_since=1.0, left_since=NOW + 9, now=NOW),
         await stores.notes.close(idle_since=NOW + 9, left_since=NOW + 9, now=NOW + 9),
         await stores.chains.expire(NOW + 1000),
         await stores.sessions.prune(NOW - 10**6),

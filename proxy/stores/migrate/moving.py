@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from proxy.domain import Scope
+from proxy.domain import Scope, Stamp
 from proxy.errors import StoreUnavailable, WrongModel
 from proxy.ports import EmbeddingModel
 from proxy.stores.migrate import shared, tally
@@ -49,6 +49,15 @@ class Moved:
         counts = [name for name, count in self.old.counts.items() if self.new.counts[name] != count]
         digests = [n for n, d in self.old.digests.items() if self.new.digests[n] != d and n not in counts]
         return counts + digests
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the target has of a user."""
+
+    is_new: bool  # it has nothing
+    note: MovedRow | None
+    stamp: Stamp
 
 
 @dataclass(slots=True)
@@ -109,11 +118,11 @@ class Move:
         users = self._source.users()
         for number, user in enumerate(users, 1):
             self._told("look", number, len(users))
-            is_new, note = await self._units.glance(user.scope, _note_of)
-            if not is_new and (note is None or note["source"] != self._source.token):
+            found = await self._units.glance(user.scope, _find)
+            plan = _Plan(user, self._source.fingerprint(user), found.note)
+            if not found.is_new and (found.note is None or self._is_foreign(plan, found.note, found.stamp)):
                 others += 1
                 continue
-            plan = _Plan(user, self._source.fingerprint(user), note)
             changed += plan.was_whole and not plan.is_same
             plans.append(plan)
         if others and not skip:
@@ -127,6 +136,13 @@ class Move:
                 " --anew to erase what that run has moved of them, with what came since, and move them again"
             )
         return plans, others
+
+    def _is_foreign(self, plan: _Plan, note: MovedRow, stamp: Stamp) -> bool:
+        """True of what came from elsewhere, and where a move would bring back what was forgotten since."""
+        if note["source"] != self._source.token:
+            return True
+        is_done = note["whole"] and plan.is_same
+        return not is_done and note["pieces"] > 0 and stamp.generation != note["generation"]
 
     async def _generations(self) -> dict[int, int]:
         """Let the target have the source's embedding models; return how it calls their generations."""
@@ -181,8 +197,9 @@ class Move:
 
     def _empty(self, plan: _Plan, jobs_after: int) -> MovedRow:
         return {
-            "source": self._source.token, "fingerprint": plan.fingerprint, "jobs_after": jobs_after,
-            "pieces": 0, "whole": False, "found": None,
+            "source": self._source.token, "fingerprint": plan.fingerprint,
+            "generation": plan.user.generation, "jobs_after": jobs_after, "pieces": 0, "whole": False,
+            "found": None,
         }  # fmt: skip
 
     # ------------------------------------------------------------ comparing
@@ -236,11 +253,10 @@ async def _write(
 
 
 async def _erase(unit: Unit, *, redis: Redis, before: MovedRow, after: MovedRow) -> None:
-    """Erase all of the user, receipts too: they come again."""
-    await shared.unlist_receipts(unit, redis)
+    """Erase all of the user but receipts, which the directory has, too."""
+    await _take(unit, before, after)
     await erase_all(unit, redis, at=0.0)
     purging.ask(unit, redis)
-    unit.table("receipts").clear()
     unit.table(TABLE).put(ROW, after)
 
 
@@ -249,12 +265,11 @@ async def _note(unit: Unit, *, before: MovedRow, after: MovedRow) -> None:
 
 
 async def _take(unit: Unit, before: MovedRow | None, after: MovedRow) -> None:
-    is_new, note = await _note_of(unit)
-    if note != before or (note is None and not is_new):
+    found = await _find(unit)
+    if found.note != before or (found.note is None and not found.is_new):
         raise Refused("somebody else writes to the target's users: stop every replica, and run it again")
     unit.table(TABLE).put(ROW, after)
 
 
-async def _note_of(unit: Unit) -> tuple[bool, MovedRow | None]:
-    """Return whether nothing is there of the user, and the note."""
-    return unit.is_new, await unit.table(TABLE).get(ROW)
+async def _find(unit: Unit) -> _Found:
+    return _Found(unit.is_new, await unit.table(TABLE).get(ROW), unit.stamp)

@@ -9,7 +9,7 @@ from proxy.domain import Scope
 from proxy.stores.migrate.source import Refused, Row, Source
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.instance import DEAD_AFTER_S
-from proxy.stores.redis.layout import NOBODY, KeyRow, ReceiptRow, storable
+from proxy.stores.redis.layout import NOBODY, KeyRow, storable
 from proxy.stores.redis.unit import Unit, Units, uid
 
 _AT_ONCE = 1000
@@ -63,13 +63,6 @@ async def list_receipts(redis: Redis, source: Source, moved: Collection[Scope]) 
         missing = [member for member in members if member not in listed]
         for start in range(0, len(missing), _AT_ONCE):
             await redis.call("RPUSH", key, *missing[start : start + _AT_ONCE])
-
-
-async def unlist_receipts(unit: Unit, redis: Redis) -> None:
-    """Take the user's receipts from the list: they are about to be moved again."""
-    rows: dict[str, ReceiptRow] = await unit.table("receipts").all()
-    for id_ in rows:
-        unit.share("LREM", _receipts(redis, unit.scope.tenant), 0, f"{unit.uid} {id_}")
 
 
 async def add_keys(units: Units, source: Source) -> int:

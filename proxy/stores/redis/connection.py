@@ -88,7 +88,12 @@ class Redis:
         for command in commands:
             arguments += [len(command), *command]
         try:
-            done, *acknowledged = await self._evaluate(owner, token, arguments, though_full=though_full)
+            try:
+                done, *acknowledged = await self._evaluate(owner, token, arguments)
+            except OutOfMemoryError:  # nothing was applied
+                if not though_full:
+                    raise
+                done, *acknowledged = await self._evaluate(owner, token, arguments, prefix=_THOUGH_FULL)
         except (RedisError, OSError, TimeoutError) as error:
             self.trouble.refused(error)
             if not await self._happened(token):
@@ -109,15 +114,20 @@ class Redis:
         with_them = (len(keys), *keys, *arguments)
         try:
             try:
-                return await self._one("EVALSHA", digest, *with_them)
-            except NoScriptError:  # it was restarted, or another has become the primary
-                return await self._one("EVAL", source, *with_them)
-            except OutOfMemoryError:  # a script that has written anything is not stopped by this
+                return await self._known(digest, source, with_them)
+            except OutOfMemoryError:  # it has written nothing: else it would not have been stopped
                 if not though_full:
                     raise
                 return await self._one("EVAL", _THOUGH_FULL + source, *with_them)
         except (RedisError, OSError, TimeoutError) as error:
             raise _unavailable(error) from error
+
+    async def _known(self, digest: str, source: str, with_them: Command) -> Any:
+        """Return what a script returns that Redis knows, or learns."""
+        try:
+            return await self._one("EVALSHA", digest, *with_them)
+        except NoScriptError:  # it was restarted, or another has become the primary
+            return await self._one("EVAL", source, *with_them)
 
     async def ping(self) -> None:
         """Raise StoreUnavailable unless Redis answers."""
@@ -166,22 +176,20 @@ class Redis:
                 return list(await sent.execute())
 
     async def _evaluate(
-        self, owner: str, token: str, arguments: Sequence[Argument], *, though_full: bool
+        self, owner: str, token: str, arguments: Sequence[Argument], *, prefix: str = ""
     ) -> list[Any]:
         """Return the script's answer and, where replicas count, how many of them have what it wrote; that has
         to be asked over the same connection."""
+        with_them = (2, owner, token, *arguments)
+        wait: list[Command] = [("WAIT", self._replicas, self._replica_wait_ms)] if self._replicas else []
+        if prefix:
+            return await self._all([("EVAL", prefix + _COMMIT, *with_them), *wait])
         if not self._script:
             self._script = await self._one("SCRIPT", "LOAD", _COMMIT)
-        wait: list[Command] = [("WAIT", self._replicas, self._replica_wait_ms)] if self._replicas else []
         try:
-            return await self._all([("EVALSHA", self._script, 2, owner, token, *arguments), *wait])
+            return await self._all([("EVALSHA", self._script, *with_them), *wait])
         except NoScriptError:  # it was restarted, or another has become the primary
-            return await self._all([("EVAL", _COMMIT, 2, owner, token, *arguments), *wait])
-        except OutOfMemoryError as error:  # nothing was applied
-            if not though_full:
-                raise
-            self.trouble.refused(error)
-            return await self._all([("EVAL", _THOUGH_FULL + _COMMIT, 2, owner, token, *arguments), *wait])
+            return await self._all([("EVAL", _COMMIT, *with_them), *wait])
 
     async def _happened(self, token: str) -> bool:
         """Return whether the commit with this token was applied. Raises StoreUnavailable if nobody knows."""

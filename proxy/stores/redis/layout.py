@@ -317,6 +317,7 @@ class MovedRow(TypedDict):
 
     source: str  # the directory
     fingerprint: str  # of what it has of the user
+    generation: int  # the user's then: another one here tells that something was forgotten since
     jobs_after: int  # its jobs have these numbers, and theirs of the directory on top
     pieces: int  # that are here
     whole: bool
