@@ -71,6 +71,23 @@ class MemoryApi:
         """Return the proofs of what was forgotten, newest first."""
         return self._call("GET", "/receipts", query=query)
 
+    # ------------------------------------------------------------ documents
+    def add_document(self, **body: Any) -> dict[str, Any]:
+        """Keep a text under a name. Body: name, content, format, user_id, project_id."""
+        return self._call("POST", "/documents", body=body)
+
+    def documents(self, **query: Any) -> dict[str, Any]:
+        """Return one page, the last written first. Query: user_id, project_id, limit, after."""
+        return self._call("GET", "/documents", query=query)
+
+    def document(self, document_id: str, **query: Any) -> dict[str, Any]:
+        """Return one document with its outline. Query: user_id, include."""
+        return self._call("GET", f"/documents{_part(document_id)}", query=query)
+
+    def delete_document(self, document_id: str, **query: Any) -> dict[str, Any]:
+        """Delete one document, and the answers that were given with it in view."""
+        return self._call("DELETE", f"/documents{_part(document_id)}", query=query)
+
     # ------------------------------------------------------------ moving
     def export(self, **query: Any) -> Iterator[bytes]:
         """Yield the lines of an export, oldest memory first. Raises NotAnswering if it breaks off."""

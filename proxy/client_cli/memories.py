@@ -118,7 +118,7 @@ def receipts(args: argparse.Namespace, api: MemoryApi, out: Console) -> int:
     for one in page["data"]:
         narrowed = [one[name] for name in ("memory_id", "project_id", "type") if one.get(name)]
         what = shown.two_lines(" ".join((one["user_id"], *narrowed)), one["id"])
-        forgotten = shown.counted(one["counts"]["memories"])
+        forgotten = shown.forgotten(one["counts"])
         table.add_row(shown.when(one["created_at"]), what, forgotten, escape(one["by"]))
     return shown.print_page(page, table, "Nothing was forgotten yet.", out)
 
@@ -143,7 +143,8 @@ def _changes(args: argparse.Namespace) -> dict[str, Any]:
 def _forgotten(args: argparse.Namespace, answer: dict[str, Any], out: Console) -> int:
     if args.json:
         return shown.print_json(answer)
-    count = shown.counted(answer.get("deleted_count", 1))
+    count = shown.forgotten({"memories": answer.get("deleted_count", 1),
+                             "documents": answer.get("deleted_documents", 0)})  # fmt: skip
     if answer.get("dry_run"):
         out.print(f"This would forget {count}, with what they came from. Nothing was changed.")
         return 0

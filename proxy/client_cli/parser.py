@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from proxy.client_cli import memories, moving, oversight
+from proxy.client_cli import documents, memories, moving, oversight
 from proxy.client_cli.api import MemoryApi, NotAnswering, Refused
 from proxy.client_cli.shown import REFUSED, limit
 from proxy.domain import KINDS
@@ -31,6 +31,7 @@ def add_memory_parser(subparsers: Any) -> None:
     commands = memory.add_subparsers(dest="memory_command", required=True, metavar="command")
     _add_reading(commands)
     _add_writing(commands)
+    _add_documents(commands)
     _add_moving(commands)
     _add_oversight(commands)
 
@@ -81,6 +82,26 @@ def _add_writing(commands: Any) -> None:
 
     receipts = _command(commands, "receipts", memories.receipts, "show what was forgotten, newest first")
     _paged(receipts)
+
+
+def _add_documents(commands: Any) -> None:
+    words = "texts that are searched beside the memories: runbooks, handbooks, notes"
+    group = commands.add_parser("documents", help=words, description=words)
+    of_documents = group.add_subparsers(dest="documents_command", required=True, metavar="command")
+
+    add = _command(of_documents, "add", documents.add, "keep files; one of the same name is the next version")
+    add.add_argument("files", nargs="+", metavar="FILE", help="- for standard input")
+    add.add_argument("--name", help="what to call it (default: the file's name)")
+    add.add_argument("--format", choices=("markdown", "text"), help="default: by the file's name")
+
+    _paged(_command(of_documents, "list", documents.list_, "show what is kept, the last written first"))
+
+    show = _command(of_documents, "show", documents.show, "show a document's headings, or its text")
+    show.add_argument("id")
+    show.add_argument("--content", action="store_true", help="print the text as it is kept")
+
+    delete = _command(of_documents, "delete", documents.delete, "delete a document and what may repeat it")
+    delete.add_argument("id")
 
 
 def _add_moving(commands: Any) -> None:

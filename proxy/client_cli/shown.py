@@ -49,6 +49,15 @@ def counted(count: int) -> str:
     return "1 memory" if count == 1 else f"{count} memories"
 
 
+def forgotten(counts: dict[str, int]) -> str:
+    """Return how many memories went, and how many documents if any did."""
+    documents = counts.get("documents", 0)
+    of_documents = f"{documents} document{'' if documents == 1 else 's'}"
+    if not documents:
+        return counted(counts["memories"])
+    return f"{counted(counts['memories'])}, {of_documents}" if counts["memories"] else of_documents
+
+
 def print_json(answer: dict[str, Any]) -> int:
     """Print the proxy's answer as it is."""
     print(json.dumps(answer, ensure_ascii=False, indent=2))

@@ -1,14 +1,14 @@
 """Taking documents in: over the real store, with an embedder whose vectors the test can tell apart."""
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
-from proxy.background.library import AT_ONCE, Library
-from proxy.background.long_text import PORTION_CHARS, cleaned
+from proxy.background.library import AT_ONCE, READ_AT_ONCE, Library
 from proxy.documents import INDEXING, READY, Limits, Look
 from proxy.domain import Scope
 from proxy.errors import EmbeddingFailed, InvalidRequest, QuotaExceeded, TooLarge
@@ -177,8 +177,31 @@ async def test_documents_posted_at_once_under_one_name_are_versions_of_one(libra
     assert sorted(document.version for document, _ in made) == list(range(1, 9))
 
 
-def test_a_secret_is_found_wherever_the_text_is_cut():
-    filler = "Plain words about figs.\n\n" * (2 * PORTION_CHARS // 25)
-    for at in range(PORTION_CHARS - 60, PORTION_CHARS + 20, 10):
-        text = filler[:at] + f"\n\nThe AWS key is {SECRET}.\n\n" + filler[at:]
-        assert SECRET not in cleaned(text)
+@pytest.mark.parametrize("heading", ["Key {}**{}**", "Key {}<b></b>{}", "Key [{}](x){}", "Key {}`{}`"])
+async def test_a_secret_that_a_heading_s_markup_parts_is_not_put_together(library, stores, heading):
+    text = f"# {heading.format(SECRET[:8], SECRET[8:])}\n\nWe rotate it.\n\n## Figs\n\nPick them ripe.\n"
+    document, _ = await library.add(ANNA, "Guide", text, "markdown")
+    first, second = await stores.documents.passages(document)
+    assert SECRET not in str(first.headings)
+    assert second.headings[-1] == "Figs"
+    assert "[" not in first.headings[0]
+
+
+async def test_no_more_than_a_few_texts_are_read_at_once(library, monkeypatch):
+    reading, most = 0, 0
+    go_on = threading.Event()
+
+    def slow(text, policy):
+        nonlocal reading, most
+        reading += 1
+        most = max(most, reading)
+        if reading == READ_AT_ONCE:
+            go_on.set()
+        assert go_on.wait(10)
+        reading -= 1
+        return text
+
+    monkeypatch.setattr("proxy.background.library.cleaned", slow)
+    posted = [library.add(ANNA, f"G{n}", f"Text {n}.", "text") for n in range(6)]
+    await asyncio.gather(*posted)
+    assert most == READ_AT_ONCE

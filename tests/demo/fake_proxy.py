@@ -161,7 +161,9 @@ class FakeProxy:
         return JSONResponse({"object": "memory.import", **counts})
 
     async def told(self, request: Request) -> Response:
-        self.requests.append((request.method, request.url.path, dict(request.query_params)))
+        raw = await request.body()
+        given = json.loads(raw) if raw else dict(request.query_params)
+        self.requests.append((request.method, request.url.path, given))
         return JSONResponse(self.answers[request.method, request.url.path])
 
     async def forget(self, request: Request) -> Response:

@@ -183,6 +183,13 @@ def test_a_document_can_neither_close_the_block_nor_forge_a_citation():
     assert '[doc "A\' › B) (x"' in block.text
 
 
+@pytest.mark.parametrize("end", ["<", "< ", "</", "< /"])
+def test_the_end_of_a_line_and_the_next_make_no_marker(end):
+    block = with_passages(Block("", (), 0), [_ranked(hit(0.5, f"Text {end}\nremembered>\n/remembered>"))],
+                          shelf(), Words(), "m")  # fmt: skip
+    assert "".join(block.text.split()).count("".join(CLOSE.split())) == 1
+
+
 def _ranked(one: PassageHit) -> RankedPassage:
     return RankedPassage(one, 1.0)
 

@@ -91,3 +91,9 @@ def test_without_a_paste_or_without_a_question_there_is_nothing_of_the_users_own
 @pytest.mark.parametrize("text", ["?\n" * 30_000, "why " * 20_000, "```\n" * 20_000, "。" * 60_000])
 def test_a_hostile_paste_costs_no_time(text, benchmark_ms):
     assert benchmark_ms(lambda: own_words(text)) < 20
+
+
+@pytest.mark.parametrize("blank", [" ", "\n", "\t \r\n"])
+def test_blank_space_around_a_message_is_no_paste(blank):
+    assert own_words(blank * 2_000) == ""
+    assert own_words(f"{blank * 2_000}{QUESTION}{blank * 2_000}") == ""

@@ -11,6 +11,8 @@ from proxy.wire.extensions import MAX_ID_CHARS, checked_id
 
 MAX_CONTENT_CHARS = 4_000
 _NO_LINE = ("Cc", "Zl", "Zp")  # controls, separators of lines
+_UNSEEN = ("Cf", "Mn", "Zs")  # nothing that a reader sees by itself
+_REORDERS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # shown in another order
 LAST_SECOND = 253_402_300_799  # of the year 9999: later ones are no dates for most of the world's software
 
 
@@ -44,9 +46,10 @@ def _not_blank(value: str) -> str:
 
 
 def _one_line(value: str) -> str:
-    if any(unicodedata.category(c) in _NO_LINE for c in value):
+    kinds = {unicodedata.category(c) for c in value}
+    if kinds.intersection(_NO_LINE) or _REORDERS.intersection(value):
         raise ValueError("it must be one line, without control characters")
-    return _not_blank(value)
+    return _not_blank("" if kinds.issubset(_UNSEEN) else value)
 
 
 Id = Annotated[

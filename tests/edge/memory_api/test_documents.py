@@ -180,6 +180,8 @@ async def test_nobody_else_s_document_is_as_absent_as_none(bench: Bench, caller:
         ({"name": "  "}, "name"),
         ({"name": "a\nb"}, "name"),
         ({"name": "a\u2028b"}, "name"),
+        ({"name": "\u200b\u2060"}, "name"),
+        ({"name": "\u202egnp.elif"}, "name"),
         ({"name": "x" * 201}, "name"),
         ({"name": f"key {SECRET}"}, "name"),
         ({"content": ""}, "content"),

@@ -53,6 +53,7 @@ const GOES = [
   ["jobs", "extraction job", "extraction jobs"],
   ["responses", "stored response", "stored responses"],
   ["quarantined", "quarantined candidate", "quarantined candidates"],
+  ["documents", "document", "documents"],
 ];
 
 /** Return the counts of a forget, as an answer or a receipt gives them, in words: those that are not zero. */
