@@ -129,5 +129,7 @@ class Forgetting(test_sqlite_stateful.Forgetting):
         assert found == cited
 
 
-Forgetting.TestCase.settings = settings(max_examples=max(1, EXAMPLES // 4), stateful_step_count=15, deadline=None)
+Forgetting.TestCase.settings = settings(
+    max_examples=max(1, EXAMPLES // 4), stateful_step_count=15, deadline=None
+)
 TestForgetting = Forgetting.TestCase
