@@ -101,10 +101,10 @@ def forget(args: argparse.Namespace, api: MemoryApi, out: Console) -> int:
     if args.dry_run:
         return _forgotten(args, api.forget_all(**filters, dry_run=True), out)
     if not args.yes:
-        total = api.list(**filters, include="inactive", limit=1)["total"]
+        total = _would_go(api.forget_all(**filters, dry_run=True))
         of = f" of project {args.project}" if args.project else ""
         kind = f", type {args.type}," if args.type else ""
-        if not shown.agreed(f"{shown.counted(total)}{of} of user {args.user}{kind}", out):
+        if not shown.agreed(f"{total}{of} of user {args.user}{kind}", out):
             out.print("Nothing was forgotten.")
             return REFUSED
     return _forgotten(args, api.forget_all(**filters), out)
@@ -140,11 +140,16 @@ def _changes(args: argparse.Namespace) -> dict[str, Any]:
     return changes
 
 
+def _would_go(answer: dict[str, Any]) -> str:
+    """Return how much a forget takes, or would take, in words."""
+    documents = answer.get("deleted_documents", 0)
+    return shown.forgotten({"memories": answer.get("deleted_count", 1), "documents": documents})
+
+
 def _forgotten(args: argparse.Namespace, answer: dict[str, Any], out: Console) -> int:
     if args.json:
         return shown.print_json(answer)
-    count = shown.forgotten({"memories": answer.get("deleted_count", 1),
-                             "documents": answer.get("deleted_documents", 0)})  # fmt: skip
+    count = _would_go(answer)
     if answer.get("dry_run"):
         out.print(f"This would forget {count}, with what they came from. Nothing was changed.")
         return 0
