@@ -190,9 +190,7 @@ async def test_no_more_than_a_few_texts_are_read_at_once(library):
     for _ in range(READ_AT_ONCE):
         await library.reading.acquire()
     waiting = asyncio.create_task(library.add(ANNA, "Guide", GUIDE, "markdown"))
-    done, _ = await asyncio.wait(
-        [waiting], timeout=0.3
-    )  # it takes a hundredth of that where it does not wait
+    done, _ = await asyncio.wait([waiting], timeout=0.3)  # without waiting: a few ms
     assert not done
     library.reading.release()
     document, _ = await waiting

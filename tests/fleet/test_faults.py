@@ -1,0 +1,293 @@
+"""What may happen to a fleet: Redis full or slow, a replica that was away and does not know, and two replicas
+that do things to one user at once. A longer one, at random: scripts/dev/kill_replica.py."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+import pytest_asyncio
+from redis.asyncio import Redis
+
+from proxy.cli import main
+from tests import redis_server
+from tests.fleet.replicas import Replica, fact, model, replicas, said, settled, stored, told
+from tests.support.model import ScriptedModel
+from tests.support.upstream import Exchange, ScriptedUpstream
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+LIMIT_S = 30.0
+
+
+class Gated(ScriptedModel):
+    """Lets a test decide when it answers, and when it extracts."""
+
+    def __init__(self) -> None:
+        super().__init__(facts=model().facts)
+        self.may_answer, self.may_extract = asyncio.Event(), asyncio.Event()
+        self.is_extracting = asyncio.Event()
+        self.let_go()
+
+    def let_go(self) -> None:
+        self.may_answer.set()
+        self.may_extract.set()
+
+    def hold_extraction(self) -> None:
+        self.may_extract.clear()
+        self.is_extracting.clear()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if b"(memory_extraction)" in (exchange.request.header(b"user-agent") or b""):
+            self.is_extracting.set()
+            await self.may_extract.wait()
+        await super().__call__(exchange)
+
+    async def converse(self, exchange: Exchange) -> None:
+        await self.may_answer.wait()
+        await super().converse(exchange)
+
+
+@dataclass
+class House:
+    """Two replicas, what they share, and their client."""
+
+    redis: Any
+    script: Gated
+    one: Replica
+    other: Replica
+    http: httpx2.AsyncClient
+
+    async def chat(self, replica: Replica, text: str, user: str, **headers: str) -> httpx2.Response:
+        body: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": text}]}
+        body["memory_context"] = {"user_id": user}
+        return await self.http.post(f"{replica.origin}/v1/chat/completions", json=body, headers=headers)
+
+    async def respond(self, replica: Replica, text: str, **more: Any) -> dict[str, Any]:
+        body = {"model": "m", "input": text, "memory_context": {"user_id": "anna"}, **more}
+        answer = await self.http.post(f"{replica.origin}/v1/responses", json=body)
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    async def forget(self, replica: Replica, user: str) -> int:
+        answer = await self.http.delete(f"{replica.origin}/v1/memory", params={"user_id": user})
+        assert answer.status_code == 200, answer.text
+        return int(answer.json()["deleted_count"])
+
+    async def is_well(self, replica: Replica) -> dict[str, Any]:
+        return dict((await self.http.get(f"{replica.origin}/health")).json()["memory"])
+
+    async def promised(self, replica: Replica, user: str, name: str) -> str:
+        return str((await self.chat(replica, said(name), user)).headers["x-memory-store"])
+
+    async def stores_again(self, replica: Replica, user: str, name: str) -> None:
+        """Return once the replica promises to store what it is told, and has done so."""
+        async with asyncio.timeout(LIMIT_S):
+            while await self.promised(replica, user, name) != "queued":  # noqa: ASYNC110 another process's doing
+                await asyncio.sleep(0.2)
+        await told(replica, user, {fact(name)})
+
+    async def is_cured(self, replica: Replica) -> None:
+        """Return once the replica says that all is well."""
+        async with asyncio.timeout(LIMIT_S):
+            while (await self.is_well(replica))["reason"]:  # noqa: ASYNC110 another process's doing
+                await asyncio.sleep(0.2)
+
+
+async def opened(stack: AsyncExitStack, directory: Path, **environ: str) -> House:
+    if redis_server.PROGRAM is None:
+        pytest.skip(redis_server.MISSING)
+    redis = stack.enter_context(redis_server.running(directory / "redis"))
+    script = Gated()
+    upstream = await stack.enter_async_context(ScriptedUpstream(script))
+    client: Any = await stack.enter_async_context(Redis.from_url(redis.url))
+    await client.set("another's", "data")
+    await client.hset("u:1", "another", "application")
+    one, other = await stack.enter_async_context(replicas(directory, upstream.url, redis.url, **environ))
+    http = await stack.enter_async_context(httpx2.AsyncClient(timeout=LIMIT_S))
+    return House(client, script, one, other, http)
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def shared(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[House]:
+    async with AsyncExitStack() as stack:
+        environ = {"MEMORY_PROXY__UPSTREAM__RESPONSES": "translate"}
+        yield await opened(stack, tmp_path_factory.mktemp("fleet"), **environ)
+
+
+@pytest.fixture
+def house(shared: House) -> House:
+    """The replicas of all these tests, which have users of their own."""
+    shared.script.let_go()
+    return shared
+
+
+async def test_a_full_redis_costs_no_request_no_recall_and_no_forget(house: House) -> None:
+    await house.chat(house.one, said("Bado"), "full")
+    await told(house.one, "full", {fact("Bado")})
+    await house.redis.config_set("maxmemory", "1mb")  # noeviction is the default
+    try:
+        for replica in (house.one, house.other):
+            answer = await house.chat(replica, "What is my friend called?", "full")
+            assert answer.status_code == 200
+            assert answer.headers["x-memory-status"] == "injected"
+            assert answer.headers["x-memory-store"] == "off"
+            assert (await house.is_well(replica))["reason"] in ("store_full", "store_unavailable")
+        assert await house.forget(house.other, "full") == 1
+        assert await stored(house.one, "full") == []
+    finally:
+        await house.redis.config_set("maxmemory", "0")
+    for replica, name in ((house.one, "Cefi"), (house.other, "Doga")):
+        await house.stores_again(replica, "full", name)
+        await house.is_cured(replica)
+
+
+async def test_a_redis_that_stands_still_costs_memory_and_no_request(house: House) -> None:
+    await house.redis.execute_command("CLIENT", "PAUSE", 3000, "ALL")
+    answers = await asyncio.gather(
+        *(house.chat(replica, said("Feku"), "slow") for replica in (house.one, house.other))
+    )
+    assert [each.status_code for each in answers] == [200, 200]
+    for replica in (house.one, house.other):
+        await house.stores_again(replica, "slow", "Feku")
+    assert await stored(house.one, "slow") == [fact("Feku")]
+
+
+async def test_a_replica_that_was_away_and_believes_it_has_the_job_writes_nothing(house: House) -> None:
+    house.script.hold_extraction()
+    await house.chat(house.one, said("Gilo"), "split")
+    await house.script.is_extracting.wait()
+    # Whichever has the job is frozen; the other takes it over when it has been silent for ten seconds.
+    ((lease,),) = [list((await house.redis.hgetall("memory-proxy:running")).values())]
+    frozen, awake = await _holder(house, json.loads(lease)[1])
+    frozen.freeze()
+    try:
+        house.script.let_go()
+        await told(awake, "split", {fact("Gilo")})
+        await house.forget(awake, "split")
+    finally:
+        frozen.thaw()
+    await house.chat(frozen, said("Hamu"), "split")
+    await settled(frozen)
+    assert await stored(awake, "split") == await stored(frozen, "split") == [fact("Hamu")]
+
+
+async def _holder(house: House, instance: str) -> tuple[Replica, Replica]:
+    """Return whose instance it is, and the other."""
+    house.one.freeze()
+    seen: float = await house.redis.zscore("memory-proxy:instances", instance)
+    async with asyncio.timeout(LIMIT_S):
+        for _ in range(25):
+            await asyncio.sleep(0.1)
+            if await house.redis.zscore("memory-proxy:instances", instance) != seen:
+                house.one.thaw()
+                return house.other, house.one
+    house.one.thaw()
+    return house.one, house.other
+
+
+async def test_what_one_forgets_while_another_extracts_it_stays_forgotten(house: House) -> None:
+    pair = (house.one, house.other)
+    users: list[str] = []
+    for moment in ("before it is read", "while it is read", "as it is stored"):
+        house.script.hold_extraction()
+        told_now = [f"{moment} {number}" for number in range(4)]
+        for number, user in enumerate(told_now):
+            await house.chat(pair[number % 2], said("Jono"), user)
+        if moment != "before it is read":
+            await house.script.is_extracting.wait()
+        if moment == "as it is stored":
+            house.script.let_go()
+        await asyncio.gather(*(house.forget(pair[n // 2], user) for n, user in enumerate(told_now)))
+        house.script.let_go()
+        users += told_now
+    await settled(house.one)
+    for user in users:
+        assert await stored(house.one, user) == await stored(house.other, user) == [], user
+
+
+async def test_one_chain_goes_on_in_two_ways_at_two_replicas(house: House) -> None:
+    first = await house.respond(house.one, "The word is quince.")
+    ways = await asyncio.gather(
+        *(
+            house.respond((house.one, house.other)[n % 2], f"Way {n}.", previous_response_id=first["id"])
+            for n in range(4)
+        )
+    )
+    for number, way in enumerate(ways):
+        await house.respond((house.other, house.one)[number % 2], "On.", previous_response_id=way["id"])
+        seen = str(house.script.last_messages)
+        assert "quince" in seen
+        assert [n for n in range(4) if f"Way {n}." in seen] == [number]
+
+
+async def test_a_background_response_is_cancelled_at_the_replica_that_does_not_make_it(house: House) -> None:
+    house.script.may_answer.clear()
+    made = await house.respond(house.one, "Take your time.", background=True)
+    path, headers = f"/v1/responses/{made['id']}", {"X-Memory-User-Id": "anna"}
+    answer = await house.http.post(f"{house.other.origin}{path}/cancel", headers=headers)
+    assert answer.json()["status"] == "cancelled"
+    async with asyncio.timeout(LIMIT_S):
+        while (await _seen_at(house, house.one, path)) != "cancelled":  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    house.script.let_go()
+    assert await _seen_at(house, house.other, path) == "cancelled"
+
+
+async def _seen_at(house: House, replica: Replica, path: str) -> str:
+    answer = await house.http.get(f"{replica.origin}{path}", headers={"X-Memory-User-Id": "anna"})
+    return str(answer.json()["status"])
+
+
+async def test_users_whose_names_look_like_patterns_or_keys_are_apart(house: House) -> None:
+    odd = ["*", "{x}", "u:1:owner", "a:b", "a", "A", "memory-proxy:users", "é", "e\u0301", "'; --", "z" * 256]
+    names = [f"Zi{letter}o" for letter in "bcdfghklmnp"]
+    for user, name in zip(odd, names, strict=True):
+        answer = await house.chat(house.one, said(name), user)
+        assert answer.headers["x-memory-store"] == "queued", user
+    for user, name in zip(odd, names, strict=True):
+        await told(house.other, user, {fact(name)})
+    assert await house.forget(house.other, "*") == 1
+    for user, name in zip(odd[1:], names[1:], strict=True):
+        assert await stored(house.one, user) == [fact(name)], user
+    for user in ("a\0b", "\x1f", "y" * 65_536):
+        assert (await house.chat(house.one, said("Kipe"), user)).status_code == 400
+    assert await house.redis.get("another's") == b"data"
+    assert await house.redis.hgetall("u:1") == {b"another": b"application"}
+
+
+async def test_keys_and_rate_limits_are_those_of_all_replicas(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with AsyncExitStack() as stack:
+        environ = {
+            "MEMORY_PROXY__IDENTITY__MODE": "keys",
+            "MEMORY_PROXY__LIMITS__REQUESTS_PER_MINUTE": "4",
+            "MEMORY_PROXY__UPSTREAM__API_KEY": "upstream",
+        }
+        house = await opened(stack, tmp_path, **environ)
+        redis_url = "redis://{host}:{port}/0".format(**house.redis.connection_pool.connection_kwargs)
+        monkeypatch.setenv("MEMORY_PROXY__STORAGE__BACKEND", "redis")
+        monkeypatch.setenv("MEMORY_PROXY__REDIS__URL", redis_url)
+
+        def cli(*argv: str) -> Any:
+            capsys.readouterr()
+            assert main(["keys", *argv, "--data-dir", str(tmp_path), "--json"]) == 0
+            return json.loads(capsys.readouterr().out)
+
+        made = await asyncio.to_thread(cli, "create", "--name", "a")
+        bearer = {"Authorization": f"Bearer {made['key']}"}
+        statuses = []
+        for number in range(6):
+            answer = await house.chat((house.one, house.other)[number % 2], "Hello there.", "u", **bearer)
+            statuses.append(answer.status_code)
+        assert statuses == [200, 200, 200, 200, 429, 429]
+        await house.redis.config_set("maxmemory", "1mb")  # a leaked key cannot wait for memory
+        await asyncio.to_thread(cli, "revoke", made["id"])
+        await asyncio.sleep(1.0)  # what a process may believe of a key: the documented second
+        for replica in (house.one, house.other):
+            assert (await house.chat(replica, "Hello there.", "u", **bearer)).status_code == 401
