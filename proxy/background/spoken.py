@@ -46,7 +46,8 @@ _SPEAKS_ABOUT = re.compile(
 _NO_SPACES = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")  # scripts whose "token" may be a clause
 _STRONG = re.compile(r"[!@#$%^&*~?+=]")
 _TECHNICAL = re.compile(
-    r"sha\d{3}-[\w+/=]{40,100}|(?i:sha|md|bcrypt|argon|scrypt|pbkdf|utf|base|oauth|iso|rfc|nist|aes|rsa|http|windows|python"
+    r"sha\d{3}-[\w+/=]{8,100}|"
+    r"(?i:sha|md|bcrypt|argon|scrypt|pbkdf|utf|base|oauth|iso|rfc|nist|aes|rsa|http|windows|python"
     r"|java|linux|ubuntu|web"
     r"|office|version|v)[-_]?\d.{0,12}|\w[\w.+-]{0,60}@[\w-]{1,60}(?:\.[\w-]{1,30})+"
     r"|\w{2,10}://.{0,80}|[\w./-]{1,70}\.[a-z]{2,4}"
