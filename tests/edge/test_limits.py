@@ -5,10 +5,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import orjson
 import pytest
-import structlog
 from openai import AsyncOpenAI, RateLimitError
 
 from proxy.edge import limits as module
@@ -205,16 +205,17 @@ async def test_a_machine_counts_for_itself_while_the_fleet_cannot_and_says_so_on
     shared = Shared()
     shared.error, shared.hangs = StoreUnavailable("gone"), hangs
     app = fleet(ledger, clock, shared)
-    with structlog.testing.capture_logs() as logs:
-        assert [(await call(app))[0] for _ in range(3)] == [200, 429, 429]
-        assert len(shared.asked) == 1  # nobody waits for what was away a moment ago
-        clock.now += module.REST_S
-        await call(app)
-        assert len(shared.asked) == 2
-        shared.error, shared.hangs = None, False
-        clock.now += module.REST_S
-        assert (await call(app))[1]["retry-after"] == "4"
-    assert [line["event"] for line in logs] == ["limits.unshared", "limits.shared"]
+    log = Mock()
+    monkeypatch.setattr(module.observe, "log", log)
+    assert [(await call(app))[0] for _ in range(3)] == [200, 429, 429]
+    assert len(shared.asked) == 1  # nobody waits for what was away a moment ago
+    clock.now += module.REST_S
+    await call(app)
+    assert len(shared.asked) == 2
+    shared.error, shared.hangs = None, False
+    clock.now += module.REST_S
+    assert (await call(app))[1]["retry-after"] == "4"
+    assert [line.args[0] for line in log.mock_calls] == ["limits.unshared", "limits.shared"]
 
 
 async def test_the_openai_sdk_waits_as_long_as_it_is_told(ledger: Ledger) -> None:
