@@ -1,7 +1,7 @@
 """Several questions in one message, taken apart: "What's my budget, and who is my dentist?"
 
 The vector of two questions lies between both and near neither. Each is searched by itself, beside the whole,
-and each gets its best memories in. A wrong cut costs a search; the whole is searched in any case. (48
+and each gets its best memories in. Every part costs an embedding and a search of its own. (48
 messages of two or three questions, answers among the first five and in the block: with the asker's own 40
 memories .90 → .93 and .97 → .98, with 345 memories of many people .73 → .83 and .77 → .85.)
 
