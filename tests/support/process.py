@@ -13,6 +13,10 @@ from typing import Any
 COMMAND = [sys.executable, "-c", "from proxy.cli import main; raise SystemExit(main())"]
 
 
+# Many tests share the machine: what they ask must not hang on who is busy. The real deadline has tests.
+_SETTINGS = {"MEMORY_PROXY__LOGGING__FORMAT": "json", "MEMORY_PROXY__MEMORY__DEADLINE_MS": "5000"}
+
+
 class Serving:
     """A running server."""
 
@@ -57,7 +61,7 @@ async def serving_process(
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
-            env={**clean, "MEMORY_PROXY__LOGGING__FORMAT": "json", **environ},
+            env={**clean, **_SETTINGS, **environ},
         )
     assert process.stdout is not None
     try:
