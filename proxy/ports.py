@@ -67,7 +67,8 @@ class MemoryStore(Protocol):
         ...
 
     async def touch(self, scope: Scope, ids: Sequence[str], at: float) -> None:
-        """Count an access of memories that still exist. Does not change the stamp."""
+        """Count an access of memories that still exist, as often as each id is given. Does not change the
+        stamp."""
         ...
 
     async def get(self, where: MemoryFilter, memory_id: str) -> Memory | None:

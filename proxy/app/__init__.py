@@ -67,6 +67,7 @@ async def _finish(parts: Parts, *, sessions_end: bool) -> None:
     ends_at = time.monotonic() + parts.settings.server.shutdown_seconds
     # Now, while the credentials of the clients are known: nobody else will have them.
     await parts.written.worker.drain(parts.settings.server.shutdown_seconds)
+    await parts.fail_open.attempt("touch", parts.written.touches.write, CLOSE_S)
     if not sessions_end:
         return
     await parts.fail_open.attempt("close", lambda: parts.written.keeper.close_all(parts.clock()), CLOSE_S)

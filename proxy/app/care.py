@@ -53,6 +53,7 @@ class Care:
         with suppress(StoreUnavailable):
             await self.parts.stores.upkeep()
             await self.parts.written.recorder.catch_up()
+            await self.parts.written.touches.write()
             if await self.parts.written.keeper.close(self.parts.clock()):
                 self.parts.written.worker.wake.set()
             if self.parts.written.library is not None:

@@ -127,7 +127,7 @@ def _interception(parts: Parts) -> Interception:
     return Interception(
         recall=lambda turn: prepare(turn, parts.tools),
         recorder=parts.written.recorder,
-        memories=parts.stores.memories,
+        touched=parts.written.touches.note,
         keep_credential=parts.credentials.remember,
         identify=caller_of,
         session_key=safe_id,

@@ -14,6 +14,7 @@ from proxy.background.library import Library
 from proxy.background.policy import PII, SafetyPolicy
 from proxy.background.record import ExchangeRecorder
 from proxy.background.schedule import Policy, on_completion
+from proxy.background.touches import Touches
 from proxy.background.worker import Pace, Report, Worker
 from proxy.background.worker import Tools as WorkerTools
 from proxy.pipeline.compress import mark
@@ -32,6 +33,7 @@ class WritePath:
     keeper: Keeper
     worker: Worker
     recorder: ExchangeRecorder
+    touches: Touches
     library: Library | None  # None: the store keeps no documents
 
 
@@ -86,7 +88,8 @@ def write_path(
         is_explicit=cues.is_explicit,
         is_personal=cues.is_personal,
     )
-    return WritePath(safety, gate, keeper, worker, recorder, library_of(stores, quiet, safety, clock))
+    touches, library = Touches(stores.memories, clock), library_of(stores, quiet, safety, clock)
+    return WritePath(safety, gate, keeper, worker, recorder, touches, library)
 
 
 def _called(metrics: observe.Metrics, load: Load, call: Call) -> None:

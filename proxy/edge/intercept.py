@@ -9,7 +9,7 @@ forwarded and answered is its passage's affair: relayed (passage.py) or translat
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from time import perf_counter
 from uuid import uuid4
@@ -22,11 +22,11 @@ from proxy.edge.identity.caller import Caller
 from proxy.edge.passage import Passage, Progress
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.turns import Defaults, is_readable, understand
-from proxy.edge.writing import COMMIT_S, Writing
+from proxy.edge.writing import Writing
 from proxy.errors import ClientError, StoreError, UpstreamError
 from proxy.note_store import NoteStore
 from proxy.pipeline import compress
-from proxy.ports import Clock, MemoryStore, Recorder
+from proxy.ports import Clock, Recorder
 from proxy.upstream.downstream import Downstream
 from proxy.upstream.relay import Ending
 from proxy.wire import body as json_body
@@ -40,7 +40,7 @@ class Interception:
 
     recall: Callable[[Turn], Awaitable[Prepared]]
     recorder: Recorder
-    memories: MemoryStore
+    touched: Callable[[Scope, Sequence[str]], None]  # which memories an answer that is not stored was given
     keep_credential: Callable[[Scope, list[Header]], None]
     identify: Callable[[ASGIScope], Caller]
     session_key: Callable[[str], str]  # what a client's name of a session is kept under
@@ -196,9 +196,7 @@ class Intercept:
             parts.keep_credential(turn.scope, progress.headers)
             await writing.finish(self._outcome(turn, progress, answer))
         elif ids := progress.prepared.memory_ids:
-            await parts.fail_open.attempt(
-                "touch", lambda: parts.memories.touch(turn.scope, ids, parts.clock()), COMMIT_S
-            )
+            parts.touched(turn.scope, ids)
 
     def _outcome(self, turn: Turn, progress: Progress, answer: Answer) -> Outcome:
         """Return the answer as far as it came; nothing where the client left before there was one."""

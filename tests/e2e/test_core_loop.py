@@ -172,6 +172,16 @@ async def _value(value: int) -> int:
     return value
 
 
+async def test_an_answer_that_is_not_stored_counts_as_an_access_of_what_it_was_given(house: Houses) -> None:
+    model = ScriptedModel(facts=known(("cello", "User plays the cello.")))
+    async with house(model) as h:
+        await say(h, "alice", "I play the cello on Thursdays.", stream=False)
+        await until(lambda: stored(h, "alice"), has(1))
+        unstored = {"memory_config": {"auto_store": False}}
+        await say(h, "alice", "Which instrument do I play?", stream=False, **unstored)
+        await until(lambda: stored(h, "alice"), lambda items: items[0]["access_count"] == 1)
+
+
 async def test_a_changed_fact_supersedes_and_the_old_one_stays_in_the_history(house: Houses) -> None:
     model = ScriptedModel(
         facts=known(

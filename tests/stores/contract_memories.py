@@ -231,6 +231,12 @@ class ChangeContract:
         assert (found.access_count, found.last_accessed) == (1, NOW + 1)
         assert (await find(memories, "tea"))[0].memory.access_count == 1
 
+    async def test_an_id_given_twice_was_accessed_twice(self, memories):
+        await store(memories, create("tea", id="a"), create("milk", id="b"))
+        await memories.touch(ANNA, ["a", "b", "a"], NOW)
+        found = [await memories.get(of(ANNA), id_) for id_ in "ab"]
+        assert [one.access_count for one in found] == [2, 1]
+
     async def test_a_memory_of_another_user_is_refused(self, memories):
         with pytest.raises(ValueError, match="another user"):
             await store(memories, create("mine", BEN), scope=ANNA)

@@ -3,6 +3,7 @@ what the index has to hold. Whoever writes or erases a memory does it through `R
 """
 
 import time
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from proxy import terms
@@ -86,11 +87,13 @@ def matches(row: MemoryRow, where: MemoryFilter, *, inactive: bool) -> bool:
 
 
 async def touch(unit: Unit, ids: Sequence[str], at: float) -> None:
-    """Count an access of those of the user's memories that still exist. No search finds anything else."""
-    table = unit.table("memories")
-    found: dict[str, MemoryRow] = await table.many(map(storable, ids))
+    """Count an access of those of the user's memories that still exist, as often as each id is given. No search
+    finds anything else."""
+    table, times = unit.table("memories"), Counter(map(storable, ids))
+    found: dict[str, MemoryRow] = await table.many(times)
     for memory_id, row in found.items():
-        used: MemoryRow = {**row, "access_count": row["access_count"] + 1, "last_accessed": at}
+        count = row["access_count"] + times[memory_id]
+        used: MemoryRow = {**row, "access_count": count, "last_accessed": at}
         table.put(memory_id, used)
         weakest.follow(unit, memory_id, row, used)
 

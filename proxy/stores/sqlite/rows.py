@@ -3,6 +3,7 @@
 import hashlib
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -12,11 +13,12 @@ from proxy import terms
 from proxy.domain import Evidence, Exchange, Memory, MemoryFilter, Scope, with_children
 from proxy.stores.texts import storable as storable
 
+# CROSS JOIN: the memories first. By an id alone SQLite would look for it with every user of the tenant.
 _MEMORY = """
     SELECT m.seq, m.id, s.tenant, s.user, m.project, m.type, m.content, m.source, m.created_at, m.updated_at,
            m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
            m.confidence, m.tags, m.access_count, m.last_accessed
-    FROM memories m JOIN scopes s ON s.id = m.owner
+    FROM memories m CROSS JOIN scopes s ON s.id = m.owner
 """
 _INSERT_MEMORY = """
     INSERT INTO memories (owner, project, id, type, content, digest, source, created_at, updated_at,
@@ -197,9 +199,8 @@ def not_read_aloud(tx: sqlite3.Connection, exchanges: Sequence[Exchange]) -> tup
 
 
 def touch(tx: sqlite3.Connection, owner: int, ids: Sequence[str], at: float) -> None:
-    """Count an access of the user's memories that still exist."""
-    tx.execute(
-        "UPDATE memories SET access_count = access_count + 1, last_accessed = ?"
-        " WHERE owner = ? AND id IN (SELECT value FROM json_each(?))",
-        (at, owner, as_json(ids)),
+    """Count an access of the user's memories that still exist, as often as each id is given."""
+    tx.executemany(
+        "UPDATE memories SET access_count = access_count + ?, last_accessed = ? WHERE owner = ? AND id = ?",
+        [(times, at, owner, storable(memory_id)) for memory_id, times in Counter(ids).items()],
     )
