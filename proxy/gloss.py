@@ -76,7 +76,11 @@ def question_gloss(text: str) -> Gloss:
 
 def language(text: str) -> str | None:
     """Return the language of the table whose words the text has most of, None for English and others."""
-    words = [w for t in _TOKEN.findall(text) if t[0].isalpha() and (w := _bare(t)) not in _SHARED]
+    if text.isascii():
+        found = (token.rstrip("'") for token in _TOKEN.findall(text.lower()) if token[0].isalpha())
+    else:
+        found = (_bare(token) for token in _TOKEN.findall(text) if token[0].isalpha())
+    words = [word for word in found if word not in _SHARED]
     lexicon = _lexicon()
     counts = {name: sum(w in lexicon.words[name] for w in words) for name in SPACED}
     best = max(SPACED, key=lambda name: counts[name])

@@ -11,12 +11,13 @@ import unicodedata
 _CJK = (
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 )
+_SIGN = rf"[^\W{_CJK}]"  # of a word in a script with spaces
 _TOKEN = re.compile(
     rf"(?P<cjk>[{_CJK}]+)"
     r"|(?P<number>\d+(?:[.,:]\d+)*%?)(?![^\W\d_])"
-    rf"|(?P<word>(?:(?![{_CJK}])\w)+(?:['’._/@:+#-]+(?:(?![{_CJK}])\w)+)*[+#]*)"
+    rf"|(?P<word>{_SIGN}+(?:['’._/@:+#-]+{_SIGN}+)*[+#]*)"
 )
-_PART = re.compile(rf"(?:(?![{_CJK}_])\w)+")
+_PART = re.compile(rf"[^\W_{_CJK}]+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 _POSSESSIVE = re.compile(r"['’]s?$")
@@ -69,6 +70,8 @@ def normalise(text: str) -> str:
 
 
 def _word(token: str) -> list[str]:
+    if token.isalpha():
+        return [_stem(token)]
     token = _POSSESSIVE.sub("", token)
     parts = _PART.findall(token)
     if len(parts) < 2:

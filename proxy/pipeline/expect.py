@@ -55,17 +55,18 @@ def expectation(text: str) -> Expectation:
     if payload and len(text) <= _SHORT_CHARS and not is_quoted(payload):
         instruction, payload = text, ""  # a colon before questions: "the basics: when do we leave, …"
     said = question_gloss(instruction).text
-    mine, mine_said = (_ANYBODY.sub(" ", fold(one)) for one in (instruction, said))
-    if is_personal(mine) or is_personal(mine_said):
+    wordings = dict.fromkeys((instruction, said))  # one in English
+    mine = {wording: _ANYBODY.sub(" ", fold(wording)) for wording in wordings}
+    if any(map(is_personal, mine.values())):
         return Expectation.STRONG
     brings_its_own = len(payload) >= _PASTE_CHARS or len(text) > _INSPECTED_CHARS
     if not brings_its_own and not payload and points_back(instruction):
         return Expectation.STRONG
     if brings_its_own or _GENERIC.search(fold(instruction)):
         return Expectation.NONE
-    if names_known_thing(instruction) or names_known_thing(said) or _HERE.search(fold(said)):
+    if any(map(names_known_thing, wordings)) or _HERE.search(fold(said)):
         return Expectation.SOME
-    if mine != fold(instruction) or mine_said != fold(said):
+    if any(rest != fold(wording) for wording, rest in mine.items()):
         return Expectation.SOME  # it may be a way of doing things that was told
     unspaced = _UNSPACED.search(instruction) and _ASKS_UNSPACED.search(instruction)
     return Expectation.SOME if unspaced else Expectation.NONE

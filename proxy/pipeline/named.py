@@ -64,6 +64,7 @@ _TABLE = (
     _row("eye colou?r", "eye"),
     _row("zodiac sign|star sign", "zodiac|star sign|birthday|born"),
 )
+_ANY = re.compile("|".join(row.asked.pattern for row in _TABLE))
 _ASKS = re.compile(
     r"\?\W*$|\b(?:what(?:'s)?|which|when(?:'s)?|who(?:'s)?|where(?:'s)?|how (?:much|many|old))\b"
 )
@@ -80,9 +81,9 @@ def is_missing(text: str, contents: Iterable[str]) -> bool:
     said = fold(question_gloss(text).text).replace("’", "'")
     if not _ASKS.search(said) or _HOW.search(said):
         return False
-    asked = [row for row in _TABLE if row.asked.search(said)]
-    if not asked:
+    if not _ANY.search(said):
         return False
+    asked = [row for row in _TABLE if row.asked.search(said)]
     folded = [fold(content) for content in contents]
     return not any(_is_told(row, folded) for row in asked)
 

@@ -40,22 +40,17 @@ def is_content(term: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Saying:
-    """What a text says, reduced to what can be looked for: its content words, its numbers, whether it
-    says "not"."""
+    """What a text says, reduced to what can be looked for. Its numbers and whether it says "not" are read from
+    `folded`, the text in searchable form, where that matters: hardly ever."""
 
+    folded: str
     words: tuple[str, ...]
-    numbers: tuple[str, ...]
-    negated: bool
 
 
 def saying(text: str) -> Saying:
     """Return what the text says."""
     folded = searchable(text)
-    return Saying(
-        words=_words(folded),
-        numbers=tuple(_NUMBER.findall(folded)),
-        negated=is_negated(folded),
-    )
+    return Saying(folded, _words(folded))
 
 
 def _words(folded: str) -> tuple[str, ...]:
@@ -80,7 +75,8 @@ def is_negated(text: str) -> bool:
 def holds(text: str, wanted: Saying, share: float) -> bool:
     """True if `text` (in searchable form) holds this share of the words, and all the numbers.
 
-    Cheap where it is false, which is nearly always: it stops at the first word too many that is missing.
+    Cheap where it is false, which is nearly always: it stops at the first word too many that is missing, and
+    looks at numbers (as `restates` at "not") where the words are there.
     """
     spare = len(wanted.words) * (1 - share) + 1e-9
     for word in wanted.words:
@@ -88,7 +84,7 @@ def holds(text: str, wanted: Saying, share: float) -> bool:
             spare -= 1
             if spare < 0:
                 return False
-    return all(number in text for number in wanted.numbers)
+    return all(number in text for number in _NUMBER.findall(wanted.folded))
 
 
 def restates(text: str, wanted: Saying, *, share: float, at_least: int) -> bool:
@@ -98,4 +94,4 @@ def restates(text: str, wanted: Saying, *, share: float, at_least: int) -> bool:
     """
     if len(wanted.words) < at_least or not holds(text, wanted, share):
         return False
-    return is_negated(text) == wanted.negated
+    return is_negated(text) == is_negated(wanted.folded)

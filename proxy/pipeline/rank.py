@@ -14,7 +14,7 @@ from typing import Literal
 
 from proxy.domain import Hit, Memory, Ranked
 from proxy.pipeline.gate import Gate
-from proxy.pipeline.overlap import held, is_content, restates, saying, searchable
+from proxy.pipeline.overlap import Saying, held, is_content, restates, saying, searchable
 from proxy.pipeline.times import Span, is_of
 
 DAY = 86_400.0
@@ -90,9 +90,9 @@ def rank(
         if len(kept) >= limit:
             break
         memory = hit.memory
-        better = shown.setdefault(memory.type, [])
-        if not _repeats(memory, better):
-            better.append(searchable(memory.content))
+        better, said = shown.setdefault(memory.type, []), saying(memory.content)
+        if not _repeats(said, better):
+            better.append(said.folded)
             kept.append(Ranked(memory, min(1.0, score), _why(hit, matched, gate, memory.id in worth)))
     return kept
 
@@ -142,7 +142,7 @@ def standing(memory: Memory, now: float, ranking: Ranking) -> float:
 
 
 def _timely(memory: Memory, times: Sequence[Span], ranking: Ranking) -> float:
-    meant = any(is_of(span, memory.content, memory.valid_from) for span in times)
+    meant = bool(times) and any(is_of(span, memory.content, memory.valid_from) for span in times)
     return 1 + ranking.time_depth if meant else 1.0
 
 
@@ -166,9 +166,8 @@ def _reciprocal_ranks(hits: Sequence[Hit], k: int, *, dense: bool) -> list[float
     return scores
 
 
-def _repeats(memory: Memory, better: Sequence[str]) -> bool:
-    """True if one of the better contents (in searchable form) already says what this memory says."""
-    said = saying(memory.content)
+def _repeats(said: Saying, better: Sequence[str]) -> bool:
+    """True if one of the better contents (in searchable form) already says this."""
     return any(restates(text, said, share=REPEAT_SHARE, at_least=REPEAT_TERMS) for text in better)
 
 

@@ -124,7 +124,10 @@ def _asks(folded: str, marked: bool) -> bool:
 
 def _aligned(text: str) -> str:
     """Return the text in lower case, sign by sign, so that places in it are places in the text."""
-    return "".join(low if len(low := c.lower()) == 1 else c for c in text).replace("’", "'")
+    low = text.lower()
+    if len(low) != len(text):  # "İ" becomes two
+        low = "".join(low if len(low := c.lower()) == 1 else c for c in text)
+    return low.replace("’", "'")
 
 
 def _unspaced(text: str) -> list[str]:

@@ -25,12 +25,12 @@ def unseen(ranked: Sequence[Ranked], messages: Sequence[Message]) -> list[Ranked
 
 
 def _is_said(memory: Memory, said: Sequence[str], everything: str) -> bool:
-    if _spaced(memory.content) in everything:
+    wanted = saying(memory.content)
+    if _in_one_line(wanted.folded) in everything:
         return True
     spans = (_spaced(e.span) for e in memory.evidence)
     if any(_length(span) >= SPAN_CHARS and span in everything for span in spans):
         return True
-    wanted = saying(memory.content)
     if not holds(everything, wanted, SHARE):
         return False
     return any(restates(text, wanted, share=SHARE, at_least=AT_LEAST) for text in said)
@@ -51,7 +51,11 @@ def _statements(messages: Sequence[Message]) -> list[str]:
 
 
 def _spaced(text: str) -> str:
-    return " ".join(searchable(text).split()).rstrip(" .!。")
+    return _in_one_line(searchable(text))
+
+
+def _in_one_line(folded: str) -> str:
+    return " ".join(folded.split()).rstrip(" .!。")
 
 
 def _without_questions(text: str) -> str:

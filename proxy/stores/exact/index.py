@@ -7,7 +7,7 @@ matrix are appended in place behind the older snapshot's view, so that a write c
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,8 +41,7 @@ class Row:
     rewritten: bool = False  # says something else than when the index last read it
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A memory's number and scores. `cosine` is None where either side has no vector."""
 
     seq: int
@@ -91,13 +90,14 @@ class UserIndex:
         best = _top(scores, np.flatnonzero(scores > 0), search.limit)
         cosines = self._cosines(search.vector, eligible)
         if cosines is not None:
-            best = np.union1d(best, _top(cosines, np.flatnonzero(eligible & self.embedded), search.limit))
+            either = np.zeros(len(eligible), np.bool_)
+            either[best] = either[_top(cosines, np.flatnonzero(eligible & self.embedded), search.limit)] = True
+            best = np.flatnonzero(either)
         near = [None] * len(best) if cosines is None else cosines[best].tolist()
+        columns = (self.seqs[best].tolist(), near, self.embedded[best].tolist(), scores[best].tolist())
         return [
             Found(seq, cosine if embedded else None, bm25)
-            for seq, cosine, embedded, bm25 in zip(
-                self.seqs[best].tolist(), near, self.embedded[best], scores[best].tolist(), strict=True
-            )
+            for seq, cosine, embedded, bm25 in zip(*columns, strict=True)
         ]
 
     def _eligible(self, project: str | None, search: Search) -> Bools:
