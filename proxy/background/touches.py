@@ -4,12 +4,14 @@ An access only weighs a memory a little: it is not worth a commit of its own wit
 is written every few seconds, and by an orderly end; a crash takes the last seconds with it.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 
 from proxy.domain import Scope
 from proxy.ports import Clock, MemoryStore
 
+AT_ONCE = 64
 MOST_SCOPES = 10_000  # while the store is away; of more nothing is noted
 
 
@@ -28,10 +30,13 @@ class Touches:
     async def write(self) -> None:
         """Write what was noted. Raises StoreUnavailable; what is not written stays noted."""
         while self._noted:
-            scope = next(iter(self._noted))
-            counted = self._noted[scope]
-            seen = dict(counted)
-            await self._memories.touch(scope, [*Counter(seen).elements()], self._clock())
-            counted.subtract(seen)  # what came meanwhile stays
-            if not any(counted.values()):
-                del self._noted[scope]
+            some = [self._noted.popitem() for _ in range(min(AT_ONCE, len(self._noted)))]
+            at = self._clock()
+            # Side by side: a store that commits in groups makes one commit of them.
+            touched = (self._memories.touch(scope, [*ids.elements()], at) for scope, ids in some)
+            results = await asyncio.gather(*touched, return_exceptions=True)
+            failed = [(one, result) for one, result in zip(some, results, strict=True) if result]
+            for (scope, ids), _ in failed:
+                self._noted.setdefault(scope, Counter()).update(ids)
+            for _, error in failed:
+                raise error
