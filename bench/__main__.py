@@ -31,8 +31,9 @@ OUR_ROWS: dict[str, Kind] = {
     report.MEMORY: MEMORY,
 }
 # Beside direct and our own rows; the others would only make the run longer.
-PEER_STREAMS = {report.NGINX: ("s0_c32", "s5_c32", "s20_c256"), report.PORTKEY: ("s0_c32", "s5_c32")}
-PEER_STREAMS[report.LITELLM] = PEER_STREAMS[report.PORTKEY]
+PEER_STREAMS = ("s0_c32", "s5_c32", "s20_c256", "s250_c2000")
+MOST_STREAMS = "s250_c2000"  # takes as long as all others together: measured where it is asked for
+USUAL_STREAMS = [name for name in STREAMS if name != MOST_STREAMS]
 QUICK_STREAMS = ("s5_c32", "s20_c32", "s20_c256")
 
 
@@ -75,12 +76,20 @@ def _options() -> argparse.Namespace:
     names = ",".join(tools.PEERS)
     parser.add_argument("--only", default=names, metavar="NAMES", help=f"peers to measure (default {names})")
     parser.add_argument("--no-streams", action="store_true", help="leave the streams out")
+    parser.add_argument(
+        "--streams",
+        metavar="NAMES",
+        help=f"streams to measure (default all but {MOST_STREAMS}, 2,000 at a time): {','.join(STREAMS)}",
+    )
     parser.add_argument("--large", action="store_true", help="also 100,000 memories of 1,000 users")
     parser.add_argument("--minutes", type=float, help="start no measurement later (default 15; --quick 4)")
     options = parser.parse_args()
     options.only = [name for name in options.only.split(",") if name]
     if unknown := set(options.only) - set(tools.PEERS):
         parser.error(f"--only: {', '.join(sorted(unknown))} is not one of {names}")
+    options.streams = options.streams.split(",") if options.streams else []
+    if unknown := set(options.streams) - set(STREAMS):
+        parser.error(f"--streams: {', '.join(sorted(unknown))} is not one of {','.join(STREAMS)}")
     options.rounds = options.rounds or (1 if options.quick else 3)
     options.minutes = options.minutes or (4 if options.quick else 15)
     return options
@@ -153,14 +162,15 @@ async def _fill(data_dir: Path, users: int) -> None:
 def _loads(options: argparse.Namespace) -> list[Load]:
     if options.no_streams:
         return [ONE, FEW, MANY]
-    return [ONE, FEW, MANY, *(STREAMS[name] for name in (QUICK_STREAMS if options.quick else STREAMS))]
+    usual = QUICK_STREAMS if options.quick else USUAL_STREAMS
+    return [ONE, FEW, MANY, *(STREAMS[name] for name in options.streams or usual)]
 
 
 def _is_measured(subject: Subject, load: Load) -> bool:
     if not load.streams:
         return subject.kind.reads or load is not FEW
-    if subject.name in PEER_STREAMS:
-        return load.name in PEER_STREAMS[subject.name]
+    if subject.name in PEER_ROWS.values():
+        return load.name in PEER_STREAMS
     return subject.name in (report.DIRECT, report.CHAT, report.MEMORY)
 
 

@@ -73,6 +73,7 @@ STREAMS = {
         Load("s20_c1", 1, 3, pace_ms=20),
         Load("s20_c32", 32, 4, pace_ms=20, stagger_ms=1300),
         Load("s20_c256", 256, 5, pace_ms=20, stagger_ms=1300),
+        Load("s250_c2000", 2_000, 24, pace_ms=250, stagger_ms=16_000),
     )
 }
 

@@ -6,7 +6,9 @@ facts that score a little less, a tenth more for preferences, since they shape e
 the kind decides. (Share of the answers of eleven personas that is in a block of 400 and of 250 tokens: .92
 and .81; with half of the budget reserved by kind, .89 and .76.)
 In the block the best match stands first, so that a reader, and a log, sees
-at the top what the search thought of most. What the session's notes say comes before all memories.
+at the top what the search thought of most. What the session's notes say comes before all memories. Where a
+project's preferences stand beside general ones, the block says which count (requirement E6): whether two of
+them differ, the model sees better than a rule.
 """
 
 import math
@@ -21,6 +23,7 @@ from proxy.pipeline import reminders
 from proxy.ports import TokenCounter
 
 SHORT_ID = 4  # characters: with the whole ids in X-Memory-Ids, enough to tell what an answer cites
+OVERRULED = " A preference of the project stands above a general one."
 PREFERRED = 1.1  # what a preference is worth beside another memory of its score and length
 
 
@@ -58,6 +61,8 @@ def inject(
         left = budget_tokens - frame - of_session
         if first := reminders.reminders(notes, messages, budget_tokens=left, tokens=cost):
             frame, notice = frame + of_session + sum(map(cost, first)), NOTICE + reminders.NOTICE
+    if _may_differ([r.memory for r in ranked]):
+        frame, notice = frame + cost(OVERRULED), notice + OVERRULED
     id_chars = _distinct_chars([r.memory.id for r in ranked])
     lines = [render(r.memory, id_chars) for r in ranked]
     costs = [cost(line) for line in lines]
@@ -88,10 +93,19 @@ def _choose(ranked: Sequence[Ranked], costs: Sequence[int], budget: int) -> list
 
 
 def render(memory: Memory, id_chars: int = SHORT_ID) -> str:
-    """Return a memory's line: its type, the day from which it holds, the end of its id, its content."""
+    """Return a memory's line: its type (and whether it is a preference for the project alone), the day from
+    which it holds, the end of its id, its content."""
+    of_project = memory.type == _PREFERENCE and memory.scope.project is not None
+    kind = f"{memory.type} of the project" if of_project else memory.type
     day = datetime.fromtimestamp(memory.valid_from, UTC).date().isoformat()
     # The end of the id: ids that sort by time all begin alike.
-    return f"- [{memory.type} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
+    return f"- [{kind} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
+
+
+def _may_differ(memories: Sequence[Memory]) -> bool:
+    """True where preferences of a project stand beside general ones: which of them differ, the model sees."""
+    projects = {m.scope.project for m in memories if m.type == _PREFERENCE}
+    return len(projects) > 1 and None in projects
 
 
 def _distinct_chars(ids: Sequence[str]) -> int:
@@ -105,4 +119,5 @@ def _priority(memory: Memory) -> int:
     return kind.pack_order if kind else len(KINDS) + 1
 
 
+_PREFERENCE = "preference"
 _FIRST = min(kind.pack_order for kind in KINDS.values())

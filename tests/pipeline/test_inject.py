@@ -1,11 +1,12 @@
 """Filling the budget."""
 
 import re
+from dataclasses import replace
 from itertools import zip_longest
 
 from proxy.block import OPEN
-from proxy.domain import Ranked
-from proxy.pipeline.inject import inject, render
+from proxy.domain import Ranked, Scope
+from proxy.pipeline.inject import OVERRULED, inject, render
 from tests.pipeline.conftest import Words, memory
 
 
@@ -20,6 +21,23 @@ OVERHEAD = pack([memory("m0000000", "x")], 1000).tokens - len(render(memory("m00
 def test_a_line_carries_type_date_and_short_id():
     line = render(memory("mem_0123456789abcdef", "User is vegan", valid_from=1_767_225_600.0))
     assert line == "- [semantic 2026-01-01 #cdef] User is vegan"
+
+
+def test_a_preference_for_a_project_alone_says_so():
+    taste = memory("mem_cdef", "Tabs, not spaces", type="preference")
+    line = render(replace(taste, scope=Scope("t", "anna", "apollo")))
+    assert re.fullmatch(r"- \[preference of the project [\d-]+ #cdef\] Tabs, not spaces", line)
+
+
+def test_a_projects_preference_stands_above_a_general_one_and_only_then_is_it_said():
+    general = memory("m1", "Answers in German", type="preference")
+    of_project = replace(memory("m2", "Answers in English", type="preference"), scope=Scope("t", "a", "apollo"))
+    assert OVERRULED in pack([general, of_project], 1000).text
+    assert OVERRULED not in pack([of_project], 1000).text
+    assert OVERRULED not in pack([general, replace(of_project, type="semantic")], 1000).text
+    least = pack([general, of_project], 1000).tokens
+    assert pack([general, of_project], least).tokens == least
+    assert len(pack([general, of_project], least - 1).memory_ids) == 1
 
 
 def test_short_ids_are_longer_where_two_in_the_block_end_alike():
