@@ -20,11 +20,11 @@ def vitals(parts: Parts) -> Vitals:
     """Return how memory is doing."""
     if not parts.stores.is_open:
         return Vitals(Level.NONE, "store_unavailable")
+    # Before what rests because of it: what was remembered is still recalled where only writing fails.
+    if trouble := parts.stores.trouble:
+        return Vitals(Level.FULL if parts.stores.is_readable else Level.NONE, trouble)
     if resting := parts.fail_open.resting:
         return Vitals(Level.NONE, resting)
-    if trouble := parts.stores.trouble:
-        # What was remembered is still recalled where only writing fails.
-        return Vitals(Level.FULL if parts.stores.is_readable else Level.NONE, trouble)
     if parts.embedder is None:
         return Vitals(Level.LEXICAL, "no_embedding_model")
     return Vitals(Level.FULL, "")
