@@ -12,6 +12,7 @@ from proxy.domain import Hit, Level, Ranked, Scope
 from proxy.pipeline.expect import Expectation
 from proxy.pipeline.gate import gate_for
 from proxy.pipeline.named import is_missing
+from proxy.pipeline.persons import is_stranger
 from proxy.pipeline.rank import Ranking, rank
 from proxy.pipeline.rerank import Reranking
 from proxy.pipeline.retrieve import retrieve
@@ -30,7 +31,8 @@ class Wanted:
     limit: int
     threshold: float | None  # None: the embedding model's own
     expected: Expectation = Expectation.STRONG  # by the form of the question
-    named: str = ""  # text whose things with one name must be in memory (see `named`); "": whatever is found
+    # The text whose things of one name, and persons, must be in memory (see `named`, `persons`); "": none.
+    named: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,5 +118,6 @@ def _reason(hits: Sequence[Hit], ranked: Sequence[Ranked], wanted: Wanted) -> st
     """Return why nothing of this is shown, "" if it is."""
     if not ranked:
         return "below_threshold"
-    missing = wanted.named and is_missing(wanted.named, (h.memory.content for h in hits))
+    contents = [hit.memory.content for hit in hits] if wanted.named else []
+    missing = contents and (is_missing(wanted.named, contents) or is_stranger(wanted.named, contents))
     return _MISSING if missing else ""

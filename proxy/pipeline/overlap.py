@@ -40,8 +40,8 @@ def is_content(term: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Saying:
-    """What a text says, reduced to what can be looked for. Its numbers and whether it says "not" are read from
-    `folded`, the text in searchable form, where that matters: hardly ever."""
+    """What a text says, reduced to what can be looked for. Its numbers and whether it says "not" are read
+    from `folded`, the text in searchable form, where that matters: hardly ever."""
 
     folded: str
     words: tuple[str, ...]

@@ -1,0 +1,104 @@
+"""Is the person whom the question asks about in memory at all?
+
+"What did my mother cook at Christmas?" comes close to every memory of Christmas. Where no memory speaks of
+the user's mother, or of parents, none of them is the answer. Only roles that are told by their names are
+looked for: a dog may be in memory as "Miso" alone, a niece as a sister's daughter. The question has to say
+whose they are ("my mother"): "a friend is cooking" asks about nobody.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+
+from proxy.pipeline.named import asks_for_fact
+from proxy.pipeline.roles import Role, roles_in
+from proxy.terms import fold
+
+_WHOSE = re.compile(
+    r"(?:\b(?:my|our|mis?|nuestr[oa]s?|mein(?:e[mnrs]?)?|unser(?:e[mnrs]?)?|mon|ma|mes|notre|nos)\s+"
+    r"(?:[^\W\d_]+\s+)?|我(?:们|家)?的?|咱(?:们|家)?的?)$"
+)
+_MINE = re.compile("[我咱]")  # some Chinese roles have it among their words
+# What to do about somebody may follow from what is known of the user.
+_ADVICE = re.compile(
+    r"\b(?:should|could|would|might|ideas?|suggest\w*|recommend\w*|deb(?:o|eria)|puedo|soll(?:te)?|kann|dois"
+    r"|devrais|peux)\b|该|可以|推荐|建议"
+)
+_BEFORE = 30  # characters in which the possessive stands
+# Who may be told of under another role, by the roles' English names.
+_FAMILIES = (
+    ("wife", "husband", "partner", "boyfriend", "girlfriend", "fiance"),
+    ("boss", "supervisor"),
+)
+_ALONE = (
+    "sister brother mother father grandmother grandfather aunt uncle cousin flatmate neighbour assistant"
+    " dentist doctor therapist vet hairdresser lawyer accountant coach landlord tenant nanny cleaner"
+).split()
+# What a role is told by beside its own words.
+_TOLD = {
+    **dict.fromkeys(
+        ("mother", "father"),
+        r"\bparents?\b|\bfolks\b|父母|爸妈|家长|\bpadres\b|\beltern\b",
+    ),
+    **dict.fromkeys(
+        ("grandmother", "grandfather"),
+        r"\bgrandparents?\b|祖父母|爷爷奶奶|\babuelos\b|\bgrosseltern\b|\bgrands-parents\b",
+    ),
+    **dict.fromkeys(
+        ("sister", "brother"),
+        r"\bsiblings?\b|兄弟姐妹|姐弟|兄妹|\bhermanos\b|\bgeschwister\b|\bfreres et soeurs\b",
+    ),
+    "wife": r"\bmarried\b|\bwedding\b|结婚|\bcasad[oa]\b|\bverheiratet\b|\bmariee?\b|爱人|先生",
+    "dentist": r"\bteeth\b|\btooth\b|\bcrown\b|\bbraces\b|牙|\bdientes?\b|\bmuelas?\b|\bzahn|\bdents?\b",
+    "doctor": r"\bdr\b|\bclini|\bhospital|\bcheck-?up|医院|体检|看病|大夫|\bklinik|\bpraxis\b",
+    "vet": r"\bclinic|\bsurgery\b|兽医|\bvaccin",
+    "landlord": r"\brents?\b|\brental\b|\blease\b|\bletting|租|\balquiler|\bmiet|\bloyer\b",
+    "boss": r"\breports? to\b|\bhead of\b|\bdirector\b|\bcto\b|\bceo\b|汇报",
+    "therapist": r"\btherap|\bphysio|心理|理疗|\bterap|\bkine\b",
+    "coach": r"\btraining\b|\bgym\b|健身|教练",
+    "lawyer": r"\blegal\b|律师|\babogad|\banwalt|\bavocat",
+    "accountant": r"\btax(?:es)?\b|税|\bimpuestos\b|\bsteuer|\bimpots\b",
+}
+
+
+def is_stranger(text: str, contents: Iterable[str]) -> bool:
+    """True if the text asks for a fact about somebody of the user's own, and no memory speaks of anybody in
+    that role."""
+    asked = _asked(text)
+    if not asked or not asks_for_fact(text) or _ADVICE.search(fold(text)):
+        return False
+    folded = [fold(content) for content in contents]
+    return not any(_is_told(role, said) for role in asked for said in folded)
+
+
+def _asked(text: str) -> Sequence[Role]:
+    """Return the roles that the text calls the user's own; none if one of them may be told of otherwise."""
+    folded, roles = fold(text), roles_in(text)
+    own = [role for role in roles if any(_is_own(folded, place) for place in role.places(folded))]
+    return own if own and all(_name(role) in _KNOWN for role in own) else ()
+
+
+def _is_own(folded: str, place: tuple[int, int]) -> bool:
+    start, end = place
+    whose = _WHOSE.search(folded[max(0, start - _BEFORE) : start])
+    return bool(whose) or _MINE.match(folded[start:end]) is not None
+
+
+def _is_told(role: Role, said: str) -> bool:
+    family = _KNOWN[_name(role)]
+    if any(_of(name).places(said) for name in family):
+        return True
+    return any(told.search(said) for name in family if (told := _OTHERWISE.get(name)))
+
+
+@lru_cache
+def _of(name: str) -> Role:
+    return next(role for role in roles_in(name) if _name(role) == name)
+
+
+def _name(role: Role) -> str:
+    return role.words[0]
+
+
+_KNOWN = {name: family for family in (*_FAMILIES, *((name,) for name in _ALONE)) for name in family}
+_OTHERWISE = {name: re.compile(pattern) for name, pattern in _TOLD.items()}

@@ -1,0 +1,47 @@
+"""Nobody is remembered who was never spoken of."""
+
+import pytest
+
+from proxy.pipeline.persons import is_stranger
+
+MARTA = "User's sister is Marta, who lives in Porto."
+CHRISTMAS = "User spent Christmas in the mountains."
+
+
+@pytest.mark.parametrize(
+    ("question", "memories"),
+    [
+        ("What did my mother cook at Christmas?", (MARTA, CHRISTMAS)),
+        ("When is my younger sister's birthday?", (CHRISTMAS,)),
+        ("我爸爸喜欢喝什么酒？", ("用户喜欢喝茶。", "用户的妈妈喜欢喝白酒。")),
+        ("¿Cómo se llama mi dentista?", ("El usuario vive en Madrid.",)),
+        ("Wie heißt unser Vermieter?", ("Nutzer wohnt in Kassel.",)),
+        ("Où habite ma tante ?", ("L'utilisateur habite à Lyon.",)),
+        ("Who is my lawyer and who is my accountant?", (MARTA,)),
+    ],
+)
+def test_a_person_whom_no_memory_speaks_of_is_a_stranger(question: str, memories: tuple[str, ...]) -> None:
+    assert is_stranger(question, memories)
+
+
+@pytest.mark.parametrize(
+    ("question", "memories"),
+    [
+        ("Where does my sister live?", (MARTA,)),
+        ("Where does my brother live?", ("User is the youngest of four siblings.",)),
+        ("Where does my mother live?", ("User's parents moved to Leeds.",)),
+        ("我爱人在哪里工作?", ("用户的妻子是护士。",)),
+        ("What do I pay my landlord?", ("User's rent is 900 euros.",)),
+        ("When is my dentist appointment?", ("User gets a crown on 3 May.",)),
+        ("A friend is cooking for me: what do I say?", (CHRISTMAS,)),  # asks about nobody
+        ("What do the landlord and the vet want?", (CHRISTMAS,)),  # whose they are is not said
+        ("What is my niece's name?", (MARTA,)),  # may be told of as a daughter of Marta's
+        ("What does my dog eat?", ("Miso eats chicken.",)),
+        ("Does my cat see the same vet as my brother's dog?", (CHRISTMAS,)),
+        ("What is my budget?", (CHRISTMAS,)),
+        ("What should I cook for my mother?", (CHRISTMAS,)),  # what the user cooks may help
+        ("Write a card for my mother.", (CHRISTMAS,)),
+    ],
+)
+def test_who_is_known_or_may_be_told_of_otherwise_is_none(question: str, memories: tuple[str, ...]) -> None:
+    assert not is_stranger(question, memories)
