@@ -9,231 +9,105 @@ import argparse
 import asyncio
 import json
 import os
-import resource
-import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from random import Random
+from typing import Any
 
-import numpy as np
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.table import Table
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from proxy import __version__, observe, terms
-from proxy.domain import Create, Memory, NewExchange, NewJob, Outcome, Scope, Search, SessionState
+from bench.crowd import Census, Crowd
+from bench.growth import Heavy, Step, heavy_table, measured, measured_heavy, table
+from bench.operations import Timed, operations, operations_table
+from proxy import __version__, observe
 from proxy.open_stores import stores_of
-from proxy.settings import load
-from proxy.storage import Stores
+from proxy.ports import EmbeddingModel
+from proxy.settings import Settings, load
 
-DIMENSION, SAMPLE, AT_ONCE = 384, 200, 4
-BEYOND = (1_000_000, 10_000_000)
-_STARTS = ("ka", "lo", "mi", "nu", "re", "so", "ti", "vu")
-WORDS = [f"{a}{b}{c}" for a in _STARTS for b in "abcdefgh" for c in "lmnrst"]
+Found = tuple[list[Step], list[Heavy], list[Timed]]
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """What was measured with so many memories. Times in ms, the rest in MB."""
-
-    users: int
-    memories: int
-    fill_per_s: float
-    warm_p50: float
-    warm_p95: float
-    cold_p50: float
-    cold_p95: float
-    exchange_p50: float  # begin and complete
-    store_p50: float  # one new memory
-    process_mb: float
-    disk_mb: float
-    redis_mb: float
-
-
-class Crowd:
-    """Made-up users with made-up memories."""
-
-    def __init__(self, stores: Stores, each: int, seed: int) -> None:
-        self.stores, self.each, self._rng = stores, each, Random(seed)
-        self._numbers = np.random.default_rng(seed)
-        self.users = 0
-
-    async def grow(self, users: int, told: Callable[[int], None], until: float) -> None:
-        """Add users up to a number, or until the time is up."""
-        turn = asyncio.Semaphore(AT_ONCE)
-
-        async def add(number: int) -> None:
-            async with turn:
-                if time.monotonic() < until:
-                    await self._add(number)
-                    self.users += 1
-                    told(self.users)
-
-        await asyncio.gather(*(add(number) for number in range(self.users, users)))
-
-    async def _add(self, number: int) -> None:
-        scope = scope_of(number)
-        changes = [self.new(scope, f"{number}-{k}") for k in range(self.each)]
-        await self.stores.memories.apply(scope, changes, expect=await self.stores.memories.stamp(scope))
-
-    def new(self, scope: Scope, name: str) -> Create:
-        content = "User " + " ".join(self._rng.choices(WORDS, k=9))
-        memory = Memory(
-            id=f"mem_{name}", scope=scope, type="semantic", content=content, source="api",
-            created_at=time.time(), updated_at=time.time(), valid_from=time.time(),
-        )  # fmt: skip
-        return Create(memory, self.vector())
-
-    def vector(self) -> bytes:
-        values = self._numbers.standard_normal(DIMENSION).astype(np.float32)
-        return (values / np.linalg.norm(values)).astype(np.float32).tobytes()
-
-    # ------------------------------------------------------------ measured
-    async def search(self, number: int) -> None:
-        words = terms.terms(" ".join(self._rng.choices(WORDS, k=5)))
-        await self.stores.memories.search(scope_of(number), Search(self.vector(), words, now=time.time()))
-
-    async def store(self, number: int) -> None:
-        scope = scope_of(number)
-        change = self.new(scope, f"{number}-{self._rng.randrange(10**12)}")
-        await self.stores.memories.apply(scope, [change], expect=await self.stores.memories.stamp(scope))
-
-    async def exchange(self, number: int) -> None:
-        name = str(self._rng.randrange(10**12))
-        new = NewExchange(
-            id=f"ex_{name}", key=name, scope=scope_of(number), session_id="s", model="m",
-            said=" ".join(self._rng.choices(WORDS, k=30)), at=time.time(),
-        )  # fmt: skip
-        begun = await self.stores.sessions.begin(new)
-        await self.stores.sessions.complete(begun, Outcome("Noted.", whole=True), _no_job)
-
-    async def times(self, ask: Callable[[int], Awaitable[None]], numbers: Sequence[int]) -> list[float]:
-        """Return how long each took, in ms."""
-        found = []
-        for number in numbers:
-            began = time.perf_counter()
-            await ask(number)
-            found.append((time.perf_counter() - began) * 1000)
-        return sorted(found)
-
-    def some(self, count: int = SAMPLE) -> list[int]:
-        return [self._rng.randrange(self.users) for _ in range(count)]
-
-
-def scope_of(number: int) -> Scope:
-    return Scope("scale", f"user-{number}")
-
-
-def _no_job(state: SessionState) -> NewJob | None:
-    return None
-
-
-async def measured(crowd: Crowd, fill_per_s: float, data: Path) -> Step:
-    cold = await crowd.times(crowd.search, list(dict.fromkeys(crowd.some())))
-    ours = crowd.some(20)
-    await crowd.times(crowd.search, ours)
-    warm = await crowd.times(crowd.search, ours * (SAMPLE // 20))
-    exchanges = await crowd.times(crowd.exchange, crowd.some(SAMPLE // 2))
-    stored = await crowd.times(crowd.store, crowd.some(SAMPLE // 2))
-    return Step(
-        users=crowd.users,
-        memories=crowd.users * crowd.each,
-        fill_per_s=fill_per_s,
-        warm_p50=statistics.median(warm),
-        warm_p95=warm[int(0.95 * len(warm))],
-        cold_p50=statistics.median(cold),
-        cold_p95=cold[int(0.95 * len(cold))],
-        exchange_p50=statistics.median(exchanges),
-        store_p50=statistics.median(stored),
-        process_mb=resident_mb(),
-        disk_mb=await asyncio.to_thread(disk_mb, data),
-        redis_mb=await redis_mb(crowd.stores),
-    )
-
-
-def disk_mb(data: Path) -> float:
-    return sum(file.stat().st_size for file in data.glob("memory.db*")) / 1e6
-
-
-def resident_mb() -> float:
-    """Return what the process holds now, or at its peak where the system does not tell."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text("ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
-async def redis_mb(stores: Stores) -> float:
-    connection = getattr(stores, "connection", None)
-    if connection is None:
-        return 0.0
-    told: object = await connection.call("INFO", "memory")
-    text = told.decode() if isinstance(told, bytes) else str(told)
-    return next((int(line[12:]) / 1e6 for line in text.splitlines() if line.startswith("used_memory:")), 0.0)
-
-
-def projected_mb(steps: Sequence[Step], field: str, memories: int) -> float:
-    """Return a straight line through the last two steps, further on."""
-    one, two = steps[-2], steps[-1]
-    share = (memories - two.memories) / (two.memories - one.memories)
-    before, now = getattr(one, field), getattr(two, field)
-    return float(now + share * (now - before))
-
-
-def shown(backend: str, steps: Sequence[Step]) -> Table:
-    """Return the table: what was measured, then the sizes to be expected of more."""
-    table = Table(title=f"{backend}: ms per operation, MB in all")
-    for name in ("memories", "users", "filled/s", "search, at hand", "p95", "search, not at hand", "p95",
-                 "exchange", "one memory", "process", "disk", "Redis"):  # fmt: skip
-        table.add_column(name, justify="right")
-    for step in steps:
-        times = (
-            step.warm_p50,
-            step.warm_p95,
-            step.cold_p50,
-            step.cold_p95,
-            step.exchange_p50,
-            step.store_p50,
-        )
-        sizes = (step.process_mb, step.disk_mb, step.redis_mb)
-        table.add_row(
-            f"{step.memories:,}", f"{step.users:,}", f"{step.fill_per_s:,.0f}",
-            *(f"{time:.2f}" for time in times), *(f"{size:,.0f}" for size in sizes),
-        )  # fmt: skip
-    for memories in [size for size in BEYOND if len(steps) > 1 and size > steps[-1].memories]:
-        sizes = [f"~{projected_mb(steps, field, memories):,.0f}" for field in ("disk_mb", "redis_mb")]
-        table.add_row(f"~{memories:,}", *[""] * 9, *sizes)
-    return table
-
-
-async def run(options: argparse.Namespace, data: Path, console: Console) -> list[Step]:
-    overrides: dict[str, dict[str, str]] = {"storage": {"backend": options.backend, "data_dir": str(data)}}
-    overrides |= (
-        {"redis": {"url": options.redis, "prefix": options.prefix}} if options.backend != "sqlite" else {}
-    )
-    stores, steps = stores_of(load(None, os.environ, overrides)), list[Step]()
+async def run(options: argparse.Namespace, data: Path, console: Console) -> Found:
+    """Fill and measure, or only measure; return what was found."""
+    settings = settings_of(options, data)
+    known = Census.load(data)
+    if options.measure_only and known is None:
+        raise SystemExit(f"nothing was filled in {data}")
+    if options.from_disk:
+        leave_the_cache(data)
+    stores = stores_of(settings)
     await stores.open()
-    crowd = Crowd(stores, options.each, options.seed)
+    try:
+        embedding = settings.embedding
+        await stores.memories.stamp_model(EmbeddingModel(embedding.model, embedding.dimension, 0.3, 0.8))
+        crowd = Crowd(stores, data, known or Census(options.each), options.seed)
+        steps = [] if options.measure_only else await filled(options, crowd, data, console)
+        if not steps:
+            steps.append(await measured(crowd, data, 0.0))
+        if not options.measure_only:
+            for memories in [size for size in options.heavy if size not in crowd.census.heavy]:
+                await crowd.add_heavy(memories)
+        heavy = [await measured_heavy(crowd, memories) for memories in crowd.census.heavy]
+    finally:
+        await stores.close()
+    timed = await asyncio.to_thread(operations, data, crowd.census) if options.operations else []
+    return steps, heavy, timed
+
+
+async def filled(options: argparse.Namespace, crowd: Crowd, data: Path, console: Console) -> list[Step]:
+    """Grow the crowd step by step, measuring after each."""
+    steps = list[Step]()
     until = time.monotonic() + 60 * options.minutes
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        users = max(1, options.start // options.each)
-        while time.monotonic() < until and users * options.each <= options.to:
+        for users in sizes(options.start, options.to, options.factor, crowd.census.each):
+            if users <= crowd.census.users or time.monotonic() >= until:
+                continue
             task = progress.add_task(f"{users:,} users", total=users)
-            before, began = crowd.users, time.monotonic()
-            await crowd.grow(users, lambda done, task=task: progress.update(task, completed=done), until)
-            added = (crowd.users - before) * options.each
-            steps.append(await measured(crowd, added / (time.monotonic() - began), data))
+            before, spent = crowd.census.memories, crowd.storing_s
+            await crowd.grow(users, partial(_tell, progress, task), until)
+            rate = (crowd.census.memories - before) / max(crowd.storing_s - spent, 1e-9)
+            steps.append(await measured(crowd, data, rate))
             progress.remove_task(task)
-            users *= options.factor
-    await stores.close()
     return steps
+
+
+def _tell(progress: Progress, task: TaskID, users: int) -> None:
+    progress.update(task, completed=users)
+
+
+def sizes(start: int, to: int, factor: int, each: int) -> Iterator[int]:
+    """Yield the numbers of users of the steps: the last is that of `to` memories."""
+    memories = start
+    while memories < to:
+        yield max(1, memories // each)
+        memories *= factor
+    yield max(1, to // each)
+
+
+def settings_of(options: argparse.Namespace, data: Path) -> Settings:
+    overrides: dict[str, dict[str, Any]] = {
+        "storage": {"backend": options.backend, "data_dir": str(data)},
+        "limits": {"max_memories_per_user": 0, "max_content_mb_per_user": 0},
+    }
+    if options.backend != "sqlite":
+        overrides["redis"] = {"url": options.redis, "prefix": options.prefix}
+    return load(None, os.environ, overrides)
+
+
+def leave_the_cache(data: Path) -> None:
+    """Have the system read the database from the disk again. Before it is opened: to close any other
+    descriptor drops SQLite's locks."""
+    for file in data.glob("memory.db*"):
+        with file.open("rb") as opened:
+            os.fsync(opened.fileno())
+            os.posix_fadvise(opened.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def arguments() -> argparse.Namespace:
@@ -244,31 +118,60 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--each", type=int, default=100, help="memories of a user")
     parser.add_argument("--start", type=int, default=10_000, help="memories of the first step")
     parser.add_argument("--factor", type=int, default=10, help="from step to step")
-    parser.add_argument("--to", type=int, default=10_000_000, help="memories of the last step")
+    parser.add_argument("--to", type=int, default=1_000_000, help="memories of the last step")
+    parser.add_argument("--heavy", type=numbers, default=(), metavar="N,N",
+                        help="add users with so many memories each, after the last step")  # fmt: skip
     parser.add_argument("--minutes", type=float, default=20, help="for filling; the last step may be smaller")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--data-dir", type=Path, help="where to fill (default: a directory that is removed)")
-    return parser.parse_args()
+    parser.add_argument(
+        "--data-dir", type=Path, help="where to fill, or go on (default: one that is removed)"
+    )
+    parser.add_argument("--measure-only", action="store_true", help="measure what --data-dir holds already")
+    parser.add_argument("--from-disk", action="store_true", help="with nothing of the database in the cache")
+    parser.add_argument("--operations", action="store_true",
+                        help="time start-up, backup, forgetting and so on at the end (sqlite)")  # fmt: skip
+    options = parser.parse_args()
+    if options.measure_only and options.data_dir is None:
+        parser.error("--measure-only needs --data-dir")
+    if options.operations and options.backend != "sqlite":
+        parser.error("--operations is for sqlite")
+    return options
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(","))
 
 
 def main() -> int:
     options, console = arguments(), Console(stderr=True)
     observe.configure("error", "console")
     with tempfile.TemporaryDirectory(prefix="memory-proxy-scale-") as directory:
-        steps = asyncio.run(run(options, options.data_dir or Path(directory), console))
-    out = Console(width=150)
-    out.print(shown(options.backend, steps))
-    out.print("~ not measured: a straight line through the last two steps")
+        data = options.data_dir or Path(directory)
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        steps, heavy, timed = asyncio.run(run(options, data, console))
+    out = Console(width=200)
+    out.print(table(options.backend, steps))
+    out.print("~ not measured: a straight line through the first and the last step")
+    if heavy:
+        out.print(heavy_table(heavy))
+    if timed:
+        out.print(operations_table(timed))
+    out.print(f"kept in {keep(options, steps, heavy, timed)}")
+    return 0
+
+
+def keep(options: argparse.Namespace, steps: list[Step], heavy: list[Heavy], timed: list[Timed]) -> Path:
     git = ["git", "rev-parse", "--short", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
-    name = f"scale-{options.backend.replace('+', '-')}-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    file = Path("results") / name
+    file = (
+        Path("results") / f"scale-{options.backend.replace('+', '-')}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    )
     file.parent.mkdir(exist_ok=True)
-    found = {"version": __version__, "commit": commit, "each": options.each}
-    found["steps"] = [asdict(step) for step in steps]
+    found: dict[str, object] = {"version": __version__, "commit": commit}
+    for name, rows in (("steps", steps), ("heavy", heavy), ("operations", timed)):
+        found[name] = [asdict(row) for row in rows]
     file.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    out.print(f"kept in {file}")
-    return 0
+    return file
 
 
 if __name__ == "__main__":

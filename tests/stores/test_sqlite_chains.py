@@ -31,6 +31,7 @@ from tests.stores.making import (
     store,
     talk,
 )  # fmt: skip
+from tests.support.examples import examples
 
 
 class TestSqliteStoredResponses(StoredResponsesContract):
@@ -237,7 +238,7 @@ class Chains(RuleBasedStateMachine):
         self.dir.cleanup()
 
 
-Chains.TestCase.settings = settings(max_examples=20, stateful_step_count=20, deadline=None)
+Chains.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=20)
 TestChains = Chains.TestCase
 
 
@@ -328,7 +329,7 @@ async def test_memories_outlive_the_exchanges_they_came_from(stores):
 
 
 async def test_pruning_goes_in_portions(stores, monkeypatch):
-    monkeypatch.setattr("proxy.stores.sqlite.sessions._PRUNE_AT_ONCE", 3)
+    monkeypatch.setattr("proxy.stores.sqlite.sessions._AT_ONCE", 3)
     for n in range(10):
         await talk(stores.sessions, trigger=always, session=f"s{n % 4}")
     await read_all(stores)

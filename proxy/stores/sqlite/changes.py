@@ -46,8 +46,10 @@ class Writer:
                 assert_never(change)
 
     def _create(self, memory: Memory, vector: bytes | None, history: tuple[Event, ...] = ()) -> bool:
-        retired = self._retire_expired(memory, at=memory.created_at)
-        seq = self._insert(identity.own(self.tx, self.owner, memory) if history else memory, vector)
+        statement = rows.digest(memory.content)
+        retired = self._retire_expired(memory, statement, at=memory.created_at)
+        new = identity.own(self.tx, self.owner, memory) if history else memory
+        seq = self._insert(new, statement, vector)
         if seq is None:
             self.dropped.append(memory.id)
             return retired
@@ -109,7 +111,7 @@ class Writer:
         if found is None:
             raise NotFound("No memory has this id.")
         seq, content, source, archived = found
-        self._retire_expired(memory, at=memory.updated_at, keep=memory.id)
+        self._retire_expired(memory, rows.digest(memory.content), at=memory.updated_at, keep=memory.id)
         try:
             rows.update_memory(self.tx, seq, memory, self.version)
         except sqlite3.IntegrityError as error:
@@ -190,9 +192,9 @@ class Writer:
     def _generation(self, vector: bytes | None) -> int:
         return self.held.generation if self.embeds or vector is not None else NO_MODEL
 
-    def _insert(self, memory: Memory, vector: bytes | None) -> int | None:
+    def _insert(self, memory: Memory, statement: bytes, vector: bytes | None) -> int | None:
         self._check(memory, vector)
-        seq = rows.insert_memory(self.tx, self.owner, memory, self.version)
+        seq = rows.insert_memory(self.tx, self.owner, memory, statement, self.version)
         if seq is not None:
             self.tx.execute(
                 "INSERT INTO vectors (memory, embedding, terms, generation) VALUES (?, ?, ?, ?)",
@@ -200,15 +202,14 @@ class Writer:
             )
         return seq
 
-    def _retire_expired(self, memory: Memory, *, at: float, keep: str = "") -> bool:
+    def _retire_expired(self, memory: Memory, statement: bytes, *, at: float, keep: str = "") -> bool:
         """Archive another memory of the same words that has expired: it would keep this one out."""
         archived = self.tx.execute(
             "UPDATE memories SET archived = 1, changed = ?"
             " WHERE owner = ? AND coalesce(project, '') = ? AND type = ? AND digest = ?"
             " AND superseded_by IS NULL AND archived = 0 AND expires_at <= ? AND id <> ?",
-            (self.version, self.owner, memory.scope.project or "", memory.type,
-             rows.digest(memory.content), at, keep),
-        )  # fmt: skip
+            (self.version, self.owner, memory.scope.project or "", memory.type, statement, at, keep),
+        )
         return archived.rowcount > 0
 
     def _find(self, memory_id: str) -> tuple[int, str, str] | None:

@@ -88,6 +88,11 @@ def _session(tx: sqlite3.Connection, owner: int, new: NewExchange) -> tuple[int,
     return cursor.lastrowid, True, not new.standalone
 
 
+def any_abandoned(tx: sqlite3.Connection, living: Instance) -> bool:
+    """Return whether exchanges died with their process."""
+    return any(living.is_dead(name) for name in queue.instances(tx, "exchanges", "open"))
+
+
 def close_abandoned(tx: sqlite3.Connection, living: Instance) -> None:
     """Complete, as broken off, the exchanges that died with their process."""
     for name in queue.instances(tx, "exchanges", "open"):

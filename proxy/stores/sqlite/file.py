@@ -16,7 +16,7 @@ from proxy import terms
 from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite.instance import alone
 
-SCHEMA_VERSION = 3  # schema_v1.sql … are applied in order; kept in PRAGMA user_version
+SCHEMA_VERSION = 4  # schema_v1.sql … are applied in order; kept in PRAGMA user_version
 _SMALLEST_PAGE = 512  # bytes
 _APPLICATION_ID = 0x6D656D70  # "memp": tells our file from another program's database
 
@@ -36,6 +36,9 @@ def mapped(path: Path) -> Iterator[None]:
         raise StoreUnavailable(f"{path}: {name}") from error
     except OSError as error:
         raise StoreUnavailable(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        # Of a damaged schema SQLite says which words it does not understand, and Python cannot read that.
+        raise StoreUnavailable(f"{path}: SQLITE_CORRUPT") from error
     except UnicodeEncodeError:
         # `from None`: the original error carries the text itself.
         raise StoreUnavailable(f"{path}: an identifier is not valid Unicode") from None
@@ -92,7 +95,7 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA temp_store = MEMORY")  # no text in temporary files
         connection.execute("PRAGMA journal_size_limit = 67108864")
         connection.create_function("folded", 1, terms.fold, deterministic=True)
-    except sqlite3.Error:
+    except (sqlite3.Error, UnicodeDecodeError):  # see mapped
         connection.close()
         raise
     return connection

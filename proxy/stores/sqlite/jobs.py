@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from proxy.domain import Batch, Job, Scope
@@ -47,14 +48,22 @@ class SqliteJobs:
         self.instance: Instance | None = None
 
     async def claim(self, now: float, lease_s: float, *, upto_lane: int = 3) -> Job | None:
-        def work(tx: sqlite3.Connection) -> Job | None:
-            queue.reclaim(tx, now, self._dead(tx))
-            return queue.claim(tx, self._living.id, now, lease_s, upto_lane)
-
-        # Asked every second and seldom fruitful: reading first spares the write, and its fsync.
-        if not await self._database.read(lambda tx: queue.has_work(tx, now, upto_lane, self._dead(tx))):
-            return None
-        return await self._database.write(work)
+        # Asked every second and seldom fruitful: reading first spares the write, and its fsync. And where
+        # many jobs wait, to find the one whose turn it is takes time, for which no writer needs to wait.
+        if await self._database.read(lambda tx: queue.any_lost(tx, now, self._dead(tx))):
+            await self._database.write(lambda tx: queue.reclaim(tx, now, self._dead(tx)))
+        while (found := await self._database.read(lambda tx: queue.next_due(tx, now, upto_lane))) is not None:
+            claiming = partial(
+                queue.claim,
+                job_id=found,
+                instance=self._living.id,
+                now=now,
+                lease_s=lease_s,
+                upto_lane=upto_lane,
+            )
+            if (job := await self._database.write(claiming)) is not None:
+                return job  # else another was faster
+        return None
 
     async def batch(self, job: Job, *, limit: int, context: int) -> Batch:
         return await self._database.write(lambda tx: _batch(tx, job, limit, context))

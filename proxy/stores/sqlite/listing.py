@@ -18,7 +18,8 @@ from proxy.stores.sqlite.forgetting import orders
 _SLICE = 4_000  # rows that one read looks at
 _BEYOND_ALL = 2**63 - 1
 _NOBODY = -1
-_FROM = "memories m JOIN scopes s ON s.id = m.owner"
+# CROSS JOIN: in this order. By an id alone SQLite would look for it with every user of the tenant.
+_FROM = "memories m CROSS JOIN scopes s ON s.id = m.owner"
 
 
 class Listing:

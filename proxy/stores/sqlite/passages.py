@@ -35,11 +35,13 @@ _FOUND = f"""
     FROM passages p JOIN documents d ON d.seq = p.document JOIN scopes s ON s.id = d.owner
     WHERE p.seq IN (SELECT value FROM json_each(?)) AND d.doomed = 0
 """
-# The oldest document first; of a user whose everything is being forgotten, none.
+# Those without any vector, then those of an older model, each the oldest document first; of a user whose
+# everything is being forgotten, none. Mostly there is nothing to do, which the index of the generations tells
+# at once: hence CROSS JOIN, and the order.
 _PENDING = """
-    SELECT p.seq, p.headings, p.tile, p.lead FROM passages p JOIN documents d ON d.seq = p.document
-    JOIN scopes s ON s.id = d.owner
-    WHERE p.generation < ? AND d.doomed = 0 AND s.user IS NOT NULL ORDER BY p.seq LIMIT ?
+    SELECT p.seq, p.headings, p.tile, p.lead FROM passages p CROSS JOIN documents d ON d.seq = p.document
+    CROSS JOIN scopes s ON s.id = d.owner
+    WHERE p.generation < ? AND d.doomed = 0 AND s.user IS NOT NULL ORDER BY p.generation, p.seq LIMIT ?
 """
 _FILL = """
     UPDATE passages SET embedding = :vector, generation = :generation

@@ -33,10 +33,10 @@ _DUE = """
       AND NOT EXISTS (SELECT 1 FROM jobs r WHERE r.owner = j.owner AND r.state = 'running')
 """
 # Lanes first; within a lane the user who was served longest ago.
-_NEXT = f"""
-    SELECT j.id, s.id, s.tenant, s.user, n.project, n.name, j.upto, j.lane, j.attempts, j.created_at,
-           j.closing
-    {_DUE} ORDER BY j.lane, s.served, j.id LIMIT 1
+_NEXT = f"SELECT j.id {_DUE} ORDER BY j.lane, s.served, j.id LIMIT 1"
+_THE_ONE = f"""
+    SELECT s.id, s.tenant, s.user, n.project, n.name, j.upto, j.lane, j.attempts, j.created_at, j.closing
+    {_DUE} AND j.id = :job
 """
 _NAMED = """
     FROM sessions n JOIN scopes s ON s.id = n.owner
@@ -82,13 +82,20 @@ def pending(tx: sqlite3.Connection, condition: str, parameters: dict[str, Any]) 
     ]  # fmt: skip
 
 
-def offer(tx: sqlite3.Connection, found: Pending, trigger: Trigger, at: float) -> bool:
-    """Make the job that the trigger asks for, or that the session's end calls for; return whether there is
-    one."""
-    wanted = trigger(found.state) or (_rest(found.state) if found.ended else None)
-    if wanted is not None:
+def offer(tx: sqlite3.Connection, found: Pending, trigger: Trigger, at: float) -> None:
+    """Make the job that the trigger asks for, or that the session's end calls for, if any."""
+    if wanted := _wanted(found, trigger):
         enqueue(tx, found, upto=wanted.upto, lane=wanted.lane, at=at, closing=wanted.closing)
-    return wanted is not None
+
+
+def due(tx: sqlite3.Connection, condition: str, trigger: Trigger) -> list[tuple[int, NewJob]]:
+    """Return the jobs to be made for the sessions that `pending` finds, each with the session's row."""
+    found = [(each.session, _wanted(each, trigger)) for each in pending(tx, condition, {})]
+    return [(session, wanted) for session, wanted in found if wanted is not None]
+
+
+def _wanted(found: Pending, trigger: Trigger) -> NewJob | None:
+    return trigger(found.state) or (_rest(found.state) if found.ended else None)
 
 
 def enqueue(
@@ -131,12 +138,15 @@ def _rest(state: SessionState) -> NewJob:
     return NewJob(state.session_id, state.last_seq, EXPLICIT_LANE if state.explicit else ORDINARY_LANE)
 
 
-def has_work(tx: sqlite3.Connection, now: float, upto_lane: int, dead: Sequence[str]) -> bool:
-    """Return whether `reclaim` or `claim` would find a job."""
-    if tx.execute(f"SELECT 1 {_LOST} LIMIT 1", (now, rows.as_json(dead))).fetchone():
-        return True
-    any_due = tx.execute(f"SELECT 1 {_DUE} LIMIT 1", {"now": now, "lane": upto_lane})
-    return any_due.fetchone() is not None
+def any_lost(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> bool:
+    """Return whether `reclaim` would find a job."""
+    return tx.execute(f"SELECT 1 {_LOST} LIMIT 1", (now, rows.as_json(dead))).fetchone() is not None
+
+
+def next_due(tx: sqlite3.Connection, now: float, upto_lane: int) -> int | None:
+    """Return the job whose turn it is. Looks at all that are queued."""
+    row = tx.execute(_NEXT, {"now": now, "lane": upto_lane}).fetchone()
+    return int(row[0]) if row else None
 
 
 def wake(tx: sqlite3.Connection, owner: int) -> None:
@@ -151,12 +161,14 @@ def reclaim(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> None:
         park(tx, job_id, state="queued", due_at=0.0)
 
 
-def claim(tx: sqlite3.Connection, instance: str, now: float, lease_s: float, upto_lane: int) -> Job | None:
-    """Lease the next due job to the instance."""
-    row = tx.execute(_NEXT, {"now": now, "lane": upto_lane}).fetchone()
+def claim(
+    tx: sqlite3.Connection, job_id: int, instance: str, now: float, lease_s: float, upto_lane: int
+) -> Job | None:
+    """Lease the job to the instance; None if it is no longer due."""
+    row = tx.execute(_THE_ONE, {"job": job_id, "now": now, "lane": upto_lane}).fetchone()
     if row is None:
         return None
-    job_id, owner, tenant, user, project, name, upto, lane, attempts, created_at, closing = row
+    owner, tenant, user, project, name, upto, lane, attempts, created_at, closing = row
     tx.execute("UPDATE scopes SET served = (SELECT max(served) + 1 FROM scopes) WHERE id = ?", (owner,))
     tx.execute(
         "UPDATE jobs SET state = 'running', attempts = attempts + 1, leased_until = ?, instance = ?"
@@ -276,8 +288,8 @@ def revive(tx: sqlite3.Connection, tenant: str, user: str | None, job_id: int | 
 
 
 def instances(tx: sqlite3.Connection, table: str, state: str) -> Iterator[str]:
-    """Return the processes named in `jobs` or `exchanges` rows of a state."""
-    for (instance,) in tx.execute(
-        f"SELECT DISTINCT instance FROM {table} WHERE state = ?", (state,)
-    ).fetchall():
+    """Return the processes named in `jobs` or `exchanges` rows of a state (constants, both)."""
+    # Not as a parameter: by it no partial index would be found, and all that was ever said be read.
+    query = f"SELECT DISTINCT instance FROM {table} WHERE state = '{state}'"
+    for (instance,) in tx.execute(query).fetchall():
         yield instance

@@ -13,12 +13,11 @@ from proxy import terms
 from proxy.domain import Evidence, Exchange, Memory, MemoryFilter, Scope, with_children
 from proxy.stores.texts import storable as storable
 
-# CROSS JOIN: the memories first. By an id alone SQLite would look for it with every user of the tenant.
 _MEMORY = """
     SELECT m.seq, m.id, s.tenant, s.user, m.project, m.type, m.content, m.source, m.created_at, m.updated_at,
            m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
            m.confidence, m.tags, m.access_count, m.last_accessed
-    FROM memories m CROSS JOIN scopes s ON s.id = m.owner
+    FROM memories m JOIN scopes s ON s.id = m.owner
 """
 _INSERT_MEMORY = """
     INSERT INTO memories (owner, project, id, type, content, digest, source, created_at, updated_at,
@@ -52,12 +51,15 @@ def as_json(values: Iterable[Any]) -> str:
 
 
 # ---------------------------------------------------------------- memories
-def insert_memory(tx: sqlite3.Connection, owner: int, memory: Memory, changed: int) -> int | None:
-    """Store the memory's own row and evidence; return its seq, or None if the same one is already there."""
+def insert_memory(
+    tx: sqlite3.Connection, owner: int, memory: Memory, statement: bytes, changed: int
+) -> int | None:
+    """Store the memory's own row and evidence, `statement` being its digest; return its seq, or None if the
+    same one is already there."""
     m, content = memory, storable(memory.content)
     cursor = tx.execute(
         _INSERT_MEMORY,
-        (owner, m.scope.project, m.id, m.type, content, digest(content), m.source, m.created_at, m.updated_at,
+        (owner, m.scope.project, m.id, m.type, content, statement, m.source, m.created_at, m.updated_at,
          m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
          m.confidence, json.dumps(m.tags), m.access_count, m.last_accessed, changed, changed),
     )  # fmt: skip

@@ -1,15 +1,17 @@
 """The SessionStore over SQLite: see ports.SessionStore for what every method guarantees."""
 
+import asyncio
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from proxy.domain import Begun, Exchange, NewExchange, Outcome, Scope
+from proxy.domain import Begun, Exchange, NewExchange, NewJob, Outcome, Scope
 from proxy.errors import NotFound
 from proxy.oversight import SessionInfo
 from proxy.ports import Trigger
 from proxy.stores.sqlite import exchanges, queue, rows
-from proxy.stores.sqlite.database import Database, Work
+from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.instance import Instance
 
 _MARKED = 64  # characters of a name in a cursor that also names the row
@@ -43,14 +45,17 @@ _SESSION_OF = """
     WHERE s.tenant = :tenant AND s.user = :user AND r.id = :id AND r.session <> ''
     LIMIT 1
 """
-# With a session goes which responses were made in it.
-_PRUNE_SESSIONS = """
-    DELETE FROM sessions WHERE id IN (
-        SELECT n.id FROM sessions n WHERE n.last_at < :before
-        AND NOT EXISTS (SELECT 1 FROM exchanges e WHERE e.session = n.id)
-        AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.session = n.id) LIMIT :limit)
+_IS_OLD = """
+    n.last_at < :before AND NOT EXISTS (SELECT 1 FROM exchanges e WHERE e.session = n.id)
+    AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.session = n.id)
 """
-_PRUNE_AT_ONCE = 200  # rows of a transaction: other writers wait meanwhile
+_SLICE = 10_000  # sessions that one read looks at: other readers wait meanwhile
+_BEYOND_ALL = 2**63 - 1
+_SLICE_END = f"SELECT id FROM sessions WHERE id > :edge ORDER BY id LIMIT 1 OFFSET {_SLICE - 1}"
+_OLD_SESSIONS = f"SELECT n.id FROM sessions n WHERE n.id > :edge AND n.id <= :end AND {_IS_OLD}"
+# With a session goes which responses were made in it.
+_PRUNE_SESSIONS = f"DELETE FROM sessions AS n WHERE n.id IN (SELECT value FROM json_each(:ids)) AND {_IS_OLD}"
+_AT_ONCE = 200  # rows of a transaction: other writers wait meanwhile
 
 
 class SqliteSessions:
@@ -92,13 +97,17 @@ class SqliteSessions:
         return await self._database.read(work)
 
     async def sweep(self, now: float, trigger: Trigger) -> int:
-        def work(tx: sqlite3.Connection) -> int:
-            instance = self._living
-            exchanges.close_abandoned(tx, instance)
-            instance.clean()
-            return sum(queue.offer(tx, found, trigger, now) for found in queue.pending(tx, _UNQUEUED, {}))
-
-        return await self._database.write(work)
+        instance = self._living
+        # Asked every few seconds, of all that waits: reading first spares other writers the time.
+        if await self._database.read(lambda tx: exchanges.any_abandoned(tx, instance)):
+            await self._database.write(lambda tx: exchanges.close_abandoned(tx, instance))
+        await asyncio.to_thread(instance.clean)
+        due = await self._database.read(lambda tx: queue.due(tx, _UNQUEUED, trigger))
+        made = 0
+        for start in range(0, len(due), _AT_ONCE):
+            portion = dict(due[start : start + _AT_ONCE])
+            made += await self._database.write(partial(_queue, wanted=portion, now=now))
+        return made
 
     async def end(self, scope: Scope, session_id: str, at: float) -> int:
         def work(tx: sqlite3.Connection) -> int:
@@ -130,19 +139,43 @@ class SqliteSessions:
     async def prune(self, before: float) -> int:
         """Delete the exchanges from before `before` that are extracted, and the sessions last used before
         it that are empty now. Returns the number of exchanges."""
-        parameters = {"before": before, "limit": _PRUNE_AT_ONCE}
-        pruned = await self._in_portions(lambda tx: exchanges.prune(tx, before, _PRUNE_AT_ONCE))
-        await self._in_portions(lambda tx: tx.execute(_PRUNE_SESSIONS, parameters).rowcount)
+        pruned, gone = 0, _AT_ONCE
+        while gone == _AT_ONCE:
+            gone = await self._database.write(lambda tx: exchanges.prune(tx, before, _AT_ONCE))
+            pruned += gone
+        await self._prune_sessions(before)
         return pruned
 
-    async def _in_portions(self, deletion: Work[int]) -> int:
-        """Repeat the deletion until it finds nothing more; returns how many rows."""
-        total = 0
-        while True:
-            gone = await self._database.write(deletion)
-            total += gone
-            if gone < _PRUNE_AT_ONCE:
-                return total
+    async def _prune_sessions(self, before: float) -> None:
+        """Look at all sessions, a slice at a time, and delete those that are old and empty."""
+        edge: int | None = 0
+        while edge is not None:
+            old, edge = await self._database.read(partial(_old, before=before, edge=edge))
+            for start in range(0, len(old), _AT_ONCE):
+                these = {"ids": rows.as_json(old[start : start + _AT_ONCE]), "before": before}
+                await self._database.write(partial(_prune, these=these))
+
+
+def _queue(tx: sqlite3.Connection, *, wanted: Mapping[int, NewJob], now: float) -> int:
+    """Queue the jobs of those of the sessions (by row) that still have something pending; return how many."""
+    condition = f"e.session IN (SELECT value FROM json_each(:sessions)) AND {_UNQUEUED}"
+    found = queue.pending(tx, condition, {"sessions": rows.as_json(wanted)})
+    for one in found:
+        job = wanted[one.session]
+        queue.enqueue(tx, one, upto=job.upto, lane=job.lane, at=now, closing=job.closing)
+    return len(found)
+
+
+def _old(tx: sqlite3.Connection, *, before: float, edge: int) -> tuple[list[int], int | None]:
+    """Return the old and empty sessions of the slice beyond the edge, and where it ends, if there is more."""
+    row = tx.execute(_SLICE_END, {"edge": edge}).fetchone()
+    asked = {"before": before, "edge": edge, "end": row[0] if row else _BEYOND_ALL}
+    old = [session for (session,) in tx.execute(_OLD_SESSIONS, asked)]
+    return old, row[0] if row else None
+
+
+def _prune(tx: sqlite3.Connection, *, these: Mapping[str, Any]) -> None:
+    tx.execute(_PRUNE_SESSIONS, these)
 
 
 def _cursor(tx: sqlite3.Connection, ours: dict[str, Any], after: str | None) -> tuple[float | None, int]:

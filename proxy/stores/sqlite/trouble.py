@@ -49,6 +49,8 @@ def kind_of(error: BaseException) -> str | None:
     while error is not None:
         if isinstance(error, sqlite3.Error):
             return _BY_CODE.get(getattr(error, "sqlite_errorcode", 0) & _PRIMARY)
+        if isinstance(error, UnicodeDecodeError):
+            return CORRUPT  # see file.mapped
         if isinstance(error, OSError):
             return _BY_ERRNO.get(error.errno or 0, UNAVAILABLE)
         cause = error.__cause__

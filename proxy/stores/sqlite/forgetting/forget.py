@@ -26,8 +26,9 @@ _MUCH = """
                                   ON i.conversation = c.seq WHERE c.owner = :owner LIMIT :most)) >= :most
         OR (SELECT coalesce(sum(passages), 0) FROM documents WHERE owner = :owner) >= :most
 """
+# CROSS JOIN: in this order, and not all users of the tenant first.
 _HOLDERS = """
-    SELECT m.owner FROM memories m JOIN scopes s ON s.id = m.owner
+    SELECT m.owner FROM memories m CROSS JOIN scopes s ON s.id = m.owner
     WHERE m.id = :id AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
     AND (:project IS NULL OR m.project = :project)
 """
