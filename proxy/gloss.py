@@ -7,8 +7,9 @@ A gloss is only ever embedded, never stored or shown.
 
 The words stand in `lexicon/*.txt`, a line for each meaning: english|zh|es|de|fr, alternatives separated by
 commas. Chinese takes the longest word that fits, from the left. In the other languages a word of the table
-also stands for its longer forms ("alquil": alquiler, alquilamos); German compounds are taken apart, and
-participles lose their "ge" ("angemeldet").
+also stands for its longer forms ("alquil": alquiler, alquilamos), but those of `*.forms.txt` are forms
+themselves; German compounds are taken apart, participles lose their "ge" ("angemeldet"), and Spanish verbs
+the pronouns put to them ("abrirme").
 """
 
 import re
@@ -32,14 +33,23 @@ _PARTICLES = frozenset("的了吗呢吧啊着过来地得个呀嘛哦呗么儿")
 _PUNCTUATION = str.maketrans("，。？！；：（）“”、《》", ",.?!;:()'',''")
 _PHRASE_WORDS = 4
 _LEAST_SHARE = 0.3  # of a text's words: the table's language
-_SHORTEST_STEM = 3  # of three letters: at most two more
+_SHORTEST_STEM = 3
 _LONGEST_ENDING = 4
+# What may follow three letters; and what a Spanish word, being whole, that ends in a vowel. Without,
+# "venta" (sale) is a form of "ven" (come), "juguete" (toy) of "jugué" (I played).
+_SHORT_ENDINGS = {
+    "es": re.compile("[aeo]s?|ó|s|[aei]n|[aei]r|i[oa]"),
+    "de": re.compile(".{1,2}"),
+    "fr": re.compile("e?s|x|e|e[erz]|ir"),
+}
+_AFTER_VOWEL = {"a": ("s", "n"), "e": ("s", "n"), "o": ("s",)}
 _HAN_WEIGHT = 3  # letters that a Chinese character is worth
 _MOST_PARTS = 3  # of a compound
 # Where "ge" and "zu" stand inside a verb.
 _INFIX = re.compile(
     r"(ab|an|auf|aus|bei|ein|fest|heim|her|hin|los|mit|nach|um|vor|weg|weiter|zu|zuruck|zusammen)(?:ge|zu)(\w{3,})"
 )
+_PRONOUN = re.compile(r"(\w{2,}(?:[aei]r|ndo))(me|te|se|nos|l[aeo]s?)")
 # "Umzug-s-termin": what joins the parts of a compound.
 _JOINTS = ("", "s", "n", "e", "en", "es", "er")
 
@@ -93,6 +103,7 @@ def language(text: str) -> str | None:
 @dataclass(frozen=True, slots=True)
 class _Lexicon:
     words: dict[str, dict[str, str]]  # by language, then by folded word: its English
+    forms: frozenset[str]  # that no longer word is a form of
     english: frozenset[str]
     longest: int  # characters of a Chinese word
 
@@ -100,6 +111,7 @@ class _Lexicon:
 @lru_cache(maxsize=1)
 def _lexicon() -> _Lexicon:
     words: dict[str, dict[str, str]] = {name: {} for name in _LANGUAGES}
+    forms: set[str] = set()
     english = set(ENGLISH_STOP_WORDS)
     for file in sorted(_FOLDER.glob("*.txt")):
         for line in file.read_text("utf-8").splitlines():
@@ -107,8 +119,10 @@ def _lexicon() -> _Lexicon:
             english.update(re.findall(r"[a-z]{3,}", fold(meaning)))
             for name, cell in zip(_LANGUAGES, cells, strict=True):
                 for word in filter(None, (fold(w.strip()) for w in cell.split(","))):
+                    if file.match("*.forms.txt") and word not in words[name]:
+                        forms.add(word)
                     words[name].setdefault(word, meaning)
-    return _Lexicon(words, frozenset(english), max(map(len, words["zh"])))
+    return _Lexicon(words, frozenset(forms), frozenset(english), max(map(len, words["zh"])))
 
 
 # Words of several languages say nothing about which one it is.
@@ -118,7 +132,12 @@ _SHARED = frozenset("a an am as in is me no on or so to die man son des plan se 
 # ---------------------------------------------------------------- with spaces
 def _spaced(text: str, name: str) -> str:
     tokens = _TOKEN.findall(text)
-    return " ".join(_glossed(tokens, [_bare(t) for t in tokens], name))
+    return " ".join(_glossed(tokens, [_third_person(t, _bare(t)) for t in tokens], name))
+
+
+def _third_person(token: str, bare: str) -> str:
+    """Return the bare word, but with its accent where "compró" would be taken for "compro", I buy."""
+    return f"{bare[:-1]}ó" if token.endswith("ó") and bare in _lexicon().forms else bare
 
 
 def _bare(token: str) -> str:
@@ -148,6 +167,8 @@ def _word(word: str, name: str) -> str | None:
         return " ".join(halves)
     if found is None and name == "de":
         return _participle(word) or _compound(word)
+    if found is None and name == "es":
+        return _with_pronoun(word)
     return found
 
 
@@ -157,10 +178,25 @@ def _form(word: str, name: str) -> str | None:
     if word in known:
         return known[word]
     for size in range(len(word) - 1, max(len(word) - _LONGEST_ENDING, _SHORTEST_STEM) - 1, -1):
-        short = size == _SHORTEST_STEM and len(word) - size > 2
-        if word[:size] in known and not short:
+        if word[:size] in known and _is_ending(word[size:], word[:size], name):
             return known[word[:size]]
     return None
+
+
+def _is_ending(rest: str, stem: str, name: str) -> bool:
+    """True if the stem's word may have a form that ends so."""
+    if len(stem) == _SHORTEST_STEM:
+        return _SHORT_ENDINGS[name].fullmatch(rest) is not None
+    if name == "es" and stem[-1] in _AFTER_VOWEL:
+        return rest in _AFTER_VOWEL[stem[-1]]
+    return stem not in _lexicon().forms
+
+
+def _with_pronoun(word: str) -> str | None:
+    """Return the meaning of the Spanish verb that a pronoun was put to, and of that: "abrirme", open me."""
+    parts = _PRONOUN.fullmatch(word)
+    verb = _form(parts[1], "es") if parts else None
+    return f"{verb} {_form(parts[2], 'es') or ''}".rstrip() if parts and verb else None
 
 
 def _participle(word: str) -> str | None:

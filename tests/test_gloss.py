@@ -129,3 +129,34 @@ def test_a_french_ligature_is_two_letters() -> None:
 @pytest.mark.parametrize(("text", "who"), [("¿Con quién vivo?", "I"), ("¿Cuándo viajamos?", "we")])
 def test_a_spanish_verb_says_who_speaks(text: str, who: str) -> None:
     assert who in gloss(text).text.split()
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("¿Qué juguete tiene el niño en la mesa?", "play"),
+        ("¿Qué juguete tiene el niño en la mesa?", "month"),
+        ("¿Cuándo es la venta del coche de mi hermano?", "come"),
+        ("¿Dónde está el fuego en la cocina?", "was"),
+        ("¿Quién es el hermano mayor de mi padre?", "May"),
+    ],
+)
+def test_a_spanish_word_that_merely_begins_like_another_is_none_of_its_forms(text: str, word: str) -> None:
+    assert word not in gloss(text).text.split()
+
+
+def test_what_somebody_else_bought_is_not_what_i_buy() -> None:
+    assert "I" in gloss("Siempre compro el pan en la tienda.").text.split()
+    said = gloss("Mi hermana compró el pan en la tienda.").text.split()
+    assert "buy" in said
+    assert "I" not in said
+
+
+def test_a_spanish_word_has_its_plural_and_its_persons() -> None:
+    said = gloss("Las camas y los meses de mi hermana comen mucho en la tienda").text.split()
+    assert {"bed", "month", "eat"} <= set(said)
+
+
+def test_a_spanish_verb_keeps_its_meaning_with_a_pronoun_put_to_it() -> None:
+    assert {"open", "me"} <= set(gloss("¿Quién puede abrirme la puerta de casa?").text.split())
+    assert {"go", "up"} <= set(gloss("¿Puedo subirlo a casa de mi hermana?").text.split())

@@ -24,6 +24,7 @@ ROOT = {
     "prompts",
     "rates",
     "tracing",
+    "wordlists",
 }
 MAY_IMPORT = {
     "kinds": set(),
@@ -34,13 +35,14 @@ MAY_IMPORT = {
     "terms": set(),
     "observe": {"tracing"},
     "tracing": {"errors"},
+    "wordlists": set(),
     "prompts": set(),
     "kept": {"domain"},
     "oversight": {"domain"},
     "documents": {"domain"},
     "rates": set(),
     "ports": {"domain", "kept", "oversight", "rates"},
-    "storage": {"ports", "note_store"},
+    "storage": {"ports", "note_store", "documents"},
     "block": {"domain"},
     "embedtext": {"domain", "terms"},
     "gloss": {"terms"},

@@ -2,10 +2,12 @@
 
 A row matches at the beginning of a clause, after its lead-in ("please", "from now on", "可以"). What a row
 asks for is about all answers by its very form ("no more emojis"); a row of `MARKED` only where the sentence
-says for how long ("from now on", "in this chat").
+says for how long ("from now on", "in this chat"). The words of the rows stand in `words/answers.txt`.
 """
 
 from typing import NamedTuple
+
+from proxy.wordlists import any_of, whole_words
 
 
 class Row(NamedTuple):
@@ -15,44 +17,15 @@ class Row(NamedTuple):
     pattern: str
 
 
-_LANGS = (
-    r"(?:english|chinese|mandarin|cantonese|spanish|german|french|italian|portuguese|japanese|korean|russian"
-    r"|dutch|polish|turkish|arabic|hindi|swedish|danish|norwegian|finnish|czech|greek|hebrew|ukrainian|latin"
-    r"|vietnamese|thai|indonesian|my (?:own )?language)"
+_LANGS = any_of("answers", "languages")
+_LANGS_ZH, _LANGS_ES, _LANGS_DE, _LANGS_FR = (
+    any_of("answers", f"languages {name}") for name in ("zh", "es", "de", "fr")
 )
-_LANGS_ZH = (
-    r"(?:中文|汉语|漢語|普通话|國語|国语|粤语|英文|英语|英語|法文|法语|德文|德语|日文|日语|韩文|韩语"
-    r"|西班牙语|西班牙文|俄语|俄文|意大利语|葡萄牙语)"
-)
-_LANGS_ES = r"(?:ingles|espanol|castellano|catalan|aleman|frances|italiano|portugues|chino|japones|ruso)"
-_LANGS_DE = (
-    r"(?:englisch|deutsch|franzosisch|spanisch|italienisch|chinesisch|japanisch|russisch|portugiesisch)"
-)
-_LANGS_FR = r"(?:anglais|francais|allemand|espagnol|italien|chinois|japonais|russe|portugais)"
 _NUMBER = r"(?:\d{1,3}|one|two|three|four|five|six|seven|eight|ten|a|an)"
 _ANSWERS = r"(?:answers?|replies|reply|responses?|explanations?|messages?|it|things|everything|this chat)"
-_BRIEF = r"(?:short(?:er)?|brief(?:er)?|concise|succinct|terse|crisp|compact|to the point|simple|snappy)"
-_FULL = r"(?:detailed|thorough|long(?:er)?|in[- ]depth|verbose|elaborate)"
-_TONE = (
-    r"(?:formal|informal|casual|friendly|friendlier|polite|professional|direct|blunt|playful|serious|gentle"
-    r"|warm|sarcastic|academic|relaxed|enthusiastic|chatty)"
-)
-_FORM = (
-    r"(?:bullet[- ]?points?|bullets|(?:numbered |bulleted )?lists?|markdown|tables?|plain text"
-    r"|prose|json|yaml"
-    r"|headings|headers|code blocks|latex|footnotes|html|bold|italics)"
-)
-_FLOURISH = (
-    r"(?:emojis?|emoticons?|smileys?|exclamation (?:marks?|points?)|small ?talk|pleasantries|apolog\w+"
-    r"|filler|disclaimers?|flattery|jokes?|puns?|slang|jargon|metaphors?|greetings)"
-)
-_UNITS = (
-    r"(?:(?:the )?(?:metric|imperial|si|us customary|american)(?: system)?(?: units?| measure\w*)?|celsius"
-    r"|fahrenheit|kelvin|kilomet(?:er|re)s?|kms?|miles|kilos?|kilograms?|kgs?|pounds|lbs|lit(?:er"
-    r"|re)s|gallons"
-    r"|24[- ]hour (?:time|clock|format)|12[- ]hour (?:time|clock|format)|euros?|dollars?|usd|eur|gbp|cny|rmb"
-    r"|iso dates?)"
-)
+_BRIEF, _FULL = any_of("answers", "brief"), any_of("answers", "full")
+_TONE, _FORM = any_of("answers", "tone"), any_of("answers", "form")
+_FLOURISH, _UNITS = any_of("answers", "flourish"), any_of("answers", "units")
 
 ROWS = (
     # ------------------------------------------------------------ English
@@ -311,23 +284,7 @@ ORDER = (
     r"|wenn ich|mach)"
     r"|(?:toujours|jamais|ne |utilise|donne|explique|reponds|demande|ecris|evite|chaque fois|quand je|mets)"
 )
-LEAD_IN = (
-    r"^(?:[\W_]|\b(?:please|pls|ok(?:ay)?|also|and|so|now|then|but|hey|hi|hello|oh|actually|btw|by the way"
-    r"|one more thing|just|again|sorry|well|sure|thanks|thank you|great|good|note|remember|for (?:now|today)"
-    r"|today|this time around|from (?:now|here) on|going forward|instead|can you|could you|would you|will you"
-    r"|you can|you may|you should|you could|feel free to|i(?:'?d| would) like you to|i want you to"
-    r"|i need you to|i prefer that you|let'?s|let us|kindly|maybe|always|try to|make sure (?:to|you)"
-    r"|for (?:this|the rest of (?:this|the|our)) (?:chat|conversation|session|thread|day)"
-    r"|in this (?:chat|conversation|session)"
-    r"|por favor|y|ahora|hola|oye|vale|puedes|podrias|quiero que|de ahora en adelante|a partir de ahora|hoy"
-    r"|siempre|bitte|und|jetzt|hallo|ok|kannst du|konntest du|ab (?:jetzt|sofort)|von nun an|heute"
-    r"|ich mochte,? dass du"
-    r"|s'il (?:te|vous) plait|et|maintenant|salut|bonjour|peux-tu|pourrais-tu|tu peux|vous pouvez"
-    r"|je veux que tu"
-    r"|a partir de maintenant|desormais|aujourd'hui|toujours|dorenavant)\b"
-    r"|请|麻烦|以后|今后|接下来|从现在(?:开始|起)|现在|今天|那|好的?|对了|另外|还有|你|能不能|能|可以|可不可以|希望|我想要?|之后|帮忙"
-    r"|然后|并且?|而且|同时|记得|这次对话|这个对话里|在这次对话中|每次|都)*"
-)
+LEAD_IN = rf"^(?:[\W_]|{whole_words('answers', 'lead-in')})*"
 # Of this one answer only.
 ONCE = (
     r"\bthis (?!chat|conversation|session|thread|discussion|whole|entire|point|language)\w+"

@@ -7,9 +7,11 @@ suspicious is judged by where it stands: see doubt.
 """
 
 import re
+from bisect import bisect_right
 
 from proxy.background.steering import STEERS
 from proxy.background.unmask import decoded, readable
+from proxy.background.wrapped import Passage, passages
 
 REMOVED = "[removed]"
 
@@ -48,12 +50,14 @@ _POSES = (  # as the system, as a turn of the conversation, as our own block
     r"|</?(?:remembered|known_memories)\b|\[(?:semantic|preference|episodic"
     r"|procedural) \d{4}-\d\d-\d\d #\w{1,40}\]"
 )
+# Not "the message for Tom is that his AI course …".
+_NOT_SOMEBODY_S = r"(?:(?!\b(?:is|are|was|that|his|her|my|our|their)\b)[^.\n]){0,20}"
 _ADDRESSES = (
     rf"\b(?:note|notice|message|instructions?|attention|important|memo|reminder|hinweis"
     rf"|anweisung\w{{0,2}}|nota|aviso|avis|внимание|инструкция)\b[^.\n]{{0,20}}"
-    rf"\b(?:to|for|an|für|para|pour|aux?|per|для)\b[^.\n]{{0,20}}\b{_AI}\b"
-    rf"|\b(?:if|when) you(?:'re| are) an? {_AI}\b|\bas an? (?:ai|llm|language model"
-    rf"|assistant)(?: \w+){{0,2}},? you (?:must|should|will|are)\b"
+    rf"\b(?:to|for|an|für|para|pour|aux?|per|для)\b{_NOT_SOMEBODY_S}\b{_AI}\b"
+    rf"|\b(?:if|when) you(?:'re| are) an? {_AI}\b(?! (?:in|at) (?:an?|the|my|our)\b)"
+    rf"|\bas an? (?:ai|llm|language model|assistant)(?: \w+){{0,2}},? you (?:must|should|will|are)\b"
     r"|\b(?:ai|llm|language) (?:assistants?|agents?|tools?|models?|systems?)\s{0,2}[:\uff1a,]\s{0,3}"
     r"(?:please )?(?:save|remember|note|store|record|always|never|ignore|disregard|you|must|do|add|when)\b"
     r"|\b(?:any|all|every) (?:ai|llm)s? (?:assistants?|agents?|tools?|models?)?\s?(?:reading"
@@ -129,43 +133,62 @@ _BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{24,4000}={0,2}(?![\w+/=-])")
 def is_planted(text: str) -> bool:
     """True if the text holds a planted instruction, plain, disguised or encoded."""
     seen = readable(text)
-    return bool(_HIDDEN.search(seen) or _CUES.search(seen) or _revealed(seen) != seen)
+    return bool(_HIDDEN.search(seen) or _revealed(seen) != seen) or any(
+        _CUES.search(passage.text) for passage in passages(seen.split("\n"), _begins)
+    )
 
 
 def without_planted(text: str) -> str:
-    """Return the text without hidden markup, and each line cut where a planted instruction begins."""
+    """Return the text without hidden markup, each line cut where a planted instruction begins.
+
+    Lines that are one sentence, or a wrapped paragraph, are read as one."""
     text = _revealed(_HIDDEN.sub(REMOVED, text if text.isascii() else _UNSEEN.sub("", text)))
+    lines = text.split("\n")
     kept: list[str] = []
-    announced = False
-    for line in text.split("\n"):
-        announced = announced and bool(line.strip())
-        if announced:
-            continue
-        cut, announced = _cut(line)
-        kept.append(cut)
+    announced, at = False, 0
+    for passage in passages(readable(text).split("\n"), _begins):
+        to = at + len(passage.starts)
+        announced = announced and bool(passage.text.strip())
+        if not announced:
+            whole, rest, announced = _cut(passage)
+            kept += [*lines[at : at + whole], *rest]
+        at = to
     return "\n".join(kept)
 
 
-def _cut(line: str) -> tuple[str, bool]:
-    """Return the line without its planted instructions, and whether the lines below belong to the last one.
+def _begins(line: str) -> bool:
+    """True if a planted instruction stands at the very beginning of the line, as that of a turn."""
+    return _CUES.match(line) is not None
+
+
+def _cut(passage: Passage) -> tuple[int, list[str], bool]:
+    """Return how many lines stay as they stand, what is left of the others, and whether the lines below
+    belong to an instruction.
 
     One in quotation marks ends with them: what follows are the words of who quotes it. Any other reaches to
-    the end of the line."""
-    seen = readable(line)
+    the end."""
+    seen = passage.text
     cue = _CUES.search(seen)
     if cue is None:
-        return line, False
-    kept = ""
+        return len(passage.starts), [], False
+    whole = bisect_right(passage.starts, _beginning(passage, cue.start())) - 1
+    kept, at = "", 0
     while cue is not None:
-        starts = [m.end() for m in _START.finditer(seen, 0, cue.start())]
-        start = starts[-1] if starts else 0
+        start = max(_beginning(passage, at + cue.start()) - at, 0)
         kept += seen[:start] + REMOVED
         end = _end_of_quotation(seen, start, cue.end())
         if end is None:
-            return kept, len(seen) - cue.end() < _HEADING
-        seen = seen[end:]
+            return whole, [kept[passage.starts[whole] :]], len(seen) - cue.end() < _HEADING
+        seen, at = seen[end:], at + end
         cue = _CUES.search(seen)
-    return kept + seen, False
+    return whole, [(kept + seen)[passage.starts[whole] :]], False
+
+
+def _beginning(passage: Passage, cue: int) -> int:
+    """Return where the sentence of the cue begins; without a margin not above the cue's own line."""
+    starts = [m.end() for m in _START.finditer(passage.text, 0, cue)]
+    line = 0 if passage.margin else passage.starts[bisect_right(passage.starts, cue) - 1]
+    return max(starts[-1] if starts else 0, line)
 
 
 def _end_of_quotation(text: str, start: int, after: int) -> int | None:

@@ -21,8 +21,10 @@ _WORD = re.compile(
 _STARTS = (*PASSWORD_STARTS, "wifi", "wi-fi", "wlan", "ssid", "code wi")
 _HEADS = ("pin", "secret", "token", "api")
 _REACH = 80  # characters behind the word
+_ALONE = r"\S{6,80}\s*(?:\n|\Z)"  # in its line: that is what the sentence before it was about
 _SENTENCE_ENDS = re.compile(
-    r"[.!。！][\"')]?\s(?!(?:it'?s|it is|the new one|now it|use|here)\b)|\n\s*\n(?!\S{6,80}\s*(?:\n|\Z))",
+    rf"[.!。！][\"')]?\s(?!(?:it'?s|it is|the new one|now it|use|here)\b|\s{{0,2}}{_ALONE})"
+    rf"|\n\s*\n(?!{_ALONE})",
     _I,
 )
 _TOKEN = re.compile(r"(?<![^\s\"'`“(*,:=，：])[^\s\"'`“”()<>|，。、：；]{6,80}")
@@ -32,7 +34,9 @@ _NAMES_A_THING = re.compile(
     r"|column|field|file"
     r"|network|device|port|line|step|version|as user|per|than|für|bei|von|mit|de|del|para|por|pour|du"
     r"|sur|per|di"
-    r"|от|для|к|на|в|с)\b(?: (?:my|our|the|an?|mein\w{0,2}|der|die|das|el|la|le|los|les))?|@)\W{0,2}$",
+    r"|от|для|к|на|в|с)\b(?: (?:my|our|the|an?|mein\w{0,2}|der|die|das|el|la|le|los|les))?|@)\W{0,2}$"
+    r"|\b(?:promo|discount|coupon|voucher|gift|booking|order|invoice|flight|train|tracking|part|serial|ticket"
+    r"|room|reference)(?: (?:code|number|no\.?|reference|id))?(?: is|:)?\W{0,2}$",
     _I,
 )
 _SPEAKS_ABOUT = re.compile(
@@ -51,6 +55,8 @@ _TECHNICAL = re.compile(
     r"|java|linux|ubuntu|web"
     r"|office|version|v)[-_]?\d.{0,12}|\w[\w.+-]{0,60}@[\w-]{1,60}(?:\.[\w-]{1,30})+"
     r"|\w{2,10}://.{0,80}|[\w./-]{1,70}\.[a-z]{2,4}"
+    r"|[$€£¥]\d[\d.,]{0,12}(?:/\w{1,12})?|\d{1,3}%-?\w{0,8}|(?i:q[1-4][-/]?\d{4}|\d{4}[-/]?q[1-4])"
+    r"|\d{1,2}(?:[:.]\d\d)?[ap]m(?:[-–]\d{1,2}(?:[:.]\d\d)?[ap]m)?|\d{1,4}(?:k?m|mi)/h|mp[34]\W?\w{0,8}"
     r"|(?:0x)?[0-9a-fA-F]{16,128}|\d[\d.,:/-]{2,30}\w{0,3}|\d{1,4}-[^\W\d]{3,20}|(?:covid|top|ps|xbox"
     r"|iphone|galaxy|pixel)-?\d{1,3}|.{0,40}[/\\].{0,40}[/\\].{0,40}"
 )
@@ -70,7 +76,9 @@ def _in_sentences(text: str, places: Iterable[int]) -> Iterator[Span]:
         if word is None:
             continue
         limit = min(len(text), word.end() + _REACH)
-        if end := _SENTENCE_ENDS.search(text, word.end(), limit):
+        # What stands alone in its paragraph is seen only with that paragraph's end.
+        end = _SENTENCE_ENDS.search(text, word.end(), limit + 2 * _REACH)
+        if end and end.start() < limit:
             limit = end.start() + 1
         for token in _TOKEN.finditer(text, word.end(), limit):
             before = text[word.end() : token.start()]
@@ -212,6 +220,26 @@ ROWS: tuple[Detector, ...] = (
         re.compile(r"@[\w-]{1,60}(?:\.[\w-]{1,30}){1,4}\s{0,2}[/|:]\s{0,2}([^\s/|,;]{6,100})(?![^\s.,;])"),
         lambda v: looks.is_mixed(v) and not re.fullmatch(r"\d{2,5}", v),
         starts=("@",),
+    ),
+    Detector(  # I changed my wifi password to Nettle&Soup4; without such a verb, "to" leads to anything
+        "secret",
+        re.compile(
+            rf"\b(?:chang|updat|re-?set|set|switch)\w{{0,4}}\b[^.\n]{{0,40}}?{PASSWORD}"
+            r"(?: (?:for|of|on|at) [\w' -]{1,40}?)? (?:back |over )?to [\"'`(]?(?!be\b)([^\s,;.\"'`]{3,200})",
+            _I,
+        ),
+        looks.is_password,
+        starts=("chang", "updat", "reset", "re-set", "set", "switch"),
+    ),
+    Detector(  # hasło do wifi to rumianek3, salasana on kissa
+        "secret",
+        re.compile(
+            r"(?:hasł[oa](?: do [\w' -]{1,30}?)? to|salasana(?: [\w' -]{1,30}?)? on)"
+            r" [\"'`]?([^\s,;.\"'`]{3,200})",
+            _I,
+        ),
+        looks.is_password,
+        starts=("hasł", "salasana"),
     ),
     Detector(  # my security answer is bluebird
         "secret",

@@ -1,37 +1,18 @@
 """Phrases by which a text steers an assistant's memory, in the languages that pages and mails are written in.
 
 A wish says "I", or nothing; what these have in common is that they speak to a machine, or about "the user"
-as one who is not in the room, next to a word for keeping something.
+as one who is not in the room, next to a word for keeping something. The words stand in
+`words/steering.txt`; how they follow each other, here.
 """
 
-AI = (
-    r"(?:ais?|llms?|(?:ai|large language|language|chat)[ -](?:assistants?|agents?|models?|tools?|bots?"
-    r"|readers?)"
-    r"|assistants?|chatbots?|copilot|chatgpt|claude|gemini"
-    r"|asistentes?(?: de ia)?|modelos? de (?:lenguaje|ia)|ia"
-    r"|assistent(?:en|in)?|sprachmodelle?n?|ki(?:-(?:modelle?n?|assistent(?:en)?))?"
-    r"|assistants? ia|modèles? (?:de langage|d'ia))"
-)
-_KEEP = (
-    r"(?:remember|memori[sz]e|note|record|save|store|add|keep in mind|persist|retain|update)"
-    r"|(?:recuerd[ae]n?|guard[ae]n?|memori[cz]\w{1,3}|añad[ae]n?|registr[ae]n?)"
-    r"|(?:merk\w{1,3}|speicher[en]?|notier\w{0,2}|füge?)"
-    r"|(?:retien[st]|retenez|retenir|enregistre[zr]?|mémorise[zr]?|ajoute[zr]?|note[zr])"
-)
-_USER = (
-    r"(?:(?:the|this) user|user|(?:the |this )?(?:account holder|(?:repo|account|device)(?:'s)? owner)"
-    r"|(?:el|este) usuario|(?:der|dieser) (?:be)?nutzer|(?:l'|cet )utilisateur)"
-)
-_DOES = (
-    r"(?:'s\b|wants?|prefers?|trusts?|likes?|hates?|loves?|is an?\b|has\b|approve[sd]?|agree[sd]?"
-    r"|accepts?|accepted"
-    r"|authori[sz]e[sd]|consent|waive[sd]?|no longer|always|never|needs?|opted"
-    r"|prefiere|confía|autoriz|acept|quiere|no quiere|ha\b|es\b"
-    r"|bevorzugt|vertraut|hat\b|möchte|ist\b|auf\b|will\b"
-    r"|préfère|accepte|autorise|a\b|est\b|veut|ne veut|fait confiance)"
-)
+from proxy.wordlists import any_of
+
+AI = any_of("steering", "assistants")
+_KEEP = any_of("steering", "keep")
+_USER = any_of("steering", "user")
+_DOES = any_of("steering", "does")
 _ABOUT = (  # an order to keep something about "the user"
-    rf"\b(?:{_KEEP})\b[^.\n]{{0,60}}?(?:\b(?:that|que|qu'|dass|ceci|esto)\b,?|[:>(=\"“\u300c]|->)"
+    rf"\b{_KEEP}\b[^.\n]{{0,60}}?(?:\b(?:that|que|qu'|dass|ceci|esto)\b,?|[:>(=\"“\u300c]|->)"
     rf"[\s\"'“(:]{{0,3}}{_USER} ?{_DOES}"
     rf"|\b(?:save|add|update|write|store|set)_?(?:to_)?memory\s?\([^)\n]{{0,20}}[\"']|\bmemory\.(?:add"
     rf"|save|store|write)\("
@@ -60,7 +41,7 @@ _SPEAKS_TO = (  # whoever reads: an address, a condition, an order
     rf"|pour|à|a)\s"
     rf"(?:el |la |los |den |die |das |l'|les )?{AI}"
     r"|\b(?:important|secret|hidden|special) instructions? (?:for|to) the model\b"
-    rf"|\b(?:new|updated) (?:rules?|instructions?|directives?) for (?:this|the|any|all) {AI}"
+    rf"|\b(?:new|updated) (?:rules?|instructions?|directives?) for (?:this|the|any|all) (?:{AI}|model\s?:)"
     r"|\b(?:llm|ai|model|assistant|chatbot) (?:directive|override|command)s?\s?[:\uff1a]"
     r"|\bhidden prompt\b|\bsystem prompt (?:addition|override)\b"
     r"|\bfrom now on,? (?:the|this|any) (?:assistant|ai|model|chatbot) (?:shall|must|will|should)\b"

@@ -1,7 +1,8 @@
 """See through what hides a secret from a pattern and not from a reader.
 
 Zero-width characters, full-width and other digits, letters of another alphabet that look Latin, single
-characters with spaces between. The views are only read: what is found in one is cut out of the text itself.
+characters with spaces between, markup and line ends inside a key. The views are only read: what is found in
+one is cut out of the text itself.
 """
 
 import base64
@@ -20,6 +21,19 @@ _ESCAPE = re.compile(
     r"%[2-7][0-9A-Fa-f]|\\u00[2-7][0-9A-Fa-f]|\\x[2-7][0-9A-Fa-f]|\\[\"']|&(?:quot|apos|amp|#\d{2,3});"
 )
 _ENTITIES = {"&quot;": '"', "&apos;": "'", "&amp;": "&"}
+# What may stand inside a key that was pasted with its markup, and not be of it: emphasis, code, spoilers,
+# escapes, tags. What it parts must be long, with digits, to be looked at without.
+_MARK = r"(?:\*{1,3}|`{1,3}|~~|\|\||\\(?=[-_.])|</?[A-Za-z][^<>\n]{0,60}>)"
+_KEY_SIGN = r"[\w+/=.-]"
+_MARKED = re.compile(rf"(?<!{_KEY_SIGN}){_KEY_SIGN}{{2,}}+(?:{_MARK}{{1,4}}{_KEY_SIGN}++)++")
+# Where a long token without meaning goes on in the next line.
+_WRAP = r"[ \t]{0,2}\\?\n[ \t>|]{0,12}"
+_OPAQUE = r"(?=[^\s\d]{0,40}\d)"
+_WRAPPED = re.compile(
+    rf"(?<!{_KEY_SIGN}){_OPAQUE}{_KEY_SIGN}{{16,}}+(?:{_WRAP}{_OPAQUE}{_KEY_SIGN}{{8,}}+(?!\S))++"
+)
+_PARTS_TOKENS = re.compile(f"{_MARK}|{_WRAP}")
+_LEAST_PARTED = 16  # characters of a key
 _LATIN, _LIKE_LATIN = re.compile("[A-Za-z]"), re.compile("[\u0370-\u03ff\u0400-\u04ff]")
 _LOOKALIKES = str.maketrans(
     "АВЕЅІЈКМНОРСТУХаеѕіјорсухԁԛԝһᴠΑΒΕΖΗΙΚΜΝΟΡΤΥΧανο", "ABESIJKMHOPCTYXaesijopcyxdqwhvABEZHIKMNOPTYXavo"
@@ -50,14 +64,16 @@ class View:
 
 
 def views(text: str) -> Iterator[View]:
-    """Yield the text as it reads; again with spaced-out characters drawn together, and with escapes
-    (%40, \\u0040, &quot;) resolved, if it has any."""
+    """Yield the text as it reads; again with spaced-out characters drawn together, with escapes
+    (%40, \\u0040, &quot;) resolved, and with keys that markup or line ends part made whole, if it has any."""
     view = _readable(text)
     yield view
     if _SPACED.search(view.text):
         yield _drawn_together(view)
     if _ESCAPE.search(text):
         yield _unescaped(text)
+    if parted := _parted(view.text):
+        yield _whole(view, parted)
 
 
 def readable(text: str) -> str:
@@ -97,6 +113,37 @@ def _drawn_together(view: View) -> View:
         at = run.end()
     places += range(at, len(view.text))
     text = "".join(view.text[place] for place in places)
+    return View(text, places if view.places is None else [view.places[place] for place in places])
+
+
+def _parted(text: str) -> list[tuple[int, int]]:
+    """Return the spans of what looks like a key that markup or the end of a line parts."""
+    found = (*_MARKED.finditer(text), *_WRAPPED.finditer(text))
+    spans: list[tuple[int, int]] = []
+    for start, end in sorted(m.span() for m in found if _is_long_and_mixed(_PARTS_TOKENS.sub("", m.group()))):
+        if spans and start < spans[-1][1]:
+            start, end = spans[-1][0], max(end, spans.pop()[1])
+        spans.append((start, end))
+    return spans
+
+
+def _is_long_and_mixed(token: str) -> bool:
+    return len(token) >= _LEAST_PARTED and any(map(str.isdigit, token)) and any(map(str.isalpha, token))
+
+
+def _whole(view: View, spans: Sequence[tuple[int, int]]) -> View:
+    """Return the keys, each in a paragraph of its own, without what parts them."""
+    places: list[int] = []
+    text = ""
+    for start, end in spans:
+        at = start
+        for part in (*_PARTS_TOKENS.finditer(view.text, start, end), None):
+            to = part.start() if part else end
+            text += view.text[at:to]
+            places += range(at, to)
+            at = part.end() if part else end
+        text += "\n\n"
+        places += (end - 1, end - 1)
     return View(text, places if view.places is None else [view.places[place] for place in places])
 
 

@@ -1,0 +1,44 @@
+"""Lists of words that patterns are made of: data in `words/*.txt`, not code.
+
+A file has sections, `[name]`, of alternatives: a line is a word, a phrase, or a regular expression of one.
+`#` begins a line of comment. What is logic, in which order phrases follow each other, stays in the code.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+
+_FOLDER = Path(__file__).with_name("words")
+_SECTION = re.compile(r"\[([^\]]+)\]")
+_UNSPACED = re.compile("[\u3400-\u9fff]")
+
+
+@cache
+def sections(name: str) -> Mapping[str, Sequence[str]]:
+    """Return the alternatives of each section of a file, in their order."""
+    found: dict[str, list[str]] = {}
+    section: list[str] = []
+    for line in (_FOLDER / f"{name}.txt").read_text("utf-8").splitlines():
+        if heading := _SECTION.fullmatch(line):
+            section = found.setdefault(heading[1], [])
+        elif line and not line.startswith("#"):
+            section.append(line)
+    return found
+
+
+def any_of(name: str, section: str) -> str:
+    """Return the pattern, a group, of any of the section's alternatives.
+
+    Raises KeyError where the file has no such section."""
+    return f"(?:{'|'.join(sections(name)[section])})"
+
+
+def whole_words(name: str, section: str) -> str:
+    """Return the pattern of the alternatives as whole words; of Chinese, which has no spaces, wherever it
+    stands. A pattern without group around it."""
+    runs = groupby(sections(name)[section], key=lambda line: bool(_UNSPACED.search(line)))
+    return "|".join(
+        "|".join(lines) if unspaced else rf"\b(?:{'|'.join(lines)})\b" for unspaced, lines in runs
+    )
