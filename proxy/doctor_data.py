@@ -1,5 +1,6 @@
 """What `memory-proxy doctor` has to say of the database: its disk, its log, its soundness, its privacy."""
 
+import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,6 +9,7 @@ from pathlib import Path
 
 from proxy.errors import StoreError
 from proxy.stores.sqlite.survey import Survey, survey
+from proxy.stores.sqlite.trouble import CORRUPT, kind_of
 
 GOOD, NOTE, BAD = "ok", "--", "!!"
 
@@ -30,10 +32,15 @@ def findings(database: Path, model: str) -> Iterator[Finding]:
     try:
         found = survey(database)
     except StoreError as error:
-        yield Finding(BAD, "database", f"{error}: restore a backup (docs/operations.md)")
+        if kind_of(error) == CORRUPT or not database.parent.is_dir():
+            yield Finding(BAD, "database", f"{error}: restore a backup (docs/operations.md)")
+            return
+        # A full or read-only disk is no reason to put an old state in place of a sound file.
+        yield Finding(BAD, "database", f"{error}: its disk may be at fault (docs/operations.md)")
+        yield _disk(shutil.disk_usage(database.parent).free, LEAST_FREE_BYTES)
         return
     yield _soundness(database, found)
-    yield _disk(found)
+    yield _disk(found.free_bytes, max(LEAST_FREE_BYTES, found.bytes))
     if found.log_bytes > LARGE_LOG_BYTES:
         text = f"the write-ahead log has grown to {_size(found.log_bytes)}: a program reads the file for long"
         yield Finding(NOTE, "log", text)
@@ -59,12 +66,11 @@ def _soundness(database: Path, found: Survey) -> Finding:
     return Finding(GOOD, "database", f"{told}, sound")
 
 
-def _disk(found: Survey) -> Finding:
-    wanted = max(LEAST_FREE_BYTES, found.bytes)
-    if found.free_bytes < wanted:
-        text = f"{_size(found.free_bytes)} free: a backup or a large forget may need {_size(wanted)}"
+def _disk(free_bytes: int, wanted_bytes: int) -> Finding:
+    if free_bytes < wanted_bytes:
+        text = f"{_size(free_bytes)} free: a backup or a large forget may need {_size(wanted_bytes)}"
         return Finding(BAD, "disk", text)
-    return Finding(GOOD, "disk", f"{_size(found.free_bytes)} free")
+    return Finding(GOOD, "disk", f"{_size(free_bytes)} free")
 
 
 def _size(count: int) -> str:

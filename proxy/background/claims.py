@@ -134,6 +134,9 @@ def _ends(claim: Claim, a: Statement, b: Statement) -> bool:
     limits = [k for k in claim.kinds if k in ("weekday", "time", "every")]
     if limits and not any(a.of_kind(k) for k in limits):
         return False  # on some days only
+    counted = [k for k in claim.kinds if k.startswith("count:")]
+    if counted and not any(a.of_kind(k) for k in counted):
+        return False  # so many of something else: "sold 20 mugs at the fair" ends no stand there
     covered = _covered(ended, a) >= (_COVERED_CJK if b.is_cjk else _COVERED)
     return covered and not _contrast(ended, a) and not _was_ended(a)
 

@@ -1,5 +1,6 @@
 """For operators: /health (alive, and how degraded), /ready (takes traffic), /metrics (Prometheus)."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -11,6 +12,8 @@ from proxy.edge.reply import ASGIScope, Receive, Send, send_bytes, send_json
 from proxy.errors import StoreError
 from proxy.oversight import QueueCounts
 from proxy.ports import Clock
+
+LOOK_S = 0.9  # for the store: a probe waits a second as a rule, and takes who is late for dead
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,10 @@ class Operations:
     async def _look(self) -> tuple[Vitals, QueueCounts | None]:
         """Return how memory is doing, and how many jobs there are: asked of the store itself."""
         try:
-            jobs = await self.counts()
+            async with asyncio.timeout(LOOK_S):
+                jobs = await self.counts()
+        except TimeoutError:
+            return Vitals(Level.NONE, self.vitals().reason or "deadline"), None
         except StoreError:
             return Vitals(Level.NONE, self.vitals().reason or "store_unavailable"), None
         return self.vitals(), jobs

@@ -1,11 +1,13 @@
 """The operators' endpoints, asked as an ASGI server asks them."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
-from proxy import observe
+from proxy import __version__, observe
 from proxy.domain import Level
+from proxy.edge import operations
 from proxy.edge.operations import Operations, Vitals
 from proxy.errors import StoreUnavailable
 from proxy.oversight import QueueCounts
@@ -55,6 +57,22 @@ async def test_metrics_of_a_queue_that_was_emptied_go_back_to_nothing() -> None:
     lines = await scrape(having(QueueCounts()), metrics)
     assert "memory_proxy_oldest_queued_job_seconds 0.0" in lines
     assert 'memory_proxy_jobs{state="queued"} 0.0' in lines
+
+
+async def test_health_is_told_in_time_where_the_store_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def hangs() -> QueueCounts:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    monkeypatch.setattr(operations, "LOOK_S", 0.01)
+    told = Operations(lambda: Vitals(Level.FULL, ""), hangs, observe.Metrics(), clock=lambda: NOW)
+    answer = await get(told, {"type": "http", "method": "GET", "path": "/health"})
+    assert answer.body == (
+        b'{"status":"degraded","version":"%b","memory":{"level":"none","reason":"deadline"},"jobs":null}'
+        % __version__.encode()
+    )
 
 
 async def test_metrics_are_told_also_where_the_store_is_away() -> None:
