@@ -192,7 +192,11 @@ class Served:
             observe.log.info("config.reload.unchanged")
             return
         refuse_open_network(plan.settings)
-        self._current = await self._begin(tasks, plan.settings)
+        new = await self._begin(tasks, plan.settings)
+        if old.app.embedder and not new.app.embedder:
+            new.give_way()
+            raise ConfigError("the embedding model cannot be loaded: search would be by words only")
+        self._current = new
         observe.configure(plan.settings.logging.level, plan.settings.logging.format)
         old.give_way()
         observe.log.info("config.reload.done", keys=plan.changed, requests_under_way=old.requests)

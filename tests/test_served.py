@@ -127,6 +127,12 @@ async def test_settings_that_do_not_start_change_nothing(
             (failed,) = await served.until_logged("config.reload.failed")
             assert "embedding.dimension" in failed["error"]
             assert await answer_of(http, served.base_url) == "old"
+            configured(file, upstream={"base_url": upstream.url}, embedding={"model": "no-such-model"})
+            served.signal(signal.SIGHUP)
+            *_, failed = await served.until_logged("config.reload.failed", 2)
+            assert "embedding model cannot be loaded" in failed["error"]
+            health = (await http.get(f"{served.origin}/health")).json()
+            assert health["memory"]["level"] == "full"
             configured(file, upstream={"base_url": upstream.url})
             served.signal(signal.SIGHUP)
             await served.until_logged("config.reload.unchanged")
@@ -182,9 +188,9 @@ async def test_ready_says_503_before_the_port_is_closed_and_a_stream_comes_to_it
 async def _statuses_of_ready(origin: str) -> list[int]:
     """Ask until the port is closed; what was answered."""
     statuses: list[int] = []
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(60):
         while True:
-            async with httpx2.AsyncClient(timeout=5) as http:  # a connection of its own each time
+            async with httpx2.AsyncClient(timeout=30) as http:  # a connection of its own each time
                 try:
                     statuses.append((await http.get(f"{origin}/ready")).status_code)
                 except httpx2.TransportError:
@@ -228,7 +234,7 @@ def test_a_closed_terminal_ends_a_server_that_was_started_from_it(tmp_path: Path
         os.execv(COMMAND[0], [*COMMAND, "serve", "--port", "0", "--data-dir", data_dir])
     _until_said(terminal, b"Settings: ")
     os.close(terminal)  # the kernel sends SIGHUP
-    _, status = _within(20, lambda: os.waitpid(child, os.WNOHANG))
+    _, status = _within(60, lambda: os.waitpid(child, os.WNOHANG))
     assert os.waitstatus_to_exitcode(status) >= 0  # by itself; what it still had to say, nobody could hear
 
 

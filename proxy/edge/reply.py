@@ -42,7 +42,10 @@ def error_of(error: ProxyError) -> tuple[int, dict[str, Any]]:
             )
         case StoreError():
             return 503, error_body(
-                "The memory store cannot be reached.", "server_error", None, "store_unavailable"
+                "The memory store cannot be used at the moment: /health says why.",
+                "server_error",
+                None,
+                "store_unavailable",
             )
         case _:
             return 500, error_body("Internal error.", "server_error", None, "internal_error")

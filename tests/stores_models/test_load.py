@@ -71,12 +71,18 @@ def test_a_broken_file_is_a_reason_and_no_crash(tiny_model: Path, broken: str) -
     assert broken in " | ".join(loaded.notes)
 
 
-def test_an_unwritable_models_directory_is_a_reason(weights_dir: Path, tmp_path: Path, hide: Hide) -> None:
+def test_where_no_directory_takes_a_file_that_is_the_reason(
+    weights_dir: Path, tmp_path: Path, hide: Hide, monkeypatch: pytest.MonkeyPatch
+) -> None:
     hide("fastembed")
-    (tmp_path / "models").write_text("a file where the directory should be")
+    monkeypatch.setattr("proxy.stores.models.weights._write", _disk_full)
     loaded = load_embedder(tmp_path / "models", path=weights_dir)
     assert loaded.embedder is None
-    assert "cannot pack" in loaded.notes[0]
+    assert "No space left" in loaded.notes[0]
+
+
+def _disk_full(*_: object) -> None:
+    raise OSError(28, "No space left on device")
 
 
 def test_a_model_of_ones_own_gets_cautious_thresholds_and_its_true_dimension(tiny_model: Path) -> None:
@@ -94,6 +100,16 @@ def test_a_directory_of_another_dimension_than_the_models_is_refused(tiny_model:
     loaded = load_embedder(tiny_model.parent, path=tiny_model)
     assert loaded.embedder is None
     assert "384 dimensions, this has 4" in loaded.notes[0]
+
+
+def test_a_data_directory_that_takes_no_file_costs_no_search(tmp_path: Path, hide: Hide) -> None:
+    hide("fastembed")
+    taken = tmp_path / "models"
+    taken.write_text("a file where the directory should be")
+    loaded = load_embedder(taken)
+    assert loaded.source == "package"
+    used(loaded)
+    assert taken.is_file()
 
 
 def test_another_model_is_never_replaced_by_minilm(models_dir: Path, hide: Hide) -> None:

@@ -22,7 +22,7 @@ _REF = "#/components/schemas/{model}"
 _NDJSON = MEDIA_TYPES[0]
 _ALWAYS = {400: "The request is malformed; `param` names what.", 401: "No credential, or one worth nothing.",
            403: "The credential does not allow it.", 429: "Too many requests; see Retry-After.",
-           503: "The memory store cannot be reached."}  # fmt: skip
+           503: "The memory store cannot be used at the moment."}  # fmt: skip
 _REFUSALS = {404: "There is no such thing here; somebody else's is as absent.",
              409: "Another memory says just that.", 413: "The body is too large."}  # fmt: skip
 _SUMMARY_OF_STATUS = {200: "Done.", 201: "Stored.", 202: "Accepted."}

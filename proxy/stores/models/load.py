@@ -8,8 +8,10 @@ touches the network: hubs are slow to fail, and start-up must not wait for one.
 import importlib.util
 import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from proxy.errors import EmbeddingFailed
@@ -125,8 +127,16 @@ def _fastembed_directory(models_dir: Path, row: Row, *, offline: bool) -> Path:
 
 
 def _minilm(directory: Path, models_dir: Path, row: Row) -> Encoder:
-    packed = weights.ensure_packed(directory / weights.SOURCE_NAME, models_dir / weights.PACKED_NAME)
-    session = onnx_session(weights.GRAPH, weights_dir=packed.parent)
+    source = directory / weights.SOURCE_NAME
+    with ExitStack() as stack:
+        try:
+            packed = weights.ensure_packed(source, models_dir / weights.PACKED_NAME)
+        except weights.NotWritten:
+            # A full or read-only data directory must not cost the search: packed for this process alone. What
+            # the session has mapped stays when the file goes.
+            aside = Path(stack.enter_context(TemporaryDirectory(prefix="memory-proxy-model-")))
+            packed = weights.ensure_packed(source, aside / weights.PACKED_NAME)
+        session = onnx_session(weights.GRAPH, weights_dir=packed.parent)
     return Encoder(session, read_tokenizer(directory), english_only=row.english_only)
 
 

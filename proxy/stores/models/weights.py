@@ -50,11 +50,16 @@ class Placed:
     offset: int
 
 
+class NotWritten(EmbeddingFailed):
+    """The packed file cannot be written where it should be."""
+
+
 def ensure_packed(source: Path, target: Path) -> Path:
     """Return `target`, packed from the safetensors file `source` unless it is there, whole and current.
 
     Safe when several processes start at once: each writes a file of its own and renames it into place,
-    and all of them write the same bytes. Raises EmbeddingFailed with the reason.
+    and all of them write the same bytes. Raises EmbeddingFailed with the reason, NotWritten where the
+    directory of `target` takes no file.
     """
     if not is_whole(target):
         try:
@@ -62,7 +67,7 @@ def ensure_packed(source: Path, target: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             _write(source, target)
         except OSError as e:
-            raise EmbeddingFailed(f"cannot pack {SOURCE_NAME}: {e.strerror or e}") from e
+            raise NotWritten(f"cannot pack {SOURCE_NAME}: {e.strerror or e}") from e
     return target
 
 

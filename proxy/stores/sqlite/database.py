@@ -249,7 +249,7 @@ class Database:
                 handle.connection = file.connect(self.path)
             try:
                 yield handle.connection
-            except sqlite3.Error:
+            except (sqlite3.Error, UnicodeDecodeError):  # see file.mapped
                 handle.discard()  # it may be the file that broke: the next use begins anew
                 raise
 
