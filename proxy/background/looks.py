@@ -19,6 +19,7 @@ _NO_PASSWORDS = frozenset(
     " none null nil true false string str text type varchar bool boolean bytes undefined redacted omitted"
     " minimum maximum characters length must should will can min max yes ok okay unknown tbd todo n/a"
     " due up down gone out off back at least all being fine good bad easy hard simple default kept"
+    " below above following attached underneath"
     " nicht kein falsch abgelaufen erforderlich geändert richtlinie muss zu ein eine der die das"
     " incorrecta obligatoria correcta incorrecto requis expiré obligatoire incorrect trop demasiado"
     " errada obrigatória não no es un una le la el".split()

@@ -87,9 +87,9 @@ def _taiwan(number: str) -> bool:
 _NUMBER = r"(?:\W{1,3}(?:number|no|nr|num|nummer|número|numero|numéro|номер)\b\.?|号码?|號碼?|番号|번호)?"
 _IS = (
     r"(?:'s number| d[eiou]\w? (?:mi |ma |mon |meiner? |la "
-    r"|el )?\w{2,20})?(?:\s{0,3}\([^()\n]{1,40}\))?(?:\s{0,3}[:#=]|\s{1,3}(?:hat die nummer|is|was|ist"
+    r"|el )?\w{2,20})?(?:\s{0,3}\([^()\n]{1,40}\))?(?:(?:\s{0,3}[:#=]|\s{1,3}(?:hat die nummer|is|was|ist"
     r"|lautet|es|est|è|é|to|är"
-    r"|er)\b|[是为為は는은])?\s{0,3}[\"']?"
+    r"|er)\b|[是为為は는은])\s{0,3}|[^\S\n]{0,3}\n?[^\S\n]{0,3})[\"']?"  # a new paragraph needs a colon
 )
 _CODE = r"((?-i:(?!IS[BS]N|EAN|DOI|RFC)[A-Z0-9](?:[ ./-]?[A-Z0-9]){5,20}))(?![\w-])"
 _NATIONAL = (

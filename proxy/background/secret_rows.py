@@ -11,7 +11,8 @@ from proxy.background.detect import Detector
 _I = re.IGNORECASE
 
 PASSWORD = (
-    r"(?:(?<!1)p[a@]ss[ _-]?(?:w[o0]rds?|w[o0]r[dt]|wort|phrases?|codes?|wd|w|keys?)\b|passwords?|passwd"
+    r"(?:(?<!\b1)p[a@]ss[ _-]?(?:w[o0]rds?|w[o0]r[dt]|wort|phrases?|codes?|wd|w|keys?)\b"
+    r"|(?:(?<!\b1)|(?=passwords? ?[:=]))passwords?|passwd"  # 1Password is a product, unless it is a label
     r"|(?<![a-z])pass(?=[\"']?\s{0,2}[:=])|\bpwd\b|(?<=[a-z_])pwd\b|\bpw\b"
     r"|kenn(?:wort|wörter)|zugangswort|passwort|contraseñ?n?as?|\bclaves?(?= (?:de|del|wi-?fi"
     r"|para)\b| ?[:=])|(?<=\bmi )clave\b|(?<=\btu )clave\b|mot de passe|\bmdp\b|\bsenhas?\b"
@@ -35,13 +36,14 @@ PASSWORD_STARTS = (
     "mật khẩu",
     "kata sandi",
 )
-_IS = (  # copulas bind the value; "changed to" and "set to" do too
-    r"(?:(?: ?\([^()\n]{1,40}\))?[\"'`\]*_]{0,3}\s{0,3}(?:=>|->|[➜→]|:=|[:=](?!=)|==|\?\s(?=it'?s )"
+_IS = (  # copulas bind the value, not over a blank line; "changed to" and "set to" do too
+    r"(?:(?: ?\([^()\n]{1,40}\))?[\"'`\]*_]{0,3}[^\S\n]{0,3}\n?[^\S\n]{0,3}"
+    r"(?:=>|->|[➜→]|:=|[:=](?!=)|==|\?\s(?=it'?s )"
     r"|(?:改|设|換|换)(?:成|为)了?"
     r"|\b(?:it'?s|(?:(?:is|was|has been|got|wurde"
     r"|fue) )?(?:now )?(?:changed|set|reset|updated|geändert|cambiada?) (?:to|auf|a)|is|was|are|ist"
-    r"|lautet|war|est|es|era|è|é|jest|to|är|er|on"
-    r"|будет)\b|是|為|为|は|는|은|—|–)[*_]{0,3}\s{0,3}"
+    r"|lautet|war|est|es|era|è|é|jest|är|er"
+    r"|будет)\b|是|為|为|は|는|은|[—–](?=\s{0,3}(?:\S{0,40}[\d!@#$%^&*]|[а-я])))[*_]{0,3}\s{0,3}"
     r"(?:now |still |just |jetzt |ahora |again |it'?s )?)"
 )
 _LABEL = r"(?:(?: ?\([^()\n]{1,40}\))?[\"'`\]*_]{0,3}\s{0,3}(?:=>|:=|[:=])[*_]{0,3}\s{0,3})"
@@ -327,7 +329,8 @@ ROWS = (
         "secret",
         re.compile(
             rf"(?:log ?in|sign ?in|credentials?|creds|zugangsdaten|anmeldung|acceso"
-            rf"|账号)[^\n]{{0,30}}?[\s:][\w.@+-]{{2,60}}(?:\s{{0,2}}[/|]\s{{0,2}}|:(?=\S)){_TOKEN % '5,200'}",
+            rf"|账号)[^\n]{{0,30}}?[\s:][\w.@+-]{{2,60}}(?:[ \t]{{0,2}}[/|][ \t]{{0,2}}|:(?=\S))"
+            rf"{_TOKEN % '5,200'}",
             _I,
         ),
         lambda v: looks.is_mixed(v) and not re.fullmatch(r"\w+(?:/[\w-]+)+", v),

@@ -46,6 +46,8 @@ _NAMING = re.compile(
     r"\b(?:that'?s|is|was) (?:my|the|our) (?:[\w-]{1,20} ){0,2}(?:pin|pass(?:word|code))\b"
     r"(?! (?:manager|policy|hint|vault|field|reset))"
 )
+_LONGEST_HEADING = 200
+_CODE = re.compile(r"\s*(?:async|class|def|elif|else|except|for|if|try|while|with)\b")
 _LONGEST_NAMED = 64
 _LIST_GAP = 12  # characters between the items of a list of codes
 _BASE64 = re.compile(r"(?<![\w+/=-])([A-Za-z0-9+/_-]{16,2000}={0,2})(?![\w+/=-])")
@@ -91,7 +93,10 @@ def _named_afterwards(text: str, lowered: str) -> Iterator[Span]:
     """Yield what a sentence calls a password or PIN after it: "2580, that's my PIN"."""
     for naming in _NAMING.finditer(lowered):
         before = text[max(0, naming.start() - _LONGEST_NAMED) : naming.start()]
-        value = before.rstrip(" ,").rpartition(" ")[2].rpartition("\n")[2]
+        told = before.rstrip(" ,")
+        if told.endswith((".", "!", "?")) and not lowered.startswith("that", naming.start()):
+            continue  # the next sentence asks about a password: "We met in 2024. Is my password safe?"
+        value = told.rpartition(" ")[2].rpartition("\n")[2]
         if looks.is_mixed_or_digits(value):
             start = naming.start() - len(before) + before.rindex(value)
             yield Span("secret", start, start + len(value))
@@ -99,14 +104,20 @@ def _named_afterwards(text: str, lowered: str) -> Iterator[Span]:
 
 def _spoken_of(text: str, start: int, end: int) -> bool:
     before = text[max(0, start - _BEFORE) : start]
-    above, blank, beside = before.rpartition("\n\n")
-    if blank and not above.rstrip().endswith((":", "\uff1a")):
+    _, blank, beside = before.rpartition("\n\n")
+    if blank and not _ends_in_a_heading(text, start - len(beside)):
         before = beside
     words = list(_SECRET_WORD.finditer(before))
     if words:
         return not _INNOCENT.search(before, words[-1].end())
     after = text[end : end + _AFTER].split("\n", 1)[0]
     return bool(_IS_MINE.match(after) and _SECRET_WORD.search(after))
+
+
+def _ends_in_a_heading(text: str, end: int) -> bool:
+    """True if the line above speaks of what is below it: it ends in a colon, and is no line of code."""
+    line = text[max(0, end - _LONGEST_HEADING) : end].rstrip().rpartition("\n")[2]
+    return line.endswith((":", "\uff1a")) and not _CODE.match(line)
 
 
 def _encoded(text: str) -> Iterator[Span]:

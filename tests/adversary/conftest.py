@@ -6,7 +6,7 @@ import httpx2
 
 from tests.e2e.conftest import House, house, models_dir, until
 
-__all__ = ["context", "house", "listed", "models_dir", "post", "until"]
+__all__ = ["begun", "context", "house", "listed", "models_dir", "post", "until"]
 
 
 def context(user: str = "alice", **more: str) -> dict[str, Any]:
@@ -30,14 +30,21 @@ async def tell(
 
 async def listed(h: House, user: str = "alice", **params: str) -> list[str]:
     """The contents of a user's current memories."""
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=30) as http:
         answer = await http.get(f"{h.base_url}/memory", params={"user_id": user, "limit": 100, **params})
     assert answer.status_code == 200, answer.text
     return [m["content"] for m in answer.json()["data"]]
 
 
+async def begun(h: House, user: str = "alice") -> int:
+    """How many of a user's exchanges are in the store, answered or not."""
+    async with httpx2.AsyncClient(timeout=30) as http:
+        answer = await http.get(f"{h.base_url}/memory/sessions", params={"user_id": user})
+    return sum(session["exchanges"] for session in answer.json()["data"])
+
+
 async def jobs(h: House) -> dict[str, int]:
     """The jobs by state, as /health says."""
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=30) as http:
         counts: dict[str, int] = (await http.get(f"{h.origin}/health")).json()["jobs"]
     return counts

@@ -180,7 +180,7 @@ async def test_many_rows_that_grew_and_moved_leave_no_trace(house: Houses, tmp_p
             user = "alice" if number % 3 else "bob"
             text = f"Number {number}: {SAID} " + "y" * (53 * number % 1700)
             await post(h, {"messages": [{"role": "user", "content": text}]} | context(user))
-        await until(lambda: jobs(h), lambda c: c["running"] + c["queued"] == 0, within_s=20)
+        await until(lambda: jobs(h), lambda c: c["running"] + c["queued"] == 0, within_s=60)
         async with httpx2.AsyncClient(timeout=20) as http:
             for user in ("alice", "bob"):
                 done = await http.delete(f"{h.base_url}/memory", params={"user_id": user})

@@ -140,7 +140,7 @@ async def test_twenty_users_at_once_are_told_nothing_of_each_other(house: Houses
         async def live(user: str) -> None:
             async with client(h, minted[user]) as http:
                 await chat(http, f"My boat is called {boat(user)}.")
-                (memory,) = await until(lambda: listed(http), within_s=20)
+                (memory,) = await until(lambda: listed(http), within_s=60)
                 assert memory["content"] == f"User's boat is called {boat(user)}."
                 told = await chat(http, f"What is the name of my boat? ({user})")
                 assert told.headers["x-memory-ids"] == memory["id"]

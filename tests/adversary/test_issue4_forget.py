@@ -67,7 +67,7 @@ def telling(h: House, user: str = "alice", **more: Any) -> Awaitable[httpx2.Resp
 
 
 async def quiet(h: House) -> None:
-    await until(lambda: jobs(h), lambda c: c["running"] + c["queued"] == 0, within_s=20)
+    await until(lambda: jobs(h), lambda c: c["running"] + c["queued"] == 0, within_s=60)
 
 
 async def nothing_left(h: House, data: Path, word: str = WORD, user: str = "alice") -> None:
@@ -296,8 +296,8 @@ async def process(data: Path, upstream: str, workers: int) -> AsyncIterator[tupl
         stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        async with httpx2.AsyncClient(timeout=5) as http:
-            await until(lambda: _ready(http, f"http://127.0.0.1:{port}/ready"), within_s=30)
+        async with httpx2.AsyncClient(timeout=30) as http:
+            await until(lambda: _ready(http, f"http://127.0.0.1:{port}/ready"), within_s=60)
         yield f"http://127.0.0.1:{port}/v1", running.pid
     finally:
         with contextlib.suppress(ProcessLookupError):
@@ -327,7 +327,7 @@ async def test_a_kill_in_the_middle_of_a_forget_is_made_up_for_at_the_next_start
             moved = await http.post("/memory/import", content=body, headers={"content-type": kind})
             assert moved.json()["imported"] == MANY + 1, moved.text
             forgetting = asyncio.create_task(http.delete("/memory", params={"user_id": "alice"}))
-            await until(lambda: _fewer(http), within_s=20)
+            await until(lambda: _fewer(http), within_s=60)
             os.killpg(group, signal.SIGKILL)
             with contextlib.suppress(httpx2.TransportError):
                 await forgetting
@@ -340,7 +340,7 @@ async def test_a_kill_in_the_middle_of_a_forget_is_made_up_for_at_the_next_start
             bobs = await http.get("/memory", params={"user_id": "bob"})
             assert [m["content"] for m in bobs.json()["data"]] == [FACT]
             await http.delete("/memory", params={"user_id": "bob"})
-            await until(lambda: _files(data), lambda found: found == [], within_s=15)
+            await until(lambda: _files(data), lambda found: found == [], within_s=60)
 
 
 async def _fewer(http: httpx2.AsyncClient) -> bool:

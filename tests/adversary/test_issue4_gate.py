@@ -143,7 +143,7 @@ async def test_a_secret_comes_through_no_door(
             assert (await post(h, body | {"stream": True})).status_code == 200
         answers = await remember(h)
         await until(lambda: jobs(h), lambda c: c["running"] + c["queued"] == 0, within_s=30)
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=30) as http:
             seen = [(await http.get(f"{h.origin}{p}")).text for p in ("/metrics", "/health")]
             seen.append((await http.get(f"{h.base_url}/memory/export", params={"user_id": "alice"})).text)
             seen.append((await http.get(f"{h.base_url}/memory/jobs", params={"user_id": "alice"})).text)

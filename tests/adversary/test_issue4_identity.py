@@ -128,7 +128,7 @@ def test_an_ordinary_path_is_plain_already() -> None:
 # ---------------------------------------------------------------- framing
 async def test_a_trailer_is_no_header(house: Houses, keys: KeyStore) -> None:
     key, _ = await mint(keys)
-    async with asyncio.timeout(10), house(ChatOnly(), **KEYS) as h, connected(h.origin) as raw:
+    async with asyncio.timeout(60), house(ChatOnly(), **KEYS) as h, connected(h.origin) as raw:
         body = json.dumps(CHAT).encode()
         lines = [b"POST /v1/embeddings HTTP/1.1", b"host: a", JSON, b"transfer-encoding: chunked"]
         head = b"\r\n".join([*lines, b"connection: close", b"", b""])
@@ -141,7 +141,7 @@ async def test_a_trailer_is_no_header(house: Houses, keys: KeyStore) -> None:
 async def test_words_like_an_upgrade_in_a_refused_body_take_nothing_from_the_next_request(
     house: Houses,
 ) -> None:
-    async with asyncio.timeout(10), house(ChatOnly(), **KEYS) as h, connected(h.origin) as raw:
+    async with asyncio.timeout(60), house(ChatOnly(), **KEYS) as h, connected(h.origin) as raw:
         body = b"a\r\nupgrade: " + b"b" * 40 + b"\r\n\r\n"
         await raw.send(b"POST /v1/embeddings HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body))
         head = await raw.head()
@@ -152,7 +152,7 @@ async def test_words_like_an_upgrade_in_a_refused_body_take_nothing_from_the_nex
 
 
 async def test_a_head_without_end_is_refused(house: Houses) -> None:
-    async with asyncio.timeout(10), house(ChatOnly()) as h, connected(h.origin) as raw:
+    async with asyncio.timeout(60), house(ChatOnly()) as h, connected(h.origin) as raw:
         await raw.send(b"GET /v1/models HTTP/1.1\r\nhost: a\r\n")
         with contextlib.suppress(ConnectionError):  # what is still on its way meets a closed door
             for _ in range(20):

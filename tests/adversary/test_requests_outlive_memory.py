@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import httpx2
 import pytest
 
 from proxy.app import care
+from proxy.stores.sqlite import file
 from proxy.stores.sqlite.jobs import SqliteJobs
 from proxy.stores.sqlite.sessions import SqliteSessions
-from tests.adversary.conftest import context, listed, tell, until
+from tests.adversary.conftest import begun, context, listed, tell, until
 from tests.e2e.conftest import House, Houses
 from tests.support.model import ScriptedModel, known
 from tests.support.serving import connected
@@ -45,16 +47,16 @@ async def test_a_store_of_another_model_that_comes_back_leaves_memory_off_and_re
     async with house(ScriptedModel(facts=known(TEA))) as h:
         await tell(h, "I like oolong tea.")
         await until(lambda: listed(h))
-    file = tmp_path / "data" / "memory.db"
-    with closing(sqlite3.connect(file)) as db, db:
+    stored = tmp_path / "data" / "memory.db"
+    with closing(sqlite3.connect(stored)) as db, db:
         db.execute("UPDATE embeddings SET name = 'another-model', dimension = 768")
-    file.rename(tmp_path / "away.db")
-    file.mkdir()
+    stored.rename(tmp_path / "away.db")
+    stored.mkdir()
     monkeypatch.setattr(care, "STORE_RETRY_S", 0.05)
     async with house(ScriptedModel()) as h:
         assert (await tell(h, "I like rain.")).status_code == 200
-        file.rmdir()
-        (tmp_path / "away.db").rename(file)
+        stored.rmdir()
+        (tmp_path / "away.db").rename(stored)
         await asyncio.sleep(0.5)
         answer = await tell(h, "I like snow.")
         assert (answer.status_code, answer.headers["x-memory-status"]) == (200, "degraded")
@@ -73,23 +75,23 @@ async def slow_upload(h: House, pause_s: float, user: str = "alice") -> str:
 
 
 async def test_the_time_that_an_upload_takes_is_not_memorys(house: Houses) -> None:
-    async with house(ScriptedModel(facts=known(TEA)), memory={"deadline_ms": 800}) as h:
+    async with house(ScriptedModel(facts=known(TEA)), memory={"deadline_ms": 2_000}) as h:
         await tell(h, "I like oolong tea.")
         await until(lambda: listed(h))
-        assert "x-memory-status: injected" in await slow_upload(h, 1.0)
+        assert "x-memory-status: injected" in await slow_upload(h, 2.2)
 
 
 async def test_slow_uploads_of_one_user_take_nobody_elses_memory(house: Houses) -> None:
-    async with house(ScriptedModel(facts=known(TEA)), memory={"deadline_ms": 800}) as h:
+    async with house(ScriptedModel(facts=known(TEA)), memory={"deadline_ms": 2_000}) as h:
         await tell(h, "I like oolong tea.")
         await until(lambda: listed(h))
-        await asyncio.gather(*(slow_upload(h, 1.0, "mallory") for _ in range(3)))
+        await asyncio.gather(*(slow_upload(h, 2.2, "mallory") for _ in range(3)))
         answer = await tell(h, "Which drink do I enjoy?")
         assert answer.headers["x-memory-status"] == "injected"
 
 
 class Ticker:
-    """Notices when the event loop stands still."""
+    """Notices when the event loop stands still because of our own work, not of other programs'."""
 
     async def __aenter__(self) -> "Ticker":
         self.longest_s = 0.0
@@ -102,9 +104,10 @@ class Ticker:
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            before = loop.time()
+            before, worked = loop.time(), time.process_time()
             await asyncio.sleep(0.01)
-            self.longest_s = max(self.longest_s, loop.time() - before)
+            stood_still = min(loop.time() - before, time.process_time() - worked)
+            self.longest_s = max(self.longest_s, stood_still)
 
 
 # .4 s a MB for each step; in a thread, too, each regular expression keeps the GIL to its end. The extraction
@@ -128,7 +131,7 @@ async def _count(model: ScriptedModel) -> int:
 async def test_health_says_that_the_store_is_away_also_while_nobody_asks_it(
     house: Houses, tmp_path: Path
 ) -> None:
-    async with house() as h, httpx2.AsyncClient() as http:
+    async with house() as h, httpx2.AsyncClient(timeout=30) as http:
         (tmp_path / "data" / "memory.db").rename(tmp_path / "away.db")
         health = (await http.get(f"{h.origin}/health")).json()
         assert health["jobs"] is None
@@ -160,7 +163,8 @@ async def test_answers_that_end_while_the_store_rests_are_extracted_once_it_is_b
             asyncio.create_task(tell(h, "I like oolong tea.", user, extra={"stream": True})) for user in users
         ]
         await until(lambda: _turns(model), lambda n: n == len(users))
-        await asyncio.sleep(0.3)
+        for user in users:
+            await until(lambda user=user: begun(h, user))
         (tmp_path / "data" / "memory.db").rename(tmp_path / "away.db")
         for turn, told in zip(model.turns, telling, strict=True):
             turn.set()
@@ -170,7 +174,7 @@ async def test_answers_that_end_while_the_store_rests_are_extracted_once_it_is_b
             del told
         (tmp_path / "away.db").rename(tmp_path / "data" / "memory.db")
         for user in users:
-            await until(lambda user=user: listed(h, user), within_s=8)
+            await until(lambda user=user: listed(h, user))
 
 
 async def _turns(model: OneByOne) -> int:
@@ -178,14 +182,17 @@ async def _turns(model: OneByOne) -> int:
 
 
 # commit after it.
-async def test_a_forget_does_not_wait_for_a_reader_in_another_process(house: Houses, tmp_path: Path) -> None:
+async def test_a_forget_does_not_wait_for_a_reader_in_another_process(
+    house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(file, "BUSY_TIMEOUT_MS", 60_000)
     async with house(ScriptedModel(facts=known(TEA))) as h, httpx2.AsyncClient(timeout=30) as http:
         await tell(h, "I like oolong tea.")
         await until(lambda: listed(h))
         with closing(sqlite3.connect(tmp_path / "data" / "memory.db", isolation_level=None)) as reader:
             reader.execute("BEGIN")
             reader.execute("SELECT count(*) FROM memories").fetchone()
-            async with asyncio.timeout(2):
+            async with asyncio.timeout(20):
                 forgotten = await http.delete(f"{h.base_url}/memory", params={"user_id": "alice"})
                 assert forgotten.json()["deleted_count"] == 1
                 answer = await tell(h, "I like rain.", "bob")

@@ -207,6 +207,17 @@ SECRETS = _rows(
     ("Passwort fürs WLAN: Mohn55", "Mohn55"),
     ("My Apple ID password? It's Daffodil-3", "Daffodil-3"),
     ("password\nhunter2x9", "hunter2x9"),
+    ("my password is:\nhunter22", "hunter22"),
+    ("my new password is\nswordfish", "swordfish"),
+    ("my password is:\n\nhunter22x", "hunter22x"),
+    ("here is my password:\n\nRedshank12!", "Redshank12!"),
+    ("The password is below.\n\nRedshank12!", "Redshank12!"),
+    ("Here is the password.\nRedshank12!", "Redshank12!"),
+    ("we changed the wifi password for guests to swordfish", "swordfish"),
+    ("reset your password back to hunter22", "hunter22"),
+    ("hasło do banku to rumianek", "rumianek"),
+    ("salasana on kissa123", "kissa123"),
+    ("the password on my phone is swordfish", "swordfish"),
     ("Password:\n  Crocus_81", "Crocus_81"),
     ("| password | Crocus_81 |", "Crocus_81"),
     ("sig=abcdEFGH1234", "abcdEFGH1234"),
@@ -419,6 +430,16 @@ the password policy requires 12 characters and a digit
 a password must be at least 12 characters long
 the password is required and the token is expired
 my password manager is 1Password
+my password manager is 1Password on Windows
+we use 1Password — Bitwarden was worse
+I switched to 1Password on 2026-05-09
+I changed my password on Tuesday
+I changed my password on 2026-05-09
+I sent the password to Maria
+the password to Netflix changed, the plan did not
+I keep forgetting the wifi password — help
+she told the password to her sister on Friday
+we met in 2024. Is my password still the old one?
 I forgot my password again
 the password is stored in Vault
 please reset the password every 90 days

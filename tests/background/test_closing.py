@@ -154,7 +154,7 @@ async def test_facts_do_not_wait_for_a_summary_that_never_comes(stores: SqliteSt
         await say(h, said)
     await stores.sessions.end(ANA, "s-1", h.now)
     working = asyncio.create_task(work(h, keep))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await h.completer.asked.wait()
     stored = await h.contents()
     working.cancel()

@@ -16,6 +16,7 @@ from proxy.background.admit import Gate, admit
 from proxy.domain import Candidate, Evidence, Memory, MemoryFilter
 from proxy.stores.sqlite.stores import SqliteStores
 from tests.background.support import ANA, NOON
+from tests.support.examples import examples
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 
@@ -119,7 +120,7 @@ def assert_one_value_at_a_time(values: Sequence[Memory]) -> None:
     assert all(end <= begin for (_, end), (begin, _) in pairwise(held))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(conversations, st.randoms(use_true_random=False))
 def test_the_order_of_arrival_changes_nothing(said: list[Statement], random: Random) -> None:
     shuffled = random.sample(said, len(said))
@@ -130,7 +131,7 @@ def test_the_order_of_arrival_changes_nothing(said: list[Statement], random: Ran
     assert len(current) == len(mixed) == len(told_in_order(said))
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=examples(15), suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(conversations)
 def test_a_replay_and_two_clients_at_once_add_nothing(said: list[Statement]) -> None:
     once, _ = asyncio.run(_remember([said]))
@@ -141,7 +142,7 @@ def test_a_replay_and_two_clients_at_once_add_nothing(said: list[Statement]) -> 
     assert len(once) == len(together)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), phases=PHASES)
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck), phases=PHASES)
 @given(conversations, st.randoms(use_true_random=False))
 def test_of_one_thing_no_two_values_hold_at_once(said: list[Statement], random: Random) -> None:
     _, everything = asyncio.run(_remember([[s] for s in random.sample(said, len(said))]))

@@ -52,10 +52,10 @@ def test_an_answer_that_breaks_off_anywhere_yields_no_fact_that_it_does_not_hold
     ids=lambda a: a[:8],
 )
 def test_a_hostile_answer_is_refused_in_bounded_time(answer: str) -> None:
-    began = time.perf_counter()
+    began = time.thread_time()
     with pytest.raises(Unreadable):
         read_facts(answer)
-    assert time.perf_counter() - began < 5  # seconds: some 0.4 here
+    assert time.thread_time() - began < 5  # seconds of work: some 0.4 here
 
 
 def test_unknown_types_are_dropped_and_the_rest_kept() -> None:

@@ -1,5 +1,6 @@
 """Credentials: found in every shape, innocents left alone, at a cost that grows with the text's length."""
 
+import re
 import time
 
 import pytest
@@ -53,6 +54,7 @@ _AROUND = st.text(
     ),
     max_size=40,
 )
+CUSTOMER = "cus_NffrFeUfNV2Hib is the customer's id"
 INTEGRITY = "sha384-oqVuAfXRKap7fdgcCY5uykM6R9GqQ8KuxyrxHNQlGYl1kPzQho1wx4JwY8wC"
 _KNOWN = (
     "sk-¦proj-FAKE0000aaaa1111bbbb2222",
@@ -89,10 +91,50 @@ def test_redaction_is_idempotent(parts: list[str]) -> None:
 
 
 @example(["the password is required and the token is expired", INTEGRITY])
+@example(["my password manager is 1Password", "on 2026-05-09 at 14:30 UTC"])
+@example(["def get_token(user_id: int) -> str:", "git revert 9fceb02d0ae598e95dc970b74767f19372d61af8"])
+@example(["password=****", "arn:aws:iam::123456789012:role/deploy", *["password=****", CUSTOMER] * 2])
+@example(["login at 9:30, logout 17:00", "/usr/local/lib/python3.11/site-packages/foo2/bar3.py"])
+@example(["SSN is short for social security number", "192.168.1.1 is the router"])
 @given(st.lists(st.sampled_from(INNOCENT), max_size=20))
 def test_clean_text_is_returned_unchanged(lines: list[str]) -> None:
     text = "\n\n".join(lines)
     assert redact(text) == text
+
+
+NEXT = """
+on 2026-05-09 we leave
+2026-05-09 at 14:30
+12/04/1988 is the day
+at 18:05 sharp, or at 7:12pm
+3pm-5pm
+version 3.11.4 is out
+v2.13.0-rc.1
+$10,000 for twelve nights
+$19.99/month
+1,250.00 EUR
+50%-off
+2025Q3
+order A-2024-00917 arrived broken
+Order 5105-AB shipped
+to Maria, at number 12B
+flight LH1234 on 14.05., seat 22A
+my promo code is SAVE20
+my booking reference is QX7PLM
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("line", [line for line in INNOCENT if re.search("pass|pwd|密码|contra", line, re.I)])
+def test_a_line_about_passwords_says_nothing_of_the_next_paragraph(line: str) -> None:
+    text = "\n\n".join(f"{line}\n\n{following}" for following in NEXT)
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize("line", ["I forgot my password again", "I changed my password to something longer"])
+@pytest.mark.parametrize("following", NEXT)
+def test_a_line_about_passwords_says_nothing_of_the_next_sentence_or_line(line: str, following: str) -> None:
+    assert redact(f"{line}. {following}") == f"{line}. {following}"
+    assert redact(f"{line}\n{following}") == f"{line}\n{following}"
 
 
 @pytest.mark.parametrize("secret", _KNOWN)

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.background import state
@@ -189,7 +189,6 @@ anything = st.recursive(
 )
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.sampled_from([state.TOPIC, *state.LISTS, "other"]), anything), st.text(max_size=20))
 def test_whatever_is_answered_a_state_has_its_form_and_its_bounds(answer: dict[str, Any], prose: str) -> None:
     found = state.read(prose + json.dumps(answer))

@@ -72,7 +72,7 @@ class Load:
                 self.promised[user].add(name)
             await asyncio.sleep(self.pause_s)
 
-    async def settled(self, count: int = 6, within_s: float = 15) -> None:
+    async def settled(self, count: int = 6, within_s: float = 60) -> None:
         """Wait until so many further requests were answered."""
         wanted = self.requests + count
         async with asyncio.timeout(within_s):

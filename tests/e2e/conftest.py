@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 async def until(
-    get: Callable[[], Awaitable[T]], done: Callable[[T], bool] = bool, *, within_s: float = 10
+    get: Callable[[], Awaitable[T]], done: Callable[[T], bool] = bool, *, within_s: float = 30
 ) -> T:
     """Ask until the answer is as wanted, and return it; fails with the last answer."""
     deadline = asyncio.get_running_loop().time() + within_s

@@ -44,7 +44,7 @@ async def say(h: House, user: str, text: str, *, stream: bool, **extra: Any) -> 
 
 
 async def stored(h: House, user: str) -> list[dict[str, Any]]:
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=30) as http:
         answer = await http.get(f"{h.base_url}/memory", params={"user_id": user, "limit": 100})
     data: list[dict[str, Any]] = answer.json()["data"]
     return data
@@ -189,7 +189,7 @@ async def test_a_changed_fact_supersedes_and_the_old_one_stays_in_the_history(ho
             ("12,000", "User's budget for the Hawaii trip is $12,000."),
         )
     )
-    async with house(model) as h, httpx2.AsyncClient() as http:
+    async with house(model) as h, httpx2.AsyncClient(timeout=30) as http:
         await say(h, "alice", "My budget for the Hawaii trip is $10,000.", stream=True)
         (old,) = await until(lambda: stored(h, "alice"), has(1))
         await say(h, "alice", "Make that $12,000, we got a bonus.", stream=True)

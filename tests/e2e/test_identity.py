@@ -1,5 +1,6 @@
 """Identity over real sockets, with the OpenAI SDK: who gets in, whose memory it is, what goes upstream."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from typing import Any
@@ -81,7 +82,7 @@ async def test_the_upstream_sees_its_own_key_and_never_ours_on_any_route(house: 
                 await say(client, SAID)
                 await say(client, "Hello", stream=True)
                 await client.responses.create(model="m", input="Hello")
-            async with httpx2.AsyncClient() as http:
+            async with httpx2.AsyncClient(timeout=30) as http:
                 both = {"api-key": ours, "x-api-key": ours, "cookie": f"a={ours}"}
                 await http.post(f"{h.base_url}/embeddings", json={}, headers=both)
             await until(lambda ours=ours: memories(h, ours))
@@ -99,9 +100,11 @@ async def test_a_wrong_key_is_refused_by_us_and_nothing_is_forwarded(house: Hous
         async with h.client(key) as client:
             await say(client, "Hello")
             await keys.revoke(id_, time.time())
-            began = time.monotonic()
-            await until(lambda: refused(client), within_s=3)
-            assert time.monotonic() - began < 1.2
+            revoked = asked = accepted = time.monotonic()
+            async with asyncio.timeout(60):
+                while not await refused(client):
+                    accepted, asked = asked, time.monotonic()
+            assert accepted - revoked < 1.0  # so long may a process believe in a key
         before = len(h.upstream.requests)
         for wrong in (key, "sk-test", "mp-" + "A" * 43):
             async with h.client(wrong) as client:

@@ -81,7 +81,7 @@ async def test_a_request_that_makes_no_sense_is_refused_though_it_was_forwarded_
 async def test_a_native_upstream_keeps_its_own_responses(house: Houses) -> None:
     model = Changing()
     model.native = True
-    async with house(model) as h, httpx2.AsyncClient() as http:
+    async with house(model) as h, httpx2.AsyncClient(timeout=30) as http:
         body = {"model": "m", "input": "Hi"}
         assert (await http.post(f"{h.base_url}/responses", json=body)).json() == NATIVE
         assert json.loads(model.chats[-1].body) == body
@@ -135,7 +135,7 @@ async def test_mode_translate_never_asks(house: Houses) -> None:
 async def test_what_memory_knows_goes_with_the_first_request_too(house: Houses) -> None:
     model = Changing()
     user = {"user_id": "alice"}
-    async with house(model) as h, h.client() as client, httpx2.AsyncClient() as http:
+    async with house(model) as h, h.client() as client, httpx2.AsyncClient(timeout=30) as http:
         fact = {"content": "User's budget for the Hawaii trip is $10,000.", "type": "semantic"}
         assert (await http.post(f"{h.base_url}/memory", json=fact | user)).status_code == 201
         for _ in range(2):

@@ -133,7 +133,7 @@ async def test_one_whose_process_died_has_failed(house: Houses, monkeypatch: pyt
 
 
 async def test_one_that_cannot_be_stored_is_refused(house: Houses) -> None:
-    async with house(ChatOnly()) as h, httpx2.AsyncClient() as http:
+    async with house(ChatOnly()) as h, httpx2.AsyncClient(timeout=30) as http:
         got = await http.post(
             f"{h.base_url}/responses",
             json={"model": "m", "input": "Hi", "background": True, "store": False},
@@ -175,7 +175,7 @@ async def test_a_cancel_that_a_beat_undoes_is_said_again(
             await until(lambda: elsewhere.responses.retrieve(made.id), lambda r: r.status == "cancelled")
             go.set()
             assert (await cancelling).status == "cancelled"
-        await h.upstream.until_closed(model.chats[-1].connection.number)
+            await h.upstream.until_closed(model.chats[-1].connection.number)
         await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "cancelled")
 
 
@@ -219,7 +219,11 @@ async def test_one_under_way_cannot_be_continued_yet(house: Houses) -> None:
 
 async def test_what_is_said_in_the_background_is_remembered(house: Houses) -> None:
     facts = known(("Madison", "User lives in Madison."))
-    async with house(ChatOnly(facts=facts)) as h, h.client() as client, httpx2.AsyncClient() as http:
+    async with (
+        house(ChatOnly(facts=facts)) as h,
+        h.client() as client,
+        httpx2.AsyncClient(timeout=30) as http,
+    ):
         await client.responses.create(
             model="m",
             input="I live in Madison.",

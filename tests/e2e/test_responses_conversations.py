@@ -74,7 +74,7 @@ async def test_a_conversation_made_for_nobody_goes_to_the_first_user_who_speaks_
         assert len((await client.conversations.items.list(made.id)).data) == 3
         with pytest.raises(NotFoundError):
             await client.conversations.retrieve(made.id, extra_headers={"X-Memory-User-Id": "bob"})
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=30) as http:
             await http.delete(f"{h.base_url}/memory", params={"user_id": "ann"})
         with pytest.raises(NotFoundError):
             await client.conversations.retrieve(made.id)
@@ -124,6 +124,6 @@ async def test_a_conversation_made_for_a_user_is_found_by_its_maker_and_by_no_ot
     ],
 )
 async def test_what_is_malformed_is_refused_by_name(house: Houses, body: Any, param: str) -> None:
-    async with house(ChatOnly(), **TRANSLATE) as h, httpx2.AsyncClient() as http:
+    async with house(ChatOnly(), **TRANSLATE) as h, httpx2.AsyncClient(timeout=30) as http:
         refused = await http.post(f"{h.base_url}/conversations", json=body)
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)

@@ -76,7 +76,7 @@ async def test_a_chain_may_begin_for_nobody_and_go_on_for_a_user(house: Houses) 
 
 async def test_without_user_and_key_the_id_is_the_proof(house: Houses) -> None:
     async with house(ChatOnly()) as h, h.client() as keyed:
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=30) as http:
             made = (await http.post(f"{h.base_url}/responses", json={"model": "m", "input": "Hi"})).json()
             found = await http.get(f"{h.base_url}/responses/{made['id']}")
             assert found.json() == made

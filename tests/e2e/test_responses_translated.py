@@ -195,7 +195,7 @@ async def test_the_upstreams_refusal_passes_unchanged(house: Houses, stream: boo
         ]
         await exchange.reply(refusal, 429, [(b"x-request-id", b"up-1"), *limits])
 
-    async with house(ChatOnly(script=answer)) as h, httpx2.AsyncClient() as http:
+    async with house(ChatOnly(script=answer)) as h, httpx2.AsyncClient(timeout=30) as http:
         got = await http.post(
             f"{h.base_url}/responses", json={"model": "m", "input": "Hi there", "stream": stream}
         )
@@ -318,7 +318,7 @@ async def test_memory_is_injected_and_extracted_as_for_chat_and_not_kept_with_th
             model="m", input="Thanks!", previous_response_id=made.id, extra_body=user
         )
         assert "10,000" not in str(model.last_messages)
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=30) as http:
             gone = (await http.delete(f"{h.base_url}/memory", params={"user_id": "alice"})).json()
         assert gone["deleted"]
         with pytest.raises(NotFoundError):
@@ -328,7 +328,7 @@ async def test_memory_is_injected_and_extracted_as_for_chat_and_not_kept_with_th
 
 
 async def memories(h: House) -> list[Any]:
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=30) as http:
         answer = await http.get(f"{h.base_url}/memory", params={"user_id": "alice"})
     data: list[Any] = answer.json()["data"]
     return data
@@ -379,7 +379,7 @@ async def test_a_store_out_of_reach_costs_the_state_and_not_the_answer(house: Ho
 
 
 async def test_broken_unicode_is_kept_and_replayed(house: Houses) -> None:
-    async with house(ChatOnly()) as h, httpx2.AsyncClient() as http:
+    async with house(ChatOnly()) as h, httpx2.AsyncClient(timeout=30) as http:
         head = {"content-type": "application/json"}
         first = await http.post(
             f"{h.base_url}/responses", content=b'{"model":"m","input":"half \\ud83d"}', headers=head
@@ -393,7 +393,7 @@ async def test_broken_unicode_is_kept_and_replayed(house: Houses) -> None:
 async def test_a_body_that_is_no_json_is_refused(house: Houses) -> None:
     async with (
         house(ChatOnly(), upstream_extra={"responses": "translate"}) as h,
-        httpx2.AsyncClient() as http,
+        httpx2.AsyncClient(timeout=30) as http,
     ):
         for content, kind in ((b"{", "application/json"), (b"", "application/json"), (b"x", "text/plain")):
             refused = await http.post(

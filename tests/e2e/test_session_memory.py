@@ -119,7 +119,7 @@ async def test_a_session_without_history_is_reminded_of_its_last_turns(house: Ho
 
 # ---------------------------------------------------------------- summaries
 async def end(h: House, session: str = "s-1", user: str = "alice") -> None:
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=30) as http:
         answer = await http.post(f"{h.base_url}/memory/sessions/{session}/end", params={"user_id": user})
         assert answer.status_code == 202
 
@@ -255,7 +255,7 @@ async def test_a_long_responses_request_is_compressed_too(house: Houses, way: st
 async def test_what_is_forgotten_is_in_no_note_of_a_session(house: Houses) -> None:
     model = ScriptedModel()
     model.roles["memory_state"] = STATE
-    async with house(model, memory={"compress_step_turns": 1}) as h, httpx2.AsyncClient() as http:
+    async with house(model, memory={"compress_step_turns": 1}) as h, httpx2.AsyncClient(timeout=30) as http:
         await ask(h, "Call me Bo")
         for day in range(4):
             await ask(h, f"Please plan day {day} of my trip.")

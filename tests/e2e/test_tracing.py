@@ -32,7 +32,7 @@ async def ask(origin: str, **headers: str) -> httpx2.Response:
         "messages": [{"role": "user", "content": SECRET}],
         "memory_context": {"user_id": "alice-the-user"},
     }
-    async with httpx2.AsyncClient() as http:
+    async with httpx2.AsyncClient(timeout=30) as http:
         return await http.post(f"{origin}/v1/chat/completions", json=body, headers=headers)
 
 
@@ -80,7 +80,7 @@ async def test_without_an_endpoint_the_callers_trace_passes_untouched(house: Hou
 async def test_every_stage_of_a_recall_is_timed(house: Houses) -> None:
     async with house() as h:
         await ask(h.origin)
-        async with httpx2.AsyncClient() as http:
+        async with httpx2.AsyncClient(timeout=30) as http:
             told = (await http.get(f"{h.origin}/metrics")).text
     for stage in ("decide", "query", "search", "inject"):
         assert f'memory_proxy_stage_seconds_count{{stage="{stage}"}}' in told

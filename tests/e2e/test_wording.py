@@ -69,7 +69,7 @@ async def test_a_slow_model_costs_its_share_of_the_deadline_and_no_more() -> Non
         took_s = loop.time() - began
         released.set()
     assert text == rewrite("how much?", [EARLIER]).text
-    assert took_s < 1.0, "the role's own timeout is 30 s"
+    assert took_s < 10, "the role's own timeout is 30 s"
 
 
 async def test_a_model_that_answers_anything_changes_nothing() -> None:

@@ -5,7 +5,6 @@ import fcntl
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -135,7 +134,24 @@ sys.stdin.read()
 """
 
 
-def test_a_process_that_was_stopped_with_the_lock_delays_nobody_for_long(path: Path) -> None:
+class Clock:
+    """Time that passes while somebody sleeps, and else stands still."""
+
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def test_a_process_that_was_stopped_with_the_lock_delays_nobody_for_long(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
     ledger = Ledger(path)
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -144,10 +160,10 @@ def test_a_process_that_was_stopped_with_the_lock_delays_nobody_for_long(path: P
         assert holder.stdout.readline() == b"held\n"
         with path.open("r+b") as file, pytest.raises(BlockingIOError):
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        started = time.monotonic()
+        started = clock.now
         for _ in range(50):
             put(ledger, "a", 5.0)
-        assert time.monotonic() - started < 25 * module.LOCK_WAIT_S  # it does not wait every time
+        assert clock.now - started == pytest.approx(module.LOCK_WAIT_S, rel=0.1)  # it waits once a second
         assert put(ledger, "a", 5.0) == 5.0
         holder.communicate()
     ledger.close()

@@ -32,14 +32,14 @@ class Serving:
         lines = (line for line in self._log.read_text().splitlines() if line.startswith("{"))
         return [told for line in lines if (told := json.loads(line)).get("event") == event]
 
-    async def until_logged(self, event: str, count: int = 1, within_s: float = 20) -> list[dict[str, Any]]:
+    async def until_logged(self, event: str, count: int = 1, within_s: float = 60) -> list[dict[str, Any]]:
         """Wait for so many lines of this event, and return them."""
         async with asyncio.timeout(within_s):
             while len(found := self.logged(event)) < count:  # noqa: ASYNC110 another process writes it
                 await asyncio.sleep(0.02)
         return found
 
-    async def ended(self, within_s: float = 30) -> int:
+    async def ended(self, within_s: float = 60) -> int:
         """Wait for the end and return the exit status."""
         async with asyncio.timeout(within_s):
             return await self.process.wait()
@@ -65,7 +65,7 @@ async def serving_process(
         )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(40):
+        async with asyncio.timeout(90):
             screen = (await process.stdout.readuntil(b"Settings: ")).decode()
         found = re.search(r"Listening\s+(http://\S+?)/v1", screen)
         assert found, screen
@@ -73,7 +73,7 @@ async def serving_process(
     finally:
         if process.returncode is None:
             process.terminate()
-            async with asyncio.timeout(40):
+            async with asyncio.timeout(90):
                 await process.wait()
 
 

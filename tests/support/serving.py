@@ -48,7 +48,7 @@ async def serving(app: Any, **options: Any) -> AsyncIterator[str]:
         server = _Server(uvicorn.Config(app, **(settings | options)))
         task = asyncio.create_task(server.serve(sockets=[listener]))
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await server.ready.wait()
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
         finally:
@@ -96,7 +96,7 @@ async def ask(
     origin: str, line: bytes, headers: tuple[bytes, ...] = (), body: bytes = b""
 ) -> tuple[bytes, bytes]:
     """Send one request on a connection of its own; return the answer's head and raw body."""
-    async with asyncio.timeout(10), connected(origin) as client:
+    async with asyncio.timeout(60), connected(origin) as client:
         framing = (b"content-length: %d" % len(body),) if body else ()
         lines = (line + b" HTTP/1.1", b"host: localhost", b"connection: close", *headers, *framing)
         await client.send(b"\r\n".join((*lines, b"", b"")) + body)

@@ -182,14 +182,14 @@ class ScriptedUpstream:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def until_requests(self, count: int, within_s: float = 5.0) -> None:
+    async def until_requests(self, count: int, within_s: float = 30) -> None:
         """Wait until so many requests have come."""
         async with asyncio.timeout(within_s):
             while len(self.requests) < count:
                 self._arrived.clear()
                 await self._arrived.wait()
 
-    async def until_closed(self, connection: int = 0, within_s: float = 5.0) -> float:
+    async def until_closed(self, connection: int = 0, within_s: float = 30) -> float:
         """Wait until the connection has ended and return when that was, by time.monotonic."""
         async with asyncio.timeout(within_s):
             await self.connections[connection].closed.wait()

@@ -174,7 +174,7 @@ async def test_more_than_a_hundred_requests_run_at_once() -> None:
         await everybody.wait()
         await exchange.reply(b"ok")
 
-    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(10):
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(30):
         answers = await asyncio.gather(*[one(upstream) for _ in range(150)])
     assert answers == [b"ok"] * 150
 
@@ -285,7 +285,7 @@ async def test_nonsense_before_a_status_is_broken(nonsense: bytes) -> None:
         await exchange.send(nonsense)
         exchange.close()
 
-    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(5):
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(30):
         with pytest.raises(UpstreamBroken):
             await one(upstream)
 
@@ -306,7 +306,7 @@ async def test_an_answer_cut_short_is_delivered_as_far_as_it_came(framing: str, 
         how(exchange)  # type: ignore[operator]
 
     read_first = asyncio.Event()
-    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(5):
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(30):
         opened = await upstream.open("GET", b"/v1/x", [])
         read_first.set()
         for _ in range(1000):  # rounds of the loop, until the end has come too
@@ -331,7 +331,7 @@ async def test_a_body_that_turns_to_nonsense_is_cut_and_not_waited_for() -> None
         await exchange.gone()
 
     read_first = asyncio.Event()
-    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(5):
+    async with ScriptedUpstream(script) as scripted, upstream_of(scripted) as upstream, asyncio.timeout(30):
         with await upstream.open("GET", b"/v1/x", []) as opened:
             assert await opened.read() == b"hello"
             read_first.set()
@@ -355,7 +355,7 @@ async def test_an_early_answer_ends_an_upload_that_nobody_wants() -> None:
     async with (
         ScriptedUpstream(script, read_body=False) as scripted,
         upstream_of(scripted) as upstream,
-        asyncio.timeout(5),
+        asyncio.timeout(30),
     ):
         opened = await upstream.open("POST", b"/v1/x", [], body(), content_length=1 << 30)
         assert (opened.status, await drain(opened)) == (413, b"too much")
@@ -380,7 +380,7 @@ async def test_an_upload_that_waits_for_its_client_ends_with_the_answer() -> Non
     async with (
         ScriptedUpstream(script, read_body=False) as scripted,
         upstream_of(scripted) as upstream,
-        asyncio.timeout(5),
+        asyncio.timeout(30),
     ):
         assert await drain(await upstream.open("POST", b"/v1/x", [], body())) == b"enough"
         await ended.wait()

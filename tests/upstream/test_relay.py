@@ -1,12 +1,13 @@
 """A client, uvicorn, the relay, an upstream: all on real sockets."""
 
 import asyncio
+import functools
 import hashlib
 import os
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import orjson
@@ -20,6 +21,7 @@ from proxy.upstream.downstream import ClientLeft, Downstream
 from proxy.upstream.headers import request_headers
 from proxy.upstream.opened import Timeouts
 from proxy.upstream.relay import Ending, Tap, passthrough, relay
+from tests.support.examples import examples
 from tests.support.serving import ask, connected, serving
 from tests.support.upstream import Exchange, ScriptedUpstream, completion_events, head, split
 
@@ -38,7 +40,7 @@ class Proxy:
         self.endings.put_nowait(await passthrough(scope, receive, send, self.upstream))
 
     async def ending(self) -> Ending:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return await self.endings.get()
 
 
@@ -63,7 +65,7 @@ def dechunk(raw: bytes) -> tuple[bytes, bool]:
 
 
 # ---------------------------------------------------------------- bytes
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
 @given(cuts=st.lists(st.integers(0, 2000), max_size=12), chunked=st.booleans())
 async def test_a_stream_arrives_byte_for_byte_wherever_it_is_split(cuts: list[int], chunked: bool) -> None:
     body = b"".join(completion_events("Grüße, 世界 🌍", "\n\ndata: no", "é" * 400))
@@ -95,7 +97,7 @@ async def test_each_piece_arrives_before_the_next_is_sent() -> None:
         ScriptedUpstream(script) as scripted,
         proxy_of(scripted) as proxy,
         connected(proxy.origin) as client,
-        asyncio.timeout(5),
+        asyncio.timeout(30),
     ):
         await client.send(b"GET /v1/x HTTP/1.1\r\nhost: h\r\n\r\n")
         await client.head()
@@ -157,7 +159,7 @@ async def test_an_answer_to_head_and_one_without_body_keep_the_connection(status
         ScriptedUpstream(script) as scripted,
         proxy_of(scripted) as proxy,
         connected(proxy.origin) as client,
-        asyncio.timeout(5),
+        asyncio.timeout(30),
     ):
         for _ in range(3):
             await client.send(method + b" /v1/x HTTP/1.1\r\nhost: h\r\n\r\n")
@@ -225,7 +227,7 @@ async def test_an_upload_of_50_mb_is_never_held_in_memory() -> None:
         ScriptedUpstream(script, read_body=False) as scripted,
         proxy_of(scripted) as proxy,
         connected(proxy.origin) as client,
-        asyncio.timeout(20),
+        asyncio.timeout(60),
     ):
         await client.send(b"POST /v1/files HTTP/1.1\r\nhost: h\r\ncontent-length: %d\r\n\r\n" % (50 << 20))
         uploading = asyncio.create_task(upload())
@@ -255,7 +257,7 @@ async def test_256_streams_at_once_all_arrive_whole() -> None:
             await client.head()
             return dechunk(await client.rest())
 
-    async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy, asyncio.timeout(20):
+    async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy, asyncio.timeout(60):
         answers = await asyncio.gather(*[one() for _ in range(256)])
     assert answers == [(b"".join(pieces), True)] * 256
 
@@ -294,14 +296,38 @@ async def ask_and_leave(proxy: Proxy, request: bytes, until: Callable[[Any], Awa
 GET = b"GET /v1/x HTTP/1.1\r\nhost: h\r\n\r\n"
 
 
+class TooLate(AssertionError):
+    """The upstream was closed more than 100 ms after its client had left."""
+
+
+def one_of_five(test: Callable[..., Awaitable[None]]) -> Callable[..., Awaitable[None]]:
+    """Try again what came too late: a busy machine delays some tries, a proxy that waits delays all."""
+
+    @functools.wraps(test)
+    async def tried(*arguments: Any, **named: Any) -> None:
+        for _ in range(4):
+            with suppress(TooLate):
+                return await test(*arguments, **named)
+        return await test(*arguments, **named)
+
+    return tried
+
+
+async def closed_in_time(scripted: ScriptedUpstream, left_at: float) -> None:
+    if await scripted.until_closed() - left_at >= 0.1:
+        raise TooLate
+
+
+@one_of_five
 async def test_a_client_leaving_before_the_answer_closes_the_upstream_within_100_ms() -> None:
     async with ScriptedUpstream(Exchange.gone) as scripted, proxy_of(scripted) as proxy:
         left_at = await ask_and_leave(proxy, GET, lambda _: scripted.until_requests(1))
-        assert await scripted.until_closed() - left_at < 0.1
+        await closed_in_time(scripted, left_at)
         assert await proxy.ending() == Ending.CLIENT_LEFT
 
 
 @pytest.mark.parametrize("streamed", [True, False])
+@one_of_five
 async def test_a_client_leaving_a_silent_answer_closes_the_upstream_within_100_ms(
     streamed: bool,
 ) -> None:
@@ -314,10 +340,11 @@ async def test_a_client_leaving_a_silent_answer_closes_the_upstream_within_100_m
 
     async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
         left_at = await ask_and_leave(proxy, GET, lambda client: client.head())
-        assert await scripted.until_closed() - left_at < 0.1
+        await closed_in_time(scripted, left_at)
         assert await proxy.ending() == Ending.CLIENT_LEFT
 
 
+@one_of_five
 async def test_a_client_leaving_a_torrent_closes_the_upstream_within_100_ms() -> None:
     async def script(exchange: Exchange) -> None:
         await exchange.start_stream()
@@ -326,10 +353,11 @@ async def test_a_client_leaving_a_torrent_closes_the_upstream_within_100_ms() ->
 
     async with ScriptedUpstream(script) as scripted, proxy_of(scripted) as proxy:
         left_at = await ask_and_leave(proxy, GET, lambda client: client.reader.readexactly(1_000_000))
-        assert await scripted.until_closed() - left_at < 0.1
+        await closed_in_time(scripted, left_at)
         assert await proxy.ending() == Ending.CLIENT_LEFT
 
 
+@one_of_five
 async def test_a_client_leaving_during_its_upload_closes_the_upstream_within_100_ms() -> None:
     async def script(exchange: Exchange) -> None:
         async for _ in exchange.body():
@@ -339,7 +367,7 @@ async def test_a_client_leaving_during_its_upload_closes_the_upstream_within_100
     request = b"POST /v1/x HTTP/1.1\r\nhost: h\r\ncontent-length: 1000000\r\n\r\n" + bytes(1000)
     async with ScriptedUpstream(script, read_body=False) as scripted, proxy_of(scripted) as proxy:
         left_at = await ask_and_leave(proxy, request, lambda _: arrived.wait())
-        assert await scripted.until_closed() - left_at < 0.1
+        await closed_in_time(scripted, left_at)
         assert await proxy.ending() == Ending.CLIENT_LEFT
 
 
@@ -356,7 +384,7 @@ async def test_an_upstream_dying_mid_stream_ends_the_client_s_answer_uncleanly(h
         ScriptedUpstream(script) as scripted,
         proxy_of(scripted) as proxy,
         connected(proxy.origin) as client,
-        asyncio.timeout(5),
+        asyncio.timeout(30),
     ):
         await client.send(GET)
         await client.head()
@@ -477,7 +505,7 @@ WHOLE = {"type": "http.request", "body": b"all", "more_body": False}
 async def test_work_for_a_client_that_leaves_is_cancelled_quietly() -> None:
     receive = Messages(WHOLE)
     cancelled = False
-    async with asyncio.timeout(5), Downstream(receive) as downstream:
+    async with asyncio.timeout(30), Downstream(receive) as downstream:
         assert await downstream.read(10) == b"all"
         receive.leave.set()
         try:

@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.block import fence
@@ -282,7 +282,6 @@ inputs = st.builds(
 conversations = st.tuples(chats, st.just(CHAT_HISTORY)) | st.tuples(inputs, st.just(RESPONSES_HISTORY))
 
 
-@settings(deadline=None)
 @given(conversations)
 def test_the_messages_of_a_turn_are_those_of_its_entries(given: tuple[dict[str, Any], History]) -> None:
     body, history = given
@@ -299,7 +298,6 @@ def test_the_messages_of_a_turn_are_those_of_its_entries(given: tuple[dict[str, 
     assert all(end == start for end, start in ends)
 
 
-@settings(deadline=None)
 @given(conversations, st.data())
 def test_what_is_left_is_what_was_there_in_its_order(
     given: tuple[dict[str, Any], History], data: st.DataObject
@@ -321,7 +319,6 @@ def test_what_is_left_is_what_was_there_in_its_order(
         assert history.dialect.messages(shorter) == kept(history.dialect.messages(body), gone)
 
 
-@settings(deadline=None)
 @given(conversations, st.data())
 def test_no_call_or_output_loses_its_other_half(
     given: tuple[dict[str, Any], History], data: st.DataObject

@@ -106,7 +106,7 @@ async def test_one_asks_for_all_and_those_whose_key_is_known_do_not_wait() -> No
     issuer.kids.append("b")
     waiting = [asyncio.create_task(issuer.knows("b")) for _ in range(5)]
     await asyncio.sleep(0)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(20):
         assert await issuer.knows("a")
     issuer.held.set()
     assert await asyncio.gather(*waiting) == [True] * 5

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.wire.translation.support import call, delta, final, streamed, translation
@@ -36,7 +36,6 @@ def interleaved_calls(draw: st.DrawFn) -> tuple[list[str], list[Json]]:
     return arguments, chunks
 
 
-@settings(deadline=None)
 @given(st.data(), st.text(), st.text(), interleaved_calls())
 def test_any_cutting_gives_the_same_output(
     data: st.DataObject, thoughts: str, text: str, calls: tuple[list[str], list[Json]]
@@ -72,7 +71,6 @@ CHUNK = st.one_of(
 )
 
 
-@settings(deadline=None)
 @given(st.lists(CHUNK, max_size=12), st.booleans())
 def test_any_stream_keeps_every_promise(chunks: list[Json], ended_well: bool) -> None:
     events = streamed(chunks, ended_well=ended_well, tools=[{"type": "custom", "name": "patch"}])
@@ -87,7 +85,6 @@ ANY_JSON = st.recursive(
 DELTA_NAMES = ("content", "refusal", "reasoning", "reasoning_content", "tool_calls", "annotations")
 
 
-@settings(deadline=None)
 @given(st.lists(st.dictionaries(st.sampled_from(DELTA_NAMES), ANY_JSON), max_size=4), ANY_JSON)
 def test_nonsense_from_the_upstream_breaks_no_promise(deltas: list[Json], elsewhere: Any) -> None:
     chunks = [{**delta(**fields), "usage": elsewhere, "service_tier": elsewhere} for fields in deltas]

@@ -1,0 +1,15 @@
+"""How hypothesis searches: the same examples every time, so that no run fails where the last one passed.
+
+`scripts/test --hypothesis-profile=explore` tries others each time, and 20 times as many.
+"""
+
+import contextlib
+
+with contextlib.suppress(ModuleNotFoundError):  # scripts/test --clients has no properties, and no hypothesis
+    from hypothesis import HealthCheck, settings
+
+    # How long an example takes is the machine's affair: a property says nothing about time.
+    _TIMELESS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+    settings.register_profile("same", _TIMELESS, derandomize=True, database=None)
+    settings.register_profile("explore", _TIMELESS, derandomize=False, max_examples=2_000)
+    settings.load_profile("same")
