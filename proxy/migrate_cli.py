@@ -31,6 +31,7 @@ _NAMES = {
     "quarantine": "held in quarantine", "stored_responses": "stored responses", "items": "conversation items",
     "responses": "responses by session", "anchors": "standing instructions", "states": "session states",
     "marks": "marks of session states", "bodies": "responses and items",
+    "passages": "passages of documents", "passage_vectors": "vectors of passages",
 }  # fmt: skip
 
 Told = Callable[[str, int, int], None]
@@ -117,8 +118,6 @@ def _say(moved: "Moved", args: argparse.Namespace, settings: Settings) -> None:
     out.print(f"{moved.users:,} users moved{before}; {moved.keys:,} API keys.")
     if moved.left_out:
         out.print(f"{moved.left_out:,} users were left out: they have other data in the target.")
-    if moved.documents:
-        out.print(f"{moved.documents:,} knowledge documents stay behind: a fleet cannot keep them yet.")
     if moved.model not in (None, settings.embedding.model):
         out.print(
             f"The vectors were made with {moved.model}, and the configuration names"
@@ -148,7 +147,7 @@ def _table(moved: "Moved") -> Table:
 def _as_json(moved: "Moved") -> dict[str, Any]:
     return {
         "users": moved.users, "before": moved.before, "left_out": moved.left_out, "keys": moved.keys,
-        "documents": moved.documents, "directory": moved.old.as_row(), "target": moved.new.as_row(),
+        "directory": moved.old.as_row(), "target": moved.new.as_row(),
         "differs": moved.differs,
     }  # fmt: skip
 

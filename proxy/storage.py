@@ -7,6 +7,7 @@ the replicas of a fleet. Every method may raise StoreUnavailable.
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from proxy.documents import DocumentStore, PassageIndex
 from proxy.note_store import NoteStore
 from proxy.ports import (
     ChainStore,
@@ -91,6 +92,10 @@ class Stores(Protocol):
     def keys(self) -> KeyStore: ...
     @property
     def receipts(self) -> Receipts: ...
+    @property
+    def documents(self) -> DocumentStore: ...
+    @property
+    def passages(self) -> PassageIndex: ...
     @property
     def vectors(self) -> Vectors: ...
 

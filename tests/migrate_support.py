@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from proxy.documents import Limits, NewDocument, Passage
+from proxy.documents import Limits, Look, NewDocument, Passage
 from proxy.domain import Candidate, Confirm, Create, Edit, Event, Evidence, Hold, Outcome, Scope
 from proxy.kept import Conversation
 from proxy.notes import EVERY, Anchor
@@ -58,10 +58,41 @@ async def fill(data_dir: Path) -> None:
     await stores.keys.add(key("k1"), b"d1")
     await stores.keys.add(key("k2", user=None), b"d2")
     await stores.keys.revoke("k2", NOW + 1)
-    passage = Passage(section=0, headings=(), start=0, lead=0, tile="A long text")
-    document = NewDocument(scope=ANNA, name="handbook", digest=b"d" * 16, passages=(passage,), at=NOW)
-    await stores.documents.put(document, Limits())
+    await _shelve(stores)
     await stores.close()
+
+
+async def _shelve(stores: SqliteStores) -> None:
+    """Documents with vectors and without, of several versions, and an answer given with one in view."""
+
+    def document(
+        name: str, *texts: str, scope: Scope = ANNA, vectors: tuple[bytes | None, ...] | None = None
+    ):
+        tiles = tuple(
+            Passage(section=n, headings=(f"H{n}", "größer"), start=20 * n, lead=2, tile=f"# {text:18}")
+            for n, text in enumerate(texts)
+        )
+        return NewDocument(
+            scope=scope, name=name, digest=name.encode() + bytes([len(texts)]), passages=tiles, at=NOW,
+            vectors=vectors,
+        )  # fmt: skip
+
+    three = (vector(1), None, vector(0, 1))
+    for new in (
+        document("handbook", "tea at noon", "milk"),
+        document("guide", "first edition"),
+        document("handbook", "tea at four", "no milk", "sugar", vectors=three),
+        document("handbook", "tea of apollo", scope=APOLLO),
+        document("handbook", "tea of ben", "你好", scope=BEN, vectors=(vector(1), vector(1, 1))),
+        document("guide", "second edition of tea"),
+        document("gone", "gone"),
+    ):
+        made, _ = await stores.documents.put(new, Limits())
+    await stores.documents.delete(made, by="test", now=NOW)
+    for scope, session in ((ANNA, "plain"), (BEN, "s1")):
+        (last, *_) = await stores.documents.list(scope, limit=1)
+        told = await stores.sessions.begin(exchange("when?", scope, session=session, at=NOW + 3))
+        await stores.sessions.complete(told, Outcome("at four", whole=True, recalled=(last.id,)), never)
 
 
 async def _remember(stores: SqliteStores) -> None:
@@ -212,6 +243,7 @@ async def _of(stores, scope: Scope) -> dict[str, object]:
             (hit.memory.id, None if hit.cosine is None else round(hit.cosine, 5), round(hit.bm25, 5))
             for hit in hits
         ]
+    found |= await _documents(stores, scope)
     for name in SESSIONS:
         found[f"session {name}"] = await _session(stores, scope, name)
     for id_ in ("r1", "r2", "r3", "r4", "r5", "r6", "r7", "resp-made", "nothing"):
@@ -227,6 +259,24 @@ async def _of(stores, scope: Scope) -> dict[str, object]:
             await stores.conversations.items(scope, id_, limit=9, after=None, ascending=False),
             await stores.conversations.item(scope, id_, "i2"),
         ]
+    return found
+
+
+async def _documents(stores, scope: Scope) -> dict[str, object]:
+    documents = await stores.documents.list(scope, limit=99)
+    found: dict[str, object] = {
+        "documents": documents,
+        "passages": [list(await stores.documents.passages(each)) for each in documents],
+        "named": [await stores.documents.named(scope, name) for name in ("handbook", "guide", "gone")],
+        "of the tenant": [await stores.documents.find(scope.tenant, None, each.id) for each in documents],
+    }
+    for words, vec in ((("tea",), vector(1, 2)), (("milk", "你好"), None)):
+        hits = await stores.passages.search(scope, Look(vec, words))
+        found[f"passages of {words}"] = sorted(
+            (hit.document.id, hit.passage.text, round(hit.own.cosine or 0.0, 5), round(hit.own.bm25, 5),
+             round(hit.section.bm25, 5))
+            for hit in hits
+        )  # fmt: skip
     return found
 
 
@@ -307,6 +357,10 @@ async def aged(stores) -> list[object]:
 async def forgets(stores) -> list[object]:
     """Forget one thing after the other; return what went with each."""
     gone: list[object] = []
+    for scope in (ANNA, BEN):
+        (last, *_) = await stores.documents.list(scope, limit=1)
+        gone.append(replace(await stores.documents.delete(last, by="test", now=NOW), receipt=None))
+        gone.append([each.answer for each in await stores.sessions.recent(scope, "plain", 99)])
     for where, memory_id in (
         (of(ANNA), "f2"), (of(ANNA), "said"), (of(BEN), "f6"), (of(APOLLO), None),
         (of(BEN, type="semantic"), None), (of(OTHER), None),

@@ -10,7 +10,7 @@ from pathlib import Path
 
 PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
 MISSING = "NO REDIS: run scripts/redis (Debian's redis-server) to test the stores over Redis"
-_START_S = 10.0
+_START_S = 60.0
 
 
 class Server:

@@ -23,6 +23,7 @@ ROOT = {
     "observe",
     "prompts",
     "rates",
+    "calls",
     "tracing",
     "wordlists",
 }
@@ -41,6 +42,7 @@ MAY_IMPORT = {
     "oversight": {"domain"},
     "documents": {"domain"},
     "rates": set(),
+    "calls": set(),
     "ports": {"domain", "kept", "oversight", "rates"},
     "storage": {"ports", "note_store", "documents"},
     "block": {"domain"},

@@ -17,6 +17,7 @@ from qdrant_client import AsyncQdrantClient
 from redis.asyncio import Redis as Client
 
 from proxy import migrate_cli
+from proxy.documents import Limits, NewDocument, Passage
 from proxy.domain import Scope
 from proxy.ports import EmbeddingModel
 from proxy.settings import PREFIX
@@ -43,7 +44,9 @@ from tests.migrate_support import (
     without_receipts,
     worked_off,
 )
+from tests.stores.contract_keys import key
 from tests.stores.making import NOW, create, find, of, store, talk, vector
+from tests.stores.on_redis.documents_support import library_agreement
 from tests.stores.on_redis.memories_support import agreement, local_index, replica
 from tests.stores.on_redis.shared_support import by_rows, shared
 
@@ -212,9 +215,46 @@ async def test_what_is_stored_afterwards_comes_after_what_was_moved(old, run, se
     assert [e.said for e in recent][-2:] == ["turn 3", "one more"]
 
 
-async def test_documents_that_stay_behind_are_counted(old, run) -> None:
-    _, out, _ = await run(old)
-    assert "1 knowledge documents stay behind" in out
+async def test_documents_go_along_and_the_fleet_goes_on_with_their_vectors(old, run, server) -> None:
+    _, out, _ = await run(old, "--json")
+    counts = json.loads(out)["target"]["counts"]
+    assert [counts[name] for name in ("documents", "passages", "passage_vectors")] == [4, 7, 4]
+    before = await opened(old)
+    async with fleet(server) as stores:
+        await library_agreement(stores.connection)
+        assert await waiting(stores) == await waiting(before) != set()
+        # What is written there gets numbers of its own.
+        await stores.documents.put(await replaced(stores), Limits())
+        await library_agreement(stores.connection)
+    await before.close()
+
+
+async def test_headings_that_are_no_unicode_are_moved_as_they_can_be(old, run, server) -> None:
+    before = await opened(old)
+    passage = Passage(headings=("A \ud800 B",), section=0, tile="figs", start=0)
+    new = NewDocument(scope=BEN, name="odd", digest=b"odd", passages=(passage,), at=NOW)
+    await before.documents.put(new, Limits())
+    await before.close()
+    assert (await run(old))[0] == 0
+    async with fleet(server) as stores:
+        (moved,) = await stores.documents.passages(await stores.documents.named(BEN, "odd"))
+    assert moved.headings == ("A \ufffd B",)
+
+
+async def waiting(stores) -> set[str]:
+    """Give vectors to all passages that have none; return their texts."""
+    texts: set[str] = set()
+    while some := await stores.passages.pending(9):
+        texts |= {one.text for one in some}
+        await stores.passages.fill([(one, vector(1)) for one in some])
+    return texts
+
+
+async def replaced(stores) -> NewDocument:
+    """The next version of a document."""
+    (old, *_) = await stores.documents.list(ANNA, limit=1)
+    passages = tuple(await stores.documents.passages(old))
+    return NewDocument(scope=old.scope, name=old.name, digest=b"next", passages=passages, at=NOW + 9)
 
 
 async def test_nothing_that_was_said_and_nobody_is_named(old, run) -> None:
@@ -232,6 +272,22 @@ async def test_a_second_run_doubles_nothing(old, run, server) -> None:
     assert (status, await written(redis)) == (0, before)
     assert "3 users moved, 3 of them by an earlier run; 2 API keys." in out
     await redis.close()
+
+
+async def test_a_key_that_is_revoked_on_either_side_stays_revoked(old, run, server) -> None:
+    before = await opened(old)
+    await before.keys.add(key("k3"), b"d3")
+    await before.close()
+    assert (await run(old))[0] == 0
+    before = await opened(old)
+    await before.keys.revoke("k1", NOW + 2)
+    await before.close()
+    async with fleet(server) as stores:
+        await stores.keys.revoke("k3", NOW + 3)
+    assert (await run(old))[0] == 0
+    async with fleet(server) as stores:
+        found = [(await stores.keys.find(digest)).revoked_at for digest in (b"d1", b"d2", b"d3")]
+    assert found == [NOW + 2, NOW + 1, NOW + 3]
 
 
 async def test_a_second_run_leaves_alone_what_the_fleet_has_done_since(old, run, server) -> None:
@@ -489,6 +545,23 @@ async def test_other_words_in_the_target_are_told(old, run, server, monkeypatch)
     status, out, _ = await run(old, "--json")
     assert status == 1
     assert json.loads(out)["differs"] == ["memories"]
+
+
+async def test_what_was_not_the_same_is_compared_again(old, run, server, monkeypatch) -> None:
+    async def careless(unit: Unit, **more: object) -> None:
+        await write(unit, **more)
+        await say(unit, "something else")
+
+    async def say(unit: Unit, content: str) -> None:
+        if (row := await unit.table("memories").get("f1")) is not None:
+            unit.table("memories").put("f1", {**row, "content": content})
+
+    write = moving._write
+    monkeypatch.setattr(moving, "_write", careless)
+    assert (await run(old))[0] == 1
+    async with fleet(server) as stores:
+        await stores.memories.forgetting._units.write(BEN, lambda unit: say(unit, "fact 1 of tea"))
+    assert (await run(old))[0] == 0
 
 
 async def test_the_directory_is_left_as_it_was(old, run) -> None:

@@ -1,4 +1,4 @@
-"""Knowledge documents of one process, where its store has a place for them."""
+"""Knowledge documents of one process."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -9,24 +9,18 @@ from proxy.domain import Scope
 from proxy.edge.memory_api.wiring import Documents
 from proxy.pipeline.documents import RankedPassage, Shelf, search
 from proxy.ports import Clock, Embedder
-from proxy.stores.sqlite.stores import SqliteStores
+from proxy.storage import Stores
 
 SHARE_OF_DEADLINE = 0.5  # of memory's: what a search of documents may take beside that of memories
 
 
-def library_of(
-    stores: object, embedder: Embedder | None, policy: SafetyPolicy, clock: Clock
-) -> Library | None:
-    """Return what takes documents in; None over a store that keeps none."""
-    if not isinstance(stores, SqliteStores):
-        return None
+def library_of(stores: Stores, embedder: Embedder | None, policy: SafetyPolicy, clock: Clock) -> Library:
+    """Return what takes documents in."""
     return Library(stores.documents, stores.passages, embedder, clock, policy)
 
 
-def shelf_of(stores: object, embedder: Embedder | None, deadline_ms: float) -> Shelf | None:
-    """Return what the read path looks documents up with; None over a store that keeps none."""
-    if not isinstance(stores, SqliteStores):
-        return None
+def shelf_of(stores: Stores, embedder: Embedder | None, deadline_ms: float) -> Shelf:
+    """Return what the read path looks documents up with."""
     deadline_s = SHARE_OF_DEADLINE * deadline_ms / 1000
     return Shelf(stores.passages, stores.memories, embedder, deadline_s=deadline_s)
 

@@ -4,28 +4,40 @@ Few calls at once are the rule. When jobs have waited for longer than is right, 
 call that comes back as fast as usual, up to a bound; an upstream that gets slower by it (a model on one
 machine answers one at a time) gets no more. When it says stop, it is one call at a time until one succeeds.
 The last of an hour's calls are kept for what users ask to be remembered, and so is one call at once.
+
+All processes that share a store share the hour's calls. While it is away none is made: the jobs are in it,
+too, and what a call found could not be kept.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
 from proxy.background.extract import ROLE
 from proxy.background.schedule import BATCH, EXPLICIT
-from proxy.errors import CompletionFailed, CompletionPostponed, CompletionRefused, CredentialNeeded
+from proxy.calls import HOUR_S, Calls, OwnCalls, Spent
+from proxy.errors import (
+    CompletionFailed,
+    CompletionPostponed,
+    CompletionRefused,
+    CredentialNeeded,
+    StoreUnavailable,
+)
 from proxy.ports import Clock, Completer, CompletionRequest
 
-HOUR_S = 3_600.0
 NO_LANE = 0
+_LOOK_S = 5.0  # others may spend of the hour's calls meanwhile: who takes too many jobs has to put them back
+_AWAY_S = 5.0
 _KEEPS_PACE, _FALLS_BEHIND = 1.5, 2.0  # times the usual seconds of a call
 _NEWEST = 0.2  # weight of the newest call in an average
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one process may take of the upstream. `peak` below `concurrency` counts as `concurrency`."""
+    """What one process may take of the upstream, and by the hour all of them together. `peak` below
+    `concurrency` counts as `concurrency`."""
 
     concurrency: int = 2
     peak: int = 24  # a thousand jobs in a minute, at a second a call
@@ -49,15 +61,20 @@ class Call:
 class Load:
     """Tells the worker which lanes may be served, and hears how the calls go. Belongs to one event loop."""
 
-    def __init__(self, bounds: Bounds = Bounds(), clock: Clock = time.time) -> None:
+    def __init__(
+        self, bounds: Bounds = Bounds(), clock: Clock = time.time, calls: Calls | None = None
+    ) -> None:
+        """`calls`: where the hour's are counted; None: of this process alone."""
         self._bounds, self._clock = bounds, clock
+        self._calls = calls or OwnCalls()
+        self._left, self._free_at = bounds.calls_per_hour, 0.0
+        self._looked_at = self._look_at = 0.0
         self._limit = bounds.concurrency
         self._running = 0
         self._backlog = False  # the last job claimed had waited for too long
         self._held_until = 0.0
         self._usual_s: float | None = None  # a call takes, with no more than `concurrency` at once
         self._recent_s: float | None = None
-        self._spent: deque[float] = deque()
 
     # ------------------------------------------------------------ asked by the worker
     @property
@@ -84,12 +101,16 @@ class Load:
         return BATCH if self._running < self._limit else EXPLICIT
 
     def calls_left(self) -> int | None:
-        """Return how many calls are left of the last hour's; None: no bound."""
+        """Return how many calls are left of the last hour's as far as is known; None: no bound."""
         if not self._bounds.calls_per_hour:
             return None
-        while self._spent and self._spent[0] <= self._clock() - HOUR_S:
-            self._spent.popleft()
-        return self._bounds.calls_per_hour - len(self._spent)
+        return self._left or int(self._clock() >= self._free_at)
+
+    async def look(self) -> None:
+        """See how many calls the others have left. Raises StoreUnavailable."""
+        knows = self._looked_at <= self._clock() < self._look_at
+        if self._bounds.calls_per_hour and not knows:
+            self._note(await self._calls.look(self._bounds.calls_per_hour, self._clock()))
 
     def began(self, *, waited_s: float) -> None:
         """A job was claimed that had been waiting for so long."""
@@ -106,18 +127,28 @@ class Load:
         self._limit = min(self._limit, self._bounds.concurrency)
 
     # ------------------------------------------------------------ told by the calls
-    def spend(self) -> None:
-        """Take one call out of the hour's. Raises CompletionPostponed if none is left."""
-        if self.calls_left() == 0:
-            wait_s = max(1.0, self._spent[0] + HOUR_S - self._clock())
+    async def spend(self) -> float:
+        """Take one call out of the hour's; return what `refund` takes back. Raises CompletionPostponed where
+        none is left, or nobody knows."""
+        if not self._bounds.calls_per_hour:
+            return 0.0
+        try:
+            spent = await self._calls.spend(self._bounds.calls_per_hour, self._clock())
+        except StoreUnavailable as error:
+            reason = "nobody knows how many of the hour's calls are left"
+            raise CompletionPostponed(reason, retry_after_s=_AWAY_S, shared=True) from error
+        self._note(spent)
+        if not spent.granted:
+            wait_s = max(1.0, spent.retry_after_s)
             raise CompletionPostponed("the hour's calls are spent", retry_after_s=wait_s, shared=True)
-        if self._bounds.calls_per_hour:
-            self._spent.append(self._clock())
+        return spent.at
 
-    def refund(self) -> None:
-        """Put one call back: it was not made."""
-        if self._spent:
-            self._spent.pop()
+    async def refund(self, at: float) -> None:
+        """Put a call back: it was not made. Where the store is away, it counts all the same."""
+        if self._bounds.calls_per_hour:
+            with suppress(StoreUnavailable):
+                await self._calls.refund(at)
+                self._left += 1
 
     def answered(self, seconds: float) -> None:
         """A call was answered: let more out, fewer, or as many."""
@@ -136,6 +167,12 @@ class Load:
         """Claim nothing for so long: the upstream wants no calls."""
         self._limit = 1
         self._held_until = max(self._held_until, self._clock() + seconds)
+
+    def _note(self, spent: Spent) -> None:
+        now = self._clock()
+        self._left, self._looked_at = spent.left, now
+        self._free_at = now + (spent.retry_after_s or HOUR_S)
+        self._look_at = min(now + _LOOK_S, self._free_at)
 
     @property
     def _reserved(self) -> int:
@@ -159,8 +196,7 @@ class Metered:
         hour's calls are spent."""
         began = self._timer()
         try:
-            self._load.spend()
-            answer = await self._called(request)
+            answer = await self._called(request, await self._load.spend())
         except CompletionFailed as error:
             self._report(Call(request.role, _ENDED.get(type(error), "failed"), self._timer() - began))
             raise
@@ -169,11 +205,11 @@ class Metered:
         self._load.answered(seconds)
         return answer
 
-    async def _called(self, request: CompletionRequest) -> str:
+    async def _called(self, request: CompletionRequest, spent_at: float) -> str:
         try:
             return await self._completer.complete(request)
         except CompletionPostponed as error:
-            self._load.refund()
+            await self._load.refund(spent_at)
             # Jobs wait for the extraction's endpoint only: another role may have one of its own.
             if error.shared and error.retry_after_s and request.role == ROLE:
                 self._load.hold(error.retry_after_s)

@@ -127,6 +127,7 @@ class Worker:
     async def _claim(self) -> Job | None:
         """Claim the next job that the load allows, and count it as served."""
         await self._return_stranded()
+        await self._load.look()
         if (lane := self._load.lane()) == NO_LANE:
             return None
         now = self._clock()

@@ -2,9 +2,16 @@
 
 import pytest
 
-from proxy.background.budget import HOUR_S, NO_LANE, Bounds, Call, Load, Metered
+from proxy.background.budget import NO_LANE, Bounds, Call, Load, Metered
 from proxy.background.schedule import BATCH, EXPLICIT
-from proxy.errors import CompletionFailed, CompletionPostponed, CompletionRefused, CredentialNeeded
+from proxy.calls import HOUR_S, OwnCalls, Spent
+from proxy.errors import (
+    CompletionFailed,
+    CompletionPostponed,
+    CompletionRefused,
+    CredentialNeeded,
+    StoreUnavailable,
+)
 from proxy.ports import CompletionRequest
 from tests.background.support import ANA, NOON, ScriptedCompleter
 
@@ -49,17 +56,89 @@ def test_calls_under_way_count_against_the_hour(clock: Clock) -> None:
     assert load.lane() == NO_LANE
 
 
-def test_an_hour_is_any_sixty_minutes(clock: Clock) -> None:
+async def test_an_hour_is_any_sixty_minutes(clock: Clock) -> None:
     load = Load(Bounds(calls_per_hour=2), clock)
-    load.spend()
+    await load.spend()
     clock.now += 1800
-    load.spend()
+    await load.spend()
     with pytest.raises(CompletionPostponed) as spent:
-        load.spend()
+        await load.spend()
     assert spent.value.retry_after_s == HOUR_S - 1800
     clock.now += 1800
+    await load.look()
     assert load.calls_left() == 1
     assert Load(Bounds(), clock).calls_left() is None
+
+
+async def test_what_one_process_spends_another_no_longer_has(clock: Clock) -> None:
+    calls, bounds = OwnCalls(), Bounds(concurrency=9, calls_per_hour=10, reserve=0.2)
+    ours, theirs = Load(bounds, clock, calls), Load(bounds, clock, calls)
+    await theirs.look()
+    for _ in range(8):
+        await ours.spend()
+    assert (ours.lane(), theirs.lane()) == (EXPLICIT, BATCH)
+    clock.now += 6
+    await theirs.look()
+    assert theirs.lane() == EXPLICIT
+    for _ in range(2):
+        await theirs.spend()
+    with pytest.raises(CompletionPostponed):
+        await ours.spend()
+    assert ours.lane() == NO_LANE
+
+
+class Watched(OwnCalls):
+    """Counts looks, and may be away."""
+
+    looks, is_away = 0, False
+
+    async def look(self, limit: int, now: float) -> Spent:
+        self.looks += 1
+        return await super().look(limit, now)
+
+    async def spend(self, limit: int, now: float) -> Spent:
+        if self.is_away:
+            raise StoreUnavailable("away")
+        return await super().spend(limit, now)
+
+    async def refund(self, at: float) -> None:
+        if self.is_away:
+            raise StoreUnavailable("away")
+        await super().refund(at)
+
+
+async def test_nobody_asks_all_the_time_how_many_calls_are_left(clock: Clock) -> None:
+    calls = Watched()
+    load = Load(Bounds(calls_per_hour=10), clock, calls)
+    for _ in range(100):
+        await load.look()
+        clock.now += 0.1
+    assert calls.looks == 2
+    clock.now -= 1e6  # set back
+    await load.look()
+    assert calls.looks == 3
+    await Load(Bounds(), clock, calls).look()
+    assert calls.looks == 3  # no bound, no question
+
+
+async def test_while_nobody_knows_how_many_calls_are_left_none_is_made(clock: Clock) -> None:
+    calls, made = Watched(), ScriptedCompleter("{}")
+    load = Load(Bounds(calls_per_hour=10), clock, calls)
+    calls.is_away = True
+    with pytest.raises(CompletionPostponed) as postponed:
+        await Metered(made, load).complete(question())
+    assert postponed.value.retry_after_s
+    calls.is_away = False
+    assert await Metered(made, load).complete(question()) == "{}"
+
+
+async def test_a_call_that_cannot_be_given_back_counts(clock: Clock) -> None:
+    calls = Watched()
+    load = Load(Bounds(calls_per_hour=10), clock, calls)
+    at = await load.spend()
+    calls.is_away = True
+    await load.refund(at)
+    assert load.calls_left() == 9
 
 
 def test_after_a_stop_it_is_one_at_a_time_and_one_more_with_every_answer(clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""Taking documents in: over the real store, with an embedder whose vectors the test can tell apart."""
+"""Taking documents in: over the real stores, with an embedder whose vectors the test can tell apart."""
 
 import asyncio
 from collections.abc import Sequence
@@ -12,8 +12,10 @@ from proxy.documents import INDEXING, READY, Limits, Look
 from proxy.domain import Scope
 from proxy.errors import EmbeddingFailed, InvalidRequest, QuotaExceeded, TooLarge
 from proxy.ports import EmbeddingModel
-from proxy.stores.sqlite import SqliteStores
 from proxy.terms import terms
+from tests.support.backends import place, running_redis
+
+__all__ = ["place", "running_redis"]
 
 MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, duplicate_threshold=0.8)
 ANNA = Scope("acme", "anna")
@@ -40,12 +42,10 @@ class Embedder:
 
 
 @pytest.fixture
-async def stores(tmp_path):
-    opened = SqliteStores(tmp_path)
-    await opened.open()
-    await opened.memories.stamp_model(MODEL)
-    yield opened
-    await opened.close()
+async def stores(place):
+    async with place.stores() as opened:
+        await opened.memories.stamp_model(MODEL)
+        yield opened
 
 
 @pytest.fixture
@@ -84,11 +84,12 @@ async def test_another_text_is_the_next_version_under_the_same_id(library):
     assert await texts(library, first) == []
 
 
-async def test_a_secret_is_replaced_before_anything_is_kept(library, stores):
+async def test_a_secret_is_replaced_before_anything_is_kept(library, place):
     document, _ = await library.add(ANNA, "Keys", f"# Vault\n\nThe AWS key is {SECRET}.", "markdown")
     assert await texts(library, document) == ["The AWS key is [redacted]."]
-    assert SECRET.encode() not in stores.path.read_bytes()
-    assert SECRET.encode() not in stores.path.with_suffix(".db-wal").read_bytes()
+    kept = await place.written()
+    assert b"The AWS key is" in kept
+    assert SECRET.encode() not in kept
 
 
 async def test_an_instruction_planted_for_assistants_is_cut_out(library):
@@ -146,21 +147,17 @@ async def test_a_long_document_is_found_by_its_words_at_once_and_embedded_later(
     assert await library.catch_up(30) == 0
 
 
-async def test_what_a_crash_left_without_vectors_is_embedded_by_the_next_process(tmp_path, embedder):
-    first = SqliteStores(tmp_path)
-    await first.open()
-    await first.memories.stamp_model(MODEL)
-    failing = Library(first.documents, first.passages, Embedder(failing=True), lambda: 1.0)
-    document, _ = await failing.add(ANNA, "Guide", GUIDE, "markdown")
-    assert document.status == INDEXING
-    assert await failing.catch_up(30) == 0
-    await first.close()
-    second = SqliteStores(tmp_path)
-    await second.open()
-    await second.memories.stamp_model(MODEL)
-    assert await Library(second.documents, second.passages, embedder, lambda: 1.0).catch_up(30) == 2
-    assert (await second.documents.named(ANNA, "Guide")).status == READY
-    await second.close()
+async def test_what_a_process_left_without_vectors_is_embedded_by_the_next(place, embedder):
+    async with place.stores() as first:
+        await first.memories.stamp_model(MODEL)
+        failing = Library(first.documents, first.passages, Embedder(failing=True), lambda: 1.0)
+        document, _ = await failing.add(ANNA, "Guide", GUIDE, "markdown")
+        assert document.status == INDEXING
+        assert await failing.catch_up(30) == 0
+    async with place.stores() as second:
+        await second.memories.stamp_model(MODEL)
+        assert await Library(second.documents, second.passages, embedder, lambda: 1.0).catch_up(30) == 2
+        assert (await second.documents.named(ANNA, "Guide")).status == READY
 
 
 async def test_what_the_model_does_not_understand_is_not_asked_of_it_again(library, embedder):

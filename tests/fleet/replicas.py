@@ -135,7 +135,7 @@ class Client:
     async def talk(self, user: str, names: list[str], first: int) -> None:
         """Say all of it in one session, a request each, to the replicas in turn."""
         messages: list[dict[str, str]] = []
-        async with httpx2.AsyncClient(timeout=20) as http:
+        async with httpx2.AsyncClient(timeout=60) as http:
             for number, name in enumerate(names):
                 messages.append({"role": "user", "content": said(name)})
                 await self._ask(http, user, messages, name, first + number)
@@ -164,7 +164,7 @@ class Client:
 
 async def settled(replica: Replica) -> None:
     """Return once nothing is left to be extracted."""
-    async with asyncio.timeout(SETTLE_S), httpx2.AsyncClient(timeout=20) as http:
+    async with asyncio.timeout(SETTLE_S), httpx2.AsyncClient(timeout=60) as http:
         quiet = 0
         while quiet < 4:
             await asyncio.sleep(0.5)
@@ -181,7 +181,7 @@ async def told(replica: Replica, user: str, facts: set[str]) -> None:
 
 async def stored(replica: Replica, user: str) -> list[str]:
     """Return the contents of the user's memories."""
-    async with httpx2.AsyncClient(timeout=20) as http:
+    async with httpx2.AsyncClient(timeout=60) as http:
         answer = await http.get(f"{replica.origin}/v1/memory", params={"user_id": user, "limit": 100})
     assert answer.status_code == 200, answer.text
     return sorted(memory["content"] for memory in answer.json()["data"])

@@ -54,7 +54,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 async def until_stored(stores: RedisStores, content: str) -> None:
     """Store a memory as soon as that is possible."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 await store(stores.memories, create(content))
@@ -74,7 +74,7 @@ async def test_what_was_acknowledged_is_there_after_a_failover_and_writing_goes_
             redis_timeout_s=1.0,
         )
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not stores.is_open:
             try:
                 await stores.open()

@@ -6,12 +6,17 @@ from proxy.stores.sqlite import SqliteStores
 from proxy.stores.sqlite.forgetting import erase, forget
 
 pytest.register_assert_rewrite(
+    "tests.stores.contract_calls",
     "tests.stores.contract_chains",
     "tests.stores.contract_changes",
+    "tests.stores.contract_documents",
+    "tests.stores.contract_forget_beside",
     "tests.stores.contract_forgetting",
     "tests.stores.contract_keys",
     "tests.stores.contract_memories",
     "tests.stores.contract_notes",
+    "tests.stores.contract_quota",
+    "tests.stores.contract_reembed",
     "tests.stores.contract_sessions",
     "tests.stores.forgetting_model",
     "tests.stores.forgetting_stage",
@@ -101,6 +106,17 @@ def in_portions(monkeypatch):
     """Whoever has anything is forgotten in portions, of two rows."""
     monkeypatch.setattr(forget, "_AT_ONCE", 0)
     monkeypatch.setattr(erase, "_WEIGHT", 1 / 2)
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Reads all that is in the data directory."""
+    from tests.stores.forgetting_support import on_disk  # after it is registered
+
+    async def read():
+        return on_disk(tmp_path)
+
+    return read
 
 
 @pytest.fixture

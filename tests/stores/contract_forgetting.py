@@ -69,7 +69,9 @@ class ForgettingContract:
         await everything(stores)
         assert WORD.encode() in await written()
         gone = await forgotten(stores.memories, of(ANNA))
-        assert gone == Forgotten(memories=3, exchanges=3, sessions=3, jobs=2, responses=1, quarantined=1)
+        assert gone == Forgotten(
+            memories=3, exchanges=3, sessions=3, jobs=2, responses=1, quarantined=1, documents=2
+        )
         assert WORD.encode() not in await written()
 
     async def test_what_is_held_goes_with_its_scope_type_or_source(self, stores):

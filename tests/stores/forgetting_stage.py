@@ -57,6 +57,14 @@ class Stage(RuleBasedStateMachine):
     def run(self, coroutine):
         return self.loop.run_until_complete(coroutine)
 
+    def all_of(self, coroutines):
+        """Run them at once: nobody waits for a thread that somebody else keeps busy."""
+
+        async def gathered():
+            return await asyncio.gather(*coroutines)
+
+        return self.run(gathered())
+
     def word(self):
         self.count += 1
         return f"word{self.count:04}x"

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 
+from proxy.documents import Limits, NewDocument, Passage
 from proxy.domain import Evidence, Hold, Scope
 from tests.stores.contract_chains import converse, keep, response
 from tests.stores.making import (
@@ -85,6 +86,16 @@ async def everything(stores):
     await converse(stores.conversations, WORD)
     await stores.sessions.begin(exchange(f"still a {WORD}"))
     await talk(stores.sessions, f"and a {WORD}", trigger=always, session="s2")
+    for scope in (ANNA, APOLLO):
+        await shelve(stores, scope)
+
+
+async def shelve(stores, scope):
+    """A document of the word."""
+    tile = f"# {WORD}\n\nPlays the {WORD}.\n"
+    passage = Passage(headings=(WORD,), section=0, tile=tile, start=0, lead=len(f"# {WORD}"))
+    new = NewDocument(scope=scope, name=f"about a {WORD}", digest=b"1", passages=(passage,), at=NOW)
+    return (await stores.documents.put(new, Limits()))[0]
 
 
 def candidate(held, exchange_id):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from proxy.domain import Search, Stamp
 from proxy.stores.exact.index import Row, build
 from proxy.stores.exact.postings import pack, term_hash
+from tests.support.examples import examples
 
 WORDS = "a b c d e f".split()
 texts = st.lists(st.sampled_from(WORDS), max_size=6)
@@ -34,7 +35,7 @@ def bm25(docs, query):
     return scores
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(texts, min_size=1, max_size=12), texts, st.data())
 def test_scores_are_those_of_the_formula_also_after_rows_came_one_by_one(docs, query, data):
     cut = data.draw(st.integers(0, len(docs)))

@@ -224,11 +224,12 @@ async def test_a_forgotten_text_is_nowhere_in_the_data_directory(stores, tmp_pat
 
 async def test_the_log_is_emptied_once_a_reader_has_left_it(stores, tmp_path, monkeypatch):
     monkeypatch.setattr(database, "_PURGE_AGAIN_S", 0)
+    monkeypatch.setattr(database.file, "BUSY_TIMEOUT_MS", 60_000)
     await store(stores.memories, create("a secret thing", id="a"))
     reader = sqlite3.connect(stores.path, isolation_level=None, check_same_thread=False)
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM memories").fetchone()
-    async with asyncio.timeout(2):  # nobody waits for the reader
+    async with asyncio.timeout(20):  # nobody waits for the reader
         assert await forgotten(stores.memories, of(ANNA), "a") == Forgotten(memories=1)
     reader.close()
     await store(stores.memories, create("a harmless thing", id="b"))

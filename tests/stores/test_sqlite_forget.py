@@ -6,17 +6,6 @@ from tests.stores.contract_chains import ForgetChainsContract
 from tests.stores.contract_forgetting import ForgettingContract
 from tests.stores.contract_memories import ForgetContract
 from tests.stores.contract_sessions import ForgetConversationsContract
-from tests.stores.forgetting_support import on_disk
-
-
-@pytest.fixture
-def written(tmp_path):
-    """Reads all that is in the data directory."""
-
-    async def read():
-        return on_disk(tmp_path)
-
-    return read
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """The contract of notes over SQLite, and that nothing of them outlives a forget, in whatever order."""
 
-import os
 from contextlib import contextmanager
 from dataclasses import replace
 from unittest import mock
@@ -24,9 +23,10 @@ from tests.stores.contract_notes import (
 from tests.stores.forgetting_model import Said
 from tests.stores.making import ANNA, APOLLO, NOW, always, create, exchange, of, store, talk
 from tests.stores.test_sqlite_stateful import USERS, Forgetting, picks, scopes, sessions, which
+from tests.support.examples import examples
 
 ANCHOR = Anchor("language", "Answer in Chinese.")
-EXAMPLES = int(os.environ.get("FORGET_EXAMPLES", "15"))
+EXAMPLES = examples(15)
 NAMED = tuple(
     (Scope("t", user, project), session)
     for user in USERS
@@ -155,5 +155,5 @@ class ForgettingNotes(Forgetting):
             assert not self.hidden(f"{shown} {standing}")
 
 
-ForgettingNotes.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=25, deadline=None)
+ForgettingNotes.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=25)
 TestForgettingNotes = ForgettingNotes.TestCase

@@ -92,7 +92,7 @@ async def test_a_restore_gives_way_to_a_server_that_starts_in_the_middle(house):
     def told(what: str, done: int, total: int) -> None:
         if (what, done) == ("forget", 1):  # all is ready, and nothing is in place
             starting.append(asyncio.run_coroutine_threadsafe(late.open(), loop))
-            deadline = time.monotonic() + 5
+            deadline = time.monotonic() + 30
             while not living(house.data_dir / "run") and time.monotonic() < deadline:
                 time.sleep(0.01)
 

@@ -6,11 +6,8 @@ conversations in several sessions, export, forget (by id, user, project, type, c
 in portions, broken off by a crash), reopen. At every forget somebody had begun to write, and between its
 portions somebody reads and continues what is being forgotten. Every text holds a word of its own. After each
 step the words of what was forgotten are in no answer and in no file, and what was not forgotten is found.
-
-FORGET_EXAMPLES=500 runs more of them.
 """
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -37,8 +34,9 @@ from tests.stores.making import (
     supersede,
     vector,
 )
+from tests.support.examples import examples
 
-EXAMPLES = int(os.environ.get("FORGET_EXAMPLES", "60"))
+EXAMPLES = examples(60)
 projects = st.sampled_from([None, "p"])
 scopes = st.builds(Scope, st.just("t"), st.sampled_from(USERS), projects)
 types = st.sampled_from(TYPES)
@@ -273,19 +271,23 @@ class Forgetting(Stage):
 
     @invariant()
     def a_search_shows_exactly_what_is_current(self):
-        for stores in self.stores:
-            for user in USERS:
-                for project in (None, "p"):
-                    expected = {
-                        f.content
-                        for f in self.model.facts.values()
-                        if f.current
-                        and f.scope.user == user
-                        and project in (None, f.scope.project or project)
-                    }
-                    scope = Scope("t", user, project)
-                    found = self.run(contents(stores.memories, "likes", scope, vec=vector(1), limit=999))
-                    assert found == expected
+        asked = [Scope("t", user, project) for user in USERS for project in (None, "p")]
+        found = self.all_of(
+            contents(stores.memories, "likes", scope, vec=vector(1), limit=999)
+            for stores in self.stores
+            for scope in asked
+        )
+        expected = [
+            {
+                f.content
+                for f in self.model.facts.values()
+                if f.current
+                and f.scope.user == scope.user
+                and scope.project in (None, f.scope.project or scope.project)
+            }
+            for scope in asked
+        ]
+        assert found == expected * len(self.stores)
 
     @invariant()
     def nothing_forgotten_is_shown(self):
@@ -294,14 +296,18 @@ class Forgetting(Stage):
             scope = Scope("t", user)
             pages = stores.memories.list(of(scope, include_inactive=True), limit=999, oldest_first=True)
             exported = self.run(pages).items
-            histories = self.run(stores.memories.history(of(scope), [m.id for m in exported]))
-            held = self.run(stores.quarantine.held(scope, limit=999))
-            hits = self.run(find(stores.memories, " ".join(sorted(self.gone)[-5:]), scope))
-            talks = [
-                self.run(stores.sessions.recent(replace(scope, project=p), s, 99))
-                for p in (None, "p")
-                for s in ("s1", "s2", "late")
-            ]
+            histories, held, hits, *talks = self.all_of(
+                [
+                    stores.memories.history(of(scope), [m.id for m in exported]),
+                    stores.quarantine.held(scope, limit=999),
+                    find(stores.memories, " ".join(sorted(self.gone)[-5:]), scope),
+                    *(
+                        stores.sessions.recent(replace(scope, project=p), s, 99)
+                        for p in (None, "p")
+                        for s in ("s1", "s2", "late")
+                    ),
+                ]
+            )
             if self.going:
                 # What was said, and quotes of it, go with their portion; no search or model sees them.
                 talks, held = [], []
@@ -316,5 +322,5 @@ class Forgetting(Stage):
         assert {word for word in self.gone if word.encode() in text} == set()
 
 
-Forgetting.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=15, deadline=None)
+Forgetting.TestCase.settings = settings(max_examples=EXAMPLES, stateful_step_count=15)
 TestForgetting = Forgetting.TestCase

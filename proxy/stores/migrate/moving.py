@@ -38,7 +38,6 @@ class Moved:
     before: int = 0  # of them, those that an earlier run has moved
     left_out: int = 0  # users who have other data in the target
     keys: int = 0
-    documents: int = 0  # that stay behind
     model: str | None = None  # that made the vectors
     old: Tally = field(default_factory=Tally)
     new: Tally = field(default_factory=Tally)
@@ -96,7 +95,7 @@ class Move:
         generations = await self._generations()
         jobs_after = await shared.job_numbers(self._redis, self._source)
         await shared.raise_ranks(self._redis, max((plan.user.served for plan in plans), default=0))
-        moved = Moved(users=len(plans), left_out=left_out, documents=self._source.documents())
+        moved = Moved(users=len(plans), left_out=left_out)
         moved.model = next((name for name, _ in reversed(self._source.models())), None)
         done, total = 0, sum(count_of(plan.user) for plan in plans)
         for plan in plans:

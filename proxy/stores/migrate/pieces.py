@@ -5,6 +5,7 @@ The user's numbers in the target are dense, and the memories' are the last ones:
 there. Whatever makes replicas act on the user comes with the last piece.
 """
 
+import json
 from array import array
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator, Mapping
@@ -16,11 +17,12 @@ import orjson
 
 from proxy.domain import Memory
 from proxy.stores.migrate.source import Remembered, Row, Source, User
-from proxy.stores.redis import layout
+from proxy.stores.redis import layout, library
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import (
     AnchorRow,
     ConversationRow,
+    DocumentRow,
     EventRow,
     EvidenceRow,
     ExchangeRow,
@@ -28,6 +30,7 @@ from proxy.stores.redis.layout import (
     ItemRow,
     JobRow,
     MemoryRow,
+    PassageRow,
     ReceiptRow,
     SessionRow,
     StateRow,
@@ -40,7 +43,8 @@ from proxy.stores.redis.rows import Rows, row_of
 from proxy.stores.redis.unit import Unit, uid
 
 _NUMBERED = (
-    "events", "sessions", "exchanges", "anchors", "quarantine", "stored_responses", "receipts", "memories",
+    "events", "sessions", "exchanges", "anchors", "quarantine", "stored_responses", "documents", "passages",
+    "receipts", "memories",
 )  # fmt: skip
 _ROW_BYTES = 300  # what a row takes beside its texts, about
 
@@ -94,8 +98,9 @@ class Numbers:
 
 def count_of(user: User) -> int:
     """Return how many pieces the user has."""
-    whole = ("memories", "sessions", "exchanges", "quarantine", "stored_responses", "conversations", "items")
-    return sum(user.counts[table] for table in (*whole, "receipts")) + 1
+    whole = ("memories", "sessions", "exchanges", "quarantine", "stored_responses", "conversations", "items",
+             "documents", "passages", "receipts")  # fmt: skip
+    return sum(user.counts[table] for table in whole) + 1
 
 
 class Pieces:
@@ -105,7 +110,9 @@ class Pieces:
         self._source, self._user, self._target = source, user, target
         self.numbers = Numbers(source, user)
         self._uid = uid(user.scope)
-        self._memories = {row["id"] for row in source.columns("memories", user.number, "id")}
+        self._shown = {
+            row["id"] for kind in ("memories", "documents") for row in source.columns(kind, user.number, "id")
+        }
         self._next: dict[str, list[str]] = {}
         for row in source.columns("stored_responses", user.number, "id", "previous_id"):
             if row["previous_id"] is not None:
@@ -122,6 +129,8 @@ class Pieces:
             yield from self._conversation(row)
         for row in self._of("stored_responses"):
             yield self._stored(row)
+        for row in self._of("documents"):
+            yield from self._document(row)
         for row in self._of("receipts"):
             yield self._rows({"receipts": {row["id"]: self._receipt(row)}})
         yield self._last()
@@ -141,7 +150,7 @@ class Pieces:
 
     # ------------------------------------------------------------ memories
     def _memory(self, known: Remembered) -> Piece:
-        generation = self._target.generations.get(known.generation, NO_MODEL)
+        generation = self._generation(known.generation)
         vector = None if generation == NO_MODEL else known.vector
         row: MemoryRow = {
             **row_of(
@@ -232,8 +241,8 @@ class Pieces:
             unit.table(f"exchanges:{ours}").put(str(seq), exchange)
             unit.table(f"keys:{ours}").put(row["key"], seq)
             unit.table("where").put(row["id"], [ours, seq])
-            for memory_id in self._memories.intersection(recalled):
-                unit.table(f"shown:{memory_id}").put(f"{ours} {seq}", 1)
+            for shown in self._shown.intersection(recalled):
+                unit.table(f"shown:{shown}").put(f"{ours} {seq}", 1)
             await _append(unit, "unread", ours, unread)
             session: SessionRow = await unit.table("sessions").get(ours)
             unit.table("sessions").put(ours, {**session, "seqs": [*session["seqs"], seq]})
@@ -315,6 +324,47 @@ class Pieces:
                 unit.share("ZADD", into.redis.key("expiring-responses"), stored["expires_at"], member)
 
         return Piece(put, _ROW_BYTES + sum(len(body or b"") for body in bodies.values()))
+
+    # ------------------------------------------------------------ documents
+    def _document(self, row: Row) -> Iterator[Piece]:
+        """Yield the document, then its passages."""
+        id_, mine = row["id"], {"document": row["seq"]}
+        passages = self._of("passages", "x.document = :document", **mine)
+        numbered = [(passage["seq"], self._generation(passage["generation"])) for passage in passages]
+        document: DocumentRow = {
+            "seq": self.numbers.of("documents", row["seq"]), "project": row["project"], "name": row["name"],
+            "version": row["version"], "digest": row["digest"].hex(), "characters": row["characters"],
+            "sections": row["sections"], "first": self.numbers.of("passages", numbered[0][0]),
+            "generations": [generation for _, generation in numbered], "created_at": row["created_at"],
+            "updated_at": row["updated_at"],
+        }  # fmt: skip
+
+        async def put(into: Into) -> None:
+            library.put_document(into.unit, into.redis, id_, document)
+
+        yield Piece(put, _ROW_BYTES + 3 * len(numbered))
+        for passage in self._of("passages", "x.document = :document", **mine):
+            yield self._passage(id_, passage)
+
+    def _passage(self, document_id: str, row: Row) -> Piece:
+        number, generation = self.numbers.of("passages", row["seq"]), self._generation(row["generation"])
+        titles: list[str] = json.loads(row["headings"])  # orjson takes no lone surrogates
+        passage: PassageRow = {
+            "headings": [layout.storable(title) for title in titles], "section": row["section"],
+            "tile": row["tile"], "start": row["start"], "lead": row["lead"],
+        }  # fmt: skip
+        vector = None if generation == NO_MODEL else row["embedding"]
+
+        async def put(into: Into) -> None:
+            words = library.with_section(row["section"], row["terms"])
+            library.put_passage(into.unit, document_id, number, passage, words)
+            if vector is not None:
+                library.put_vector(into.unit, document_id, number, vector, generation)
+
+        return Piece(put, _ROW_BYTES + len(row["tile"].encode()) + len(row["terms"]) + len(vector or b""))
+
+    def _generation(self, old: int) -> int:
+        return self._target.generations.get(old, NO_MODEL)
 
     def _receipt(self, row: Row) -> ReceiptRow:
         return {

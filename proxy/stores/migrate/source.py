@@ -43,6 +43,8 @@ TABLES = {
     "items": (
         "conversation_items x JOIN conversations c ON c.seq = x.conversation WHERE c.owner = :owner", "x.seq",
     ),
+    "documents": (f"documents x {_OWN}", "x.seq"),
+    "passages": ("passages x JOIN documents d ON d.seq = x.document WHERE d.owner = :owner", "x.seq"),
     "receipts": (f"receipts x {_OWN}", "x.seq"),
 }  # fmt: skip
 _VECTORS = """
@@ -163,8 +165,14 @@ class Source:
         (row,) = self._all("SELECT coalesce(max(id), 0) AS n FROM jobs")
         return int(row["n"])
 
-    def documents(self) -> int:
-        (row,) = self._all("SELECT count(*) AS n FROM documents")
+    def passage_vectors(self, owner: int, generations: Sequence[int]) -> int:
+        """Return how many passages of the user's documents have a vector of these generations."""
+        where, _ = TABLES["passages"]
+        (row,) = self._all(
+            f"SELECT count(*) AS n FROM {where} AND x.embedding IS NOT NULL"
+            " AND x.generation IN (SELECT value FROM json_each(:generations))",
+            owner=owner, generations=rows.as_json(generations),
+        )  # fmt: skip
         return int(row["n"])
 
     def fingerprint(self, user: User) -> str:

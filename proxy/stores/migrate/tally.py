@@ -1,24 +1,35 @@
 """What there is on either side, counted and summed up: nothing here knows how it was moved."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from proxy.documents import path_of
 from proxy.errors import StoreUnavailable
 from proxy.stores.migrate.source import Source, User
 from proxy.stores.redis import order
 from proxy.stores.redis.indexing import IndexUnavailable, VectorIndex
-from proxy.stores.redis.layout import ConversationRow, ExchangeRow, MemoryRow, SessionRow, StateRow
+from proxy.stores.redis.layout import (
+    ConversationRow,
+    ExchangeRow,
+    MemoryRow,
+    PassageRow,
+    SessionRow,
+    StateRow,
+    storable,
+)
 from proxy.stores.redis.model import NO_MODEL
 from proxy.stores.redis.unit import Unit, Units
 
 COUNTED = (
     "memories", "events", "evidence", "vectors", "sessions", "exchanges", "jobs", "anchors", "states",
-    "marks", "quarantine", "responses", "stored_responses", "conversations", "items", "receipts",
+    "marks", "quarantine", "responses", "stored_responses", "conversations", "items", "documents",
+    "passages", "passage_vectors", "receipts",
 )  # fmt: skip
-DIGESTED = ("memories", "exchanges", "bodies")
+DIGESTED = ("memories", "exchanges", "bodies", "passages")
 _AT_ONCE = 1000
 _BODIES_AT_ONCE = 50
 _MASK = 2**64 - 1
@@ -64,7 +75,11 @@ def of_source(source: Source, user: User, generations: Mapping[int, int]) -> Tal
         tally.see("bodies", row["id"], row["response"], row["input_items"])
     for row in source.of("items", number):
         tally.see("bodies", row["id"], row["item"])
+    for row in source.of("passages", number):
+        titles = map(storable, json.loads(row["headings"]))  # orjson takes no lone surrogates
+        tally.see("passages", path_of([*titles]), row["tile"])
     tally.counts["vectors"] = source.vectors(number, list(generations))
+    tally.counts["passage_vectors"] = source.passage_vectors(number, list(generations))
     return tally
 
 
@@ -79,6 +94,8 @@ async def of_target(units: Units, index: VectorIndex, user: User) -> Tally:
         await units.glance(user.scope, partial(_see_exchanges, ours=ours, seqs=seqs, tally=tally))
     for ids in await units.glance(user.scope, _stored):
         await units.glance(user.scope, partial(_see_bodies, ids=ids, tally=tally))
+    for document_id in await units.glance(user.scope, _documents):
+        await units.glance(user.scope, partial(_see_passages, document_id=document_id, tally=tally))
     return tally
 
 
@@ -166,3 +183,18 @@ async def _see_conversations(unit: Unit, tally: Tally) -> None:
         tally.counts["items"] += len(items)
         for name, item in items.items():
             tally.see("bodies", name, item["item"].encode())
+
+
+async def _documents(unit: Unit) -> list[str]:
+    return list(await unit.table("documents").all())
+
+
+async def _see_passages(unit: Unit, *, document_id: str, tally: Tally) -> None:
+    passages, vectors = unit.table(f"passages:{document_id}"), unit.blobs(f"passage-vectors:{document_id}")
+    await unit.fetch((passages, None), (vectors, None))
+    rows: dict[str, PassageRow] = await passages.all()
+    tally.counts["documents"] += 1
+    tally.counts["passages"] += len(rows)
+    tally.counts["passage_vectors"] += len(await vectors.all())
+    for row in rows.values():
+        tally.see("passages", path_of(row["headings"]), row["tile"])

@@ -1,7 +1,7 @@
-"""What a forget takes: the memories it covers and everything else that holds their text.
+"""What a forget takes: the memories and documents it covers, and everything else that holds their text.
 
-What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with a
-forgotten memory in view, takes with it the stored responses of its session (later ones replay or repeat
+What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with what
+is forgotten in view, takes with it the stored responses of its session (later ones replay or repeat
 earlier ones), the responses that continue those, and the items of their conversations.
 """
 
@@ -12,6 +12,7 @@ from proxy.domain import Forgotten
 from proxy.stores.redis import exchanges
 from proxy.stores.redis.layout import (
     ConversationRow,
+    DocumentRow,
     EvidenceRow,
     ExchangeRow,
     HeldRow,
@@ -45,6 +46,7 @@ class Doomed:
     responses: dict[str, StoredRow] = field(default_factory=dict)
     conversations: set[str] = field(default_factory=set)
     items: dict[str, set[str]] = field(default_factory=dict)  # ids by conversation
+    documents: dict[str, DocumentRow] = field(default_factory=dict)
 
     @property
     def counts(self) -> Forgotten:
@@ -56,12 +58,16 @@ class Doomed:
             jobs=len(self.jobs),
             responses=sum(not row["deleted"] for row in self.responses.values()),
             quarantined=len(self.held),
+            documents=len(self.documents),
         )
 
 
 async def find(unit: Unit, target: Target) -> Doomed:
     """Return what a forget of the target takes."""
     search = _Search(unit, target)
+    if target.document_id is not None:
+        await search.documents()
+        return await search.found()
     await search.memories()
     if target.is_of_many:
         await search.said()
@@ -90,6 +96,7 @@ async def count_all(unit: Unit) -> Forgotten:
         jobs=jobs,
         responses=sum(not row["deleted"] for row in kept.values()),
         quarantined=len(await unit.table("held").all()),
+        documents=unit.number("documents"),
     )
 
 
@@ -137,7 +144,15 @@ class _Search:
         told: dict[str, tuple[str, int]] = await unit.table("where").many(self._sources)
         for sid, seq in told.values():
             self._doomed.exchanges.setdefault(sid, set()).add(seq)
-        await self._shown()
+        await self._shown(self._doomed.memories)
+
+    async def documents(self) -> None:
+        """Find the documents, and the answers that were given with one of them in view."""
+        table, named = self._unit.table("documents"), self._target.document_id
+        found: dict[str, DocumentRow] = await (table.all() if named is None else table.many((named,)))
+        about = {id_: row for id_, row in found.items() if self._target.is_about(row["project"])}
+        self._doomed.documents = about
+        await self._shown(about)
 
     async def said(self) -> None:
         """Find what the forget of a scope or type takes beside memories."""
@@ -154,6 +169,7 @@ class _Search:
             doomed.sessions = ours
             doomed.exchanges |= {sid: set(row["seqs"]) for sid, row in ours.items()}
             await self._kept_of_project()
+            await self.documents()
             return
         # Nobody knows whether what was not read yet holds what is to be forgotten.
         unread: dict[str, list[UnreadRow]] = await unit.table("unread").many(ours)
@@ -174,9 +190,9 @@ class _Search:
         return doomed
 
     # ------------------------------------------------------------ what was said
-    async def _shown(self) -> None:
-        """Find the answers that were given with one of the memories in view."""
-        ids = list(self._doomed.memories)
+    async def _shown(self, what: Iterable[str]) -> None:
+        """Find the answers that were given with one of these in view."""
+        ids = list(what)
         for start in range(0, len(ids), _AT_ONCE):
             tables = [self._unit.table(f"shown:{id_}") for id_ in ids[start : start + _AT_ONCE]]
             await self._unit.fetch(*((table, None) for table in tables))
@@ -227,12 +243,13 @@ class _Search:
     async def _responses(self) -> None:
         unit, doomed = self._unit, self._doomed
         stored: dict[str, StoredRow] = await unit.table("stored").all()
+        shown = doomed.memories.keys() | doomed.documents.keys()
         front = [
             id_
             for id_, row in stored.items()
             if id_ in doomed.responses
             or (row["project"], row["session"]) in self._said_in
-            or not doomed.memories.keys().isdisjoint(row["recalled"])
+            or not shown.isdisjoint(row["recalled"])
         ]
         found = dict.fromkeys(front)
         while front:  # who continued a response was shown all of it

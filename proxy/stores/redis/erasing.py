@@ -2,14 +2,14 @@
 
 from collections.abc import Collection
 
-from proxy.stores.redis import chains, conversations, exchanges, orders
+from proxy.stores.redis import chains, conversations, exchanges, library
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.doomed import Doomed
 from proxy.stores.redis.indexing import let_go_of_all
-from proxy.stores.redis.layout import StoredRow, storable
+from proxy.stores.redis.layout import DocumentRow, StoredRow, storable
 from proxy.stores.redis.queue import Queue
 from proxy.stores.redis.rows import Rows
-from proxy.stores.redis.unit import Unit
+from proxy.stores.redis.unit import LASTING, Unit
 
 _AT_ONCE = 1000  # members in one command
 _SESSIONS_AT_ONCE = 200  # read in one round trip
@@ -38,15 +38,21 @@ async def erase(unit: Unit, redis: Redis, doomed: Doomed) -> None:
         await exchanges.drop_sessions(unit, redis, set(sessions[start : start + _SESSIONS_AT_ONCE]))
     for memory_id, row in doomed.quotes.items():
         unit.table("memories").put(memory_id, row)
+    await library.drop(unit, redis, doomed.documents)
+    await _not_shown(unit, doomed.documents)
     await erase_memories(unit, redis, doomed.memories)
 
 
 async def erase_memories(unit: Unit, redis: Redis, ids: Collection[str]) -> None:
     """Erase memories with all that is kept of them alone."""
     await Rows(unit, redis).erase(ids)
-    names = list(ids)
-    for start in range(0, len(names), _AT_ONCE):
-        tables = [unit.table(f"shown:{memory_id}") for memory_id in names[start : start + _AT_ONCE]]
+    await _not_shown(unit, ids)
+
+
+async def _not_shown(unit: Unit, ids: Collection[str]) -> None:
+    """Erase which answers were given with these in view."""
+    for names in _portions(list(ids)):
+        tables = [unit.table(f"shown:{name}") for name in names]
         await unit.fetch(*((table, None) for table in tables))
         for table in tables:
             if await table.all():
@@ -54,19 +60,35 @@ async def erase_memories(unit: Unit, redis: Redis, ids: Collection[str]) -> None
 
 
 async def erase_all(unit: Unit, redis: Redis, *, at: float) -> None:
-    """Erase everything of the user but receipts, and orders: who is at one, finds nothing more."""
+    """Erase everything of the user but receipts, and orders: who is at one, finds nothing more. In this
+    commit: for who has little."""
     memories: dict[str, dict[str, str]] = await unit.table("order").all()
     ids = [memory_id for of_span in memories.values() for memory_id in of_span.values()]
     stored: dict[str, StoredRow] = await unit.table("stored").all()
+    documents: dict[str, DocumentRow] = await unit.table("documents").all()
     await exchanges.unlist(unit, redis)
-    await unit.wipe(keep=("receipts", orders.TABLE))
-    await _unlist(unit, redis, ids, stored)
+    await unit.wipe(keep=LASTING)
+    await unlist(unit, redis, ids, stored)
+    library.unlist(unit, redis, documents)
+    _has_nothing(unit, redis, at)
+
+
+def leave_all(unit: Unit, redis: Redis, *, at: float) -> str:
+    """Let the user have nothing but receipts and orders any more; return the home that is to be cleared of
+    what there was."""
+    left = unit.move_out()
+    _has_nothing(unit, redis, at)
+    return left
+
+
+def _has_nothing(unit: Unit, redis: Redis, at: float) -> None:
     for name in ("memories", "content_bytes", "session", *unit.numbers("of:"), *unit.numbers("in:")):
         unit.set_number(name, 0)
+    library.count_none(unit)
     let_go_of_all(unit, redis, at=at)
 
 
-async def _unlist(unit: Unit, redis: Redis, memories: Collection[str], responses: Collection[str]) -> None:
+async def unlist(unit: Unit, redis: Redis, memories: Collection[str], responses: Collection[str]) -> None:
     """Take memories and responses from what all users share."""
     ids, ours = redis.key(f"ids:{storable(unit.scope.tenant)}"), unit.uid.encode()
     for some in _portions(list(memories)):

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from proxy.domain import Begun, Exchange, NewExchange, NewJob, Outcome, Scope
 from proxy.ports import Trigger
-from proxy.stores.redis import anchors, orders, queue, rows, waiting
+from proxy.stores.redis import anchors, library, orders, queue, rows, waiting
 from proxy.stores.redis.connection import Redis
-from proxy.stores.redis.layout import ExchangeRow, MemoryRow, SessionRow, sid, storable
+from proxy.stores.redis.layout import ExchangeRow, SessionRow, sid, storable
 from proxy.stores.redis.queue import Queue
 from proxy.stores.redis.unit import Table, Unit
 
 RETRY_S = 60.0  # a client's own retries come sooner
+_UNLISTED_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,7 @@ async def complete(unit: Unit, redis: Redis, begun: Begun, outcome: Outcome, tri
     await unit.fetch(
         (table(unit, ours), (str(seq),)), (unit.table("sessions"), (ours,)),
         (unit.table("unread"), (ours,)), (unit.table("jobs"), None),
-        (unit.table("memories"), map(storable, outcome.recalled)),
+        *((unit.table(name), map(storable, outcome.recalled)) for name in ("memories", "documents")),
     )  # fmt: skip
     row: ExchangeRow = await table(unit, ours).get(str(seq))
     if row["generation"] != begun.generation:
@@ -88,8 +89,8 @@ async def _answered(
     unit: Unit, redis: Redis, jobs: Queue, ours: str, row: ExchangeRow, outcome: Outcome
 ) -> None:
     shown = list(dict.fromkeys(map(storable, outcome.recalled)))
-    recalled: dict[str, MemoryRow] = await unit.table("memories").many(shown)
-    # An answer given with a memory in view that was forgotten meanwhile may repeat it.
+    recalled = {**await unit.table("memories").many(shown), **await unit.table("documents").many(shown)}
+    # An answer given with something in view that was forgotten meanwhile may repeat it.
     answer = "" if len(recalled) < len(shown) else storable(outcome.answer)
     changed: ExchangeRow = {
         **row, "open": False, "answer": answer, "whole": outcome.whole, "recalled": shown,
@@ -140,18 +141,25 @@ async def last(unit: Unit, scope: Scope, name: str, limit: int) -> list[Exchange
     return await read(unit, scope, name, ours, answered[-limit:] if limit > 0 else [])
 
 
-async def read(unit: Unit, scope: Scope, name: str, ours: str, seqs: Sequence[int]) -> list[Exchange]:
+async def read(
+    unit: Unit, scope: Scope, name: str, ours: str, seqs: Sequence[int], *, aloud: bool = True
+) -> list[Exchange]:
     """Return exchanges of one session, in this order. While something is being forgotten, an answer that was
-    given with memories in view may repeat it."""
+    given with memories in view may repeat it. Not `aloud`: without the answers that were given with a
+    document in view, since what is read out of it was never said."""
     found: dict[str, ExchangeRow] = await table(unit, ours).many(map(str, seqs))
     hides = orders.are_standing(unit)
     return [
         Exchange(
             seq=row["seq"], id=row["id"], scope=scope, session_id=name, model=row["model"], said=row["said"],
-            answer="" if hides and row["recalled"] else row["answer"], at=row["at"], whole=row["whole"],
+            answer="" if _is_left_out(row, hides, aloud) else row["answer"], at=row["at"], whole=row["whole"],
         )
         for row in found.values()
     ]  # fmt: skip
+
+
+def _is_left_out(row: ExchangeRow, hides: bool, aloud: bool) -> bool:
+    return any(hides or (not aloud and id_.startswith(library.PREFIX)) for id_ in row["recalled"])
 
 
 # ---------------------------------------------------------------- erasing
@@ -220,23 +228,39 @@ async def unlist(unit: Unit, redis: Redis) -> None:
     """Take all of the user's sessions, jobs and open exchanges from what all users share: the user's tables
     are about to be wiped."""
     sessions: dict[str, SessionRow] = await unit.table("sessions").all()
+    open_: list[str] = []
     for ours, session in sessions.items():
         found: dict[str, ExchangeRow] = await table(unit, ours).many(map(str, session["open"]))
-        for row in found.values():
-            unit.share("HDEL", redis.key("open"), f"{unit.uid} {row['id']}")
-        unit.share("ZREM", redis.key("oldest"), f"{unit.uid} {ours}")
+        open_ += [row["id"] for row in found.values()]
     jobs = await Queue.of(unit, redis)
     jobs.drop([*await unit.table("jobs").all(), *await unit.table("dead").all()])
-    for ours in sessions:
-        unit.table("sessions").drop(ours)
-        jobs.touch(ours)
     await jobs.settle()
+    unlist_sessions(unit, redis, list(sessions), open_)  # last: without its job, a session waits for another
 
 
 # ---------------------------------------------------------------- rows
+def unlist_sessions(unit: Unit, redis: Redis, sids: Sequence[str], open_: Sequence[str]) -> None:
+    """Take sessions, and the exchanges that are being answered in them, from what all users share. Some at a
+    time: Redis's scripts take no more than a few thousand arguments."""
+    uid = unit.uid
+    for start in range(0, len(open_), _UNLISTED_AT_ONCE):
+        ids = open_[start : start + _UNLISTED_AT_ONCE]
+        unit.share("HDEL", redis.key("open"), *(f"{uid} {id_}" for id_ in ids))
+    for start in range(0, len(sids), _UNLISTED_AT_ONCE):
+        members = [f"{uid} {ours}" for ours in sids[start : start + _UNLISTED_AT_ONCE]]
+        unit.share("ZREM", redis.key("oldest"), *members)
+        unit.share("ZREM", redis.key("unsummarised"), *members)
+        unit.share("HDEL", redis.key(waiting.HASH), *members)
+
+
+def name_of(ours: str) -> str:
+    """Return the name of the table of a session's exchanges."""
+    return f"exchanges:{ours}"
+
+
 def table(unit: Unit, ours: str) -> Table:
     """Return the exchanges of one session."""
-    return unit.table(f"exchanges:{ours}")
+    return unit.table(name_of(ours))
 
 
 def _used(unit: Unit, redis: Redis, ours: str, known: SessionRow | None, new: NewExchange) -> SessionRow:

@@ -1,17 +1,20 @@
-"""Forgets carried out. A user's everything, or whatever is not much, is found and erased in one commit.
+"""Forgets carried out. What is not much is found and erased in one commit.
 
-Of many memories a commit would hold up everybody whom Redis serves. A project's or a type's then go in
-portions: first what was said, then some memories after the other, each with all that hangs on them. Every
-portion raises the generation, so that nobody who has seen a part of it writes it down afterwards.
+Much would hold up everybody whom Redis serves, and goes in portions. Everything of a user is left behind in
+one step, which hides it; then it is cleared away (clearing.py). A project's or a type's is hidden by
+conditions while its order stands: first goes what was said, then some memories after the other, each with all
+that hangs on them. Each of these portions raises the generation: nobody who has seen a part writes it down
+afterwards.
 """
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
 from proxy import observe
 from proxy.domain import Forgotten, MemoryFilter, Scope
-from proxy.stores.redis import erasing, orders, purging, receipts
+from proxy.stores.redis import clearing, erasing, orders, purging, receipts
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.doomed import count_all, find, find_said
 from proxy.stores.redis.indexing import Indexing
@@ -20,7 +23,7 @@ from proxy.stores.redis.queue import Queue
 from proxy.stores.redis.target import Target
 from proxy.stores.redis.unit import Unit, Units
 
-AT_ONCE = 2000  # memories: who has more is forgotten in portions
+AT_ONCE = 2000  # memories, tables or responses: who has more is forgotten in portions
 PORTION = 400
 _SETTLE_EVERY = 25  # portions: the index is asked about all that it has still to let go of
 
@@ -39,6 +42,7 @@ class Forgetting:
 
     def __init__(self, units: Units, indexing: Indexing) -> None:
         self._units, self._redis, self._indexing = units, units.redis, indexing
+        self._holders: list[Callable[[Scope], None]] = []
 
     async def forget(self, where: MemoryFilter, memory_id: str | None, by: str) -> Forgotten:
         """Erase, durable on return, what the filter or the one memory covers."""
@@ -47,11 +51,28 @@ class Forgetting:
             return Forgotten()
         work = partial(_begin, redis=self._redis, where=where, memory_id=memory_id, by=by)
         begun = await self._units.write(scope, work)
+        self._let_go(scope)
         if begun.order is not None:
             return await self._carry_out(scope, begun.order)
         if begun.gone.receipt is not None:
             await self._indexing.settle(scope)
         return begun.gone
+
+    async def forget_document(self, scope: Scope, document_id: str, by: str, now: float) -> Forgotten:
+        """Erase, durable on return, a document and what may repeat it. None there: nothing, no receipt."""
+        where = MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=now)
+        work = partial(_forget_document, redis=self._redis, where=where, document_id=document_id, by=by)
+        gone = await self._units.write(scope, work)
+        self._let_go(scope)
+        return gone
+
+    def also_let_go(self, holder: Callable[[Scope], None]) -> None:
+        """Have the holder told of whom something was forgotten here."""
+        self._holders.append(holder)
+
+    def _let_go(self, scope: Scope) -> None:
+        for holder in self._holders:
+            holder(scope)
 
     async def count(self, where: MemoryFilter, memory_id: str | None) -> Forgotten:
         """Return what a forget would erase now."""
@@ -61,9 +82,8 @@ class Forgetting:
         return await self._units.read(scope, partial(_count, where=where, memory_id=memory_id))
 
     async def resume(self) -> int:
-        """Carry out the orders whose process died, or whose caller gave up; return how many. What Redis's
-        append-only file still tells of forgotten things goes too."""
-        await purging.purge_if_due(self._redis)
+        """Carry out the orders whose process died, or whose caller gave up; return how many. Then what the
+        append-only file still tells of forgotten things goes too; a Redis that is full says no to that."""
         now, done = time.time(), 0
         found = await orders.abandoned(self._redis, now)
         scopes = await self._units.scopes(uid for uid, _ in found)
@@ -73,10 +93,24 @@ class Forgetting:
                 observe.log.info("store.forget.resumed")
                 await self._carry_out(scopes[uid], token)
                 done += 1
+        await purging.purge_if_due(self._redis)
         return done
 
     async def _carry_out(self, scope: Scope, token: str) -> Forgotten:
         """Erase what the order covers, portion by portion, and close it; return what went in all."""
+        order = await self._units.glance(scope, partial(orders.find, token=token))
+        if order is not None:
+            left = orders.home_left(order)
+            if left is None:
+                await self._erase_covered(scope, token)
+            else:
+                await clearing.clear(self._units, scope, token, left)
+        gone = await self._units.write(scope, partial(_finish, redis=self._redis, token=token))
+        await self._indexing.settle(scope)
+        return gone
+
+    async def _erase_covered(self, scope: Scope, token: str) -> None:
+        """Erase the memories that the order covers, the oldest first."""
         ids = await self._units.glance(scope, _in_order)
         for number, start in enumerate(range(0, len(ids), PORTION), 1):
             portion = frozenset(ids[start : start + PORTION])
@@ -85,9 +119,6 @@ class Forgetting:
             )
             if number % _SETTLE_EVERY == 0:
                 await self._indexing.settle(scope)
-        gone = await self._units.write(scope, partial(_finish, redis=self._redis, token=token))
-        await self._indexing.settle(scope)
-        return gone
 
     async def _scope(self, where: MemoryFilter, memory_id: str | None) -> Scope | None:
         """Return whose it is."""
@@ -105,11 +136,15 @@ async def _begin(unit: Unit, *, redis: Redis, where: MemoryFilter, memory_id: st
     if not await _is_there(unit, target):
         return _Begun(Forgotten())
     _raise_generation(unit)
+    is_much = target.is_of_many and await _is_much(unit, redis)
+    if target.is_everything and is_much:
+        left = erasing.leave_all(unit, redis, at=time.time())
+        return _Begun(Forgotten(), orders.place_clearing(unit, redis, where, by=by, left=left))
     if target.is_everything:
         counts = await count_all(unit)
         await erasing.erase_all(unit, redis, at=time.time())
     # A text is content: an order must not keep it.
-    elif target.is_of_many and target.text is None and unit.number("memories") > AT_ONCE:
+    elif target.text is None and is_much:
         said = await find_said(unit, target)
         await erasing.erase(unit, redis, said)
         token = orders.place(unit, redis, where, by=by, counts=said.counts)
@@ -124,6 +159,19 @@ async def _begin(unit: Unit, *, redis: Redis, where: MemoryFilter, memory_id: st
     return _Begun(replace(counts, receipt=receipt))
 
 
+async def _forget_document(
+    unit: Unit, *, redis: Redis, where: MemoryFilter, document_id: str, by: str
+) -> Forgotten:
+    doomed = await find(unit, Target(document_id=storable(document_id)))
+    if not doomed.documents:
+        return Forgotten()
+    _raise_generation(unit)
+    await erasing.erase(unit, redis, doomed)
+    purging.ask(unit, redis)
+    receipt = receipts.issue(unit, redis, where, memory_id=document_id, by=by, counts=doomed.counts)
+    return replace(doomed.counts, receipt=receipt)
+
+
 async def _erase_portion(unit: Unit, *, redis: Redis, token: str, only: frozenset[str]) -> None:
     """Erase those of the memories that the order covers, as far as they are still there."""
     order = (await orders.standing(unit)).get(token)
@@ -134,8 +182,8 @@ async def _erase_portion(unit: Unit, *, redis: Redis, token: str, only: frozense
         _raise_generation(unit)
         await erasing.erase(unit, redis, doomed)
         await orders.add(unit, redis, token, doomed.counts)
-    elif order["until"] - time.time() < orders.LEASE_S / 2:
-        await orders.add(unit, redis, token, Forgotten())
+    else:
+        await orders.still_at_it(unit, redis, token)
 
 
 async def _finish(unit: Unit, *, redis: Redis, token: str) -> Forgotten:
@@ -144,6 +192,12 @@ async def _finish(unit: Unit, *, redis: Redis, token: str) -> Forgotten:
     purging.ask(unit, redis)
     await _announce_jobs(unit, redis)
     return gone
+
+
+async def _is_much(unit: Unit, redis: Redis) -> bool:
+    """True of a user of whom one commit would erase too much."""
+    asked = ("SCARD", unit.key("tables")), ("HLEN", unit.key("stored"))
+    return any(int(each) > AT_ONCE for each in (unit.number("memories"), *await redis.pipeline(asked)))
 
 
 async def _announce_jobs(unit: Unit, redis: Redis) -> None:

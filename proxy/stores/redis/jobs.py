@@ -262,7 +262,7 @@ async def _batch(unit: Unit, job: Job, sid: str, limit: int, context: int) -> Ba
     session: SessionRow = await unit.table("sessions").get(sid)
     answered = [seq for seq in session["seqs"] if seq < read[0] and seq not in session["open"]]
     before = answered[-context:] if context > 0 else []
-    found = await exchanges.read(unit, job.scope, job.session_id, sid, [*before, *read])
+    found = await exchanges.read(unit, job.scope, job.session_id, sid, [*before, *read], aloud=False)
     return Batch(tuple(found[len(before) :]), tuple(found[: len(before)]), unit.stamp)
 
 

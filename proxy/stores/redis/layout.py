@@ -5,9 +5,11 @@ came in. A session is named in keys by `sid(project, name)`: names are the clien
 
 A user's tables                     row by name
   owner (not a table)               the user, `revision`, `generation`, `version`, `last`, the counters
-                                    `memories` and `content_bytes` that the quota asks for, `of:<n>`: memories
+                                    `memories` and `content_bytes` that the quota asks for, `documents` and
+                                    their `passages`, `library`: changes of them so far, `of:<n>`: memories
                                     of the model of generation n, `in:<n>`: those of them that the index
-                                    holds, and `session`: the seq of the last one begun
+                                    holds, `session`: the seq of the last one begun, and `home`: how often
+                                    all tables but `receipts` and `forgets` were left behind
   memories                          MemoryRow by memory id: the truth about what is remembered
   events                            list of EventRow by memory id, oldest first
   said                              id of the current memory by `said_key`: one statement is stored once
@@ -25,7 +27,7 @@ A user's tables                     row by name
   exchanges:<sid>                   ExchangeRow by seq
   keys:<sid>                        seq by the exchange's key
   where                             [sid, seq] by exchange id
-  shown:<memory id>                 1 by `sid seq`: the answers that were given with it in view
+  shown:<memory or document id>     1 by `sid seq`: the answers that were given with it in view
   made                              sid by response id: the session that a response was made in
   unread                            list of UnreadRow by sid, oldest first: what is answered and not extracted
   jobs                              JobRow by job id: queued, running, or waiting for a credential
@@ -41,6 +43,11 @@ A user's tables                     row by name
   bodies    (bytes)                 by `response id r` and `response id i`: the response, its input items
   conversations                     ConversationRow by id
   items:<conversation id>           ItemRow by item id
+  documents                         DocumentRow by document id
+  titles                            document id by `title_key`
+  passages:<document id>            PassageRow by the passage's number
+  passage-terms:<document id>   (bytes) by number: its section, and the hashes of its terms
+  passage-vectors:<document id> (bytes) by number: the vector's generation, and the vector
   moved                             MovedRow under "from": where the user's data were moved from
 
 The unit of nobody, layout.NOBODY
@@ -48,6 +55,10 @@ The unit of nobody, layout.NOBODY
 
 What all users share (Redis.key), changed by Unit.share in the same step
   ids:<tenant>                      hash: uid by memory id; no id names the memories of two users of a tenant
+  documents:<tenant>                hash: uid by document id
+  to-embed                          sorted set of `uid document id`, of all documents, by the oldest
+                                    generation of their vectors: below the store's, they wait for new ones
+  to-embed:<uid document id>        there while a process gives them vectors; expires
   users                             hash: JSON [tenant, user] by uid: everybody who has anything
   job-numbers                       how many jobs there ever were. A job's id is `uid.number`
   served                            how many claims there ever were: ranks of who was served
@@ -107,6 +118,11 @@ def digest(content: str) -> str:
 def said_key(project: str | None, type: str, content: str) -> str:
     """Return what two current memories of a user cannot share."""
     return f"{project or ''}\0{type}\0{digest(content)}"
+
+
+def title_key(project: str | None, name: str) -> str:
+    """Return what two documents of a user cannot share."""
+    return f"{storable(project or '')}\0{storable(name)}"
 
 
 class EvidenceRow(TypedDict):
@@ -260,15 +276,16 @@ class ReceiptRow(TypedDict):
 
 
 class ForgetRow(TypedDict):
-    """A forget of a project's or a type's memories that goes in portions."""
+    """A forget that goes in portions: of a project's or a type's memories, or of all in a home."""
 
     project: str | None
     type: str | None
     by: str
     at: float
     upto: int  # the last seq that it covers
+    left: str | None  # the home that is to be cleared: nobody can see what is in it
     until: float  # when another process may go on with it
-    counts: dict[str, int]  # of what is erased already
+    counts: dict[str, int]  # of what is erased already; of a home: of what was in it, {} until it is counted
 
 
 class StoredRow(TypedDict):
@@ -296,6 +313,33 @@ class ItemRow(TypedDict):
     project: str | None  # of who added it
     session: str | None  # in which it was said; None: added by the client itself
     item: str  # JSON
+
+
+class DocumentRow(TypedDict):
+    """A Document (see documents), without its scope's tenant and user. Its passages have the numbers from
+    `first` on, which none of another version or document has."""
+
+    seq: int  # of this version: what was written last has the highest
+    project: str | None
+    name: str
+    version: int
+    digest: str  # hexadecimal
+    characters: int
+    sections: int
+    first: int
+    generations: list[int]  # of each passage's vector; -1: none was made
+    created_at: float
+    updated_at: float
+
+
+class PassageRow(TypedDict):
+    """A Passage."""
+
+    headings: list[str]
+    section: int
+    tile: str
+    start: int
+    lead: int
 
 
 class KeyRow(TypedDict):

@@ -30,12 +30,17 @@ class RedisMemories:
 
     def __init__(self, units: Units, index: VectorIndex, *, quota: Quota = UNLIMITED) -> None:
         self._units, self._quota = units, quota
-        self._model: EmbeddingModel | None = None  # whose vectors this process makes and compares
+        self._model: EmbeddingModel | None = None
         self._searching = Searching(units, index)
         self._listing = Listing(units)
         self.indexing = Indexing(units, index)
         self.vectors = RedisVectors(units, self.indexing)
         self.forgetting = Forgetting(units, self.indexing)
+
+    @property
+    def embedding(self) -> EmbeddingModel | None:
+        """Whose vectors this process makes and compares."""
+        return self._model
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""

@@ -68,6 +68,11 @@ async def held(redis: Redis, model: EmbeddingModel | None) -> Held:
     return Held(ours[-1], dimension, ours)
 
 
+async def newest(redis: Redis) -> int:
+    """Return the generation of the store's model, -1 before one was named."""
+    return int(await redis.call("LLEN", redis.key("models"))) - 1
+
+
 async def models(redis: Redis) -> list[tuple[str, int]]:
     """Return names and dimensions of the models by generation."""
     rows = [orjson.loads(row) for row in await redis.call("LRANGE", redis.key("models"), 0, -1)]

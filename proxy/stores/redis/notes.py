@@ -17,7 +17,7 @@ from proxy.stores.redis import exchanges, orders, queue, unsummarised, waiting
 from proxy.stores.redis.anchors import in_force, logged
 from proxy.stores.redis.connection import scored
 from proxy.stores.redis.layout import ExchangeRow, JobRow, MemoryRow, SessionRow, StateRow, sid, storable
-from proxy.stores.redis.unit import Unit, Units, key_of
+from proxy.stores.redis.unit import Unit, Units, home_of, key_of
 
 _LOOK_AT_ONCE = 16  # exchanges, where it is the last ones that are likely to be it
 _CLOSE_AT_ONCE = 100  # sessions that one `close` looks at
@@ -113,7 +113,9 @@ class RedisNotes:
             session: SessionRow = await unit.table("sessions").get(leased["sid"])
             rows = await _rows(unit, leased["sid"], session["seqs"])
             told = [seq for seq in _answered(session) if seq <= job.upto]
-            found = await exchanges.read(unit, job.scope, job.session_id, leased["sid"], told[-limit:])
+            found = await exchanges.read(
+                unit, job.scope, job.session_id, leased["sid"], told[-limit:], aloud=False
+            )
             return Episode(tuple(found), await _summary(unit, rows))
 
         return await self._units.read(job.scope, work)
@@ -156,18 +158,19 @@ class RedisNotes:
     async def _left(self, members: Sequence[str]) -> list[str]:
         """Return those of the sessions whose user has begun another since."""
         redis, asked = self._units.redis, [member.split(" ") for member in members]
-        answers = await redis.pipeline(
+        owners = await redis.pipeline(
+            [("HMGET", key_of(redis, user, "owner"), "session", "home") for user, _ in asked]
+        )
+        rows = await redis.pipeline(
             [
-                command
-                for user, named in asked
-                for command in (
-                    ("HGET", key_of(redis, user, "owner"), "session"),
-                    ("HGET", key_of(redis, user, "sessions"), named),
-                )
+                ("HGET", key_of(redis, home_of(user, int(number or 0)), "sessions"), named)
+                for (user, named), (_, number) in zip(asked, owners, strict=True)
             ]
         )
-        pairs = zip(members, answers[::2], answers[1::2], strict=True)
-        return [member for member, last, row in pairs if row and orjson.loads(row)["seq"] < int(last or 0)]
+        found = zip(members, owners, rows, strict=True)
+        return [
+            member for member, (last, _), row in found if row and orjson.loads(row)["seq"] < int(last or 0)
+        ]
 
     async def _close(self, unit: Unit, named: str, since: tuple[float, float], now: float) -> bool:
         """Queue the closing job of a session, or note that it needs none."""

@@ -1,5 +1,6 @@
-"""Orders: forgets of much that are under way. Each portion of one is a forget of its own, of some memories
-with all that hangs on them, so that a crash leaves nothing half erased; the order says what is left to do.
+"""Orders: forgets of much that are under way, and what is left to do of them. Of some of the memories, each
+portion is a forget of its own, with all that hangs on them, so that a crash leaves nothing half erased. Of
+everything, what the user has left behind is cleared (clearing.py).
 
 Whoever is at it says until when; then another process may go on. That two are at it does no harm.
 """
@@ -23,13 +24,25 @@ _AT_ONCE = 100
 
 def place(unit: Unit, redis: Redis, where: MemoryFilter, *, by: str, counts: Forgotten) -> str:
     """Write an order down, with what is erased already; return the id of the receipt that it will have."""
+    unit.set_number(_STANDING, unit.number(_STANDING) + 1)
+    return _placed(unit, redis, where, by=by, left=None, counts=receipts.numbers(counts))
+
+
+def place_clearing(unit: Unit, redis: Redis, where: MemoryFilter, *, by: str, left: str) -> str:
+    """Write down that a home is to be cleared that the user has left; return the receipt's id. It does not
+    stand in the user's way: nothing of it can be seen."""
+    return _placed(unit, redis, where, by=by, left=left, counts={})
+
+
+def _placed(
+    unit: Unit, redis: Redis, where: MemoryFilter, *, by: str, left: str | None, counts: dict[str, int]
+) -> str:
     token = receipts.new_id()
     row: ForgetRow = {
         "project": None if where.project is None else storable(where.project), "type": where.type,
-        "by": storable(by), "at": where.now, "upto": unit.number("last"), "until": 0.0,
-        "counts": receipts.numbers(counts),
+        "by": storable(by), "at": where.now, "upto": unit.number("last"), "left": left, "until": 0.0,
+        "counts": counts,
     }  # fmt: skip
-    unit.set_number(_STANDING, unit.number(_STANDING) + 1)
     _keep(unit, redis, token, row)
     return token
 
@@ -40,11 +53,22 @@ def are_standing(unit: Unit) -> bool:
 
 
 async def standing(unit: Unit) -> dict[str, ForgetRow]:
-    """Return the user's orders by their receipts' ids."""
+    """Return the user's orders to forget some of the memories, by their receipts' ids."""
     if not are_standing(unit):
         return {}
     rows: dict[str, ForgetRow] = await unit.table(TABLE).all()
-    return rows
+    return {token: row for token, row in rows.items() if home_left(row) is None}
+
+
+async def find(unit: Unit, token: str) -> ForgetRow | None:
+    """Return an order that is not carried out yet."""
+    row: ForgetRow | None = await unit.table(TABLE).get(token)
+    return row
+
+
+def home_left(row: ForgetRow) -> str | None:
+    """Return the home that is to be cleared; None of an order to forget some of the memories."""
+    return row.get("left")  # an order that an earlier release has placed does not say
 
 
 async def shown(unit: Unit, rows: Mapping[str, MemoryRow]) -> dict[str, MemoryRow]:
@@ -85,19 +109,34 @@ async def with_newer(unit: Unit, rows: Mapping[str, MemoryRow]) -> dict[str, Mem
 
 async def add(unit: Unit, redis: Redis, token: str, more: Forgotten) -> None:
     """Count what was erased besides, if the order still stands; somebody is at it."""
-    row: ForgetRow | None = await unit.table(TABLE).get(token)
+    row = await find(unit, token)
     if row is not None:
         counts = receipts.plus(Forgotten(**row["counts"], receipt=None), more)
         _keep(unit, redis, token, {**row, "counts": receipts.numbers(counts)})
 
 
+async def count(unit: Unit, redis: Redis, token: str, counts: Forgotten) -> None:
+    """Note what is in the home that is to be cleared, if the order still stands."""
+    row = await find(unit, token)
+    if row is not None:
+        _keep(unit, redis, token, {**row, "counts": receipts.numbers(counts)})
+
+
+async def still_at_it(unit: Unit, redis: Redis, token: str) -> None:
+    """Keep others away from the order, if it still stands and the time is near when they would come."""
+    row = await find(unit, token)
+    if row is not None and row["until"] - time.time() < LEASE_S / 2:
+        _keep(unit, redis, token, row)
+
+
 async def finish(unit: Unit, redis: Redis, token: str) -> Forgotten:
     """Close the order with its receipt, unless another process has done so; return what went in all."""
-    row: ForgetRow | None = await unit.table(TABLE).get(token)
+    row = await find(unit, token)
     if row is None:
         return await receipts.counts(unit, token)
     unit.table(TABLE).drop(token)
-    unit.set_number(_STANDING, unit.number(_STANDING) - 1)
+    if home_left(row) is None:
+        unit.set_number(_STANDING, unit.number(_STANDING) - 1)
     unit.share("ZREM", redis.key(TABLE), f"{unit.uid} {token}")
     counts, where = Forgotten(**row["counts"], receipt=None), where_of(unit.scope, row)
     receipts.issue(unit, redis, where, memory_id=None, by=row["by"], counts=counts, receipt_id=token)
@@ -106,12 +145,13 @@ async def finish(unit: Unit, redis: Redis, token: str) -> Forgotten:
 
 async def take_over(unit: Unit, *, redis: Redis, token: str, now: float) -> ForgetRow | None:
     """Return the order if nobody is at it, and be at it."""
-    row: ForgetRow | None = await unit.table(TABLE).get(token)
+    row = await find(unit, token)
     if row is None:
         unit.share("ZREM", redis.key(TABLE), f"{unit.uid} {token}")
         return None
     if row["until"] > now:
         return None
+    unit.frees = True
     _keep(unit, redis, token, row)
     return row
 

@@ -23,11 +23,12 @@ from proxy.domain import Search, Stamp
 from proxy.errors import StoreUnavailable
 from proxy.stores.exact.index import Row, UserIndex, build
 from proxy.stores.exact.postings import pack
-from proxy.stores.redis.connection import Argument, Redis
+from proxy.stores.redis.connection import Argument, Redis, pairs
 from proxy.stores.redis.indexing import IndexUnavailable, Near, Point, Query
 
 _IN_THREAD = 2000  # rows that would hold up the loop
 _AT_ONCE = 1000
+_DELETED_AT_ONCE = 250
 _NEVER = Stamp(0, 0)
 _UPSERT = """
 local prefix, generation, log = KEYS[1] .. ':', ARGV[1], KEYS[1] .. ':log'
@@ -67,28 +68,18 @@ for at = 1, #ARGV do
     redis.call('ZADD', log, redis.call('HINCRBY', KEYS[1], 'changes', 1), ARGV[at])
 end
 """
-_DELETE_ALL = """
-local prefix, upto = KEYS[1] .. ':', tonumber(ARGV[1])
-for _, name in ipairs(redis.call('HKEYS', KEYS[1])) do
-    if string.sub(name, 1, 1) == 'g' then
-        local points = prefix .. string.sub(name, 2)
-        local held = redis.call('HGETALL', points .. ':written')
-        local later = {}
-        for at = 1, #held, 2 do
-            if tonumber(held[at + 1]) > upto then later[#later + 1] = held[at] end
-        end
-        if #later == 0 then
-            redis.call('UNLINK', points, points .. ':written')
-        else
-            for at = 1, #held, 2 do
-                if tonumber(held[at + 1]) <= upto then
-                    redis.call('HDEL', points, held[at])
-                    redis.call('HDEL', points .. ':written', held[at])
-                end
-            end
-        end
+# Of one generation, without a line in the log: `_READ_ANEW` follows.
+_DELETE_OLD = """
+local points, versions, upto = KEYS[1], KEYS[1] .. ':written', tonumber(ARGV[1])
+for at = 2, #ARGV do
+    local written = redis.call('HGET', versions, ARGV[at])
+    if written and tonumber(written) <= upto then
+        redis.call('HDEL', points, ARGV[at])
+        redis.call('HDEL', versions, ARGV[at])
     end
 end
+"""
+_READ_ANEW = """
 redis.call('UNLINK', KEYS[1] .. ':log')
 redis.call('HSET', KEYS[1], 'read-anew', redis.call('HINCRBY', KEYS[1], 'changes', 1))
 """
@@ -134,7 +125,9 @@ class RedisIndex:
             await self._run(_DELETE, uid, *ids[start : start + _AT_ONCE])
 
     async def delete_all(self, uid: str, written: int) -> None:
-        await self._run(_DELETE_ALL, uid, written)
+        for generation in await self._generations(uid):
+            await self._delete_old(f"{self._key(uid)}:{generation}", written)
+        await self._run(_READ_ANEW, uid)
         for key in [key for key in self._snapshots if key[0] == uid]:
             self._held -= self._snapshots.pop(key).nbytes
 
@@ -237,6 +230,31 @@ class RedisIndex:
     async def _points(self, uid: str, generation: int, names: Sequence[str]) -> list[bytes | None]:
         try:
             return list(await self._redis.call("HMGET", f"{self._key(uid)}:{generation}", *names))
+        except StoreUnavailable as error:
+            raise IndexUnavailable(str(error)) from error
+
+    async def _generations(self, uid: str) -> list[str]:
+        try:
+            names = await self._redis.call("HKEYS", self._key(uid))
+        except StoreUnavailable as error:
+            raise IndexUnavailable(str(error)) from error
+        return [name[1:].decode() for name in names if name[:1] == b"g"]
+
+    async def _delete_old(self, points: str, written: int) -> None:
+        """Delete what was not written after this version: some at a time, since Redis serves nobody else
+        meanwhile."""
+        cursor = b"0"
+        try:
+            while True:
+                cursor, found = await self._redis.call(
+                    "HSCAN", f"{points}:written", cursor, "COUNT", _DELETED_AT_ONCE
+                )
+                old = [name for name, version in pairs(found).items() if int(version) <= written]
+                for start in range(0, len(old), _DELETED_AT_ONCE):
+                    some = old[start : start + _DELETED_AT_ONCE]
+                    await self._redis.script(_DELETE_OLD, [points], written, *some)
+                if int(cursor) == 0:
+                    return
         except StoreUnavailable as error:
             raise IndexUnavailable(str(error)) from error
 

@@ -15,6 +15,7 @@ from proxy.oversight import Quota
 from proxy.stores.redis.chains import RedisChains
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.conversations import RedisConversations
+from proxy.stores.redis.documents import RedisDocuments
 from proxy.stores.redis.indexing import IndexUnavailable, VectorIndex
 from proxy.stores.redis.instance import Instance
 from proxy.stores.redis.jobs import RedisJobs
@@ -22,6 +23,7 @@ from proxy.stores.redis.keys import RedisKeys
 from proxy.stores.redis.limits import RedisLimits
 from proxy.stores.redis.memories import RedisMemories
 from proxy.stores.redis.notes import RedisNotes
+from proxy.stores.redis.passages import RedisPassages
 from proxy.stores.redis.points import RedisIndex
 from proxy.stores.redis.quarantine import RedisQuarantine
 from proxy.stores.redis.receipts import RedisReceipts
@@ -42,7 +44,7 @@ class Places:
     redis_timeout_s: float = 2.0
     replicas: int = 0
     qdrant_url: str | None = None  # None: vectors are searched in Redis
-    index_bytes: int = 256 * 2**20  # of the arrays that a replica keeps then
+    index_bytes: int = 256 * 2**20  # of the arrays that a replica keeps then; a quarter as many for documents
     qdrant_api_key: str | None = field(default=None, repr=False)
     collection: str = "memories"
     qdrant_timeout_s: float = 2.0
@@ -121,6 +123,11 @@ class RedisStores:
         self.quarantine = RedisQuarantine(units)
         self.keys = RedisKeys(units)
         self.receipts = RedisReceipts(units)
+        self.documents = RedisDocuments(units, self.memories.forgetting, lambda: self.memories.embedding)
+        self.passages = RedisPassages(
+            units, lambda: self.memories.embedding, index_bytes=places.index_bytes // 4
+        )
+        self.memories.forgetting.also_let_go(self.passages.let_go)
         self.limits = RedisLimits(self.connection)
         self.vectors = self.memories.vectors
 
@@ -166,6 +173,7 @@ class RedisStores:
 
     async def close(self) -> None:
         await self._instance.close()
+        await self.passages.close()
         with suppress(IndexUnavailable):
             await self.index.close()
         await self.connection.close()

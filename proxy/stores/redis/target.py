@@ -15,6 +15,7 @@ class Target:
     types: frozenset[str] | None = None
     text: str | None = None  # folded
     memory_id: str | None = None
+    document_id: str | None = None  # no memory, but this document
     only: frozenset[str] | None = None  # of the memories, just these
     upto: int | None = None  # of the memories, those with no higher seq: what came later is not meant
 
@@ -41,7 +42,7 @@ class Target:
     @property
     def is_of_many(self) -> bool:
         """True if it covers all memories of a kind, and not single ones that are named."""
-        return self.memory_id is None and self.only is None
+        return self.memory_id is None and self.document_id is None and self.only is None
 
     @property
     def named(self) -> frozenset[str] | None:

@@ -3,6 +3,9 @@
 A unit of work reads freely and writes into its own copy. What it wrote becomes everybody's in one step, if
 nobody has changed the user's data since it began; else the work is done again from the start. There is no
 lock that a dead process could hold, and no writer that could come late.
+
+A user's tables have a home: a part of their keys. Who moves out leaves all of them behind at once, where
+nobody looks for them any more (clearing.py).
 """
 
 import asyncio
@@ -25,6 +28,8 @@ _TRIES = 64
 _MOST_PAUSE_S = 0.05
 _AT_ONCE = 1000  # rows a command: Redis's scripts take no more than a few thousand arguments
 _GONE = object()
+LASTING = frozenset(("receipts", "forgets"))
+"""Tables that a user takes along: they have no home but the user."""
 _FOLLOW = """
 local found, name = {}, ARGV[1]
 for _ = 1, tonumber(ARGV[3]) do
@@ -214,6 +219,19 @@ class Unit:
         return self.number("last")
 
     # ------------------------------------------------------------ rows
+    @property
+    def home(self) -> str:
+        """What stands for the user in the keys of tables."""
+        return home_of(self.uid, self.number("home"))
+
+    def move_out(self) -> str:
+        """Leave all tables but the LASTING ones behind as they are stored, and begin without any; return the
+        home that was left."""
+        left = self.home
+        self.set_number("home", self.number("home") + 1)
+        self._tables = {name: table for name, table in self._tables.items() if name in LASTING}
+        return left
+
     def table(self, name: str) -> Table:
         """Return a table of JSON values."""
         return self._table(name, raw=False)
@@ -300,7 +318,7 @@ class Unit:
         return self._tables[name]
 
     def _key(self, name: str) -> str:
-        return key_of(self._redis, self.uid, name)
+        return key_of(self._redis, self.uid if name in LASTING else self.home, name)
 
 
 class Units:
@@ -360,9 +378,14 @@ async def _fits(unit: Unit) -> bool:
     return not await unit.is_stale()
 
 
-def key_of(redis: Redis, user: str, name: str) -> str:
+def home_of(user: str, number: int) -> str:
+    """Return a user's home, the first of which is number 0."""
+    return f"{user}.{number}" if number else user
+
+
+def key_of(redis: Redis, home: str, name: str) -> str:
     """Return the key of one of a user's tables."""
-    return f"{redis.prefix}u:{user}:{name}"
+    return f"{redis.prefix}u:{home}:{name}"
 
 
 def _owner_key(redis: Redis, user: str) -> str:

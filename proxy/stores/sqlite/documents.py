@@ -183,7 +183,7 @@ def _insert(
     tx.executemany(
         _INSERT_PASSAGE,
         [
-            (document, p.section, json.dumps(p.headings), p.start, p.lead, rows.storable(p.tile), words,
+            (document, p.section, rows.storable(json.dumps(p.headings, ensure_ascii=False)), p.start, p.lead, rows.storable(p.tile), words,
              generation, vector)
             for p, words, vector in zip(new.passages, packed, made, strict=True)
         ],

@@ -24,6 +24,7 @@ from proxy.pipeline.prepare import search
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.tokens import Tokens
+from proxy.stores.redis.stores import RedisStores
 from proxy.stores.sqlite.stores import SqliteStores
 from tests.e2e.conftest import models_dir
 from tests.support.serving import serving
@@ -45,7 +46,7 @@ class Bench:
 
     http: httpx2.AsyncClient
     origin: str
-    stores: SqliteStores
+    stores: Any
     tools: Tools
     callers: list[Caller] = field(default_factory=lambda: [Caller("default")])
     woken: list[bool] = field(default_factory=list)
@@ -86,14 +87,14 @@ async def opened(data_dir: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]
     await stores.open()
     try:
         await stores.memories.stamp_model(embedder.model)
-        async with _served(stores, embedder) as bench:
+        async with served(stores, embedder) as bench:
             yield bench
     finally:
         await stores.close()
 
 
 @contextlib.asynccontextmanager
-async def _served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
     searching = Searching(
         memories=stores.memories, sessions=stores.sessions, embedder=embedder, tokens=Tokens(),
         clock=time.time, budget_tokens=600,

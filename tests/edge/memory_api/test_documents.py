@@ -1,11 +1,16 @@
 """Documents over HTTP: posted, versioned, listed, shown, searched, deleted, and nobody else's."""
 
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from proxy.edge.identity.caller import Caller
-from tests.edge.memory_api.conftest import Bench
+from proxy.stores.models.embedder import OnnxEmbedder
+from tests.edge.memory_api.conftest import Bench, served
+from tests.support.backends import Place, place, running_redis
+
+__all__ = ["place", "running_redis"]
 
 GUIDE = """\
 # Greenhouse guide
@@ -22,6 +27,15 @@ Drain the hoses before the first frost, or they burst.
 """
 FROST = "What must I do with the hoses before it freezes?"
 SECRET = "AKIA" + "IOSFODNN7" + "QX3ZPLK"
+
+
+@pytest.fixture
+async def bench(place: Place, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+    """The API over each backend."""
+    async with place.stores() as stores:
+        await stores.memories.stamp_model(embedder.model)
+        async with served(stores, embedder) as running:
+            yield running
 
 
 async def post(bench: Bench, content: str = GUIDE, status: int = 201, **more: Any) -> dict[str, Any]:

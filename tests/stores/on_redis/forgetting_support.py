@@ -6,23 +6,26 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import orjson
 from redis.asyncio import Redis as Client
 
 from proxy.domain import Scope
 from proxy.errors import StoreUnavailable
-from proxy.stores.redis import forgetting
+from proxy.stores.redis import clearing, forgetting
 from proxy.stores.redis.chains import RedisChains
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.conversations import RedisConversations
+from proxy.stores.redis.documents import RedisDocuments
 from proxy.stores.redis.instance import Instance
 from proxy.stores.redis.jobs import RedisJobs
 from proxy.stores.redis.memories import RedisMemories
 from proxy.stores.redis.notes import RedisNotes
+from proxy.stores.redis.passages import RedisPassages
 from proxy.stores.redis.points import RedisIndex
 from proxy.stores.redis.quarantine import RedisQuarantine
 from proxy.stores.redis.receipts import RedisReceipts
 from proxy.stores.redis.sessions import RedisSessions
-from proxy.stores.redis.unit import Units
+from proxy.stores.redis.unit import Units, key_of
 
 PREFIX = "t:"
 _READ = {
@@ -49,23 +52,38 @@ class Replica:
     conversations: RedisConversations
     quarantine: RedisQuarantine
     receipts: RedisReceipts
+    documents: RedisDocuments
+    passages: RedisPassages
+
+    @property
+    def vectors(self) -> Any:
+        return self.memories.vectors
 
     async def close(self) -> None:
         with suppress(StoreUnavailable):
             await self.instance.close()
+        await self.passages.close()
         await self.redis.close()
 
 
 async def opened(url: str, index: Any = None) -> Replica:
     """Open a replica with connections of its own."""
-    redis = Redis(Client.from_url(url), prefix=PREFIX)
+    made = over(Redis(Client.from_url(url), prefix=PREFIX), index)
+    await made.instance.start()
+    return made
+
+
+def over(redis: Redis, index: Any = None) -> Replica:
+    """Return a replica's stores, not started yet."""
     units, instance = Units(redis), Instance(redis)
-    await instance.start()
+    memories = RedisMemories(units, index or RedisIndex(redis))
+    passages = RedisPassages(units, lambda: memories.embedding, index_bytes=2**20)
+    memories.forgetting.also_let_go(passages.let_go)
     return Replica(
         redis=redis,
         units=units,
         instance=instance,
-        memories=RedisMemories(units, index or RedisIndex(redis)),
+        memories=memories,
         sessions=RedisSessions(units, instance),
         jobs=RedisJobs(units, instance),
         notes=RedisNotes(units),
@@ -73,6 +91,8 @@ async def opened(url: str, index: Any = None) -> Replica:
         conversations=RedisConversations(units),
         quarantine=RedisQuarantine(units),
         receipts=RedisReceipts(units),
+        documents=RedisDocuments(units, memories.forgetting, lambda: memories.embedding),
+        passages=passages,
     )
 
 
@@ -129,7 +149,7 @@ def before_portions(stores: Replica, check: Callable[[], Awaitable[None]]) -> No
     write = units.write
 
     async def checked(scope: Scope, work: Any) -> Any:
-        if work.func in (forgetting._erase_portion, forgetting._finish):
+        if work.func in (forgetting._erase_portion, clearing._portion, forgetting._finish):
             await check()
         return await write(scope, work)
 
@@ -137,5 +157,16 @@ def before_portions(stores: Replica, check: Callable[[], Awaitable[None]]) -> No
     stores.memories.forgetting._units = units
 
 
-async def standing(stores: Replica) -> int:
-    return int(await stores.redis.call("ZCARD", stores.redis.key("forgets")))
+async def standing(redis: Redis) -> int:
+    """Return how many forgets are under way."""
+    return int(await redis.call("ZCARD", redis.key("forgets")))
+
+
+async def lapse(redis: Redis) -> None:
+    """To the others, whoever is at a forget was last seen long ago."""
+    for member in await redis.call("ZRANGE", redis.key("forgets"), 0, -1):
+        user, _, token = member.decode().partition(" ")
+        table = key_of(redis, user, "forgets")
+        row = orjson.loads(await redis.call("HGET", table, token))
+        await redis.call("HSET", table, token, orjson.dumps({**row, "until": 0.0}))
+        await redis.call("ZADD", redis.key("forgets"), 0, member)

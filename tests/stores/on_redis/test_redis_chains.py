@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,6 @@ from proxy.domain import Scope
 from proxy.errors import StoreUnavailable
 from proxy.stores.redis.chains import RedisChains
 from proxy.stores.redis.connection import Redis, scored
-from proxy.stores.redis.conversations import RedisConversations
 from proxy.stores.redis.unit import Unit, Units, uid
 from tests import redis_server
 from tests.stores import test_sqlite_chains as on_sqlite
@@ -30,43 +28,8 @@ from tests.stores.contract_chains import (
     response,
 )
 from tests.stores.making import ANNA, APOLLO, BEN, NOW, create, forgotten, of, quote, store, talk
-from tests.stores.on_redis.kept_support import Counted, Replica, replicas
-
-
-@pytest.fixture
-async def both(redis: Redis) -> AsyncIterator[list[Replica]]:
-    async with replicas(redis, 2) as made:
-        yield made
-
-
-@pytest.fixture
-def stores(both: list[Replica]) -> Replica:
-    return both[0]
-
-
-@pytest.fixture
-def second(both: list[Replica]) -> Replica:
-    return both[1]
-
-
-@pytest.fixture
-def sessions(stores: Replica) -> Any:
-    return stores.sessions
-
-
-@pytest.fixture
-def memories(stores: Replica) -> Any:
-    return stores.memories
-
-
-@pytest.fixture
-def chains(stores: Replica) -> RedisChains:
-    return stores.chains
-
-
-@pytest.fixture
-def conversations(stores: Replica) -> RedisConversations:
-    return stores.conversations
+from tests.stores.on_redis.forgetting_support import Replica
+from tests.stores.on_redis.kept_support import Counted, replicas
 
 
 class TestRedisStoredResponses(StoredResponsesContract):
@@ -81,14 +44,6 @@ async def everything(redis: Redis) -> bytes:
         if await redis.call("TYPE", key) == b"hash":  # a dump is compressed
             found += (await redis.hash(key.decode())).values()
     return b"\n".join(found)
-
-
-@pytest.fixture
-async def counted(server: redis_server.Server, redis: Redis) -> AsyncIterator[Counted]:
-    connection = Counted(Client.from_url(server.url), prefix=redis.prefix)
-    await connection.call("PING")
-    yield connection
-    await connection.close()
 
 
 # ---------------------------------------------------------------- chains
@@ -259,12 +214,12 @@ async def agree(stores: Replica, redis: Redis) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_whatever_replicas_do_at_once_what_leads_to_responses_agrees_with_them(
-    both: list[Replica], redis: Redis, seed: int
+    stores: Replica, second: Replica, redis: Redis, seed: int
 ) -> None:
     chance = random.Random(seed)
 
     async def step(now: float) -> object:
-        replica, scope = chance.choice(both), chance.choice((ANNA, APOLLO, BEN))
+        replica, scope = chance.choice((stores, second)), chance.choice((ANNA, APOLLO, BEN))
         id_, before = (chance.choice("abcdefgh") for _ in range(2))
         match chance.choice(("save",) * 6 + ("delete", "expire", "forget")):
             case "save":
@@ -283,7 +238,7 @@ async def test_whatever_replicas_do_at_once_what_leads_to_responses_agrees_with_
 
     for now in range(15):
         await asyncio.gather(*(step(NOW + 3 * now) for _ in range(12)))
-        await agree(both[0], redis)
+        await agree(stores, redis)
 
 
 # ---------------------------------------------------------------- conversations

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
+from proxy.documents import Limits, NewDocument, Passage
 from proxy.domain import Candidate, Confirm, Evidence, Hold, Outcome, Scope
-from proxy.errors import Conflict
+from proxy.errors import Conflict, QuotaExceeded
 from proxy.kept import Conversation
 from proxy.notes import OTHER, Anchor
-from proxy.stores.redis import forgetting
+from proxy.stores.redis import clearing, forgetting
 from proxy.stores.sqlite import SqliteStores
 from tests.stores.contract_chains import response
 from tests.stores.making import ANNA, APOLLO, BEN, NOW, always, create, exchange, never, of, store, supersede
@@ -22,6 +23,7 @@ STEPS = int(os.environ.get("TWIN_STEPS", "90"))
 SCOPES = (ANNA, ANNA, APOLLO, APOLLO, BEN)
 SESSIONS = ("s1", "s2", "s3")
 TYPES = ("semantic", "preference", "episodic")
+TITLES = ("A", "B", "C")
 DAY = 86_400.0
 
 
@@ -66,7 +68,8 @@ class Steps:
         begun = self.begun[self.random.randrange(len(self.begun))]
         outcome = Outcome(
             self.random.choice(("an answer", "")), whole=self.random.random() < 0.8,
-            response_id=self.id("r"), recalled=self.some(self.memories),
+            response_id=self.id("r"),
+            recalled=(*self.some(self.memories), *await self.shelved(stores, begun[2])),
         )  # fmt: skip
         trigger = self.random.choice((always, never, never))
         return await stores.sessions.complete(begun[number], outcome, trigger)
@@ -121,7 +124,32 @@ class Steps:
         )  # fmt: skip
         generation = (await stores.memories.stamp(scope)).generation
         self.responses.append(id_)
-        return await stores.chains.save(kept, generation=generation, recalled=self.some(self.memories))
+        recalled = (*self.some(self.memories), *await self.shelved(stores, scope))
+        return await stores.chains.save(kept, generation=generation, recalled=recalled)
+
+    async def do_shelve(self, stores, number, weight=4):
+        scope, text = self.random.choice(SCOPES), self.random.choice(("figs", "dates", "plums"))
+        passage = Passage(headings=(), section=0, tile=text, start=0)
+        title, digest = self.random.choice(TITLES), text.encode()
+        new = NewDocument(scope=scope, name=title, digest=digest, passages=(passage,), at=NOW)
+        try:
+            document, change = await stores.documents.put(new, Limits(documents=4))
+        except QuotaExceeded:
+            return "full"
+        return change, document.version
+
+    async def do_take_away(self, stores, number, weight=2):
+        document = await stores.documents.named(self.random.choice(SCOPES), self.random.choice(TITLES))
+        if document is None:
+            return None
+        return replace(await stores.documents.delete(document, by="test", now=NOW), receipt=None)
+
+    async def shelved(self, stores, scope):
+        """Return the id of a document that an answer is given with in view, or none."""
+        title = self.random.choice((None, *TITLES))
+        # Not one of a project that the answer is not in: SQLite leaves the answer when the project goes.
+        document = title and await stores.documents.named(scope, title)
+        return (document.id,) if document else ()
 
     async def do_delete_a_response(self, stores, number, weight=1):
         if self.responses:
@@ -185,6 +213,9 @@ async def told(stores):
             [(h.id, h.candidate) for h in await stores.quarantine.held(user, limit=999)],
             [replace(each.counts, receipt=None) for each in receipts],
         ]  # fmt: skip
+        for document in await stores.documents.list(user, limit=999):
+            texts = [passage.tile for passage in await stores.documents.passages(document)]
+            found.append((replace(document, id=""), texts))
         for conversation in ("c1", "c2", "c3"):
             found.append(
                 await stores.conversations.items(user, conversation, limit=999, after=None, ascending=True)
@@ -203,6 +234,7 @@ async def test_redis_forgets_what_sqlite_forgets(server, redis, tmp_path, monkey
     if mode == "in portions":
         monkeypatch.setattr(forgetting, "AT_ONCE", -1)
         monkeypatch.setattr(forgetting, "PORTION", 2)
+        monkeypatch.setattr(clearing, "_ROWS", 2)
     over_redis, over_sqlite = await opened(server.url), SqliteStores(tmp_path)
     await over_sqlite.open()
     steps, done = Steps((over_sqlite, over_redis), seed), []

@@ -1,4 +1,4 @@
-"""Rate limits of replicas, on Redis's clock."""
+"""Rate limits and the hour's calls of replicas, on Redis's clock."""
 
 import asyncio
 
@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from proxy.errors import StoreUnavailable
 from proxy.rates import Rate, judge
 from proxy.stores.redis import limits as module
-from proxy.stores.redis.connection import Redis
-from proxy.stores.redis.limits import RedisLimits
+from proxy.stores.redis.connection import Redis, scored
+from proxy.stores.redis.limits import RedisCalls, RedisLimits
 from tests import redis_server
+from tests.stores.contract_calls import CallsContract
 
 CLOCK, EXPIRY = "redis.call('TIME')", ", 'PX', math.ceil(ahead * 1000)"
 assert CLOCK in module._ASK
@@ -80,3 +81,35 @@ async def test_without_redis_the_limits_say_so_and_come_back_with_it(
     finally:
         server.start()
     assert (await limits.ask("anna", rate)).passes
+
+
+class TestCalls(CallsContract):
+    """The hour's calls of two replicas. Redis tells the time, and nobody moves its clock: what it holds grows
+    older instead."""
+
+    @pytest.fixture
+    def calls(self, redis):
+        return RedisCalls(redis), RedisCalls(redis)
+
+    @pytest.fixture
+    def now(self):
+        return lambda: 5.0  # nobody asks
+
+    @pytest.fixture
+    def pass_s(self, redis):
+        async def age(seconds):
+            for member, at in scored(await redis.call("ZRANGE", redis.key("calls"), 0, -1, "WITHSCORES")):
+                await redis.call("ZADD", redis.key("calls"), f"{at - seconds:.6f}", member)
+
+        return age
+
+    async def test_nothing_is_left_of_an_hour_that_is_over(self, calls, redis):
+        await calls[0].spend(5, 0.0)
+        assert 3_590_000 < int(await redis.call("PTTL", redis.key("calls"))) <= 3_600_000
+
+    async def test_a_full_redis_counts_all_the_same(self, calls, redis):
+        await redis.call("CONFIG", "SET", "maxmemory", "1")
+        try:
+            assert [(await calls[0].spend(1, 0.0)).granted for _ in range(2)] == [True, False]
+        finally:
+            await redis.call("CONFIG", "SET", "maxmemory", "0")

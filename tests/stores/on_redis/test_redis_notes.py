@@ -1,11 +1,9 @@
 """The contract of notes over Redis, and what replicas share of them."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from redis.asyncio import Redis as Client
 
 from proxy.domain import Evidence, Scope
 from proxy.errors import StoreUnavailable
@@ -24,52 +22,10 @@ from tests.stores.contract_notes import (
     told,
 )
 from tests.stores.making import ANNA, BEN, NOW, create, exchange, of, store, talk
-from tests.stores.on_redis.kept_support import Counted, Replica, replicas
+from tests.stores.on_redis.forgetting_support import Replica
+from tests.stores.on_redis.kept_support import Counted
 
 CHINESE = Anchor("language", "Answer in Chinese.")
-
-
-@pytest.fixture
-async def both(redis: Redis) -> AsyncIterator[list[Replica]]:
-    async with replicas(redis, 2) as made:
-        yield made
-
-
-@pytest.fixture
-def stores(both: list[Replica]) -> Replica:
-    return both[0]
-
-
-@pytest.fixture
-def second(both: list[Replica]) -> Replica:
-    return both[1]
-
-
-@pytest.fixture
-def sessions(stores: Replica) -> Any:
-    return stores.sessions
-
-
-@pytest.fixture
-def notes(stores: Replica) -> Any:
-    return stores.notes
-
-
-@pytest.fixture
-def jobs(stores: Replica) -> Any:
-    return stores.jobs
-
-
-@pytest.fixture
-def memories(stores: Replica) -> Any:
-    return stores.memories
-
-
-@pytest.fixture
-async def counted(server: redis_server.Server, redis: Redis) -> AsyncIterator[Counted]:
-    connection = Counted(Client.from_url(server.url), prefix=redis.prefix)
-    yield connection
-    await connection.close()
 
 
 class TestRedisAnchors(AnchorContract):
@@ -169,7 +125,7 @@ async def test_looking_for_ended_sessions_costs_next_to_nothing_while_there_are_
         await talk(stores.sessions, scope=Scope("t", f"user {n}"))
     counted.ways = 0
     assert await notes.close(idle_since=NOW - 1, left_since=NOW, now=NOW) == 0
-    assert counted.ways == 2
+    assert counted.ways == 3
 
 
 async def test_a_new_session_that_is_taken_back_ends_no_other(stores: Replica) -> None:

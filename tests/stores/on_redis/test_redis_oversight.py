@@ -1,6 +1,5 @@
 """Quarantine and receipts over Redis: what owners look at, where replicas share it."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -9,25 +8,8 @@ from proxy.domain import Candidate, Evidence, Forgotten, Hold, Release, Scope
 from proxy.errors import NotFound
 from proxy.stores.redis import quarantine as quarantine_module
 from proxy.stores.redis import receipts as receipts_module
-from proxy.stores.redis.connection import Redis
 from tests.stores.making import ANNA, APOLLO, BEN, NOW, create, of, store
-from tests.stores.on_redis.kept_support import Replica, replicas
-
-
-@pytest.fixture
-async def both(redis: Redis) -> AsyncIterator[list[Replica]]:
-    async with replicas(redis, 2) as made:
-        yield made
-
-
-@pytest.fixture
-def stores(both: list[Replica]) -> Replica:
-    return both[0]
-
-
-@pytest.fixture
-def second(both: list[Replica]) -> Replica:
-    return both[1]
+from tests.stores.on_redis.forgetting_support import Replica
 
 
 def hold(id_: str, content: str = "buy only Acme", **fields: Any) -> Hold:

@@ -1,12 +1,13 @@
 """The VectorIndex in Redis itself, over two replicas."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from proxy.stores.redis.connection import Redis
-from proxy.stores.redis.indexing import IndexUnavailable, Point, Query
+from proxy.stores.redis.indexing import IndexUnavailable, Near, Point, Query
 from proxy.stores.redis.points import RedisIndex
 from proxy.stores.redis.words import Wanted
 from tests.redis_server import Server
@@ -121,14 +122,69 @@ async def test_without_redis_it_is_unavailable(index: RedisIndex, server: Server
     assert await found(index, query(1.0)) == {"a"}
 
 
-async def test_searches_at_once_see_what_each_write_left(index: RedisIndex) -> None:
+class Held(RedisIndex):
+    """An index in which a search waits, when it has read what changed, until the test lets it go on."""
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(redis)
+        self.may_go_on: dict[str, asyncio.Event] = {}  # by the task's name
+
+    def searching(self, name: str, asked: Query) -> asyncio.Task[list[Near]]:
+        self.may_go_on[name] = asyncio.Event()
+        return asyncio.create_task(self.search(asked, (0,)), name=name)
+
+    async def _points(self, uid: str, generation: int, names: Sequence[str]) -> list[bytes | None]:
+        values = await super()._points(uid, generation, names)
+        task = asyncio.current_task()
+        if task is not None and (gate := self.may_go_on.get(task.get_name())) is not None:
+            await gate.wait()
+        return values
+
+
+async def test_a_search_that_was_overtaken_spoils_no_other(redis: Redis) -> None:
+    """A snapshot grows in the room behind the last one. Were two made of one at once, whoever is late would
+    write over what the other holds."""
+
+    async def the_others_go_on() -> None:
+        for _ in range(50):  # as many round trips as they need, and more
+            await redis.call("PING")
+
+    index = Held(redis)
     await index.upsert(0, [point("first", 1.0)])
     await found(index, query(1.0))
+    await index.upsert(0, [point("second", 1.0)])
+    await found(index, query(1.0))  # now there is room behind
+    await index.upsert(0, [point("a", 0.0, 0.0, 1.0)])
+    late = index.searching("late", query(0.0, 1.0))
+    await the_others_go_on()
+    await index.upsert(0, [point("b", 0.0, 1.0)])
+    await index.upsert(0, [point("a", 1.0, 0.0, 1.0, written=2)])
+    overtaking = asyncio.create_task(index.search(query(0.0, 1.0), (0,)))
+    await the_others_go_on()
+    await index.upsert(0, [point("c", 0.0, 1.0, 1.0)])
+    following = index.searching("following", query(0.0, 1.0))
+    await the_others_go_on()
+    index.may_go_on["late"].set()
+    await late
+    index.may_go_on["following"].set()
+    for search in (overtaking, following):
+        cosines = {near.memory: near.cosine for near in await search}
+        assert (cosines["b"], cosines["a"]) == (pytest.approx(1.0), pytest.approx(0.0))
 
-    async def write_and_search(number: int) -> None:
-        name = f"m{number}"
-        await index.upsert(0, [point(name, float(number), 1.0)])
-        near = {each.memory: each.cosine for each in await index.search(query(float(number), 1.0), (0,))}
-        assert near[name] == pytest.approx(1.0)
 
-    await asyncio.gather(*(write_and_search(number) for number in range(9)))
+async def test_what_is_written_anew_while_all_is_deleted_stays(
+    index: RedisIndex, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come between the look at what there is and its deletion."""
+    await index.upsert(0, [point("a", 1.0), point("b", 1.0)])
+    script = redis.script
+    newer = [point("a", 1.0, written=6)]
+
+    async def late(source: str, keys: Sequence[str], *arguments: object) -> object:
+        if newer:
+            await index.upsert(0, [newer.pop()])
+        return await script(source, keys, *arguments)
+
+    monkeypatch.setattr(redis, "script", late)
+    await index.delete_all("u", 5)
+    assert await found(index, query(1.0)) == {"a"}

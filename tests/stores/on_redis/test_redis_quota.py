@@ -1,130 +1,37 @@
-"""The quota over Redis: counted without counting, and exact among replicas."""
+"""The quota over Redis, exact among replicas."""
 
-import asyncio
-import random
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from qdrant_client import AsyncQdrantClient
 
-from proxy.domain import Edit
-from proxy.errors import Conflict
-from proxy.oversight import Applied, Quota
 from proxy.stores.redis import quota
 from proxy.stores.redis.unit import Units
-from tests.stores.making import ANNA, BEN, contents, create, find, memory, of, store, supersede, vector
+from tests.stores.contract_quota import QuotaContract
+from tests.stores.making import ANNA, BEN
 from tests.stores.on_redis.memories_support import agreement, replica
 
 
-@pytest.fixture
-async def opened(redis):
-    """Open one more replica's memories."""
-    client = AsyncQdrantClient(":memory:")
+class TestQuota(QuotaContract):
+    """Replicas of one Redis."""
 
-    async def open_one(limit):
-        return replica(redis, client, limit)
+    MODULE = quota
 
-    yield open_one
-    await client.close()
+    @pytest.fixture
+    async def opened(self, redis):
+        client = AsyncQdrantClient(":memory:")
 
+        async def open_one(limit):
+            return SimpleNamespace(memories=replica(redis, client, limit))
 
-async def test_the_counters_equal_a_recount_whoever_writes(opened, redis):
-    stores = await opened(Quota(memories=8, content_bytes=120))
-    dice = random.Random(7)
-    for n in range(150):
-        scope = dice.choice((ANNA, BEN))
-        id_, text = (
-            f"{scope.user}{dice.randrange(12)}",
-            "日é x"[: dice.randrange(5)] * dice.randrange(9) + str(n),
-        )
-        change = dice.choice(
-            [
-                create(text, scope, id=id_),
-                supersede(id_, text, scope),
-                Edit(memory(text, scope, id=id_), None),
-            ]
-        )
-        match dice.randrange(8):
-            case 0:
-                await stores.forget(of(scope), id_, by="test")
-            case 1 if n % 20 == 0:
-                await stores.forget(of(scope), by="test")
-            case _:
-                if await stores.get(of(scope), id_) or not isinstance(change, Edit):
-                    await store(stores, change, scope=scope)
-        for each in (ANNA, BEN):
-            await Units(redis).read(each, partial(agreement, redis))
-            kept = (await stores.list(of(each, include_inactive=True), limit=99)).items
-            assert len(kept) <= 8
-            assert sum(len(m.content.encode()) for m in kept) <= 120
+        yield open_one
+        await client.close()
 
+    @pytest.fixture
+    def agrees(self, redis):
+        async def all_that_follows_agrees_with_the_rows(stores):
+            for scope in (ANNA, BEN):
+                await Units(redis).read(scope, partial(agreement, redis))
 
-@pytest.mark.parametrize("evict", [True, False])
-async def test_two_processes_together_never_pass_the_quota(opened, evict):
-    limit = Quota(memories=6, content_bytes=200, evict=evict)
-    both = [await opened(limit), await opened(limit)]
-
-    async def write(stores, n):
-        for attempt in range(100):
-            try:
-                return await store(stores, create(f"fact {n}", importance=n / 20))
-            except Conflict:
-                await asyncio.sleep(0.001 * attempt)
-        raise AssertionError("never got through")
-
-    applied = await asyncio.gather(*(write(both[n % 2], n) for n in range(20)))
-    assert (await both[0].list(of(ANNA), limit=99)).total == 6
-    assert sum(a.evicted + len(a.refused) for a in applied) == 14
-
-
-async def test_another_process_sees_that_a_memory_was_evicted(opened):
-    limit = Quota(memories=2)
-    here, there = await opened(limit), await opened(limit)
-    await store(here, create("tea a", importance=0.1), create("tea b"))
-    assert len(await find(there, "tea")) == 2  # its index is in use now
-    await store(here, create("tea c"))
-    assert await contents(there, "tea") == {"tea b", "tea c"}
-    (hit,) = await find(there, "tea", limit=1)
-    assert hit.memory.content == "tea c"
-
-
-async def test_a_quota_that_was_lowered_is_reached_in_portions(opened, monkeypatch):
-    stores = await opened(Quota())
-    await store(stores, *(create(f"fact {n}") for n in range(30)))
-    monkeypatch.setattr(quota, "_MOST_AT_ONCE", 9)
-    stores = await opened(Quota(memories=5))
-    evicted = [(await store(stores, create(f"new {n}"))).evicted for n in range(4)]
-    assert evicted == [10, 10, 8, 1]
-
-
-async def test_an_eviction_alone_is_a_change_that_searches_see(opened):
-    stores = await opened(Quota())
-    await store(stores, *(create(f"fact {n}", vec=vector(1, n)) for n in range(5)))
-    stores = await opened(Quota(memories=2))
-    assert len(await find(stores, "fact")) == 5
-    said_before = create("fact 0", id="again")
-    assert await store(stores, said_before) == Applied(evicted=3, dropped=("again",))
-    (hit,) = await find(stores, vec=vector(1), limit=1)
-    assert hit.memory.content == "fact 3"
-
-
-async def test_a_quota_that_was_lowered_refuses_growth_only(opened):
-    stores = await opened(Quota())
-    await store(stores, *(create(f"fact {n}", id=f"f{n}") for n in range(5)))
-    stores = await opened(Quota(memories=2, evict=False))
-    assert (await store(stores, create("new", id="n"))).refused == ("n",)
-    assert (await store(stores, supersede("f0", "new", id="n"))).refused == ()
-    assert (await store(stores, Edit(memory("edited", id="f1"), None))).refused == ()
-    assert (await stores.list(of(ANNA, include_inactive=True), limit=9)).total == 5
-
-
-async def test_what_an_eviction_and_a_refusal_did_is_logged_without_content(opened, monkeypatch):
-    said = []
-    monkeypatch.setattr(
-        "proxy.observe.log.info", lambda event, **facts: said.append((event, facts)), raising=False
-    )
-    stores = await opened(Quota(memories=1, content_bytes=9))
-    await store(stores, create("one", id="a"))
-    await store(stores, create("two"), create("much too long"))
-    assert ("memory.evicted", {"count": 1}) in said
-    assert ("memory.refused", {"count": 1}) in said
+        return all_that_follows_agrees_with_the_rows

@@ -1,34 +1,13 @@
-"""Another embedding model takes over while the store is used: what is compared is of one model, always."""
+"""Another embedding model over Redis, and the index that holds its vectors."""
 
 import asyncio
+from types import SimpleNamespace
 
-import numpy as np
 import pytest
 from qdrant_client import AsyncQdrantClient
 
-from proxy.domain import Edit
-from proxy.errors import WrongModel
-from proxy.ports import EmbeddingModel
-from proxy.stores.redis.memories import RedisMemories
-from proxy.stores.redis.reembed import Stale
-from tests.stores.making import ANNA, BEN, create, find, forgotten, memory, of, store, supersede
+from tests.stores.contract_reembed import NEW, OLD, ReembedContract, cosines, put
 from tests.stores.on_redis.memories_support import points_of, replica
-
-OLD = EmbeddingModel("old", 384, 0.3, 0.8)
-NEW = EmbeddingModel("new", 8, 0.3, 0.8)
-TWIN = EmbeddingModel("twin", 384, 0.3, 0.8)  # of the same dimension as OLD
-
-
-def axis(model: EmbeddingModel, number: int = 0) -> bytes:
-    vector = np.zeros(model.dimension, np.float32)
-    vector[number] = 1
-    return vector.tobytes()
-
-
-async def cosines(stores: RedisMemories, model: EmbeddingModel, scope=ANNA) -> dict[str, float | None]:
-    """What a process with the model finds by meaning and by the word "tea": each memory's cosine."""
-    hits = await find(stores, "tea", scope, vec=axis(model))
-    return {hit.memory.id: hit.cosine for hit in hits}
 
 
 @pytest.fixture
@@ -38,173 +17,37 @@ async def qdrant():
     await client.close()
 
 
-@pytest.fixture
-def stores(redis, qdrant):
-    return replica(redis, qdrant)
+def opened(redis, qdrant):
+    memories = replica(redis, qdrant)
+    return SimpleNamespace(memories=memories, vectors=memories.vectors)
 
 
-@pytest.fixture
-def second(redis, qdrant):
-    return replica(redis, qdrant)
+class TestReembed(ReembedContract):
+    """Two replicas and a Qdrant."""
 
+    @pytest.fixture
+    def stores(self, redis, qdrant):
+        return opened(redis, qdrant)
 
-@pytest.fixture
-async def old(stores):
-    """A running proxy of the old model, with memories of two users."""
-    await stores.stamp_model(OLD)
-    await store(stores, create("tea", id="a", vec=axis(OLD)), create("tea pot", id="b", vec=axis(OLD)))
-    await store(stores, create("tea", BEN, id="c", vec=axis(OLD)), scope=BEN)
-    return stores
+    @pytest.fixture
+    def second(self, redis, qdrant):
+        return opened(redis, qdrant)
 
+    async def test_a_lost_index_is_made_anew(self, old, qdrant):
+        """Its vectors were nowhere else; the texts are."""
+        for each in (await qdrant.get_collections()).collections:
+            await qdrant.delete_collection(each.name)
+        assert await cosines(old, OLD) == {"a": None, "b": None}
+        generation = await old.vectors.begin(OLD, anew=True)
+        await put(old, OLD, generation)
+        assert await cosines(old, OLD) == {"a": 1.0, "b": 1.0}
+        assert set(await points_of(qdrant)) == {"a", "b", "c"}
 
-async def put(
-    stores: RedisMemories, model: EmbeddingModel, generation: int, *, only: tuple[str, ...] = ()
-) -> list[Stale]:
-    stale = await stores.vectors.stale(generation, None, 1000)
-    stale = [one for one in stale if one.id in (only or (one.id,))]
-    await stores.vectors.put(generation, [(one, axis(model)) for one in stale])
-    return stale
+    async def test_the_points_of_the_former_model_are_gone_when_all_is_done(self, old, qdrant):
+        await put(old, NEW, await old.vectors.begin(NEW))
+        assert (await qdrant.count("t_0")).count == 0
+        assert (await qdrant.count("t_1")).count == 3
 
-
-async def test_a_mismatch_names_the_command_that_mends_it(old, second):
-    with pytest.raises(WrongModel, match="memory-proxy reembed"):
-        await second.stamp_model(NEW)
-
-
-@pytest.mark.parametrize("model", [NEW, TWIN])
-async def test_both_proxies_find_everything_and_compare_their_own_vectors_only(old, second, model):
-    assert await cosines(old, OLD) == {"a": 1.0, "b": 1.0}
-    generation = await old.vectors.begin(model)
-    await second.stamp_model(model)  # may start at once
-    assert await cosines(second, model) == {"a": None, "b": None}
-    await put(old, model, generation, only=("a",))
-    assert await cosines(second, model) == {"a": 1.0, "b": None}
-    assert await cosines(old, OLD) == {"a": None, "b": 1.0}
-    await put(old, model, generation)
-    assert await cosines(second, model) == {"a": 1.0, "b": 1.0}
-    assert await cosines(old, OLD) == {"a": None, "b": None}
-    assert await cosines(second, model, BEN) == {"c": 1.0}
-
-
-async def test_once_it_has_begun_the_old_model_cannot_start_again(old, second):
-    await old.vectors.begin(NEW)
-    with pytest.raises(WrongModel):
-        await second.stamp_model(OLD)
-
-
-async def test_what_the_old_proxy_writes_meanwhile_is_still_to_do(old, second):
-    generation = await old.vectors.begin(TWIN)
-    await put(old, TWIN, generation)
-    assert await old.vectors.count(generation) == 0
-    await store(old, create("tea leaves", id="d", vec=axis(OLD)))
-    await second.stamp_model(TWIN)
-    assert (await cosines(second, TWIN))["d"] is None, "another model's vector of the same length"
-    await store(second, create("tea cup", id="e", vec=axis(TWIN)))
-    assert [one.content for one in await old.vectors.stale(generation, None, 10)] == ["tea leaves"]
-
-
-async def test_an_edit_carries_the_model_of_the_proxy_that_made_it(old, second):
-    generation = await old.vectors.begin(TWIN)
-    await put(old, TWIN, generation)
-    await second.stamp_model(TWIN)
-    await store(old, Edit(memory("tea time", id="a"), axis(OLD)))
-    assert (await cosines(second, TWIN))["a"] is None
-    assert (await cosines(old, OLD))["a"] == 1.0
-    await store(second, Edit(memory("tea at five", id="a"), axis(TWIN)))
-    assert (await cosines(second, TWIN))["a"] == 1.0
-    assert (await cosines(old, OLD))["a"] is None
-    assert await old.vectors.count(generation) == 0
-
-
-async def test_what_was_changed_or_forgotten_since_it_was_read_is_left_as_it_is(old):
-    generation = await old.vectors.begin(NEW)
-    read = await old.vectors.stale(generation, None, 10)
-    await store(old, Edit(memory("tea time", id="a"), axis(OLD)))
-    await forgotten(old, of(ANNA), "b")
-    assert await old.vectors.put(generation, [(one, axis(NEW)) for one in read]) == 1, "Ben's alone"
-    assert [one.content for one in await old.vectors.stale(generation, None, 10)] == ["tea time"]
-
-
-async def test_the_past_and_what_no_model_understood_are_done_too(old):
-    await store(old, supersede("a", "coffee", id="a2"), create("чай", id="u"))
-    generation = await old.vectors.begin(NEW)
-    assert await old.vectors.count(generation) == 5
-    stale = await old.vectors.stale(generation, None, 10)
-    await old.vectors.put(generation, [(one, None) for one in stale])
-    assert await old.vectors.count(generation) == 0, "not understood by this model either: not asked again"
-
-
-async def test_memories_stored_without_a_model_wait_for_one(second, stores):
-    await second.stamp_model(OLD)
-    await store(stores, create("tea", id="a"))  # this process has no model
-    generation = await stores.vectors.begin(OLD)
-    assert [one.content for one in await put(stores, OLD, generation)] == ["tea"]
-    assert await cosines(second, OLD) == {"a": 1.0}
-
-
-async def test_one_user_after_another_in_small_steps(old):
-    generation = await old.vectors.begin(NEW)
-    seen, after = [], None
-    while step := await old.vectors.stale(generation, after, 1):
-        seen, after = seen + step, step[-1]
-    assert [one.owner for one in seen] == sorted(one.owner for one in seen)
-    assert len(seen) == 3
-
-
-async def test_beginning_again_goes_on_and_anew_does_everything(old):
-    generation = await old.vectors.begin(NEW)
-    await put(old, NEW, generation, only=("a", "c"))
-    assert await old.vectors.begin(NEW) == generation
-    assert await old.vectors.count(generation) == 1
-    await put(old, NEW, generation)
-    again = await old.vectors.begin(NEW, anew=True)
-    assert await old.vectors.count(again) == 3
-
-
-async def test_the_vectors_of_one_model_made_anew_stay_comparable(old):
-    generation = await old.vectors.begin(OLD, anew=True)
-    await put(old, OLD, generation, only=("a",))
-    assert await cosines(old, OLD) == {"a": 1.0, "b": 1.0}
-
-
-async def test_a_run_that_was_overtaken_by_another_model_stops(old):
-    mine = await old.vectors.begin(NEW)
-    stale = await old.vectors.stale(mine, None, 10)
-    await old.vectors.begin(TWIN)
-    with pytest.raises(WrongModel):
-        await old.vectors.put(mine, [(one, axis(NEW)) for one in stale])
-    assert await cosines(old, OLD) == {"a": 1.0, "b": 1.0}
-
-
-async def test_a_large_user_s_index_follows(old, second):
-    """Beyond what an index takes up row by row."""
-    await store(old, *(create(f"tea {n}", id=f"t{n}", vec=axis(OLD)) for n in range(400)))
-    await cosines(old, OLD)
-    generation = await old.vectors.begin(NEW)
-    await second.stamp_model(NEW)
-    await cosines(second, NEW)
-    await put(old, NEW, generation)
-    assert set((await cosines(second, NEW)).values()) == {1.0}
-    assert set((await cosines(old, OLD)).values()) == {None}
-
-
-async def test_a_lost_index_is_made_anew(old, qdrant):
-    """Its vectors were nowhere else; the texts are."""
-    for each in (await qdrant.get_collections()).collections:
-        await qdrant.delete_collection(each.name)
-    assert await cosines(old, OLD) == {"a": None, "b": None}
-    generation = await old.vectors.begin(OLD, anew=True)
-    await put(old, OLD, generation)
-    assert await cosines(old, OLD) == {"a": 1.0, "b": 1.0}
-    assert set(await points_of(qdrant)) == {"a", "b", "c"}
-
-
-async def test_the_points_of_the_former_model_are_gone_when_all_is_done(old, qdrant):
-    await put(old, NEW, await old.vectors.begin(NEW))
-    assert (await qdrant.count("t_0")).count == 0
-    assert (await qdrant.count("t_1")).count == 3
-
-
-async def test_two_processes_that_start_at_once_name_one_model_once(stores, second, redis):
-    await asyncio.gather(*(each.stamp_model(OLD) for each in (stores, second) * 5))
-    assert await redis.call("LLEN", redis.key("models")) == 1
+    async def test_two_processes_that_start_at_once_name_one_model_once(self, stores, second, redis):
+        await asyncio.gather(*(each.memories.stamp_model(OLD) for each in (stores, second) * 5))
+        assert await redis.call("LLEN", redis.key("models")) == 1

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from proxy.domain import Scope
-from proxy.stores.redis import forgetting, orders
+from proxy.stores.redis import clearing, forgetting, orders
 from proxy.stores.redis.unit import Unit
 from tests import redis_server
 from tests.stores import test_sqlite_stateful
@@ -47,12 +47,14 @@ class Forgetting(test_sqlite_stateful.Forgetting):
 
     @initialize(portions=st.booleans())
     def choose(self, portions):
-        """Half of the runs forget projects and types in portions of two memories, whoever has any."""
+        """Half of the runs forget in portions of two rows, whoever has any memories."""
         self.in_portions, self.portions = portions, True  # either may be broken off
         self.patches = [
             mock.patch.object(forgetting, "AT_ONCE", -1 if portions else forgetting.AT_ONCE),
             mock.patch.object(forgetting, "PORTION", 2),
             mock.patch.object(forgetting, "_SETTLE_EVERY", 2),
+            mock.patch.object(clearing, "_ROWS", 2),
+            mock.patch.object(clearing, "_TABLES", 2),
             mock.patch.object(orders, "LEASE_S", -1.0),
         ]
         for patch in self.patches:

@@ -123,6 +123,7 @@ _DOCUMENTS = """
     SELECT d.seq FROM documents d WHERE d.owner = :owner AND d.seq <= :documents
     AND (:project IS NULL OR d.project = :project) AND (:document_id IS NULL OR d.id = :document_id)
 """
+_DOCUMENT_IDS = "SELECT id FROM documents WHERE seq IN (SELECT value FROM json_each(:of_documents))"
 _PASSAGES = "SELECT seq FROM passages WHERE document IN (SELECT value FROM json_each(:of_documents))"
 _CONVERSATIONS = "SELECT seq FROM conversations WHERE owner = :owner AND seq <= :conversations"
 _CONVERSATIONS_OF_PROJECT = f"{_CONVERSATIONS} AND project = :project"
@@ -179,7 +180,7 @@ def find(tx: sqlite3.Connection, target: Target) -> Doomed:
         return _everything(tx, target)
     search = _Search(tx, target)
     if target.document_id is not None:
-        search.document(target.document_id)
+        search.documents()
         return search.found()
     search.memories()
     if target.is_of_many:
@@ -248,12 +249,16 @@ class _Search:
         self._add("responses", _OF_PROJECT)
         self._add("items", _ITEMS_OF_PROJECT)
         self._add("conversations", _CONVERSATIONS_OF_PROJECT)
-        self._documents()
+        self.documents()
 
-    def document(self, document_id: str) -> None:
-        """Find the document, and the answers that were given with it in view."""
-        self._ours["ids"] = rows.as_json([document_id])
-        self._documents()
+    def documents(self) -> None:
+        """Find the documents, and the answers that were given with one of them in view: who names no project
+        is shown those of all."""
+        self._add("documents", _DOCUMENTS)
+        self._ours["of_documents"] = rows.as_json(self._seqs["documents"])
+        self._add("passages", _PASSAGES)
+        found = self._tx.execute(_DOCUMENT_IDS, self._ours)
+        self._ours["ids"] = rows.as_json(id_ for (id_,) in found)
         self._add("answers", _ANSWERS)
         self._add("responses", _SHOWN_RESPONSES)
 
@@ -278,11 +283,6 @@ class _Search:
         return Doomed(
             **{name: tuple(sorted(self._seqs[name])) for name in names}, kept=sum(kept for _, kept in later)
         )
-
-    def _documents(self) -> None:
-        self._add("documents", _DOCUMENTS)
-        self._ours["of_documents"] = rows.as_json(self._seqs["documents"])
-        self._add("passages", _PASSAGES)
 
     def _add(self, table: str, query: str) -> None:
         """Add what the query finds; where it names sessions, remember them."""
