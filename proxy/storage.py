@@ -7,6 +7,7 @@ the replicas of a fleet. Every method may raise StoreUnavailable.
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from proxy.calls import Calls
 from proxy.documents import DocumentStore, PassageIndex
 from proxy.note_store import NoteStore
 from proxy.ports import (
@@ -88,6 +89,8 @@ class Stores(Protocol):
     def conversations(self) -> ConversationStore: ...
     @property
     def quarantine(self) -> Quarantine: ...
+    @property
+    def calls(self) -> Calls: ...
     @property
     def keys(self) -> KeyStore: ...
     @property

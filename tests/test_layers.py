@@ -44,7 +44,7 @@ MAY_IMPORT = {
     "rates": set(),
     "calls": set(),
     "ports": {"domain", "kept", "oversight", "rates"},
-    "storage": {"ports", "note_store", "documents"},
+    "storage": {"ports", "note_store", "documents", "calls"},
     "block": {"domain"},
     "embedtext": {"domain", "terms"},
     "gloss": {"terms"},

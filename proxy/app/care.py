@@ -56,8 +56,7 @@ class Care:
             await self.parts.written.touches.write()
             if await self.parts.written.keeper.close(self.parts.clock()):
                 self.parts.written.worker.wake.set()
-            if self.parts.written.library is not None:
-                await self.parts.written.library.catch_up(INDEX_S)
+            await self.parts.written.library.catch_up(INDEX_S)
 
     async def _delete_what_is_old(self) -> None:
         now = self.parts.clock()

@@ -25,9 +25,9 @@ def shelf_of(stores: Stores, embedder: Embedder | None, deadline_ms: float) -> S
     return Shelf(stores.passages, stores.memories, embedder, deadline_s=deadline_s)
 
 
-def documents_of(library: Library | None, shelf: Shelf | None) -> Documents | None:
+def documents_of(library: Library, shelf: Shelf | None) -> Documents | None:
     """Return what the memory API works with."""
-    if library is None or shelf is None:
+    if shelf is None:
         return None
     return Documents(library.store, library.add, partial(_search, shelf))
 

@@ -34,7 +34,7 @@ class WritePath:
     worker: Worker
     recorder: ExchangeRecorder
     touches: Touches
-    library: Library | None  # None: the store keeps no documents
+    library: Library
 
 
 def write_path(
@@ -51,7 +51,7 @@ def write_path(
     gate = Gate(stores.memories, quiet, memory.min_confidence, policy=safety, ttl_days=memory.ttl_days)
     policy = Policy(memory.extraction_batch_size, memory.idle_seconds, memory.personal_idle_seconds)
     # Our own calls are metered; but the rewrite of a query is not: a request waits for it.
-    load = Load(_bounds(memory, settings.server.workers), clock)
+    load = Load(_bounds(memory), clock, stores.calls)
     metered = Metered(completer, load, lambda call: _called(metrics, load, call))
     keeper = Keeper(
         stores.notes,
@@ -114,12 +114,11 @@ def _safety(privacy: Privacy) -> SafetyPolicy:
     )
 
 
-def _bounds(memory: MemorySettings, workers: int) -> Bounds:
-    hourly = memory.extraction_calls_per_hour
+def _bounds(memory: MemorySettings) -> Bounds:
     return Bounds(
         concurrency=memory.extraction_concurrency,
         peak=memory.extraction_peak,
-        calls_per_hour=-(-hourly // workers),  # each process counts its own
+        calls_per_hour=memory.extraction_calls_per_hour,  # of all processes that share the stores
     )
 
 

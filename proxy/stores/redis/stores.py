@@ -20,7 +20,7 @@ from proxy.stores.redis.indexing import IndexUnavailable, VectorIndex
 from proxy.stores.redis.instance import Instance
 from proxy.stores.redis.jobs import RedisJobs
 from proxy.stores.redis.keys import RedisKeys
-from proxy.stores.redis.limits import RedisLimits
+from proxy.stores.redis.limits import RedisCalls, RedisLimits
 from proxy.stores.redis.memories import RedisMemories
 from proxy.stores.redis.notes import RedisNotes
 from proxy.stores.redis.passages import RedisPassages
@@ -129,6 +129,7 @@ class RedisStores:
         )
         self.memories.forgetting.also_let_go(self.passages.let_go)
         self.limits = RedisLimits(self.connection)
+        self.calls = RedisCalls(self.connection)
         self.vectors = self.memories.vectors
 
     @property

@@ -8,6 +8,7 @@ from pathlib import Path
 from proxy.oversight import Quota
 from proxy.ports import RateLimits
 from proxy.stores.sqlite import file
+from proxy.stores.sqlite.calls import SqliteCalls
 from proxy.stores.sqlite.chains import SqliteChains
 from proxy.stores.sqlite.conversations import SqliteConversations
 from proxy.stores.sqlite.database import Database
@@ -57,6 +58,7 @@ class SqliteStores:
         self.quarantine = SqliteQuarantine(self._database)
         self.keys = SqliteKeys(self._database)
         self.receipts = SqliteReceipts(self._database)
+        self.calls = SqliteCalls(self._database)
         self.documents = SqliteDocuments(
             self._database, self.memories.forgetting, lambda: self.memories.model
         )
