@@ -79,7 +79,7 @@ def safe_id(given: str) -> str:
     identifies a person. Random ids are what ids are: they stay, and so do such digests."""
     if _SAFE_ID.fullmatch(given):
         return given
-    digest = blake2b(given.encode(), digest_size=16).hexdigest()
+    digest = blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     if (safe := _JUDGED.get(digest)) is None:
         if len(_JUDGED) >= _MOST_JUDGED:
             _JUDGED.clear()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletionMessageParam
 from openai.types.responses import ResponseInputItemParam
@@ -351,7 +351,6 @@ def talks(draw: st.DrawFn) -> Talk:
 rules = st.builds(Rules, st.sampled_from([0, 200]), st.integers(1, 4), st.integers(1, 4))
 
 
-@settings(deadline=None, max_examples=100)
 @given(talks(), rules)
 def test_what_stays_is_original_complete_and_in_order(made: Talk, rules: Rules) -> None:
     body = made.body
@@ -383,14 +382,12 @@ def test_what_stays_is_original_complete_and_in_order(made: Talk, rules: Rules) 
     assert size(read(shorter), shorter, made) <= size(messages, body, made)
 
 
-@settings(deadline=None, max_examples=100)
 @given(talks(), rules)
 def test_compressing_twice_is_compressing_once(made: Talk, rules: Rules) -> None:
     once = compress(made, rules)
     assert compress(made, rules, body=once) == once
 
 
-@settings(deadline=None, max_examples=100)
 @given(talks(), rules)
 def test_memory_sees_of_the_rest_what_the_model_sees(made: Talk, rules: Rules) -> None:
     messages = made.history.dialect.messages(made.body)
