@@ -264,7 +264,7 @@ def _names(fact: _Fact, name: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", fact.text) is not None
 
 
-@lru_cache(maxsize=2048)
+@lru_cache(maxsize=256)
 def _read(text: str) -> _Fact:
     said = _NOTED.sub("", text)
     folded = plain(said)

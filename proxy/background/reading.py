@@ -177,7 +177,7 @@ class Statement:
         return frozenset(v for k, v in self.values if k == kind)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=256)
 def read(text: str) -> Statement:
     """Return the statement read."""
     said = NOTED.sub("", text).strip()

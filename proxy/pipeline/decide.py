@@ -10,10 +10,11 @@ from dataclasses import dataclass
 
 from proxy.domain import Message, Turn
 from proxy.pipeline import phrases, questions
+from proxy.pipeline.greeting import any_of, is_greeting
+from proxy.pipeline.live import Live, live
 from proxy.pipeline.paste import beside_the_paste, names_something, own_words
 from proxy.terms import fold, plain
 
-GREETING_CHARS = 120  # a longer message is not only a greeting
 INSTRUCTION_CHARS = 400  # a longer instruction is a story; search
 INSPECTED_CHARS = 600  # of a paste: its instruction stands in front, or it is searched
 
@@ -64,13 +65,15 @@ def _of_question(query: str) -> Verdict:
     instruction, payload = questions.split_payload(query)
     if len(instruction) > INSTRUCTION_CHARS or is_personal(instruction):
         return _SEARCH
-    if payload and questions.is_transformation(instruction) and not _asks_besides(instruction, payload):
+    works_on_it = questions.is_transformation(instruction) or questions.means_the_text(instruction)
+    if payload and works_on_it and not _asks_besides(instruction, payload):
         return Verdict(False, "self_contained")
-    if questions.is_calculation(query):
+    if questions.is_calculation(query) or questions.needs_nothing(query):
         return Verdict(False, "self_contained")
-    if questions.wants_live_data(query):
+    leaning = questions.without_dummies(instruction)
+    if live(query) is Live.SURE:
         return Verdict(False, "tool_answers")
-    if not points_back(instruction) and questions.is_general_fact(query):
+    if not points_back(leaning) and questions.is_general_fact(query):
         return Verdict(False, "general_fact")
     return _SEARCH
 
@@ -78,14 +81,6 @@ def _of_question(query: str) -> Verdict:
 def _asks_besides(instruction: str, payload: str) -> bool:
     """True for "sum up the order: how many, how much"; a question that is to be translated is a text."""
     return questions.asks(payload) and not questions.is_translation(instruction)
-
-
-def is_greeting(text: str) -> bool:
-    """True if the text is only greetings, thanks, farewells or acknowledgements."""
-    if len(text) > GREETING_CHARS:
-        return False
-    folded = _STRETCHED.sub(r"\1", plain(text))
-    return bool(_ONLY_GREETING.fullmatch(folded) and _GREETING.search(folded))
 
 
 def is_personal(text: str) -> bool:
@@ -108,23 +103,8 @@ def was_asked(messages: tuple[Message, ...]) -> bool:
     return last.rstrip(" \n\"'*_)”」").endswith(("?", "？"))
 
 
-def _any_of(*tables: dict[str, tuple[str, ...]]) -> str:
-    """Return one group that matches any word of the tables, longest first; whole words where the script
-    has spaces."""
-    words = {word for table in tables for row in table.values() for word in row}
-    ordered = sorted(words, key=len, reverse=True)
-    spaced = "|".join(re.escape(w) for w in ordered if not _UNSPACED.search(w))
-    unspaced = "|".join(re.escape(w) for w in ordered if _UNSPACED.search(w))
-    both = [rf"(?<!\w)(?:{spaced})(?!\w)" if spaced else "", f"(?:{unspaced})" if unspaced else ""]
-    return f"(?:{'|'.join(filter(None, both))})"
-
-
-_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_STRETCHED = re.compile(r"([a-z])\1{2,}")
-_GREETING = re.compile(_any_of(phrases.GREETINGS))
-_ONLY_GREETING = re.compile(rf"[\W_]*(?:{_any_of(phrases.GREETINGS, phrases.FILLERS)}[\W_]*)+")
 _REQUEST = re.compile("|".join(phrases.REQUESTS))
 _PERSONAL = re.compile(
-    "|".join((_any_of(phrases.PERSONAL_WORDS, phrases.PERSONAL_PARTS), *phrases.PERSONAL_PATTERNS))
+    "|".join((any_of(phrases.PERSONAL_WORDS, phrases.PERSONAL_PARTS), *phrases.PERSONAL_PATTERNS))
 )
-_POINTER = re.compile(_any_of(phrases.POINTERS, phrases.POINTER_PARTS))
+_POINTER = re.compile(any_of(phrases.POINTERS, phrases.POINTER_PARTS))

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from proxy.domain import Hit, Level, Ranked, Scope
+from proxy.pipeline.attributes import is_untold
 from proxy.pipeline.expect import Expectation
 from proxy.pipeline.gate import gate_for
 from proxy.pipeline.named import is_missing
@@ -112,6 +113,7 @@ class Finder:
 
 
 _MISSING = "not_in_memory"
+_MISSES = (is_missing, is_stranger, is_untold)
 
 
 def _reason(hits: Sequence[Hit], ranked: Sequence[Ranked], wanted: Wanted) -> str:
@@ -119,5 +121,5 @@ def _reason(hits: Sequence[Hit], ranked: Sequence[Ranked], wanted: Wanted) -> st
     if not ranked:
         return "below_threshold"
     contents = [hit.memory.content for hit in hits] if wanted.named else []
-    missing = contents and (is_missing(wanted.named, contents) or is_stranger(wanted.named, contents))
+    missing = contents and any(rule(wanted.named, contents) for rule in _MISSES)
     return _MISSING if missing else ""

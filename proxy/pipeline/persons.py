@@ -18,6 +18,8 @@ _WHOSE = re.compile(
     r"(?:\b(?:my|our|mis?|nuestr[oa]s?|mein(?:e[mnrs]?)?|unser(?:e[mnrs]?)?|mon|ma|mes|notre|nos)\s+"
     r"(?:[^\W\d_]+\s+)?|我(?:们|家)?的?|咱(?:们|家)?的?)$"
 )
+# "Pickle's vet", "小满的舞蹈老师": somebody else's, by a name or by another role.
+_ANOTHERS = re.compile(r"(?:[^\W\d_]+['’]s\s+(?:[^\W\d_]+\s+)?|的[\u3400-\u9fff]{0,3})$")
 _MINE = re.compile("[我咱]")  # some Chinese roles have it among their words
 # What to do about somebody may follow from what is known of the user.
 _ADVICE = re.compile(
@@ -31,9 +33,16 @@ _FAMILIES = (
     ("boss", "supervisor"),
 )
 _ALONE = (
-    "sister brother mother father grandmother grandfather aunt uncle cousin flatmate neighbour assistant"
-    " dentist doctor therapist vet hairdresser lawyer accountant coach landlord tenant nanny cleaner"
+    "sister brother mother father parent grandmother grandfather aunt uncle cousin flatmate neighbour"
+    " assistant dentist doctor therapist vet hairdresser lawyer accountant coach landlord tenant"
+    " nanny cleaner teacher"
 ).split()
+# Somebody else's may be the user's under another name: a niece's mother is a sister.
+_RELATIVES = frozenset(
+    "sister brother mother father parent grandmother grandfather aunt uncle cousin wife husband partner"
+    " boyfriend girlfriend fiance".split()
+)
+_LEADING = frozenset("son daughter child baby".split())
 # What a role is told by beside its own words.
 _TOLD = {
     **dict.fromkeys(
@@ -48,7 +57,10 @@ _TOLD = {
         ("sister", "brother"),
         r"\bsiblings?\b|兄弟姐妹|姐弟|兄妹|\bhermanos\b|\bgeschwister\b|\bfreres et soeurs\b",
     ),
-    "wife": r"\bmarried\b|\bwedding\b|结婚|\bcasad[oa]\b|\bverheiratet\b|\bmariee?\b|爱人|先生",
+    "parent": r"\b(?:mother|father|mum|mom|dad)\b|妈|爸|母亲|父亲|\b(?:madre|padre|mutter|vater|mere|pere)\b",
+    "teacher": r"\bt(?:each|aught|utor)|\binstruct|\bcoach|老师|教练|\blesson|\bprofesor|\blehrer|\bschul",
+    "wife": r"\bmarried\b|\bwedding\b|\bhochzeit|\bboda\b|\bmariage\b|结婚|\bcasad[oa]\b|\bverheiratet\b"
+    r"|\bmariee?\b|爱人|先生",
     "dentist": r"\bteeth\b|\btooth\b|\bcrown\b|\bbraces\b|牙|\bdientes?\b|\bmuelas?\b|\bzahn|\bdents?\b",
     "doctor": r"\bdr\b|\bclini|\bhospital|\bcheck-?up|医院|体检|看病|大夫|\bklinik|\bpraxis\b",
     "vet": r"\bclinic|\bsurgery\b|兽医|\bvaccin",
@@ -71,17 +83,34 @@ def is_stranger(text: str, contents: Iterable[str]) -> bool:
     return not any(_is_told(role, said) for role in asked for said in folded)
 
 
+def asked_roles(text: str) -> Sequence[Role]:
+    """Return the roles that the text calls the user's own, or somebody's of the user's world."""
+    folded = fold(text)
+    return [r for r in roles_in(text) if any(_is_own(r, folded, place) for place in r.places(folded))]
+
+
+def speaks_of(role: Role, folded: str) -> bool:
+    """True if the (folded) text speaks of somebody in the role, under any of its words."""
+    return _is_told(role, folded) if _name(role) in _KNOWN else bool(role.places(folded))
+
+
 def _asked(text: str) -> Sequence[Role]:
     """Return the roles that the text calls the user's own; none if one of them may be told of otherwise."""
-    folded, roles = fold(text), roles_in(text)
-    own = [role for role in roles if any(_is_own(folded, place) for place in role.places(folded))]
-    return own if own and all(_name(role) in _KNOWN for role in own) else ()
+    own = asked_roles(text)
+    if not own or not all(_name(role) in _KNOWN for role in own):
+        return ()
+    # "The son of my brother" is told of as a nephew.
+    leads_on = any(_name(role) in _LEADING for role in roles_in(text) if role not in own)
+    return () if leads_on and all(_name(role) in _RELATIVES for role in own) else own
 
 
-def _is_own(folded: str, place: tuple[int, int]) -> bool:
+def _is_own(role: Role, folded: str, place: tuple[int, int]) -> bool:
+    """True if the role belongs to the user, or to somebody of the user's world."""
     start, end = place
-    whose = _WHOSE.search(folded[max(0, start - _BEFORE) : start])
-    return bool(whose) or _MINE.match(folded[start:end]) is not None
+    before = folded[max(0, start - _BEFORE) : start]
+    if _WHOSE.search(before) or _MINE.match(folded[start:end]):
+        return True
+    return _name(role) not in _RELATIVES and _ANOTHERS.search(before) is not None
 
 
 def _is_told(role: Role, said: str) -> bool:

@@ -241,17 +241,26 @@ PERSONAL_PARTS = {
 }
 
 # Spanish and Portuguese verbs say "we" in their ending; Korean "my" is one syllable that stands alone.
-PERSONAL_PATTERNS = (r"\b\w{2,}(?:amos|emos|imos)\b", r"(?<!\w)[내제] ")
+# "Gramos" is no verb.
+_OTHER_AMOS = (
+    "(?:\\w*gramos|ultimos|proximos"
+    "|maximos|minimos|primos|\\w*onimos|decimos|extremos|tramos|ramos|optimos|racimos)"
+)
+PERSONAL_PATTERNS = (rf"\b(?!{_OTHER_AMOS}\b)\w{{2,}}(?:amos|emos|imos)\b", r"(?<!\w)[내제] ")
 
 # Where the speaker only asks to be answered: "tell me …" is not about the speaker.
 REQUESTS = (
     r"\b(?:tell|give|show|send|paste|write|explain(?: to)?|help|teach|let|get|find|read|name) me\b(?! my\b)",
     r"\b(?:can|could|may) i (?:ask|know|get)\b",
-    r"\bi(?:'d like| want| need|'m curious| am curious|'d love| wonder| was wondering)(?: to know| to ask)\b",
+    r"\bi(?:'d like| want| need|'m curious| am curious|'d love| wonder| was wondering)(?: to know"
+    r"| to ask)\b",
     r"帮我|给我(?!们?的)|告诉我|教我|跟我说|和我说|我想(?:知道|问|了解)|请问我|让我",
     r"\b(?:sag|sage|gib|zeig|zeige|erklar|erklare) mir\b",
     r"\b(?:dime|dame|muestrame|explicame)\b",
     r"\b(?:dis|donne|montre|explique)[- ]moi\b",
+    r"\b(?:war|elizabeth|charles|james|wilhelm|napoleon|francis|peter|henry|type"
+    r"|world war) i\b(?! \w+ (?:to|my|you))(?=\W*$| (?:start|end|begin|happen|break)|['’]s)",
+    r"\bquel(?:le)? (?:jour|date) sommes-nous\b",
 )
 
 # Words that point at something said before, or at a thing that both sides know.

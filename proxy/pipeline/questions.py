@@ -7,7 +7,8 @@ of them knows is searched. Whether a question is personal or points back is for 
 import re
 
 from proxy.gloss import question_gloss
-from proxy.terms import fold
+from proxy.pipeline.world import Worldly, worldly
+from proxy.terms import fold, plain
 
 
 def _any(*patterns: str) -> str:
@@ -41,6 +42,87 @@ def split_payload(text: str) -> tuple[str, str]:
     return text, ""
 
 
+# "It" and "they" that stand for nothing.
+_DUMMY = re.compile(
+    r"\bis it (?:legal|illegal|possible|safe|true|raining|snowing|sunny|windy|foggy|dangerous|healthy|ok to"
+    r"|okay to|normal|hot|cold)\b"
+    r"|\bhow (?:hot|cold|warm|windy|humid) is it\b|\bwhat (?:time|day) is it\b|\b(?:does|will|did"
+    r"|can) it (?:take|rain|snow|cost to|be)\b"
+    r"|\b(?:do|did) they (?:speak|use|call|eat|celebrate)\b|\bone (?:hundred|thousand|million|year|day|hour"
+    r"|pound|dollar|euro|mile|inch)\b"
+    r"|\bin one\b|\bone-\w+|\bone of the\b|\ben ce moment\b|\bce (?:soir|matin|week-end)\b|\bbefore christ\b"
+    r"|\best-ce que?\b|\bqu'est-ce que?\b|\bc'est quoi\b|\best-(?:il|elle|ce)\b"
+)
+
+
+# "This sentence: …": it stands in the message.
+_TEXT = re.compile(
+    r"\b(?:this|these|the following) (?:\w+ )?(?:sentences?|text|paragraph|numbers?|words?|phrase|lists?"
+    r"|fractions?|date|string|title|passage)\b"
+    r"|\best[aeo]s? (?:frases?|textos?|parrafo|numeros|palabras|lista|fecha|titulo)\b|\bel siguiente texto\b"
+    r"|\bdiese[nrsm]? (?:satz|text|absatz|zahlen|worter|liste|datum|titel|begriffe)\b"
+    r"|\bden folgenden (?:satz|text)\b"
+    r"|\bce(?:tte|t|s)? (?:phrases?|textes?|paragraphe|nombres|mots|liste|date|titre)\b|\ble texte suivant\b"
+    r"|(?:这|下面|以下)(?:的)?(?:一)?[句段个些行篇则首]?(?:的)?(?:话|文字|文本|句子|段落|数字|数|词语?|单词"
+    r"|列表|标题|日期|分数|字符串|短文)"
+    r"|\bthe (?:string|word|sentence|numbers|letters|phrase|sequence|fraction|words) |把每个单词|换一种说法"
+    r"|^(?:改正语法|校对|翻译|排序|解码)"
+)
+_CODE = re.compile(
+    r"\b(?:this|these|the following|my) (?:\w+ )?(?:lines?|code|function|snippet|script|query|regex|errors?"
+    r"|loop|class|program|output|base64|json|yaml"
+    r"|xml|sql|table|equation|expression|email addresses)\b|^\W*(?:find|spot) the bug\b"
+    r"|\best[aeo]s? (?:codigo|funcion|error|linea|consulta)\b|\bdiese[nrsm]? (?:code|funktion|fehler|zeile"
+    r"|abfrage)\b"
+    r"|\bce(?:tte|t|s)? (?:code|fonction|erreur|ligne|requete)\b"
+    r"|(?:这|下面|以下)(?:的)?[个段行些条]?(?:的)?(?:代码|函数|报错|错误|脚本|语句|表格|列表|方程|json|yaml"
+    r"|base64|sql)"
+)
+_AFTER_COLON = re.compile(r"[:：]\s*\S")
+_CODE_SIGNS = re.compile(r"[(){}\[\];=<>]|\w\.\w|::|\n")
+_NEEDS_NOTHING = re.compile(
+    r"^\W*(?:please )?(?:roll (?:a|two|\d+) (?:die|dice)|(?:flip|toss) a coin|(?:pick|choose|say"
+    r"|give me) (?:a|any) (?:random )?number"
+    r"|generate an? (?:random |secure |strong )*(?:password|number|uuid|string|guid|hex|name)"
+    r"|generate (?:a )?uuid)\b"
+    r"|^\W*(?:lanza|tira) (?:un dado|una moneda)|^\W*(?:di|dame|elige) un numero\b"
+    r"|^\W*genera una? (?:contrasena|numero|uuid)\b"
+    r"|^\W*(?:wurfle|wirf eine munze)|^\W*(?:nenne?|wahle?) eine (?:zufallige )?zahl\b|^\W*(?:erzeuge"
+    r"|generiere) (?:ein|eine)\w* (?:zufallig\w* )?(?:passwort|zahl|uuid)"
+    r"|^\W*lance (?:un de|une piece)|^\W*(?:donne|choisis)(?:-moi)? un (?:nombre|chiffre)\b"
+    r"|^\W*genere une? (?:mot de passe|nombre|uuid)"
+    r"|用\S{1,4}[语文话]怎么[说写念拼讲]|\bhow (?:do|would) you (?:say|spell|write"
+    r"|pronounce) .{1,40}(?:\bin [a-z]+)?\W*$"
+    r"|\bcomo se (?:dice|escribe) .{1,40} en \w+\W*$|\bwie (?:sagt|schreibt) man .{1,40}|\bcomment (?:dit"
+    r"|ecrit)-on .{1,40}"
+    r"|^(?:请|帮我)?(?:[掷抛扔丢](?:一?[个枚])?(?:骰子|硬币)|从\d+到\d+.{0,4}(?:选|挑)"
+    r"|(?:随机)?生成一?[个串].{0,6}(?:密码|UUID|uuid|随机数|数字))"
+)
+
+
+def means_the_text(instruction: str) -> bool:
+    """True if the instruction speaks of "this sentence", "these numbers": of the text that comes with it."""
+    return bool(_TEXT.search(plain(instruction))) and not is_agreed(instruction)
+
+
+def brings_code(text: str) -> bool:
+    """True if the text speaks of "this function", "this sentence", and code or a colon follows."""
+    said = plain(text)
+    found = _CODE.search(said) or _TEXT.search(said)
+    rest = text[found.end() :] if found else ""
+    return bool(_CODE_SIGNS.search(rest) or _AFTER_COLON.search(rest))
+
+
+def needs_nothing(text: str) -> bool:
+    """True if the text asks for a throw of dice, a random number, a word in another language."""
+    return bool(_NEEDS_NOTHING.search(plain(text).strip()))
+
+
+def without_dummies(text: str) -> str:
+    """Return the folded text without pronouns that point at nothing ("is it legal to …")."""
+    return _DUMMY.sub(" ", plain(text))
+
+
 def is_quoted(payload: str) -> bool:
     """True for a payload that stood in quotes, a fence, braces or a tag."""
     return bool(_QUOTED.fullmatch(payload))
@@ -50,6 +132,8 @@ def is_quoted(payload: str) -> bool:
 _TRANSFORM = re.compile(
     _any(
         r"\b(?:translate|proofread|spell-?check|rephrase|paraphrase|reword|convert|shorten|summari[sz]e)\b",
+        r"\b(?:rewrite|reverse|uppercase|lowercase|classify|identify|remove duplicates"
+        r"|complete the (?:sequence|sentence))\b",
         r"\b(?:capitali[sz]e|alphabeti[sz]e|transcribe|reformat|simplify|condense|decode|tl;?dr)\b",
         r"\b(?:fix|correct|check|clean up)\b.{0,24}\b(?:typos?|spelling|grammar|punctuation|sentence)\b",
         r"\b(?:fix|correct|check|clean up)\b.{0,24}\b(?:syntax|sql|json|yaml|regex)\b",
@@ -57,7 +141,8 @@ _TRANSFORM = re.compile(
         r"\bmake (?:this|it|the following)\b.{0,16}\b(?:formal|informal|polite|friendlier)\b",
         r"\b(?:turn|change|put) (?:this|the following)\b.{0,16}\b(?:into|to|in)\b",
         r"\bhow (?:do|would) you say\b",
-        r"翻译|翻成|译成|译为|改写|缩短|润色|概括|总结(?:一下)?(?:这|下面|以下|[。.!！]?$)|改得|改错|错别字|校对|转成|转换成|简化",
+        r"翻译|翻成|译成|译为|改写|缩短|润色|概括|总结(?:一下)?(?:这|下面|以下|[。.!！]?$)|改得|改错|错别字"
+        r"|校对|转成|转换成|简化",
         r"\b(?:traduce|traducir|corrige|resume|acorta|convierte|reescribe)\b",
         r"\b(?:ubersetze?|korrigiere?|fasse?|kurze?|formuliere?|wandle)\b",
         r"\b(?:traduis|traduire|traduisez|corrigez|resumez|raccourcis|reformule|convertis)\b",
@@ -92,11 +177,20 @@ _SUM = re.compile(
         rf"\b{_NUMBER}\s*(?:divided by|multiplied by|times|plus|minus"
         r"|entre|dividido (?:entre|por)|multiplicado por|mas|menos|geteilt durch|mal|divise par|fois|moins)"
         rf"\s*{_NUMBER}\W*$",
-        rf"^{_NUMBER}(?:除以|乘以|乘|加上?|减去?){_NUMBER}(?:等于|是)?(?:几|多少)?\W*$",
+        rf"^{_NUMBER}%?(?:除以|乘以|乘|加上?|减去?){_NUMBER}%?(?:等于|是)?(?:几|多少)?\W*$",
         rf"\b(?:(?:square|cube) root of|raiz cuadrada de|(?:quadrat)?wurzel aus|racine carree de) {_NUMBER}",
         rf"{_NUMBER}\s*的平方根|^把?\s*{_NUMBER}\s*\S{{1,4}}(?:换算成|等于多少)\S{{1,4}}$",
         rf"\bconvert {_NUMBER}\s*\S+(?: \w+)? (?:to|into|in) \w+",
         rf"\bhow many \w+ (?:is|are|in) {_NUMBER}\s?\w+",
+        rf"\bwhat(?:'s| is) {_NUMBER} (?:squared|cubed)\b|{_NUMBER}的(?:平方|立方)"
+        rf"|^{_NUMBER}\s*\S{{1,3}}(?:等于|是)多少",
+        r"^\W*(?:please )?(?:calculate|compute|solve|evaluate|simplify|factor(?:i[sz]e)?|complete"
+        r"|continue)\b[a-z :,]{0,24}[-\d\s+*/^=().,:%xyz]+\W*$",
+        r"^\W*(?:calcula|resuelve|simplifica|berechne|lose|rechne|calcule|resous"
+        r"|simplifie)\b[a-z :,]{0,24}[-\d\s+*/^=().,:%xyz]+\W*$",
+        r"^(?:请|帮我)?(?:计算|算一下|算算|解方程|解|求解?|约分|化简|补全数列"
+        r"|因式分解)[：:]?\s*[-\d\s+*/^=().,%xyz×÷]+\W*$",
+        rf"^\W*(?:convierte|rechne|wandle|convertis) {_NUMBER}\s*\w+ (?:a|en|in) \w+(?: um)?\W*$",
     )
 )
 
@@ -126,79 +220,13 @@ def is_calculation(text: str) -> bool:
     return bool(_SUM.search(fold(text).strip()))
 
 
-# ---------------------------------------------------------------- what only a tool can know
-_NOW = _any(
-    r"\b(?:right now|now|currently|at the moment|this (?:very )?(?:minute|moment|second)|current|live)\b",
-    r"\b(?:today|tonight|tomorrow|this (?:morning|afternoon|evening|weekend))\b",
-    r"\b(?:ahora|hoy|manana|jetzt|heute|morgen|gerade|aktuell\w*|maintenant|aujourd'hui|demain|actuel\w*)\b",
-    r"\ben ce moment\b|\ben este momento\b|\bim moment\b|\btrading at\b",
-    r"\b(?:agora|hoje|amanha|adesso|oggi|domani)\b",
-    r"现在|今天|明天|此刻|实时|当前|今日|明日|今の|지금|오늘|내일",
-)
-_WEATHER = _any(
-    r"\b(?:weather|temperature|forecast|humidity|raining|rain|snowing|snow|air quality|uv index)\b",
-    r"\b(?:clima|temperatura|llueve|wetter|temperatur|regnet|meteo|temperature|pleut|chove|piove)\b",
-    r"\bque tiempo hace\b|\bwie (?:warm|kalt|heiss) ist es\b|\bquel temps fait-il\b",
-    r"天气|气温|温度|下雨|空气质量|几度|天気|気温|날씨|기온",
-)
-_CURRENCY = r"(?:euro|dollar|pound|yen|yuan|franc|rupee)s?"
-_MARKET = _any(
-    r"\b(?:stock price|share price|stocks?|shares|nasdaq|dow jones|s&p 500|exchange rate)\b",
-    r"\b(?:bitcoin|btc|ethereum|(?:gold|oil|silver) price|price of (?:gold|oil|silver))\b",
-    rf"\b{_CURRENCY}\b(?=.*\b(?:at|worth|against|rate|trading|to the)\b)",
-    r"\b(?:tipo de cambio|wechselkurs|aktienkurs|taux de change|dax|ftse|ibex|cac 40|nikkei)\b",
-    r"\ba cuanto esta el (?:dolar|euro)\b|\b(?:euro|dollar|pfund|franken)\b.* (?:zum|gegen|in) "
-    r"(?:euro|dollar|pfund|franken)",
-    r"(?:美元|欧元|日元|英镑|港币)兑|汇率|股价|金价|油价|比特币|大盘|為替|株価|환율|주가",
-)
-_CLOCK = _any(
-    r"\bwhat time is it\b",
-    r"\bwhat's the time\b",
-    r"\bque hora es\b|\bwie spat ist es\b|\bquelle heure est-il\b",
-    r"\bcurrent time in\b|\bwhat(?:'s| is) today's date\b|\bwhat (?:day|date) is (?:it|today)(?: today)?\W*$",
-    r"\bque dia es hoy\b|\bwelche[rs] (?:tag|datum) (?:ist|haben wir) heute\b",
-    r"\bquel jour (?:est-on|sommes-nous)\b",
-    r"^今天(?:是)?(?:几月几号|几号|星期几|周几|礼拜几)\W*$",
-    r"现在.{0,6}几点[了钟]?\??$",
-    r"今何時|지금 몇 시",
-)
-_LIVE = re.compile(rf"^(?=.*{_NOW})(?=.*{_MARKET})|{_CLOCK}", re.DOTALL)
-_LIVE_WEATHER = re.compile(rf"^(?=.*{_NOW})(?=.*{_WEATHER})", re.DOTALL)
-# On the text as typed: a place has a capital. Weather without a place is weather where the user lives.
-_PLACE = re.compile(
-    _any(
-        r"\b(?:in|at|for|en|à|a|em)\s+[A-ZÀ-Þ]\w+",
-        r"^(?:请问)?(?!今天|现在|明天|外面|这里|这边|实时|当前)[\u4e00-\u9fff]{2,4}?(?:的|今天|现在|明天|市|天气|气温)",
-        r"^(?!今日|今|明日)[\u3040-\u30ff\u4e00-\u9fff]{2,6}の",
-        r"^(?!오늘|지금|내일)[가-힣]{2,5} (?:오늘|지금|내일|날씨)",
-    )
-)
-_OUTSIDE = re.compile(r"\boutside\b|\bdraussen\b|\bdehors\b|\bafuera\b|外面|室外")
-_RUN = re.compile(
-    _any(
-        r"^(?:please |can you |could you |pls )?(?:run|execute|exec) "
-        r"(?!the |a |an |our |this |that |it |all )\S.*\b(?:output|result|prints?|stdout|say)\b",
-        r"^(?:请|麻烦)?(?:跑一下|跑下|运行一下|运行|执行一下|执行).*(?:输出|结果|打印)",
-    ),
-    re.DOTALL,
-)
-
-
-def wants_live_data(text: str) -> bool:
-    """True if the answer is the weather at a named place, a market price, the time, or what a command
-    prints: a tool knows it, memory cannot."""
-    folded = fold(text).strip()
-    if _RUN.search(folded) or _LIVE.search(folded):
-        return True
-    return bool(_LIVE_WEATHER.search(folded) and (_PLACE.search(text) or _OUTSIDE.search(folded)))
-
-
 # ---------------------------------------------------------------- what everybody could know
 _UNIQUE = _any(
     "world|universe|sun|moon|earth|sky|sea|ocean|solar system|equator|milky way|atmosphere|internet",
     "human body|human|periodic table|alphabet|speed of light",
-    "mercury|venus|mars|jupiter|saturn|uranus|neptune|pluto",
 )
+# Projects are called so, too.
+_PLANETS = "mercury|venus|mars|jupiter|saturn|uranus|neptune|pluto"
 # What happens in nature, and in nobody's life: "why is thunder loud?"
 _NATURE = _any(
     "tides?|thunder|lightning|rainbows?|earthquakes?|hurricanes?|tornadoe?s?|volcanoe?s?|eclipses?",
@@ -236,7 +264,7 @@ _FACTS = re.compile(
         # An indefinite subject: what is true of any process is not about the user's.
         r"\b(?:which|what|how) (?:\w+ ){0,4}(?:do|does|is|are|can) an? \w+",
         r"\bhow (?:many|much|far|long|tall|deep|high|fast|big|hot|heavy|old) .*"
-        rf"\b(?:in an?|in one|{_UNIQUE})\b",
+        rf"\b(?:in an?|in one|{_UNIQUE}|{_PLANETS})\b",
         rf"\b(?:why|how|what) (?:is|are|do|does|makes|causes) the {_UNIQUE}\b",
         r"\bhow (?:do|are) (?:[a-z]+ )?[a-z]+s (?:form|formed|made|work|fly|sleep|breathe|reproduce)\b",
         r"\b(?:chemical|atomic) (?:symbol|formula|number|weight)\b",
@@ -285,8 +313,10 @@ _FACTS = re.compile(
         r"》的?(?:作者|导演|主角)是谁|》是谁(?:作曲|写|画|导演)的|的(?:国庆日|国旗|国花|官方语言)是",
         r"奥运会|世界杯|(?:化学|元素)符号|登上月球|^什么金属|最多的语言",
         rf"^{_NATURE}.{{0,8}}(?:为什么|怎么|原理)|^为什么.{{0,4}}{_NATURE}",
-        r"是什么意思|什么意思|的缩写|^什么是|是怎么(?:形成|产生)的|谁(?:发明|发现|画|创作|提出)|^(?:光速|音速|圆周率)",
-        r"(?:首都|人口|货币|国歌|沸点|熔点|化学式|分子式|原子序数|海拔|直径)(?:是|有|在)?(?:什么|哪|多少|多高)",
+        r"是什么意思|什么意思|的缩写|^什么是|是怎么(?:形成|产生)的|谁(?:发明|发现|画|创作|提出)|^(?:光速"
+        r"|音速|圆周率)",
+        r"(?:首都|人口|货币|国歌|沸点|熔点|化学式|分子式|原子序数|海拔|直径)(?:是|有|在)?(?:什么|哪|多少"
+        r"|多高)",
         r"哪一?年(?:发明|爆发|成立|建立|灭亡|结束|统一|诞生|倒塌|去世|出生|发生|上映|建成|独立)",
         r"最(?:高|长|大|深|小|快)的(?:山|河|国家|动物|海|洋|湖|行星|城市|沙漠|建筑|岛)",
         # Japanese, Korean
@@ -312,8 +342,10 @@ _HISTORY = re.compile(
 )
 # Counted are parts of a country, in any language: looked for in the gloss.
 _OF_COUNTRY = re.compile(
-    r"\bhow many (?!of )\w+(?: \w+)? (?:does|do|has|have|are there in|in)\b.{0,6}\b(?:china|japan|korea|india"
-    r"|america|usa|canada|mexico|brazil|england|britain|uk|france|germany|spain|italy|switzerland|austria|portugal"
+    r"\bhow many (?!of )\w+(?: \w+)? (?:does|do|has|have|are there in|in)\b.{0,6}\b(?:china|japan|korea"
+    r"|india"
+    r"|america|usa|canada|mexico|brazil|england|britain|uk|france|germany|spain|italy|switzerland|austria"
+    r"|portugal"
     r"|australia|europe|russia|poland)\W*$"
 )
 # "the telephone" is everybody's.
@@ -321,15 +353,32 @@ _INVENTED = re.compile(
     r"\bwho invented the \w+\W*$|\bwh(?:en|ere) was the \w+(?: \w+)? (?:invented|discovered)\W*$"
 )
 _THE = re.compile(r"\b[Tt]he (\S+)")
-_SAFE_THE = re.compile(rf"(?:{_UNIQUE}|{_ATTRIBUTE}|\w+est|most|first|difference|\d.*|[A-Z].*)\b")
+_OF_THE_WORLD = _any(
+    "role|purpose|function|author|meaning|plot|rules?|laws?|statute|causes?|symptoms?|process|average"
+    "|theory|theorem|history",
+    "word|two|three|four|five|seven|offside|legal|maximum|minimum|typical|standard|normal|tallest|recipe"
+    "|formula|area|volume|past tense|plural"
+    "|primary|air|periodic|alphabet|circumference|radius|spelling|pronunciation",
+    "euro|dollar|date|news|weather|score|time|traffic|noble|inert|digestive|immune|nervous|respiratory"
+    "|water cycle",
+)
+_SAFE_THE = re.compile(
+    rf"(?:{_UNIQUE}|{_ATTRIBUTE}|{_OF_THE_WORLD}|\w+est|most|first|difference|\d.*|[A-Z].*)\b"
+)
+
+
+# What "a workshop" costs, the user may have set.
+_CHARGED = re.compile(r"\b(?:cost|costs|charge|sprint)\b")
 
 
 def is_general_fact(text: str) -> bool:
     """True if the text asks for what an encyclopedia knows."""
     folded = fold(text).strip()
+    if _CHARGED.search(folded):
+        return False
     if _INVENTED.search(folded) or _OF_COUNTRY.search(fold(question_gloss(text).text)):
         return True
-    known = _HISTORY.search(text) or _FACTS.search(folded)
+    known = _HISTORY.search(text) or _FACTS.search(folded) or worldly(text) is Worldly.SURE
     return bool(known) and not names_known_thing(text)
 
 

@@ -26,6 +26,7 @@ daughter,girl|女儿|hija|tochter|fille
 child,children,kid,son,daughter|孩子,小孩,儿子,女儿|nino,nina,hijo,hija|kind,kinder,sohn,tochter|enfant,fils,fille
 baby,toddler|宝宝|bebe|baby,kleinkind|bebe
 twin|双胞胎|gemelo,gemela|zwilling,zwillinge|jumeau,jumelle,jumeaux
+parent|父母,爸妈|padres|eltern|parents
 grandmother,grandma,granny,gran,nan|奶奶,外婆,姥姥|abuela|grossmutter,oma|grand-mere,mamie
 grandfather,grandpa,grandad|爷爷,外公,姥爷|abuelo|grossvater,opa|grand-pere,papi
 grandson,granddaughter,grandchild|孙子,孙女,外孙|nieto,nieta|enkel,enkelin|petit-fils,petite-fille
@@ -41,12 +42,12 @@ brother-in-law|姐夫,妹夫|cunado|schwager|beau-frere
 friend|朋友,闺蜜,死党,发小|amigo,amiga|freund,freundin|ami,amie
 flatmate,roommate,housemate|室友,合租|companera de piso|mitbewohner,mitbewohnerin|colocataire
 neighbour,neighbor,upstairs,downstairs,next door|邻居,楼上,楼下|vecino,vecina|nachbar,nachbarin|voisin,voisine
-boss,manager,chief|老板,上司,领导,经理,主管|jefe,jefa|chef,chefin,vorgesetzte|chef,patron,patronne
+boss,manager,chief|老板,上司,上级,领导,经理,主管|jefe,jefa|chef,chefin,vorgesetzte|chef,patron,patronne
 colleague,coworker,co-worker,teammate|同事|companero,companera,colega|kollege,kollegin|collegue
 assistant,secretary|助理,秘书|ayudante,asistente|assistent,assistentin|assistant,assistante
 supervisor,advisor,adviser|导师|director,directora,tutor,tutora|betreuer,betreuerin,doktorvater|directeur,directrice
 teacher,tutor|老师,班主任|profesor,profesora,maestro,maestra|lehrer,lehrerin|professeur,prof,maitre,maitresse
-doctor,gp,physician|医生,大夫|medico,medica,doctor,doctora|arzt,arztin,hausarzt,hausarztin|medecin,docteur
+doctor,gp,physician,paediatrician,pediatrician|医生,大夫|medico,medica,doctor,doctora,pediatra|arzt,arztin,hausarzt,hausarztin,kinderarzt,kinderarztin|medecin,docteur,pediatre
 dentist,dental|牙医,看牙|dentista|zahnarzt,zahnarztin|dentiste
 therapist,physio,physiotherapist|理疗师,咨询师|fisio,fisioterapeuta,terapeuta|therapeut,therapeutin|kine,psy,therapeute
 vet,veterinarian|兽医|veterinario,veterinaria|tierarzt,tierarztin|veterinaire

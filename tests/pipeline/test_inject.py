@@ -31,7 +31,8 @@ def test_a_preference_for_a_project_alone_says_so():
 
 def test_a_projects_preference_stands_above_a_general_one_and_only_then_is_it_said():
     general = memory("m1", "Answers in German", type="preference")
-    of_project = replace(memory("m2", "Answers in English", type="preference"), scope=Scope("t", "a", "apollo"))
+    taste = memory("m2", "Answers in English", type="preference")
+    of_project = replace(taste, scope=Scope("t", "a", "apollo"))
     assert OVERRULED in pack([general, of_project], 1000).text
     assert OVERRULED not in pack([of_project], 1000).text
     assert OVERRULED not in pack([general, replace(of_project, type="semantic")], 1000).text

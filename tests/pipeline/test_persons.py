@@ -45,3 +45,29 @@ def test_a_person_whom_no_memory_speaks_of_is_a_stranger(question: str, memories
 )
 def test_who_is_known_or_may_be_told_of_otherwise_is_none(question: str, memories: tuple[str, ...]) -> None:
     assert not is_stranger(question, memories)
+
+
+@pytest.mark.parametrize(
+    ("question", "memories"),
+    [
+        ("What is Pickle's vet called?", (MARTA, "User's dog is Pickle.")),
+        ("小满的舞蹈老师姓什么?", ("用户的女儿小满喜欢画画。",)),
+        ("Where do my parents live?", (CHRISTMAS,)),
+        ("Wie heißt unsere Kinderärztin?", ("Nutzer wohnt in Kassel.",)),
+    ],
+)
+def test_those_around_others_may_be_strangers_too(question: str, memories: tuple[str, ...]) -> None:
+    assert is_stranger(question, memories)
+
+
+@pytest.mark.parametrize(
+    ("question", "memories"),
+    [
+        ("Where does Orla's mother live?", ("User's sister has a daughter, Orla.",)),
+        ("Where do my parents live?", ("User's mother moved to Cork.",)),
+        ("What does the son of my brother collect?", ("User's nephew collects minerals.",)),
+        ("我的领导是谁?", ("发版需要用户的上级何峥同意。",)),
+    ],
+)
+def test_a_relation_that_leads_to_the_person_is_enough(question: str, memories: tuple[str, ...]) -> None:
+    assert not is_stranger(question, memories)

@@ -18,6 +18,7 @@ from tests.stores.making import (
     BEN,
     NOW,
     always,
+    contents,
     create,
     exchange,
     forgotten,
@@ -46,6 +47,20 @@ class ForgettingContract:
         assert counted != Forgotten()
         assert await forgotten(stores.memories, where) == counted
         assert await forgotten(stores.memories, where) == Forgotten()
+
+    async def test_the_summary_of_a_session_goes_with_a_memory_that_was_told_in_it(self, stores):
+        told = await talk(stores.sessions, "I play the zither", trigger=always)
+        last = await talk(stores.sessions, "My dog is Rex", trigger=always)
+        await store(
+            stores.memories,
+            create("Plays the zither", evidence=quote(told, "the zither"), id="fact"),
+            create("Has a dog called Rex", evidence=quote(last, "Rex"), id="other"),
+            create("Said: plays the zither, dog Rex", evidence=quote(last), id="sum", source="summary"),
+        )
+        counted = await stores.memories.forget(of(ANNA), "fact", by="test", dry_run=True)
+        assert counted.memories == 2
+        assert await forgotten(stores.memories, of(ANNA), "fact") == counted
+        assert await contents(stores.memories, "zither dog Rex") == {"Has a dog called Rex"}
 
     async def test_a_dry_run_by_id_counts_just_what_a_forget_then_removes(self, stores):
         await everything(stores)

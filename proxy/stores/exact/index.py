@@ -91,7 +91,9 @@ class UserIndex:
         cosines = self._cosines(search.vector, eligible)
         if cosines is not None:
             either = np.zeros(len(eligible), np.bool_)
-            either[best] = either[_top(cosines, np.flatnonzero(eligible & self.embedded), search.limit)] = True
+            either[best] = either[_top(cosines, np.flatnonzero(eligible & self.embedded), search.limit)] = (
+                True
+            )
             best = np.flatnonzero(either)
         near = [None] * len(best) if cosines is None else cosines[best].tolist()
         columns = (self.seqs[best].tolist(), near, self.embedded[best].tolist(), scores[best].tolist())

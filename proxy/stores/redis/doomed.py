@@ -144,6 +144,7 @@ class _Search:
         told: dict[str, tuple[str, int]] = await unit.table("where").many(self._sources)
         for sid, seq in told.values():
             self._doomed.exchanges.setdefault(sid, set()).add(seq)
+        await self._summaries()
         await self._shown(self._doomed.memories)
 
     async def documents(self) -> None:
@@ -190,6 +191,20 @@ class _Search:
         return doomed
 
     # ------------------------------------------------------------ what was said
+    async def _summaries(self) -> None:
+        """Find the summaries of the sessions in which it was said: each names one exchange of its session,
+        and may repeat all of them."""
+        unit, doomed = self._unit, self._doomed
+        sessions: dict[str, SessionRow] = await unit.table("sessions").many(doomed.exchanges)
+        said: set[str] = set()
+        for sid, row in sessions.items():
+            rows: dict[str, ExchangeRow] = await exchanges.table(unit, sid).many(map(str, row["seqs"]))
+            said.update(row["id"] for row in rows.values())
+        cited: dict[str, list[str]] = await unit.table("cited").many(said)
+        ids = {id_ for by in cited.values() for id_ in by} - doomed.memories.keys()
+        found: dict[str, MemoryRow] = await unit.table("memories").many(ids)
+        doomed.memories |= {id_: row for id_, row in found.items() if row["source"] == "summary"}
+
     async def _shown(self, what: Iterable[str]) -> None:
         """Find the answers that were given with one of these in view."""
         ids = list(what)

@@ -87,8 +87,8 @@ def matches(row: MemoryRow, where: MemoryFilter, *, inactive: bool) -> bool:
 
 
 async def touch(unit: Unit, ids: Sequence[str], at: float) -> None:
-    """Count an access of those of the user's memories that still exist, as often as each id is given. No search
-    finds anything else."""
+    """Count an access of those of the user's memories that still exist, as often as each id is given. No
+    search finds anything else."""
     table, times = unit.table("memories"), Counter(map(storable, ids))
     found: dict[str, MemoryRow] = await table.many(times)
     for memory_id, row in found.items():

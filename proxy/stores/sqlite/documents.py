@@ -140,6 +140,10 @@ def document_of(row: Sequence[Any]) -> Document:
     )  # fmt: skip
 
 
+def _headings(passage: Passage) -> str:
+    return rows.storable(json.dumps(passage.headings, ensure_ascii=False))
+
+
 def passage_of(row: Sequence[Any]) -> Passage:
     """Return the passage of a row: headings, section, tile, start, lead."""
     headings, section, tile, start, lead = row
@@ -183,8 +187,7 @@ def _insert(
     tx.executemany(
         _INSERT_PASSAGE,
         [
-            (document, p.section, rows.storable(json.dumps(p.headings, ensure_ascii=False)), p.start, p.lead, rows.storable(p.tile), words,
-             generation, vector)
+            (document, p.section, _headings(p), p.start, p.lead, rows.storable(p.tile), words, generation, vector)
             for p, words, vector in zip(new.passages, packed, made, strict=True)
         ],
     )  # fmt: skip

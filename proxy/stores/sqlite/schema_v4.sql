@@ -6,3 +6,6 @@ CREATE INDEX jobs_owner ON jobs (owner, state);
 
 -- What retention looks for among all memories.
 CREATE INDEX memories_lapsing ON memories (expires_at) WHERE expires_at IS NOT NULL;
+
+-- Of a memory that is forgotten, the summary of its session is looked for.
+CREATE INDEX memories_summaries ON memories (owner) WHERE source = 'summary';

@@ -48,6 +48,13 @@ _ANSWERS = f"""
     SELECT x.seq, n.project, n.name FROM sessions n JOIN exchanges x ON x.session = n.id
     WHERE n.owner = :owner AND {_SHOWN}
 """
+# A summary names one exchange of its session and repeats all of them. :sessions: where it was said.
+_SUMMARIES = """
+    SELECT DISTINCT m.seq, m.id FROM memories m CROSS JOIN evidence e ON e.memory = m.seq
+    JOIN (SELECT json_extract(value, '$[0]') AS project, json_extract(value, '$[1]') AS name
+          FROM json_each(:sessions)) n ON e.session_id = n.name AND m.project IS n.project
+    WHERE m.owner = :owner AND m.source = 'summary' AND m.seq <= :memories
+"""
 _SOURCES = f"SELECT DISTINCT exchange_id FROM evidence WHERE memory IN {_THESE}"
 _NAMES = "SELECT id FROM exchanges WHERE seq IN (SELECT value FROM json_each(?))"
 _TOLD = f"""
@@ -224,13 +231,24 @@ class _Search:
         if not found:
             return
         self._ours["these"] = rows.as_json(seq for seq, _, _ in found)
-        self._ours["ids"] = rows.as_json(id_ for _, id_, _ in found)
         self._sources = {source for (source,) in self._tx.execute(_SOURCES, self._ours)}
         self._ours["sources"] = rows.as_json(self._sources)
         self._sessions.update(self._tx.execute(_TOLD, self._ours))
         self._add("exchanges", _TOLD_IN)
+        summaries = self._summaries()
+        ids = [id_ for _, id_, _ in found] + [id_ for _, id_ in summaries]
+        self._ours["ids"] = rows.as_json(dict.fromkeys(ids))
         self._add("answers", _ANSWERS)
         self._add("responses", _SHOWN_RESPONSES)
+
+    def _summaries(self) -> list[tuple[int, str]]:
+        """Find the summaries of the sessions in which it was said: they may say it again."""
+        self._ours["sessions"] = rows.as_json(self._sessions)
+        found = self._tx.execute(_SUMMARIES, self._ours).fetchall()
+        self._seqs["memories"].update({seq for seq, _ in found} - self._seqs["older"])
+        these = self._seqs["memories"] | self._seqs["older"]
+        self._ours["these"] = rows.as_json(sorted(these))
+        return found
 
     def _query(self) -> str:
         if self._target.only is not None:

@@ -1,0 +1,118 @@
+"""Is what the question asks of somebody told of that very person?
+
+"Where does my wife work?" comes close to where the user works, "What is my son allergic to?" to the user's
+own allergy. Where memory speaks of the person, and never in the same breath of such a thing, it does not
+know. A person goes by a role ("my wife"), by the names that memories give together with it, or by a name.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from proxy.gloss import gloss, language
+from proxy.pipeline.named import asked_in_english, asks_for_fact, is_advice
+from proxy.pipeline.persons import asked_roles, speaks_of
+from proxy.pipeline.roles import Role
+from proxy.terms import fold
+
+_NUMBER = (
+    r"\d|[一二三四五六七八九十两]|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve)\b"
+)
+# How a thing is asked for, and the words with which it is told: in English, or in the gloss.
+_ROWS = tuple(
+    (re.compile(asked), re.compile(told))
+    for asked, told in (
+        (r"\bhow old\b|\bwhat age\b|\bage is\b", rf"{_NUMBER}|\bborn\b|\bbirth|\bbaby"),
+        (r"\b(?:birthday|born)\b", r"\bbirth|\bborn\b|\bturn|\bcelebrat|\bfeier"),
+        (r"\ballerg", r"\ballerg|intoleran|\breact|\bcannot (?:eat|have)|c?oeliac|celiac|\bswell|\bepipen"),
+        (
+            r"\b(?:phone|mobile|telephone|wechat|微信号|e-?mail)\b|电话|手机",
+            r"phone|mobile|电话|手机|微信|@|\d{6}",
+        ),
+        (
+            r"\bwhat (?:\w+ )?(?:medicine|medication|pills?|drug)\b",
+            r"medic|pill|drug|\bmg\b|tablet|tak|prescri|insulin",
+        ),
+        (r"\bdiabet", r"diabet|insulin|sugar"),
+        (
+            r"\b(?:where|which company|what company|company) (?:\w+ ){0,4}works?\b"
+            r"|\bwhat does (?:\w+ )+do for a living\b",
+            r"work|job|employ|teach|nurse|engineer|doctor|company|\bruns?\b|\bowns?\b|office|retire"
+            r"|business|firm|shop"
+            r"|studio|\bis an?\b|上班|工作|医|教|师|公司|\bfor\b",
+        ),
+        (
+            r"\bwhere did (?:\w+ ){1,4}study\b|\buniversity\b|\bwhat did (?:\w+ ){1,4}study\b",
+            r"stud(?:y|i[eu])|universit|\buni\b|colleg|graduat|degree|学|phd|school",
+        ),
+        (
+            r"\b(?:which|what|where) (?:primary )?school\b",
+            r"school|kinderg|nursery|grade|class|college|pupil|学|班|幼",
+        ),
+        (r"\bblood (?:type|group|pressure)\b", r"blood|pressure|hypertens"),
+        (r"\b(?:shoe|dress|shirt|ring) size\b|\bhow tall\b", r"size|tall|\bcm\b|\d"),
+        (r"\bwhich car\b|\bwhat car\b", r"car\b|drive|van\b|vehicle"),
+        (r"\bsalary\b|\bearn\b", r"salar|earn|paid|pay"),
+    )
+)
+_NAME = re.compile(r"(?<=[\w,] )[A-Z][a-zà-ÿ]{2,}")
+_NAMES_TOLD = re.compile(r"\b[A-Z][a-zà-ÿ]{2,}")
+_NO_NAMES = frozenset("User The This His Her Their".split())
+_HAN_NAME = re.compile("^([\u3400-\u9fff]{2,3}?)(?:在|的|对|是|今年|多大|几岁|去|属|生日)")
+_HAN_NAMES_TOLD = re.compile("(?:叫|姓|是)([\u3400-\u9fff]{2,3})")
+_HAN_WORD = 2  # characters of a Chinese name after a role, at least
+
+
+def is_untold(text: str, contents: Iterable[str]) -> bool:
+    """True if the text asks something of a person whom contents speak of, and none of those tells it."""
+    if not asks_for_fact(text):
+        return False
+    said = asked_in_english(text)
+    asked = [told for asks, told in _ROWS if asks.search(said)]
+    if not asked or is_advice(said):
+        return False
+    of_them = list(_about(text, list(contents)))
+    return bool(of_them) and not any(told.search(read) for told in asked for read in map(_read, of_them))
+
+
+def _read(content: str) -> str:
+    """Return the content as it stands and in English, without the dates on which it was said."""
+    return f"{fold(content)}\n{fold(gloss(content).text)}"
+
+
+def _about(text: str, contents: Sequence[str]) -> Iterator[str]:
+    """Yield the contents that speak of the person whom the text asks about."""
+    roles = asked_roles(text)
+    folded = [fold(content) for content in contents]
+    names = _names(text) or {
+        name
+        for content, low in zip(contents, folded, strict=True)
+        if any(speaks_of(role, low) for role in roles)
+        for name in _given(content, low, roles)
+    }
+    for content, low in zip(contents, folded, strict=True):
+        if any(_names_them(name, low) for name in names) or any(speaks_of(role, low) for role in roles):
+            yield content
+
+
+def _names_them(name: str, folded: str) -> bool:
+    return name in folded and (name > "\u3400" or re.search(rf"\b{re.escape(name)}\b", folded) is not None)
+
+
+def _names(text: str) -> set[str]:
+    """Return the names of persons that a question may hold, folded."""
+    # In German every noun has its capital.
+    found = {fold(name) for name in _NAME.findall(text)} if language(text) != "de" else set()
+    if (han := _HAN_NAME.match(text)) and not set("我你他她们家") & set(han[1]):
+        found.add(han[1])
+    return found
+
+
+def _given(content: str, folded: str, roles: Sequence[Role]) -> Iterator[str]:
+    """Yield what may be names of the roles in a memory that speaks of them: rather too many."""
+    yield from (fold(name) for name in _NAMES_TOLD.findall(content) if name not in _NO_NAMES)
+    yield from _HAN_NAMES_TOLD.findall(content)
+    for role in roles:
+        for _, end in role.places(folded):
+            after = folded[end : end + _HAN_WORD]
+            if len(after) == _HAN_WORD and after > "\u3400":
+                yield after

@@ -1,0 +1,253 @@
+"""Is a question about the world rather than about anybody's life? ("How long do hamsters live?")
+
+Decided by what is asked about, not by whole phrases. A matter of science or history is nobody's, and so is a
+kind ("cats", "a tomato", 猫) that is the subject of a general question. What is named must be known to
+everybody: a name that is not may be the user's. One word of somebody's life ("the trip", "should", 我们)
+and the question is searched.
+
+Three answers: SURE (nothing of the user's can be meant), LIKELY (memory is looked at, but only what comes
+very near is shown), NO.
+"""
+
+import re
+from enum import IntEnum
+
+from proxy.gloss import language
+from proxy.pipeline import world_words as words
+from proxy.pipeline import world_words_zh as zh
+from proxy.terms import fold, plain
+
+
+class Worldly(IntEnum):
+    """How sure it is that the question is about the world."""
+
+    NO = 0
+    LIKELY = 1
+    SURE = 2
+
+
+LONGEST = 200  # characters; a longer question tells a story
+_HAN = re.compile("[\u3400-\u9fff]")
+_KANA_HANGUL = re.compile("[\u3040-\u30ff\uac00-\ud7af]")
+_TOKEN = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
+_ELIDED = re.compile(r"^(?:l|d|qu|j|c|s|n)['’](?=\w{2})")
+_NAME = re.compile(r"(?<=[\w,;)%\"“”] )(?:[\"“]?)([A-ZÀ-Þ][\w’'-]+)")
+
+
+def worldly(text: str) -> Worldly:
+    """Return how sure it is that the text asks about the world. Whether it says "my" is not looked at."""
+    if len(text) > LONGEST or _KANA_HANGUL.search(text):
+        return Worldly.NO
+    return _of_chinese(text) if _HAN.search(text) else _of_spaced(text)
+
+
+# ---------------------------------------------------------------- scripts with spaces
+# What may be said of a kind in general; not when, who or which: those ask for one of them.
+_GENERAL = re.compile(
+    r"^\W*(?:(?:please )?(?:explain|describe|define|tell me about|name|list)\b"
+    r"|what(?:'s| is| are| do| does| can| makes| causes)\b|how (?:do|does|can|\w+ (?:do|does|can|is|are))\b"
+    r"|why (?:do|does|is|are|can)\b|where (?:do|does) .*\b(?:live|come|grow|nest|sleep)\b|(?:do|does|can"
+    r"|are)\b|is an?\b"
+    r"|(?:los|las|el|la) \w+|(?:pueden?|son|es un\w?|como|cuanto|cuanta|cuantos|cuantas|por que"
+    r"|donde viven?|que es|que son"
+    r"|a que|explica)\b"
+    r"|(?:konnen|durfen|kann|darf|sind|haben|sehen|ist (?:ein|eine|die|der|das)|wie|warum|wieso|wo leben"
+    r"|was ist|was sind"
+    r"|erklare?|bei welcher)\b"
+    r"|(?:les?|la|l'|est-ce que|pourquoi|comment|combien|ou vi\w+|c'est quoi|qu'est-ce que?|explique"
+    r"|a quel\w*)\b)"
+)
+_WAS = frozenset("did was were had fue fueron hat hatte war waren wurde".split())
+_SAME = re.compile(
+    r"\bdifferences? between an? [\w ]{2,30} and an? |\bis an? [\w-]+ an? [\w-]+ or an? "
+    r"|\bhow many \w+ .*\b(?:on|in) an? "
+    r"|\bwhat happens (?:if|when) (?:you|water|ice|an?)\b|\bhow (?:do|does) an? \w+(?: \w+)? (?:work"
+    r"|differ)\b"
+    r"|\bdiferencia entre una? [\w ]{2,30} y una? |\bunterschied zwischen eine[mr] [\w ]{2,30} und eine[mr] "
+    r"|\b(?:coupe du monde|copa del mundo|copa mundial|fussball-wm|wm) (?:en |de |von )?\d{4}\b"
+    r"|\bdifference entre une? [\w ]{2,30} et une? |\bcomo funciona una? |\bwie funktioniert eine? "
+    r"|\bcomment fonctionne une? "
+)
+_WORK = re.compile(r"\b(?:who (?:is|was) the author of|who wrote|plot of|author of) ([\"“]?[A-Z].*)")
+_WHERE_IS = re.compile(
+    r"^\W*(?:where (?:is|are)|donde esta|wo liegt|ou (?:est|se trouve)|how (?:high|tall|long|big|deep) is"
+    r"|wie (?:hoch|lang|gross|tief) ist|quelle est la (?:hauteur|longueur|superficie) (?:d|du|de|des))\b"
+)
+_WORLD_NAME = re.compile(
+    r"\b(?:Mount|Mt\.?|Lake|Cape|Saint|King|Queen|Emperor|Pope|President|Treaty of|Battle of|mont"
+    r"|lac)\s+[A-ZÀ-Þ]\w+"
+    r"|\b(?:Primera|Segunda) Guerra Mundial\b|\bRevolución [A-Za-z]\w+|\b(?:Première|Seconde"
+    r"|Deuxième) Guerre mondiale\b|\bRévolution \w+"
+    r"|\b(?:Erste[nr]?|Zweite[nr]?) Weltkrieg|\bWorld War (?:I|II|One|Two|1|2)\b"
+    r"|\b[A-Z]\w+ (?:River|Sea|Ocean|Island|Islands|Mountains|Desert|Peninsula|Canyon|Falls|Dynasty|Empire"
+    r"|Revolution"
+    r"|War|Wall|Cup|Prize|Games|Tower|Bridge|dynasty|empire)\b"
+)
+
+
+_HISTORIC = re.compile(r"War|Guerr|krieg|Revolu|Révolu|Dynasty|dynasty|Empire|empire|Treaty|Battle")
+
+
+def _of_spaced(text: str) -> Worldly:
+    tokens = [_ELIDED.sub("", fold(t).replace("’", "'")) for t in _TOKEN.findall(text)]
+    held = set(tokens)
+    if not tokens or held & words.LIVED:
+        return Worldly.NO
+    folded = plain(text).strip(" ¿¡")
+    work = _WORK.search(text)
+    if work and len(_TOKEN.findall(work[1])) > 2:
+        return Worldly.SURE
+    event = _WORLD_NAME.search(text)
+    known = held & words.KNOWN_NAMES or event
+    if _names_unknown(text):
+        return Worldly.NO
+    if event and _HISTORIC.search(event[0]):
+        return Worldly.SURE
+    return _by_evidence(folded, tokens, held, bool(known))
+
+
+def _by_evidence(folded: str, tokens: list[str], held: set[str], known: bool) -> Worldly:
+    """Return how surely something in the question can only mean the world."""
+    if _SAME.search(folded) or len(held & words.UNITS) > 1:
+        return Worldly.SURE
+    happened = bool(held & _WAS)
+    if held & words.MATTERS:
+        return Worldly.LIKELY if happened and not known else Worldly.SURE
+    if known and (held & words.OF_PLACES or _WHERE_IS.search(folded)):
+        return Worldly.SURE
+    at = next((i for i, t in enumerate(tokens) if t not in words.OPENERS and t not in words.KNOWN_NAMES), -1)
+    if happened or at < 0 or tokens[at] not in words.KINDS or not _GENERAL.search(folded):
+        return Worldly.NO
+    # "Los perros" are dogs or somebody's dogs.
+    if at and tokens[at - 1] in _DEFINITE and tokens[at] not in _ONLY_ONE:
+        return Worldly.LIKELY if tokens[at - 1] in _PLURAL else Worldly.NO
+    return Worldly.SURE
+
+
+_DEFINITE = frozenset("el la los las der die das den dem le les l'".split())
+_ONLY_ONE = frozenset(
+    "ciel cielo himmel lune mond erde terre tierra sonne soleil corps cuerpo eau agua wasser".split()
+)
+_PLURAL = frozenset("los las les die".split())
+
+
+def _names_unknown(text: str) -> bool:
+    """True if a word inside the sentence has a capital and is no name that everybody knows."""
+    rest = _WORLD_NAME.sub(" ", text)
+    names = [
+        n for n in _NAME.findall(rest) if fold(n).replace("’s", "").removesuffix("'s") not in _EVERYBODYS
+    ]
+    # In German every noun has one; what is asked about must then be of the tables.
+    return bool(names) and language(text) != "de"
+
+
+_EVERYBODYS = words.KNOWN_NAMES | words.MATTERS | words.KINDS | {"i"}
+
+
+# ---------------------------------------------------------------- Chinese
+_LEAD = re.compile(
+    r"^(?:请问|你知道|告诉我|帮我|请|简单|详细|煮|养|种|泡|做|介绍一下|介绍|解释一下|解释|说明|讲讲|说说"
+    r"|列出|说出|为什么|世界上|一只|一个|普通|正常)+"
+)
+_SURNAMES = (
+    "赵钱孙李周吴郑王冯陈卫蒋沈韩杨朱秦许何吕施张孔曹严金魏陶姜谢邹苏潘葛范"
+    "彭鲁韦马方任袁柳唐薛雷贺罗郝安于傅齐康伍余顾孟黄萧尹姚邵汪毛"
+)
+_GEOGRAPHY = re.compile(
+    rf"^(?![小老阿大]|[{_SURNAMES}][\u4e00-\u9fff]{{1,2}}(?:有|是|在|多|身|今))"
+    r"[\u4e00-\u9fff]{2,8}?(?:山脉|山|峰|河|江|湖|海|洋|岛|群岛|沙漠|海峡|运河|高原|盆地|瀑布|半岛|大桥"
+    r"|长城)"
+    r"(?:的|有|是|在|位于|全长|多|面积|海拔|最|为什么|一共|属于|流经)"
+)
+_DEFINES = re.compile(
+    r"^(?:什么是|什么叫|何谓)|(?:是什么意思|的意思是什么|什么意思|的缩写|的定义|的由来|的起源|的含义"
+    r"|的近义词|的反义词)"
+    r"|第一[位个次].{0,10}(?:人|女性|男性|总统|皇帝|诺贝尔|宇航员)|世界上.{0,6}最|全世界最?|世界第一|《.+》"
+    r"|哪些?个?国家|(?:什么|哪种|哪个)(?:动物|植物|金属|元素|国家|行星|星球|气体)|几大[洲洋]|哪种(?:动物"
+    r"|植物|元素|金属|气体)|哪位(?:皇帝|总统|科学家|作家|诗人|画家)"
+    r"|(?:1[0-8]\d\d|19[0-4]\d)年.*(?:谁|哪|什么|几)|公元前|世纪.*(?:谁|哪|什么)"
+)
+_UNITS = re.compile(
+    r"(?:一|1|每)(?:年|天|周|小时|分钟|世纪|光年|吨|公斤|千克|斤|克|吨|磅|盎司|公里|英里|米|厘米|英尺|英寸"
+    r"|升|毫升|加仑|亩|公顷).{0,2}(?:等于|有|是|合)多少"
+)
+# What is asked of a kind in general. Chinese says "the cat" as it says "cats".
+_GENERALLY = re.compile(
+    r"[能会可]以?[^了]{1,8}[吗么]|能不能|有几[^个天]|有多少(?!钱)|有多[高长重大快深远]|(?:一般|平均|正常"
+    r"|通常|普遍|自然)|最[多快长大高]|^为什么|为什么|怎么(?![样了用修办])"
+    r"|是.{1,8}还是|属于|由什么|多少度|比.{1,8}[快慢大小高重轻长]|生活在|分布在|原产|煮几分钟|煮多久"
+    r"|有(?:耳朵|牙齿?|翅膀|腿|骨头|心脏|血|毒|记忆|尾巴)[吗么]"
+    r"|是(?:哺乳|爬行|食肉|食草)?(?:动物|植物|水果|蔬菜|鱼|鱼类|昆虫|鸟|鸟类|金属|液体)[吗么]|要多久"
+    r"|需要多久|是什么(?:动物|植物|材料|做的|组成|构成)|寿命|怀孕期|妊娠期|孕期|吃什么\W*$|睡多久|几条腿"
+    r"|得有?多快|哪些营养|有什么(?:作用|区别|不同|好处|危害)"
+)
+# Of food it is the speaker who may or may not.
+_MAY_EAT = re.compile(r"^\W*(?:能|可以|可不可以|能不能)(?:吃|喝|用|碰)[吗么]?\W*$")
+_IN_GENERAL = re.compile(
+    r"规则|意思|原理|怎么(?:计算|算|换算|产生|形成)|有什么(?:作用|区别|不同|症状|习俗)|有哪些症状|症状|正常"
+    r"|标准|一队|最长|最多|法律|法定|年龄|规定|为什么|一场|怎么区分|几月几号|哪一?年|发行|有多少个"
+    r"|有几[个颗种]|由来"
+    r"|来历|起源|习俗|换算|等于"
+    r"|是谁发明|定义|是什么(?:病|技术|概念|节日)|哪个队|冠军|哪一?年举办|在哪举办"
+)
+_GEOGRAPHY_ASKED = re.compile(
+    r"有多[高长大深远宽重]|(?:在|位于)(?:哪|什么)|全长|海拔|多[长高深大重]|最[高长大深小多]|离.{1,4}有?多远"
+    r"|多远|一共|多少个|哪[一个]?年|(?:是谁|谁)(?:建|修|造)|"
+    r"的?(?:直径|半径|周长|年龄|质量|温度|面积|卫星)|自转|公转|为什么|怎么形成"
+)
+_AFTER_KIND = "的能会可有是为怎一平正通吃睡跑属离最多身体每在不和与"
+_PLACE_MATTER = re.compile(
+    r"首都|省会|人口|面积|语言|说什么话|货币|用什么钱|时区|国旗|国歌|总统|国王|总理|皇帝|位于|哪个洲"
+    r"|最[高长大深小快多]|法律|合法|违法|犯法|法定|独立|建国|多少个?国家|成员国|城市|海拔|气候|历史|特产"
+    r"|方言|河流?|山|民族|有多少个?(?:省|州|市|岛)"
+)
+
+
+# "TCP和UDP有什么不同": terms that every textbook has.
+_TERMS = words.KNOWN_NAMES | words.KINDS | words.MATTERS
+_IS_WHAT = re.compile(r"\W*\w+(?:状态码\d+)?\s*(?:是什么|指什么|代表什么|表示什么)\W*")
+_LATIN = re.compile(r"[A-Za-z][A-Za-z0-9+#.]*")
+_COMPARED = re.compile(r"区别|不同|差别|关系|哪个更快")
+
+
+def _of_chinese(text: str) -> Worldly:
+    if any(word in text for word in zh.LIVED):
+        return Worldly.NO
+    subject = _LEAD.sub("", text.strip())
+    if _DEFINES.search(text) or _UNITS.search(text) or _GEOGRAPHY.search(subject):
+        return Worldly.SURE
+    pieces = {text[at : at + size] for at in range(len(text)) for size in range(2, 8)}
+    matter = not pieces.isdisjoint(zh.MATTERS)
+    place = not pieces.isdisjoint(zh.PLACES) and _PLACE_MATTER.search(text)
+    sight = not pieces.isdisjoint(zh.SIGHTS) and _GEOGRAPHY_ASKED.search(text)
+    latin = {term.lower() for term in _LATIN.findall(text)}
+    if latin and latin <= _TERMS and (_COMPARED.search(text) if len(latin) > 1 else _IS_WHAT.fullmatch(text)):
+        return Worldly.SURE
+    topic = not pieces.isdisjoint(zh.TOPICS)
+    if matter or place or sight or (topic and _IN_GENERAL.search(text)) or _is_of_kind(subject, text):
+        return Worldly.SURE
+    kind = _kind(subject)
+    if kind and _MAY_EAT.search(subject[len(kind) :]):
+        return Worldly.NO
+    return Worldly.LIKELY if kind and _GENERALLY.search(text) else Worldly.NO
+
+
+def _is_of_kind(subject: str, text: str) -> bool:
+    """True for a general question whose subject is a kind: 猫能分辨颜色吗, and not 猫粮在哪买的."""
+    kind = _kind(subject)
+    rest = subject[len(kind) :]
+    asked = "为什么" + rest if text.startswith("为什么") else rest
+    return bool(
+        kind
+        and not _MAY_EAT.search(rest)
+        and not rest.endswith(("了吗？", "了？", "了吗?"))
+        and _GENERALLY.search(asked)
+    )
+
+
+def _kind(subject: str) -> str:
+    """Return the kind that the subject begins with, "" for none; of one character, only where it ends."""
+    kind = next((subject[:size] for size in range(6, 0, -1) if subject[:size] in zh.KINDS), "")
+    if len(kind) == 1 and subject[1:2] not in _AFTER_KIND:
+        return ""
+    return kind

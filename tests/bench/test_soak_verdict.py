@@ -1,0 +1,71 @@
+"""The soak's arithmetic: what counts as growth, and what does not."""
+
+from dataclasses import replace
+from random import Random
+
+from bench.soak.verdict import growth, theil_sen, warm
+from bench.soak.watch import Sample, complaints
+
+AT_REST = Sample(
+    at=0, rss=250, pss=240, anonymous=180, fds=30, threads=14, cpu=2, requests=1, disk=1, wal=4, redis=0,
+    queued=0, oldest_job=0, dead_jobs=0, level=0, failures=0, stored=0,
+)  # fmt: skip
+
+
+def an_hour(**per_hour: float) -> list[Sample]:
+    """Samples of an hour, in which these grow by so much, over the noise of an allocator."""
+    rng, found = Random(3), []
+    for number in range(121):
+        hours = number / 120
+        noise = rng.uniform(-0.5, 0.5)
+        work = {"cpu": 2 + 150 * hours, "requests": 1 + round(15_000 * hours)}
+        grown = {name: getattr(AT_REST, name) + by * hours for name, by in per_hour.items()}
+        found.append(replace(AT_REST, at=3600 * hours, **({"rss": 250 + noise} | work | grown)))
+    return found
+
+
+def failed(samples: list[Sample]) -> list[str]:
+    return [line.name for line in growth(samples) if line.passed is False]
+
+
+def test_an_hour_at_rest_passes():
+    assert failed(an_hour()) == []
+
+
+def test_a_small_leak_of_each_kind_is_told_by_its_name():
+    assert failed(an_hour(rss=5)) == ["resident memory"]
+    assert failed(an_hour(fds=8)) == ["open files"]
+    assert failed(an_hour(threads=2)) == ["threads"]
+    assert failed(an_hour(disk=8)) == ["database"]
+
+
+def test_growth_before_the_warm_up_is_over_counts_for_nothing():
+    samples = [replace(s, rss=s.rss - max(0.0, 100 - s.at / 12)) for s in an_hour()]
+    assert samples[0].rss < 160
+    assert failed(samples) == []
+    assert warm(samples)[0].at == 1200
+
+
+def test_a_quarter_of_wild_samples_does_not_move_the_slope():
+    rng = Random(1)
+    points = [(float(x), 2.0 * x) for x in range(100)]
+    wild = [(x, rng.uniform(-1e6, 1e6) if x % 4 == 0 else y) for x, y in points]
+    assert abs(theil_sen(wild) - 2) < 0.1
+
+
+def test_requests_that_cost_ever_more_are_found():
+    samples = [replace(s, cpu=s.cpu * (1 + s.at / 3600)) for s in an_hour()]
+    assert failed(samples) == ["processor time a request"]
+
+
+def test_a_short_run_is_not_judged():
+    assert all(line.passed is None for line in growth(an_hour(rss=50)[:30]))
+
+
+def test_complaints_are_counted_by_event_and_a_purge_that_waits_is_none(tmp_path):
+    log = tmp_path / "log"
+    log.write_text(
+        '{"event": "store.opened", "level": "info"}\n{"event": "store.trouble", "level": "error"}\n'
+        '{"event": "store.purge.delayed", "level": "warning"}\nTraceback (most recent call last):\nwords\n'
+    )
+    assert complaints(log) == {"store.trouble": 1, "Traceback (most recent call last):": 1}

@@ -1,0 +1,43 @@
+"""What only a tool can know."""
+
+import pytest
+
+from proxy.pipeline.live import Live, live
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Will it snow in Bergen tomorrow?",
+        "EUR to USD",
+        "Is flight KL1234 delayed?",
+        "现在贵阳几度？",
+        "英镑汇率",
+        "Schneit es gerade in Davos?",
+        "¿Va a llover en Vigo?",
+        "Quel temps fait-il à Metz ?",
+    ],
+)
+def test_weather_at_a_place_prices_and_flights_are_a_tools(text: str) -> None:
+    assert live(text) is Live.SURE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What's the weather like?",
+        "What's the forecast for Q3?",
+        "How hot is the kiln in Leeds?",
+        "What's the water temperature in Leo's tank?",
+        "窑里温度多少？",
+        "鱼缸现在几度？",
+        "天气好的话去哪？",
+        "Is staging down right now?",
+    ],
+)
+def test_weather_without_a_place_and_other_peoples_figures_are_not(text: str) -> None:
+    assert live(text) is Live.NO
+
+
+def test_a_team_that_may_be_a_friends_is_likely_at_most() -> None:
+    assert live("Hat Jonas gestern gewonnen?") is Live.LIKELY

@@ -1,0 +1,103 @@
+"""Everyday things that are told by few words, and the questions of nobody's memory."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.pipeline.attributes import is_untold
+from proxy.pipeline.named import is_missing
+from proxy.pipeline.persons import is_stranger
+from proxy.pipeline.things import asked_for
+
+CORPUS = Path(__file__).parent / "corpus"
+PERSONAS = Path(__file__).parents[2] / "evals" / "extra"
+CAT = "User's cat Biscuit hates car travel."
+
+
+def _closed(question: str, contents: list[str]) -> bool:
+    return any(rule(question, contents) for rule in (is_missing, is_stranger, is_untold))
+
+
+def _current(persona: str) -> dict[str, str]:
+    """Return the facts of a persona that hold today."""
+    facts = [
+        f for s in json.loads((PERSONAS / f"{persona}.json").read_text())["sessions"] for f in s["facts"]
+    ]
+    ended = {fact["supersedes"] for fact in facts}
+    return {fact["id"]: fact["content"] for fact in facts if fact["id"] not in ended}
+
+
+def _questions(half: str) -> Iterator[tuple[str, dict]]:
+    """Yield the corpus' personas whose facts are in this repository."""
+    for persona, asked in json.loads((CORPUS / f"abstain_{half}.json").read_text()).items():
+        if (PERSONAS / f"{persona}.json").exists():
+            yield persona, asked
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "Which dermatologist did I see in spring?",
+        "What did the plumber charge?",
+        "What time does our flight to Lisbon leave?",
+        "我的健身房在哪里?",
+        "¿A qué hora sale nuestro tren a Madrid?",
+        "Wann läuft mein Reisepass ab?",
+    ],
+)
+def test_a_thing_that_no_memory_names_is_missing(asked: str) -> None:
+    assert is_missing(asked, [CAT])
+
+
+def test_an_hour_is_told_where_the_thing_is() -> None:
+    flight = "User flies to Lisbon on 9 May."
+    asked = "What time does our flight to Lisbon leave?"
+    assert is_missing(asked, [flight, "Rehearsals begin at 7 pm."])
+    assert not is_missing(asked, [flight, "The flight to Lisbon leaves at 7:40."])
+    assert not is_missing("When is our flight to Lisbon?", [flight])
+
+
+def test_of_a_thing_at_an_event_both_must_be_told() -> None:
+    dinner = "User had goose for dinner at Marta's."
+    assert is_missing("What did we eat at the Christmas dinner?", [dinner])
+    assert not is_missing(
+        "What did we eat at the Christmas dinner?", [dinner, "User spent December at home."]
+    )
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "What should I wear to the wedding?",  # taste may tell
+        "Can I take the cat on the train?",
+        "How do I renew my passport?",
+        "What is safe for me to eat on a cruise?",  # any cruise
+    ],
+)
+def test_what_would_be_good_may_follow_from_other_things(asked: str) -> None:
+    assert not is_missing(asked, [CAT])
+
+
+def test_a_thing_is_asked_for_in_the_singular_and_the_plural() -> None:
+    assert asked_for("where are the bridesmaids?") == asked_for("who is the bridesmaid?") != []
+
+
+@pytest.mark.parametrize("half", ["dev", "held_out"])
+def test_no_answerable_question_of_the_corpus_is_closed(half: str) -> None:
+    for persona, asked in _questions(half):
+        facts = _current(persona)
+        known = [q["query"] for q in asked["answerable"] if all(a in facts for a in q["answer_facts"])]
+        assert [query for query in known if _closed(query, list(facts.values()))] == []
+
+
+@pytest.mark.parametrize("half", ["dev", "held_out"])
+def test_more_than_half_of_what_memory_cannot_answer_is_closed(half: str) -> None:
+    closed = [
+        _closed(question, list(_current(persona).values()))
+        for persona, asked in _questions(half)
+        for question in asked["abstain"]
+    ]
+    assert len(closed) > 20
+    assert sum(closed) > len(closed) / 2

@@ -1,0 +1,48 @@
+"""What can only be asked about the world."""
+
+import pytest
+
+from proxy.pipeline.world import Worldly, worldly
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How long do hedgehogs sleep?",
+        "What language is spoken in Chile?",
+        "How many ounces in a pound?",
+        "Tell me about the Byzantine Empire.",
+        "Who is the author of The Old Man and the Sea?",
+        "松鼠一般能活几年？",
+        "秘鲁的首都是哪里？",
+        "的的喀喀湖在哪里？",
+        "HTTP和HTTPS有什么区别？",
+    ],
+)
+def test_kinds_matters_and_places_are_the_worlds(text: str) -> None:
+    assert worldly(text) is Worldly.SURE
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "How long does Biscuit sleep?",
+        "How long did the hedgehog sleep?",
+        "Who moved to Chile?",
+        "When does the Chile trip begin?",
+        "Tell me about Helios.",
+        "Do penguins suit the birthday theme?",
+        "豆豆一般睡几小时？",
+        "猫粮在哪买的？",
+        "花生能吃吗？",
+        "秘鲁的客户是谁？",
+        "李江有多高？",
+    ],
+)
+def test_what_has_a_name_or_happens_to_somebody_is_not(text: str) -> None:
+    assert worldly(text) is Worldly.NO
+
+
+def test_a_definite_plural_of_romance_languages_may_be_somebodys() -> None:
+    assert worldly("¿Los perros ven en color?") is Worldly.LIKELY
+    assert worldly("¿El perro ve en color?") is Worldly.NO
