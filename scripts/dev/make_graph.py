@@ -49,7 +49,7 @@ class Graph:
         return self.op("DynamicQuantizeMatMul", inputs, MICROSOFT)
 
     def add_and_norm(self, x: str, residual: str, name: str) -> str:
-        # Not SkipLayerNormalization, onnxruntime's own: it is not vectorised, and took a fifth of a query's time.
+        # Not SkipLayerNormalization, onnxruntime's own: not vectorised, it took a fifth of a query's time.
         inputs = [self.op("Add", [x, residual]), name + "_gain", name + "_bias"]
         return self.op("LayerNormalization", inputs, axis=-1, epsilon=EPSILON)
 

@@ -187,7 +187,8 @@ def _insert(
     tx.executemany(
         _INSERT_PASSAGE,
         [
-            (document, p.section, _headings(p), p.start, p.lead, rows.storable(p.tile), words, generation, vector)
+            (document, p.section, _headings(p), p.start, p.lead, rows.storable(p.tile), words,
+             generation, vector)
             for p, words, vector in zip(new.passages, packed, made, strict=True)
         ],
     )  # fmt: skip
