@@ -22,6 +22,7 @@ from proxy.stores.redis.layout import (
     SessionRow,
     StoredRow,
     UnreadRow,
+    summary_key,
 )
 from proxy.stores.redis.target import Target
 from proxy.stores.redis.unit import Unit
@@ -192,18 +193,15 @@ class _Search:
 
     # ------------------------------------------------------------ what was said
     async def _summaries(self) -> None:
-        """Find the summaries of the sessions in which it was said: each names one exchange of its session,
-        and may repeat all of them."""
+        """Find the summaries of the sessions in which it was said: each may repeat all of its session."""
         unit, doomed = self._unit, self._doomed
         sessions: dict[str, SessionRow] = await unit.table("sessions").many(doomed.exchanges)
-        said: set[str] = set()
-        for sid, row in sessions.items():
-            rows: dict[str, ExchangeRow] = await exchanges.table(unit, sid).many(map(str, row["seqs"]))
-            said.update(row["id"] for row in rows.values())
-        cited: dict[str, list[str]] = await unit.table("cited").many(said)
+        told_in = {(row["project"], row["name"]) for row in sessions.values()} | self._said_in
+        keys = {summary_key(project, name) for project, name in told_in}
+        cited: dict[str, list[str]] = await unit.table("cited").many(keys)
         ids = {id_ for by in cited.values() for id_ in by} - doomed.memories.keys()
         found: dict[str, MemoryRow] = await unit.table("memories").many(ids)
-        doomed.memories |= {id_: row for id_, row in found.items() if row["source"] == "summary"}
+        doomed.memories |= found
 
     async def _shown(self, what: Iterable[str]) -> None:
         """Find the answers that were given with one of these in view."""

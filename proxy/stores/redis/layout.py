@@ -19,7 +19,8 @@ A user's tables                     row by name
   order                             by seq // 256: memory id by seq, for lists and pages (order.py)
   weakest (a sorted set)            memory ids in the order in which they make room (weakest.py)
   successions                       ids of those whose `superseded_by` it is, by memory id
-  cited                             ids of those that name it as what they come from, by exchange id
+  cited                             ids of those that name it as what they come from, by exchange id, and by the
+                                    `summary_key` of a session that they sum up
   vectors   (bytes)                 float32 by memory id, until the index has it
   unindexed                         when it is due by memory id: the index has yet to hold what its row says
   obsolete                          when it is due by memory id: the index may still hold a point of it
@@ -118,6 +119,11 @@ def digest(content: str) -> str:
 def said_key(project: str | None, type: str, content: str) -> str:
     """Return what two current memories of a user cannot share."""
     return f"{project or ''}\0{type}\0{digest(content)}"
+
+
+def summary_key(project: str | None, session: str) -> str:
+    """Return under what the summaries of a session are cited."""
+    return f"summary\0{storable(project or '')}\0{storable(session)}"
 
 
 def title_key(project: str | None, name: str) -> str:

@@ -11,7 +11,7 @@ from proxy.domain import Evidence, Memory, MemoryFilter, Scope, with_children
 from proxy.stores.redis import anchors, lapsing, order, weakest, words
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.indexing import OWN_S
-from proxy.stores.redis.layout import EvidenceRow, MemoryRow, said_key, storable
+from proxy.stores.redis.layout import EvidenceRow, MemoryRow, said_key, storable, summary_key
 from proxy.stores.redis.unit import Unit
 
 _AT_ONCE = 1000  # memories that are read together to be erased
@@ -124,7 +124,7 @@ class Rows:
         wanted = {term for row in rows.values() for term in row["terms"].split()}
         wanted |= {term for memory in new for term in terms_of(memory.content).split()}
         seqs = {order.name_of(seq) for seq in (unit.number("last") + 1, *(r["seq"] for r in rows.values()))}
-        sources = {e["exchange_id"] for row in rows.values() for e in row["evidence"]}
+        sources = {source for row in rows.values() for source in _sources(row)}
         sources |= {storable(e.exchange_id) for memory in new for e in memory.evidence}
         await unit.fetch(
             (self._said, said),
@@ -313,7 +313,13 @@ def _listed(row: MemoryRow) -> tuple[object, ...]:
 
 
 def _sources(row: MemoryRow | None) -> set[str]:
-    return {each["exchange_id"] for each in row["evidence"]} if row else set()
+    """Return what a memory came from: exchanges, and the session whose summary it is."""
+    if row is None:
+        return set()
+    found = {e["exchange_id"] for e in row["evidence"]}
+    if row["source"] == "summary":
+        found |= {summary_key(row["project"], e["session_id"]) for e in row["evidence"]}
+    return found
 
 
 def _counted(row: MemoryRow | None) -> MemoryRow | None:

@@ -15,6 +15,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from proxy.domain import Scope
 from proxy.stores.redis import clearing, forgetting, orders
+from proxy.stores.redis.layout import summary_key
 from proxy.stores.redis.unit import Unit
 from tests import redis_server
 from tests.stores import test_sqlite_stateful
@@ -127,6 +128,12 @@ class Forgetting(test_sqlite_stateful.Forgetting):
         await agreement(redis, unit)
         memories = await unit.table("memories").all()
         cited = {(e["exchange_id"], id_) for id_, row in memories.items() for e in row["evidence"]}
+        cited |= {
+            (summary_key(row["project"], e["session_id"]), id_)
+            for id_, row in memories.items()
+            for e in row["evidence"]
+            if row["source"] == "summary"
+        }
         found = {(source, id_) for source, ids in (await unit.table("cited").all()).items() for id_ in ids}
         assert found == cited
 
