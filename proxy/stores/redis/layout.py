@@ -19,8 +19,8 @@ A user's tables                     row by name
   order                             by seq // 256: memory id by seq, for lists and pages (order.py)
   weakest (a sorted set)            memory ids in the order in which they make room (weakest.py)
   successions                       ids of those whose `superseded_by` it is, by memory id
-  cited                             ids of those that name it as what they come from, by exchange id, and by the
-                                    `summary_key` of a session that they sum up
+  cited                             ids of those that name it as what they come from, by exchange id,
+                                    and by the `summary_key` of a session that they sum up
   vectors   (bytes)                 float32 by memory id, until the index has it
   unindexed                         when it is due by memory id: the index has yet to hold what its row says
   obsolete                          when it is due by memory id: the index may still hold a point of it
