@@ -54,6 +54,13 @@ _ADVICE = re.compile(
 _HOW = re.compile(r"\bhow (?:do|can|should|would|to)\b|\bwhy\b|\bstep")
 
 
+# A second question in the message; those that can be taken apart (see several) are judged one by one.
+_ANOTHER = re.compile(
+    r"\b(?:and|or|but)\b[^?]{0,12}?\b(?:is|are|was|were|do|does|did|has|have|had|can|could|will|would|what|when"
+    r"|where|who|which|how|why)\b"
+)
+
+
 def is_missing(text: str, contents: Iterable[str]) -> bool:
     """True if the text asks for a thing of the table by its name, and none of the contents names it.
 
@@ -62,6 +69,8 @@ def is_missing(text: str, contents: Iterable[str]) -> bool:
     asked = asked_for(said)
     if not asked or not asks_for_fact(text) or not _WHICH.search(said) or is_advice(said):
         return False
+    if _ANOTHER.search(said):
+        return False  # what it asks beside may be told: "what did I pay for it, and is it under warranty?"
     folded = [fold(content) for content in contents]
     told = (_is_told(thing, folded, said) for thing in asked)
     return not (any(told) if _SEVERAL.search(said) else all(told))

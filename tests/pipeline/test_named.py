@@ -57,3 +57,9 @@ def test_one_told_of_several_asked_is_enough() -> None:
 
 def test_what_the_landlord_gets_is_told_by_the_rent() -> None:
     assert not is_missing("What do we pay the landlord?", ["User's rent is £900 a month."])
+
+
+def test_a_second_question_that_nothing_answers_does_not_hide_what_answers_the_first() -> None:
+    told = ["User bought a laptop for $900 on 3 May."]
+    assert not is_missing("What did I pay for my laptop, and is it still under warranty?", told)
+    assert is_missing("Which warranty do I have for my laptop?", told)
