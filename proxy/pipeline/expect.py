@@ -41,6 +41,8 @@ _ANYBODY = re.compile(
     r"\bhow (?:do|can|could|would|should) (?:i|we|you|one)\b(?!.*\b(?:my|our|me|us)\b)"
     r"|\b(?:wie kann ich|como puedo|comment (?:puis-je|je peux))\b"
 )
+# "Write me", "tell me": the "me" of a request, which its gloss would take for the user.
+_FOR_ME = re.compile("(?:帮|幫|给|給|替|教)我(?!们|們|的|家)|(?:告诉|告訴)我")
 # What is made from nothing, and what is told to anybody.
 _GENERIC = re.compile(
     r"^\W*(?:please |can you |could you )?(?:write|compose|invent|create|make|generate|suggest|propose"
@@ -50,6 +52,7 @@ _GENERIC = re.compile(
     r"|^为什么|^什么是|出自哪|怎么(?:做|查看|写|用|读)|[写给讲编作].{0,8}[首个则篇].{0,12}(?:诗|词|绝句"
     r"|故事|笑话|名字|函数)"
     r"|解释一下.*(?:是什么|原理)"
+    r"|^(?:请|[帮幫给給]我)?(?:想|推荐|推薦|起)[一二两三四五六七八九十几幾0-9][个個本首部道句]"
     r"|^(?:请|帮我)?(?:写[一个首条行篇段则]|讲[个一]|列出|举[一个]|给出|说出|解释(?:一下)?[这下]|修复|重构"
     r"|找出|判断|数一下|补全|用[“\"].{1,8}[”\"]造句)"
     r"|^(?:escrib|dame|propon|explica|haz un|schreib|erklar|ecris|propose|explique|donne)\w*\b"
@@ -72,7 +75,8 @@ _WORKS = re.compile(
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # "提测应该找谁?" is about us without saying so.
 _ASKS_UNSPACED = re.compile(
-    r"[?？]\s*$|[吗呢哪几谁怎]|什么|多少|何|誰|どこ|いつ|か[。?？]?\s*$|뭐|누구|언제|어디|까[?？]?\s*$"
+    r"[?？]\s*$|[吗嗎呢哪几幾谁誰怎啥咋]|什么|什麼|多少|多[大高重久长長远遠]|来着|來著|何|誰|どこ|いつ"
+    r"|か[。?？]?\s*$|뭐|누구|언제|어디|까[?？]?\s*$"
 )
 
 
@@ -83,7 +87,7 @@ def expectation(text: str) -> Expectation:
     works = bool(payload and not asks(payload) and _WORKS.search(fold(instruction)))
     if payload and len(text) <= _SHORT_CHARS and not is_quoted(payload):
         instruction, payload = text, ""  # a colon before questions: "the basics: when do we leave, …"
-    said = question_gloss(instruction).text
+    said = question_gloss(_FOR_ME.sub("", instruction)).text
     wordings = dict.fromkeys((instruction, said))  # one in English
     mine = {wording: _ANYBODY.sub(" ", fold(wording)) for wording in wordings}
     if any(map(is_personal, mine.values())):

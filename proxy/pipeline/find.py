@@ -5,11 +5,12 @@ gate by itself, and each gets its best memories in.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from proxy.domain import Hit, Level, Ranked, Scope
 from proxy.pipeline.attributes import is_untold
+from proxy.pipeline.beside import asked_part
 from proxy.pipeline.expect import Expectation
 from proxy.pipeline.gate import gate_for
 from proxy.pipeline.named import is_missing
@@ -121,5 +122,9 @@ def _reason(hits: Sequence[Hit], ranked: Sequence[Ranked], wanted: Wanted) -> st
     if not ranked:
         return "below_threshold"
     contents = [hit.memory.content for hit in hits] if wanted.named else []
-    missing = contents and any(rule(wanted.named, contents) for rule in _MISSES)
-    return _MISSING if missing else ""
+    return _MISSING if any(_misses(rule, wanted.named, contents) for rule in _MISSES) else ""
+
+
+def _misses(rule: Callable[[str, Sequence[str]], bool], text: str, contents: Sequence[str]) -> bool:
+    """True if memory lacks what the text asks for, and not only what it mentions beside (the rarer look)."""
+    return rule(text, contents) and rule(asked_part(text), contents)

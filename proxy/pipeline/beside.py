@@ -1,0 +1,51 @@
+"""What a question asks for, without what it mentions beside.
+
+"Which restaurant did we eat at after the dentist?" asks for a restaurant; who told of it need not have said a
+word of the dentist. What follows "after", "near", "for", "while", "because" and their like is why, when or
+whereabouts somebody asks, and memory may hold the answer without it. Only what is left has to be in memory
+for the gate to stay open (see `find`). Rather too much is cut than too little: what is cut closes no gate.
+"""
+
+import re
+
+# What opens a question: none of it is cut.
+_ASKS = (
+    r"what|which|who|whom|whose|when|where|how|why|qué|cuál|cuándo|dónde|quién|cómo|was|welche\w*|wer|wen|wem"
+    r"|wann|wo|wie|warum|quel(?:le)?s?|quand|où|qui|comment"
+)
+_ENGLISH = (
+    r"after|before|near|nearby|during|since|until|till|with|without|from|next to|beside|opposite|behind"
+    r"|around|on (?:the|my|our) way|because|due to|so (?:that|i|we|he|she|they)|while|whilst|once|if|unless"
+    r"|in case|in order to|when (?=(?:i|we|you|he|she|it|they|my|our|the)\b)|whenever|as soon as"
+    r"|that (?:i|we|you|he|she|they|it|is|was|are|were)"
+    r"|(?<!pay )(?<!paid )(?<!cost )(?<!spend )(?<!spent )for"
+)
+_OTHERS = (
+    r"después de|antes de|cerca del?|durante|desde|hasta|con|sin|para|porque|mientras|cuando|si|al lado"
+    r"|nach|vor|während|neben|seit|bis|mit|ohne|für|weil|damit|wenn|falls|als|bei"
+    r"|après|avant|près d[eu]?|pendant|depuis|jusqu\w*|avec|sans|pour|parce que?|quand|lorsque|à côté"
+)
+_BEGINS = rf"(?:{_ENGLISH}|{_OTHERS})\b(?!\s+(?:{_ASKS})\b)"
+_BESIDE = re.compile(rf"(?<=[\s,;]){_BEGINS}[^?!.;,]*?(?=$|[?!.;,]|\b(?:{_ASKS})\b)", re.IGNORECASE)
+# Ahead of the question: "After the dentist, where did we eat?"
+_AHEAD = re.compile(rf"^\W*{_BEGINS}[^?!.;,]*?(?:[,;]|(?=\b(?:{_ASKS})\b))", re.IGNORECASE)
+# A space ends a clause in Chinese.
+_CLAUSE = re.compile(
+    r"(?:[^?!.,;:()–—？！。，；：（）\s]|(?<![\u3400-\u9fff])\s|\s(?![\u3400-\u9fff]))+[?？]?|.", re.DOTALL
+)
+_ASKING = re.compile(
+    rf"\b(?:{_ASKS})(?:'s)?\b|[几幾哪谁誰啥咋]|什么|什麼|多少|多[大高重久长長远遠]|何时|吗|嗎|呢|怎",
+    re.IGNORECASE,
+)
+_HAN = re.compile(
+    r"[^,，。?？!！;；]{1,20}?(?:之后|以后|之前|以前|的时候|時候|期间|期間|那天|附近|旁边|旁邊|对面|對面)(?:[,，]|的)?"
+    r"|(?:因为|因為|为了|為了|如果|要是|万一|趁|等)[^,，。?？!！;；]{1,20}[,，]"
+    r"|(?:给|給|替|帮|幫|跟|和|陪)[^,，。?？!！;；的我]{1,6}?(?=[填写寫交看办辦去说說用])"
+)
+
+
+def asked_part(text: str) -> str:
+    """Return the text without what it mentions beside what it asks for."""
+    left = _BESIDE.sub("", _AHEAD.sub("", _HAN.sub("", text)))
+    clauses = [clause.strip() for clause in _CLAUSE.findall(left)]
+    return "; ".join(clause for clause in clauses if _ASKING.search(clause)) or left
