@@ -333,6 +333,11 @@ class Embedder(Protocol):
     @property
     def model(self) -> EmbeddingModel: ...
 
+    def begin(self, text: str) -> None:
+        """Begin to embed a text that is about to be asked for, if that can be done meanwhile. A hint: it never
+        fails, and may be wrong."""
+        ...
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Return one float32 unit vector a text, as bytes. Long texts are truncated by the model."""
         ...

@@ -44,6 +44,8 @@ class Fake:
         made = np.random.default_rng(len(text) * 1000 + sum(map(ord, text))).normal(size=self.model.dimension)
         return (made / np.linalg.norm(made)).astype(np.float32).tobytes()
 
+    def begin(self, text: str) -> None: ...
+
     def understands(self, text: str) -> bool:
         return text.isascii()
 

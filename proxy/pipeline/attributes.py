@@ -6,10 +6,10 @@ know. A person goes by a role ("my wife"), by the names that memories give toget
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from proxy.gloss import gloss, language
-from proxy.pipeline.named import asked_in_english, asks_for_fact, is_advice
+from proxy.pipeline.named import Lack, asked_in_english, asks_for_fact, is_advice
 from proxy.pipeline.persons import asked_roles, speaks_of
 from proxy.pipeline.roles import Role, roles_in
 from proxy.terms import fold
@@ -54,16 +54,21 @@ _HAN_NAMES_TOLD = re.compile("(?:叫|姓|是)([\u3400-\u9fff]{2,3})")
 _HAN_WORD = 2  # characters of a Chinese name after a role, at least
 
 
-def is_untold(text: str, contents: Iterable[str]) -> bool:
-    """True if the text asks something of a person whom contents speak of, and none of those tells it."""
+def untold(text: str) -> Lack | None:
+    """Return what says that memories speak of the person of whom the text asks something, and none of those
+    tells it; None if it asks nothing of the table."""
     if not asks_for_fact(text):
-        return False
+        return None
     said = asked_in_english(text)
     asked = [told for asks, told in _ROWS if asks.search(said)]
     if not asked or is_advice(said):
-        return False
-    of_them = list(_about(text, list(contents)))
-    return bool(of_them) and not any(told.search(read) for told in asked for read in map(_read, of_them))
+        return None
+
+    def lacks(contents: Sequence[str]) -> bool:
+        of_them = list(_about(text, contents))
+        return bool(of_them) and not any(told.search(read) for told in asked for read in map(_read, of_them))
+
+    return lacks
 
 
 def _read(content: str) -> str:

@@ -7,14 +7,15 @@ gate by itself, and each gets its best memories in.
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from proxy.domain import Hit, Level, Ranked, Scope
-from proxy.pipeline.attributes import is_untold
+from proxy.pipeline.attributes import untold
 from proxy.pipeline.beside import asked_part
 from proxy.pipeline.expect import Expectation
 from proxy.pipeline.gate import gate_for
-from proxy.pipeline.named import is_missing
-from proxy.pipeline.persons import is_stranger
+from proxy.pipeline.named import Lack, missing
+from proxy.pipeline.persons import stranger
 from proxy.pipeline.rank import Ranking, rank
 from proxy.pipeline.rerank import Reranking
 from proxy.pipeline.retrieve import retrieve
@@ -84,6 +85,7 @@ class Finder:
         return replace(found, ranked=ranked[: wanted.limit])
 
     async def _one(self, query: Query, wanted: Wanted, *, now: float) -> Finding:
+        lacks = _lacks_of(wanted.named)  # while the model reads the question
         looked_up = (*query.terms, *query.extra) if self.ranking.lexical else ()
         found = await retrieve(
             replace(query, terms=looked_up),
@@ -109,22 +111,27 @@ class Finder:
             times=(*named_times(query.text, now), *named_times(query.time, now)),
             links=found.links,
         )
-        reason = _reason(found.hits, ranked, wanted)
+        reason = _reason(found.hits, ranked, lacks)
         return Finding(() if reason else ranked, reason, found.level, empty=not found.hits)
 
 
 _MISSING = "not_in_memory"
-_MISSES = (is_missing, is_stranger, is_untold)
+_RULES = (missing, stranger, untold)
 
 
-def _reason(hits: Sequence[Hit], ranked: Sequence[Ranked], wanted: Wanted) -> str:
+def _lacks_of(named: str) -> Sequence[Lack]:
+    """Return what says of memories that they lack what the text asks for; of most texts nothing does."""
+    return [partial(_both, rule, lack, named) for rule in _RULES if (lack := rule(named))] if named else []
+
+
+def _both(rule: Callable[[str], Lack | None], whole: Lack, named: str, contents: Sequence[str]) -> bool:
+    """True if they lack what the text asks for, and not only what it mentions beside (the rarer look)."""
+    return whole(contents) and (asked := rule(asked_part(named))) is not None and asked(contents)
+
+
+def _reason(hits: Sequence[Hit], ranked: Sequence[Ranked], lacks: Sequence[Lack]) -> str:
     """Return why nothing of this is shown, "" if it is."""
     if not ranked:
         return "below_threshold"
-    contents = [hit.memory.content for hit in hits] if wanted.named else []
-    return _MISSING if any(_misses(rule, wanted.named, contents) for rule in _MISSES) else ""
-
-
-def _misses(rule: Callable[[str, Sequence[str]], bool], text: str, contents: Sequence[str]) -> bool:
-    """True if memory lacks what the text asks for, and not only what it mentions beside (the rarer look)."""
-    return rule(text, contents) and rule(asked_part(text), contents)
+    contents = [hit.memory.content for hit in hits] if lacks else []
+    return _MISSING if any(lack(contents) for lack in lacks) else ""

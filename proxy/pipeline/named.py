@@ -9,7 +9,7 @@ Names are looked for in English: in other languages, in the gloss of the text.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 from proxy.gloss import gloss, question_gloss
 from proxy.pipeline.things import Thing, asked_for
@@ -61,19 +61,28 @@ _ANOTHER = re.compile(
 )
 
 
-def is_missing(text: str, contents: Iterable[str]) -> bool:
-    """True if the text asks for a thing of the table by its name, and none of the contents names it.
+Lack = Callable[[Sequence[str]], bool]
+"""Says of the contents of memories whether what a question asks for is not among them."""
+
+
+def missing(text: str) -> Lack | None:
+    """Return what says that none of the contents names the thing that the text asks for by its name; None if
+    it asks for none.
 
     "The Christmas dinner" needs both told; of several that are asked side by side one is enough."""
     said = asked_in_english(text)
     asked = asked_for(said)
     if not asked or not asks_for_fact(text) or not _WHICH.search(said) or is_advice(said):
-        return False
+        return None
     if _ANOTHER.search(said):
-        return False  # what it asks beside may be told: "what did I pay for it, and is it under warranty?"
-    folded = [fold(content) for content in contents]
-    told = (_is_told(thing, folded, said) for thing in asked)
-    return not (any(told) if _SEVERAL.search(said) else all(told))
+        return None  # what it asks beside may be told: "what did I pay for it, and is it under warranty?"
+    enough = any if _SEVERAL.search(said) else all
+
+    def lacks(contents: Sequence[str]) -> bool:
+        folded = [fold(content) for content in contents]
+        return not enough(_is_told(thing, folded, said) for thing in asked)
+
+    return lacks
 
 
 def asked_in_english(text: str) -> str:

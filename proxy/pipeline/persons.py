@@ -7,10 +7,10 @@ whose they are ("my mother"): "a friend is cooking" asks about nobody.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 
-from proxy.pipeline.named import asks_for_fact
+from proxy.pipeline.named import Lack, asks_for_fact
 from proxy.pipeline.roles import Role, roles_in
 from proxy.terms import fold
 
@@ -58,14 +58,17 @@ _TOLD = {
 }
 
 
-def is_stranger(text: str, contents: Iterable[str]) -> bool:
-    """True if the text asks for a fact about somebody of the user's own, and no memory speaks of anybody in
-    that role."""
+def stranger(text: str) -> Lack | None:
+    """Return what says that no memory speaks of anybody in the role of the relative about whom the text asks
+    for a fact; None if it asks about none."""
     asked = _asked(text)
     if not asked or not asks_for_fact(text) or _ADVICE.search(fold(text)):
-        return False
-    folded = [fold(content) for content in contents]
-    return not any(_is_told(role, said) for role in asked for said in folded)
+        return None
+
+    def lacks(contents: Sequence[str]) -> bool:
+        return not any(_is_told(role, fold(content)) for content in contents for role in asked)
+
+    return lacks
 
 
 def asked_roles(text: str) -> Sequence[Role]:

@@ -22,7 +22,7 @@ from proxy.pipeline.inject import inject
 from proxy.pipeline.plan import NO_PLAN, Plan, Planner, narrowed, planned
 from proxy.pipeline.rank import Ranking
 from proxy.pipeline.rerank import Reranking
-from proxy.pipeline.rewrite import Query, is_vague, rewrite
+from proxy.pipeline.rewrite import VAGUE_CHARS, Query, is_vague, rewrite
 from proxy.pipeline.triage import Triage
 from proxy.pipeline.visible import unseen
 from proxy.pipeline.wording import Wording
@@ -93,8 +93,9 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
     """
     # A turn that may have to wait for a model takes no place: it would keep the others waiting as well.
     async with nullcontext() if tools.waits else tools.at_once:
-        notes, recalled, passages = await asyncio.gather(
-            _noted(turn, tools), _recall(turn, tools), look_up(turn, tools.shelf)
+        # The recall first: it takes longest, and what the others need of the loop is done meanwhile.
+        recalled, notes, passages = await asyncio.gather(
+            _recall(turn, tools), _noted(turn, tools), look_up(turn, tools.shelf)
         )
     with tools.stage("inject"):
         block = inject(
@@ -183,7 +184,10 @@ async def _ask(turn: Turn, expected: Expectation, tools: Tools) -> tuple[Query, 
     """Return what to look for: the turn's question, with the topic of the conversation where it has none.
 
     Nothing is wanted where a model's plan says so and the rules see nothing of the user in the question."""
-    history = await _earlier(turn, tools) if is_vague(turn.query) else ()
+    vague = is_vague(turn.query)
+    if tools.embedder is not None and not vague and len(turn.query) <= VAGUE_CHARS:
+        tools.embedder.begin(turn.query)  # most likely it is embedded as it stands
+    history = await _earlier(turn, tools) if vague else ()
     expected = Expectation.STRONG if history else expected
     spent_s = tools.clock() - turn.at
     query, plan = await asyncio.gather(

@@ -144,5 +144,7 @@ class _Counting:
             raise self.error
         return await self._embedder.embed(texts)
 
+    def begin(self, text: str) -> None: ...
+
     def understands(self, text: str) -> bool:
         return self.readable and self._embedder.understands(text)

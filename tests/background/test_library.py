@@ -37,6 +37,8 @@ class Embedder:
         self.embedded += texts
         return [np.array([1, 0, 0], np.float32).tobytes() for _ in texts]
 
+    def begin(self, text: str) -> None: ...
+
     def understands(self, text: str) -> bool:
         return text.isascii() or "›" in text
 

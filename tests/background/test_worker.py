@@ -305,6 +305,8 @@ class BrokenEmbedder:
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         raise EmbeddingFailed("no")
 
+    def begin(self, text: str) -> None: ...
+
     def understands(self, text: str) -> bool:
         return True
 

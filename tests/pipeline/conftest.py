@@ -1,7 +1,7 @@
 """Hand-made memories, hits and turns; a store and an embedder whose answers the test writes down."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -19,6 +19,7 @@ from proxy.domain import (
     Turn,
 )
 from proxy.errors import EmbeddingFailed, StoreUnavailable
+from proxy.pipeline.named import Lack
 from proxy.pipeline.prepare import Tools
 from proxy.ports import EmbeddingModel
 
@@ -39,6 +40,12 @@ def memory(id: str, content: str, **changes) -> Memory:
         valid_from=NOW,
     )
     return replace(made, **changes)
+
+
+def lacks(rule: Callable[[str], Lack | None], question: str, contents: Iterable[str]) -> bool:
+    """What a rule says of the memories' contents; False where the question is none of its own."""
+    lack = rule(question)
+    return lack is not None and lack(list(contents))
 
 
 def turn(*texts: str, **changes) -> Turn:
@@ -110,6 +117,7 @@ class Scripted:
 
     failing: bool = False
     embedded: list[str] = field(default_factory=list)
+    begun: list[str] = field(default_factory=list)
     model: EmbeddingModel = MODEL
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
@@ -117,6 +125,9 @@ class Scripted:
             raise EmbeddingFailed
         self.embedded += texts
         return [b"vector" for _ in texts]
+
+    def begin(self, text: str) -> None:
+        self.begun.append(text)
 
     def understands(self, text: str) -> bool:
         return text.isascii()

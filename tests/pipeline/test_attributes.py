@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain import Hit
-from proxy.pipeline.attributes import is_untold
+from proxy.pipeline.attributes import untold
 from proxy.pipeline.prepare import prepare
-from tests.pipeline.conftest import Shelf, memory, turn
+from tests.pipeline.conftest import Shelf, lacks, memory, turn
 
 WIFE = "User's wife is Nora Fell."
 
@@ -22,7 +22,7 @@ WIFE = "User's wife is Nora Fell."
     ],
 )
 def test_what_is_told_of_somebody_else_is_untold(question: str, memories: tuple[str, ...]) -> None:
-    assert is_untold(question, memories)
+    assert lacks(untold, question, memories)
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_what_is_told_of_somebody_else_is_untold(question: str, memories: tuple[
     ],
 )
 def test_what_is_told_of_the_person_under_any_name_is_not(question: str, memories: tuple[str, ...]) -> None:
-    assert not is_untold(question, memories)
+    assert not lacks(untold, question, memories)
 
 
 async def test_such_a_question_gets_nothing(tools):

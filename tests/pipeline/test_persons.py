@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.pipeline.persons import is_stranger
+from proxy.pipeline.persons import stranger
+from tests.pipeline.conftest import lacks
 
 MARTA = "User's sister is Marta, who lives in Porto."
 CHRISTMAS = "User spent Christmas in the mountains."
@@ -19,7 +20,7 @@ CHRISTMAS = "User spent Christmas in the mountains."
     ],
 )
 def test_a_person_whom_no_memory_speaks_of_is_a_stranger(question: str, memories: tuple[str, ...]) -> None:
-    assert is_stranger(question, memories)
+    assert lacks(stranger, question, memories)
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_a_person_whom_no_memory_speaks_of_is_a_stranger(question: str, memories
     ],
 )
 def test_who_is_known_or_may_be_told_of_otherwise_is_none(question: str, memories: tuple[str, ...]) -> None:
-    assert not is_stranger(question, memories)
+    assert not lacks(stranger, question, memories)
 
 
 @pytest.mark.parametrize(
@@ -56,4 +57,4 @@ def test_who_is_known_or_may_be_told_of_otherwise_is_none(question: str, memorie
     ],
 )
 def test_a_relation_that_leads_to_the_person_is_enough(question: str, memories: tuple[str, ...]) -> None:
-    assert not is_stranger(question, memories)
+    assert not lacks(stranger, question, memories)

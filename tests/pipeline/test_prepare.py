@@ -30,6 +30,12 @@ async def test_a_greeting_reaches_neither_embedder_nor_store(tools):
     assert tools.memories.asked == []
 
 
+async def test_the_model_begins_with_what_it_will_be_asked_for_and_nothing_else(tools):
+    for text in ("What can we spend on the hotel in Portugal?", "How much?", "hi there", "A long story. " * 30):
+        await prepare(turn("I am off to Porto", "Nice!", text), tools)
+    assert tools.embedder.begun == ["What can we spend on the hotel in Portugal?"] == tools.embedder.embedded[:1]
+
+
 async def test_a_user_without_memories_is_told_apart_from_a_poor_match(tools):
     none = await prepare(turn("What can we spend?"), tools)
     poor = [replace(BUDGET, cosine=0.01, bm25=0.0)]

@@ -26,6 +26,8 @@ class Axes:
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         return [self.known[text] for text in texts]
 
+    def begin(self, text: str) -> None: ...
+
     def understands(self, text: str) -> bool:
         return text in self.known
 

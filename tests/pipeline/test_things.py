@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.pipeline.attributes import is_untold
-from proxy.pipeline.named import is_missing
-from proxy.pipeline.persons import is_stranger
+from proxy.pipeline.attributes import untold
+from proxy.pipeline.named import missing
+from proxy.pipeline.persons import stranger
 from proxy.pipeline.things import asked_for
+from tests.pipeline.conftest import lacks
 
 CORPUS = Path(__file__).parent / "corpus"
 PERSONAS = Path(__file__).parents[2] / "evals" / "extra"
@@ -17,7 +18,7 @@ CAT = "User's cat Biscuit hates car travel."
 
 
 def _closed(question: str, contents: list[str]) -> bool:
-    return any(rule(question, contents) for rule in (is_missing, is_stranger, is_untold))
+    return any(lacks(rule, question, contents) for rule in (missing, stranger, untold))
 
 
 def _current(persona: str) -> dict[str, str]:
@@ -48,22 +49,22 @@ def _questions(half: str) -> Iterator[tuple[str, dict]]:
     ],
 )
 def test_a_thing_that_no_memory_names_is_missing(asked: str) -> None:
-    assert is_missing(asked, [CAT])
+    assert lacks(missing, asked, [CAT])
 
 
 def test_an_hour_is_told_where_the_thing_is() -> None:
     flight = "User flies to Lisbon on 9 May."
     asked = "What time does our flight to Lisbon leave?"
-    assert is_missing(asked, [flight, "Rehearsals begin at 7 pm."])
-    assert not is_missing(asked, [flight, "The flight to Lisbon leaves at 7:40."])
-    assert not is_missing("When is our flight to Lisbon?", [flight])
+    assert lacks(missing, asked, [flight, "Rehearsals begin at 7 pm."])
+    assert not lacks(missing, asked, [flight, "The flight to Lisbon leaves at 7:40."])
+    assert not lacks(missing, "When is our flight to Lisbon?", [flight])
 
 
 def test_of_a_thing_at_an_event_both_must_be_told() -> None:
     dinner = "User had goose for dinner at Marta's."
-    assert is_missing("What did we eat at the Christmas dinner?", [dinner])
-    assert not is_missing(
-        "What did we eat at the Christmas dinner?", [dinner, "User spent December at home."]
+    assert lacks(missing, "What did we eat at the Christmas dinner?", [dinner])
+    assert not lacks(
+        missing, "What did we eat at the Christmas dinner?", [dinner, "User spent December at home."]
     )
 
 
@@ -77,7 +78,7 @@ def test_of_a_thing_at_an_event_both_must_be_told() -> None:
     ],
 )
 def test_what_would_be_good_may_follow_from_other_things(asked: str) -> None:
-    assert not is_missing(asked, [CAT])
+    assert not lacks(missing, asked, [CAT])
 
 
 def test_a_thing_is_asked_for_in_the_singular_and_the_plural() -> None:

@@ -152,6 +152,57 @@ async def test_a_text_embedded_lately_is_not_computed_again(
     embedder.close()
 
 
+async def test_who_asks_for_what_was_begun_waits_for_that_run(
+    embedder: OnnxEmbedder, session: GatedSession
+) -> None:
+    embedder.begin("soon")
+    embedder.begin("soon")
+    asked = [asyncio.create_task(embedder.embed(["soon"])) for _ in range(2)]
+    await asyncio.to_thread(session.entered.acquire)
+    session.gate.set()
+    first, second = await asyncio.gather(*asked)
+    assert first == second
+    embedder.begin("soon")  # known by now
+    embedder.begin("a hint that was wrong")
+    assert await embedder.embed(["soon"]) == first
+    embedder.close()
+    assert sorted(session.runs) == [len("soon"), len("a hint that was wrong")]
+    embedder.begin("late")  # never fails
+
+
+async def test_what_was_begun_is_called_off_when_all_who_waited_have_gone(
+    embedder: OnnxEmbedder, session: GatedSession
+) -> None:
+    busy = [asyncio.create_task(embedder.embed([f"call {i}"])) for i in range(2)]
+    await asyncio.to_thread(session.entered.acquire)
+    await asyncio.to_thread(session.entered.acquire)
+    embedder.begin("too late")
+    gone, stays = (asyncio.create_task(embedder.embed(["too late"])) for _ in range(2))
+    await asyncio.sleep(0)
+    gone.cancel()
+    await asyncio.sleep(0)
+    assert not stays.done()  # somebody else's cancellation is not its own
+    stays.cancel()
+    await asyncio.gather(gone, stays, return_exceptions=True)
+    session.gate.set()
+    await asyncio.gather(*busy)
+    embedder.close()
+    assert len("too late") not in session.runs
+
+
+async def test_a_run_that_was_begun_and_failed_fails_whoever_asks(
+    embedder: OnnxEmbedder, session: GatedSession
+) -> None:
+    session.gate.set()
+    session.error = RuntimeError("text that nobody may log")
+    embedder.begin("x")
+    with pytest.raises(EmbeddingFailed):
+        await embedder.embed(["x"])
+    session.error = None
+    assert len(await embedder.embed(["x"])) == 1
+    embedder.close()
+
+
 async def test_the_cache_forgets_what_was_not_used_longest(session: GatedSession) -> None:
     session.gate.set()
     encoder: Any = Encoder(session, Letters(), english_only=False)  # type: ignore[arg-type]

@@ -4,12 +4,13 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
+from functools import partial
 from hashlib import blake2b
 
 from proxy.errors import EmbeddingFailed
 from proxy.ports import EmbeddingModel
-from proxy.stores.models.encoder import MAX_CHARS, Encoder
+from proxy.stores.models.encoder import MAX_CHARS, Encoder, Vector
 from proxy.stores.threads import step_back
 
 # What a thread does before it looks at the queue again: a query waits at most for this (0.1 s if all
@@ -33,10 +34,26 @@ class OnnxEmbedder:
         self._model = model
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed", initializer=step_back)
         self._recent = _Recent(cache_size)
+        self._begun: dict[bytes, _Begun] = {}
 
     @property
     def model(self) -> EmbeddingModel:
         return self._model
+
+    def begin(self, text: str) -> None:
+        """See ports.Embedder: whoever asks for the text while the model reads it waits for this run."""
+        key = _key(text)
+        if key in self._begun or self._recent.get(key) or not self.understands(text):
+            return
+        with suppress(RuntimeError):  # the pool was shut down: whoever asks will be told
+            run = asyncio.get_running_loop().run_in_executor(self._pool, self._encoder.encode, [text])
+            self._begun[key] = _Begun(run)
+            run.add_done_callback(partial(self._ended, key))
+
+    def _ended(self, key: bytes, run: "asyncio.Future[list[Vector]]") -> None:
+        del self._begun[key]
+        if not run.cancelled() and run.exception() is None:
+            self._recent.put(key, run.result()[0].tobytes())
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Return one float32 unit vector a text, in order. Raises EmbeddingFailed."""
@@ -48,14 +65,17 @@ class OnnxEmbedder:
 
     async def _embed(self, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
         """Embed; each step waits for its `turn`, if it is given one."""
-        found = {i: vector for i, text in enumerate(texts) if (vector := self._recent.get(text))}
-        missing = [i for i in range(len(texts)) if i not in found]
+        keys = [_key(text) for text in texts]
+        found = {key: vector for key in keys if (vector := self._recent.get(key))}
+        for key in set(keys) & self._begun.keys():
+            found[key] = await self._begun[key].vector()
+        missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:
-            vectors = await self._compute([texts[i] for i in missing], turn)
-            for i, vector in zip(missing, vectors, strict=True):
-                found[i] = vector
-                self._recent.put(texts[i], vector)
-        return [found[i] for i in range(len(texts))]
+            vectors = await self._compute(list(missing.values()), turn)
+            for key, vector in zip(missing, vectors, strict=True):
+                found[key] = vector
+                self._recent.put(key, vector)
+        return [found[key] for key in keys]
 
     def understands(self, text: str) -> bool:
         """False where too much of the text is unknown to the model: its vector would mean nothing."""
@@ -80,6 +100,25 @@ class OnnxEmbedder:
         return vectors
 
 
+class _Begun:
+    """A run that was begun before anybody asked. It is called off when all who waited have gone: in a burst,
+    what comes too late must not keep the model from what does not."""
+
+    def __init__(self, run: "asyncio.Future[list[Vector]]") -> None:
+        self._run = run
+        self._waiting = 0
+
+    async def vector(self) -> bytes:
+        self._waiting += 1
+        try:
+            (vector,) = await asyncio.shield(self._run)
+        finally:
+            self._waiting -= 1
+            if not self._waiting:
+                self._run.cancel()  # nothing, where it is done
+        return vector.tobytes()
+
+
 class BackgroundEmbedder:
     """Implements ports.Embedder with one step at a time for all its callers together: however much there
     is to extract or to import, a query finds a thread of the pool free."""
@@ -91,6 +130,9 @@ class BackgroundEmbedder:
     @property
     def model(self) -> EmbeddingModel:
         return self._embedder.model
+
+    def begin(self, text: str) -> None:
+        """Do nothing: nobody waits."""
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Return one float32 unit vector a text, in order. Raises EmbeddingFailed."""
@@ -111,16 +153,15 @@ class _Recent:
         self._size = size
         self._vectors: OrderedDict[bytes, bytes] = OrderedDict()
 
-    def get(self, text: str) -> bytes | None:
-        key = _key(text)
+    def get(self, key: bytes) -> bytes | None:
         vector = self._vectors.get(key)
         if vector is not None:
             self._vectors.move_to_end(key)
         return vector
 
-    def put(self, text: str, vector: bytes) -> None:
+    def put(self, key: bytes, vector: bytes) -> None:
         if self._size:
-            self._vectors[_key(text)] = vector
+            self._vectors[key] = vector
             if len(self._vectors) > self._size:
                 self._vectors.popitem(last=False)
 
