@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from proxy.domain import Hit, Level, Ranked, Scope
+from proxy.gloss import question_gloss
 from proxy.pipeline.attributes import untold
 from proxy.pipeline.beside import asked_part
 from proxy.pipeline.expect import Expectation
@@ -85,7 +86,8 @@ class Finder:
         return replace(found, ranked=ranked[: wanted.limit])
 
     async def _one(self, query: Query, wanted: Wanted, *, now: float) -> Finding:
-        lacks = _lacks_of(wanted.named)  # while the model reads the question
+        # While the model reads the question:
+        lacks, glossed = _lacks_of(wanted.named), question_gloss(query.text).text != query.text
         looked_up = (*query.terms, *query.extra) if self.ranking.lexical else ()
         found = await retrieve(
             replace(query, terms=looked_up),
@@ -110,6 +112,7 @@ class Finder:
             ranking=self.ranking,
             times=(*named_times(query.text, now), *named_times(query.time, now)),
             links=found.links,
+            glossed=glossed,
         )
         reason = _reason(found.hits, ranked, lacks)
         return Finding(() if reason else ranked, reason, found.level, empty=not found.hits)

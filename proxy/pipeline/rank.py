@@ -1,9 +1,11 @@
 """From hits to the order in which they are worth showing.
 
 Cosines lie between .0 and .7, BM25 between 0 and 20: both are brought to [0, 1] and added. The cosine is
-stretched over the hits at hand. BM25 is not: the best of poor matches would become a 1 and push down what
-the vectors know (recall@5 .79 instead of .84). It is scaled by how much of the question its best hit covers.
-The fused score orders and nothing else; whether a hit belongs at all is for the gate.
+stretched over the hits at hand. BM25 is too where the model reads a gloss, word by word, and knows less than the
+words do; of English, the best of poor matches would become a 1 and push down what the vectors know. There it is
+scaled by how much of the question its best hit covers, to the power of .4. (Recall@5 of 262 questions that avoid
+the memories' words, and of 200 natural ones: .89 and .95. In proportion to what is covered, in any language:
+.89 and .88; stretched in any: .87 and .95; RRF-60: .80 and .93.) The fused score orders and nothing else; whether a hit belongs at all is for the gate.
 """
 
 import math
@@ -21,6 +23,7 @@ DAY = 86_400.0
 # Shares of a memory's words that a better one must hold for the memory to add nothing.
 REPEAT_SHARE = 0.9
 REPEAT_TERMS = 2
+REACH_POWER = 0.4
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Ranking:
     dense: bool = True  # search by meaning
     lexical: bool = True  # search by words
     fusion: Literal["linear", "rrf"] = "linear"
-    dense_weight: float = 0.7
+    dense_weight: float = 0.65
     rrf_k: int = 60
     recency_depth: float = 0.03
     weight_depth: float = 0.05
@@ -59,15 +62,17 @@ def rank(
     ranking: Ranking | None = None,
     times: Sequence[Span] = (),
     links: Mapping[str, float] | None = None,
+    glossed: bool = False,
 ) -> list[Ranked]:
     """Return at most `limit` hits that pass the gate, best first, none that only repeats a better one.
 
     `times`: those that the question names; a memory of one of them is worth `time_depth` more. `links`: what
     a link between memories adds to a score, by memory id; it lets a hit pass wherever another one does.
+    `glossed`: the model read the question word by word (see `gloss`).
     """
     ranking = ranking or Ranking()
     words = match_words(hits, query_terms)
-    scores = fuse(hits, words, ranking, dense=gate.dense)
+    scores = fuse(hits, words, ranking, dense=gate.dense, glossed=glossed)
     opened = gate.opens(max((h.cosine for h in hits if h.cosine is not None), default=-1.0))
     admitted = [gate.admits(h, share, opened) for h, share in zip(hits, words.coverage, strict=True)]
     # Where nothing passes by itself, no link leads anywhere.
@@ -112,12 +117,13 @@ def match_words(hits: Sequence[Hit], query_terms: Sequence[str]) -> Lexical:
     )
 
 
-def fuse(hits: Sequence[Hit], words: Lexical, ranking: Ranking, *, dense: bool) -> list[float]:
-    """Return each hit's place in the order as a score in [0, 1]. `dense`: whether cosines count."""
+def fuse(hits: Sequence[Hit], words: Lexical, ranking: Ranking, *, dense: bool, glossed: bool) -> list[float]:
+    """Return each hit's place in the order as a score in [0, 1]. `dense`: whether cosines count. `glossed`:
+    whether they are a gloss's."""
     if ranking.fusion == "rrf":
         return _reciprocal_ranks(hits, ranking.rrf_k, dense=dense)
     best = max((h.bm25 for h in hits), default=0.0) or 1.0
-    reach = max(words.coverage, default=0.0)
+    reach = 1.0 if glossed else max(words.coverage, default=0.0) ** REACH_POWER
     if not dense:
         return [h.bm25 / best for h in hits]
     cosines = [h.cosine for h in hits if h.cosine is not None]

@@ -82,11 +82,12 @@ def questions_of(text: str) -> tuple[str, ...]:
 
 
 def merged(whole: Sequence[Ranked], parts: Sequence[Sequence[Ranked]], limit: int) -> list[Ranked]:
-    """Return the best three of each list in turn, the whole's first, then the rest of the whole's: each
-    memory once, and at most `limit`."""
-    best = (one[place] for place in range(HEADS) for one in (whole, *parts) if place < len(one))
+    """Return the best three of the whole's, fewer where the limit would leave a part without a place, the
+    best three of the parts' in turn, then the rest of the whole's: each memory once, and at most `limit`."""
+    first = max(1, min(HEADS, limit - len(parts)))
+    best = (one[place] for place in range(HEADS) for one in parts if place < len(one))
     taken: dict[str, Ranked] = {}
-    for ranked in (*best, *whole[HEADS:]):
+    for ranked in (*whole[:first], *best, *whole[first:]):
         taken.setdefault(ranked.memory.id, ranked)
     return list(taken.values())[:limit]
 

@@ -39,11 +39,14 @@ def test_a_rare_word_lifts_a_memory_over_a_slightly_nearer_one():
 def test_a_poor_word_match_does_not_outrank_what_vectors_know():
     hits = [
         Hit(memory("answer", "Sister Niamh lives in Cork"), 0.5, 0.0),
-        Hit(memory("word", "Many weeks of work"), 0.45, 1.2),
+        Hit(memory("word", "Many weeks of work"), 0.3, 1.2),
         Hit(memory("rest", "Something else"), 0.1, 0.0),
     ]
     question = ("many", "sibling", "abroad", "visit", "harbour", "holiday")
     assert order(hits, question) == ["answer", "word", "rest"]
+    # A gloss knows less than the words do.
+    ranked = rank(hits, question, OPEN, limit=3, now=NOW, glossed=True)
+    assert ids(ranked) == ["word", "answer", "rest"]
 
 
 def test_reciprocal_rank_fusion_is_an_option():
