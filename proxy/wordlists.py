@@ -1,7 +1,8 @@
-"""Lists of words that patterns are made of: data in `words/*.txt`, not code.
+"""Lists of words that patterns are made of, or that are looked up: data in `words/*.txt`, not code.
 
-A file has sections, `[name]`, of alternatives: a line is a word, a phrase, or a regular expression of one.
-`#` begins a line of comment. What is logic, in which order phrases follow each other, stays in the code.
+A file has sections, `[name]`, of alternatives: a line is a word, a phrase, a regular expression of one, or a
+row of a table; the head of the file says which. `#` begins a line of comment. What is logic, in which order
+phrases follow each other, stays in the code.
 """
 
 import re
@@ -12,7 +13,7 @@ from pathlib import Path
 
 _FOLDER = Path(__file__).with_name("words")
 _SECTION = re.compile(r"\[([^\]]+)\]")
-_UNSPACED = re.compile("[\u3400-\u9fff]")
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 @cache
@@ -21,11 +22,18 @@ def sections(name: str) -> Mapping[str, Sequence[str]]:
     found: dict[str, list[str]] = {}
     section: list[str] = []
     for line in (_FOLDER / f"{name}.txt").read_text("utf-8").splitlines():
-        if heading := _SECTION.fullmatch(line):
+        if line.startswith("[") and (heading := _SECTION.fullmatch(line)):
             section = found.setdefault(heading[1], [])
         elif line and not line.startswith("#"):
             section.append(line)
     return found
+
+
+def words(name: str, section: str) -> frozenset[str]:
+    """Return the section's lines as they stand, for looking words up.
+
+    Raises KeyError where the file has no such section."""
+    return frozenset(sections(name)[section])
 
 
 def any_of(name: str, section: str) -> str:
@@ -36,8 +44,8 @@ def any_of(name: str, section: str) -> str:
 
 
 def whole_words(name: str, section: str) -> str:
-    """Return the pattern of the alternatives as whole words; of Chinese, which has no spaces, wherever it
-    stands. A pattern without group around it."""
+    """Return the pattern of the alternatives as whole words; of Chinese, Japanese and Korean, whose words
+    have no edges to be seen, wherever they stand. A pattern without group around it."""
     runs = groupby(sections(name)[section], key=lambda line: bool(_UNSPACED.search(line)))
     return "|".join(
         "|".join(lines) if unspaced else rf"\b(?:{'|'.join(lines)})\b" for unspaced, lines in runs

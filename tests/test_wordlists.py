@@ -1,15 +1,18 @@
 """Lists of words, and the patterns made of them."""
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 import proxy.wordlists
 from proxy.terms import fold
-from proxy.wordlists import any_of, sections, whole_words
+from proxy.wordlists import any_of, sections, whole_words, words
 
-FILES = sorted((Path(proxy.wordlists.__file__).parent / "words").glob("*.txt"))
+AS_TYPED = {"steering", "things"}  # looked for in text with its accents, too
+PACKAGE = Path(proxy.wordlists.__file__).parent
+FILES = sorted((PACKAGE / "words").glob("*.txt"))
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -23,7 +26,7 @@ def test_every_line_is_a_pattern_and_stands_once_in_its_section(file: Path) -> N
             assert line == line.strip(), line
 
 
-@pytest.mark.parametrize("name", ["answers", "change"])
+@pytest.mark.parametrize("name", sorted({file.stem for file in FILES} - AS_TYPED))
 def test_what_is_looked_for_in_folded_text_is_folded(name: str) -> None:
     for lines in sections(name).values():
         for line in lines:
@@ -38,10 +41,49 @@ def test_words_match_whole_and_chinese_wherever_it_stands() -> None:
     assert moved.search("会议改到周五")
 
 
+def test_words_of_japanese_and_korean_match_wherever_they_stand_too() -> None:
+    greeting = re.compile(whole_words("greetings", "greetings"))
+    assert greeting.search("田中さんこんにちは")
+    assert greeting.search("여러분안녕하세요")
+    assert not greeting.search("a hitch")  # "hi" is a word of its own
+
+
+def test_words_are_whole_lines_without_comments() -> None:
+    kinds = words("world", "kinds")
+    assert {"cat", "katze", "gato", "chat"} <= kinds
+    assert not any(word.startswith("#") or " " in word for word in kinds)
+
+
 def test_any_of_is_one_group() -> None:
     assert re.fullmatch(f"speak {any_of('answers', 'languages')}!", "speak german!")
 
 
-def test_an_unknown_section_is_an_error() -> None:
+@pytest.mark.parametrize("read", [any_of, whole_words, words])
+def test_an_unknown_section_is_an_error(read: Callable[[str, str], object]) -> None:
     with pytest.raises(KeyError):
-        any_of("answers", "no such section")
+        read("answers", "no such section")
+
+
+@pytest.mark.parametrize("name", ["world", "world_zh"])
+def test_words_that_are_looked_up_are_one_word_a_line(name: str) -> None:
+    for section, lines in sections(name).items():
+        assert not [line for line in lines if re.search(r"[^\w'-]", line)], section
+
+
+def test_what_follows_a_courtesy_has_a_beginning_to_follow() -> None:
+    names = sections("courtesies").keys()
+    for name in names:
+        start, _, times = name.partition(", then ")
+        assert start in names, name
+        assert times in ("", "any of", "some of"), name
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_section_is_named_in_the_code_or_found_by_its_family(file: Path) -> None:
+    code = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
+    named = set(re.findall(r"""["']([\w -]+)["']""", code))
+    families = re.compile(r"\w\w .+, then .+|\w\w pieces|languages \w\w")  # read by greeting and anchor_table
+    names = sections(file.stem).keys()
+    assert file.stem in named
+    begun = {name.partition(", then ")[0] for name in names if ", then " in name}
+    assert not [name for name in names if name not in named | begun and not families.fullmatch(name)]

@@ -259,48 +259,14 @@ ROWS = (
 
 # Says for how long: with it, a sentence that begins like an order is a standing instruction of any kind.
 MARKER = (
-    r"\bfrom (?:now|here|this point) on(?:wards?)?\b|\bgoing forward\b|\bhenceforth\b"
-    r"|\b(?:for|in|during|throughout) (?:the rest of )?(?:this|the|our) (?:whole |entire )?"
-    r"(?:chat|conversation|session|thread|discussion)\b|\bfor the rest of (?:the|this|our) \w+\b"
-    r"|\b(?:until|unless) i (?:say|tell you)\b(?: otherwise| so| stop)?|\bas long as we\b"
-    r"|\bwhile we (?:are|'re|work|talk)\b"
-    r"|从现在(?:开始|起)|接下来|今后|往后|以后|之后都|(?:这|本)(?:次|个)?(?:对话|会话|聊天|谈话)|直到我说|整个对话"
-    r"|\b(?:de ahora en adelante|a partir de ahora|desde ahora|en (?:esta|este) (?:conversacion|chat|sesion)"
-    r"|hasta que (?:te )?diga)\b|\b(?:ab (?:jetzt|sofort|nun)|von (?:jetzt|nun) an"
-    r"|in diesem (?:chat|gesprach)"
-    r"|fur (?:den rest|dieses gesprach)|bis ich)\b|\b(?:a partir de maintenant|desormais|dorenavant"
-    r"|(?:dans|pour) (?:cette (?:conversation|session|discussion)|ce chat)|jusqu'a ce que)\b"
+    rf"{whole_words('answers', 'for how long')}"
+    r"|\b(?:until|unless) i (?:say|tell you)\b(?: otherwise| so| stop)?"
 )
 # What an order begins with. "From now on I'm vegan" is none.
-ORDER = (
-    r"(?:always|never|only|don'?t|do not|stop|start|use|give|ask|assume|treat|show|explain|include|add|begin"
-    r"|end|mention|call|refer|write|format|answer|reply|respond|keep|be|act|play|pretend|check|think|put|list"
-    r"|quote|cite|translate|correct|remind|skip|leave|avoid|please|every|each|address|speak|talk"
-    r"|say|tell|make"
-    r"|you (?:are|'re|will|should|must|can|may)|whenever|when i|if i)\b"
-    r"|(?:都|一律|只|不要|别|请|用|每次|先|必须|务必|总是|始终|回答|给我|称呼|当我|如果我|你|帮我)"
-    r"|(?:siempre|nunca|no |usa|dame|incluye|explica|responde|contesta|pregunta|pon|evita|cada vez|solo)\b"
-    r"|(?:immer|nie|nur|kein|benutz|verwend|gib|erklar|antwort|frag|schreib|nenn|bitte|jedes mal"
-    r"|wenn ich|mach)"
-    r"|(?:toujours|jamais|ne |utilise|donne|explique|reponds|demande|ecris|evite|chaque fois|quand je|mets)"
-)
+ORDER = whole_words("answers", "order")
 LEAD_IN = rf"^(?:[\W_]|{whole_words('answers', 'lead-in')})*"
-# Of this one answer only.
-ONCE = (
-    r"\bthis (?!chat|conversation|session|thread|discussion|whole|entire|point|language)\w+"
-    r"|\b(?:just )?(?:this )?once\b"
-    r"|\bthe following\b|\bbelow\b|\babove\b|\bfor (?:me )?that one\b|\bthese \w+|\bfor now only\b"
-    r"|这(?:次|一次|个问题|句|段|篇|封|道|题|首|条)(?!对话|会话|聊天)|下面|以下|上面|这里|一下这"
-    r"|\b(?:esta vez|est[ea] (?!conversacion|chat|sesion)\w+|lo siguiente)\b"
-    r"|\b(?:dieses mal|diese[nsr]? (?!chat|gesprach)\w+|folgend\w+)\b"
-    r"|\b(?:cette fois|ce(?:tte|t)? (?!conversation|chat|session|discussion)\w+|suivant\w*)\b"
-)
-AGAIN = (
-    r"\bagain\b|\bback to normal\b|\bas (?:usual|before)\b|\b(?:is|are) (?:fine|ok(?:ay)?"
-    r"|all right) (?:again|now)\b"
-    r"|重新|又可以|恢复|可以再|可以了|不用再|\b(?:de nuevo|otra vez"
-    r"|ya puedes)\b|\bwieder\b|\b(?:a nouveau|de nouveau)\b"
-)
+ONCE = whole_words("answers", "once")  # of this one answer only
+AGAIN = whole_words("answers", "again")
 END_EVERY = (
     r"(?:forget|drop|ignore|cancel|stop following|scrap) (?:all )?(?:of )?(?:my|the|those|these|your)"
     r" (?:special |standing |earlier |previous )?(?:instructions|rules"

@@ -1,6 +1,6 @@
 """What a user's own words are: an explicit ask to remember, or a statement about themselves.
 
-Rules, one row per language, matched on the folded text (no case, no accents). They decide only how
+Rules and words of many languages, matched on the folded text (no case, no accents). They decide only how
 soon an exchange is extracted and what `verbatim` keeps, so they lean towards yes for short, real
 statements ("I'm vegan") and towards no for requests ("I need help with …").
 """
@@ -10,16 +10,23 @@ from collections.abc import Iterator
 
 from proxy.background.cue_table import LANGUAGES
 from proxy.terms import plain
+from proxy.wordlists import whole_words
 
 
 def _any(name: str) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{getattr(row, name)})" for row in LANGUAGES), re.MULTILINE)
 
 
+def _said(section: str, *besides: str) -> re.Pattern[str]:
+    return re.compile("|".join((whole_words("cues", section), *besides)), re.MULTILINE)
+
+
 _EXPLICIT, _PERSONAL, _NOT_PERSONAL = _any("explicit"), _any("personal"), _any("not_personal")
 _COMMAND, _QUESTION, _CHATTER = _any("command"), _any("question"), _any("chatter")
-_SUPPOSED, _RESUMED, _TRANSIENT = _any("supposed"), _any("resumed"), _any("transient")
-_HEDGED, _PRIVATE = _any("hedged"), _any("private")
+_SUPPOSED, _TRANSIENT, _HEDGED, _PRIVATE = map(_said, ("supposed", "transient", "hedged", "private"))
+_RESUMED = _said(
+    "resumed", r"^\W*(?:by the way|btw|on another note)\b", r"\b(?:шутки в сторону|ладно,|кстати)"
+)
 # Figures of speech: nothing is supposed.
 _NOT_SUPPOSED = re.compile(
     r"\b(?:i imagine|you can imagine|can'?t imagine|i suppose|as you can imagine|what if (?:you|we|it))\b"

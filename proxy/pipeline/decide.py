@@ -9,11 +9,12 @@ import re
 from dataclasses import dataclass
 
 from proxy.domain import Message, Turn
-from proxy.pipeline import phrases, questions
-from proxy.pipeline.greeting import any_of, is_greeting
+from proxy.pipeline import questions
+from proxy.pipeline.greeting import is_greeting
 from proxy.pipeline.live import Live, live
 from proxy.pipeline.paste import beside_the_paste, names_something, own_words
 from proxy.terms import fold, plain
+from proxy.wordlists import any_of, whole_words
 
 INSTRUCTION_CHARS = 400  # a longer instruction is a story; search
 INSPECTED_CHARS = 600  # of a paste: its instruction stands in front, or it is searched
@@ -103,8 +104,12 @@ def was_asked(messages: tuple[Message, ...]) -> bool:
     return last.rstrip(" \n\"'*_)”」").endswith(("?", "？"))
 
 
-_REQUEST = re.compile("|".join(phrases.REQUESTS))
-_PERSONAL = re.compile(
-    "|".join((any_of(phrases.PERSONAL_WORDS, phrases.PERSONAL_PARTS), *phrases.PERSONAL_PATTERNS))
+_REQUEST = re.compile(any_of("personal", "requests"))
+# Spanish and Portuguese verbs say "we" in their ending; "gramos" is no verb.
+_WE = (
+    r"\b(?!(?:\w*gramos|ultimos|proximos|maximos|minimos|primos|\w*onimos|decimos|extremos|tramos|ramos"
+    r"|optimos|racimos)\b)\w{2,}(?:amos|emos|imos)\b"
 )
-_POINTER = re.compile(any_of(phrases.POINTERS, phrases.POINTER_PARTS))
+_MY = r"(?<!\w)[내제] "  # in Korean: one syllable that stands alone
+_PERSONAL = re.compile(rf"{whole_words('personal', 'personal')}|{_WE}|{_MY}")
+_POINTER = re.compile(whole_words("personal", "pointers"))

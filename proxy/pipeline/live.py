@@ -7,8 +7,8 @@ need one, since those of the user's own place need memory to know the place.
 import re
 from enum import IntEnum
 
-from proxy.pipeline.world_words_zh import PLACES
 from proxy.terms import fold
+from proxy.wordlists import any_of, whole_words, words
 
 
 class Live(IntEnum):
@@ -23,60 +23,11 @@ def _any(*patterns: str) -> str:
     return f"(?:{'|'.join(patterns)})"
 
 
-_NOW = _any(
-    r"\b(?:right now|now|currently|at the moment|this (?:very )?(?:minute|moment|second)|current|live"
-    r"|latest|so far)\b",
-    r"\b(?:today(?:'s)?|tonight|tomorrow|yesterday|last night|this (?:morning|afternoon|evening|weekend)"
-    r"|yet|next)\b",
-    r"\b(?:ahora|hoy|manana|anoche|ayer|esta (?:noche|tarde|manana)|este fin de semana|ultim[ao]s?"
-    r"|actual\w*)\b",
-    r"\b(?:jetzt|heute|morgen|gestern|gerade|aktuell\w*|derzeit|neueste[nrs]?|am wochenende|im moment)\b",
-    r"\b(?:maintenant|aujourd'hui|demain|hier|actuel\w*|ce (?:soir|matin|week-end)|dernier\w*|la\W*$)\b",
-    r"\ben ce moment\b|\ben este momento\b|\btrading at\b|\b(?:agora|hoje|amanha|adesso|oggi|domani)\b",
-    r"现在|今天|明天|此刻|实时|当前|今日|明日|昨晚|昨天|今晚|目前|最新|这会儿|周末|今の|지금|오늘|내일",
-)
-_WEATHER = _any(
-    r"\b(?:weather|temperatures?|forecast|humidity|rain(?:ing)?|snow(?:ing)?|air quality|uv index|wind(?:y"
-    r"| speed)?|sunny)\b",
-    r"\b(?:cloudy|earthquakes?|foggy|storm(?:y| warning)?|pollen|sunrise|sunset|waves|tide|degrees"
-    r"|heat ?wave|aqi)\b",
-    r"\bhow (?:hot|cold|warm|humid|windy|high are the waves)\b|\bsun (?:rise|set|come up|go down)s?\b"
-    r"|\bwater level\b",
-    r"\b(?:clima|temperatura|llueve|llover|lluvia|nieva|nevando|nevar|humedad|viento|pronostico"
-    r"|calidad del aire|oleaje)\b",
-    r"\bque tiempo (?:hace|hara)\b|\bcuant[oa] (?:frio|calor)\b|\b(?:pone|sale) el sol\b|\bindice uv\b"
-    r"|\bpolen\b",
-    r"\b(?:wetter\w*|temperatur|regnet|regnen|schneit|luftqualitat|luftfeuchtigkeit|wind|sturm|unwetter"
-    r"|pegel|pollenflug)\b",
-    r"\bwie (?:warm|kalt|heiss|hoch sind die wellen)\b|\bgeht .*\bsonne\b|\bsonne (?:auf|unter)\b"
-    r"|\buv-index\b",
-    r"\b(?:meteo|temperature|pleut|pleuvoir|neige|neiger|humidite|vent|previsions|qualite de l'air|orage)\b",
-    r"\bquel temps\b|\bil fait (?:combien|chaud|froid|quel)\b|\b(?:couche|leve) (?:le|du) (?:de )?soleil\b"
-    r"|\bindice uv\b",
-    r"\b(?:chove|piove)\b|天气|气温|温度|下雨|下雪|刮风|空气质量|湿度|风速|浪高|水位|日出|日落|紫外线|花粉"
-    r"|雾霾|台风|预警|暴雨|有地震",
-    r"几度|多少度|有多[热冷]|多[热冷]|[热冷][吗么]|冷不冷|热不热|天気|気温|날씨|기온",
-)
-_CURRENCY = r"(?:euro|dollar|pound|yen|yuan|franc|rupee)s?"
+_CURRENCY = f"{any_of('live', 'currency')}s?"
 _MARKET = _any(
-    r"\b(?:stock price|share price|stock market|nasdaq|dow jones|s&p 500|exchange rate|market cap)\b",
-    r"\b(?:bitcoin|btc|ethereum|dogecoin|crypto|(?:gold|oil|silver|gas) price|price of (?:gold|oil|silver"
-    r"|gas))\b",
-    rf"\b{_CURRENCY}\b(?=.*\b(?:at|worth|against|rate|trading|to the|in|is|today)\b)|\b(?:usd|eur|gbp|jpy"
-    rf"|cny) (?:to|in|vs)\b",
+    whole_words("live", "market"),
+    rf"\b{_CURRENCY}\b(?=.*\b(?:at|worth|against|rate|trading|to the|in|is|today)\b)",
     rf"\bhow many {_CURRENCY} (?:is|are|to|in)\b",
-    r"\b(?:tipo de cambio|cambio (?:dolar|euro)|wechselkurs|\w*aktien?kurs|\w+-aktie|taux de change|dax"
-    r"|ftse|ibex|cac 40)\b",
-    r"\b(?:cotiza|cote|nikkei|precio del (?:bitcoin|oro|petroleo)|\w+preis (?:heute|gerade)|prix (?:du"
-    r"|de l')(?: ?bitcoin| ?or))\b",
-    r"\b(?:is|are) (?!.*\bthe\b).{1,40} (?:stock|shares?) .{0,40}\b(?:at|worth|trading)\b|\b(?:stock"
-    r"|shares) (?:is "
-    r"|are )?(?:at|trading|doing)\b",
-    r"\ba cuanto esta el (?:dolar|euro)\b|\b(?:euro|dollar|pfund|franken)\b.* (?:zum|gegen|in|en) "
-    r"(?:euros?|dollars?|pfund|franken)|\binterest rate|\bprime rate",
-    r"(?:美元|欧元|日元|英镑|港币)(?:兑|现在|对|今天)|汇率|股价|金价|油价|比特币|以太坊|大盘|股市|[aA]股"
-    r"|港股|美股|收盘|指数|纳斯达克|道琼斯",
-    r"黄金.{0,4}多少|汽油.{0,4}多少|基准利率|加息|降息|兑多少|為替|株価|환율|주가",
 )
 _CLOCK = _any(
     r"\bwhat time is it\b|\bwhat's the time\b|\btime (?:is it )?(?:now )?in [a-z]+\W*$",
@@ -92,40 +43,11 @@ _CLOCK = _any(
     r"月相|农历几|^(?:现在|今天)?外面(?:现在|今天)?.{0,2}(?:[冷热]|下雨|下雪|刮风)了?[吗么]\W*$|今何時"
     r"|지금 몇 시",
 )
-_NEWS = _any(
-    r"\b(?:(?:in|on) the news|latest news|news (?:on|about|today)|breaking news|top stories|headlines?"
-    r"|trending)\b",
-    r"\b(?:noticias|titulares|nachrichten|schlagzeilen|nouvelles (?:du|des|aujourd'hui)|actualites?"
-    r"|dernieres nouvelles)\b",
-    r"\bquelles sont les nouvelles\b|新闻|头条|热搜|时事|最新的?(?:选举|国际|国内|疫情|比赛)消息",
-)
-_SCORE = _any(
-    r"\b(?:live scores?|score of the|who(?:'s| is) (?:winning|leading)|standings|match result)\b",
-    r"\b(?:como va el (?:partido|ibex)|wie steht es (?:beim|bei)|quel est le score|resultado del partido"
-    r"|spielstand)\b",
-    r"比分|(?:队|赛).{0,8}(?:赢|输)了|(?:英超|西甲|中超|欧冠|nba).{0,6}(?:积分|排名|战况)",
-)
-# Of a place or a day that is named.
-_PUBLIC = re.compile(
-    r"\bmovies? (?:are |is )?(?:playing|showing|on)\b|\bpeliculas? (?:ponen|hay)\b|\bfilme laufen\b"
-    r"|\bfilms? passent\b|电影.{0,3}上映|上映.{0,3}电影"
-    r"|\b(?:how(?:'s| is) (?:the )?)?traffic (?:in|on|to|near)\b|\btrafico en\b|\bstau auf\b"
-    r"|\bcirculation sur\b|路况|堵[车吗不]"
-)
 # Of somebody's team as well as of one that everybody knows: whose, the names tell.
 _GAME = _any(
     r"\bwho won .*\b(?:game|match|race|election|final)\b|\bdid .* win\b|\b(?:quien|qui) a? ?(?:gano"
     r"|gagne) (?:el|le)\b",
     r"\bhat \w+ .*\bgewonnen\b|\b(?:partido|spiel|match) (?:del?|von|du|des)\b",
-)
-_MOVING = _any(
-    r"\b(?:traffic|flight [a-z]{2} ?\d{2,4}|delays? on|line \d+|(?:is|are) .* (?:closed|running|open|down"
-    r"|on time|delayed)|next train)\b",
-    r"\b(?:trafico|vuelo [a-z]{2} ?\d{2,4}|retrasos?|caid[oa]|atasco)\b|\b(?:stau|flug [a-z]{2} ?\d{2,4}"
-    r"|verspatung\w*|punktlich|down)\b",
-    r"\b(?:circulation|vol [a-z]{2} ?\d{2,4}|retards?|en panne|embouteillages?)\b",
-    r"\bopening hours of\b",
-    r"堵车|堵吗|封路|路况|准点|延误|晚点|正常运行|停运|挂了吗|宕机|下一班|开放吗|排队|最新版本",
 )
 _LOOK_UP = _any(
     r"^(?:please |can you |could you )?(?:google|search (?:the web|online|the internet)|look up online"
@@ -142,15 +64,10 @@ _NUMBERED = (
     r"|\b(?:is|on) the [amb]\d{1,3}\b.*|\b(?:linea|ligne|line) \d+\b(?=.*\b(?:metro|retards?|retrasos"
     r"|delay\w*|subway|tube)\b)|\bretards? sur la ligne\b"
 )
-_SERVICES = (
-    "github|gitlab|gmail|google|youtube|twitter|facebook|instagram|whatsapp|slack|zoom|netflix|spotify"
-    "|reddit|discord|aws|azure"
-    "|cloudflare|openai|chatgpt|steam|outlook|paypal|telegram|tiktok|linkedin|dropbox|npm|pypi|微信|支付宝"
-    "|淘宝|抖音|微博|知乎|百度"
-)
+_SERVICES = any_of("live", "services")
 _NAMED = _any(
-    rf"\b(?:is|are|ist|esta|est) (?:{_SERVICES}) (?:down|up|offline|caido|en panne|gerade down)\b"
-    rf"|(?:{_SERVICES}).{{0,4}}(?:挂了|宕机|崩了)",
+    rf"\b(?:is|are|ist|esta|est) {_SERVICES} (?:down|up|offline|caido|en panne|gerade down)\b"
+    rf"|{_SERVICES}.{{0,4}}(?:挂了|宕机|崩了)",
     r"\b(?:next|last|first) (?:train|bus|ferry|flight|tram) from [a-z]+ to [a-z]+|\b(?:current|latest"
     r"|newest) version of (?:python|java\w*|node|go|rust|linux|ubuntu|ios)\b",
     r"\bwho won the [a-z]+ (?:game|match|race) (?:last night|yesterday|today|tonight)\b|(?:python|java\w*"
@@ -171,19 +88,8 @@ _RUN = _any(
 )
 # "The wind speed", "the nearest star": what a question about live data may speak of as known.
 _THE = re.compile(r"\bthe ([\w'-]+)")
-_SAFE_THE = re.compile(
-    _any(
-        "weather|temperature|forecast|humidity|air|uv|wind|pollen|sun|moon|waves|tide|water|storm|sea"
-        "|degrees",
-        "euro|dollar|pound|yen|yuan|franc|rupee|price|share|stock|exchange|interest|gas|oil|gold|silver"
-        "|market|nasdaq|dow",
-        r"date|day|time|score|scores|standings|news|headlines?|traffic|latest|current|live|moment|web"
-        r"|internet|world",
-        r"[amb]\d+|next|election|opening|louvre|s&p|ecb|fed|ftse|dax|ibex|cac|match|game|race|final|tour"
-        r"|output|result|top",
-    )
-    + r"\b"
-)
+_SAFE_THE = re.compile(rf"{any_of('live', 'the')}\b")
+_PLACES = words("world_zh", "places")
 # On the text as typed: a place has a capital. Weather without a place is weather where the user lives.
 _PLACE = re.compile(
     _any(
@@ -201,10 +107,13 @@ _PLACE = re.compile(
 _DEGREES = re.compile(r"温度|几度|多少度|多?[热冷]|[冷热]不[冷热]")  # an oven has them as well
 _OUTSIDE = re.compile(r"\boutside\b|\bdraussen\b|\bdehors\b|\bafuera\b|外面|室外")
 _SURE_ANYWHERE = re.compile(rf"{_RUN}|{_CLOCK}|{_LOOK_UP}", re.DOTALL)
-_SURE = re.compile(rf"{_MARKET}|{_NEWS}|{_SCORE}|{_NUMBERED}|{_NAMED}", re.DOTALL)
-_WEATHER_RE = re.compile(_WEATHER)
-_NOW_RE = re.compile(_NOW)
-_MOVING_RE = re.compile(rf"{_MOVING}|{_GAME}")
+_SURE = re.compile(
+    _any(_MARKET, whole_words("live", "news"), whole_words("live", "score"), _NUMBERED, _NAMED), re.DOTALL
+)
+_WEATHER = re.compile(whole_words("live", "weather"))
+_NOW = re.compile(whole_words("live", "now"))
+_PUBLIC = re.compile(whole_words("live", "public"))  # at a place or on a day that is named
+_MOVING = re.compile(f"{whole_words('live', 'moving')}|{_GAME}")
 _CAPITAL = re.compile(r"(?<=\w )[A-ZÀ-Þ]\w|[A-Z]+\d|[\u4e00-\u9fff]")
 
 
@@ -217,9 +126,9 @@ def live(text: str) -> Live:
         return Live.NO
     if _SURE.search(folded):
         return Live.SURE
-    now = _NOW_RE.search(folded) is not None
-    if _WEATHER_RE.search(folded):
-        if any(place in text for place in PLACES) or "月相" in text:
+    now = _NOW.search(folded) is not None
+    if _WEATHER.search(folded):
+        if any(place in text for place in _PLACES) or "月相" in text:
             return Live.SURE
         if _DEGREES.search(folded) and not _OUTSIDE.search(folded):
             return Live.NO
@@ -228,7 +137,7 @@ def live(text: str) -> Live:
         return Live.NO
     if _PUBLIC.search(folded) and (now or _PLACE.search(text)):
         return Live.SURE
-    if _MOVING_RE.search(folded) and _CAPITAL.search(text):
+    if _MOVING.search(folded) and _CAPITAL.search(text):
         return Live.LIKELY
     return Live.NO
 

@@ -9,6 +9,7 @@ import re
 from proxy.gloss import question_gloss
 from proxy.pipeline.world import Worldly, worldly
 from proxy.terms import fold, plain
+from proxy.wordlists import any_of, whole_words
 
 
 def _any(*patterns: str) -> str:
@@ -129,36 +130,9 @@ def is_quoted(payload: str) -> bool:
 
 
 # ---------------------------------------------------------------- what the message itself holds
-_TRANSFORM = re.compile(
-    _any(
-        r"\b(?:translate|proofread|spell-?check|rephrase|paraphrase|reword|convert|shorten|summari[sz]e)\b",
-        r"\b(?:rewrite|reverse|uppercase|lowercase|classify|identify|remove duplicates"
-        r"|complete the (?:sequence|sentence))\b",
-        r"\b(?:capitali[sz]e|alphabeti[sz]e|transcribe|reformat|simplify|condense|decode|tl;?dr)\b",
-        r"\b(?:fix|correct|check|clean up)\b.{0,24}\b(?:typos?|spelling|grammar|punctuation|sentence)\b",
-        r"\b(?:fix|correct|check|clean up)\b.{0,24}\b(?:syntax|sql|json|yaml|regex)\b",
-        r"\bmake (?:this|it|the following)\b.{0,16}\b(?:shorter|longer|simpler|clearer|concise)\b",
-        r"\bmake (?:this|it|the following)\b.{0,16}\b(?:formal|informal|polite|friendlier)\b",
-        r"\b(?:turn|change|put) (?:this|the following)\b.{0,16}\b(?:into|to|in)\b",
-        r"\bhow (?:do|would) you say\b",
-        r"翻译|翻成|译成|译为|改写|缩短|润色|概括|总结(?:一下)?(?:这|下面|以下|[。.!！]?$)|改得|改错|错别字"
-        r"|校对|转成|转换成|简化",
-        r"\b(?:traduce|traducir|corrige|resume|acorta|convierte|reescribe)\b",
-        r"\b(?:ubersetze?|korrigiere?|fasse?|kurze?|formuliere?|wandle)\b",
-        r"\b(?:traduis|traduire|traduisez|corrigez|resumez|raccourcis|reformule|convertis)\b",
-        r"\b(?:traduza|corrija|resuma|converta|traduci|correggi|riassumi|converti)\b",
-        r"翻訳|訳して|要約|添削|誤字|번역|요약|맞춤법",
-        r"\bcount the (?:words|letters|characters|syllables)\b|^\W*sort (?:these|this|the following)\b",
-        r"\b(?:pon|mets|mettez|setze?) (?:est[ae]|cette|la|diesen|ins|in|au)\b.{0,24}"
-        r"\b(?:frase|phrase|texto|satz|perfekt|prateritum|passiv|plural|pluriel|pasado|passe|futur)\b",
-        r"改[成为](?:被动|主动|过去|疑问|否定|陈述|繁体|简体)|换算成|按字母",
-    )
-)
+_TRANSFORM = re.compile(rf"{whole_words('questions', 'transform')}|^\W*sort (?:these|this|the following)\b")
 # What is translated may well be a question.
-_TRANSLATE = re.compile(
-    r"\btranslate\b|\bhow (?:do|would) you say\b|\btradu\w+|\bubersetze?\b"
-    r"|翻译|翻成|译成|译为|翻訳|訳して|번역"
-)
+_TRANSLATE = re.compile(whole_words("questions", "translate"))
 # A transformation to a standard that was agreed earlier needs that standard.
 _AGREED_FORM = re.compile(
     _any(
@@ -221,36 +195,10 @@ def is_calculation(text: str) -> bool:
 
 
 # ---------------------------------------------------------------- what everybody could know
-_UNIQUE = _any(
-    "world|universe|sun|moon|earth|sky|sea|ocean|solar system|equator|milky way|atmosphere|internet",
-    "human body|human|periodic table|alphabet|speed of light",
-)
-# Projects are called so, too.
-_PLANETS = "mercury|venus|mars|jupiter|saturn|uranus|neptune|pluto"
-# What happens in nature, and in nobody's life: "why is thunder loud?"
-_NATURE = _any(
-    "tides?|thunder|lightning|rainbows?|earthquakes?|hurricanes?|tornadoe?s?|volcanoe?s?|eclipses?",
-    "magnets?|gravity|vaccines?|viruses|bacteria|cats purr|birds migrate|(?:sea|ocean) salty",
-    "photosynthesis|black holes?",
-    "mareas?|truenos?|relampagos?|terremotos?|huracanes|volcanes|eclipses|imanes|vacunas|gravedad|ronronean",
-    "gezeiten|donner|blitze?|erdbeben|hurrikane?|vulkane?|magnete?|impfungen|impfstoffe?|schnurren",
-    "marees?|tonnerre|eclairs?|seismes?|ouragans?|volcans?|aimants?|vaccins?|gravite|ronronnent",
-    "潮汐|打雷|雷|闪电|彩虹|地震|台风|火山|日食|月食|磁铁|疫苗|引力|黑洞",
-)
+_UNIQUE, _PLANETS = any_of("questions", "one of a kind"), any_of("questions", "planets")
+_NATURE, _PLACES = any_of("questions", "nature"), any_of("questions", "parts of the world")
+_ATTRIBUTE, _OF_THE_WORLD = any_of("questions", "attributes"), any_of("questions", "of the world")
 _SHAPE = r"\b(?:triangulo|pentagono|hexagono|octogono|triangle|pentagone|hexagone|octogone)\b"
-# Whose longest river is meant: the world's, not that of somebody's trip.
-_PLACES = _any(
-    "mundo|tierra|sistema solar|europa|africa|asia|america|oceania|espana|mexico|francia|italia|alemania",
-    "welt|erde|europas?|afrikas?|asiens?|amerikas?|deutschlands?|osterreichs?|deutschland",
-    "monde|europe|afrique|asie|amerique|oceanie|france|espagne|italie|allemagne|systeme solaire",
-)
-_ATTRIBUTE = _any(
-    r"capital|population|currency|national \w+|official language",
-    r"president|prime minister|king|queen|inventor",
-    r"(?:boiling|melting|freezing) point|atomic \w+|chemical \w+|formula|molar mass|half-life",
-    r"speed of (?:light|sound)|square root|cube root|derivative|integral|complementary colou?r",
-    r"scientific name|latin name|meaning|definition|etymology|plural|antonym|synonym|opposite",
-)
 _FACTS = re.compile(
     _any(
         rf"\bwhat(?:'s| is| are| was)? the {_ATTRIBUTE} (?:of|for|in)\b",
@@ -353,15 +301,6 @@ _INVENTED = re.compile(
     r"\bwho invented the \w+\W*$|\bwh(?:en|ere) was the \w+(?: \w+)? (?:invented|discovered)\W*$"
 )
 _THE = re.compile(r"\b[Tt]he (\S+)")
-_OF_THE_WORLD = _any(
-    "role|purpose|function|author|meaning|plot|rules?|laws?|statute|causes?|symptoms?|process|average"
-    "|theory|theorem|history",
-    "word|two|three|four|five|seven|offside|legal|maximum|minimum|typical|standard|normal|tallest|recipe"
-    "|formula|area|volume|past tense|plural"
-    "|primary|air|periodic|alphabet|circumference|radius|spelling|pronunciation",
-    "euro|dollar|date|news|weather|score|time|traffic|noble|inert|digestive|immune|nervous|respiratory"
-    "|water cycle",
-)
 _SAFE_THE = re.compile(
     rf"(?:{_UNIQUE}|{_ATTRIBUTE}|{_OF_THE_WORLD}|\w+est|most|first|difference|\d.*|[A-Z].*)\b"
 )

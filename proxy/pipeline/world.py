@@ -13,9 +13,8 @@ import re
 from enum import IntEnum
 
 from proxy.gloss import language
-from proxy.pipeline import world_words as words
-from proxy.pipeline import world_words_zh as zh
 from proxy.terms import fold, plain
+from proxy.wordlists import words
 
 
 class Worldly(IntEnum):
@@ -42,6 +41,9 @@ def worldly(text: str) -> Worldly:
 
 
 # ---------------------------------------------------------------- scripts with spaces
+_MATTERS, _KINDS, _KNOWN_NAMES = (words("world", name) for name in ("matters", "kinds", "known names"))
+_LIVED, _OPENERS = words("world", "lived"), words("world", "openers")
+_UNITS, _OF_PLACES = words("world", "units"), words("world", "of places")
 # What may be said of a kind in general; not when, who or which: those ask for one of them.
 _GENERAL = re.compile(
     r"^\W*(?:(?:please )?(?:explain|describe|define|tell me about|name|list)\b"
@@ -91,14 +93,14 @@ _HISTORIC = re.compile(r"War|Guerr|krieg|Revolu|Révolu|Dynasty|dynasty|Empire|e
 def _of_spaced(text: str) -> Worldly:
     tokens = [_ELIDED.sub("", fold(t).replace("’", "'")) for t in _TOKEN.findall(text)]
     held = set(tokens)
-    if not tokens or held & words.LIVED:
+    if not tokens or held & _LIVED:
         return Worldly.NO
     folded = plain(text).strip(" ¿¡")
     work = _WORK.search(text)
     if work and len(_TOKEN.findall(work[1])) > 2:
         return Worldly.SURE
     event = _WORLD_NAME.search(text)
-    known = held & words.KNOWN_NAMES or event
+    known = held & _KNOWN_NAMES or event
     if _names_unknown(text):
         return Worldly.NO
     if event and _HISTORIC.search(event[0]):
@@ -108,15 +110,15 @@ def _of_spaced(text: str) -> Worldly:
 
 def _by_evidence(folded: str, tokens: list[str], held: set[str], known: bool) -> Worldly:
     """Return how surely something in the question can only mean the world."""
-    if _SAME.search(folded) or len(held & words.UNITS) > 1:
+    if _SAME.search(folded) or len(held & _UNITS) > 1:
         return Worldly.SURE
     happened = bool(held & _WAS)
-    if held & words.MATTERS:
+    if held & _MATTERS:
         return Worldly.LIKELY if happened and not known else Worldly.SURE
-    if known and (held & words.OF_PLACES or _WHERE_IS.search(folded)):
+    if known and (held & _OF_PLACES or _WHERE_IS.search(folded)):
         return Worldly.SURE
-    at = next((i for i, t in enumerate(tokens) if t not in words.OPENERS and t not in words.KNOWN_NAMES), -1)
-    if happened or at < 0 or tokens[at] not in words.KINDS or not _GENERAL.search(folded):
+    at = next((i for i, t in enumerate(tokens) if t not in _OPENERS and t not in _KNOWN_NAMES), -1)
+    if happened or at < 0 or tokens[at] not in _KINDS or not _GENERAL.search(folded):
         return Worldly.NO
     # "Los perros" are dogs or somebody's dogs.
     if at and tokens[at - 1] in _DEFINITE and tokens[at] not in _ONLY_ONE:
@@ -141,10 +143,13 @@ def _names_unknown(text: str) -> bool:
     return bool(names) and language(text) != "de"
 
 
-_EVERYBODYS = words.KNOWN_NAMES | words.MATTERS | words.KINDS | {"i"}
+_EVERYBODYS = _KNOWN_NAMES | _MATTERS | _KINDS | {"i"}
 
 
 # ---------------------------------------------------------------- Chinese
+_ZH_MATTERS, _ZH_KINDS, _ZH_TOPICS = (words("world_zh", name) for name in ("matters", "kinds", "topics"))
+_ZH_PLACES, _ZH_SIGHTS = words("world_zh", "places"), words("world_zh", "sights")
+_ZH_LIVED = words("world_zh", "lived")
 _LEAD = re.compile(
     r"^(?:请问|你知道|告诉我|帮我|请|简单|详细|煮|养|种|泡|做|介绍一下|介绍|解释一下|解释|说明|讲讲|说说"
     r"|列出|说出|为什么|世界上|一只|一个|普通|正常)+"
@@ -167,7 +172,7 @@ _DEFINES = re.compile(
     r"|植物|元素|金属|气体)|哪位(?:皇帝|总统|科学家|作家|诗人|画家)"
     r"|(?:1[0-8]\d\d|19[0-4]\d)年.*(?:谁|哪|什么|几)|公元前|世纪.*(?:谁|哪|什么)"
 )
-_UNITS = re.compile(
+_ZH_UNITS = re.compile(
     r"(?:一|1|每)(?:年|天|周|小时|分钟|世纪|光年|吨|公斤|千克|斤|克|吨|磅|盎司|公里|英里|米|厘米|英尺|英寸"
     r"|升|毫升|加仑|亩|公顷).{0,2}(?:等于|有|是|合)多少"
 )
@@ -204,26 +209,26 @@ _PLACE_MATTER = re.compile(
 
 
 # "TCP和UDP有什么不同": terms that every textbook has.
-_TERMS = words.KNOWN_NAMES | words.KINDS | words.MATTERS
+_TERMS = _KNOWN_NAMES | _KINDS | _MATTERS
 _IS_WHAT = re.compile(r"\W*\w+(?:状态码\d+)?\s*(?:是什么|指什么|代表什么|表示什么)\W*")
 _LATIN = re.compile(r"[A-Za-z][A-Za-z0-9+#.]*")
 _COMPARED = re.compile(r"区别|不同|差别|关系|哪个更快")
 
 
 def _of_chinese(text: str) -> Worldly:
-    if any(word in text for word in zh.LIVED):
+    if any(word in text for word in _ZH_LIVED):
         return Worldly.NO
     subject = _LEAD.sub("", text.strip())
-    if _DEFINES.search(text) or _UNITS.search(text) or _GEOGRAPHY.search(subject):
+    if _DEFINES.search(text) or _ZH_UNITS.search(text) or _GEOGRAPHY.search(subject):
         return Worldly.SURE
     pieces = {text[at : at + size] for at in range(len(text)) for size in range(2, 8)}
-    matter = not pieces.isdisjoint(zh.MATTERS)
-    place = not pieces.isdisjoint(zh.PLACES) and _PLACE_MATTER.search(text)
-    sight = not pieces.isdisjoint(zh.SIGHTS) and _GEOGRAPHY_ASKED.search(text)
+    matter = not pieces.isdisjoint(_ZH_MATTERS)
+    place = not pieces.isdisjoint(_ZH_PLACES) and _PLACE_MATTER.search(text)
+    sight = not pieces.isdisjoint(_ZH_SIGHTS) and _GEOGRAPHY_ASKED.search(text)
     latin = {term.lower() for term in _LATIN.findall(text)}
     if latin and latin <= _TERMS and (_COMPARED.search(text) if len(latin) > 1 else _IS_WHAT.fullmatch(text)):
         return Worldly.SURE
-    topic = not pieces.isdisjoint(zh.TOPICS)
+    topic = not pieces.isdisjoint(_ZH_TOPICS)
     if matter or place or sight or (topic and _IN_GENERAL.search(text)) or _is_of_kind(subject, text):
         return Worldly.SURE
     kind = _kind(subject)
@@ -247,7 +252,7 @@ def _is_of_kind(subject: str, text: str) -> bool:
 
 def _kind(subject: str) -> str:
     """Return the kind that the subject begins with, "" for none; of one character, only where it ends."""
-    kind = next((subject[:size] for size in range(6, 0, -1) if subject[:size] in zh.KINDS), "")
+    kind = next((subject[:size] for size in range(6, 0, -1) if subject[:size] in _ZH_KINDS), "")
     if len(kind) == 1 and subject[1:2] not in _AFTER_KIND:
         return ""
     return kind
