@@ -1,4 +1,5 @@
-"""Wiring: the only place that names concrete stores, models and clients, and owns their lifetimes."""
+"""Wiring of one process: the place where stores, models and clients meet the parts that use them, and which
+owns their lifetimes."""
 
 import asyncio
 import time

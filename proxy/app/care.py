@@ -2,10 +2,10 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
-from proxy.app.parts import Parts, open_store
+from proxy.app.parts import Parts, open_store, say_unavailable
 from proxy.domain import Level
 from proxy.edge.operations import Vitals
 from proxy.errors import StoreUnavailable
@@ -13,6 +13,7 @@ from proxy.errors import StoreUnavailable
 STORE_RETRY_S = 2.0
 SWEEP_EVERY_S = 600.0
 UPKEEP_S = 60.0
+REMIND_S = 60.0  # between two log lines about a store that cannot be opened
 INDEX_S = 1.5  # of each round, for the passages of long documents
 
 
@@ -30,11 +31,13 @@ def vitals(parts: Parts) -> Vitals:
     return Vitals(Level.FULL, "")
 
 
-@dataclass(frozen=True, slots=True)
 class Care:
     """The upkeep of one process."""
 
-    parts: Parts
+    def __init__(self, parts: Parts, steady: Callable[[], float] = time.monotonic) -> None:
+        self.parts = parts
+        self._steady = steady
+        self._told_at = steady()  # the start has just said what became of the store
 
     async def keep_up(self) -> None:
         """Do every few seconds what is due, whatever became of it the last time."""
@@ -49,7 +52,7 @@ class Care:
     async def _catch_up(self) -> None:
         """Open a store that could not be opened at the start, and commit what could not be committed."""
         if not self.parts.stores.is_open:
-            await open_store(self.parts.stores, self.parts.embedder)
+            await self._open()
         with suppress(StoreUnavailable):
             await self.parts.stores.upkeep()
             await self.parts.written.recorder.catch_up()
@@ -57,6 +60,14 @@ class Care:
             if await self.parts.written.keeper.close(self.parts.clock()):
                 self.parts.written.worker.wake.set()
             await self.parts.written.library.catch_up(INDEX_S)
+
+    async def _open(self) -> None:
+        try:
+            await open_store(self.parts.stores, self.parts.embedder)
+        except StoreUnavailable as error:
+            if self._steady() - self._told_at >= REMIND_S:
+                self._told_at = self._steady()
+                say_unavailable(self.parts.stores, error)
 
     async def _delete_what_is_old(self) -> None:
         now = self.parts.clock()

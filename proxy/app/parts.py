@@ -79,7 +79,10 @@ class Parts:
             observe.log.error("embedding.unavailable", notes=loaded.notes, level=Level.LEXICAL.value)
         stores = stores_of(settings)
         stack.push_async_callback(stores.close)
-        await open_store(stores, loaded.embedder)
+        try:
+            await open_store(stores, loaded.embedder)
+        except StoreUnavailable as error:  # without it, requests pass without memory
+            say_unavailable(stores, error)
         upstream = _upstream(settings, upstream_url)
         stack.push_async_callback(upstream.aclose)
         credentials = Credentials()
@@ -120,16 +123,19 @@ class Parts:
 
 
 async def open_store(stores: Stores, embedder: OnnxEmbedder | None) -> None:
-    """Open the store if it can be opened now; without it, requests pass without memory."""
+    """Open the store. Raises StoreUnavailable, and ConfigError where its vectors are another model's."""
     try:
         await stores.open()
         if embedder is not None:
             await stores.memories.stamp_model(embedder.model)
-    except StoreUnavailable as error:
-        observe.log.error("store.unavailable", place=stores.place, error=str(error), memory="off")
     except WrongModel as error:
         await stores.close()  # its vectors mean nothing to our model: no memory is better than a wrong one
         raise ConfigError(str(error)) from error
+
+
+def say_unavailable(stores: Stores, error: StoreUnavailable) -> None:
+    """Log that the store could not be opened."""
+    observe.log.error("store.unavailable", place=stores.place, error=str(error), memory="off")
 
 
 async def _warm_up(tokens: Tokens, tools: Tools, recorder: ExchangeRecorder, fail_open: FailOpen) -> None:

@@ -1,10 +1,12 @@
 """Whatever memory does, the request goes on."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from proxy.edge.failopen import REST_S, TRIP_AFTER, Failed, FailOpen
+from proxy.edge import failopen
+from proxy.edge.failopen import REMIND_S, REST_S, TRIP_AFTER, Failed, FailOpen
 from proxy.errors import EmbeddingFailed, StoreUnavailable
 from proxy.observe import Metrics
 
@@ -22,8 +24,26 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def fail_open(clock: Clock) -> FailOpen:
-    return FailOpen(clock, Metrics())
+def metrics() -> Metrics:
+    return Metrics()
+
+
+@pytest.fixture
+def fail_open(clock: Clock, metrics: Metrics) -> FailOpen:
+    return FailOpen(clock, metrics)
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
+    """What is logged: event and facts."""
+    lines: list[tuple[str, dict[str, Any]]] = []
+
+    class Log:
+        def warning(self, event: str, **facts: Any) -> None:
+            lines.append((event, facts))
+
+    monkeypatch.setattr(failopen.observe, "log", Log())
+    return lines
 
 
 async def test_a_result_within_the_deadline_is_returned(fail_open: FailOpen) -> None:
@@ -104,3 +124,51 @@ async def test_one_operation_that_rests_does_not_stop_another(fail_open: FailOpe
     for _ in range(TRIP_AFTER):
         await fail_open.attempt("begin", bad, 1)
     assert await fail_open.attempt("recall", good, 1) == "fine"
+
+
+async def gone() -> None:
+    raise StoreUnavailable("gone")
+
+
+async def test_an_outage_is_logged_once_a_minute_with_what_was_left_out_and_counted_each_time(
+    fail_open: FailOpen, clock: Clock, metrics: Metrics, log: list[tuple[str, dict[str, Any]]]
+) -> None:
+    began = clock.now
+    for second in range(0, round(2 * REMIND_S) + 1, 4):  # each after the operation has rested
+        clock.now = began + second
+        await fail_open.attempt("recall", gone, 1)
+    facts = {"operation": "recall", "reason": "store_unavailable", "error": "StoreUnavailable"}
+    assert log == [
+        ("memory.failed", facts),
+        ("memory.failed", {**facts, "left_out": 14}),
+        ("memory.failed", {**facts, "left_out": 14}),
+    ]
+    assert metrics.failures.labels("recall", "store_unavailable")._value.get() == 31
+
+
+async def test_another_operation_or_another_error_is_logged_at_once(
+    fail_open: FailOpen, log: list[tuple[str, dict[str, Any]]]
+) -> None:
+    async def bug() -> None:
+        raise KeyError
+
+    for operation, work in (("recall", gone), ("begin", gone), ("recall", bug), ("begin", gone)):
+        await fail_open.attempt(operation, work, 1)
+    assert [(facts["operation"], facts["error"]) for _, facts in log] == [
+        ("recall", "StoreUnavailable"),
+        ("begin", "StoreUnavailable"),
+        ("recall", "KeyError"),
+    ]
+
+
+async def test_missed_deadlines_are_logged_once_a_minute_too(
+    fail_open: FailOpen, clock: Clock, log: list[tuple[str, dict[str, Any]]]
+) -> None:
+    for _ in range(2):
+        await fail_open.attempt("recall", asyncio.Event().wait, 0)
+    clock.now += REMIND_S
+    await fail_open.attempt("recall", asyncio.Event().wait, 0)
+    assert log == [
+        ("memory.deadline", {"operation": "recall"}),
+        ("memory.deadline", {"operation": "recall", "left_out": 1}),
+    ]

@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from proxy.errors import StoreUnavailable
+from proxy.stores.outages import HOLD_S
 from proxy.stores.sqlite import SqliteStores, file, trouble
 from proxy.stores.sqlite.trouble import Troubles, kind_of
 from tests.stores.making import (
@@ -22,19 +23,34 @@ from tests.stores.making import (
     find,
     store,
 )  # fmt: skip
+from tests.stores.recording import recorded
 
 
 @pytest.fixture
 def log(monkeypatch):
     """What is logged: (event, kind)."""
-    lines = []
+    return recorded(monkeypatch, lambda facts: facts.get("kind"))
 
-    class Log:
-        def __getattr__(self, level):
-            return lambda event, **facts: lines.append((event, facts.get("kind")))
 
-    monkeypatch.setattr(trouble.observe, "log", Log())
-    return lines
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def steady(stores):
+    """The time by which the stores' trouble is told."""
+    clock = Clock()
+    stores._database.troubles = Troubles(clock)
+    return clock
+
+
+async def holds(stores, steady):
+    """Let what works now go on working until it is believed."""
+    steady.now += HOLD_S
+    await stores.upkeep()
 
 
 @contextlib.contextmanager
@@ -84,7 +100,7 @@ async def fill(stores, scope=ANNA):
     ("fault", "kind"), [(full, trouble.DISK_FULL), (failing, trouble.UNAVAILABLE)], ids=["full", "failing"]
 )
 async def test_on_a_disk_that_takes_no_more_all_is_recalled_and_nothing_is_half_stored(
-    stores, log, monkeypatch, fault, kind
+    stores, log, steady, monkeypatch, fault, kind
 ):
     await store(stores.memories, create("tea"))
     with fault(stores, monkeypatch):
@@ -97,12 +113,13 @@ async def test_on_a_disk_that_takes_no_more_all_is_recalled_and_nothing_is_half_
     assert (stores.trouble, stores.is_readable) == ("", True)
     await fill(stores)
     assert len(await find(stores.memories, "fact")) == 40
+    await holds(stores, steady)
     assert log.count(("store.trouble", kind)) == 1
     assert log.count(("store.recovered", kind)) == 1
 
 
 async def test_a_file_locked_by_another_program_is_recalled_from_and_written_once_it_is_free(
-    stores, log, monkeypatch
+    stores, log, steady, monkeypatch
 ):
     monkeypatch.setattr(file, "BUSY_TIMEOUT_MS", 50)
     stores._database._write_handle.discard()  # the next connection has that patience
@@ -115,6 +132,8 @@ async def test_a_file_locked_by_another_program_is_recalled_from_and_written_onc
         assert stores.trouble == trouble.LOCKED
     await stores.upkeep()
     assert stores.trouble == ""
+    assert ("store.recovered", trouble.LOCKED) not in log, "it may come back at once"
+    await holds(stores, steady)
     assert ("store.recovered", trouble.LOCKED) in log
 
 
@@ -250,12 +269,57 @@ def test_an_error_is_known_by_its_number_also_through_ours(error, kind):
 
 
 def test_trouble_that_lasts_is_told_once_a_minute(log):
-    now = [0.0]
-    troubles = Troubles(lambda: now[0])
-    for second in range(0, 125, 5):
-        now[0] = second
+    clock = Clock()
+    troubles = Troubles(clock)
+    for clock.now in range(0, 125, 5):
         troubles.failed("write", raised(sqlite3.SQLITE_FULL))
     assert log == [("store.trouble", trouble.DISK_FULL)] * 3
+
+
+def test_trouble_that_comes_and_goes_is_one_trouble(log):
+    clock = Clock()
+    troubles = Troubles(clock)
+    for clock.now in range(0, 125, 5):
+        troubles.failed("write", raised(sqlite3.SQLITE_FULL))  # a large write, and then small ones
+        troubles.worked("write")
+        troubles.settle()
+        assert troubles.current == "", "what is asked just now works"
+    assert log == [("store.trouble", trouble.DISK_FULL)] * 3
+    clock.now += HOLD_S
+    troubles.settle()
+    troubles.settle()
+    assert log[3:] == [("store.recovered", trouble.DISK_FULL)]
+
+
+def test_a_file_is_well_again_when_both_sides_are(log):
+    clock = Clock()
+    troubles = Troubles(clock)
+    gone = FileNotFoundError(errno.ENOENT, "No such file")
+    troubles.failed("read", gone)
+    troubles.failed("write", gone)
+    troubles.worked("read")
+    clock.now += HOLD_S
+    troubles.settle()
+    assert log == [("store.trouble", trouble.UNAVAILABLE)]
+    troubles.worked("write")
+    clock.now += HOLD_S
+    troubles.settle()
+    assert log[1:] == [("store.recovered", trouble.UNAVAILABLE)]
+
+
+def test_one_trouble_that_follows_another_is_told_of_apart(log):
+    clock = Clock()
+    troubles = Troubles(clock)
+    troubles.failed("write", raised(sqlite3.SQLITE_FULL))
+    troubles.failed("write", raised(sqlite3.SQLITE_READONLY))
+    clock.now += HOLD_S
+    troubles.settle()
+    assert log == [
+        ("store.trouble", trouble.DISK_FULL),
+        ("store.trouble", trouble.READ_ONLY),
+        ("store.recovered", trouble.DISK_FULL),
+    ]
+    assert troubles.current == trouble.READ_ONLY
 
 
 def test_reading_that_works_says_nothing_of_writing(log):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from proxy import calls
 from proxy.calls import Spent
+from proxy.stores.damage import legible
 from proxy.stores.sqlite.database import Database
 
 _KEY = "calls"  # of `meta`: the times, oldest first
@@ -46,7 +47,8 @@ class SqliteCalls:
 
 def _times(tx: sqlite3.Connection) -> list[float]:
     row = tx.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
-    return sorted(json.loads(row[0])) if row else []
+    with legible():
+        return sorted(json.loads(row[0])) if row else []
 
 
 def _keep(tx: sqlite3.Connection, times: Sequence[float]) -> None:

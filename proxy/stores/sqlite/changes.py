@@ -7,8 +7,9 @@ from typing import assert_never
 
 from proxy import terms
 from proxy.domain import Change, Confirm, Create, Edit, Event, Hold, Memory, Release, Scope, Supersede
-from proxy.errors import Duplicate, NotFound, WrongModel
+from proxy.errors import Duplicate, NotFound
 from proxy.stores.exact.postings import pack
+from proxy.stores.placing import check, heir_of
 from proxy.stores.sqlite import identity, quarantine, rows
 from proxy.stores.sqlite.model import NO_MODEL, Held
 
@@ -103,7 +104,7 @@ class Writer:
     def _edit(self, memory: Memory, vector: bytes | None) -> bool:
         """Rewrite the row. Its number stays, and with it its place in lists; so does what it superseded and
         what superseded it."""
-        self._check(memory, vector)
+        check(memory, vector, self.scope, self.held.dimension)
         found = self.tx.execute(
             "SELECT seq, content, source, archived FROM memories WHERE id = ? AND owner = ?",
             (memory.id, self.owner),
@@ -170,30 +171,19 @@ class Writer:
             (self.owner, rows.as_json(successors)),
         ).fetchall()
         for seq, successor in orphans:
-            heir: str | None = successor
-            for _ in successors:  # not `while`: imported memories may supersede each other in a circle
-                if heir not in successors:
-                    break
-                heir = successors[heir]
-            if heir is not None and heir not in successors:
+            heir = heir_of(successor, successors)
+            if heir is not None:
                 self.tx.execute(
                     "UPDATE memories SET superseded_by = ?, changed = ? WHERE seq = ?",
                     (heir, self.version, seq),
                 )
 
     # ------------------------------------------------------------ rows
-    def _check(self, memory: Memory, vector: bytes | None) -> None:
-        if (memory.scope.tenant, memory.scope.user) != (self.scope.tenant, self.scope.user):
-            raise ValueError("a memory of another user")
-        dimension = self.held.dimension
-        if vector is not None and dimension is not None and len(vector) != 4 * dimension:
-            raise WrongModel(f"a vector of {len(vector) // 4} dimensions, the store holds {dimension}")
-
     def _generation(self, vector: bytes | None) -> int:
         return self.held.generation if self.embeds or vector is not None else NO_MODEL
 
     def _insert(self, memory: Memory, statement: bytes, vector: bytes | None) -> int | None:
-        self._check(memory, vector)
+        check(memory, vector, self.scope, self.held.dimension)
         seq = rows.insert_memory(self.tx, self.owner, memory, statement, self.version)
         if seq is not None:
             self.tx.execute(

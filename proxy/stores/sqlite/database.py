@@ -142,6 +142,7 @@ class Database:
 
     async def probe(self) -> None:
         """Try what is in trouble, so that it is known when that is over. Never raises StoreUnavailable."""
+        self.troubles.settle()
         with suppress(StoreUnavailable):
             if self.troubles.is_corrupt:
                 await asyncio.get_running_loop().run_in_executor(self._copier, self._check_again)

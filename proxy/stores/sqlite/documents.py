@@ -19,12 +19,14 @@ from proxy.documents import (
     searched_text,
 )
 from proxy.domain import Forgotten, Scope
-from proxy.errors import NotFound, QuotaExceeded
+from proxy.errors import NotFound
 from proxy.ports import EmbeddingModel
+from proxy.stores.damage import legible
 from proxy.stores.exact.postings import pack
 from proxy.stores.sqlite import model, owners, rows
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.forgetting.forget import Forgetting
+from proxy.stores.usage import check_room
 
 COLUMNS = """
     d.seq, d.id, s.tenant, s.user, d.project, d.name, d.version, d.digest, d.characters, d.sections,
@@ -81,7 +83,8 @@ class SqliteDocuments:
             owner = owners.ensure(tx, new.scope).id
             if old is not None:
                 tx.execute("DELETE FROM documents WHERE owner = ? AND id = ? AND doomed = 0", (owner, old.id))
-            _check_room(tx, owner, new, limits)
+            others, passages = tx.execute(_USED, (owner,)).fetchone()
+            check_room(others, passages, new, limits)
             generation = model.held(tx, self._embedding()).generation
             _insert(tx, owner, new, old, packed, generation)
             stored = _named(tx, new.scope, new.name)
@@ -105,7 +108,13 @@ class SqliteDocuments:
     async def passages(self, document: Document) -> Sequence[Passage]:
         scope = document.scope
         asked = (document.id, document.version, scope.tenant, scope.user)
-        return await self._database.read(lambda tx: [passage_of(row) for row in tx.execute(_PASSAGES, asked)])
+
+        def work(tx: sqlite3.Connection) -> Sequence[Passage]:
+            found = tx.execute(_PASSAGES, asked).fetchall()
+            with legible():
+                return [passage_of(row) for row in found]
+
+        return await self._database.read(work)
 
     async def list(self, scope: Scope, *, limit: int, after: str | None = None) -> Sequence[Document]:
         asked = {"tenant": scope.tenant, "user": scope.user, "project": scope.project, "limit": limit}
@@ -157,14 +166,6 @@ def _named(tx: sqlite3.Connection, scope: Scope, name: str) -> Document | None:
     }  # fmt: skip
     row = tx.execute(_NAMED, asked).fetchone()
     return document_of(row) if row else None
-
-
-def _check_room(tx: sqlite3.Connection, owner: int, new: NewDocument, limits: Limits) -> None:
-    documents, passages = tx.execute(_USED, (owner,)).fetchone()
-    if documents + 1 > limits.documents:
-        raise QuotaExceeded(f"This user has {limits.documents} documents already, and may have no more.")
-    if passages + len(new.passages) > limits.passages_of_user:
-        raise QuotaExceeded(f"This user's documents may hold {limits.passages_of_user} passages together.")
 
 
 def _insert(

@@ -87,8 +87,7 @@ class SqliteJobs:
     async def wait_for_credential(self, job: Job) -> None:
         def work(tx: sqlite3.Connection) -> None:
             if queue.leased_session(tx, job) is not None:
-                # Waiting is no failure: it does not use up an attempt.
-                tx.execute("UPDATE jobs SET attempts = attempts - 1 WHERE id = ?", (int(job.id),))
+                queue.take_back_attempt(tx, job)
                 queue.park(tx, int(job.id), state="waiting", due_at=0.0, reason="credential")
 
         await self._database.write(work)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proxy.oversight import Key
+from proxy.stores.damage import legible
 from proxy.stores.sqlite.database import Database
 
 _KEY = "SELECT id, name, tenant, user, rights, upstream_key, created_at, revoked_at FROM keys"
@@ -56,7 +57,9 @@ class SqliteKeys:
 
 def _read(row: tuple[Any, ...]) -> Key:
     id_, name, tenant, user, rights, upstream_key, created_at, revoked_at = row
+    with legible():
+        allowed = frozenset(json.loads(rights))
     return Key(
-        id=id_, name=name, tenant=tenant, user=user, rights=frozenset(json.loads(rights)),
+        id=id_, name=name, tenant=tenant, user=user, rights=allowed,
         upstream_key=upstream_key, created_at=created_at, revoked_at=revoked_at,
     )  # fmt: skip

@@ -24,6 +24,7 @@ from proxy.notes import (
     Standing,
     State,
 )
+from proxy.stores.damage import legible
 from proxy.stores.sqlite import owners, queue, rows
 from proxy.stores.sqlite.database import Database
 
@@ -232,7 +233,8 @@ def _state(tx: sqlite3.Connection, session: int) -> tuple[State | None, int, flo
     row: tuple[str, int, float] | None = tx.execute(
         "SELECT content, upto, at FROM states WHERE session = ?", (session,)
     ).fetchone()
-    return (json.loads(row[0]), row[1], row[2]) if row else (None, 0, 0.0)
+    with legible():
+        return (json.loads(row[0]), row[1], row[2]) if row else (None, 0, 0.0)
 
 
 def _keys(tx: sqlite3.Connection, exchanges: Sequence[Exchange]) -> tuple[str, ...]:

@@ -7,17 +7,12 @@ from collections.abc import Callable, Sequence
 from proxy.documents import Look, PassageHit, Pending
 from proxy.domain import Scope
 from proxy.ports import EmbeddingModel
+from proxy.stores.damage import legible
+from proxy.stores.exact.library import FoundPassage, Key, LibraryIndex, PassageRow, build_library
 from proxy.stores.sqlite import model, owners, rows
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.documents import COLUMNS, document_of, passage_of
-from proxy.stores.sqlite.passage_index import (
-    FoundPassage,
-    Key,
-    LibraryCache,
-    LibraryIndex,
-    PassageRow,
-    build_library,
-)
+from proxy.stores.sqlite.passage_index import LibraryCache
 
 _HOLDS = """
     SELECT EXISTS (SELECT 1 FROM scopes s JOIN documents d ON d.owner = s.id
@@ -86,10 +81,12 @@ class SqlitePassages:
             last, ours = model.newest(tx), model.held(tx, self._embedding())
             if last is None or last[0] != ours.generation:
                 return ()  # another process is about to give them vectors of another model
-            return [
-                Pending(seq, tuple(json.loads(headings)), tile[lead:].strip())
-                for seq, headings, tile, lead in tx.execute(_PENDING, (last[0], limit))
-            ]
+            found = tx.execute(_PENDING, (last[0], limit)).fetchall()
+            with legible():
+                return [
+                    Pending(seq, tuple(json.loads(headings)), tile[lead:].strip())
+                    for seq, headings, tile, lead in found
+                ]
 
         return await self._database.read(work)
 
@@ -115,7 +112,8 @@ class SqlitePassages:
         index = self._indexes.get(owner, key)
         if index is None:
             asked = {"owner": owner, "generations": rows.as_json(generations)}
-            index = build_library(key, [PassageRow(*row) for row in tx.execute(_ALL, asked)])
+            found = tx.execute(_ALL, asked).fetchall()
+            index = build_library(key, [PassageRow(*row) for row in found])
             self._indexes.put(owner, index)
         return index
 
@@ -127,8 +125,9 @@ def _version(tx: sqlite3.Connection, scope: Scope) -> int:
 
 def _hits(tx: sqlite3.Connection, found: Sequence[FoundPassage]) -> Sequence[PassageHit]:
     read = {row[0]: row[1:] for row in tx.execute(_FOUND, (rows.as_json(one.seq for one in found),))}
-    return [
-        PassageHit(document_of(read[one.seq][5:]), passage_of(read[one.seq][:5]), one.own, one.section)
-        for one in found
-        if one.seq in read
-    ]
+    with legible():
+        return [
+            PassageHit(document_of(read[one.seq][5:]), passage_of(read[one.seq][:5]), one.own, one.section)
+            for one in found
+            if one.seq in read
+        ]

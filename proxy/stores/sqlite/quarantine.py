@@ -11,6 +11,7 @@ from typing import Any
 from proxy.domain import Candidate, Evidence, Hold, Scope
 from proxy.errors import NotFound
 from proxy.oversight import Held
+from proxy.stores.damage import legible
 from proxy.stores.sqlite import rows
 from proxy.stores.sqlite.database import Database
 
@@ -94,8 +95,10 @@ def _read(row: tuple[Any, ...]) -> Held:
     _, id_, tenant, user, project, reason, at, type_, content, confidence, tags, span, *more = row
     replaces, source, importance, observed_at, expires_at, session_id, exchange_id = more
     origin = Evidence(session_id, exchange_id, span) if session_id or exchange_id else None
+    with legible():
+        named = tuple(json.loads(tags))
     candidate = Candidate(
-        type=type_, content=content, confidence=confidence, tags=tuple(json.loads(tags)), evidence=span,
+        type=type_, content=content, confidence=confidence, tags=named, evidence=span,
         replaces=replaces, source=source, importance=importance, observed_at=observed_at,
         expires_at=expires_at, origin=origin,
     )  # fmt: skip

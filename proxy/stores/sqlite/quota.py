@@ -10,12 +10,11 @@ whose words go to its history; otherwise a full memory could only go stale.
 import sqlite3
 from collections.abc import Generator, Sequence
 from contextlib import closing
-from typing import assert_never
 
-from proxy.domain import Change, Confirm, Create, Edit, Hold, Release, Supersede
+from proxy.domain import Change, Create, Edit, Release, Supersede
 from proxy.oversight import Quota
 from proxy.stores.sqlite.changes import Writer
-from proxy.stores.usage import Result, Usage, fits, grown_too_far, growth
+from proxy.stores.usage import Result, Usage, fits, grown_too_far, growth, latest
 
 _MOST_AT_ONCE = 1000  # evictions beyond what the changes need: after a quota was lowered, others wait too
 
@@ -99,7 +98,7 @@ def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
     parameters = {
         "owner": writer.owner,
         "version": writer.version,
-        "now": max((_time(change) for change in changes), default=0.0),
+        "now": latest(changes),
     }
     most = _MOST_AT_ONCE + len(changes)
     doomed: list[tuple[int, str, str | None]] = []
@@ -119,15 +118,3 @@ def _weakest_first(
     for query in _IN_THIS_ORDER:
         with closing(tx.execute(query, parameters)) as found:
             yield from found
-
-
-def _time(change: Change) -> float:
-    match change:
-        case Create() | Supersede() | Edit():
-            return change.memory.updated_at
-        case Confirm() | Hold():
-            return change.at
-        case Release():
-            return 0.0
-        case _:
-            assert_never(change)

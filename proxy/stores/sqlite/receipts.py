@@ -10,6 +10,7 @@ from typing import Any
 from proxy.domain import Forgotten, MemoryFilter
 from proxy.errors import NotFound
 from proxy.oversight import Receipt
+from proxy.stores.damage import legible
 from proxy.stores.sqlite.database import Database
 
 # One whose forget is still under way proves nothing yet.
@@ -87,7 +88,7 @@ def add(tx: sqlite3.Connection, seq: int, more: Forgotten) -> None:
 def counts(tx: sqlite3.Connection, seq: int) -> Forgotten:
     """Return what the receipt says was erased, with its id."""
     id_, text = tx.execute("SELECT id, counts FROM receipts WHERE seq = ?", (seq,)).fetchone()
-    return Forgotten(**json.loads(text), receipt=id_)
+    return _from_json(text, id_)
 
 
 def plus(one: Forgotten, other: Forgotten) -> Forgotten:
@@ -120,10 +121,15 @@ def _as_json(counts: Forgotten) -> str:
     return json.dumps(numbers)
 
 
+def _from_json(text: str, receipt_id: str) -> Forgotten:
+    with legible():
+        return Forgotten(**json.loads(text), receipt=receipt_id)
+
+
 def receipt_of(row: tuple[Any, ...]) -> Receipt:
     """Return a row: id, tenant, user, project, type, memory_id, by, at, counts."""
     id_, tenant, user, project, type_, memory_id, by, at, text = row
     return Receipt(
         id=id_, tenant=tenant, user=user, project=project, type=type_, memory_id=memory_id, by=by, at=at,
-        counts=Forgotten(**json.loads(text), receipt=id_),
+        counts=_from_json(text, id_),
     )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import Any
 
 from proxy import terms
 from proxy.domain import Evidence, Exchange, Memory, MemoryFilter, Scope, with_children
+from proxy.stores.damage import legible
 from proxy.stores.texts import storable as storable
 
 _MEMORY = """
@@ -97,10 +98,13 @@ def insert_evidence(tx: sqlite3.Connection, seq: int, evidence: Sequence[Evidenc
 def memories_where(
     tx: sqlite3.Connection, condition: str, parameters: dict[str, Any]
 ) -> list[tuple[int, Memory]]:
-    """Return (seq, memory) for what the condition (constant SQL over `m` and `s`) selects, in its order."""
+    """Return (seq, memory) for what the condition (constant SQL over `m` and `s`) selects, in its order.
+
+    Raises DamagedRow, rather than leave one out: whoever changes memories must see all of them."""
     rows = tx.execute(f"{_MEMORY} WHERE {condition}", parameters).fetchall()
     evidence = _evidence_of(tx, [row[0] for row in rows])
-    return [(row[0], _memory(row, evidence.get(row[0], ()))) for row in rows]
+    with legible():
+        return [(row[0], _memory(row, evidence.get(row[0], ()))) for row in rows]
 
 
 def memories_by_seq(tx: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Memory]:

@@ -2,8 +2,9 @@
 
 Reading and writing fail apart: on a full disk everything that is remembered can still be recalled. Trouble is
 over with the first operation of its side that works, so whoever has none under way tries one now and then
-(Database.probe). A corrupt file is the exception: it is read as far as it can be, and not written until a
-check of all of it has passed, or another file is in its place, since writing spreads the damage.
+(Database.probe); the log waits for a while before it says so. A corrupt file is the exception: it is read as
+far as it can be, and not written until a check of all of it has passed, or another file is in its place,
+since writing spreads the damage.
 """
 
 import errno
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from typing import Literal
 
 from proxy import observe
+from proxy.stores.damage import DamagedRow
+from proxy.stores.outages import REMIND_S, Outages
 
 Side = Literal["read", "write"]
 
@@ -21,8 +24,6 @@ DISK_FULL = "store_disk_full"
 READ_ONLY = "store_read_only"
 LOCKED = "store_locked"
 UNAVAILABLE = "store_unavailable"  # gone, unreadable, or the disk fails
-
-REMIND_S = 60.0  # between two log lines about the same trouble
 
 _BY_CODE = {
     sqlite3.SQLITE_CORRUPT: CORRUPT,
@@ -66,8 +67,8 @@ class Troubles:
     def __init__(self, steady: Callable[[], float] = time.monotonic) -> None:
         self._steady = steady
         self._now: dict[Side, str] = {}
-        self._since: dict[Side, float] = {}
-        self._told_at: dict[str, float] = {}
+        self._outages = Outages(steady)
+        self._row_told_at = float("-inf")
 
     @property
     def current(self) -> str:
@@ -86,15 +87,15 @@ class Troubles:
 
     def failed(self, side: Side, error: BaseException) -> None:
         """Take note of an operation that failed."""
+        if isinstance(error, DamagedRow):
+            self._tell_of_a_row(side)
         kind = kind_of(error)
         if kind is None or (self.is_corrupt and kind != CORRUPT):
             return
         if self._now.get(side) != kind:
+            self._over(side)
             self._now[side] = kind
-            self._since[side] = self._steady()
-        if self._steady() - self._told_at.get(kind, float("-inf")) >= REMIND_S:
-            self._told_at[kind] = self._steady()
-            observe.log.error("store.trouble", kind=kind, operation=side, error=_name_of(error))
+        self._outages.failed(kind, side, _name_of(error))
 
     def worked(self, side: Side) -> None:
         """Take note of an operation that worked: its side has no trouble but that of a corrupt file."""
@@ -106,12 +107,21 @@ class Troubles:
         for side in tuple(self._now):
             self._over(side)
 
+    def settle(self) -> None:
+        """Have the log say what is over by now. To be called now and then."""
+        self._outages.settle()
+
+    def _tell_of_a_row(self, side: Side) -> None:
+        """Say that a row is damaged. No trouble of the file's: it would end with the next sound one."""
+        now = self._steady()
+        if now - self._row_told_at >= REMIND_S:
+            self._row_told_at = now
+            observe.log.error("store.row_damaged", operation=side)
+
     def _over(self, side: Side) -> None:
         kind = self._now.pop(side, None)
-        if kind is not None:
-            self._told_at.pop(kind, None)
-            seconds = round(self._steady() - self._since[side], 1)
-            observe.log.warning("store.recovered", kind=kind, operation=side, seconds=seconds)
+        if kind is not None and kind not in self._now.values():
+            self._outages.over(kind)
 
 
 def _name_of(error: BaseException) -> str:

@@ -1,7 +1,7 @@
-"""Which rows a forget takes: the memories it covers and everything else that holds their text.
+"""Which rows a forget takes: the memories and documents it covers, and everything else that holds their text.
 
-What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with a
-forgotten memory in view, takes with it the stored responses of its session (later ones replay or repeat
+What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with what
+is forgotten in view, takes with it the stored responses of its session (later ones replay or repeat
 earlier ones), the responses that continue those, and the items of their conversations.
 """
 

@@ -10,6 +10,7 @@ import sqlite3
 from dataclasses import asdict, dataclass, replace
 
 from proxy.domain import Forgotten, MemoryFilter
+from proxy.stores.damage import legible
 from proxy.stores.sqlite import receipts
 from proxy.stores.sqlite.forgetting.target import Bounds, Target, bounds_now
 
@@ -95,17 +96,19 @@ def place(
 
 def standing(tx: sqlite3.Connection) -> list[Order]:
     """Return the orders that are not carried out yet, the oldest first."""
-    return [
-        Order(
-            receipt,
-            Target(owner=owner, project=project, type=type_, memory_id=memory_id,
-                   bounds=Bounds(**json.loads(bounds))),
-            instance,
-        )
-        for receipt, owner, project, type_, memory_id, bounds, instance in tx.execute(
-            "SELECT receipt, owner, project, type, memory_id, bounds, instance FROM forgets ORDER BY receipt"
-        )
-    ]  # fmt: skip
+    found = tx.execute(
+        "SELECT receipt, owner, project, type, memory_id, bounds, instance FROM forgets ORDER BY receipt"
+    ).fetchall()
+    with legible():
+        return [
+            Order(
+                receipt,
+                Target(owner=owner, project=project, type=type_, memory_id=memory_id,
+                       bounds=Bounds(**json.loads(bounds))),
+                instance,
+            )
+            for receipt, owner, project, type_, memory_id, bounds, instance in found
+        ]  # fmt: skip
 
 
 def finish(tx: sqlite3.Connection, order: Order) -> Forgotten:
