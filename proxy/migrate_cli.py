@@ -82,9 +82,11 @@ async def _run(args: argparse.Namespace) -> int:
 
 
 def _how_to_go_on(error: StoreError) -> str:
+    from proxy.stores.damage import DamagedRow
     from proxy.stores.migrate import Refused
+    from proxy.stores.redis.stores import Unreachable
 
-    if isinstance(error, Refused | WrongModel):  # they say it themselves
+    if isinstance(error, Refused | Unreachable | WrongModel | DamagedRow):  # they say it themselves
         return ""
     return ". What is moved is kept: run it again to go on"
 
@@ -98,7 +100,7 @@ async def _move(args: argparse.Namespace, settings: Settings) -> "Moved":
 
     assert isinstance(stores, RedisStores)
     try:
-        await stores.connection.ping()
+        await stores.reach()
         await stores.connection.warn_if_forgetful()
         async with migrate.opened(args.data_dir) as source:
             with _progress() as told:

@@ -334,8 +334,8 @@ class Embedder(Protocol):
     def model(self) -> EmbeddingModel: ...
 
     def begin(self, text: str) -> None:
-        """Begin to embed a text that is about to be asked for, if that can be done meanwhile. A hint: it never
-        fails, and may be wrong."""
+        """Begin to embed a text that is about to be asked for, if that can be done meanwhile. A hint: it
+        never fails, and may be wrong."""
         ...
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:

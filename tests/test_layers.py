@@ -96,6 +96,13 @@ COMPOSITION = {
     "__init__",
 }
 
+# A store knows no other store. What several have in common is in `exact`, or beside the folders.
+STORES = {"sqlite", "redis", "qdrant"}
+MAY_SEE_STORES = {
+    "migrate": {"sqlite", "redis"},  # moves from the one into the other
+    "redis/stores.py": {"qdrant"},  # puts a fleet's stores together
+}
+
 MODULES = sorted(PROXY.rglob("*.py"))
 
 
@@ -132,6 +139,16 @@ def test_a_library_is_imported_only_by_its_owner(path: Path) -> None:
         assert room in OWNER[library] | COMPOSITION, (
             f"{room} imports {library}, which belongs to {OWNER[library]}"
         )
+
+
+@pytest.mark.parametrize(
+    "path", sorted((PROXY / "stores").rglob("*.py")), ids=lambda p: str(p.relative_to(PROXY / "stores"))
+)
+def test_a_store_imports_no_other_store(path: Path) -> None:
+    inside = path.relative_to(PROXY / "stores")
+    seen = {name.split(".")[2] for name in _imports(path) if name.startswith("proxy.stores.")} & STORES
+    allowed = MAY_SEE_STORES.get(inside.parts[0], set()) | MAY_SEE_STORES.get(str(inside), set())
+    assert seen <= allowed | {inside.parts[0]}, f"{inside} imports {seen - allowed}"
 
 
 def test_files_stay_short() -> None:

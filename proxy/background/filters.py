@@ -16,7 +16,7 @@ REDACTED = "[redacted]"  # a secret, or what the policy rejects: no memory is ma
 MAX_CONTENT = {"procedural": 1_500}
 _MAX_CONTENT = 800  # characters; a fact of one or two sentences
 _SAFE_ID = re.compile("id-[0-9a-f]{32}")
-_MOST_JUDGED = 10_000
+_MOST_JUDGED = 4_096
 # Whether an id may stay, by its digest: a session's comes with every request, and the patterns take 60 µs.
 _JUDGED: dict[str, bool] = {}
 _OUR_LINE = re.compile(

@@ -1,11 +1,12 @@
 """From hits to the order in which they are worth showing.
 
 Cosines lie between .0 and .7, BM25 between 0 and 20: both are brought to [0, 1] and added. The cosine is
-stretched over the hits at hand. BM25 is too where the model reads a gloss, word by word, and knows less than the
-words do; of English, the best of poor matches would become a 1 and push down what the vectors know. There it is
-scaled by how much of the question its best hit covers, to the power of .4. (Recall@5 of 262 questions that avoid
-the memories' words, and of 200 natural ones: .89 and .95. In proportion to what is covered, in any language:
-.89 and .88; stretched in any: .87 and .95; RRF-60: .80 and .93.) The fused score orders and nothing else; whether a hit belongs at all is for the gate.
+stretched over the hits at hand. BM25 is too where the model reads a gloss, word by word, and knows less than
+the words do. Of English, the best of poor matches would become a 1 and push down what the vectors know: there
+it is scaled by how much of the question its best hit covers, to the power of .4. (Recall@5 of 262 questions
+that avoid the memories' words, and of 200 natural ones: .89 and .95. In proportion to what is covered, in any
+language: .89 and .88; stretched in any: .87 and .95; RRF-60: .80 and .93.) The fused score orders and nothing
+else; whether a hit belongs at all is for the gate.
 """
 
 import math

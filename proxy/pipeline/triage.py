@@ -16,7 +16,7 @@ from proxy.pipeline.expect import Expectation, expectation
 from proxy.pipeline.recent import Recent
 
 LASTS_S = 24 * 3600.0
-SIZE = 8192
+SIZE = 2048
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,12 @@
 """How much one user may have remembered: the rule, without a store."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
+from proxy.documents import Limits, NewDocument
 from proxy.domain import Change, Confirm, Create, Edit, Hold, Release, Supersede
+from proxy.errors import QuotaExceeded
 from proxy.oversight import Quota
 from proxy.stores.texts import storable
 
@@ -50,6 +53,31 @@ def growth(change: Change) -> Usage:
             return Usage(0, _size(change.memory.content))
         case Confirm() | Hold() | Release():
             return Usage()
+        case _:
+            assert_never(change)
+
+
+def latest(changes: Iterable[Change]) -> float:
+    """Return the time of the last of the changes: by now, what was to expire before has."""
+    return max(map(_time, changes), default=0.0)
+
+
+def check_room(others: int, passages: int, new: NewDocument, limits: Limits) -> None:
+    """Raise QuotaExceeded if the user may not have the document beside the others, with their passages."""
+    if others + 1 > limits.documents:
+        raise QuotaExceeded(f"This user has {limits.documents} documents already, and may have no more.")
+    if passages + len(new.passages) > limits.passages_of_user:
+        raise QuotaExceeded(f"This user's documents may hold {limits.passages_of_user} passages together.")
+
+
+def _time(change: Change) -> float:
+    match change:
+        case Create() | Supersede() | Edit():
+            return change.memory.updated_at
+        case Confirm() | Hold():
+            return change.at
+        case Release():
+            return 0.0
         case _:
             assert_never(change)
 

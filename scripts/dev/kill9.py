@@ -82,6 +82,52 @@ def fact(name: str) -> str:
     return f"User has a friend named {name}."
 
 
+class Names:
+    """Names of which none is like another: whether like names are told apart is another test's matter."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._starts: set[str] = set()
+
+    def new(self) -> str:
+        while (start := "".join(self._rng.choices(SYLLABLES, k=3))) in self._starts:
+            pass
+        self._starts.add(start)
+        return f"{start}{self._rng.choice(SYLLABLES)}".capitalize()
+
+
+def asking(user: str, session: str | None, messages: list[dict[str, str]], *, stream: bool) -> dict[str, Any]:
+    """Return the body of a request."""
+    context = {"user_id": user, **({"session_id": session} if session else {})}
+    body: dict[str, Any] = {"model": "m", "messages": messages, "memory_context": context}
+    return body | ({"stream": True} if stream else {})
+
+
+def is_complete(answer: bytes) -> bool:
+    """True of an answer that has come to its end."""
+    return b"[DONE]" in answer or b'"finish_reason": "stop"' in answer
+
+
+async def nothing_left(origin: str, *, within_s: float, quiet_s: float) -> dict[str, Any]:
+    """Return the job counts when there has been nothing to do for so long, or the time is up."""
+    jobs: dict[str, Any] = {}
+    deadline, quiet = time.monotonic() + within_s, 0
+    async with aiohttp.ClientSession() as http:
+        while time.monotonic() < deadline and quiet < 2 * quiet_s:
+            await asyncio.sleep(0.5)
+            async with http.get(f"{origin}/health") as answer:
+                jobs = (await answer.json())["jobs"] or {"queued": -1}
+            quiet = quiet + 1 if not (jobs["queued"] or jobs.get("running")) else 0
+    return dict(jobs)
+
+
+def work_directory(given: Path | None, prefix: str) -> Path:
+    """Return the directory to work in, made if need be."""
+    directory = given or Path(tempfile.mkdtemp(prefix=prefix))
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
 @dataclass
 class Tally:
     """What the clients know: facts by user, as they sent and as they received the whole answer."""
@@ -99,7 +145,7 @@ class Load:
     def __init__(self, base_url: str, rng: random.Random, tally: Tally) -> None:
         self._url, self._rng, self._tally = f"{base_url}/chat/completions", rng, tally
         self.answered = asyncio.Event()  # set at a last byte
-        self._starts: set[str] = set()
+        self._names = Names(rng)
 
     async def run(self, users: int) -> None:
         connector = aiohttp.TCPConnector(force_close=self._rng.random() < 0.3)
@@ -113,7 +159,7 @@ class Load:
             session = f"s-{self._rng.randrange(10**9)}" if self._rng.random() < 0.5 else None
             messages: list[dict[str, str]] = []
             for _ in range(self._rng.randint(1, 4)):
-                name = self._name()
+                name = self._names.new()
                 messages.append({"role": "user", "content": said(name)})
                 answer = await self._ask(http, user, session, messages, name)
                 messages.append({"role": "assistant", "content": answer})
@@ -126,25 +172,16 @@ class Load:
         messages: list[dict[str, str]],
         name: str,
     ) -> str:
-        context = {"user_id": user, **({"session_id": session} if session else {})}
-        body = {"model": "m", "messages": messages, "memory_context": context}
-        body |= {"stream": True} if self._rng.random() < 0.6 else {}
+        body = asking(user, session, messages, stream=self._rng.random() < 0.6)
         self._tally.sent[user].add(name)
         async with http.post(self._url, json=body) as answer:
             whole = await answer.read()  # raises unless the framing says that this is all
             self._tally.statuses[str(answer.status)] += 1
-            if answer.status == 200 and (b"[DONE]" in whole or b'"finish_reason": "stop"' in whole):
+            if answer.status == 200 and is_complete(whole):
                 promised = answer.headers.get("X-Memory-Store") == "queued"
                 (self._tally.queued if promised else self._tally.unpromised)[user].add(name)
                 self.answered.set()
         return "Noted, thank you."
-
-    def _name(self) -> str:
-        """Return a name that no other is like: whether like names are told apart is another test's matter."""
-        while (start := "".join(self._rng.choices(SYLLABLES, k=3))) in self._starts:
-            pass
-        self._starts.add(start)
-        return f"{start}{self._rng.choice(SYLLABLES)}".capitalize()
 
 
 class Proxy:
@@ -216,20 +253,6 @@ async def one_round(proxy: Proxy, load: Load, options: argparse.Namespace, rng: 
         await asyncio.gather(talking, return_exceptions=True)
 
 
-async def settle(proxy: Proxy) -> dict[str, Any]:
-    """Start once more and return the job counts when nothing is left to do, or the time is up."""
-    await proxy.start()
-    await proxy.ready()
-    deadline, jobs, quiet = time.monotonic() + SETTLE_S, {}, 0
-    async with aiohttp.ClientSession() as http:
-        while time.monotonic() < deadline and quiet < 15:  # a sweep comes every five seconds
-            await asyncio.sleep(0.5)
-            async with http.get(f"{proxy.base_url.removesuffix('/v1')}/health") as answer:
-                jobs = (await answer.json())["jobs"] or {"queued": -1}
-            quiet = quiet + 1 if not (jobs["queued"] or jobs.get("running")) else 0
-    return dict(jobs)
-
-
 def judge(file: Path, tally: Tally) -> list[str]:
     """Return what is wrong, with names of lost and doubled facts."""
     wrong: list[str] = []
@@ -274,7 +297,10 @@ async def main(options: argparse.Namespace) -> int:
             if number % 20 == 0:
                 acknowledged = sum(map(len, tally.queued.values()))
                 print(f"{number} rounds, {acknowledged} answers complete, {sum(times):.0f} s", flush=True)
-        jobs = await settle(proxy)
+        await proxy.start()
+        await proxy.ready()
+        origin = proxy.base_url.removesuffix("/v1")
+        jobs = await nothing_left(origin, within_s=SETTLE_S, quiet_s=7.5)  # a sweep comes every 5 s
         await proxy.kill()
     print(f"kills {dict(tally.kills)}; answers {dict(tally.statuses)}; jobs {jobs}")
     print(json.dumps({"sent": sum(map(len, tally.sent.values())), "seed": options.seed}))
@@ -295,8 +321,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--keep", type=Path, metavar="DIR", help="work in this directory")
     options = parser.parse_args()
-    options.keep = options.keep or Path(tempfile.mkdtemp(prefix="kill9-"))
-    options.keep.mkdir(parents=True, exist_ok=True)
+    options.keep = work_directory(options.keep, "kill9-")
     return options
 
 

@@ -20,7 +20,6 @@ import os
 import random
 import signal
 import sys
-import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +30,16 @@ sys.path.insert(0, str(ROOT))
 
 import aiohttp  # noqa: E402
 
-from scripts.dev.kill9 import SYLLABLES, Model, fact, said  # noqa: E402
+from scripts.dev.kill9 import (  # noqa: E402
+    Model,
+    Names,
+    asking,
+    fact,
+    is_complete,
+    nothing_left,
+    said,
+    work_directory,
+)
 from tests import redis_server  # noqa: E402
 from tests.fleet.replicas import Replica  # noqa: E402
 from tests.support.upstream import ScriptedUpstream  # noqa: E402
@@ -40,17 +48,17 @@ PATIENCE_S = 8.0  # of a client, with one replica
 SPLIT_S = 15.0  # the others take a silent replica for dead after ten
 SETTLE_S = 150.0
 FAULTS = {"kill": 10, "kill two": 3, "split": 3, "drain": 3, "kill redis": 4, "redis stands still": 3}
-Names = dict[str, set[str]]
+Facts = dict[str, set[str]]
 
 
 @dataclass
 class Tally:
     """What the clients know: facts by user, as they sent and as they received the whole answer."""
 
-    sent: Names = field(default_factory=lambda: collections.defaultdict(set))
-    queued: Names = field(default_factory=lambda: collections.defaultdict(set))
-    unpromised: Names = field(default_factory=lambda: collections.defaultdict(set))
-    forgotten: Names = field(default_factory=lambda: collections.defaultdict(set))
+    sent: Facts = field(default_factory=lambda: collections.defaultdict(set))
+    queued: Facts = field(default_factory=lambda: collections.defaultdict(set))
+    unpromised: Facts = field(default_factory=lambda: collections.defaultdict(set))
+    forgotten: Facts = field(default_factory=lambda: collections.defaultdict(set))
     resent: set[str] = field(default_factory=set)  # may have come to a frozen replica, which goes on with it
     answers: collections.Counter[str] = field(default_factory=collections.Counter)
     faults: collections.Counter[str] = field(default_factory=collections.Counter)
@@ -61,7 +69,7 @@ class Load:
 
     def __init__(self, replicas: list[Replica], rng: random.Random, tally: Tally) -> None:
         self._replicas, self._rng, self._tally = replicas, rng, tally
-        self._starts: set[str] = set()
+        self._names = Names(rng)
 
     async def run(self, users: int) -> None:
         patience = aiohttp.ClientTimeout(total=PATIENCE_S)
@@ -77,7 +85,7 @@ class Load:
             session = f"s-{self._rng.randrange(10**9)}" if self._rng.random() < 0.5 else None
             messages: list[dict[str, str]] = []
             for _ in range(self._rng.randint(1, 4)):
-                name = self._name()
+                name = self._names.new()
                 messages.append({"role": "user", "content": said(name)})
                 self._tally.sent[user].add(name)
                 await self._say(http, user, session, messages, name)
@@ -93,9 +101,7 @@ class Load:
         name: str,
     ) -> None:
         """Send the request to one replica after the other until one answers."""
-        context = {"user_id": user, **({"session_id": session} if session else {})}
-        body: dict[str, Any] = {"model": "m", "messages": messages, "memory_context": context}
-        body |= {"stream": True} if self._rng.random() < 0.6 else {}
+        body = asking(user, session, messages, stream=self._rng.random() < 0.6)
         while True:
             replica = self._rng.choice(self._replicas)
             try:
@@ -107,7 +113,7 @@ class Load:
                 await asyncio.sleep(0.05)
                 continue
             self._tally.answers[str(answer.status)] += 1
-            if answer.status == 200 and (b"[DONE]" in whole or b'"finish_reason": "stop"' in whole):
+            if answer.status == 200 and is_complete(whole):
                 promised = answer.headers.get("X-Memory-Store") == "queued"
                 (self._tally.queued if promised else self._tally.unpromised)[user].add(name)
                 return
@@ -124,13 +130,6 @@ class Load:
                         self._tally.forgotten[user] |= said_before
                         return
             await asyncio.sleep(0.05)
-
-    def _name(self) -> str:
-        """Return a name that no other is like: whether like names are told apart is another test's matter."""
-        while (start := "".join(self._rng.choices(SYLLABLES, k=3))) in self._starts:
-            pass
-        self._starts.add(start)
-        return f"{start}{self._rng.choice(SYLLABLES)}".capitalize()
 
 
 class Faults:
@@ -191,19 +190,6 @@ class Faults:
 
 def signal_redis(server: redis_server.Server, number: signal.Signals) -> None:
     os.kill(server.pid, number)
-
-
-async def settle(replica: Replica) -> dict[str, Any]:
-    """Return the job counts when nothing is left to do, or the time is up."""
-    jobs: dict[str, Any] = {}
-    deadline, quiet = time.monotonic() + SETTLE_S, 0
-    async with aiohttp.ClientSession() as http:
-        while time.monotonic() < deadline and quiet < 30:  # a sweep comes every five seconds
-            await asyncio.sleep(0.5)
-            async with http.get(f"{replica.origin}/health") as answer:
-                jobs = (await answer.json())["jobs"] or {"queued": -1}
-            quiet = quiet + 1 if not (jobs["queued"] or jobs.get("running")) else 0
-    return dict(jobs)
 
 
 async def stored(replica: Replica, user: str) -> list[str]:
@@ -280,7 +266,7 @@ async def drill(options: argparse.Namespace, redis: redis_server.Server) -> int:
                 talking.cancel()
                 (ended,) = await asyncio.gather(talking, return_exceptions=True)
                 assert isinstance(ended, asyncio.CancelledError), ended
-            jobs = await settle(replicas[0])
+            jobs = await nothing_left(replicas[0].origin, within_s=SETTLE_S, quiet_s=15)  # sweeps: every 5 s
             wrong = await judge(replicas, tally) + await stuck(redis)
         finally:
             for replica in replicas:
@@ -312,8 +298,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=random.randrange(10**6))
     parser.add_argument("--keep", type=Path, metavar="DIR", help="work in this directory")
     options = parser.parse_args()
-    options.keep = options.keep or Path(tempfile.mkdtemp(prefix="kill-replica-"))
-    options.keep.mkdir(parents=True, exist_ok=True)
+    options.keep = work_directory(options.keep, "kill-replica-")
     return options
 
 

@@ -1,18 +1,15 @@
 """`memory-proxy memory …` against a proxy in miniature, by command line."""
 
-import argparse
 import io
-import itertools
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proxy.client_cli import NO_PROXY, REFUSED, WRONG_USE, add_memory_parser
+from proxy.client_cli import NO_PROXY, REFUSED, WRONG_USE
+from tests.demo.commanding import run_memory as run
 from tests.demo.fake_proxy import FakeProxy
-from tests.demo.serving import serving_in_thread
 
 ANSWERS: dict[tuple[str, str], Any] = {
     ("GET", "/v1/memory/sessions"): {
@@ -41,33 +38,6 @@ ANSWERS: dict[tuple[str, str], Any] = {
         "has_more": False,
     },
 }  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def served() -> Iterator[tuple[FakeProxy, str]]:
-    fake = FakeProxy(answers=ANSWERS)
-    with serving_in_thread(fake.app()) as origin:
-        yield fake, origin
-
-
-@pytest.fixture
-def proxy(served: tuple[FakeProxy, str], monkeypatch: pytest.MonkeyPatch) -> FakeProxy:
-    """An empty proxy, at the address that the commands use by themselves."""
-    fake, origin = served
-    fake.memories.clear()
-    fake.requests.clear()
-    fake.ids = itertools.count(1)
-    monkeypatch.setenv("MEMORY_PROXY_URL", origin)
-    monkeypatch.setenv("COLUMNS", "80")
-    return fake
-
-
-def run(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    add_memory_parser(parser.add_subparsers())
-    args = parser.parse_args(["memory", *words])
-    status: int = args.func(args)
-    return status
 
 
 def test_list_shows_what_is_stored_newest_first(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:

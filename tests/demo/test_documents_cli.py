@@ -1,17 +1,16 @@
 """`memory-proxy memory documents …` against a proxy in miniature, by command line."""
 
-import argparse
 import io
 import json
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from proxy.client_cli import REFUSED, WRONG_USE, add_memory_parser
+from proxy.client_cli import REFUSED, WRONG_USE
+from tests.demo.commanding import run_memory
 from tests.demo.fake_proxy import FakeProxy
-from tests.demo.serving import serving_in_thread
 
 DOCUMENT = {
     "id": "doc_1", "name": "guide[1].md", "version": 2, "passages": 3, "status": "indexing",
@@ -27,28 +26,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
 }
 
 
-@pytest.fixture(scope="module")
-def served() -> Iterator[tuple[FakeProxy, str]]:
-    fake = FakeProxy(answers=ANSWERS)
-    with serving_in_thread(fake.app()) as origin:
-        yield fake, origin
-
-
-@pytest.fixture
-def proxy(served: tuple[FakeProxy, str], monkeypatch: pytest.MonkeyPatch) -> FakeProxy:
-    fake, origin = served
-    fake.requests.clear()
-    monkeypatch.setenv("MEMORY_PROXY_URL", origin)
-    monkeypatch.setenv("COLUMNS", "80")
-    return fake
-
-
-def run(*words: str) -> int:
-    parser = argparse.ArgumentParser()
-    add_memory_parser(parser.add_subparsers())
-    args = parser.parse_args(["memory", "documents", *words])
-    code: int = args.func(args)
-    return code
+run = partial(run_memory, "documents")
 
 
 def test_files_are_added_under_their_names_each_in_its_format(

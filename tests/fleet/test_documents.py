@@ -10,28 +10,12 @@ import httpx2
 import pytest
 
 from tests import redis_server
-from tests.fleet.replicas import Replica, model, replicas
+from tests.fleet.replicas import Replica, replicas
 from tests.support.model import ScriptedModel
-from tests.support.upstream import ScriptedUpstream
 
 RUNBOOK = "# Harbour service\n\n## Rolling back\n\nRun `tide undo` from the bastion to roll back.\n"
 QUESTION = "How do I roll back a bad deployment of the harbour service?"
 WRITERS, EACH = 4, 6
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Any:
-    if redis_server.PROGRAM is None:
-        pytest.skip(redis_server.MISSING)
-    with redis_server.running(tmp_path / "redis") as running:
-        yield running
-
-
-@pytest.fixture
-async def scripted() -> AsyncIterator[tuple[ScriptedModel, str]]:
-    script = model()
-    async with ScriptedUpstream(script) as upstream:
-        yield script, upstream.url
 
 
 @pytest.fixture

@@ -2,34 +2,15 @@
 one has promised, the other keeps when the first is killed."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import httpx2
-import pytest
 
 from tests import redis_server
-from tests.fleet.replicas import Client, Replica, fact, model, replicas, said, settled, stored, told
+from tests.fleet.replicas import Client, Replica, fact, replicas, said, settled, stored, told
 from tests.support.model import ScriptedModel
-from tests.support.upstream import ScriptedUpstream
 
 NAMES = ("Bado", "Cefi", "Doga", "Feku", "Gilo", "Hamu", "Jono", "Kipe", "Lura", "Mabi", "Neso", "Pilu")
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Any:
-    if redis_server.PROGRAM is None:
-        pytest.skip(redis_server.MISSING)
-    with redis_server.running(tmp_path / "redis") as running:
-        yield running
-
-
-@pytest.fixture
-async def scripted() -> AsyncIterator[tuple[ScriptedModel, str]]:
-    script = model()
-    async with ScriptedUpstream(script) as upstream:
-        yield script, upstream.url
 
 
 async def chat(http: httpx2.AsyncClient, replica: Replica, text: str, user: str = "anna") -> httpx2.Response:

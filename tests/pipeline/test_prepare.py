@@ -31,9 +31,10 @@ async def test_a_greeting_reaches_neither_embedder_nor_store(tools):
 
 
 async def test_the_model_begins_with_what_it_will_be_asked_for_and_nothing_else(tools):
-    for text in ("What can we spend on the hotel in Portugal?", "How much?", "hi there", "A long story. " * 30):
+    question = "What can we spend on the hotel in Portugal?"
+    for text in (question, "How much?", "hi there", "A long story. " * 30):
         await prepare(turn("I am off to Porto", "Nice!", text), tools)
-    assert tools.embedder.begun == ["What can we spend on the hotel in Portugal?"] == tools.embedder.embedded[:1]
+    assert tools.embedder.begun == [question] == tools.embedder.embedded[:1]
 
 
 async def test_a_user_without_memories_is_told_apart_from_a_poor_match(tools):

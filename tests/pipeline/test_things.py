@@ -95,7 +95,7 @@ def test_no_answerable_question_of_the_corpus_is_closed(half: str) -> None:
 
 
 def test_few_questions_are_closed_that_memory_answers_in_other_words() -> None:
-    """Written blind, to be hidden by such rules: synonyms, things mentioned beside, people by another name."""
+    """Written blind, to be hidden by such rules: synonyms, things mentioned, people by another name."""
     answered = json.loads((CORPUS / "answered.json").read_text())
     hidden = [
         one["question"]

@@ -25,10 +25,23 @@ pytest.register_assert_rewrite(
 
 
 @pytest.fixture
-async def stores(tmp_path):
+def embedding():
+    """The model that the stores are told of when they are opened; None: of none."""
+    return
+
+
+async def tell(stores, embedding):
+    """Name the model, if there is one."""
+    if embedding is not None:
+        await stores.memories.stamp_model(embedding)
+
+
+@pytest.fixture
+async def stores(tmp_path, embedding):
     """Open stores of the backend under contract."""
     opened = SqliteStores(tmp_path)
     await opened.open()
+    await tell(opened, embedding)
     yield opened
     await opened.close()
 
@@ -109,6 +122,22 @@ def in_portions(monkeypatch):
 
 
 @pytest.fixture
+def gate_of():
+    """Makes what stops the next forget of stores, portion by portion."""
+    from tests.stores.forgetting_support import Gate  # after it is registered
+
+    return Gate
+
+
+@pytest.fixture
+def break_off():
+    """Ends the next forget of stores after so many portions."""
+    from tests.stores.forgetting_support import break_off  # after it is registered
+
+    return break_off
+
+
+@pytest.fixture
 def written(tmp_path):
     """Reads all that is in the data directory."""
     from tests.stores.forgetting_support import on_disk  # after it is registered
@@ -120,8 +149,9 @@ def written(tmp_path):
 
 
 @pytest.fixture
-async def second(tmp_path, stores):
+async def second(tmp_path, stores, embedding):
     opened = SqliteStores(tmp_path)
     await opened.open()
+    await tell(opened, embedding)
     yield opened
     await opened.close()

@@ -11,9 +11,9 @@ from qdrant_client import AsyncQdrantClient, models
 from proxy.stores.qdrant import collection, sparse
 from proxy.stores.qdrant.collection import Collection
 from proxy.stores.qdrant.index import QdrantIndex
-from proxy.stores.redis.indexing import IndexUnavailable, Point, Query
 from proxy.stores.redis.layout import MemoryRow
-from proxy.stores.redis.words import Wanted, bm25
+from proxy.stores.redis.words import bm25
+from proxy.stores.vector_index import IndexUnavailable, Point, Query, Wanted
 
 WANTED = Wanted(project=None, types=None, now=100.0)
 POINT = Point(

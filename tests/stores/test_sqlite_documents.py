@@ -5,30 +5,12 @@ import pytest
 from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite import SqliteStores, file
 from tests.stores.contract_documents import MODEL, DocumentsContract, found, put
-from tests.stores.forgetting_support import Gate, break_off
 from tests.stores.making import ANNA
 
 
 @pytest.fixture
-async def stores(stores):
-    await stores.memories.stamp_model(MODEL)
-    return stores
-
-
-@pytest.fixture
-async def second(second):
-    await second.memories.stamp_model(MODEL)
-    return second
-
-
-@pytest.fixture
-def gate_of():
-    return Gate
-
-
-@pytest.fixture(name="break_off")
-def _break_off():
-    return break_off
+def embedding():
+    return MODEL
 
 
 @pytest.fixture

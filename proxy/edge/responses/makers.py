@@ -29,7 +29,7 @@ from proxy.wire.body import Body, dump, loads
 LOOK_BYTES = 64 * 1024  # how far into an answer the object's id is looked for: it stands at the beginning
 ASK_S = 2.0
 SAVE_S = 5.0
-RECENT = 10_000
+RECENT = 2_000
 RESPONSE, CONVERSATION = "resp_", "conv_"  # how ids begin
 
 # No tenant or user can be called so: ids hold no control characters.

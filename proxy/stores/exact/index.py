@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from proxy.domain import Search, Stamp
 from proxy.errors import WrongModel
+from proxy.stores.damage import legible
 from proxy.stores.exact.postings import Ints, Postings, term_hash
 
 # BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
@@ -203,7 +204,9 @@ class UserIndex:
 
 
 def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, first: int = 0) -> UserIndex:
-    """Index the rows at positions first, first + 1, …, with the names of `known` and new ones after them."""
+    """Index the rows at positions first, first + 1, …, with the names of `known` and new ones after them.
+
+    Raises DamagedRow for terms that are no numbers."""
     type_names = _names(known.type_names if known else (), [row.type for row in rows])
     project_names = _names(known.project_names if known else (), [row.project for row in rows])
     dimension = known.matrix.shape[1] if known else _dimension(rows)
@@ -214,7 +217,8 @@ def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, 
         if row.vector is not None and len(row.vector) == 4 * dimension:
             matrix[at] = np.frombuffer(row.vector, np.float32)
             embedded[at] = True
-    texts = [np.frombuffer(row.terms, np.int64) for row in rows]
+    with legible():
+        texts = [np.frombuffer(row.terms, np.int64) for row in rows]
     types = {name: at for at, name in enumerate(type_names)}
     projects = {name: at for at, name in enumerate(project_names)}
     return UserIndex(

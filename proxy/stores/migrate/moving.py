@@ -18,10 +18,11 @@ from proxy.stores.migrate.tally import Tally
 from proxy.stores.redis import model, purging
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.erasing import erase_all
-from proxy.stores.redis.indexing import Indexing, VectorIndex
+from proxy.stores.redis.indexing import Indexing
 from proxy.stores.redis.layout import MovedRow
 from proxy.stores.redis.rows import Rows
 from proxy.stores.redis.unit import Unit, Units
+from proxy.stores.vector_index import VectorIndex
 
 TABLE, ROW = "moved", "from"
 _PIECES, _BYTES = 200, 2_000_000  # of a portion: a commit holds up everybody whom Redis serves

@@ -11,7 +11,6 @@ from proxy.documents import path_of
 from proxy.errors import StoreUnavailable
 from proxy.stores.migrate.source import Source, User
 from proxy.stores.redis import order
-from proxy.stores.redis.indexing import IndexUnavailable, VectorIndex
 from proxy.stores.redis.layout import (
     ConversationRow,
     ExchangeRow,
@@ -23,6 +22,7 @@ from proxy.stores.redis.layout import (
 )
 from proxy.stores.redis.model import NO_MODEL
 from proxy.stores.redis.unit import Unit, Units
+from proxy.stores.vector_index import IndexUnavailable, VectorIndex
 
 COUNTED = (
     "memories", "events", "evidence", "vectors", "sessions", "exchanges", "jobs", "anchors", "states",

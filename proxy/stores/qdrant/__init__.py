@@ -1,1 +1,1 @@
-"""The index of a fleet's memories in Qdrant: what stores/redis asks for in indexing.py. It holds no text."""
+"""The index of a fleet's memories in Qdrant: a stores/vector_index.py. It holds no text."""

@@ -1,4 +1,4 @@
-"""The VectorIndex over Qdrant: see redis/indexing.py for what every method guarantees."""
+"""The VectorIndex over Qdrant: see stores/vector_index.py for what every method guarantees."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ from proxy import observe
 from proxy.stores.qdrant import collection as collections
 from proxy.stores.qdrant import sparse
 from proxy.stores.qdrant.collection import DENSE, WORDS
-from proxy.stores.redis.indexing import IndexUnavailable, Near, Point, Query
+from proxy.stores.vector_index import IndexUnavailable, Near, Point, Query
 
 T = TypeVar("T")
 

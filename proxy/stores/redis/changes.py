@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from proxy.domain import Change, Confirm, Create, Edit, Event, Hold, Memory, Release, Scope, Supersede
-from proxy.errors import Duplicate, NotFound, WrongModel
+from proxy.errors import Duplicate, NotFound
+from proxy.stores.placing import check, heir_of
 from proxy.stores.redis import identity, quarantine, words
 from proxy.stores.redis.layout import MemoryRow, said_key, storable
 from proxy.stores.redis.model import NO_MODEL, Held
@@ -106,7 +107,7 @@ class Writer:
     async def _edit(self, memory: Memory, vector: bytes | None) -> bool:
         """Rewrite the row. Its number stays, and with it its place in lists; so does what it superseded and
         what superseded it."""
-        self._check(memory, vector)
+        check(memory, vector, self.scope, self.held.dimension)
         memory_id = storable(memory.id)
         if await self.rows.get(memory_id) is None:
             raise NotFound("No memory has this id.")
@@ -173,24 +174,13 @@ class Writer:
     async def _close_gap(self, memory_id: str, successors: dict[str, str | None]) -> None:
         """Let what an erased memory had superseded be superseded by that one's successor: forgetting this
         one must find it."""
-        heir = successors[memory_id]
-        for _ in successors:  # not `while`: imported memories may supersede each other in a circle
-            if heir not in successors:
-                break
-            heir = successors[heir]
-        if heir is None or heir in successors:
+        heir = heir_of(memory_id, successors)
+        if heir is None:
             return
         for orphan_id, orphan in (await self.rows.superseded_by(memory_id)).items():
             await self.rows.put(orphan_id, {**orphan, "superseded_by": heir})
 
     # ------------------------------------------------------------ rows
-    def _check(self, memory: Memory, vector: bytes | None) -> None:
-        if (memory.scope.tenant, memory.scope.user) != (self.scope.tenant, self.scope.user):
-            raise ValueError("a memory of another user")
-        dimension = self.held.dimension
-        if vector is not None and dimension is not None and len(vector) != 4 * dimension:
-            raise WrongModel(f"a vector of {len(vector) // 4} dimensions, the store holds {dimension}")
-
     def _generation(self, vector: bytes | None) -> int:
         return self.held.generation if self.embeds or vector is not None else NO_MODEL
 
@@ -201,7 +191,7 @@ class Writer:
 
     async def _insert(self, memory: Memory, vector: bytes | None) -> bool:
         """Store the memory; False if its id or its words are there already."""
-        self._check(memory, vector)
+        check(memory, vector, self.scope, self.held.dimension)
         memory_id = storable(memory.id)
         if await self.rows.get(memory_id) is not None:
             return False

@@ -135,6 +135,7 @@ class Redis:
 
     async def probe(self) -> None:
         """Write something where writing was in trouble, so that it is known when that is over."""
+        self.trouble.settle()
         if self.trouble.kind:
             with suppress(StoreUnavailable):
                 await self.commit(self.key("probe"), 0, [("PEXPIRE", self.key("probe"), 1)])

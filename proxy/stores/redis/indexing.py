@@ -8,10 +8,10 @@ have written its point in between. A point that says other than its row is nobod
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from proxy.domain import Scope
 from proxy.errors import StoreUnavailable
@@ -19,7 +19,7 @@ from proxy.ports import Clock
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import MemoryRow
 from proxy.stores.redis.unit import Unit, Units
-from proxy.stores.redis.words import Wanted
+from proxy.stores.vector_index import IndexUnavailable, Point, VectorIndex
 
 OWN_S = 5.0  # for so long, it is the business of the process that wrote
 AGAIN_S = 60.0
@@ -28,78 +28,6 @@ _USERS_AT_ONCE = 100
 _MOST = 5000  # of a user in one round
 _ROUNDS = 5
 _EVERYTHING = ""  # in place of a memory's id: all that was written up to a version
-
-
-class IndexUnavailable(Exception):
-    """The index cannot be asked now, or is not what it should be. Does not leave the stores."""
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """What the index holds of a memory. Never its text, and not its user's name."""
-
-    uid: str
-    memory: str  # its id
-    project: str | None
-    type: str
-    current: bool
-    expires_at: float | None
-    written: int
-    vector_of: int | None  # MemoryRow.vector
-    vector: bytes | None
-    terms: str
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """The nearest `limit` by cosine and the best by words, roughly ordered, inside one user's memories."""
-
-    uid: str
-    wanted: Wanted
-    vector: bytes | None
-    generations: Collection[int]  # whose vectors may be compared with `vector`
-    weights: Mapping[str, float]  # of the terms
-    limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class Near:
-    """A point found. `cosine` is None where there is nothing to compare."""
-
-    memory: str
-    vector_of: int | None
-    cosine: float | None
-
-
-class VectorIndex(Protocol):
-    """An index of points, in a collection for each generation of vectors. Every method may raise
-    IndexUnavailable."""
-
-    async def open(self) -> None:
-        """Ask whether it is there."""
-        ...
-
-    async def upsert(self, generation: int, points: Sequence[Point]) -> None:
-        """Write the points, unless the index has newer ones, and take them out of other generations."""
-        ...
-
-    async def delete(self, uid: str, ids: Sequence[str]) -> None:
-        """Delete points of the user's from every generation."""
-        ...
-
-    async def delete_all(self, uid: str, written: int) -> None:
-        """Delete every point of the user's that was not written after this version."""
-        ...
-
-    async def vectors(self, generation: int, uid: str, ids: Sequence[str]) -> dict[str, tuple[int, bytes]]:
-        """Return the vectors held, each with its `vector_of`, by memory id."""
-        ...
-
-    async def search(self, query: Query, generations: Collection[int]) -> list[Near]:
-        """Return what is found in these generations, in no order, nothing twice."""
-        ...
-
-    async def close(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)

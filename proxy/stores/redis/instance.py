@@ -5,12 +5,13 @@ import secrets
 import time
 from contextlib import suppress
 
-from proxy import observe
 from proxy.errors import StoreUnavailable
+from proxy.stores.outages import Outages
 from proxy.stores.redis.connection import Redis
 
 BEAT_S = 2.0
 DEAD_AFTER_S = 10.0
+AWAY = "store_unavailable"
 _BEAT = """
 local clock = redis.call('TIME')
 local now = tonumber(clock[1]) + tonumber(clock[2]) / 1e6
@@ -28,6 +29,7 @@ class Instance:
         self.id = secrets.token_hex(8)
         self._beating: asyncio.Task[None] | None = None
         self._judges_from = 0.0  # on the monotonic clock
+        self._outages = Outages(time.monotonic)
 
     async def start(self) -> None:
         """Be alive to the others, and say so from now on."""
@@ -66,7 +68,9 @@ class Instance:
                 await self._beat()
             except StoreUnavailable as error:
                 self._judges_from = time.monotonic() + DEAD_AFTER_S
-                observe.log.warning("redis.unreachable", error=str(error))
+                self._outages.failed(AWAY, "beat", str(error))
+            else:
+                self._outages.over(AWAY)
 
     async def _beat(self) -> None:
         # A Redis that is full is still read from, and who lives is still to be known.

@@ -8,7 +8,7 @@ from uuid import uuid4
 from proxy import terms
 from proxy.documents import INDEXING, READY, Document, Limits, NewDocument, Passage, searched_text
 from proxy.domain import Scope
-from proxy.errors import QuotaExceeded
+from proxy.stores import usage
 from proxy.stores.exact.postings import pack
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import DocumentRow, PassageRow, storable, title_key
@@ -195,13 +195,11 @@ def erase_passages(unit: Unit, document_id: str, row: DocumentRow) -> None:
 
 
 def check_room(unit: Unit, new: NewDocument, before: DocumentRow | None, limits: Limits) -> None:
-    """Raise QuotaExceeded if the user may not have the document beside the others."""
+    """Raise QuotaExceeded if the user may not have the document beside the others, in the place of one of
+    this name."""
     others = unit.number("documents") - (before is not None)
     passages = unit.number("passages") - (len(before["generations"]) if before else 0)
-    if others + 1 > limits.documents:
-        raise QuotaExceeded(f"This user has {limits.documents} documents already, and may have no more.")
-    if passages + len(new.passages) > limits.passages_of_user:
-        raise QuotaExceeded(f"This user's documents may hold {limits.passages_of_user} passages together.")
+    usage.check_room(others, passages, new, limits)
 
 
 def _count(unit: Unit, *, documents: int = 0, passages: int = 0) -> None:

@@ -11,7 +11,7 @@ from proxy.stores.redis import model, queue, rows
 from proxy.stores.redis.changes import Writer
 from proxy.stores.redis.expiry import expire
 from proxy.stores.redis.forgetting import Forgetting
-from proxy.stores.redis.indexing import Indexing, VectorIndex
+from proxy.stores.redis.indexing import Indexing
 from proxy.stores.redis.listing import Listing
 from proxy.stores.redis.model import Held
 from proxy.stores.redis.quota import apply_within
@@ -20,6 +20,7 @@ from proxy.stores.redis.rows import Rows
 from proxy.stores.redis.search import Searching
 from proxy.stores.redis.unit import Unit, Units
 from proxy.stores.redis.way import make_way
+from proxy.stores.vector_index import VectorIndex
 
 UNLIMITED = Quota()
 

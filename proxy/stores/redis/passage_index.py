@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import orjson
 
 from proxy.documents import Look
+from proxy.stores.exact.library import FoundPassage, Key, LibraryIndex, PassageRow, build_library
 from proxy.stores.redis import library
 from proxy.stores.redis.connection import Redis, pairs
 from proxy.stores.redis.layout import DocumentRow
 from proxy.stores.redis.unit import key_of
-from proxy.stores.sqlite.passage_index import FoundPassage, Key, LibraryIndex, PassageRow, build_library
 
 _AT_ONCE = 2000  # passages: so many are read in one round trip, and searched without a thread
 _ROW_BYTES = 200  # that a row takes beside its terms and its vector, about

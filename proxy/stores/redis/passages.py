@@ -15,12 +15,12 @@ from proxy.documents import Look, PassageHit, Pending
 from proxy.domain import Scope
 from proxy.errors import StoreUnavailable
 from proxy.ports import EmbeddingModel
+from proxy.stores.exact.library import FoundPassage
 from proxy.stores.redis import library, model
 from proxy.stores.redis.layout import DocumentRow, PassageRow
 from proxy.stores.redis.library import TO_EMBED, document_of, passage_of
 from proxy.stores.redis.passage_index import Libraries, State
 from proxy.stores.redis.unit import Unit, Units, uid
-from proxy.stores.sqlite.passage_index import FoundPassage
 
 LEASE_S = 30  # of a document: who has made nothing for so long is dead, or cannot
 _LOOK_AT = 200  # documents that wait; other replicas may be at the first of them

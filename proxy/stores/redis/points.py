@@ -24,7 +24,7 @@ from proxy.errors import StoreUnavailable
 from proxy.stores.exact.index import Row, UserIndex, build
 from proxy.stores.exact.postings import pack
 from proxy.stores.redis.connection import Argument, Redis, pairs
-from proxy.stores.redis.indexing import IndexUnavailable, Near, Point, Query
+from proxy.stores.vector_index import IndexUnavailable, Near, Point, Query
 
 _IN_THREAD = 2000  # rows that would hold up the loop
 _AT_ONCE = 1000

@@ -8,15 +8,14 @@ words go to its history; otherwise a full memory could only go stale.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from typing import assert_never
 
-from proxy.domain import Change, Confirm, Create, Edit, Hold, Release, Supersede
+from proxy.domain import Change, Create, Edit, Release, Supersede
 from proxy.oversight import Quota
 from proxy.stores.redis import lapsing, weakest, words
 from proxy.stores.redis.changes import Writer
 from proxy.stores.redis.layout import MemoryRow
 from proxy.stores.redis.rows import Rows, size_of
-from proxy.stores.usage import Result, Usage, fits, grown_too_far, growth
+from proxy.stores.usage import Result, Usage, fits, grown_too_far, growth, latest
 
 _MOST_AT_ONCE = 1000  # evictions beyond what the changes need: after a quota was lowered, others wait too
 
@@ -78,7 +77,7 @@ async def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) ->
     usage = _usage(writer)
     if fits(quota, usage):
         return 0
-    now = max((_time(change) for change in changes), default=0.0)
+    now = latest(changes)
     most = _MOST_AT_ONCE + len(changes)
     doomed: dict[str, str | None] = {}
     async for memory_id, row in _weakest_first(writer.rows, now):
@@ -122,15 +121,3 @@ async def _in_order(rows: Rows, *, is_current: bool) -> AsyncIterator[tuple[str,
             yield memory_id, row
     for memory_id, row in (await rows.many(map(weakest.id_of, sorted(changed)))).items():
         yield memory_id, row
-
-
-def _time(change: Change) -> float:
-    match change:
-        case Create() | Supersede() | Edit():
-            return change.memory.updated_at
-        case Confirm() | Hold():
-            return change.at
-        case Release():
-            return 0.0
-        case _:
-            assert_never(change)

@@ -15,12 +15,12 @@ import numpy as np
 from proxy.domain import Hit, Scope, Search
 from proxy.errors import WrongModel
 from proxy.stores.redis import order, orders, words
-from proxy.stores.redis.indexing import IndexUnavailable, Near, Query, VectorIndex
 from proxy.stores.redis.layout import MemoryRow
 from proxy.stores.redis.model import Held
 from proxy.stores.redis.rows import memory_of
 from proxy.stores.redis.unit import Unit, Units
-from proxy.stores.redis.words import Statistics, Wanted
+from proxy.stores.redis.words import Statistics
+from proxy.stores.vector_index import IndexUnavailable, Near, Query, VectorIndex, Wanted
 
 NEWEST = 2000  # current memories that are searched without the index
 _PENDING = 500  # memories not indexed yet that a search looks at
@@ -94,7 +94,7 @@ class Searching:
             found += [
                 _Scored(memory_id, row, None, words.bm25(row, idf, mean))
                 for memory_id, row in some.items()
-                if wanted.holds(row)
+                if words.is_wanted(row, wanted)
             ]
             if len(found) >= NEWEST:
                 break
@@ -122,7 +122,7 @@ async def _scored(near: Sequence[Near], known: _Known, query: Query, held: Held)
             words.bm25(row, idf, mean),
         )
         for memory_id, row in rows.items()
-        if query.wanted.holds(row)
+        if words.is_wanted(row, query.wanted)
     ]
 
 

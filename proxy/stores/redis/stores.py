@@ -16,7 +16,6 @@ from proxy.stores.redis.chains import RedisChains
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.conversations import RedisConversations
 from proxy.stores.redis.documents import RedisDocuments
-from proxy.stores.redis.indexing import IndexUnavailable, VectorIndex
 from proxy.stores.redis.instance import Instance
 from proxy.stores.redis.jobs import RedisJobs
 from proxy.stores.redis.keys import RedisKeys
@@ -29,8 +28,10 @@ from proxy.stores.redis.quarantine import RedisQuarantine
 from proxy.stores.redis.receipts import RedisReceipts
 from proxy.stores.redis.sessions import RedisSessions
 from proxy.stores.redis.unit import Units
+from proxy.stores.vector_index import IndexUnavailable, VectorIndex
 
 UNLIMITED = Quota()
+_PORT = 6379  # where a URL names none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +104,10 @@ def index_of(places: Places, redis: Redis) -> VectorIndex:
     return QdrantIndex(client, collection)
 
 
+class Unreachable(StoreUnavailable):
+    """Redis does not answer, or does not let us in. Says where it should be, and what to do."""
+
+
 class RedisStores:
     """See storage.Stores. Everything that was acknowledged is in Redis, and durable there as far as it is set
     up so (appendonly yes, appendfsync always)."""
@@ -148,9 +153,20 @@ class RedisStores:
     def is_readable(self) -> bool:
         return True
 
+    async def reach(self) -> None:
+        """Raise Unreachable unless Redis answers."""
+        try:
+            await self.connection.ping()
+        except StoreUnavailable as error:
+            wanted = "redis.sentinels" if self._places.sentinels else "redis.url"
+            raise Unreachable(
+                f"{redis_of(self._places)} cannot be used ({error}): see that Redis runs there and lets the"
+                f" proxy in, or set {wanted}"
+            ) from error
+
     async def open(self) -> None:
         """Reach Redis, and be alive to the other replicas. Raises StoreUnavailable."""
-        await self.connection.ping()
+        await self.reach()
         if not self._open:
             await self.connection.warn_if_forgetful()
         await self._instance.start()
@@ -182,9 +198,15 @@ class RedisStores:
 
 def place_of(places: Places) -> str:
     """Return where everything is, without a credential."""
-    if places.sentinels:
-        redis = f"Redis {places.sentinel_service} ({', '.join(places.sentinels)})"
-    else:
-        url = urlsplit(places.redis_url)
-        redis = f"{url.scheme}://{url.hostname or ''}{f':{url.port}' if url.port else ''}{url.path}"
+    redis = redis_of(places)
     return redis if places.qdrant_url is None else f"{redis} and {places.qdrant_url}"
+
+
+def redis_of(places: Places) -> str:
+    """Return where Redis is, without a credential."""
+    if places.sentinels:
+        return f"Redis {places.sentinel_service} ({', '.join(places.sentinels)})"
+    url = urlsplit(places.redis_url)
+    port = f":{url.port or _PORT}" if url.hostname else ""  # a socket has none
+    host = f"[{url.hostname}]" if ":" in (url.hostname or "") else url.hostname or ""
+    return f"{url.scheme}://{host}{port}{url.path}"

@@ -14,27 +14,10 @@ from typing import Any
 from proxy.stores.redis import lapsing
 from proxy.stores.redis.layout import MemoryRow, storable
 from proxy.stores.redis.unit import Table, Unit
+from proxy.stores.vector_index import Wanted
 
 # BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
 K1, B = 1.2, 0.4
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which memories a search is about: see domain.Search and Scope."""
-
-    project: str | None
-    types: frozenset[str] | None
-    now: float
-
-    def admits(self, type: str, project: str | None) -> bool:
-        return (self.types is None or type in self.types) and (
-            self.project is None or project is None or project == self.project
-        )
-
-    def holds(self, row: MemoryRow) -> bool:
-        """True of a memory that the search may return."""
-        return is_counted(row) and not has_expired(row, self.now) and self.admits(row["type"], row["project"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +45,11 @@ def is_counted(row: MemoryRow) -> bool:
 
 def has_expired(row: MemoryRow, now: float) -> bool:
     return row["expires_at"] is not None and row["expires_at"] <= now
+
+
+def is_wanted(row: MemoryRow, wanted: Wanted) -> bool:
+    """True of a memory that the search may return."""
+    return is_counted(row) and not has_expired(row, wanted.now) and wanted.admits(row["type"], row["project"])
 
 
 def bm25(row: MemoryRow, idf: Mapping[str, float], mean: float) -> float:

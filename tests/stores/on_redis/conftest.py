@@ -1,15 +1,19 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis as Client
 
+from proxy.ports import EmbeddingModel
 from proxy.stores.redis import clearing, forgetting
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.unit import Units
 from tests import redis_server
+from tests.stores.conftest import tell
 from tests.stores.on_redis import forgetting_support
-from tests.stores.on_redis.forgetting_support import Replica, opened
+from tests.stores.on_redis.forgetting_support import Gate, Replica, break_off, opened
 from tests.stores.on_redis.kept_support import Counted
 
 
@@ -19,6 +23,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_server.Se
     if redis_server.PROGRAM is None:
         pytest.skip(redis_server.MISSING)
     with redis_server.running(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[redis_server.Server]:
+    """A Redis of the test's own, with its files in `tmp_path`: it may be killed, and set up otherwise."""
+    if redis_server.PROGRAM is None:
+        pytest.skip(redis_server.MISSING)
+    with redis_server.running(tmp_path) as running:
         yield running
 
 
@@ -47,20 +60,31 @@ async def counted(server: redis_server.Server, redis: Redis) -> AsyncIterator[Co
     await connection.close()
 
 
+@asynccontextmanager
+async def replica(server: redis_server.Server, embedding: EmbeddingModel | None) -> AsyncIterator[Replica]:
+    """A replica that was told of the model, if there is one."""
+    made = await opened(server.url)
+    await tell(made, embedding)
+    yield made
+    await made.close()
+
+
 @pytest.fixture
-async def stores(server: redis_server.Server, redis: Redis) -> AsyncIterator[Replica]:
+async def stores(
+    server: redis_server.Server, redis: Redis, embedding: EmbeddingModel | None
+) -> AsyncIterator[Replica]:
     """A replica: what the fixtures of tests/stores take their ports from."""
-    made = await opened(server.url)
-    yield made
-    await made.close()
+    async with replica(server, embedding) as made:
+        yield made
 
 
 @pytest.fixture
-async def second(server: redis_server.Server, redis: Redis) -> AsyncIterator[Replica]:
+async def second(
+    server: redis_server.Server, redis: Redis, embedding: EmbeddingModel | None
+) -> AsyncIterator[Replica]:
     """Another one, which has nothing in common with it but what is in Redis."""
-    made = await opened(server.url)
-    yield made
-    await made.close()
+    async with replica(server, embedding) as made:
+        yield made
 
 
 @pytest.fixture
@@ -71,6 +95,16 @@ def in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forgetting, "_SETTLE_EVERY", 2)
     monkeypatch.setattr(clearing, "_ROWS", 2)
     monkeypatch.setattr(clearing, "_TABLES", 2)
+
+
+@pytest.fixture
+def gate_of() -> type[Gate]:
+    return Gate
+
+
+@pytest.fixture(name="break_off")
+def _break_off() -> Callable[[Replica, int], None]:
+    return break_off
 
 
 @pytest.fixture

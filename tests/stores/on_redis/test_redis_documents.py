@@ -12,29 +12,12 @@ from proxy.stores.redis.passages import LEASE_S
 from tests.stores.contract_documents import MODEL, OTHER_MODEL, WORD, DocumentsContract, found, passages, put
 from tests.stores.making import ANNA, APOLLO, BEN, NOW, exchange, never, of, vector
 from tests.stores.on_redis.documents_support import library_agreement
-from tests.stores.on_redis.forgetting_support import Gate, break_off, lapse
+from tests.stores.on_redis.forgetting_support import Gate, lapse
 
 
 @pytest.fixture
-async def stores(stores):
-    await stores.memories.stamp_model(MODEL)
-    return stores
-
-
-@pytest.fixture
-async def second(second):
-    await second.memories.stamp_model(MODEL)
-    return second
-
-
-@pytest.fixture
-def gate_of():
-    return Gate
-
-
-@pytest.fixture(name="break_off")
-def _break_off():
-    return break_off
+def embedding():
+    return MODEL
 
 
 @pytest.fixture

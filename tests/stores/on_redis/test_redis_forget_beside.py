@@ -11,10 +11,9 @@ from proxy.errors import StoreUnavailable
 from proxy.notes import NOTHING, OTHER, Anchor
 from proxy.stores.redis import expiry
 from proxy.stores.redis.connection import scored
-from proxy.stores.redis.indexing import IndexUnavailable
 from proxy.stores.redis.points import RedisIndex
 from proxy.stores.redis.purging import purge_if_due
-from tests import redis_server
+from proxy.stores.vector_index import IndexUnavailable
 from tests.stores.contract_forget_beside import ForgetBesideContract
 from tests.stores.contract_forgetting import DAY
 from tests.stores.forgetting_support import WORD, everything, on_disk
@@ -211,43 +210,41 @@ async def test_what_is_forgotten_while_the_index_is_away_is_hidden_and_leaves_it
     await alone.close()
 
 
-async def test_the_append_only_file_is_written_anew_after_a_forget(tmp_path):
-    with redis_server.running(tmp_path) as server:
-        stores = await opened(server.url)
-        await everything(stores)
-        assert not await purge_if_due(stores.redis)  # nothing was forgotten
-        await stores.memories.forget(of(ANNA), by="test")
-        assert WORD.encode() in on_disk(tmp_path)
-        await stores.memories.resume_forgets()
-        async with asyncio.timeout(10):
-            while WORD.encode() in on_disk(tmp_path):  # noqa: ASYNC110  # Redis says nothing when it is done
-                await asyncio.sleep(0.02)
-        await stores.memories.forget(of(ANNA), by="test")
-        assert not await purge_if_due(stores.redis)  # not as often as anybody likes
-        await stores.close()
+async def test_the_append_only_file_is_written_anew_after_a_forget(own_server, tmp_path):
+    stores = await opened(own_server.url)
+    await everything(stores)
+    assert not await purge_if_due(stores.redis)  # nothing was forgotten
+    await stores.memories.forget(of(ANNA), by="test")
+    assert WORD.encode() in on_disk(tmp_path)
+    await stores.memories.resume_forgets()
+    async with asyncio.timeout(10):
+        while WORD.encode() in on_disk(tmp_path):  # noqa: ASYNC110  # Redis says nothing when it is done
+            await asyncio.sleep(0.02)
+    await stores.memories.forget(of(ANNA), by="test")
+    assert not await purge_if_due(stores.redis)  # not as often as anybody likes
+    await stores.close()
 
 
 @pytest.mark.usefixtures("in_portions")
 @pytest.mark.parametrize("where", [of(ANNA), of(ANNA, type="semantic")], ids=["user", "type"])
-async def test_a_forget_that_redis_broke_off_by_dying_is_finished_when_it_is_back(tmp_path, where):
-    with redis_server.running(tmp_path) as server:
-        stores = await opened(server.url)
-        await everything(stores)
-        await store(stores.memories, *(create(f"{WORD} {n}", type="preference") for n in range(9)))
-        counted = await stores.memories.forget(where, by="test", dry_run=True)
-        gate = Gate(stores)
-        under_way = asyncio.create_task(stores.memories.forget(where, by="test"))
-        await gate.reached.wait()
-        server.kill()
-        gate.go_on.set()
-        with pytest.raises(StoreUnavailable):
-            await under_way
-        server.start()
-        again = await opened(server.url)
-        assert await find(again.memories, WORD) == []
-        await lapse(again.redis)
-        assert await again.memories.resume_forgets() == 1
-        (receipt,) = await again.receipts.list("acme", "anna", limit=9)
-        assert replace(receipt.counts, receipt=None) == counted
-        await again.close()
-        await stores.close()
+async def test_a_forget_that_redis_broke_off_by_dying_is_finished_when_it_is_back(own_server, where):
+    stores = await opened(own_server.url)
+    await everything(stores)
+    await store(stores.memories, *(create(f"{WORD} {n}", type="preference") for n in range(9)))
+    counted = await stores.memories.forget(where, by="test", dry_run=True)
+    gate = Gate(stores)
+    under_way = asyncio.create_task(stores.memories.forget(where, by="test"))
+    await gate.reached.wait()
+    own_server.kill()
+    gate.go_on.set()
+    with pytest.raises(StoreUnavailable):
+        await under_way
+    own_server.start()
+    again = await opened(own_server.url)
+    assert await find(again.memories, WORD) == []
+    await lapse(again.redis)
+    assert await again.memories.resume_forgets() == 1
+    (receipt,) = await again.receipts.list("acme", "anna", limit=9)
+    assert replace(receipt.counts, receipt=None) == counted
+    await again.close()
+    await stores.close()

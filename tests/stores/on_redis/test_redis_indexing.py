@@ -15,9 +15,9 @@ from proxy.errors import Conflict, Duplicate, NotFound, StoreUnavailable
 from proxy.stores.qdrant.collection import Collection
 from proxy.stores.qdrant.index import QdrantIndex
 from proxy.stores.redis import indexing, search
-from proxy.stores.redis.indexing import Point
 from proxy.stores.redis.memories import RedisMemories
 from proxy.stores.redis.unit import Units, uid
+from proxy.stores.vector_index import Point
 from tests.stores.making import (
     ANNA,
     APOLLO,

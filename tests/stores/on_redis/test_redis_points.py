@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from proxy.stores.redis.connection import Redis
-from proxy.stores.redis.indexing import IndexUnavailable, Near, Point, Query
 from proxy.stores.redis.points import RedisIndex
-from proxy.stores.redis.words import Wanted
+from proxy.stores.vector_index import IndexUnavailable, Near, Point, Query, Wanted
 from tests.redis_server import Server
 from tests.stores.making import vector
 

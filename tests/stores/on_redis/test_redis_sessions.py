@@ -13,7 +13,6 @@ from proxy.oversight import QueueCounts
 from proxy.stores.redis import instance, retention, sweeping
 from proxy.stores.redis import jobs as jobs_module
 from proxy.stores.redis.unit import uid
-from tests import redis_server
 from tests.stores.contract_sessions import ConversationContract
 from tests.stores.making import ANNA, APOLLO, BEN, NOW, always, exchange, never, talk
 from tests.stores.on_redis.conversing_support import replica
@@ -457,18 +456,15 @@ async def test_retention_of_very_many_goes_in_portions(ours, monkeypatch):
 
 
 # ---------------------------------------------------------------- faults
-async def test_what_was_acknowledged_before_redis_was_killed_is_there_once_after_it(tmp_path):
-    if redis_server.PROGRAM is None:
-        pytest.skip(redis_server.MISSING)
-    with redis_server.running(tmp_path) as server:
-        async with replica(server.url) as ours:
-            told = await _talk_while_redis_dies(ours, server)
-        async with replica(server.url) as theirs:
-            await _serve_all(theirs)
-            stored = await theirs.facts(ANNA)
-            assert told <= stored.keys()
-            assert set(stored.values()) == {1}
-            assert await shared(theirs.redis) == await by_rows(theirs.redis)
+async def test_what_was_acknowledged_before_redis_was_killed_is_there_once_after_it(own_server):
+    async with replica(own_server.url) as ours:
+        told = await _talk_while_redis_dies(ours, own_server)
+    async with replica(own_server.url) as theirs:
+        await _serve_all(theirs)
+        stored = await theirs.facts(ANNA)
+        assert told <= stored.keys()
+        assert set(stored.values()) == {1}
+        assert await shared(theirs.redis) == await by_rows(theirs.redis)
 
 
 async def _serve_all(each):

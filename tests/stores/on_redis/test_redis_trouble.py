@@ -1,6 +1,7 @@
 """A Redis that is full: what still goes, what does not, and how it is told."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -9,11 +10,15 @@ from redis.exceptions import OutOfMemoryError, ReadOnlyError, ResponseError
 
 from proxy.domain import Scope
 from proxy.errors import StoreUnavailable
+from proxy.stores import outages
+from proxy.stores.outages import HOLD_S
+from proxy.stores.redis import instance
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.instance import Instance
-from proxy.stores.redis.trouble import DISK_FULL, FULL, READ_ONLY, kind_of
+from proxy.stores.redis.trouble import DISK_FULL, FULL, READ_ONLY, Trouble, kind_of
 from proxy.stores.redis.unit import Unit, Units
 from tests import redis_server
+from tests.stores.recording import recorded
 
 ANNA = Scope("t", "anna")
 
@@ -85,3 +90,52 @@ async def test_a_replica_is_alive_to_the_others_though_redis_is_full(full: Any, 
 )
 def test_redis_objections_have_names(error: Exception, kind: str) -> None:
     assert kind_of(error) == kind
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """What is logged: (event, kind)."""
+    return recorded(monkeypatch, lambda facts: facts["kind"])
+
+
+def test_a_redis_that_is_full_now_and_then_is_told_of_once_a_minute_and_over_when_that_is_over(
+    log: list[tuple[str, str]],
+) -> None:
+    now = [0.0]
+    trouble = Trouble(lambda: now[0])
+    for second in range(0, 125, 5):
+        now[0] = second
+        trouble.refused(OutOfMemoryError("command not allowed"))
+        trouble.worked()
+        assert trouble.kind == ""
+    assert log == [("store.trouble", FULL)] * 3
+    now[0] += HOLD_S
+    trouble.settle()
+    assert log[3:] == [("store.recovered", FULL)]
+
+
+async def test_a_redis_that_is_away_is_told_of_once_and_so_is_its_coming_back(
+    own_server: redis_server.Server, log: list[tuple[str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instance, "BEAT_S", 0.01)
+    monkeypatch.setattr(outages, "HOLD_S", 0.2)
+    connection = Redis(Client.from_url(own_server.url), prefix="t:")
+    one = Instance(connection)
+    await one.start()
+    own_server.kill()
+    await until(lambda: bool(log))
+    await asyncio.sleep(0.2)  # some beats
+    assert log == [("store.trouble", instance.AWAY)]
+    own_server.start()
+    await until(lambda: len(log) > 1)
+    assert log[1:] == [("store.recovered", instance.AWAY)]
+    await one.close()
+    await connection.close()
+
+
+async def until(seen: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while True:
+            if seen():
+                return
+            await asyncio.sleep(0.01)

@@ -1,0 +1,14 @@
+"""The command line `memory-proxy memory …`, run in this process."""
+
+import argparse
+
+from proxy.client_cli import add_memory_parser
+
+
+def run_memory(*words: str) -> int:
+    """Run `memory-proxy memory` with these words; return its exit status."""
+    parser = argparse.ArgumentParser()
+    add_memory_parser(parser.add_subparsers())
+    args = parser.parse_args(["memory", *words])
+    status: int = args.func(args)
+    return status

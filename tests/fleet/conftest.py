@@ -1,0 +1,28 @@
+"""What a fleet stands on: a Redis, and an upstream."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import redis_server
+from tests.fleet.replicas import model
+from tests.support.model import ScriptedModel
+from tests.support.upstream import ScriptedUpstream
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[redis_server.Server]:
+    """A Redis of the test's own."""
+    if redis_server.PROGRAM is None:
+        pytest.skip(redis_server.MISSING)
+    with redis_server.running(tmp_path / "redis") as running:
+        yield running
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[tuple[ScriptedModel, str]]:
+    """An upstream that extracts what it is shown, and its address."""
+    script = model()
+    async with ScriptedUpstream(script) as upstream:
+        yield script, upstream.url
