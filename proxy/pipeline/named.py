@@ -48,7 +48,9 @@ _WHICH = re.compile(
 )
 # Whether one may, and what would be best, may follow from what is known of other things.
 _ADVICE = re.compile(
-    r"\b(?:should|could|would|might|ideas?|suggest\w*|recommend\w*|best|can (?:i|we)|may (?:i|we))\b"
+    r"\b(?:should|could|would|might|ideas?|suggest\w*|recommend\w*|best|can (?:i|we)|may (?:i|we)"
+    r"|deb(?:o|eria\w*)|puedo|podria\w*|soll\w*|kann|konn(?:t|te|ten|en)|durf\w*|dois|devrai\w*|pourrai\w*"
+    r"|peux|puis-je)\b|该|可以|能不能|推荐|推薦|建议|建議|送.{0,6}(?:什么|什麼|啥)"
 )
 # A way of doing something is no thing with a name.
 _HOW = re.compile(r"\bhow (?:do|can|should|would|to)\b|\bwhy\b|\bstep")
@@ -92,7 +94,7 @@ def asked_in_english(text: str) -> str:
 
 
 def is_advice(said: str) -> bool:
-    """True if the (folded, English) text asks what would be good, or allowed."""
+    """True if the (folded) text, or what it is in English, asks what would be good, or allowed."""
     return _ADVICE.search(said) is not None
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-from proxy.pipeline.named import Lack, asks_for_fact
+from proxy.pipeline.named import Lack, asks_for_fact, is_advice
 from proxy.pipeline.roles import Role, roles_in
 from proxy.terms import fold
 
@@ -21,11 +21,6 @@ _WHOSE = re.compile(
 # "Pickle's vet", "小满的舞蹈老师": somebody else's, by a name or by another role.
 _ANOTHERS = re.compile(r"(?:[^\W\d_]+['’]s\s+(?:[^\W\d_]+\s+)?|的[\u3400-\u9fff]{0,3})$")
 _MINE = re.compile("[我咱]")  # some Chinese roles have it among their words
-# What to do about somebody may follow from what is known of the user.
-_ADVICE = re.compile(
-    r"\b(?:should|could|would|might|ideas?|suggest\w*|recommend\w*|deb(?:o|eria)|puedo|soll(?:te)?|kann|dois"
-    r"|devrais|peux)\b|该|可以|推荐|建议"
-)
 _BEFORE = 30  # characters in which the possessive stands
 # Who may be told of under another role, by the roles' English names.
 _FAMILIES = (("wife", "husband", "partner", "boyfriend", "girlfriend", "fiance"),)
@@ -62,7 +57,7 @@ def stranger(text: str) -> Lack | None:
     """Return what says that no memory speaks of anybody in the role of the relative about whom the text asks
     for a fact; None if it asks about none."""
     asked = _asked(text)
-    if not asked or not asks_for_fact(text) or _ADVICE.search(fold(text)):
+    if not asked or not asks_for_fact(text) or is_advice(fold(text)):
         return None
 
     def lacks(contents: Sequence[str]) -> bool:

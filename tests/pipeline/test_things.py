@@ -76,6 +76,8 @@ def test_of_a_thing_at_an_event_both_must_be_told() -> None:
         "Can I take the cat on the train?",
         "How do I renew my passport?",
         "What is safe for me to eat on a cruise?",  # any cruise
+        "Was könnt ich dem Toni zum Geburtstag schenken, was treibt er denn?",
+        "妈妈生日送她什么",
     ],
 )
 def test_what_would_be_good_may_follow_from_other_things(asked: str) -> None:
