@@ -72,12 +72,15 @@ def missing(text: str) -> Lack | None:
     it asks for none.
 
     "The Christmas dinner" needs both told; of several that are asked side by side one is enough."""
+    if not asks_for_fact(text):
+        return None
     said = asked_in_english(text)
-    asked = asked_for(said)
-    if not asked or not asks_for_fact(text) or not _WHICH.search(said) or is_advice(said):
+    if not _WHICH.search(said) or is_advice(said):
         return None
     if _ANOTHER.search(said):
         return None  # what it asks beside may be told: "what did I pay for it, and is it under warranty?"
+    if not (asked := asked_for(said)):
+        return None
     enough = any if _SEVERAL.search(said) else all
 
     def lacks(contents: Sequence[str]) -> bool:

@@ -56,8 +56,7 @@ _TOLD = {
 def stranger(text: str) -> Lack | None:
     """Return what says that no memory speaks of anybody in the role of the relative about whom the text asks
     for a fact; None if it asks about none."""
-    asked = _asked(text)
-    if not asked or not asks_for_fact(text) or is_advice(fold(text)):
+    if not asks_for_fact(text) or is_advice(fold(text)) or not (asked := _asked(text)):
         return None
 
     def lacks(contents: Sequence[str]) -> bool:
