@@ -27,7 +27,7 @@ _LEFT = re.compile(rf"{_USER}\b")
 _THEIRS = re.compile(r"\btheir\b")
 # When a fact was noted is for people and for the block's date column; to the model it is noise.
 _NOTED = re.compile(
-    r"\s*[(（](?:stated|set|reported|decided|agreed|as of|noted|mentioned|updated)\b"
+    r"(?<!\s)\s*[(（](?:stated|set|reported|decided|agreed|as of|noted|mentioned|updated)\b"
     r"[^()（）]*\d{4}-\d\d-\d\d[^()（）]*[)）]"
 )
 _OTHER_LANGUAGES = (("用户", "我"), ("使用者", "我"), ("ユーザー", "私"), ("사용자", "저"))

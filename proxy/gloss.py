@@ -45,6 +45,8 @@ _SHORT_ENDINGS = {
 _AFTER_VOWEL = {"a": ("s", "n"), "e": ("s", "n"), "o": ("s",)}
 _HAN_WEIGHT = 3  # letters that a Chinese character is worth
 _MOST_PARTS = 3  # of a compound
+_LONGEST_COMPOUND = 40
+_QUESTION_CHARS = 600  # longer ones are not remembered
 # Where "ge" and "zu" stand inside a verb.
 _INFIX = re.compile(
     r"(ab|an|auf|aus|bei|ein|fest|heim|her|hin|los|mit|nach|um|vor|weg|weiter|zu|zuruck|zusammen)(?:ge|zu)(\w{3,})"
@@ -75,12 +77,16 @@ def gloss(text: str) -> Gloss:
     return Gloss(text) if _KANA.search(text) else _unspaced(text)
 
 
-@lru_cache(maxsize=16)
 def question_gloss(text: str) -> Gloss:
     """Return the gloss of what a user asks, remembered while the rules of the read path look at it in turn.
 
     For questions alone: what is remembered outlives a forget.
     """
+    return _lately(text) if len(text) <= _QUESTION_CHARS else gloss(text)
+
+
+@lru_cache(maxsize=16)
+def _lately(text: str) -> Gloss:
     return gloss(text)
 
 
@@ -209,6 +215,8 @@ def _participle(word: str) -> str | None:
 
 def _compound(word: str, parts: int = _MOST_PARTS) -> str | None:
     """Return the meanings of the parts of a German compound, the longest known beginning first."""
+    if len(word) > _LONGEST_COMPOUND:
+        return None  # no word: encoded data, which would be cut at every letter
     known = _lexicon().words["de"]
     for size in range(len(word) - 3, 2, -1):
         first = next((known[h] for j in _JOINTS if (h := word[:size].removesuffix(j)) in known), None)

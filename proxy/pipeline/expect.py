@@ -33,6 +33,7 @@ class Expectation(IntEnum):
 
 
 _INSPECTED_CHARS = 600
+_LOOKED_CHARS = 2_000  # of a paste: whether it asks, or is code
 _SHORT_CHARS = 240
 _PASTE_CHARS = 40  # a payload of this length is what "this" means
 _HERE = re.compile(r"\b(?:here|there|now|these days|lately)\b")
@@ -83,6 +84,7 @@ _ASKS_UNSPACED = re.compile(
 def expectation(text: str) -> Expectation:
     """Return what the form of the text promises."""
     own = own_words(text)
+    is_long, text = len(text) > _INSPECTED_CHARS, text[:_LOOKED_CHARS]
     instruction, payload = (own, text) if own else split_payload(text[:_INSPECTED_CHARS])
     works = bool(payload and not asks(payload) and _WORKS.search(fold(instruction)))
     if payload and len(text) <= _SHORT_CHARS and not is_quoted(payload):
@@ -92,7 +94,7 @@ def expectation(text: str) -> Expectation:
     mine = {wording: _ANYBODY.sub(" ", fold(wording)) for wording in wordings}
     if any(map(is_personal, mine.values())):
         return Expectation.STRONG
-    brings_its_own = len(payload) >= _PASTE_CHARS or len(text) > _INSPECTED_CHARS
+    brings_its_own = len(payload) >= _PASTE_CHARS or is_long
     brings_its_own |= works or brings_code(text) or bool(payload and means_the_text(instruction))
     if not brings_its_own and not payload and points_back(without_dummies(instruction)):
         return Expectation.STRONG

@@ -49,10 +49,12 @@ def gate_for(*, expected: Expectation, dense: bool, model_threshold: float, aske
 
     `asked`: the request's own similarity_threshold; it applies to every hit's cosine as it stands, linked or
     not. Where cosines mean nothing (`dense` false: no embedder, or a language it does not know), words
-    decide: any shared word if the question expects memory, else a tenth of what the question says.
+    decide: half of what the question says if a threshold was asked for, else any shared word if the question
+    expects memory, and a tenth if not.
     """
     if not dense:
-        return Gate(0.0, 0.0, 0.0 if expected else _WEAK_COVERAGE, dense=False)
+        least = _STRONG_COVERAGE if asked else 0.0 if expected else _WEAK_COVERAGE
+        return Gate(0.0, 0.0, least, dense=False, follows=not asked)
     if asked is not None:
         return Gate(asked, asked, _STRONG_COVERAGE, follows=False)
     entry, floor = _ENTRY_AND_FLOOR[expected]

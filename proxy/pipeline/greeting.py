@@ -7,16 +7,22 @@ the forms below.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from proxy.terms import plain
-from proxy.wordlists import any_of, sections, whole_words
+from proxy.wordlists import sections, whole_words
 
 LONGEST = 120  # characters; a longer message is not only a greeting
 
 
 def _of(section: str) -> str:
-    return any_of("courtesies", section)
+    return _either(sections("courtesies")[section])
+
+
+def _either(lines: Iterable[str]) -> str:
+    """Return the pattern of any of the alternatives, the longest that fits and no other: "哈哈哈" is told in
+    four ways as 哈, 哈哈 and 哈哈哈, and a message of twenty in a million, which backtracking would all try."""
+    return f"(?>{'|'.join(sorted(lines, key=len, reverse=True))})"
 
 
 # A wish that asks: "hope you remember the boat".
@@ -31,7 +37,7 @@ _FORMS = (
     r"(?: \w+){0,3}",
     rf"(?:a )?(?:very )?(?:(?:happy|merry|good|blessed|joyful) {_of('en day')}"
     rf"|(?:happy|merry|blessed) {_of('en feast')})(?: {_of('en to whom')})*",
-    r"(?:that|this|it|you|what|they)(?:'s| is| was|'re| are| were|'ve been| have been)"
+    r"(?:that|this|it|you|they)(?:'s| is| was|'re| are| were|'ve been| have been)"
     rf"(?: {_of('en very')})* {_of('en fine')}(?: \w+){{0,3}}",
     # Spanish
     rf"(?:y )?(?:espero|deseo|ojala) (?:que )?(?:todo|estes?|hayas?|te|le|tengas?|pases?|os|tu|usted|la"
@@ -99,8 +105,13 @@ _SAYS = re.compile(r"\w")
 _CUT = re.compile(r"[^\w\s'’-]+|\n|(?<=[a-z0-9])\s*(?=[\u3400-\u9fff])|(?<=[\u3400-\u9fff])\s+")
 _EMOJI = re.compile("[\u2600-\u27bf\U0001f300-\U0001faff]")
 _GREETING = re.compile(whole_words("greetings", "greetings"))
-_WORDS = f"(?:{whole_words('greetings', 'greetings')}|{whole_words('greetings', 'fillers')})"
-_ONLY_GREETING = re.compile(rf"[\W_]*(?:{_WORDS}[\W_]*)+")
+_LISTED = [*sections("greetings")["greetings"], *sections("greetings")["fillers"]]
+_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_WORDS = (
+    rf"(?>\b{_either(word for word in _LISTED if not _UNSPACED.search(word))}\b"
+    rf"|{_either(filter(_UNSPACED.search, _LISTED))})"
+)
+_ONLY_GREETING = re.compile(rf"[\W_]*+(?:{_WORDS}[\W_]*+)++")
 _PIECE = re.compile(
     rf"(?:{_WORDS}\s+){{0,3}}(?:{'|'.join((*_FORMS, *_listed()))})(?:\s+{_WORDS}){{0,3}}"
     rf"|{'|'.join((*_ZH_FORMS, _of(_ZH_PIECES)))}"

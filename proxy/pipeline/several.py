@@ -3,7 +3,7 @@
 The vector of two questions lies between both and near neither. Each is searched by itself, beside the whole,
 and each gets its best memories in. Every part costs an embedding and a search of its own. (48
 messages of two or three questions, answers among the first five and in the block: with the asker's own 40
-memories .90 → .93 and .97 → .98, with 345 memories of many people .73 → .83 and .77 → .85.)
+memories .90 → .95 and .97 → .98, with 345 memories of many people .73 → .82 and .77 → .84.)
 
 Where the script has spaces, a question begins after a comma, a conjunction or a full stop, with a word that
 asks. Chinese and Japanese ask anywhere in a clause: there a clause with an asking word is a question.

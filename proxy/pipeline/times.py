@@ -52,7 +52,8 @@ def is_of(span: Span, content: str, valid_from: float) -> bool:
     if any(span.start <= day < span.end for day in _days(content)):
         return True
     said = fold(content)
-    return any(word in said for word in span.words)
+    # Not "in Mayfair"; Chinese has no edges.
+    return any(re.search(rf"(?<![a-z]){re.escape(word)}(?![a-z])", said) for word in span.words)
 
 
 def _month(match: re.Match[str], at: datetime) -> Span:

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from proxy.domain import Turn
-from proxy.pipeline.decide import INSPECTED_CHARS, Verdict, decide, was_asked
+from proxy.pipeline.decide import Verdict, decide, was_asked
 from proxy.pipeline.expect import Expectation, expectation
 from proxy.pipeline.recent import Recent
 
 LASTS_S = 24 * 3600.0
 SIZE = 2048
+_SEEN_CHARS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +48,9 @@ def _key(turn: Turn) -> bytes:
     """Return a digest of all that the rules look at.
 
     Case and blank lines are among it ("US", a paste), so that only the ends are made equal; of a long
-    message, its beginning, its end and its length.
+    message, more of its beginning and of its end than any rule reads, and its length.
     """
     text = turn.query.strip()
-    seen = f"{text[:INSPECTED_CHARS]}\0{text[-INSPECTED_CHARS:]}\0{len(text)}"
+    seen = f"{text[:_SEEN_CHARS]}\0{text[-_SEEN_CHARS:]}\0{len(text)}"
     about = f"{turn.tool_forced:d}{was_asked(turn.messages):d}"
     return blake2b(f"{about}{seen}".encode("utf-8", "surrogatepass"), digest_size=16).digest()

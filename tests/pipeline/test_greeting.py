@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.pipeline.greeting import is_greeting
+from proxy.pipeline.greeting import LONGEST, is_greeting
+from proxy.wordlists import sections
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,12 @@ def test_greetings_wishes_and_thanks_are_greetings(text: str) -> None:
 )
 def test_what_says_or_asks_more_is_not(text: str) -> None:
     assert not is_greeting(text)
+
+
+def test_no_word_is_slow_however_often_it_is_said(benchmark_ms) -> None:
+    """Twenty times 哈 kept the whole process busy for seconds: 哈哈 and 哈哈哈 are words, too."""
+    for words in (*sections("greetings").values(), *sections("courtesies").values()):
+        for word in words:
+            for gap in ("", " "):
+                said = ((word + gap) * LONGEST)[: LONGEST - 4] + "Tom"
+                assert benchmark_ms(lambda said=said: is_greeting(said)) < 20, word

@@ -49,6 +49,14 @@ def test_a_poor_word_match_does_not_outrank_what_vectors_know():
     assert ids(ranked) == ["word", "answer", "rest"]
 
 
+def test_a_threshold_asked_for_wants_half_of_the_question_where_cosines_mean_nothing():
+    hits = [Hit(memory("one", "Alpha"), None, 1.0), Hit(memory("both", "Alpha beta"), None, 2.0)]
+    strict = gate_for(expected=Expectation.STRONG, dense=False, model_threshold=0.25, asked=0.9)
+    ranked = rank(hits, ("alpha", "beta"), strict, limit=5, now=NOW)
+    assert ids(ranked) == ["both"]
+    assert len(rank(hits, ("alpha", "beta"), WORDS, limit=5, now=NOW)) == 2
+
+
 def test_reciprocal_rank_fusion_is_an_option():
     hits = [
         Hit(memory("both", "Alpha beta"), 0.4, 3.0),

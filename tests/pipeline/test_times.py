@@ -45,3 +45,6 @@ def test_a_memory_is_of_a_time_by_its_day_or_by_what_it_says() -> None:
     assert is_of(march, "User moves on 9 March 2026.", day("2026-01-01"))
     assert not is_of(march, "User moved on 2026-04-09.", day("2026-05-01"))
     assert not is_of(march, "Code 2026-99-99 is no day.", day("2026-05-01"))
+    (may,) = named_times("What happened in May?", NOW)
+    assert is_of(may, "User moves in May.", day("2026-01-01"))
+    assert not is_of(may, "User lives in Mayfair.", day("2026-01-01"))

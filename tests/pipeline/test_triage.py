@@ -71,6 +71,28 @@ def test_a_verdict_is_kept_for_a_day(asked):
     assert len(asked) == 2
 
 
+def test_pastes_that_differ_in_their_question_alone_are_two_messages():
+    def pasted(question: str) -> str:
+        return "2026-05-01 INFO worker ok\n" * 60 + question.ljust(60) + f"\n{'a' * 299}\n{'b' * 300}"
+
+    rules = Triage()
+    assert not rules.judge(turn(pasted("Please summarise this log."))).verdict.search
+    assert rules.judge(turn(pasted("When is my sister's flight to Lisbon?"))).verdict.search
+
+
+@pytest.mark.parametrize(
+    "paste",
+    [
+        "lorem ipsum dolor " * 50_000 + "\nWhat is my budget?",
+        "我们今天去公园玩了一下午。" * 8_000 + "我的预算是多少?",
+        "was ist mein Schlüssel hier? wir haben das\n" + "ab" * 50_000,
+        "哈" * 110 + "我的预算呢",
+    ],
+)
+def test_no_message_keeps_the_rules_busy(paste, benchmark_ms):
+    assert benchmark_ms(lambda: Triage().judge(turn(paste))) < 50
+
+
 def test_what_is_remembered_is_bounded_and_holds_no_text(monkeypatch):
     monkeypatch.setattr(triage, "SIZE", 10)
     rules = Triage()

@@ -190,6 +190,23 @@ async def test_what_was_begun_is_called_off_when_all_who_waited_have_gone(
     assert len("too late") not in session.runs
 
 
+async def test_who_comes_as_the_last_one_leaves_is_not_cancelled_with_him(
+    embedder: OnnxEmbedder, session: GatedSession
+) -> None:
+    async def ask() -> list[bytes]:
+        embedder.begin("the same")
+        return await embedder.embed(["the same"])
+
+    gone = asyncio.create_task(ask())
+    await asyncio.to_thread(session.entered.acquire)
+    gone.cancel()
+    comes = asyncio.create_task(ask())  # in the same pass of the loop
+    await asyncio.sleep(0)
+    session.gate.set()
+    assert len(await comes) == 1
+    embedder.close()
+
+
 async def test_a_run_that_was_begun_and_failed_fails_whoever_asks(
     embedder: OnnxEmbedder, session: GatedSession
 ) -> None:

@@ -47,11 +47,13 @@ class OnnxEmbedder:
             return
         with suppress(RuntimeError):  # the pool was shut down: whoever asks will be told
             run = asyncio.get_running_loop().run_in_executor(self._pool, self._encoder.encode, [text])
-            self._begun[key] = _Begun(run)
+            self._begun[key] = _Begun(run, partial(self._begun.pop, key))
             run.add_done_callback(partial(self._ended, key))
 
     def _ended(self, key: bytes, run: "asyncio.Future[list[Vector]]") -> None:
-        del self._begun[key]
+        begun = self._begun.get(key)
+        if begun is not None and begun.run is run:
+            del self._begun[key]
         if not run.cancelled() and run.exception() is None:
             self._recent.put(key, run.result()[0].tobytes())
 
@@ -104,18 +106,19 @@ class _Begun:
     """A run that was begun before anybody asked. It is called off when all who waited have gone: in a burst,
     what comes too late must not keep the model from what does not."""
 
-    def __init__(self, run: "asyncio.Future[list[Vector]]") -> None:
-        self._run = run
+    def __init__(self, run: "asyncio.Future[list[Vector]]", call_off: Callable[[], object]) -> None:
+        self.run = run
+        self._call_off = call_off  # at once: who comes next must not find what is being cancelled
         self._waiting = 0
 
     async def vector(self) -> bytes:
         self._waiting += 1
         try:
-            (vector,) = await asyncio.shield(self._run)
+            (vector,) = await asyncio.shield(self.run)
         finally:
             self._waiting -= 1
-            if not self._waiting:
-                self._run.cancel()  # nothing, where it is done
+            if not self._waiting and self.run.cancel():
+                self._call_off()
         return vector.tobytes()
 
 
