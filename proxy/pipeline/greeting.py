@@ -20,8 +20,10 @@ def _of(section: str) -> str:
 
 
 def _either(lines: Iterable[str]) -> str:
-    """Return the pattern of any of the alternatives, the longest that fits and no other: "哈哈哈" is told in
-    four ways as 哈, 哈哈 and 哈哈哈, and a message of twenty in a million, which backtracking would all try."""
+    """Return the pattern of any of the alternatives, the longest that fits and no other.
+
+    "哈哈哈" is told in four ways as 哈, 哈哈 and 哈哈哈, a message of twenty in a million, and backtracking
+    would try them all."""
     return f"(?>{'|'.join(sorted(lines, key=len, reverse=True))})"
 
 
