@@ -15,6 +15,9 @@ from proxy.pipeline.expect import Expectation, expectation
         "¿Cuánto pago por mi piso?",
         "Wo verdiene ich mein Geld?",
         "Où est ma voiture ?",
+        "welchen Grad hat Mama und wo wohnt sie",
+        "when is mum's birthday",
+        "老妈血压多少",
         "Give me the basics: when do we leave, and what may we spend?",
     ],
 )
@@ -43,6 +46,8 @@ def test_what_speaks_of_known_things_is_half_expected(text: str) -> None:
         "Write a haiku about fog on a lake.",
         "What's the difference between a mutex and a semaphore?",
         "写一首关于秋雨的绝句。",
+        "帮我写一首关于冬天的诗",
+        "¿Quién es el papa?",
         "为什么天空是蓝色的?",
         "Schreib einen Vierzeiler über einen Hamster.",
         "Escribe un poema corto sobre un faro.",
