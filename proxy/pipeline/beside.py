@@ -31,10 +31,11 @@ _BESIDE = re.compile(rf"(?<=[\s,;]){_BEGINS}[^?!.;,]*?(?=$|[?!.;,]|\b(?:{_ASKS})
 _AHEAD = re.compile(rf"^\W*{_BEGINS}[^?!.;,]*?(?:[,;]|(?=\b(?:{_ASKS})\b))", re.IGNORECASE)
 # A space ends a clause in Chinese.
 _CLAUSE = re.compile(
-    r"(?:[^?!.,;:()–—？！。，；：（）\s]|(?<![\u3400-\u9fff])\s|\s(?![\u3400-\u9fff]))+[?？]?|.", re.DOTALL
+    r"(?:[^?!.,;:()–—？！。，；：（）\s]|\s(?![\u3400-\u9fff])|(?<![\u3400-\u9fff])\s(?=[\u3400-\u9fff]))+[?？]?|.",
+    re.DOTALL,
 )
 _ASKING = re.compile(
-    rf"\b(?:{_ASKS})(?:'s)?\b|[几幾哪谁誰啥咋]|什么|什麼|多少|多[大高重久长長远遠]|何时|吗|嗎|呢|怎",
+    rf"\b(?:{_ASKS}|cual(?:es)?|cuant[oa]s?|donde|quien(?:es)?)(?:'s)?\b|[几幾哪谁誰啥咋]|什么|什麼|多少|多[大高重久长長远遠]|何时|吗|嗎|呢|怎",
     re.IGNORECASE,
 )
 _HAN = re.compile(

@@ -11,31 +11,40 @@ Names are looked for in English: in other languages, in the gloss of the text.
 import re
 from collections.abc import Callable, Sequence
 
-from proxy.gloss import gloss, question_gloss
-from proxy.pipeline.things import Thing, asked_for
-from proxy.terms import fold, plain
+from proxy.gloss import question_gloss
+from proxy.pipeline.roles import roles_in
+from proxy.pipeline.things import Reading, Thing, asked_for, reading_for
+from proxy.terms import plain
 
 _ASKED_CHARS = 120  # a longer message asks for more than a name
 
 
+_MONTH = r"(?:jan|ene|feb|fev|mar|apr|abr|avr|may|mai|ju[inl]|aug|ago|aou|sep|o[ck]t|nov|de[cz]|dic)"
+# An amount, with its currency or without: neither a date, a year of these days, an hour nor a distance.
+_AMOUNT = (
+    r"[$€£¥₹]|\d ?(?:k|usd|eur|gbp|chf|euros?|pounds?|dollars?|francs?|kr|yuan|元|块|万|千)"
+    rf"|(?<![\d:./-])(?!20[12]\d\b)\d{{2,}}(?![\d:/h-]|st\b|nd\b|rd\b|th\b|\.? ?(?:de |of |from )?{_MONTH}"
+    r"| ?(?:km|cm|kg|am|pm|uhr|mins?|min(?:ut|ues)\w*|years?|[月日号点岁])\b)"
+    r"|[一二三四五六七八九两十][百千万]|[一二三四五六七八九十]块|免费|\bfree\b"
+)
 # A price, an hour: what a memory holds that tells them.
 _VALUES = (
     (
         re.compile(r"\bwhat time\b|\bwhat hour\b"),
         re.compile(
-            r"\d[:.]\d\d|\d ?(?:am|pm|uhr|h)\b|\d ?[点时]|[一二三四五六七八九十]点|[早中晚]上|中午|上午|下午"
-            r"|\b(?:noon|midnight|morning|evening|afternoon|o'clock|at \d)"
-            r"|\b(?:a las|um|a) \d|\b(?:manana|tarde|matin|soir|morgens|abends)\b"
+            r"\d[:.h]\d\d|\d ?(?:am|pm|uhr|h)\b|\d ?[点时]|[一二三四五六七八九十]点|[早中晚]上|中午|上午|下午"
+            r"|\b(?:noon|midnight|midday|morning|evening|afternoon|o'clock|(?:at|about|around|past|to) \d)"
+            r"|\b(?:a las?|um|gegen|a|vers) \d"
+            r"|\b(?:manana|tarde|matin|soir|morgens|abends|mittags?|midi|minuit)\b"
+            r"|\bhalf past|\bquarter\b|\bhalb\b|\bviertel\b|\by media\b|\bat (?:one|two|three|four|five|six"
+            r"|seven|eight|nine|ten|eleven|twelve)\b|\ba las? (?!\d)\w+|\b\w+ (?:heures?|uhr)\b"
         ),
     ),
     (
         re.compile(
             r"\bhow much\b.*\b(?:cost|pay|paid|spend|spent|charge)|\b(?:cost|price|fare)\b|\bspend how much\b"
         ),
-        re.compile(
-            r"[$€£¥₹]|\d ?(?:k|usd|eur|gbp|chf|euros?|pounds?|dollars?|francs?|kr|yuan|元|块|万|千)"
-            r"|[一二三四五六七八九两十][百千万]|[一二三四五六七八九十]块"
-        ),
+        re.compile(_AMOUNT),
     ),
 )
 _SEVERAL = re.compile(r"\b(?:and|or)\b")
@@ -71,7 +80,8 @@ def missing(text: str) -> Lack | None:
     """Return what says that none of the contents names the thing that the text asks for by its name; None if
     it asks for none.
 
-    "The Christmas dinner" needs both told; of several that are asked side by side one is enough."""
+    Of several one told is enough, since "the wifi password" may be told as the router's key; but an event
+    makes the question: "the Christmas dinner" needs Christmas told, too."""
     if not asks_for_fact(text):
         return None
     said = asked_in_english(text)
@@ -79,13 +89,17 @@ def missing(text: str) -> Lack | None:
         return None
     if _ANOTHER.search(said):
         return None  # what it asks beside may be told: "what did I pay for it, and is it under warranty?"
-    if not (asked := asked_for(said)):
+    # What is asked of a mother is looked for among what is told of her (see persons and attributes).
+    if not (asked := asked_for(said, of_somebody=bool(roles_in(text)))):
         return None
-    enough = any if _SEVERAL.search(said) else all
+    several, reading = _SEVERAL.search(said) is not None, reading_for(text)
 
     def lacks(contents: Sequence[str]) -> bool:
-        folded = [fold(content) for content in contents]
-        return not enough(_is_told(thing, folded, said) for thing in asked)
+        told = [(thing.event, _is_told(thing, contents, said, reading)) for thing in asked]
+        if several:
+            return not any(is_told for _, is_told in told)
+        others = [is_told for event, is_told in told if not event]
+        return not all(is_told for event, is_told in told if event) or (bool(others) and not any(others))
 
     return lacks
 
@@ -109,12 +123,12 @@ def asks_for_fact(text: str) -> bool:
     return bool(_ASKS.search(said)) and not _HOW.search(said)
 
 
-def _is_told(thing: Thing, contents: Sequence[str], said: str) -> bool:
-    """True if one of the (folded) contents names the thing, and has its price or its hour if that is asked.
+def _is_told(thing: Thing, contents: Sequence[str], said: str, reading: Reading) -> bool:
+    """True if one of the contents names the thing, and has its price or its hour if that is asked.
 
     A content is read as it stands, else in its gloss (dearer)."""
     values = [held for asks, held in _VALUES if asks.search(said)] if thing.with_value else []
-    able = [content for content in contents if all(held.search(content) for held in values)]
-    if any(thing.told.search(content) for content in able):
+    able = [c for c in contents if all(held.search(reading.folded(c)) for held in values)]
+    if any(thing.told.search(reading.folded(content)) for content in able):
         return True
-    return any(thing.told.search(fold(gloss(content).text)) for content in able)
+    return any(thing.told.search(reading.english(content)) for content in able)

@@ -8,7 +8,7 @@ whose they are ("my mother"): "a friend is cooking" asks about nobody.
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import cache
 
 from proxy.pipeline.named import Lack, asks_for_fact, is_advice
 from proxy.pipeline.roles import Role, roles_in
@@ -48,8 +48,20 @@ _TOLD = {
     ),
     "parent": r"\b(?:mother|father|mum|mom|dad)\b|妈|爸|母亲|父亲|\b(?:madre|padre|mutter|vater|mere|pere)\b",
     "wife": r"\bmarried\b|\bwedding\b|\bhochzeit|\bboda\b|\bmariage\b|结婚|\bcasad[oa]\b|\bverheiratet\b"
-    r"|\bmariee?\b|爱人|先生|对象|\b(?:dating|couple|engaged)\b|\b(?:going|went) out with\b|\bgot to know\b"
+    r"|\bmariee?\b|爱人|先生|对象|领证|領證|登记|成家|娶|嫁"
+    r"|\bcas(?:o|aron)\b|\bnoces\b|\bepous|\b(?:dating|couple|engaged)\b"
+    r"|\b(?:going|went) out with\b|\bgot to know\b"
     r"|\b(?:together|moved in|lives|living) with\b|\bsal(?:e|ir) con\b|\bzusammen mit\b|\bpareja\b",
+}
+
+_PARENTS = ("mother", "father", "parent")
+# Who is told of by two others: "Mum's sister", "Dad's wife", "my aunt's son".
+_BETWEEN = {
+    **dict.fromkeys(("aunt", "uncle"), (_PARENTS, ("sister", "brother"))),
+    **dict.fromkeys(("grandmother", "grandfather"), (_PARENTS, _PARENTS)),
+    "cousin": (("aunt", "uncle"), ("son", "daughter", "child")),
+    **dict.fromkeys(("sister", "brother"), (_PARENTS, ("son", "daughter", "child"))),
+    **dict.fromkeys(_PARENTS, (_PARENTS, ("wife", "husband"))),
 }
 
 
@@ -99,10 +111,18 @@ def _is_told(role: Role, said: str) -> bool:
     family = _KNOWN[_name(role)]
     if any(_of(name).places(said) for name in family):
         return True
-    return any(told.search(said) for name in family if (told := _OTHERWISE.get(name)))
+    if any(told.search(said) for name in family if (told := _OTHERWISE.get(name))):
+        return True
+    return any(_leads_to(name, said) for name in family if name in _BETWEEN)
 
 
-@lru_cache
+def _leads_to(name: str, said: str) -> bool:
+    """True if the (folded) text speaks of two others in a breath, who lead to whom the name stands for."""
+    first, second = ({place for of in names for place in _of(of).places(said)} for names in _BETWEEN[name])
+    return any(one != other for one in first for other in second)
+
+
+@cache
 def _of(name: str) -> Role:
     return next(role for role in roles_in(name) if _name(role) == name)
 

@@ -7,7 +7,17 @@ of them knows is searched. Whether a question is personal or points back is for 
 import re
 
 from proxy.gloss import question_gloss
-from proxy.pipeline.world import Worldly, worldly
+from proxy.pipeline.roles import is_of_life, names_their_thing, of_somebody
+from proxy.pipeline.world import (
+    Worldly,
+    asks_origin,
+    names_known,
+    names_stranger,
+    of_nobody,
+    worldly,
+    zh_lived,
+    zh_of_nobody,
+)
 from proxy.terms import fold, plain
 from proxy.wordlists import any_of, whole_words
 
@@ -198,17 +208,23 @@ def is_calculation(text: str) -> bool:
 _UNIQUE, _PLANETS = any_of("questions", "one of a kind"), any_of("questions", "planets")
 _NATURE, _PLACES = any_of("questions", "nature"), any_of("questions", "parts of the world")
 _ATTRIBUTE, _OF_THE_WORLD = any_of("questions", "attributes"), any_of("questions", "of the world")
+# What may stand between "why" and what happens in nature; a verb in the past or a name is of one case.
+_GENERALLY = (
+    r"(?:(?:se|es|son|hay|l[ao]s?|el|una?|ocurren?|producen?|forman?|funcionan?|causan?|atraen|brillan?|gatos"
+    r"|ist|sind|wirk(?:t|en)|entsteh(?:t|en)|funktionier(?:t|en)|gibt|es|der|die|das|den|eine?|kommt|kommen|zu"
+    r"|bilden|sich|katzen|zum|zur"
+    r"|est|sont|les?|une?|des|y a-t-il|est-ce que|se forment|fonctionnent?|agissent|chats|apparait|ont lieu) "
+    r"|l'){0,5}"
+)
 _SHAPE = r"\b(?:triangulo|pentagono|hexagono|octogono|triangle|pentagone|hexagone|octogone)\b"
 _FACTS = re.compile(
     _any(
         rf"\bwhat(?:'s| is| are| was)? the {_ATTRIBUTE} (?:of|for|in)\b",
         r"\b(?:which|what) (?:\w+ )?(?:is|was) the \w+est \w+ (?:in|on|of) ",
         r"\bwhat(?:'s| is) the \w+est \w+ (?:in|on|of) ",
-        r"\bwhat do(?:es)? .+ (?:mean|stand for)\b",
         r"^define \w+",
         r"^what(?:'s| is) an? \w+(?: \w+){0,2}\W*$",
         r"^what(?:'s| is) \w+(?:sis|ism|ics|logy|metry|graphy|onomy)\W*$",
-        r"\bwho (?:invented|discovered|painted|composed)\b",
         # An indefinite subject: what is true of any process is not about the user's.
         r"\b(?:which|what|how) (?:\w+ ){0,4}(?:do|does|is|are|can) an? \w+",
         r"\bhow (?:many|much|far|long|tall|deep|high|fast|big|hot|heavy|old) .*"
@@ -228,44 +244,33 @@ _FACTS = re.compile(
         rf"\b(?:rio|montana|pais|ciudad|lago|desierto|isla|animal) mas \w+ de(?:l| la)? {_PLACES}",
         rf"\bcuantos .*{_SHAPE}",
         r"\ba que temperatura (?:hierve|se congela|se funde)\b",
-        rf"^\W*(?:por que|que causa|como) .{{0,24}}\b{_NATURE}\b|\bque metal es\b",
-        r"\bcuando se (?:invento|descubrio)\b|\bquien fue la primera persona en (?:la luna|el espacio)\b",
-        r"\bquien (?:escribio|pinto|invento|descubrio|compuso)\b|\ben que ano\b|\bque significa\b",
+        rf"^\W*(?:por que|que causa|como) {_GENERALLY}{_NATURE}\b|\bque metal es\b",
+        r"\bquien fue la primera persona en (?:la luna|el espacio)\b",
         # German
-        r"\bchemische\w* (?:symbol|formel|zeichen)\b|\bwer war der erste mensch\b|\bwer komponierte\b",
-        r"^wann wurde (?:der|die|das) \w+ (?:erfunden|entdeckt)\b|^welches metall ist\b",
-        rf"^(?:warum|wie|wodurch|wieso) .{{0,24}}\b{_NATURE}\b",
+        r"\bchemische\w* (?:symbol|formel|zeichen)\b|\bwer war der erste mensch\b|^welches metall ist\b",
+        rf"^(?:warum|wie|wodurch|wieso) {_GENERALLY}{_NATURE}\b",
         r"\b(?:langste|hochste|grosste|kleinste|tiefste|schnellste)[nrs]? "
         rf"(?:fluss|berg|see|land|stadt|insel|planet|tier|wuste|ozean) (?:der |in )?{_PLACES}",
         r"\bbei welcher temperatur (?:kocht|siedet|gefriert|schmilzt)\b",
-        r"\bwer (?:malte|erfand|entdeckte|komponierte) \w+",
         r"\bhauptstadt (?:von|der|des)\b|\b(?:siede|schmelz)punkt von\b",
-        r"\bwer hat .*\b(?:erfunden|geschrieben|gemalt|entdeckt|komponiert)\b",
-        r"\bin welchem jahr\b|\bwas bedeutet\b",
         # French
         r"\bquelle est la (?:capitale|population|monnaie|formule) d|\bsymbole chimique\b|\bquel metal est\b",
-        rf"^(?:pourquoi|comment|qu'est-ce qui cause) .{{0,24}}\b{_NATURE}\b|\bqui a marche le premier\b",
-        r"^quand .{2,20} a(?:-t-(?:il|elle))? (?:ete )?(?:inventee?|decouverte?)\b",
+        rf"^(?:pourquoi|comment|qu'est-ce qui cause) {_GENERALLY}{_NATURE}\b|\bqui a marche le premier\b",
         rf"\b(?:fleuve|montagne|sommet|pays|ville|lac|ile|desert|animal) l[ae] plus \w+"
         rf" (?:du|d'|de) ?{_PLACES}",
         rf"\bplus \w+ (?:fleuve|montagne|sommet|pays|ville|lac|ile|desert|animal) (?:du|d'|de) ?{_PLACES}",
         r"\ba quelle temperature (?:bout|gele|fond)\b",
-        r"\bqui a (?:ecrit|peint|invente|decouvert|compose)\b|\ben quelle annee\b",
-        rf"\bque (?:signifie|veut dire)\b|\bcombien de .*{_SHAPE}",
+        rf"\bcombien de .*{_SHAPE}",
         # Portuguese, Italian
-        r"\bqual e a (?:capital|populacao|moeda) d|\bquem (?:escreveu|pintou|inventou|descobriu)\b",
-        r"\bem que ano\b|\bo que significa\b",
+        r"\bqual e a (?:capital|populacao|moeda) d",
         r"\bqual e la (?:capitale|popolazione|valuta) d",
-        r"\bchi ha (?:scritto|dipinto|inventato|scoperto)\b|\bin che anno\b|\bcosa significa\b",
         # Chinese
         r"》的?(?:作者|导演|主角)是谁|》是谁(?:作曲|写|画|导演)的|的(?:国庆日|国旗|国花|官方语言)是",
         r"奥运会|世界杯|(?:化学|元素)符号|登上月球|^什么金属|最多的语言",
         rf"^{_NATURE}.{{0,8}}(?:为什么|怎么|原理)|^为什么.{{0,4}}{_NATURE}",
-        r"是什么意思|什么意思|的缩写|^什么是|是怎么(?:形成|产生)的|谁(?:发明|发现|画|创作|提出)|^(?:光速"
+        r"的缩写|^什么是|是怎么(?:形成|产生)的|^(?:光速"
         r"|音速|圆周率)",
-        r"(?:首都|人口|货币|国歌|沸点|熔点|化学式|分子式|原子序数|海拔|直径)(?:是|有|在)?(?:什么|哪|多少"
-        r"|多高)",
-        r"哪一?年(?:发明|爆发|成立|建立|灭亡|结束|统一|诞生|倒塌|去世|出生|发生|上映|建成|独立)",
+        r"(?:首都|国歌|化学式|分子式|原子序数)(?:是|有|在)?(?:什么|哪|多少|多高)",
         r"最(?:高|长|大|深|小|快)的(?:山|河|国家|动物|海|洋|湖|行星|城市|沙漠|建筑|岛)",
         # Japanese, Korean
         r"の首都|の人口|とは何|の意味|何年に|誰が(?:発明|発見|描い|書い)",
@@ -288,6 +293,13 @@ _HISTORY = re.compile(
         rf"^[Hh]ow (?:tall|high|long|deep|old|big|far) (?:is|are|was) {_NAME}",
     )
 )
+_HAN = re.compile("[\u3400-\u9fff]")
+_ASKED_OF_NAMES = re.compile(
+    rf"\b(?:the {_ATTRIBUTE}|capital|capitale|poblacion|population|populacao|popolazione|moneda|moeda|valuta"
+    r"|monnaie|hauptstadt|symbol|simbolo|symbole|formula|formule|president|king|queen|chancellor"
+    rf"|{_PLANETS})\b"
+)
+_TITLED = re.compile(r"^[Ww]ho (?:wrote|directed) ")
 # Counted are parts of a country, in any language: looked for in the gloss.
 _OF_COUNTRY = re.compile(
     r"\bhow many (?!of )\w+(?: \w+)? (?:does|do|has|have|are there in|in)\b.{0,6}\b(?:china|japan|korea"
@@ -295,10 +307,6 @@ _OF_COUNTRY = re.compile(
     r"|america|usa|canada|mexico|brazil|england|britain|uk|france|germany|spain|italy|switzerland|austria"
     r"|portugal"
     r"|australia|europe|russia|poland)\W*$"
-)
-# "the telephone" is everybody's.
-_INVENTED = re.compile(
-    r"\bwho invented the \w+\W*$|\bwh(?:en|ere) was the \w+(?: \w+)? (?:invented|discovered)\W*$"
 )
 _THE = re.compile(r"\b[Tt]he (\S+)")
 _SAFE_THE = re.compile(
@@ -315,10 +323,68 @@ def is_general_fact(text: str) -> bool:
     folded = fold(text).strip()
     if _CHARGED.search(folded):
         return False
-    if _INVENTED.search(folded) or _OF_COUNTRY.search(fold(question_gloss(text).text)):
+    if _OF_COUNTRY.search(fold(question_gloss(text).text)):
         return True
-    known = _HISTORY.search(text) or _FACTS.search(folded) or worldly(text) is Worldly.SURE
-    return bool(known) and not names_known_thing(text)
+    if _HAN.search(text):
+        known = zh_of_nobody(text) or (bool(_FACTS.search(folded)) and not zh_lived(text))
+    elif meaning := asks_meaning(text, folded):
+        # No other form may take "what does a yellow tag mean?" for a question about any tag.
+        theirs = names_their_thing(text, meant=True) or of_somebody(text)
+        return not theirs and _is_term(meaning["term"])
+    elif asks_origin(folded):
+        return of_nobody(text)
+    else:
+        known = of_nobody(text) or _is_history(text)
+        known = known or (bool(_FACTS.search(folded)) and not _is_somebodys(text, folded))
+    return (known or worldly(text) is Worldly.SURE) and not names_known_thing(text)
+
+
+# ---------------------------------------------------------------- what a word means
+_MEANING = re.compile(
+    r"(?i:\bqué significan?|\bque significan?|\bwas bedeutet|\bque (?:signifie|veut dire)|\bo que significa"
+    r"|\b(?:che )?cosa significa|\bwhat do(?:es)?) (?P<term>[^?\n]{1,60})"
+)
+# "the word serendipity", "de facto", GDP, "ubiquitous"; in other languages than English a name is no word.
+_TERM = re.compile(
+    r"(?i:the (?:word|term|abbreviation|acronym|phrase|prefix|symbol|idiom|latin|expression) "
+    r"|l[ae] (?:palabra|expresión|sigla) |el (?:acrónimo|término|símbolo) "
+    r"|das wort |der (?:begriff|ausdruck) |die abkürzung "
+    r"|le (?:mot|terme|sigle) |l['’](?:expression|acronyme|abréviation) )?(?!de |des |du |von )"
+    r"(?:[\"“”„«»‘’'].{1,40}[\"“”«»’']|[A-ZÀ-Þ]{2,}[A-ZÀ-Þ\d./-]*(?: \d+)?"
+    r"|[^\WA-ZÀ-Þ\d_]+(?:[ -][^\WA-ZÀ-Þ\d_]+)?)"
+    r"(?: (?:in|en|auf|em) [A-ZÀ-Þ]?\w+)?",
+)
+_MEAN = ("signif", "bedeutet", "veut dire", "mean", "stand")
+_MEANS = re.compile(r" (?:mean|means|stand for)\b(?P<tail>.*)")
+
+
+def asks_meaning(text: str, folded: str) -> re.Match[str] | None:
+    """Return where the (spaced) text asks what something means."""
+    # Looking for the verbs is quicker than the pattern.
+    return _MEANING.search(text) if any(verb in folded for verb in _MEAN) else None
+
+
+def _is_term(said: str) -> bool:
+    means = _MEANS.search(said)
+    term = said[: means.start()] if means else said
+    tail = means["tail"].strip(" .!") if means else ""
+    in_language = not tail or bool(re.fullmatch(r"in (?:[A-Z]\w+|slang|english|texting|law|math\w*)", tail))
+    return in_language and bool(_TERM.fullmatch(term.strip(" .!"))) and not is_of_life(term)
+
+
+def _is_somebodys(text: str, folded: str) -> bool:
+    """True if something in a question of a general form is not the world's: a role, a thing, a name."""
+    if names_their_thing(text) or of_somebody(text):
+        return True
+    # Of a country or a city, known or not, the capital is asked, and the mayor.
+    return is_of_life(text) or (names_stranger(text) and not _ASKED_OF_NAMES.search(folded))
+
+
+def _is_history(text: str) -> bool:
+    """True for who wrote or won something, or when it was, if it has a title or a name known to all: a friend
+    has a surname, too, and a project may have two words."""
+    asked = _HISTORY.search(text)
+    return bool(asked) and not of_somebody(text) and bool(_TITLED.search(text) or names_known(text))
 
 
 def names_known_thing(text: str) -> bool:

@@ -15,9 +15,9 @@ WIFE = "User's wife is Nora Fell."
 @pytest.mark.parametrize(
     ("question", "memories"),
     [
-        ("What is my son allergic to?", ("User's son plays chess.", "User is allergic to latex.")),
+        ("What is my son's blood type?", ("User's son plays chess.", "User is blood group B.")),
         ("How old is Nora?", (WIFE, "User is 41 years old.")),
-        ("豆豆对什么食物过敏?", ("用户的儿子豆豆喜欢下棋。", "用户对花生过敏。")),
+        ("豆豆的生日是哪天?", ("用户的儿子豆豆喜欢下棋。", "用户五月四日过生日。")),
         ("Wann hat meine Schwester Geburtstag?", ("Die Schwester des Nutzers heißt Ida.",)),
     ],
 )
@@ -34,7 +34,11 @@ def test_what_is_told_of_somebody_else_is_untold(question: str, memories: tuple[
         ("How old am I?", (WIFE, "User is 41.")),
         ("Where does my wife work?", (WIFE, "User works at the harbour.")),  # told in too many ways
         ("Is my daughter allergic to anything?", ("User's daughter is Mimi.", "Mimi gets a rash from kiwi.")),
-        ("What is my son allergic to?", ("User's son cannot eat nuts.",)),
+        # Of an allergy people tell in any words, and it must never be hidden.
+        ("What is my son allergic to?", ("User's son ended up in A&E after a peanut.",)),
+        ("What medication is my dad on?", ("User's dad plays darts.", "User's dad is on warfarin.")),
+        ("¿Cuándo es el cumpleaños de mi madre?", ("La madre del usuario cumple años el 4 de junio.",)),
+        ("When is my brother's birthday?", ("User's brother Ned: 9 March.",)),
         ("我儿子多大了?", ("用户的儿子今年九岁。",)),
         ("Wo wird mein Mädchen an die Uni gehen?", ("Die Tochter des Nutzers beginnt ihr Studium.",)),
         ("What should I buy for my wife's birthday?", (WIFE,)),

@@ -244,6 +244,92 @@ def test_questions_after_a_colon_are_no_text_and_ours_is_not_the_worlds(text):
     assert decide(turn(text)).search
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Of a person by a role, with or without an article.
+        "¿Cómo se llama la profesora de piano?",
+        "¿En qué año nació el abuelo?",
+        "In welchem Jahr ist Papa in Rente gegangen?",
+        "En quelle année mamie est née ?",
+        "What does grandma's ring symbol stand for?",
+        "妈妈是哪一年出生的？",
+        "表妹哪年去世的？",
+        # Of somebody by a name.
+        "¿Qué significa el tatuaje de Marta?",
+        "¿En qué año se mudó Carmen a Francia?",
+        "In welchem Jahr zog Lena nach Deutschland?",
+        "Wer hat Lena geschrieben?",
+        "Comment Zoé a supporté les vaccins ?",
+        "Wie waren die Impfungen von Ben?",
+        "Who painted Tom's shed?",
+        "How old is Emma Clark?",
+        "When was Blue Door founded?",
+        "小雨的名字是什么意思？",
+        # Of a thing that is no subject of the world.
+        "¿Quién pintó la cocina?",
+        "¿Quién descubrió la fuga?",
+        "Wer hat das Empfehlungsschreiben geschrieben?",
+        "Was bedeutet der Aufkleber am Sicherungskasten?",
+        "Können Hunde mit ins Ferienhaus?",
+        "Qui a écrit la lettre de recommandation ?",
+        "Que veut dire le mot de la maîtresse ?",
+        "Comment fonctionne une chaudière au gîte ?",
+        "Who invented the recipe?",
+        "What does a yellow tag mean?",
+        "合同里的第三条是什么意思？",
+        "冰箱上的便条是什么意思？",
+        "海报是谁画的？",
+        "餐桌直径是多少？",
+        # Of a firm, or of a place where something is.
+        "公司哪一年成立的？",
+        "In welchem Jahr wurde die Firma gegründet?",
+        "上海的房子是哪一年建成的？",
+        "去上海的高铁几点？",
+        "¿En qué año fueron a Italia?",
+        # Of one of a kind, and not of the kind.
+        "猫怎么不吃东西？",
+        "狗能进民宿吗？",
+        "空调为什么不制冷？",
+        "钢琴有多重？",
+        "¿Cómo os conocisteis?",
+        "Are cats allowed?",
+    ],
+)
+def test_what_fits_a_cathedral_and_a_kitchen_is_searched_of_the_kitchen(text):
+    assert decide(turn(text)).search
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "¿Quién escribió La casa de los espíritus?",
+        "¿Quién inventó la imprenta?",
+        "¿En qué año terminó la Segunda Guerra Mundial?",
+        '¿Qué significa la palabra "efímero"?',
+        "Wer malte die Mona Lisa?",
+        "Wer hat Die Zauberflöte komponiert?",
+        "In welchem Jahr sank die Titanic?",
+        "Was bedeutet ASAP?",
+        "Qui a écrit Le Petit Prince ?",
+        "En quelle année Napoléon est-il mort ?",
+        "Que veut dire éphémère ?",
+        "Chi ha dipinto La Gioconda?",
+        "What does carpe diem mean?",
+        "Who discovered gravity?",
+        "Who invented the radio?",
+        "画蛇添足是什么意思？",
+        "404是什么意思？",
+        "飞机是谁发明的？",
+        "新中国是哪一年成立的？",
+        "地球的直径是多少？",
+        "企鹅为什么不会飞？",
+    ],
+)
+def test_what_fits_a_cathedral_and_a_kitchen_is_skipped_of_the_cathedral(text):
+    assert decide(turn(text)).reason == "general_fact"
+
+
 @pytest.mark.parametrize("paste", ["'a " * 5000, "{" * 20000, "hi " * 20000, "what do " * 5000, "1+" * 9000])
 def test_a_hostile_paste_costs_no_time(paste, benchmark_ms):
     assert benchmark_ms(lambda: decide(turn(paste))) < 50

@@ -51,6 +51,10 @@ def test_who_is_known_or_may_be_told_of_otherwise_is_none(question: str, memorie
     ("question", "memories"),
     [
         ("Where does Orla's mother live?", ("User's sister has a daughter, Orla.",)),
+        ("What is my aunt's name?", ("Mum's sister is called Rosa.",)),
+        ("Quel est le prénom de ma tante ?", ("La sœur de maman s'appelle Odile.",)),
+        ("What's my cousin's name?", ("Aunt Jo's son is called Rex.",)),
+        ("我老婆叫什么名字?", ("用户和李娜去年领证了。",)),
         ("Where do my parents live?", ("User's mother moved to Cork.",)),
         ("What does the son of my brother collect?", ("User's nephew collects minerals.",)),
         ("我的领导是谁?", ("发版需要用户的上级何峥同意。",)),
