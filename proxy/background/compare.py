@@ -30,7 +30,8 @@ class Relation(Enum):
 
 # When a fact was noted is not part of what it says.
 _NOTED = re.compile(
-    r"\s*[(\uff08](?:(?:stated|set|reported|decided|agreed|as of|noted|plan stated|since)\b[^()\uff08\uff09]*"
+    r"(?<!\s)\s*+[(\uff08]"
+    r"(?:(?:stated|set|reported|decided|agreed|as of|noted|plan stated|since)\b[^()\uff08\uff09]*"
     r"|[^()\uff08\uff09]{0,20}\d{4}-\d\d-\d\d[^()\uff08\uff09]{0,12})[)\uff09]",
     re.IGNORECASE,
 )
@@ -54,7 +55,7 @@ _NUMBER = re.compile(
     r"|\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
     r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
     r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|first|second|third|fourth|fifth|half)\b"
-    r"|[周星期]{1,2}[一二三四五六日天]|[零一二两三四五六七八九十百千万亿半]+(?=[点岁月日号元块美年次杯个只条台分小时公]|$)"
+    r"|[周星期]{1,2}[一二三四五六日天]|[零一二两三四五六七八九十百千万亿半]++(?=[点岁月日号元块美年次杯个只条台分小时公]|$)"
 )
 _NAME = re.compile(r"(?<![.!?]\s)(?<=[\w,'\")]\s)[A-Z][\w&+.-]*|\b\w*[a-z][A-Z]\w*|\b[A-Za-z]+-?\d[\w.-]*")
 _SUBJECT = re.compile(
@@ -84,7 +85,7 @@ _EVENT = re.compile(
     r"|去了|买了|看了|读完|参加了|完成了|跑了"
 )
 _CJK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
-_CJK_DATE = re.compile(r"\d+ ?[年月日号]|[零一二两三四五六七八九十]+[年月日号]|[今去明后前]年")
+_CJK_DATE = re.compile(r"\d+ ?[年月日号]|[零一二两三四五六七八九十]++[年月日号]|[今去明后前]年")
 _MATTER = re.compile(
     "(?![用户我的在了和与是有为叫将已会也就于对一只个时间周一每从])[\u3400-\u4dbf\u4e00-\u9fff]|[a-z0-9.:%]+"
 )

@@ -34,13 +34,15 @@ _NOT_SUPPOSED = re.compile(
 
 # Whose words they are not: code, quoted lines, markup, and quotations longer than a name.
 _FOREIGN = re.compile(
-    r"```.*?(?:```|\Z)|<!--.*?(?:-->|\Z)|<[a-zA-Z/][^<>]{0,500}>|^[ \t]*(?:>|\$ |//|#!).*$|^(-{3,}).*?^\1.*?$"
-    r"|\"[^\"\n]{25,2000}\"|“[^”\n]{25,2000}”|「[^」\n]{25,2000}」",
+    r"```.*?(?:```|\Z)|<!--.*?(?:-->|\Z)|<[a-zA-Z/][^<>]{0,500}>|^[ \t]*+(?:>|\$ |//|#!).*$"
+    r"|^(-{3,80}).*?^\1.*?$"
+    r"|\"[^\"\n]{25,2000}+\"|“[^”\n]{25,2000}+”|「[^」\n]{25,2000}+」",
     re.DOTALL | re.MULTILINE,
 )
-# A full stop inside 3.14 or e.g. ends nothing; a CJK full stop always does.
-_SENTENCE = re.compile(r".+?(?:[.!?]+[\"')\]]*(?=\s|\Z)|[\u3002\uff01\uff1f…]+|\Z)")
-_CLAUSE = re.compile(r"(?<=[,;\uff0c\uff1b])\s*|\s+[-–—]\s+")
+# A full stop inside 3.14 or e.g. ends nothing; a CJK full stop always does. A run of stops that ends nothing
+# is passed over whole: "....x" would be looked at again from each of its stops.
+_SENTENCE = re.compile(r".(?>[.!?]+|.)*?(?:[.!?]++[\"')\]]*+(?=\s|\Z)|[\u3002\uff01\uff1f…]+|\Z)")
+_CLAUSE = re.compile(r"(?<=[,;\uff0c\uff1b])\s*|(?<!\s)\s++[-–—]\s+")
 _SEPARATORS = " ,;\uff0c\uff1b"
 _CLOSING = " \"')]”’」』"
 _LOOK_AT = 8_000  # characters: what is longer is pasted, and its beginning and end tell

@@ -216,8 +216,8 @@ _MONTH_NAMES = (
 )
 _MONTHS = {name: number for names in _MONTH_NAMES for number, name in enumerate(names.split(), 1)}
 _A_DAY = (
-    r"(?:(?P<iso>\d{4}-\d{2}-\d{2})|(?P<d>\d{1,2})\.? (?:de )?(?P<m>[^\W\d_]+),? (?:de )?(?P<y>20\d\d)"
-    r"|(?P<m2>[^\W\d_]+) (?P<d2>\d{1,2}),? (?P<y2>20\d\d)"
+    r"(?:(?P<iso>\d{4}-\d{2}-\d{2})|(?P<d>\d{1,2})\.? (?:de )?(?P<m>[^\W\d_]++),? (?:de )?(?P<y>20\d\d)"
+    r"|(?<![^\W\d_])(?P<m2>[^\W\d_]++) (?P<d2>\d{1,2}),? (?P<y2>20\d\d)"
     r"|(?P<y3>20\d\d) ?年 ?(?P<m3>\d{1,2}) ?月 ?(?P<d3>\d{1,2}))"
 )
 _DAYS = re.compile(_A_DAY, re.IGNORECASE)

@@ -8,6 +8,7 @@ without one (see worth), and what the assistant said is not copied at all.
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import itemgetter
 
 from proxy.background import cues, transcript
 from proxy.background.dates import anchored, expiry
@@ -34,7 +35,9 @@ _PUT_BEFORE = re.compile(
     r"|'s (?:note|statement|message|words?))?\s?[:,]?\s+|^用户(?:说|表示|提到)?[:\uff1a,\uff0c]?(?=我)",
     re.IGNORECASE,
 )
-_IDENTIFIER = re.compile(r"(?=[!-~]*\d)(?=[!-~]*[A-Za-z])[A-Za-z0-9_%#@!+./=-]{8,}|\d(?:[ -]?\d){7,}")
+_IDENTIFIER = re.compile(
+    r"(?=[!-/:-~]*+\d)(?=[!-@\[-`{-~]*+[A-Za-z])[A-Za-z0-9_%#@!+./=-]{8,}|\d(?:[ -]?\d){7,}"
+)
 _DATE_LIKE = re.compile(r"[\d./:-]+|\d+(?:st|nd|rd|th|h|am|pm)?")
 
 _SPEAKER = re.compile(
@@ -301,8 +304,10 @@ def _best_source(content: str, sources: list[Source]) -> tuple[float, Source]:
 
 def _sentence_for(content: str, said: str) -> str:
     """Return the user's sentence that has most in common with the fact, "" where none has a third of it."""
-    best = max(cues.sentences(said), key=lambda s: share(content, s), default="")
-    return best if best and share(content, best) >= _SPOKEN else ""
+    words = frozenset(terms(content))
+    shared = ((len(words & frozenset(terms(s))), s) for s in cues.sentences(said))
+    most, best = max(shared, key=itemgetter(0), default=(0, ""))
+    return best if words and most / len(words) >= _SPOKEN else ""
 
 
 def _invents(content: str, sources: list[Source]) -> bool:

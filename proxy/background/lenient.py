@@ -10,7 +10,7 @@ from typing import Any
 
 _DEPTH = 40
 _RESYNC = 4_000  # characters: of one broken element
-_SPACE = re.compile(r"(?:[\s,\uff0c;\u3001]|//[^\n]*|/\*.*?\*/|(?<=[\s,])#[^\n]*)*", re.DOTALL)
+_SPACE = re.compile(r"(?:[\s,\uff0c;\u3001]|//[^\n]*|/\*.{0,400}?\*/|(?<=[\s,])#[^\n]*)*", re.DOTALL)
 _BARE_KEY = re.compile(r"[A-Za-z_][\w-]{0,40}")
 _COLON = re.compile(r"\s*(?::|\uff1a|=>|=)\s*")
 _SCALAR = re.compile(
@@ -21,11 +21,11 @@ _CLOSING = {'"': '"', "'": "'", "“": "”", "‘": "’", "\uff02": "\uff02", 
 _OPENS_OBJECT, _CLOSES_OBJECT, _OPENS_LIST, _CLOSES_LIST = "{\uff5b", "}\uff5d", "[\uff3b", "]\uff3d"
 # What may follow a closing quote: else the quote belongs to the text.
 _AFTER_STRING = re.compile(
-    r"\s*(?:\Z|[:\uff1a=}\]\uff5d\uff3d]|//|/\*|\n\s*[\"'“‘{\[]"
-    r"|[,\uff0c]\s*(?:\Z|[\"'“‘\uff02{\[\uff5b\uff3b}\]\uff5d\uff3d]|//|[-+]?\d|(?:true|false|null|none)\b|[A-Za-z_]\w{0,40}\s*[:\uff1a]))",
+    r"[^\S\n]*+\n\s*+[\"'“‘{\[]|\s*+(?:\Z|[:\uff1a=}\]\uff5d\uff3d]|//|/\*"
+    r"|[,\uff0c]\s*+(?:\Z|[\"'“‘\uff02{\[\uff5b\uff3b}\]\uff5d\uff3d]|//|[-+]?\d|(?:true|false|null|none)\b|[A-Za-z_]\w{0,40}\s*+[:\uff1a]))",
     re.IGNORECASE,
 )
-_NEXT_ELEMENT = re.compile(r"[}\uff5d]\s*[,\uff0c]?\s*(?=[{\uff5b])")
+_NEXT_ELEMENT = re.compile(r"[}\uff5d]\s*+(?:[,\uff0c]\s*+)?(?=[{\uff5b])")
 _ESCAPES = {"n": "\n", "t": "\t", "r": " ", "b": "", "f": ""}
 _UNICODE = re.compile(r"u([0-9a-fA-F]{4})")
 

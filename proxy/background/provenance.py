@@ -39,7 +39,7 @@ _RELAYS = re.compile(
     r"|states?|stated|returned|shows?|showed|mentions?|reads|reports?|contains?|lists?)"
     r"|i(?:'ve| have)? (?:read|fetched|looked up|searched|opened|retrieved|browsed|scraped|queried)"
     r"|search results?|tool (?:call|output|result|response)s?)\b"
-    r"|^\W*(?:tool|function|observation|output|result)\b[^:\n]{0,60}:|(?:根据|据)[^。\n]{0,20}(?:网页|文档"
+    r"|^[^\w\n]*+(?:tool|function|observation|output|result)\b[^:\n]{0,60}:|(?:根据|据)[^。\n]{0,20}(?:网页|文档"
     r"|页面|搜索|文件|邮件)|(?:网页|文档|页面|搜索结果|工具)(?:显示|提到|写道|返回|说)"
     r"|\b(?:laut|según|selon|secondo|согласно)\b",
     re.IGNORECASE | re.MULTILINE,

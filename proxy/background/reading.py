@@ -9,7 +9,8 @@ from proxy.terms import fold, plain, terms
 
 # When a fact was noted is not part of what it says.
 NOTED = re.compile(
-    r"\s*[(\uff08](?:(?:stated|set|reported|decided|agreed|as of|noted|plan stated|since|dicho|stand|dit)\b"
+    r"(?<!\s)\s*+[(\uff08]"
+    r"(?:(?:stated|set|reported|decided|agreed|as of|noted|plan stated|since|dicho|stand|dit)\b"
     r"[^()\uff08\uff09]*|[^()\uff08\uff09]{0,20}\d{4}-\d\d-\d\d[^()\uff08\uff09]{0,24})[)\uff09]",
     re.IGNORECASE,
 )
@@ -34,12 +35,12 @@ _COUNT = (
 )
 _HOUR = r"(?:una|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez)"
 _PERIOD = rf"(?:day|week|month|year|morning|evening|night|{_WEEKDAY})"
-_CJK_NUMBER = r"[零一二两三四五六七八九十百千半\d]+"
+_CJK_NUMBER = r"[零一二两三四五六七八九十百千半\d]++"
 # Kinds of values, the most telling first: what one has taken, the next ones do not see.
 _KINDS = {
     "money": (
         r"[£$€¥]\s?\d[\d.,]*\s?k?"
-        r"|\d[\d.,]*\s?(?:[£$€¥]|dollars?|euros?|eur|usd|pounds?|k\b|万元|万|元|块)"
+        r"|\d[\d.,]*+\s?(?:[£$€¥]|dollars?|euros?|eur|usd|pounds?|k\b|万元|万|元|块)"
     ),
     "time": rf"\b\d{{1,2}}:\d\d\b|\b\d{{1,2}}\s?(?:am|pm|uhr|h)\b|\blas {_HOUR}\b|{_CJK_NUMBER}\s?点半?",
     "weekday": rf"\b{_WEEKDAY}\b|[周星期]{{1,2}}[一二三四五六日天末](?!次)",
@@ -58,7 +59,7 @@ _KINDS = {
     "version": r"\b[a-z]+ \d+(?:\.\d+)+\b",
     "year": r"\b(?:19|20)\d\d\b",
     "count": (
-        rf"\b\d[\d.,]*\s?%|\b\d[\d.,]*\s?[a-z]+\b|\b{_COUNT}\b"
+        rf"\b\d[\d.,]*+\s?%|\b\d[\d.,]*+\s?[a-z]+\b|\b{_COUNT}\b"
         rf"|{_CJK_NUMBER}\s?[次杯个只条台家口人岁分章名张泡瓶碗盒包袋支根片颗斤克里米层遍趟回圈件套辆]"
     ),
     "number": r"\d[\d.,:/-]*",

@@ -56,8 +56,8 @@ _NOTHING = re.compile(
     re.IGNORECASE,
 )
 _LABEL = re.compile(
-    r"^\s*(?:[-*•]"
-    r"|\d{1,2}[.)])?\s*[*_`\"']{0,3}(?P<key>[A-Za-z_]{4,16})[*_`\"']{0,3}\s?[:\uff1a][*_]{0,2}[^\S\n]*(?P<value>\S.*(?=\n)|\"[^\"\n]+\"(?=\Z))",
+    r"^[^\S\n]*+(?:(?:[-*•]"
+    r"|\d{1,2}[.)])\s*+)?[*_`\"']{0,3}(?P<key>[A-Za-z_]{4,16})[*_`\"']{0,3}\s?[:\uff1a][*_]{0,2}[^\S\n]*(?P<value>\S.*(?=\n)|\"[^\"\n]+\"(?=\Z))",
     re.MULTILINE,
 )
 _ELEMENT = re.compile(r"<(\w{3,16})>([^<>]*)</\1>")
@@ -73,8 +73,9 @@ _WORDS = {
     **{"hedged": 0.5, "low": 0.3, "very low": 0.1},
 }
 _MAX_ANSWER = 100_000
+_LONGEST = 8_000  # characters of a fact: more than is shown of what was said, so a longer one is no copy
 _MAX_TRIED = 200  # places where a value may begin
-_MAX_SCANNED = 400_000  # characters read in vain: some 0.5 s
+MAX_SCANNED = 400_000  # characters read in vain, or again: some 0.5 s
 
 
 class Unreadable(Exception):
@@ -124,7 +125,7 @@ def _values(text: str) -> Iterator[Any]:
     for start in openings(text):
         if start < end:
             continue
-        if read > _MAX_SCANNED:
+        if read > MAX_SCANNED:
             return
         try:
             value, end = lenient.read(text, start)
@@ -140,14 +141,6 @@ def openings(text: str) -> Iterator[int]:
         if count >= _MAX_TRIED:
             return
         yield match.start()
-
-
-def value_at(text: str, start: int) -> tuple[bool, Any]:
-    """Return whether a value can be read at `start`, strictly or with the usual slips, and the value."""
-    try:
-        return True, lenient.read(text, start)[0]
-    except lenient.Unclear:
-        return False, None
 
 
 def _decoded(text: str) -> Any:
@@ -224,9 +217,9 @@ def _labelled(text: str) -> list[Mapping[str, Any]]:
 # ---------------------------------------------------------------- one fact
 def _candidate(element: Mapping[str, Any]) -> Candidate | None:
     content, type_ = _content(element), _type_named(_first_text(element, _TYPE_KEYS))
-    if not content or type_ is None or _GARBLED.search(content):
+    if not content or len(content) > _LONGEST or type_ is None or _GARBLED.search(content):
         return None
-    evidence = _first_text(element, _EVIDENCE_KEYS)
+    evidence = _first_text(element, _EVIDENCE_KEYS)[:_LONGEST]
     return Candidate(
         type=type_,
         content=content,

@@ -18,7 +18,10 @@ PASSAGES_A_SECTION = 8  # a longer section is searched as several
 HEADING_CHARS = 120
 _LONGEST_TITLE = 1_000  # with its markup; what is longer is none, and not worth a pattern's time
 
-_ATX = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))?(?:[ \t]+#+)?[ \t]*$")
+# Blanks are tried from their first one only: a line of blanks would be tried from each of them.
+_ATX = re.compile(
+    r" {0,3}(#{1,6})(?:[ \t]++(.*?))?(?:(?<![ \t])[ \t]++#++)?(?:(?<![ \t])[ \t]++|(?<=[ \t]))?$"
+)
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
 # A line above a rule that is no heading: of a list, a quotation, a table, code.

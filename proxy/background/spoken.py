@@ -5,7 +5,7 @@ is set, Redshank12!". A table with a password column. A command with a password 
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 
 from proxy.background import looks
 from proxy.background.detect import Detector, Span, places_of
@@ -81,10 +81,13 @@ def _in_sentences(text: str, places: Iterable[int]) -> Iterator[Span]:
         if end and end.start() < limit:
             limit = end.start() + 1
         for token in _TOKEN.finditer(text, word.end(), limit):
+            made = token.group().rstrip(".,;:*_")
+            if not _may_be_made_up(made):
+                continue
             before = text[word.end() : token.start()]
             if _SPEAKS_ABOUT.search(before):
                 break
-            if _is_made_up(token.group().rstrip(".,;:*_"), before):
+            if _is_made_up(made, before):
                 yield Span("secret", token.start(), _to_the_blank(text, token))
 
 
@@ -92,6 +95,11 @@ def _to_the_blank(text: str, token: re.Match[str]) -> int:
     """Return the end of the token, which the reach may have cut."""
     whole = _TOKEN.match(text, token.start())
     return whole.end() if whole else token.end()
+
+
+def _may_be_made_up(token: str) -> bool:
+    """False for words alone: most tokens, of which "password password …" shows each to many words."""
+    return any(map(str.isdigit, token)) or _STRONG.search(token, 0, max(0, len(token) - 1)) is not None
 
 
 def _is_made_up(token: str, before: str) -> bool:
@@ -122,22 +130,24 @@ _MOST_ROWS = 200
 def _in_tables(text: str, places: Iterable[int]) -> Iterator[Span]:
     """Yield what stands below a head such as "password" in a table: Markdown, CSV or tabs."""
     done = 0
+    read: dict[tuple[int, str], int] = {}  # how far, of a column: a row may look like a head
     for place in places:
         start = text.rfind("\n", 0, place) + 1
         if start < done:
             continue
         done = _line_end(text, place)
         if head := _password_column(text[start:done]):
-            yield from _below(text, done, *head)
+            read[head] = yield from _below(text, max(done, read.get(head, 0)), *head)
 
 
-def _below(text: str, at: int, column: int, mark: str) -> Iterator[Span]:
-    """Yield the column's cells in the lines from `at` on, as long as they are rows of the table."""
+def _below(text: str, at: int, column: int, mark: str) -> Generator[Span, None, int]:
+    """Yield the column's cells in the lines from `at` on, as long as they are rows of the table; return
+    where these end."""
     for _ in range(_MOST_ROWS):
         end = _line_end(text, at)
         cells = text[at:end].split(mark)
         if len(cells) < 2:
-            return
+            return at
         if column < len(cells):
             start = at + sum(len(cell) + 1 for cell in cells[:column])
             value = cells[column].strip()
@@ -145,6 +155,7 @@ def _below(text: str, at: int, column: int, mark: str) -> Iterator[Span]:
                 start += cells[column].index(value)
                 yield Span("secret", start, start + len(value))
         at = end
+    return at
 
 
 def _line_end(text: str, at: int) -> int:

@@ -35,7 +35,7 @@ _INLINE_STEPS = re.compile(
 )
 # Something a stranger could not have said: a number, a name inside the sentence, an identifier.
 _NAMES = re.compile(
-    r"\d|(?<=[^\W\d_][\s,(])[A-Z\u00c0-\u00de][\w'-]+|[a-z]+[-_./][\w./-]+\w|`[^`]+`|[A-Z]{2,}"
+    r"\d|(?<=[^\W\d_][\s,(])[A-Z\u00c0-\u00de][\w'-]+|(?<![a-z])[a-z]++[-_./][\w./-]+\w|`[^`]+`|[A-Z]{2,}"
 )
 _LEANS = re.compile(  # on the sentence before it: who, what?
     r"^\W*(?:(?:and|but|also|so)\s+)?(?:(?:he|she|they|it|both)(?:'s|'re|'ll|'d)?|her|his|their|its"

@@ -1,6 +1,7 @@
 """Fixtures of the write path: the real store, the real embedder, a scripted extraction model."""
 
-from collections.abc import AsyncIterator, Iterator
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,3 +29,18 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedder]:
         pytest.skip(f"no embedding model here: {'; '.join(loaded.notes)}")
     yield loaded.embedder
     loaded.embedder.close()
+
+
+@pytest.fixture
+def benchmark_ms() -> Callable[[Callable[[], object]], float]:
+    """The best of three runs, in milliseconds of work: a busy machine takes longer, not more of it."""
+
+    def measure(call: Callable[[], object]) -> float:
+        best = float("inf")
+        for _ in range(3):
+            start = time.thread_time()
+            call()
+            best = min(best, (time.thread_time() - start) * 1000)
+        return best
+
+    return measure

@@ -70,6 +70,7 @@ def is_absence(status: int, body: bytes) -> bool:
 
 # Servers name what they lack in the error's code, in `param`, or only in its text.
 _THING_CODE = re.compile(r"(model|response|conversation|item|file|prompt|deployment)\w*not_?found", re.I)
+_LONGEST_CODE = 200  # characters: a longer one is no code, and not worth a pattern's time
 _THING_TEXT = re.compile(r"\bmodel\b|\bdeployment\b|\bwith id\b", re.I)
 
 
@@ -84,4 +85,4 @@ def _names_a_thing(body: bytes) -> bool:
     if not isinstance(error, dict):
         return False
     code, param, text = (str(error.get(name) or "") for name in ("code", "param", "message"))
-    return bool(param or _THING_CODE.search(code) or _THING_TEXT.search(text))
+    return bool(param or _THING_CODE.search(code[:_LONGEST_CODE]) or _THING_TEXT.search(text))

@@ -1,5 +1,8 @@
 """What an answer says about the upstream, and what follows from it."""
 
+import json
+import time
+
 import pytest
 
 from proxy.edge.responses.auto import REPROBE_S, Hearing, Speech, is_absence
@@ -36,6 +39,13 @@ def test_a_404_that_speaks_of_the_route_means_that_there_is_none(body: bytes) ->
 )
 def test_a_404_that_speaks_of_what_the_request_names_means_that_the_route_is_there(body: bytes) -> None:
     assert not is_absence(404, body)
+
+
+def test_an_upstream_s_code_without_an_end_is_not_read_to_its_end() -> None:
+    body = json.dumps({"error": {"code": "responsemodel" * 3_000}}).encode()
+    start = time.thread_time()
+    assert is_absence(404, body)
+    assert time.thread_time() - start < 0.1  # 1.5 s
 
 
 @pytest.mark.parametrize(("status", "absent"), [(405, True), (501, True), (400, False), (500, False)])

@@ -1,0 +1,159 @@
+"""No text keeps a rule of the write path busy: `re` holds all threads up, and no deadline ends it.
+
+Each text here is one that a pattern, or a loop around it, once took far longer over; the comments say how
+long. Times are of the machine's work, and the bounds some five times what it takes now.
+"""
+
+import json
+from contextlib import suppress
+
+import pytest
+
+from proxy.background import compare, cues, provenance, repair
+from proxy.background.dates import is_ahead
+from proxy.background.filters import redact
+from proxy.background.ground import _invents, ground, sources
+from proxy.background.objects import objects
+from proxy.background.policy import DEFAULT
+from proxy.background.reading import read
+from proxy.background.split import split
+from proxy.background.worth import passages
+from proxy.domain import Candidate, Exchange, Scope
+
+FACT = '{"type": "semantic", "content": "User likes tea."}'
+
+
+def exchange(said: str) -> Exchange:
+    return Exchange(
+        seq=1,
+        id="e1",
+        scope=Scope("default", "u1"),
+        session_id="s1",
+        model="m",
+        said=said,
+        answer="Fine.",
+        at=1_780_000_000.0,
+        whole=True,
+    )
+
+
+@pytest.mark.parametrize("stops", [".", "?!"])
+def test_a_run_of_stops_costs_no_time(stops, benchmark_ms):
+    text = stops * (8_000 // len(stops)) + "x"
+    assert benchmark_ms(lambda: cues.sentences(text)) < 50  # 400 ms where each stop is looked at anew
+
+
+def test_a_run_of_blanks_in_a_question_costs_no_time(benchmark_ms):
+    assert benchmark_ms(lambda: cues.asserted("is it" + " " * 7_900 + "so?")) < 50  # 500 ms
+
+
+def test_a_long_rule_across_the_page_costs_no_time(benchmark_ms):
+    text = "-" * 4_000 + "\n" + "a " * 2_000
+    assert benchmark_ms(lambda: cues.own_words(text)) < 100  # 500 ms and more
+
+
+@pytest.mark.parametrize("repeated", ["a", "."])
+def test_a_word_without_an_end_is_soon_known_for_no_statement(repeated, benchmark_ms):
+    assert benchmark_ms(lambda: passages(repeated * 8_000 + "\x01")) < 150  # 250 and 800 ms
+
+
+def test_a_table_of_heads_is_read_once(benchmark_ms):
+    text = "| password | a |\n" * 900
+    assert benchmark_ms(lambda: redact(text)) < 600  # 2 s: 200 rows below each row
+
+
+def test_what_stands_below_each_of_many_heads_is_still_found():
+    text = (
+        "| password | a |\n|---|---|\n"
+        + "| Kiebitz!83 | b |\n" * 3
+        + "\n| a | password |\n| b | Mirlo2023 |\n"
+    )
+    redacted = redact(text)
+    assert "Kiebitz" not in redacted
+    assert "Mirlo" not in redacted
+
+
+def test_a_word_for_passwords_repeated_costs_no_time(benchmark_ms):
+    text = "password " * 2_000
+    assert benchmark_ms(lambda: redact(text)) < 300  # 480 ms; a tenth of that, on the event loop, for 1,200
+
+
+def test_digits_without_an_end_are_no_amount(benchmark_ms):
+    assert benchmark_ms(lambda: read.__wrapped__("1" * 4_000)) < 4_000  # 10 s and more
+
+
+def test_a_run_of_blanks_is_no_note_of_a_date(benchmark_ms):
+    text = " " * 8_000 + "!"
+    assert benchmark_ms(lambda: compare._read.__wrapped__(text)) < 100  # 570 ms
+    assert benchmark_ms(lambda: read.__wrapped__(text)) < 100
+
+
+def test_a_word_without_an_end_names_no_day(benchmark_ms):
+    assert benchmark_ms(lambda: is_ahead("a" * 8_000 + "!", 0.0)) < 80  # 900 ms
+
+
+def test_blank_lines_before_a_relayed_text_cost_no_time(benchmark_ms):
+    text = "a quote from afar" + "\n-" * 4_000 + "\n"
+    assert benchmark_ms(lambda: provenance._is_relayed("quotefromafar", text)) < 50  # a minute
+
+
+def test_a_title_of_blanks_costs_no_time(benchmark_ms):
+    text = ("# #" + "\t" * 950 + "x\n") * 20
+    assert benchmark_ms(lambda: split(text, "markdown")) < 60  # 290 ms
+
+
+@pytest.mark.parametrize(
+    ("line", "heading"),
+    [
+        ("# a", "a"),
+        ("#\ta \t ", "a"),
+        ("## a ##", "a"),
+        ("# a #b", "a #b"),
+        ("# a # #", "a #"),
+        ("#  ##", "##"),
+        ("# a#", "a#"),
+    ],
+)
+def test_a_title_is_what_stands_between_the_marks(line, heading):
+    assert split(f"{line}\ntext\n", "markdown")[0].headings == (heading,)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "\n" * 20_000,  # minutes
+        f"[{FACT}," + "{/*}," * 19_000,  # a minute
+        f'[{FACT}, {{"content": "' + '"' + "\n" * 20_000 + "x",  # 3 s
+        (f"[{FACT},{{x}}" + "\n" * 3_800 + "y") * 24,  # 16 s
+    ],
+    ids=["blank lines", "comments", "a string's end", "broken elements"],
+)
+def test_no_answer_of_the_model_keeps_its_reader_busy(answer, benchmark_ms):
+    def reading() -> None:
+        with suppress(repair.Unreadable):
+            repair.read_facts(answer)
+
+    assert benchmark_ms(reading) < 1_000
+
+
+def test_values_are_looked_for_in_a_bounded_part_of_an_answer(benchmark_ms):
+    answer = '["' + '\\n{"' * 25_000
+    assert benchmark_ms(lambda: list(objects(answer))) < 4_000  # 200 times the answer: 8 s
+
+
+def test_a_fact_of_a_chapter_s_length_is_none():
+    elements = [{"type": "semantic", "content": "a tea " * 1_500}, json.loads(FACT)]
+    assert [c.content for c in repair.read_facts(json.dumps(elements))] == ["User likes tea."]
+
+
+@pytest.mark.parametrize("repeated", ["1-", "coffee tea "])
+def test_a_long_fact_without_a_quote_is_soon_grounded(repeated, benchmark_ms):
+    given = sources([exchange("I like coffee and tea. Ok. Fine. " * 180)], DEFAULT)
+    content = "I like coffee and tea. " + repeated * (7_900 // len(repeated))
+    fact = Candidate(type="preference", content=content, confidence=0.9)
+    assert benchmark_ms(lambda: ground([fact], given, [])) < 500  # 2.4 s: read anew for each sentence
+
+
+def test_a_long_rule_holds_no_code(benchmark_ms):
+    given = sources([exchange("I like coffee and tea.")], DEFAULT)
+    assert benchmark_ms(lambda: _invents("-" * 8_000, given)) < 250  # 530 ms
