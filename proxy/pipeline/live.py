@@ -57,9 +57,10 @@ _LOOK_UP = _any(
     r"^(?:cherche|recherche) (?:sur|dans) (?:internet|google|le web)|^(?:请|帮忙|帮我)*(?:上网|网上|百度"
     r"|谷歌|在网上)(?:搜|查|找)|^(?:请|帮忙|帮我)*(?:搜一下|搜索|搜搜)",
 )
-# It has a number of its own, so that it is nobody's.
+# It has a number of its own, so that it is nobody's; but the seat on it is.
 _NUMBERED = (
-    r"\b(?:flight|vuelo|flug|vol|train) [a-z]{1,3} ?\d{2,4}\b|^\W*[a-z]{2}\d{3,4}航班|[a-z]\d{1,4}高速"
+    r"\b(?:flight|vuelo|flug|vol|train) [a-z]{1,3} ?\d{2,4}\b(?!.*\b(?:seats?|book\w*|paid|pay|cost|price"
+    r"|asiento|reserv\w*|sitz\w*|platz|gebucht|siege|place|paye)\b)|^\W*[a-z]{2}\d{3,4}航班|[a-z]\d{1,4}高速"
     r"|地铁\S{0,4}\d+号线|^\W*[a-z]{2}\d{3,4}\b.*(?:准点|延误|到)"
     r"|\b(?:is|on) the [amb]\d{1,3}\b.*|\b(?:linea|ligne|line) \d+\b(?=.*\b(?:metro|retards?|retrasos"
     r"|delay\w*|subway|tube)\b)|\bretards? sur la ligne\b"
@@ -111,6 +112,7 @@ _SURE = re.compile(
     _any(_MARKET, whole_words("live", "news"), whole_words("live", "score"), _NUMBERED, _NAMED), re.DOTALL
 )
 _WEATHER = re.compile(whole_words("live", "weather"))
+_EYES = re.compile(r"[眼镜鏡]|近视|近視|散光")  # have degrees, too
 _NOW = re.compile(whole_words("live", "now"))
 _PUBLIC = re.compile(whole_words("live", "public"))  # at a place or on a day that is named
 _MOVING = re.compile(f"{whole_words('live', 'moving')}|{_GAME}")
@@ -127,7 +129,7 @@ def live(text: str) -> Live:
     if _SURE.search(folded):
         return Live.SURE
     now = _NOW.search(folded) is not None
-    if _WEATHER.search(folded):
+    if _WEATHER.search(folded) and not _EYES.search(folded):
         if any(place in text for place in _PLACES) or "月相" in text:
             return Live.SURE
         if _DEGREES.search(folded) and not _OUTSIDE.search(folded):

@@ -32,11 +32,17 @@ def test_weather_at_a_place_prices_and_flights_are_a_tools(text: str) -> None:
         "窑里温度多少？",
         "鱼缸现在几度？",
         "天气好的话去哪？",
+        "想配副墨镜去三亚戴,左右眼多少度来着",
         "Is staging down right now?",
     ],
 )
 def test_weather_without_a_place_and_other_peoples_figures_are_not(text: str) -> None:
     assert live(text) is Live.NO
+
+
+def test_the_seat_on_a_flight_is_likely_at_most() -> None:
+    assert live("Flight BA 249, which seat?") is not Live.SURE
+    assert live("Is flight BA 249 late?") is Live.SURE
 
 
 def test_a_team_that_may_be_a_friends_is_likely_at_most() -> None:
