@@ -33,7 +33,7 @@ _OF_TOPIC, _OF_WORDS = 0.5, 0.6  # weights beside the nearest text: the topic's 
 _TEXT = 600  # characters; what matters stands at the end
 _LOOK_BACK = 8  # exchanges
 _SESSIONS_A_SWEEP = 20
-_REMEMBERED = 10_000  # sessions
+_REMEMBERED = 2_048  # sessions
 
 Vector = NDArray[np.float32]
 

@@ -71,7 +71,7 @@ def tables_dir() -> Path:
     return Path(sys.prefix, "share", "memory-proxy", "tiktoken")
 
 
-_MOST_COUNTS = 50_000
+_MOST_COUNTS = 8_192
 _LOADED: dict[str, "Encoding"] = {}  # of this process: an intact table always makes the same encoding
 
 
