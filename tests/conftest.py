@@ -1,9 +1,14 @@
-"""How hypothesis searches: the same examples every time, so that no run fails where the last one passed.
+"""How hypothesis searches (the same examples every time, so that no run fails where the last one passed), and
+how work is measured.
 
 `scripts/test --hypothesis-profile=explore` tries others each time, and 20 times as many.
 """
 
 import contextlib
+import time
+from collections.abc import Callable
+
+import pytest
 
 with contextlib.suppress(ModuleNotFoundError):  # scripts/test --clients has no properties, and no hypothesis
     from hypothesis import HealthCheck, settings
@@ -13,3 +18,18 @@ with contextlib.suppress(ModuleNotFoundError):  # scripts/test --clients has no 
     settings.register_profile("same", _TIMELESS, derandomize=True, database=None)
     settings.register_profile("explore", _TIMELESS, derandomize=False, max_examples=2_000)
     settings.load_profile("same")
+
+
+@pytest.fixture
+def benchmark_ms() -> Callable[[Callable[[], object]], float]:
+    """The best of three runs, in milliseconds of work: a busy machine takes longer, not more of it."""
+
+    def measure(call: Callable[[], object]) -> float:
+        best = float("inf")
+        for _ in range(3):
+            start = time.thread_time()
+            call()
+            best = min(best, (time.thread_time() - start) * 1000)
+        return best
+
+    return measure

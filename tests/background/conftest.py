@@ -1,7 +1,6 @@
 """Fixtures of the write path: the real store, the real embedder, a scripted extraction model."""
 
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,18 +28,3 @@ def embedder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Embedder]:
         pytest.skip(f"no embedding model here: {'; '.join(loaded.notes)}")
     yield loaded.embedder
     loaded.embedder.close()
-
-
-@pytest.fixture
-def benchmark_ms() -> Callable[[Callable[[], object]], float]:
-    """The best of three runs, in milliseconds of work: a busy machine takes longer, not more of it."""
-
-    def measure(call: Callable[[], object]) -> float:
-        best = float("inf")
-        for _ in range(3):
-            start = time.thread_time()
-            call()
-            best = min(best, (time.thread_time() - start) * 1000)
-        return best
-
-    return measure

@@ -1,6 +1,5 @@
 """Hand-made memories, hits and turns; a store and an embedder whose answers the test writes down."""
 
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -150,18 +149,3 @@ def tools() -> Tools:
         clock=lambda: NOW,
         budget_tokens=200,
     )
-
-
-@pytest.fixture
-def benchmark_ms():
-    """The best of three runs, in milliseconds of work: a busy machine takes longer, not more of it."""
-
-    def measure(call) -> float:
-        best = float("inf")
-        for _ in range(3):
-            start = time.thread_time()
-            call()
-            best = min(best, (time.thread_time() - start) * 1000)
-        return best
-
-    return measure
