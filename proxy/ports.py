@@ -243,11 +243,18 @@ class RateLimits(Protocol):
 class ChainStore(Protocol):
     """Responses that the proxy keeps for an upstream that keeps none. Every id belongs to one user."""
 
-    async def save(self, response: StoredResponse, *, generation: int, recalled: Sequence[str] = ()) -> bool:
+    async def save(
+        self,
+        response: StoredResponse,
+        *,
+        generation: int,
+        recalled: Sequence[str] = (),
+        over: bytes | None = None,
+    ) -> bool:
         """Store or replace the response, durable on return. `recalled`: the memories that the model was
         shown, so that forgetting one finds it. Returns False, and stores nothing, if the user deleted it
         or forgot something since `generation` (Stamp.generation when the request began), or is forgetting
-        what it continues."""
+        what it continues; and if `over` is given and is not the `response` that stands there."""
         ...
 
     async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:

@@ -154,16 +154,16 @@ async def test_another_process_sees_how_far_it_is_and_can_cancel_it(
         await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "cancelled")
 
 
-async def test_a_cancel_that_a_beat_undoes_is_said_again(
+async def test_a_beat_that_looked_before_a_cancel_does_not_undo_it(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep, looked = Translated._keep, asyncio.Event()
     go = asyncio.Event()
 
-    async def late(*arguments: Any) -> bool:
+    async def late(*arguments: Any, **named: Any) -> bool:
         looked.set()  # the beat has looked, and found nothing
         await go.wait()
-        return await keep(*arguments)
+        return await keep(*arguments, **named)
 
     async with slow(house) as (h, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
         made = await client.responses.create(model="m", input="A story", background=True)
@@ -171,12 +171,24 @@ async def test_a_cancel_that_a_beat_undoes_is_said_again(
             patched.setattr(background, "BEAT_S", 0.02)
             patched.setattr(Translated, "_keep", late)
             await looked.wait()
-            cancelling = asyncio.create_task(elsewhere.responses.cancel(made.id))
-            await until(lambda: elsewhere.responses.retrieve(made.id), lambda r: r.status == "cancelled")
-            go.set()
-            assert (await cancelling).status == "cancelled"
+            assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
+            go.set()  # and saves, long after
             await h.upstream.until_closed(model.chats[-1].connection.number)
         await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "cancelled")
+
+
+async def test_one_that_ends_before_it_sees_its_cancel_stays_cancelled(house: Houses) -> None:
+    async with slow(house) as (h, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
+        talk = await client.conversations.create()
+        made = await client.responses.create(
+            model="m", input="A story", background=True, conversation=talk.id
+        )
+        assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
+        model.go.set()  # the upstream says the rest; a beat is seconds away
+        await h.upstream.until_closed(model.chats[-1].connection.number)
+        await asyncio.sleep(0.2)
+        assert (await client.responses.retrieve(made.id)).status == "cancelled"
+        assert not (await client.conversations.items.list(talk.id)).data
 
 
 async def test_another_process_tells_its_end_to_who_comes_back_there(

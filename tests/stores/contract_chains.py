@@ -72,6 +72,25 @@ class ChainContract:
         assert await chains.get(ANNA, "r1", NOW) == done
         assert await chains.chain(ANNA, "r1", NOW, limit=9) == [done]
 
+    async def test_a_response_is_saved_over_what_was_seen_or_not_at_all(self, stores, chains):
+        seen, cancelled, late = (response("r1", text=text) for text in ("seen", "cancelled", "late"))
+        generation = (await stores.memories.stamp(ANNA)).generation
+        assert not await chains.save(seen, generation=generation, over=seen.response)
+        assert await chains.get(ANNA, "r1", NOW) is None
+        await keep(stores, seen)
+        assert await chains.save(cancelled, generation=generation, over=seen.response)
+        assert not await chains.save(late, generation=generation, over=seen.response)
+        assert await chains.get(ANNA, "r1", NOW) == cancelled
+
+    async def test_of_many_that_saw_the_same_one_is_saved(self, stores, chains):
+        await keep(stores, response("r1", text="seen"))
+        seen = (await chains.get(ANNA, "r1", NOW)).response
+        generation = (await stores.memories.stamp(ANNA)).generation
+        tries = [response("r1", text=f"try {n}") for n in range(8)]
+        saved = await asyncio.gather(*(chains.save(r, generation=generation, over=seen) for r in tries))
+        assert sum(saved) == 1
+        assert await chains.get(ANNA, "r1", NOW) == tries[saved.index(True)]
+
     async def test_a_response_does_not_exist_for_anybody_else(self, stores, chains):
         await keep(stores, response("r1"))
         for other in OTHERS:

@@ -23,7 +23,7 @@ from proxy.upstream.downstream import Downstream
 from proxy.wire import body as json_body
 from proxy.wire.translation import encode
 
-CANCEL_S, CANCEL_TRIES = 0.05, 3  # a beat takes less from its look at the store to its save
+CANCEL_TRIES = 5  # each loses to a beat that came between, and beats are seconds apart
 POLL_S = 1.0
 END_S = 5.0  # for work that was ended to be saved; the answer then says how far it came
 
@@ -116,23 +116,25 @@ class ResponsesApi:
             await asyncio.wait_for(live.ended(), END_S)
         return await self._find(owner, live.id)
 
-    async def _save_again(self, kept: StoredResponse, response: dict[str, Any]) -> None:
+    async def _save_again(self, kept: StoredResponse, response: dict[str, Any]) -> bool:
+        """Save the response over what was found. False if it has changed since, or is gone."""
         stamp = await self.keeping.memories.stamp(kept.scope)
         changed = replace(kept, response=json_body.dump(response))
-        await self.keeping.responses.save(changed, generation=stamp.generation)
+        return await self.keeping.responses.save(changed, generation=stamp.generation, over=kept.response)
 
     async def _cancel_elsewhere(
         self, owner: Owner, kept: StoredResponse, response: dict[str, Any]
     ) -> dict[str, Any]:
-        """Cancel what another process makes: it sees this at its next beat. A beat under way may undo it."""
-        cancelled = {**response, "status": "cancelled"}
+        """Cancel what another process makes: it sees this at its next beat. If it ends first, it has ended."""
         for _ in range(CANCEL_TRIES):
-            await self._save_again(kept, cancelled)
-            await asyncio.sleep(CANCEL_S)
-            now = await self._find(owner, kept.id)
-            if json_body.loads(now.response)["status"] not in UNDER_WAY:
+            cancelled = {**response, "status": "cancelled"}
+            if await self._save_again(kept, cancelled):
+                return cancelled
+            kept = await self._find(owner, kept.id)
+            response = shown(kept, self.clock()).response
+            if response["status"] not in UNDER_WAY:
                 break
-        return cancelled
+        return response
 
     def _stream(self, request: Request, owner: Owner, kept: StoredResponse) -> Response:
         after = request.query_params.get("starting_after", "-1")

@@ -274,15 +274,20 @@ class Translated:
         response = making.translation.response
         if cancelled:
             response = {**response, "status": "cancelled", "error": None}
+        elif making.live is not None and await self._keeping.status(making.owner, making.id) == "cancelled":
+            making.saved = True  # at another process, and who did it was told so: it stays
+            return
         if making.plan.conversation and response["status"] in ("completed", "incomplete"):
             await self._keeping.add(self._kept(making, progress, b""), items_of(response))
         await self._keep(making, progress, json_body.dump(response))
         making.saved = True
 
-    async def _keep(self, making: Making, progress: Progress, response: bytes) -> bool:
+    async def _keep(
+        self, making: Making, progress: Progress, response: bytes, *, over: bytes | None = None
+    ) -> bool:
         if not making.plan.store or making.generation is None:
             return False
-        return await self._keeping.keep(self._kept(making, progress, response))
+        return await self._keeping.keep(self._kept(making, progress, response), over=over)
 
     def _kept(self, making: Making, progress: Progress, response: bytes) -> Made:
         return Made(
@@ -307,7 +312,9 @@ class Translated:
                 if kept is None or json_body.loads(kept.response)["status"] not in UNDER_WAY:
                     live.cancel()
                 elif making.under_way and not making.saved:
-                    await self._keep(making, progress, with_beat(making.response, self._shared.clock()))
+                    # Over what it has seen: a cancellation that came meanwhile, or the end, stays.
+                    beat = with_beat(making.response, self._shared.clock())
+                    await self._keep(making, progress, beat, over=kept.response)
 
 
 def _continuing(turn: Turn, planned: Plan, earlier: Earlier, *, named: bool) -> Turn:

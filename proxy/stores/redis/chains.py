@@ -26,12 +26,21 @@ class RedisChains:
     def __init__(self, units: Units) -> None:
         self._units = units
 
-    async def save(self, response: StoredResponse, *, generation: int, recalled: Sequence[str] = ()) -> bool:
+    async def save(
+        self,
+        response: StoredResponse,
+        *,
+        generation: int,
+        recalled: Sequence[str] = (),
+        over: bytes | None = None,
+    ) -> bool:
         """As the port says; False also if the owner has deleted this response. `recalled`: the memories
         that the model was shown, since the answer may repeat them; none: those of the last save."""
 
         async def work(unit: Unit) -> bool:
             if unit.stamp.generation != generation:
+                return False
+            if over is not None and await unit.blobs("bodies").get(f"{storable(response.id)} r") != over:
                 return False
             return await _save(unit, self._units.redis, response, recalled)
 

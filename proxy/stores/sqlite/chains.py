@@ -75,10 +75,17 @@ class SqliteChains:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def save(self, response: StoredResponse, *, generation: int, recalled: Sequence[str] = ()) -> bool:
+    async def save(
+        self,
+        response: StoredResponse,
+        *,
+        generation: int,
+        recalled: Sequence[str] = (),
+        over: bytes | None = None,
+    ) -> bool:
         """As the port says; False also if the owner has deleted this response. `recalled`: the memories
         that the model was shown, since the answer may repeat them; none: those of the last save."""
-        return await self._database.write(lambda tx: _save(tx, response, generation, recalled))
+        return await self._database.write(lambda tx: _save(tx, response, generation, recalled, over))
 
     async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
         query, parameters = f"SELECT {_COLUMNS} FROM {_ALIVE}", _named(scope, response_id) | {"now": now}
@@ -117,10 +124,20 @@ def _named(scope: Scope, id_: str) -> dict[str, Any]:
     return {"tenant": scope.tenant, "user": scope.user, "id": rows.storable(id_)}
 
 
-def _save(tx: sqlite3.Connection, response: StoredResponse, generation: int, recalled: Sequence[str]) -> bool:
+def _save(
+    tx: sqlite3.Connection,
+    response: StoredResponse,
+    generation: int,
+    recalled: Sequence[str],
+    over: bytes | None,
+) -> bool:
     owner = owners.ensure(tx, response.scope)
     if owner.stamp.generation != generation or _has_lost_its_beginning(tx, owner.id, response):
         return False
+    if over is not None:
+        now = tx.execute(f"SELECT r.response FROM {_THE_ONE}", _named(response.scope, response.id)).fetchone()
+        if now is None or now[0] != over:
+            return False
     r = response
     saved = tx.execute(
         _SAVE,
