@@ -127,15 +127,15 @@ class Keeping:
         return await self.responses.get(Scope(owner.scope.tenant, loads(pointer.response)), response_id, now)
 
     async def status(self, owner: Owner, response_id: str) -> str | None:
-        """Return how the response stands in the store, None if it does not or nobody can say. Never raises."""
+        """Return how the response stands in the store, None if it is not there or nobody can say."""
         kept = await self.fail_open.attempt("status", lambda: self.find(owner, response_id), SAVE_S)
         status: str | None = loads(kept.response)["status"] if isinstance(kept, StoredResponse) else None
         return status
 
     async def keep(self, made: Made, *, over: bytes | None = None) -> bool:
         """Save the response, durable on return. False, and nothing is saved, if its owner forgot or deleted
-        it meanwhile, if `over` is given and something else stands there, or if the store cannot be reached: the
-        client has its answer all the same."""
+        it meanwhile, if `over` is given and something else stands there, or if the store cannot be reached:
+        the client has its answer all the same."""
         if (generation := made.generation) is None:
             return False
         stored = StoredResponse(
@@ -153,9 +153,7 @@ class Keeping:
         async def save() -> bool:
             if (credential := made.owner.credential) is not None and made.owner.named:
                 await self.responses.save(_pointer(stored, shelf(credential, stored.id)), generation=0)
-            return await self.responses.save(
-                stored, generation=generation, recalled=made.recalled, over=over
-            )
+            return await self.responses.save(stored, generation=generation, recalled=made.recalled, over=over)
 
         saved = await self.fail_open.attempt("keep", save, SAVE_S)
         return saved is True

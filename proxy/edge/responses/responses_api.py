@@ -125,7 +125,7 @@ class ResponsesApi:
     async def _cancel_elsewhere(
         self, owner: Owner, kept: StoredResponse, response: dict[str, Any]
     ) -> dict[str, Any]:
-        """Cancel what another process makes: it sees this at its next beat. If it ends first, it has ended."""
+        """Cancel what another process makes: it sees this at its next beat. What has ended stays."""
         for _ in range(CANCEL_TRIES):
             cancelled = {**response, "status": "cancelled"}
             if await self._save_again(kept, cancelled):
