@@ -49,6 +49,11 @@ class MemoryStore(Protocol):
         """
         ...
 
+    def begin(self, scope: Scope) -> None:
+        """Bring to hand what a search of the scope will need, if that can be done meanwhile. A hint: it
+        never fails, and may be wrong."""
+        ...
+
     async def stamp(self, scope: Scope) -> Stamp:
         """Return the user's stamp; (0, 0) for a user never seen."""
         ...

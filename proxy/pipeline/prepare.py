@@ -128,6 +128,7 @@ async def _recall(turn: Turn, tools: Tools) -> _Recalled:
         judged = tools.triage.judge(turn)
     if not judged.verdict.search:
         return _Recalled(status=Status.SKIPPED, reason=judged.verdict.reason)
+    tools.memories.begin(turn.scope)  # while the model reads the question
     try:
         with tools.stage("query"):
             query, wanted = await _ask(turn, judged.expected, tools)

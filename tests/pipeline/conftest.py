@@ -69,7 +69,11 @@ class Shelf:
 
     hits: list[Hit] = field(default_factory=list)
     asked: list[Search] = field(default_factory=list)
+    begun: list[Scope] = field(default_factory=list)
     stored: int | None = None
+
+    def begin(self, scope: Scope) -> None:
+        self.begun.append(scope)
 
     async def search(self, scope: Scope, search: Search) -> list[Hit]:
         self.asked.append(search)

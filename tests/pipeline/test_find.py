@@ -18,6 +18,8 @@ class Library:
     shelves: dict[str, list[Hit]]
     asked: list[Search] = field(default_factory=list)
 
+    def begin(self, scope: Scope) -> None: ...
+
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
         self.asked.append(search)
         text = (search.vector or b"").decode()

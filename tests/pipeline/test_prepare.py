@@ -37,6 +37,12 @@ async def test_the_model_begins_with_what_it_will_be_asked_for_and_nothing_else(
     assert tools.embedder.begun == [question] == tools.embedder.embedded[:1]
 
 
+async def test_the_store_begins_while_the_model_reads_and_not_for_a_greeting(tools):
+    for text in ("hi there", "How much did the hotel in Portugal cost?"):
+        await prepare(turn(text), tools)
+    assert tools.memories.begun == [SCOPE]
+
+
 async def test_a_user_without_memories_is_told_apart_from_a_poor_match(tools):
     none = await prepare(turn("What can we spend?"), tools)
     poor = [replace(BUDGET, cosine=0.01, bm25=0.0)]

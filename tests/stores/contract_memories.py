@@ -51,6 +51,15 @@ class SearchContract:
         assert hits["Has a boat"].cosine is None
         assert hits["Owns a horse"].cosine == pytest.approx(1.0)
 
+    async def test_a_search_that_was_begun_sees_what_came_after(self, memories):
+        memories.begin(ANNA)  # never seen
+        await store(memories, create("Has a boat"), create("Sails a boat", id="gone"))
+        memories.begin(ANNA)
+        await forgotten(memories, of(ANNA), "gone")
+        await store(memories, create("Sold the boat"))
+        memories.begin(ANNA)
+        assert await contents(memories, "boat") == {"Has a boat", "Sold the boat"}
+
     async def test_rare_words_count_more_than_common_ones(self, memories):
         await store(memories, *(create(f"meeting number {n}") for n in range(8)), create("meeting in Lisbon"))
         hits = await find(memories, "meeting Lisbon")

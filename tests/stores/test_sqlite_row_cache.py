@@ -1,8 +1,13 @@
 """Memories kept between searches: as good as their rows, and not made anew without need."""
 
+import asyncio
+from dataclasses import replace
+
 import pytest
 
-from proxy.domain import Create, Memory, Scope, Search
+from proxy.domain import Create, Memory, MemoryFilter, Scope, Search
+from proxy.stores.sqlite import memories as sqlite_memories
+from proxy.stores.sqlite import rows
 from proxy.stores.sqlite.stores import SqliteStores
 
 NOW = 1_780_000_000.0
@@ -38,3 +43,37 @@ async def test_a_touched_memory_is_made_anew_once_and_not_by_every_search(memori
     await found(memories)
     await memories.touch(ANNA, ["tea"], NOW)
     assert await found(memories) is await found(memories)
+
+
+def is_at_hand(memories):
+    return memories._indexes.holds(ANNA) and bool(memories._rows._users)
+
+
+async def test_a_search_that_was_begun_reads_no_rows(memories, monkeypatch):
+    memories.begin(ANNA)
+    async with asyncio.timeout(10):
+        while not is_at_hand(memories):
+            await asyncio.sleep(0.01)
+    monkeypatch.setattr(rows, "memories_by_seq", None)
+    assert (await found(memories)).content == TEA.content
+
+
+async def test_a_user_with_many_memories_keeps_no_second_reader_busy(memories, monkeypatch):
+    monkeypatch.setattr(sqlite_memories, "_FEW", 1)
+    more = replace(TEA, id="more", content="Drinks black tea.")
+    await memories.apply(ANNA, [Create(more, None)], expect=await memories.stamp(ANNA))
+    memories.begin(ANNA)
+    await asyncio.sleep(0.2)  # longer than it takes
+    assert not is_at_hand(memories)
+
+
+async def test_what_is_at_hand_is_not_read_again(memories, monkeypatch):
+    await found(memories)
+    monkeypatch.setattr(memories._database, "read_ahead", None)
+    memories.begin(ANNA)
+
+
+async def test_after_a_forget_nothing_is_at_hand(memories):
+    await found(memories)
+    await memories.forget(MemoryFilter(tenant=ANNA.tenant, user=ANNA.user), by="test")
+    assert not memories._indexes.holds(ANNA)

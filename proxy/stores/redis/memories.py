@@ -52,6 +52,9 @@ class RedisMemories:
         held = model.held(self._units.redis, self._model)
         return await self._searching.search(scope, search, held)
 
+    def begin(self, scope: Scope) -> None:
+        """See MemoryStore: does nothing, since the index is elsewhere and keeps itself at hand."""
+
     async def stamp(self, scope: Scope) -> Stamp:
         async def work(unit: Unit) -> Stamp:
             return unit.stamp

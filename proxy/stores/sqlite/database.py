@@ -129,6 +129,11 @@ class Database:
             raise StoreUnavailable(f"{self.path} is closed")
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
 
+    def read_ahead(self, work: Work[None]) -> None:
+        """Run the work in a reader thread; nobody waits for it, or hears of what it raises."""
+        with suppress(RuntimeError):  # closed
+            self._readers.submit(self._read, work)
+
     async def purge_if_due(self) -> None:
         """Empty the write-ahead log, if that was put off, or not done since the start."""
         if self._purge_due is not None and time.monotonic() >= self._purge_due:

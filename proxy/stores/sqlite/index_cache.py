@@ -5,10 +5,11 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from proxy.domain import Scope
 from proxy.stores.exact.index import Row, UserIndex, build
 from proxy.stores.sqlite.changes import REMEMBERED_VERSIONS
 from proxy.stores.sqlite.forgetting.orders import hidden
-from proxy.stores.sqlite.owners import Owner
+from proxy.stores.sqlite.owners import Name, Owner
 from proxy.stores.sqlite.rows import as_json
 
 _ROWS = """
@@ -31,11 +32,17 @@ class IndexCache:
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._indexes: OrderedDict[int, UserIndex] = OrderedDict()
+        self._names: dict[int, Name] = {}  # of the users whose index is here
+        self._named: set[Name] = set()
         self._bytes = 0
         self._epoch = 0
         self._lock = threading.Lock()
         # One user's index is read by one thread at a time, without making other users wait.
         self._loading = [threading.Lock() for _ in range(_STRIPES)]
+
+    def holds(self, scope: Scope) -> bool:
+        """Return whether an index of the user is here, though it may be out of date."""
+        return (scope.tenant, scope.user) in self._named
 
     def current(
         self, tx: sqlite3.Connection, owner: Owner, epoch: int, generations: Sequence[int]
@@ -45,18 +52,17 @@ class IndexCache:
         with self._loading[owner.id % _STRIPES]:
             cached = self._get(owner.id, epoch)
             if cached is None:
-                return self._put(owner.id, epoch, _load(tx, owner, generations))
+                return self._put(owner, epoch, _load(tx, owner, generations))
             old, new = cached.stamp, owner.stamp
             # Another thread may be ahead of this transaction; what it saw forgotten must not come back.
             if (old.generation, old.version) >= (new.generation, new.version):
                 return cached
-            return self._put(owner.id, epoch, _refreshed(tx, owner, cached, generations))
+            return self._put(owner, epoch, _refreshed(tx, owner, cached, generations))
 
     def clear(self) -> None:
         """Let go of all: what vectors are ours has changed."""
         with self._lock:
-            self._indexes.clear()
-            self._bytes = 0
+            self._empty()
 
     def drop(self, owner: int) -> None:
         """Let go of a user's index: what was forgotten leaves this process's memory too."""
@@ -66,17 +72,19 @@ class IndexCache:
     def _get(self, owner: int, epoch: int) -> UserIndex | None:
         with self._lock:
             if epoch != self._epoch:
-                self._indexes.clear()
-                self._bytes, self._epoch = 0, epoch
+                self._empty()
+                self._epoch = epoch
             if owner in self._indexes:
                 self._indexes.move_to_end(owner)
             return self._indexes.get(owner)
 
-    def _put(self, owner: int, epoch: int, index: UserIndex) -> UserIndex:
+    def _put(self, owner: Owner, epoch: int, index: UserIndex) -> UserIndex:
         with self._lock:
             if epoch == self._epoch:
-                self._remove(owner)
-                self._indexes[owner] = index
+                self._remove(owner.id)
+                self._indexes[owner.id] = index
+                self._names[owner.id] = owner.name
+                self._named.add(owner.name)
                 self._bytes += index.nbytes
                 while self._bytes > self._limit and len(self._indexes) > 1:
                     self._remove(next(iter(self._indexes)))
@@ -85,6 +93,13 @@ class IndexCache:
     def _remove(self, owner: int) -> None:
         if (index := self._indexes.pop(owner, None)) is not None:
             self._bytes -= index.nbytes
+            self._named.discard(self._names.pop(owner))
+
+    def _empty(self) -> None:
+        self._indexes.clear()
+        self._names.clear()
+        self._named.clear()
+        self._bytes = 0
 
 
 def _load(tx: sqlite3.Connection, owner: Owner, generations: Sequence[int]) -> UserIndex:

@@ -8,6 +8,7 @@ from proxy.domain import Change, Event, Forgotten, Hit, Job, Memory, MemoryFilte
 from proxy.errors import Conflict
 from proxy.oversight import Applied, Quota
 from proxy.ports import EmbeddingModel
+from proxy.stores.exact.index import UserIndex
 from proxy.stores.sqlite import model, owners, queue, rows
 from proxy.stores.sqlite.changes import Writer
 from proxy.stores.sqlite.database import Database
@@ -18,6 +19,9 @@ from proxy.stores.sqlite.index_cache import IndexCache
 from proxy.stores.sqlite.listing import Listing
 from proxy.stores.sqlite.quota import apply_within
 from proxy.stores.sqlite.row_cache import RowCache
+
+_FEW = 200
+_COUNT = "SELECT count(*) FROM (SELECT 1 FROM memories WHERE owner = ? LIMIT ?)"
 
 
 class SqliteMemories:
@@ -45,6 +49,11 @@ class SqliteMemories:
 
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
         return await self._database.read(lambda tx: self._search(tx, scope, search))
+
+    def begin(self, scope: Scope) -> None:
+        """See MemoryStore: reads the index and the rows of a user with few memories, unless they are here."""
+        if not self._indexes.holds(scope):
+            self._database.read_ahead(lambda tx: self._bring(tx, scope))
 
     async def stamp(self, scope: Scope) -> Stamp:
         def work(tx: sqlite3.Connection) -> Stamp:
@@ -127,9 +136,23 @@ class SqliteMemories:
         owner = owners.find(tx, scope)
         if owner is None:
             return []
-        epoch = self._database.epoch
-        ours = model.held(tx, self._model).generations
-        found = self._indexes.current(tx, owner, epoch, ours).search(scope.project, search)
-        memories = self._rows.memories(tx, owner, epoch, [item.seq for item in found])
+        found = self._index(tx, owner).search(scope.project, search)
+        memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
         # An index ahead of this transaction may name what the transaction cannot see yet.
         return [Hit(memories[item.seq], item.cosine, item.bm25) for item in found if item.seq in memories]
+
+    def _bring(self, tx: sqlite3.Connection, scope: Scope) -> None:
+        owner = owners.find(tx, scope)
+        # Nearly all of few will be hits. Many would keep two readers busy, this one and who waits for it.
+        if owner is not None and _has_few(tx, owner):
+            seqs = self._index(tx, owner).seqs.tolist()
+            self._rows.memories(tx, owner, self._database.epoch, seqs)
+
+    def _index(self, tx: sqlite3.Connection, owner: owners.Owner) -> UserIndex:
+        ours = model.held(tx, self._model).generations
+        return self._indexes.current(tx, owner, self._database.epoch, ours)
+
+
+def _has_few(tx: sqlite3.Connection, owner: owners.Owner) -> bool:
+    count: int = tx.execute(_COUNT, (owner.id, _FEW + 1)).fetchone()[0]
+    return count <= _FEW

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from proxy.domain import Scope, Stamp
 
+Name = tuple[str, str]
+"""Tenant and user."""
+
 NEVER_SEEN = Stamp(generation=0, version=0)
 
 
@@ -13,6 +16,7 @@ class Owner:
     """A user (of a tenant) as the other tables name it."""
 
     id: int
+    name: Name
     stamp: Stamp
 
 
@@ -21,7 +25,7 @@ def find(tx: sqlite3.Connection, scope: Scope) -> Owner | None:
     row = tx.execute(
         "SELECT id, generation, version FROM scopes WHERE tenant = ? AND user = ?", (scope.tenant, scope.user)
     ).fetchone()
-    return Owner(row[0], Stamp(row[1], row[2])) if row else None
+    return Owner(row[0], (scope.tenant, scope.user), Stamp(row[1], row[2])) if row else None
 
 
 def ensure(tx: sqlite3.Connection, scope: Scope) -> Owner:
@@ -30,7 +34,7 @@ def ensure(tx: sqlite3.Connection, scope: Scope) -> Owner:
         return owner
     cursor = tx.execute("INSERT INTO scopes (tenant, user) VALUES (?, ?)", (scope.tenant, scope.user))
     assert cursor.lastrowid is not None
-    return Owner(cursor.lastrowid, NEVER_SEEN)
+    return Owner(cursor.lastrowid, (scope.tenant, scope.user), NEVER_SEEN)
 
 
 def set_version(tx: sqlite3.Connection, owner: int, version: int) -> None:
