@@ -24,6 +24,7 @@ ROOT = {
     "prompts",
     "rates",
     "calls",
+    "thoughts",
     "tracing",
     "wordlists",
 }
@@ -36,6 +37,7 @@ MAY_IMPORT = {
     "terms": set(),
     "observe": {"tracing"},
     "tracing": {"errors"},
+    "thoughts": set(),
     "wordlists": set(),
     "prompts": set(),
     "kept": {"domain"},

@@ -3,24 +3,14 @@
 from collections.abc import Iterator
 from typing import Any
 
-from proxy.background import lenient
-from proxy.background.repair import MAX_SCANNED, THOUGHTS, openings
+from proxy.background.scan import values_in
+from proxy.thoughts import without_thoughts
 
 _MAX_READ = 100_000  # characters
 
 
 def objects(answer: str) -> Iterator[dict[str, Any]]:
     """Yield the objects that can be read to their end, the outermost first."""
-    text = THOUGHTS.sub(" ", answer[:_MAX_READ]).replace("\ufeff", "")
-    read = 0
-    for start in openings(text):
-        if read > MAX_SCANNED:
-            return
-        try:
-            value, end = lenient.read(text, start)
-        except lenient.Unclear as e:
-            read += e.at - start
-            continue
-        read += end - start
+    for value in values_in(without_thoughts(answer[:_MAX_READ]), nested=True):
         if isinstance(value, dict):
             yield value

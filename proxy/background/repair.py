@@ -11,8 +11,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from proxy.background import lenient
+from proxy.background.scan import values_in
 from proxy.domain import KINDS, Candidate
+from proxy.thoughts import without_thoughts
 
 MAX_READ = 200  # facts: a model that copies every sentence is sorted out later
 TAGS = frozenset(
@@ -39,15 +40,6 @@ _ENVELOPES = (
     ),
     *("json", "choices", "message", "content", "payload", "object", "value", "extraction"),
 )
-THOUGHTS = re.compile(
-    r"<(think|thinking|reasoning|thought|thoughts|analysis|reflection|scratchpad|seed:think)>.*?(?:</\1>|\Z)"
-    r"|\[THINK\].*?(?:\[/THINK\]|\Z)|◁think▷.*?(?:◁/think▷|\Z)"
-    r"|<\|begin_of_thought\|>.*?(?:<\|end_of_thought\|>|\Z)"
-    r"|<\|channel\|>(?:analysis|commentary)\b.*?(?:<\|end\|>|(?=<\|channel\|>final)|\Z)",
-    re.DOTALL | re.IGNORECASE,
-)
-# Templates that begin the answer within the thoughts leave only their end.
-_THOUGHT_BEFORE = re.compile(r"\A.*</(?:think|thinking|reasoning|seed:think)>", re.DOTALL | re.IGNORECASE)
 _NOTHING = re.compile(
     r"\W*(?:none|null|nothing(?: (?:new|to (?:remember|extract|store)))?|no (?:new |relevant "
     r"|lasting )?(?:facts?|memories)"
@@ -74,8 +66,6 @@ _WORDS = {
 }
 _MAX_ANSWER = 100_000
 _LONGEST = 8_000  # characters of a fact: more than is shown of what was said, so a longer one is no copy
-_MAX_TRIED = 200  # places where a value may begin
-MAX_SCANNED = 400_000  # characters read in vain, or again: some 0.5 s
 
 
 class Unreadable(Exception):
@@ -87,17 +77,12 @@ def read_facts(answer: str) -> list[Candidate]:
 
     An empty list is a valid answer ("nothing to remember"). Raises Unreadable.
     """
-    text = _without_thoughts(answer[:_MAX_ANSWER])
+    text = without_thoughts(answer[:_MAX_ANSWER])
     elements = _elements(text)
     facts = [c for e in elements if (c := _candidate(e)) is not None]
     if elements and not facts and not any(_first_text(e, _TYPE_KEYS) for e in elements):
         raise Unreadable("no element has a type and a content")
     return facts[:MAX_READ]
-
-
-def _without_thoughts(answer: str) -> str:
-    text = THOUGHTS.sub(" ", answer).replace("\ufeff", "").replace("\u200b", "")
-    return _THOUGHT_BEFORE.sub("", text)
 
 
 def _elements(text: str) -> list[Mapping[str, Any]]:
@@ -121,26 +106,7 @@ def _values(text: str) -> Iterator[Any]:
     if whole is not None:
         yield whole
         return
-    end = read = 0
-    for start in openings(text):
-        if start < end:
-            continue
-        if read > MAX_SCANNED:
-            return
-        try:
-            value, end = lenient.read(text, start)
-        except lenient.Unclear as e:
-            read += e.at - start
-            continue
-        yield value
-
-
-def openings(text: str) -> Iterator[int]:
-    """Yield where a JSON value may start, outermost first; bounded, since each is tried."""
-    for count, match in enumerate(re.finditer(r"[\[{\uff5b\uff3b]", text)):
-        if count >= _MAX_TRIED:
-            return
-        yield match.start()
+    yield from values_in(text, nested=False)
 
 
 def _decoded(text: str) -> Any:

@@ -18,9 +18,10 @@ from proxy.domain import KINDS, Turn
 from proxy.pipeline.rewrite import MAX_TERMS, Query
 from proxy.pipeline.short_call import ShortCall, Task, conversation
 from proxy.pipeline.times import named_times
-from proxy.pipeline.wording import MAX_ANSWER, THOUGHTS, sound_note
+from proxy.pipeline.wording import MAX_ANSWER, sound_note
 from proxy.ports import Completer
 from proxy.terms import terms
+from proxy.thoughts import without_thoughts
 
 ROLE = "memory_plan"
 MAX_KEYWORDS = 8
@@ -114,7 +115,7 @@ def narrowed(asked: tuple[str, ...] | None, plan: Plan) -> tuple[str, ...] | Non
 def read_plan(answer: str) -> Plan | None:
     """Return the plan in the answer's last object that is one, None without any; whatever in it is no use is
     left out."""
-    text = THOUGHTS.sub(" ", answer[:MAX_ANSWER])
+    text = without_thoughts(answer[:MAX_ANSWER])
     at = len(text)
     for _ in range(_OBJECTS):
         at = text.rfind("{", 0, at)

@@ -17,6 +17,7 @@ from proxy.pipeline.rewrite import MAX_TERMS, Query, is_vague
 from proxy.pipeline.short_call import ShortCall, Task, conversation
 from proxy.ports import Completer
 from proxy.terms import fold, terms
+from proxy.thoughts import without_thoughts
 
 ROLE = "memory_rewrite"
 MAX_QUESTION = 300  # characters
@@ -24,7 +25,6 @@ MAX_NOTE = 400
 MAX_ANSWER = 20_000
 _SUPPORT = 0.5  # share of the question's content words that the conversation holds
 
-THOUGHTS = re.compile(r"<think(?:ing)?>.*?(?:</think(?:ing)?>|\Z)", re.DOTALL | re.IGNORECASE)
 _OBJECT = re.compile(r"\{[^{}]*\}")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 _NAME = re.compile(r"(?<=[\w,]\s)[A-Z][\w'’-]+")
@@ -98,7 +98,7 @@ class Wording:
 def value_of(answer: str, key: str) -> str | None:
     """Return the string under the key of the answer's last object that has one; of an answer without any
     object its only line."""
-    text = THOUGHTS.sub(" ", answer[:MAX_ANSWER])
+    text = without_thoughts(answer[:MAX_ANSWER])
     for found in reversed(_OBJECT.findall(text)):
         try:
             value = json.loads(found).get(key)
