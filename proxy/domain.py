@@ -277,6 +277,12 @@ class Turn:
                 new.append(message.text)
         return "\n\n".join(reversed(new))
 
+    @property
+    def resumes(self) -> bool:
+        """True if it brings what tools returned, and nothing new of the user's: the answer goes on."""
+        last = next((m.role for m in reversed(self.messages) if m.role not in ("system", "developer")), "")
+        return last == "tool" and not self.said.strip()
+
 
 class Level(StrEnum):
     """How much of memory works. Order matters: each is worse than the one before."""

@@ -1,4 +1,8 @@
-"""What the parts need from outside, as Protocols. Implementations live in `stores/` and `upstream/`.
+"""What the parts need from outside, as Protocols.
+
+Ports whose values have a module of their own stand beside it: `chain_store`, `note_store`, `documents`,
+`calls`; `storage` names all that a store consists of. Stores are implemented in `stores/`, models in
+`stores/models/` and `upstream/`, the Recorder in `background/`.
 
 Every async method may raise StoreUnavailable (stores), EmbeddingFailed (embedder) or
 CompletionFailed (completer); what else a method raises is said at the method.
@@ -29,7 +33,6 @@ from proxy.domain import (
     Stamp,
     Turn,
 )
-from proxy.kept import Conversation, ItemPage, StoredResponse
 from proxy.oversight import Applied, Held, JobInfo, Key, QueueCounts, Receipt, SessionInfo
 from proxy.rates import Rate, Verdict
 
@@ -118,10 +121,16 @@ class SessionStore(Protocol):
         With a session's first exchange, the user's other sessions' pending ones become due."""
         ...
 
+    async def resume(self, scope: Scope, session_id: str, key: str | None) -> Begun | None:
+        """Return the session's last exchange if the end of its answer is not here yet: the model called
+        tools, or broke off. `key`: that of its request, where that is known."""
+        ...
+
     async def complete(self, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
         """Commit the answer and, in the same transaction, the job that `trigger` asks for; count an access
         of the memories recalled, and wake the user's jobs that wait for a credential. Returns False, and
-        writes nothing, if the exchange was forgotten meanwhile. Idempotent."""
+        writes nothing, if the exchange was forgotten meanwhile. Idempotent; but an answer that is not whole
+        gives way to one that is, unless a job has read it."""
         ...
 
     async def abort(self, begun: Begun) -> None:
@@ -245,90 +254,6 @@ class RateLimits(Protocol):
         ...
 
 
-class ChainStore(Protocol):
-    """Responses that the proxy keeps for an upstream that keeps none. Every id belongs to one user."""
-
-    async def save(
-        self,
-        response: StoredResponse,
-        *,
-        generation: int,
-        recalled: Sequence[str] = (),
-        over: bytes | None = None,
-    ) -> bool:
-        """Store or replace the response, durable on return. `recalled`: the memories that the model was
-        shown, so that forgetting one finds it. Returns False, and stores nothing, if the user deleted it
-        or forgot something since `generation` (Stamp.generation when the request began), or is forgetting
-        what it continues; and if `over` is given and is not the `response` that stands there."""
-        ...
-
-    async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
-        """Return the user's response; None if absent, expired, or another's."""
-        ...
-
-    async def chain(
-        self, scope: Scope, response_id: str, now: float, *, limit: int
-    ) -> Sequence[StoredResponse]:
-        """Return the response and those it continues, oldest first, at most the newest `limit`; empty if
-        the response is absent, expired, or another's."""
-        ...
-
-    async def delete(self, scope: Scope, response_id: str) -> bool:
-        """Delete the user's response; False if there is none."""
-        ...
-
-    async def expire(self, now: float) -> int:
-        """Delete what has expired; returns how many."""
-        ...
-
-
-class ConversationStore(Protocol):
-    """Conversation objects and their items, in order of arrival. Every id belongs to one user."""
-
-    async def create(self, conversation: Conversation, items: Sequence[tuple[str, bytes]]) -> None:
-        """Store a conversation with its first items: (id, JSON)."""
-        ...
-
-    async def get(self, scope: Scope, conversation_id: str) -> Conversation | None:
-        """Return the user's conversation; None if absent or another's."""
-        ...
-
-    async def update(self, scope: Scope, conversation_id: str, metadata: bytes) -> bool:
-        """Replace the metadata; False if there is no such conversation of the user."""
-        ...
-
-    async def delete(self, scope: Scope, conversation_id: str) -> bool:
-        """Delete the user's conversation with its items; False if there is none."""
-        ...
-
-    async def add(
-        self,
-        scope: Scope,
-        conversation_id: str,
-        items: Sequence[tuple[str, bytes]],
-        *,
-        generation: int,
-        session_id: str | None = None,
-    ) -> bool:
-        """Append items that it does not hold yet, said in the session, durable on return; False if the
-        conversation is absent, another's, or was forgotten since `generation`."""
-        ...
-
-    async def items(
-        self, scope: Scope, conversation_id: str, *, limit: int, after: str | None, ascending: bool
-    ) -> ItemPage | None:
-        """Return items after the one with id `after`; None if the conversation or that item is absent."""
-        ...
-
-    async def item(self, scope: Scope, conversation_id: str, item_id: str) -> bytes | None:
-        """Return one item."""
-        ...
-
-    async def remove(self, scope: Scope, conversation_id: str, item_id: str) -> bool:
-        """Delete one item; False if there is none."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
     """What the thresholds and the collection's stamp belong to."""
@@ -405,6 +330,10 @@ class Recorder(Protocol):
 
     async def begin(self, turn: Turn, key: str) -> Begun:
         """Commit what the user said, durable on return. `key` is equal for the same request sent again."""
+        ...
+
+    async def resume(self, turn: Turn, key: str | None) -> Begun | None:
+        """Return the exchange that the turn goes on with (see SessionStore.resume)."""
         ...
 
     async def finish(self, begun: Begun, outcome: Outcome) -> None:

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from proxy.calls import Calls
+from proxy.chain_store import ChainStore, ConversationStore
 from proxy.documents import DocumentStore, PassageIndex
 from proxy.note_store import NoteStore
 from proxy.ports import (
-    ChainStore,
-    ConversationStore,
     EmbeddingModel,
     JobQueue,
     KeyStore,

@@ -65,6 +65,10 @@ class ExchangeRecorder:
             )
         )
 
+    async def resume(self, turn: Turn, key: str | None) -> Begun | None:
+        """Return the exchange whose answer goes on in the turn, None if it is not known."""
+        return await self.sessions.resume(turn.scope, safe_id(turn.session_id), key)
+
     async def finish(self, begun: Begun, outcome: Outcome) -> None:
         """Commit the answer, and the job if one is due. Idempotent."""
         answer = replace(outcome, answer=await _aside(outcome.answer, self._storable))

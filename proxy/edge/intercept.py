@@ -26,6 +26,7 @@ from proxy.edge.writing import Writing
 from proxy.errors import ClientError, StoreError, UpstreamError
 from proxy.note_store import NoteStore
 from proxy.pipeline import compress
+from proxy.pipeline.session import answers_so_far
 from proxy.ports import Clock, Recorder
 from proxy.upstream.downstream import Downstream
 from proxy.upstream.relay import Ending
@@ -120,7 +121,7 @@ class Intercept:
     async def _recall(self, progress: Progress, passage: Passage) -> None:
         """Inject what memory knows, while the user's words are being committed."""
         turn, parts = progress.turn, self.parts
-        if turn is not None and turn.options.write and turn.said.strip():
+        if turn is not None and turn.options.write and (turn.said.strip() or turn.resumes):
             progress.writing = Writing(turn, parts.recorder, parts.fail_open, progress.tasks)
         if turn is None:
             progress.prepared = Prepared(status=Status.OFF, reason=progress.reason)
@@ -191,19 +192,23 @@ class Intercept:
         self._count(turn, progress, answer.usage)
         if writing is not None and progress.refused:
             await writing.abandon()
-        elif writing is not None:
+            return
+        if writing is not None:
             # The credential first: the commit may start an extraction that needs it.
             parts.keep_credential(turn.scope, progress.headers)
-            await writing.finish(self._outcome(turn, progress, answer))
-        elif ids := progress.prepared.memory_ids:
+            if await writing.finish(self._outcome(turn, progress, answer)):
+                return
+        if ids := progress.prepared.memory_ids:
             parts.touched(turn.scope, ids)
 
     def _outcome(self, turn: Turn, progress: Progress, answer: Answer) -> Outcome:
         """Return the answer as far as it came; nothing where the client left before there was one."""
         if answer.response_id is not None:
             self.chains.note(turn, answer.response_id)
-        whole = answer.whole and progress.ending is Ending.COMPLETE
-        return Outcome(answer.text, whole, answer.response_id, progress.prepared.memory_ids)
+        whole = answer.whole and not answer.calls and progress.ending is Ending.COMPLETE
+        before = answers_so_far(turn.messages) if turn.resumes else []
+        text = "\n".join(text for text in (*before, answer.text) if text)
+        return Outcome(text, whole, answer.response_id, progress.prepared.memory_ids)
 
     def _count(self, turn: Turn, progress: Progress, usage: tuple[int, int] | None) -> None:
         if not progress.forwarded:

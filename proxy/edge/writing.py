@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Sequence
 
-from proxy.domain import Outcome, Turn
+from proxy.domain import Begun, Outcome, Turn
 from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.reply import Header
-from proxy.pipeline.session import exchange_key
+from proxy.pipeline.session import exchange_key, opening
 from proxy.ports import Recorder
 from proxy.wire.dialect import Answer, Dialect
 
@@ -15,37 +15,44 @@ PARSE_IN_THREAD_BYTES = 64 * 1024
 
 
 class Writing:
-    """One exchange being written down. Never raises: what fails is logged and counted by FailOpen."""
+    """One exchange being written down, or its answer going on. Never raises: what fails is logged, and
+    counted by FailOpen."""
 
     def __init__(self, turn: Turn, recorder: Recorder, fail_open: FailOpen, tasks: asyncio.TaskGroup) -> None:
-        self._recorder, self._fail_open = recorder, fail_open
-        key = exchange_key(turn.session_id, turn.messages)
-        self._begin = tasks.create_task(
-            fail_open.attempt("begin", lambda: recorder.begin(turn, key), COMMIT_S)
-        )
+        self._recorder, self._fail_open, self._resumes = recorder, fail_open, turn.resumes
+        self._begin = tasks.create_task(fail_open.attempt("begin", lambda: _begun(turn, recorder), COMMIT_S))
 
     async def committed(self, within_s: float) -> bool:
         """True if the user's words are on disk now, or within the given time."""
         if not self._begin.done():
             await asyncio.wait({self._begin}, timeout=max(0.0, within_s))
-        return self._begin.done() and not isinstance(self._begin.result(), Failed)
+        return self._begin.done() and isinstance(self._begin.result(), Begun)
 
-    async def finish(self, outcome: Outcome) -> None:
-        """Commit how the exchange ended, now or, where that fails, as soon as it can be."""
+    async def finish(self, outcome: Outcome) -> bool:
+        """Commit how the exchange ended, now or, where that fails, as soon as it can be. False if there is
+        none to end."""
         begun = await self._begin
-        if isinstance(begun, Failed):
-            return
+        if not isinstance(begun, Begun):
+            return False
         done = await self._fail_open.attempt(
             "finish", lambda: self._recorder.finish(begun, outcome), COMMIT_S
         )
         if isinstance(done, Failed):
             self._recorder.keep(begun, outcome)
+        return True
 
     async def abandon(self) -> None:
-        """Take the exchange back: the upstream refused it, and the client will ask again."""
+        """Take back what was begun: the upstream refused it, and the client will ask again."""
         begun = await self._begin
-        if not isinstance(begun, Failed):
+        if isinstance(begun, Begun) and not self._resumes:
             await self._fail_open.attempt("abandon", lambda: self._recorder.abandon(begun), COMMIT_S)
+
+
+async def _begun(turn: Turn, recorder: Recorder) -> Begun | None:
+    if not turn.resumes:
+        return await recorder.begin(turn, exchange_key(turn.session_id, turn.messages))
+    begins = opening(turn.messages)
+    return await recorder.resume(turn, exchange_key(turn.session_id, begins) if begins else None)
 
 
 async def read_answer(headers: Sequence[Header], chunks: Sequence[bytes], dialect: Dialect) -> Answer:

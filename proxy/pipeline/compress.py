@@ -117,11 +117,6 @@ def mark(key: str, answer: str) -> str:
     return digest.hexdigest()
 
 
-def opening_key(session_id: str, messages: Sequence[Message], span: Span) -> str:
-    """Return the key of the exchange that the turn belongs to, also while it is a tool loop under way."""
-    return next(_keys(session_id, messages, [span]))
-
-
 def _marks(session_id: str, messages: Sequence[Message], spans: Sequence[Span]) -> Iterator[str]:
     for span, key in zip(spans, _keys(session_id, messages, spans), strict=True):
         answers = messages[span.asked : span.end]

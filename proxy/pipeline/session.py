@@ -14,6 +14,19 @@ def fingerprint(scope: Scope, conversation: str) -> str:
     return "sess_" + _digest(scope.tenant, scope.user, scope.project or "", conversation)
 
 
+def opening(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Return the conversation up to what the user said last: what the exchange began with, also while
+    tools are used for its answer. () where that is not in it."""
+    asked = next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "user"), 0)
+    return messages[:asked]
+
+
+def answers_so_far(messages: tuple[Message, ...]) -> list[str]:
+    """Return what was answered to what the user said last, one text for each time that tools were called."""
+    after = messages[len(opening(messages)) :]
+    return [m.text for m in after if m.role == "assistant" and m.text]
+
+
 def exchange_key(session_id: str, messages: tuple[Message, ...]) -> str:
     """Return a key that is equal for the same request sent again (a retry, a replayed transcript)."""
     return _digest(session_id, *(part for m in messages for part in (m.role, m.text)))

@@ -48,14 +48,15 @@ class ChatDialect(CommonFields):
         """Return the text of choice 0. A stream is whole once that choice has its `finish_reason`."""
         streamed, values = json_values(chunks, content_type, content_encoding)
         choices = [choice for value in values if (choice := _first_choice(value)) is not None]
+        calls = any(_calls(choice.get("delta" if streamed else "message")) for choice in choices)
         if not streamed:
             texts = [text for choice in choices for text in _texts(choice.get("message"))]
             # A document that parses was not cut.
-            return Answer(without_thoughts(joined(texts)), whole=bool(choices), usage=usage_of(values))
+            return Answer(without_thoughts(joined(texts)), bool(choices), calls=calls, usage=usage_of(values))
         # Cleaned as one text: an emoji, or an echo of our block, may lie across two deltas.
         text = "".join(text for choice in choices for text in _texts(choice.get("delta")))
         whole = any(isinstance(choice.get("finish_reason"), str) for choice in choices)
-        return Answer(without_thoughts(joined([text])), whole, usage=usage_of(values))
+        return Answer(without_thoughts(joined([text])), whole, calls=calls, usage=usage_of(values))
 
 
 CHAT = ChatDialect()
@@ -92,6 +93,10 @@ def _first_choice(value: dict[str, Any]) -> dict[str, Any] | None:
         if isinstance(choice, dict) and choice.get("index") in (0, None):
             return choice
     return None
+
+
+def _calls(message: Any) -> bool:
+    return isinstance(message, dict) and bool(message.get("tool_calls") or message.get("function_call"))
 
 
 def _texts(message: Any) -> Iterator[str]:

@@ -20,7 +20,7 @@ from proxy.wire.body import Body
 from proxy.wire.chat import CHAT
 from proxy.wire.content import text_of
 from proxy.wire.dialect import Dialect
-from proxy.wire.responses import RESPONSES
+from proxy.wire.responses import CALLS, RESPONSES
 
 _SYSTEM = ("system", "developer")
 Places = tuple[int, ...]  # of entries in the body's list
@@ -267,16 +267,7 @@ CHAT_HISTORY = History(CHAT, "messages", (), _read_message, _chat_note)
 
 
 # ---------------------------------------------------------------- the Responses API
-# The field in which a call, or its output, names the call.
-_CALLS = {
-    "function_call": "call_id",
-    "custom_tool_call": "call_id",
-    "computer_call": "call_id",
-    "local_shell_call": "call_id",
-    "shell_call": "call_id",
-    "apply_patch_call": "call_id",
-    "mcp_approval_request": "id",
-}
+# The field in which an output names the call.
 _OUTPUTS = {
     "function_call_output": "call_id",
     "custom_tool_call_output": "call_id",
@@ -310,7 +301,7 @@ def _read_item(item: Any) -> Entry:
     role = "tool" if kind.endswith("_call_output") else "assistant" if kind.endswith("_call") else None
     if kind in _OUTPUTS:
         return _output(item.get(_OUTPUTS[kind]), role)
-    call = item.get(_CALLS[kind]) if kind in _CALLS else None
+    call = item.get(CALLS[kind]) if kind in CALLS else None
     return Entry("answers", role, (call,)) if isinstance(call, str) else Entry("unknown", role)
 
 

@@ -19,6 +19,17 @@ from proxy.wire.dialect import Answer, CommonFields, choice_forces_tool, key_of,
 from proxy.wire.placement import Form, place
 from proxy.wire.tapped import json_values, usage_of
 
+CALLS = {
+    "function_call": "call_id",
+    "custom_tool_call": "call_id",
+    "computer_call": "call_id",
+    "local_shell_call": "call_id",
+    "shell_call": "call_id",
+    "apply_patch_call": "call_id",
+    "mcp_approval_request": "id",
+}
+"""Items that ask the client for something, and the field in which they, or its answer, name the call."""
+
 _ROLES = ("system", "developer", "user", "assistant")
 
 
@@ -140,13 +151,16 @@ def _of_response(response: dict[str, Any]) -> Answer:
     said = [text_of(i.get("content")) for i in items if _role_of(i) == "assistant"]
     # A lenient server may leave the status out, but then not the output.
     whole = response.get("status", "completed" if items else None) in _ENDINGS
-    return Answer(without_thoughts(joined(said)), whole, text_field(response, "id"))
+    return Answer(
+        without_thoughts(joined(said)), whole, text_field(response, "id"), calls=any(map(_calls, items))
+    )
 
 
 def _of_events(events: Iterable[dict[str, Any]]) -> Answer:
     """Return the text of the deltas, or of the final response where the stream came to it."""
     parts: Parts = {}
     response_id: str | None = None
+    calls = False
     for event in events:
         kind = event.get("type")
         response = event.get("response")
@@ -154,10 +168,17 @@ def _of_events(events: Iterable[dict[str, Any]]) -> Answer:
             response_id = text_field(response, "id") or response_id
         if isinstance(kind, str) and kind in _TEXT_EVENTS:
             _add_text(parts, event)
+        elif kind == "response.output_item.done":
+            calls = calls or _calls(event.get("item"))
         elif kind in ("response.completed", "response.incomplete"):
             final = _of_response(response) if isinstance(response, dict) else Answer()
-            return Answer(final.text or _text(parts), True, response_id)
+            return Answer(final.text or _text(parts), True, response_id, calls=calls or final.calls)
     return Answer(_text(parts), False, response_id)
+
+
+def _calls(item: Any) -> bool:
+    kind = item.get("type") if isinstance(item, dict) else None
+    return isinstance(kind, str) and kind in CALLS
 
 
 def _text(parts: Parts) -> str:

@@ -25,12 +25,11 @@ from proxy.pipeline.compress import (
     Rules,
     Standing,
     mark,
-    opening_key,
     plan,
     rough_tokens,
     state_block,
 )
-from proxy.pipeline.session import exchange_key
+from proxy.pipeline.session import answers_so_far, exchange_key, opening
 from proxy.stores.models.estimate import estimate
 from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History, kept, turns_of, without
 
@@ -217,17 +216,23 @@ def test_an_answer_after_tools_covers_the_turn_only_if_it_was_seen() -> None:
     assert compress(unseen) == made.body
 
 
-def test_the_key_of_a_tool_loop_is_that_of_its_question() -> None:
+def test_a_turn_in_which_tools_were_used_is_known_by_all_that_was_answered() -> None:
     made = Talk()
-    made.exchange(1)
-    made.ask("question 2: book it")
+    made.ask("question 1: book it")
     asked = exchange_key(SESSION, CHAT_HISTORY.dialect.messages(made.body))
     made.entries += [
-        {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]},
+        {"role": "assistant", "content": "Let me see.", "tool_calls": [{"id": "c"}]},
         {"role": "tool", "tool_call_id": "c", "content": "booked"},
     ]
     messages = CHAT_HISTORY.dialect.messages(made.body)
-    assert opening_key(SESSION, messages, turns_of(made.body, CHAT_HISTORY, messages)[-1]) == asked
+    assert exchange_key(SESSION, opening(messages)) == asked
+    answered = "\n".join((*answers_so_far(messages), "It is booked."))
+    made.marks.add(mark(asked, answered))
+    made.entries.append({"role": "assistant", "content": "It is booked."})
+    for number in range(2, 41):
+        made.exchange(number)
+    shorter = compress(made)
+    assert not {"Let me see.", "booked", "It is booked."} & {e["content"] for e in shorter["messages"]}
 
 
 # ---------------------------------------------------------------- never for nothing

@@ -90,6 +90,52 @@ class SessionContract:
         (found,) = await sessions.recent(ANNA, "s1", 9)
         assert (found.answer, found.whole) == ("an answer", True)
 
+    async def test_an_answer_goes_on_after_tools_were_called(self, sessions):
+        first = await talk(sessions, "Move it to May.", "Let me look.", key="k", whole=False)
+        assert await sessions.resume(ANNA, "s1", "k") == first
+        assert await sessions.resume(ANNA, "s1", None) == first
+        assert await sessions.complete(first, Outcome("Let me look.\nDone.", whole=True), never)
+        (found,) = await sessions.recent(ANNA, "s1", 9)
+        assert (found.answer, found.whole) == ("Let me look.\nDone.", True)
+        assert await sessions.resume(ANNA, "s1", "k") is None  # it has ended
+
+    async def test_an_answer_may_go_on_before_its_beginning_is_written_down(self, sessions):
+        begun = await sessions.begin(exchange("Move it to May.", key="k", standalone=True))
+        again = await sessions.resume(ANNA, "s1", "k")
+        await sessions.complete(again, Outcome("Done.", whole=True), never)
+        await sessions.complete(begun, Outcome("", whole=False), never)
+        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == ["Done."]
+
+    async def test_only_the_last_exchange_of_ones_own_session_goes_on(self, sessions):
+        await talk(sessions, "one", key="k1", whole=False)
+        two = await talk(sessions, "two", key="k2", whole=False)
+        assert await sessions.resume(ANNA, "s1", "k1") is None
+        assert await sessions.resume(ANNA, "s1", "k2") == two
+        for scope, session in ((BEN, "s1"), (APOLLO, "s1"), (ANNA, "s2"), (ANNA, "")):
+            assert await sessions.resume(scope, session, None) is None
+
+    async def test_one_that_was_said_again_goes_on_under_its_own_key(self, sessions):
+        await talk(sessions, "Book it.", key="k", standalone=True)
+        await talk(sessions, "Anything new?", key="k2", standalone=True)
+        again = await talk(sessions, "Book it.", key="k", standalone=True, whole=False)
+        assert await sessions.resume(ANNA, "s1", "k") == again
+
+    async def test_what_was_in_view_at_any_step_counts_as_shown(self, sessions, memories):
+        await store(memories, create("Has a boat", id="boat"), create("Has a cat", id="cat"))
+        first = await talk(sessions, "Plan it.", "Hm.", key="k", whole=False, recalled=("boat",))
+        await sessions.complete(first, Outcome("By boat.", whole=True, recalled=("cat",)), never)
+        await forget(memories, of(ANNA), "boat")
+        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
+
+    async def test_what_was_forgotten_while_tools_ran_is_not_repeated(self, sessions, memories):
+        await store(memories, create("Has a boat", id="boat"))
+        first = await talk(sessions, "Plan it.", "Hm.", key="k", whole=False, recalled=("boat",))
+        await forget(memories, of(ANNA), "boat")
+        await sessions.complete(first, Outcome("By boat.", whole=True), never)
+        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
+        await forget(memories, of(ANNA))
+        assert await sessions.resume(ANNA, "s1", None) is None
+
     async def test_an_aborted_exchange_leaves_nothing(self, sessions, memories):
         begun = await sessions.begin(exchange())
         await sessions.abort(begun)

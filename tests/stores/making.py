@@ -102,11 +102,18 @@ def always(state: SessionState) -> NewJob:
 
 
 async def talk(
-    sessions: SessionStore, said: str = "hello", answer: str = "hi", trigger: object = never, **fields: object
+    sessions: SessionStore,
+    said: str = "hello",
+    answer: str = "hi",
+    trigger: object = never,
+    *,
+    whole: bool = True,
+    recalled: tuple[str, ...] = (),
+    **fields: object,
 ) -> Begun:
-    """A whole exchange."""
+    """An exchange that was answered."""
     begun = await sessions.begin(exchange(said, **fields))
-    assert await sessions.complete(begun, Outcome(answer, whole=True), trigger)
+    assert await sessions.complete(begun, Outcome(answer, whole, recalled=recalled), trigger)
     return begun
 
 

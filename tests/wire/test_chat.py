@@ -286,7 +286,14 @@ def test_reasoning_and_tool_calls_are_not_part_of_what_was_said() -> None:
     call = chunk({"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "{}"}}]})
     thought = chunk({"reasoning_content": "hmm", "reasoning": "hmm", "content": None})
     parts = chunk({"content": [{"type": "thinking", "thinking": [text("hmm")]}, text("Hi")]})
-    assert heard(thought, parts, call, chunk({}, "tool_calls")) == Answer("Hi", whole=True)
+    assert heard(thought, parts, call, chunk({}, "tool_calls")) == Answer("Hi", whole=True, calls=True)
+
+
+@pytest.mark.parametrize("field", [{"tool_calls": [{"id": "c"}]}, {"function_call": {"name": "f"}}])
+def test_an_answer_that_calls_tools_goes_on(field: dict[str, Any]) -> None:
+    assert heard(document({"content": None, **field}), kind="application/json").calls
+    assert heard(chunk(field), chunk({}, "stop")).calls
+    assert not heard(document({"content": "Hi", "tool_calls": []}), kind="application/json").calls
 
 
 @pytest.mark.parametrize(

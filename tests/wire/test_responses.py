@@ -197,8 +197,16 @@ def test_a_stream_is_heard_to_its_end() -> None:
     arguments = event("response.function_call_arguments.delta", output_index=2, delta="{}")
     completed = event("response.completed", response=response("completed", "Hello"))
     assert heard(CREATED, thought, delta("Hel", 1), delta("lo", 1), arguments, completed) == Answer(
-        "Hello", whole=True, response_id="resp_1"
+        "Hello", whole=True, response_id="resp_1", calls=True
     )
+
+
+@pytest.mark.parametrize("call", [CALL, {"type": "mcp_approval_request", "id": "a1"}])
+def test_an_answer_that_asks_the_client_for_something_goes_on(call: dict[str, Any]) -> None:
+    bare = event("response.completed", response={"id": "resp_1", "status": "completed"})
+    assert heard(CREATED, event("response.output_item.done", item=call), bare).calls
+    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed"}  # by the upstream itself
+    assert not heard(CREATED, event("response.output_item.done", item=searched), bare).calls
 
 
 def test_thoughts_that_the_server_left_in_the_text_are_dropped() -> None:
@@ -254,7 +262,7 @@ def test_events_of_an_odd_shape_are_passed_over(odd: bytes) -> None:
 )
 def test_a_document_is_heard(status: str, whole: bool) -> None:
     raw = orjson.dumps(response(status, "One.", "Two."))
-    assert heard(raw, kind="application/json") == Answer("One.\nTwo.", whole, "resp_1")
+    assert heard(raw, kind="application/json") == Answer("One.\nTwo.", whole, "resp_1", calls=True)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from proxy.chain_store import ChainStore, ConversationStore
 from proxy.domain import Scope, Stamp
 from proxy.edge.failopen import FailOpen
 from proxy.edge.responses.background import UNDER_WAY, shown
 from proxy.edge.responses.owners import Owner, new_id, shelf
 from proxy.errors import InvalidRequest, NotFound
 from proxy.kept import Conversation, StoredResponse
-from proxy.ports import ChainStore, Clock, ConversationStore, MemoryStore
+from proxy.ports import Clock, MemoryStore
 from proxy.wire.body import dump, loads
 from proxy.wire.translation import items_of, response_of
 

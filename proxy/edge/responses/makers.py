@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
+from proxy.chain_store import ChainStore
 from proxy.domain import Scope
 from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.identity.caller import OPEN, Caller
@@ -23,7 +24,7 @@ from proxy.edge.reply import Send
 from proxy.edge.responses.owners import shelf
 from proxy.errors import ClientError, InvalidRequest, NotFound, StoreUnavailable
 from proxy.kept import StoredResponse
-from proxy.ports import ChainStore, Clock
+from proxy.ports import Clock
 from proxy.wire.body import Body, dump, loads
 
 LOOK_BYTES = 64 * 1024  # how far into an answer the object's id is looked for: it stands at the beginning

@@ -46,6 +46,16 @@ async def begin(unit: Unit, redis: Redis, new: NewExchange, instance: str) -> Ou
     return OursBegun(row["id"], row["generation"], new.scope)
 
 
+async def resume(unit: Unit, scope: Scope, name: str, key: str | None) -> OursBegun | None:
+    ours = sid(scope.project, name)
+    session: SessionRow | None = await unit.table("sessions").get(ours)
+    if session is None or not session["seqs"]:
+        return None
+    row: ExchangeRow = await table(unit, ours).get(str(session["seqs"][-1]))
+    is_meant = key is None or row["key"].partition(":")[0] == key
+    return OursBegun(row["id"], row["generation"], scope) if is_meant and not row["whole"] else None
+
+
 async def _make_others_due(unit: Unit, jobs: Queue, ours: str, at: float) -> None:
     """Who opens a new conversation should be known in it."""
     others = (await unit.table("unread").all()).keys() - {ours}
@@ -88,9 +98,10 @@ async def _is_untouched(unit: Unit, ours: str, seq: int) -> bool:
 async def _answered(
     unit: Unit, redis: Redis, jobs: Queue, ours: str, row: ExchangeRow, outcome: Outcome
 ) -> None:
-    shown = list(dict.fromkeys(map(storable, outcome.recalled)))
+    new = [storable(id_) for id_ in outcome.recalled]
+    shown = list(dict.fromkeys((*row["recalled"], *new)))
     recalled = {**await unit.table("memories").many(shown), **await unit.table("documents").many(shown)}
-    # An answer given with something in view that was forgotten meanwhile may repeat it.
+    # An answer given with something in view that was forgotten meanwhile may repeat it; so may its beginning.
     answer = "" if len(recalled) < len(shown) else storable(outcome.answer)
     changed: ExchangeRow = {
         **row, "open": False, "answer": answer, "whole": outcome.whole, "recalled": shown,
@@ -100,7 +111,7 @@ async def _answered(
     _not_shown(unit, ours, row)
     for id_ in recalled:
         unit.table(f"shown:{id_}").put(f"{ours} {row['seq']}", 1)
-    await rows.touch(unit, shown, row["at"])
+    await rows.touch(unit, list(dict.fromkeys(new)), row["at"])
     if row["open"]:
         await _closed(unit, redis, jobs, ours, changed, summarise=True)
     else:

@@ -25,6 +25,12 @@ class RedisSessions:
 
         return await self._units.write(exchange.scope, work)
 
+    async def resume(self, scope: Scope, session_id: str, key: str | None) -> Begun | None:
+        async def work(unit: Unit) -> Begun | None:
+            return await exchanges.resume(unit, scope, session_id, key)
+
+        return await self._units.read(scope, work)
+
     async def complete(self, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
         """As the port says; `trigger` may be asked more than once, the last time counts."""
 

@@ -1,9 +1,10 @@
 """Rows of `exchanges` and of the sessions they are in: how one begins, ends, or is taken back. Runs inside
 the writer's transaction."""
 
+import json
 import sqlite3
 
-from proxy.domain import Begun, NewExchange, Outcome
+from proxy.domain import Begun, NewExchange, Outcome, Scope
 from proxy.ports import Trigger
 from proxy.stores.sqlite import notes, owners, queue, rows
 from proxy.stores.sqlite.instance import Instance
@@ -15,6 +16,11 @@ _STILL_THERE = """
             AND m.id IN (SELECT value FROM json_each(:ids)))
          + (SELECT count(*) FROM documents d WHERE d.owner = :owner AND d.doomed = 0
             AND d.id IN (SELECT value FROM json_each(:ids)))
+"""
+_LAST = """
+    SELECT e.id, e.generation, e.key, e.whole FROM exchanges e
+    JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
+    WHERE s.tenant = ? AND s.user = ? AND n.project IS ? AND n.name = ? ORDER BY e.seq DESC LIMIT 1
 """
 _OLD = "SELECT seq FROM exchanges WHERE extraction = 'done' AND state = 'done' AND at < ? LIMIT ?"
 
@@ -88,6 +94,15 @@ def _session(tx: sqlite3.Connection, owner: int, new: NewExchange) -> tuple[int,
     return cursor.lastrowid, True, not new.standalone
 
 
+def resume(tx: sqlite3.Connection, scope: Scope, session_id: str, key: str | None) -> Begun | None:
+    row = tx.execute(_LAST, (scope.tenant, scope.user, scope.project, session_id)).fetchone()
+    if row is None:
+        return None
+    id_, generation, its_key, whole = row
+    is_meant = key is None or its_key.partition(":")[0] == key
+    return Begun(id_, generation) if is_meant and not whole else None
+
+
 def any_abandoned(tx: sqlite3.Connection, living: Instance) -> bool:
     """Return whether exchanges died with their process."""
     return any(living.is_dead(name) for name in queue.instances(tx, "exchanges", "open"))
@@ -105,13 +120,14 @@ def close_abandoned(tx: sqlite3.Connection, living: Instance) -> None:
 
 def complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
     row = tx.execute(
-        "SELECT e.seq, e.session, n.owner, e.at, e.state, e.whole, e.extraction, e.job FROM exchanges e"
+        "SELECT e.seq, e.session, n.owner, e.at, e.state, e.whole, e.recalled,"
+        " e.extraction, e.job FROM exchanges e"
         " JOIN sessions n ON n.id = e.session WHERE e.id = ? AND e.generation = ?",
         (begun.id, begun.generation),
     ).fetchone()
     if row is None:
         return False
-    seq, session, owner, at, state, whole, extraction, job = row
+    seq, session, owner, at, state, whole, before, extraction, job = row
     queue.wake(tx, owner)  # the request that was answered brought a credential, maybe a better one
     if outcome.response_id is not None:
         tx.execute(
@@ -123,11 +139,12 @@ def complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Tr
     unread = extraction == "pending" and job is None
     if state == "done" and not (unread and outcome.whole and not whole):
         return True
-    # An answer given with a memory in view that was forgotten meanwhile may repeat it.
-    answer = "" if _any_forgotten(tx, owner, outcome.recalled) else rows.storable(outcome.answer)
+    # An answer given with a memory in view that was forgotten meanwhile may repeat it; so may its beginning.
+    recalled = tuple(dict.fromkeys((*json.loads(before), *outcome.recalled)))
+    answer = "" if _any_forgotten(tx, owner, recalled) else rows.storable(outcome.answer)
     tx.execute(
         "UPDATE exchanges SET state = 'done', answer = ?, whole = ?, recalled = ? WHERE seq = ?",
-        (answer, outcome.whole, rows.as_json(outcome.recalled), seq),
+        (answer, outcome.whole, rows.as_json(recalled), seq),
     )
     if state == "open":
         tx.execute("UPDATE sessions SET unsummarised = unsummarised + 1 WHERE id = ?", (session,))

@@ -1,0 +1,91 @@
+"""The ports of what is kept for an upstream that keeps nothing. They may raise StoreUnavailable."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from proxy.domain import Scope
+from proxy.kept import Conversation, ItemPage, StoredResponse
+
+
+class ChainStore(Protocol):
+    """Responses that the proxy keeps for an upstream that keeps none. Every id belongs to one user."""
+
+    async def save(
+        self,
+        response: StoredResponse,
+        *,
+        generation: int,
+        recalled: Sequence[str] = (),
+        over: bytes | None = None,
+    ) -> bool:
+        """Store or replace the response, durable on return. `recalled`: the memories that the model was
+        shown, so that forgetting one finds it. Returns False, and stores nothing, if the user deleted it
+        or forgot something since `generation` (Stamp.generation when the request began), or is forgetting
+        what it continues; and if `over` is given and is not the `response` that stands there."""
+        ...
+
+    async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
+        """Return the user's response; None if absent, expired, or another's."""
+        ...
+
+    async def chain(
+        self, scope: Scope, response_id: str, now: float, *, limit: int
+    ) -> Sequence[StoredResponse]:
+        """Return the response and those it continues, oldest first, at most the newest `limit`; empty if
+        the response is absent, expired, or another's."""
+        ...
+
+    async def delete(self, scope: Scope, response_id: str) -> bool:
+        """Delete the user's response; False if there is none."""
+        ...
+
+    async def expire(self, now: float) -> int:
+        """Delete what has expired; returns how many."""
+        ...
+
+
+class ConversationStore(Protocol):
+    """Conversation objects and their items, in order of arrival. Every id belongs to one user."""
+
+    async def create(self, conversation: Conversation, items: Sequence[tuple[str, bytes]]) -> None:
+        """Store a conversation with its first items: (id, JSON)."""
+        ...
+
+    async def get(self, scope: Scope, conversation_id: str) -> Conversation | None:
+        """Return the user's conversation; None if absent or another's."""
+        ...
+
+    async def update(self, scope: Scope, conversation_id: str, metadata: bytes) -> bool:
+        """Replace the metadata; False if there is no such conversation of the user."""
+        ...
+
+    async def delete(self, scope: Scope, conversation_id: str) -> bool:
+        """Delete the user's conversation with its items; False if there is none."""
+        ...
+
+    async def add(
+        self,
+        scope: Scope,
+        conversation_id: str,
+        items: Sequence[tuple[str, bytes]],
+        *,
+        generation: int,
+        session_id: str | None = None,
+    ) -> bool:
+        """Append items that it does not hold yet, said in the session, durable on return; False if the
+        conversation is absent, another's, or was forgotten since `generation`."""
+        ...
+
+    async def items(
+        self, scope: Scope, conversation_id: str, *, limit: int, after: str | None, ascending: bool
+    ) -> ItemPage | None:
+        """Return items after the one with id `after`; None if the conversation or that item is absent."""
+        ...
+
+    async def item(self, scope: Scope, conversation_id: str, item_id: str) -> bytes | None:
+        """Return one item."""
+        ...
+
+    async def remove(self, scope: Scope, conversation_id: str, item_id: str) -> bool:
+        """Delete one item; False if there is none."""
+        ...

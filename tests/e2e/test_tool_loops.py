@@ -1,0 +1,130 @@
+"""An answer that goes on after tools were used: one exchange, with all that was answered, in one session."""
+
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI, RateLimitError
+
+from tests.e2e.chat_only import ChatOnly, tool_call
+from tests.e2e.conftest import House, Houses, until
+from tests.e2e.test_core_loop import ResponsesModel, context
+from tests.support.upstream import Exchange, completion
+
+ASKED = "My landlord is Tariq. When does the lease end?"
+BEGUN, ENDED = "Let me look.", "It ends on 31 May, Tariq wrote."
+CALL = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "lookup", "arguments": "{}"}
+OUTPUT: Any = {"type": "function_call_output", "call_id": "c1", "output": "31 May"}
+# Nothing is extracted while tools run; the end of the session is what calls for it.
+LATE = {"extraction_batch_size": 50}
+
+
+async def by_tool(exchange: Exchange) -> None:
+    """Call a tool; then say what it returned."""
+    made = completion(ENDED)
+    if exchange.request.json["messages"][-1]["role"] != "tool":
+        made = completion(BEGUN)
+        made["choices"][0]["message"]["tool_calls"] = [tool_call("c1", "lookup", "{}")]
+        made["choices"][0]["finish_reason"] = "tool_calls"
+    await exchange.json(made)
+
+
+class Native(ResponsesModel):
+    """Speaks the Responses API, and calls a tool before it answers."""
+
+    async def converse(self, exchange: Exchange) -> None:
+        given = exchange.request.json["input"]
+        if given[-1] == OUTPUT:
+            self.answer = ENDED
+            await super().converse(exchange)
+        else:
+            id_ = f"resp_{len(self.chats)}"
+            await exchange.json({"id": id_, "object": "response", "status": "completed", "output": [CALL]})
+
+
+async def said(client: AsyncOpenAI, messages: list[Any], **extra: Any) -> Any:
+    made = await client.chat.completions.create(
+        model="m", messages=messages, extra_body=context("alice") | extra
+    )
+    return made.choices[0].message.model_dump(exclude_none=True)
+
+
+async def read(h: House, session: str) -> str:
+    """What the extraction model is given of the session's exchanges, once it has ended."""
+    async with h.client() as client:
+        ended = f"/memory/sessions/{session}/end"
+        await client.post(ended, cast_to=object, options={"params": {"user_id": "alice"}})
+    await until(lambda: _extractions(h))
+    assert len(h.model.extractions) == 1
+    return str(h.model.extractions[0].json["messages"][-1]["content"])
+
+
+async def _extractions(h: House) -> int:
+    return len(h.model.extractions)
+
+
+async def test_what_is_answered_after_tools_belongs_to_what_was_asked(house: Houses) -> None:
+    async with house(ChatOnly(script=by_tool), memory=LATE) as h, h.client() as client:
+        messages: list[Any] = [{"role": "user", "content": ASKED}]
+        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
+        messages.append(await said(client, messages, **named))
+        messages.append({"role": "tool", "tool_call_id": "c1", "content": "31 May"})
+        assert (await said(client, messages, **named))["content"] == ENDED
+        heard = await read(h, "s-1")
+        assert heard.count(ASKED) == 1
+        assert BEGUN in heard
+        assert ENDED in heard
+        assert "31 May\n" not in heard.replace(ENDED, "")  # a tool's output is nobody's words
+
+
+async def test_a_refused_step_takes_nothing_back(house: Houses) -> None:
+    async def refusing(exchange: Exchange) -> None:
+        if exchange.request.json["messages"][-1]["role"] == "tool":
+            await exchange.json({"error": {"message": "later"}}, 429)
+        else:
+            await by_tool(exchange)
+
+    async with house(ChatOnly(script=refusing), memory=LATE) as h, h.client() as client:
+        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
+        messages: list[Any] = [{"role": "user", "content": ASKED}]
+        messages.append(await said(client, messages, **named))
+        messages.append({"role": "tool", "tool_call_id": "c1", "content": "31 May"})
+        with pytest.raises(RateLimitError):
+            await said(client, messages, **named)
+        assert ASKED in await read(h, "s-1")
+
+
+@pytest.mark.parametrize("responses", ["native", "translate"])
+async def test_a_chain_stays_in_its_session_through_tools(house: Houses, responses: str) -> None:
+    model = Native() if responses == "native" else ChatOnly(script=by_tool)
+    async with house(model, memory=LATE, upstream_extra={"responses": responses}) as h, h.client() as client:
+        sessions = set()
+        previous: Any = {}
+        for given in (ASKED, [OUTPUT], "And the deposit?"):
+            raw = await client.responses.with_raw_response.create(
+                model="m", input=given, extra_body=context("alice"), **previous
+            )
+            sessions.add(raw.headers["x-memory-session-id"])
+            made = raw.parse()
+            call = next((item for item in made.output if item.type == "function_call"), None)
+            OUTPUT["call_id"] = call.call_id if call else "c1"
+            previous = {"previous_response_id": made.id}
+        assert len(sessions) == 1
+        heard = await read(h, sessions.pop())
+        assert heard.count(ASKED) == 1
+        assert ENDED in heard
+
+
+async def test_a_chain_stays_in_its_session_after_a_restart(house: Houses) -> None:
+    """What the process knew of its last responses is gone; the store has them."""
+    async with house(Native()) as h, h.client() as client:
+        first = await client.responses.with_raw_response.create(
+            model="m", input=ASKED, extra_body=context("alice")
+        )
+        after = await client.responses.create(
+            model="m", input=[OUTPUT], previous_response_id=first.parse().id, extra_body=context("alice")
+        )
+    async with house(Native()) as h, h.client() as client:
+        later = await client.responses.with_raw_response.create(
+            model="m", input="And?", previous_response_id=after.id, extra_body=context("alice")
+        )
+        assert later.headers["x-memory-session-id"] == first.headers["x-memory-session-id"]
