@@ -24,6 +24,7 @@ from proxy.pipeline.rewrite import Query, as_it_is
 from proxy.pipeline.several import merged
 from proxy.pipeline.times import named_times
 from proxy.ports import Clock, Embedder, MemoryStore
+from proxy.reasons import Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Finding:
     """The memories that belong to the message, best first, and where there are none, why."""
 
     ranked: Sequence[Ranked]
-    reason: str = ""
+    reason: Reason | None = None
     level: Level = Level.FULL
     empty: bool = False  # nothing was near at all: the user may have no memories
 
@@ -72,10 +73,10 @@ class Finder:
         )
         if not each:
             return whole
-        found = [one.ranked for one in each if one.reason != _MISSING]
+        found = [one.ranked for one in each if one.reason is not Reason.NOT_IN_MEMORY]
         # Where memory has nothing under a part's name, what the whole found may be near that part alone.
         ranked = merged(whole.ranked if len(found) == len(each) else (), found, wanted.limit)
-        reason = "" if ranked else next((one.reason for one in (*each, whole) if one.reason), "")
+        reason = None if ranked else next((one.reason for one in (*each, whole) if one.reason), None)
         return replace(whole, ranked=ranked, reason=reason)
 
     async def _reranked(self, query: Query, wanted: Wanted, reranking: Reranking, *, began: float) -> Finding:
@@ -113,12 +114,12 @@ class Finder:
             times=(*named_times(query.text, now), *named_times(query.time, now)),
             links=found.links,
             glossed=glossed,
+            project=wanted.scope.project,
         )
         reason = _reason(found.hits, ranked, lacks)
         return Finding(() if reason else ranked, reason, found.level, empty=not found.hits)
 
 
-_MISSING = "not_in_memory"
 _RULES = (missing, stranger, untold)
 
 
@@ -132,9 +133,9 @@ def _both(rule: Callable[[str], Lack | None], whole: Lack, named: str, contents:
     return whole(contents) and (asked := rule(asked_part(named))) is not None and asked(contents)
 
 
-def _reason(hits: Sequence[Hit], ranked: Sequence[Ranked], lacks: Sequence[Lack]) -> str:
-    """Return why nothing of this is shown, "" if it is."""
+def _reason(hits: Sequence[Hit], ranked: Sequence[Ranked], lacks: Sequence[Lack]) -> Reason | None:
+    """Return why nothing of this is shown, None if it is."""
     if not ranked:
-        return "below_threshold"
+        return Reason.BELOW_THRESHOLD
     contents = [hit.memory.content for hit in hits] if lacks else []
-    return _MISSING if any(lack(contents) for lack in lacks) else ""
+    return Reason.NOT_IN_MEMORY if any(lack(contents) for lack in lacks) else None

@@ -1,5 +1,7 @@
 """The order of hits: each list, each factor, the gate, repeats."""
 
+from dataclasses import replace
+
 import pytest
 
 from proxy.domain import Hit
@@ -7,7 +9,7 @@ from proxy.pipeline.expect import Expectation
 from proxy.pipeline.gate import gate_for
 from proxy.pipeline.rank import DAY, Ranking, rank
 from proxy.pipeline.times import named_times
-from tests.pipeline.conftest import NOW, memory
+from tests.pipeline.conftest import NOW, SCOPE, memory
 
 OPEN = gate_for(expected=Expectation.STRONG, dense=True, model_threshold=0.25, asked=None)
 STRICT = gate_for(expected=Expectation.NONE, dense=True, model_threshold=0.25, asked=None)
@@ -55,6 +57,20 @@ def test_a_threshold_asked_for_wants_half_of_the_question_where_cosines_mean_not
     ranked = rank(hits, ("alpha", "beta"), strict, limit=5, now=NOW)
     assert ids(ranked) == ["both"]
     assert len(rank(hits, ("alpha", "beta"), WORDS, limit=5, now=NOW)) == 2
+
+
+def test_what_belongs_to_the_project_comes_before_what_is_a_little_nearer():
+    here = replace(SCOPE, project="concert")
+    hits = [
+        Hit(memory("clear", "Board meetings are on Tuesdays"), 0.60, 0.0),
+        Hit(memory("general", "Rehearses on Mondays"), 0.45, 0.0),
+        Hit(replace(memory("ours", "The concert is on 3 July"), scope=here), 0.40, 0.0),
+        Hit(memory("rest", "Something else"), 0.10, 0.0),
+    ]
+    named = rank(hits, (), OPEN, limit=9, now=NOW, project="concert")
+    assert ids(named) == ["clear", "ours", "general", "rest"]
+    for other in (None, "crib"):
+        assert ids(rank(hits, (), OPEN, limit=9, now=NOW, project=other))[2] == "ours"
 
 
 def test_reciprocal_rank_fusion_is_an_option():
