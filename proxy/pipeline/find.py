@@ -11,6 +11,7 @@ from functools import partial
 
 from proxy.domain import Hit, Level, Ranked, Scope
 from proxy.gloss import question_gloss
+from proxy.pipeline.aims import aims_of
 from proxy.pipeline.attributes import untold
 from proxy.pipeline.beside import asked_part
 from proxy.pipeline.expect import Expectation
@@ -115,6 +116,7 @@ class Finder:
             links=found.links,
             glossed=glossed,
             project=wanted.scope.project,
+            aims=aims_of(query.text),
         )
         reason = _reason(found.hits, ranked, lacks)
         return Finding(() if reason else ranked, reason, found.level, empty=not found.hits)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proxy.domain import Hit, Memory, Ranked
+from proxy.pipeline.aims import Aim
 from proxy.pipeline.gate import Gate
 from proxy.pipeline.overlap import Saying, held, is_content, restates, saying, searchable
 from proxy.pipeline.times import Span, is_of
@@ -43,6 +44,7 @@ class Ranking:
     half_life_days: float = 90.0
     time_depth: float = 0.1  # for a memory of a time that the question names
     project_worth: float = 0.25  # added for a memory of the very project that is asked in
+    aim_worth: float = 0.2  # added for a memory that is what the question aims at
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,7 @@ def rank(
     links: Mapping[str, float] | None = None,
     glossed: bool = False,
     project: str | None = None,
+    aims: Sequence[Aim] = (),
 ) -> list[Ranked]:
     """Return at most `limit` hits that pass the gate, best first, none that only repeats a better one.
 
@@ -73,7 +76,8 @@ def rank(
     a link between memories adds to a score, by memory id; it lets a hit pass wherever another one does.
     `glossed`: the model read the question word by word (see `gloss`). `project`: the one that is asked in:
     what belongs to it is most likely meant, and a clear match of what belongs to none still comes first.
-    (Eight users whom nobody had seen, 415 questions: recall@5 .77 without, .83 with it.)
+    (Eight users whom nobody had seen, 415 questions: recall@5 .77 without, .83 with it.) `aims`: what the
+    question aims at, by its form (see `aims`).
     """
     ranking = ranking or Ranking()
     words = match_words(hits, query_terms)
@@ -84,7 +88,7 @@ def rank(
     worth = links if links and gate.follows and any(admitted) else {}
     passed = [
         (
-            (score + worth.get(hit.memory.id, 0.0) + _own(hit.memory, project, ranking))
+            (score + worth.get(hit.memory.id, 0.0) + _meant(hit.memory, project, aims, ranking))
             * standing(hit.memory, now, ranking)
             * _timely(hit.memory, times, ranking),
             hit,
@@ -152,8 +156,10 @@ def standing(memory: Memory, now: float, ranking: Ranking) -> float:
     )
 
 
-def _own(memory: Memory, project: str | None, ranking: Ranking) -> float:
-    return ranking.project_worth if project is not None and memory.scope.project == project else 0.0
+def _meant(memory: Memory, project: str | None, aims: Sequence[Aim], ranking: Ranking) -> float:
+    """Return what to add for what the memory is, whatever it says: the project's own, or what is aimed at."""
+    own = ranking.project_worth if project is not None and memory.scope.project == project else 0.0
+    return own + (ranking.aim_worth if any(aim.meets(memory) for aim in aims) else 0.0)
 
 
 def _timely(memory: Memory, times: Sequence[Span], ranking: Ranking) -> float:
