@@ -38,6 +38,20 @@ _ASKING = re.compile(
     rf"\b(?:{_ASKS}|cual(?:es)?|cuant[oa]s?|donde|quien(?:es)?)(?:'s)?\b|[几幾哪谁誰啥咋]|什么|什麼|多少|多[大高重久长長远遠]|何时|吗|嗎|呢|怎",
     re.IGNORECASE,
 )
+# Who wants to know: "The dentist asks whether I snore" asks for nothing of the dentist.
+_ASKER = re.compile(
+    r"\b(?:the|my|our|an?|this|that|some|her|his|their) (?:[\w'’-]+ ){1,4}?"
+    r"(?:(?:is |was |keeps |may |might |will |would )?ask(?:s|ed|ing)?"
+    r"|(?:wants?|wanted|needs?|would like|has) to know|wonders?)(?: (?:me|us))?\b"
+    r"|\b(?:le|la|les|mon|ma|mes|notre|nos|une?|ce|cette|l['’])\s?(?:[\w'’-]+ ){1,4}?"
+    r"(?:(?:me |nous |m['’])?(?:demand\w+|a demandé)|(?:veut|veulent|voudrait|voulait) savoir)\b"
+    r"|\b(?:el|la|los|las|mi|mis|nuestr[oa]|una?|ese|esa) (?:[\w'’-]+ ){1,4}?"
+    r"(?:(?:me |nos )?(?:ha preguntado|pregunt\w+)|(?:quiere|quieren|quería) saber)\b"
+    r"|\b(?:der|die|das|mein\w{0,2}|unser\w{0,2}|eine?|dieser?) (?:[\w'’-]+ ){1,4}?"
+    r"(?:frag(?:t|te|en|ten)|(?:will|wollen|wollte|möchte|muss) wissen)(?: (?:mich|uns))?\b"
+    r"|[^,，。?？!！;；]{1,12}?(?:问起?|問)(?:我|我们)?(?=[^,，。]{2,})|[^,，。?？!！;；]{1,12}?(?:想知道|想问)",
+    re.IGNORECASE,
+)
 _HAN = re.compile(
     r"[^,，。?？!！;；]{1,20}?(?:之后|以后|之前|以前|的时候|時候|期间|期間|那天|附近|旁边|旁邊|对面|對面)(?:[,，]|的)?"
     r"|(?:因为|因為|为了|為了|如果|要是|万一|趁|等)[^,，。?？!！;；]{1,20}[,，]"
@@ -47,6 +61,6 @@ _HAN = re.compile(
 
 def asked_part(text: str) -> str:
     """Return the text without what it mentions beside what it asks for."""
-    left = _BESIDE.sub("", _AHEAD.sub("", _HAN.sub("", text)))
+    left = _BESIDE.sub("", _AHEAD.sub("", _HAN.sub("", _ASKER.sub(" ", text))))
     clauses = [clause.strip() for clause in _CLAUSE.findall(left)]
     return "; ".join(clause for clause in clauses if _ASKING.search(clause)) or left

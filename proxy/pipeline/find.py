@@ -99,8 +99,10 @@ class Finder:
             memories=self.memories,
             embedder=self.embedder if self.ranking.dense else None,
         )
+        aims = aims_of(query.text)
         gate = gate_for(
-            expected=wanted.expected,
+            # "My usual way" speaks of what was said before, whatever else is asked.
+            expected=Expectation.STRONG if aims else wanted.expected,
             dense=found.dense,
             model_threshold=self.embedder.model.similarity_threshold if self.embedder else 0.0,
             asked=wanted.threshold,
@@ -116,7 +118,7 @@ class Finder:
             links=found.links,
             glossed=glossed,
             project=wanted.scope.project,
-            aims=aims_of(query.text),
+            aims=aims,
         )
         reason = _reason(found.hits, ranked, lacks)
         return Finding(() if reason else ranked, reason, found.level, empty=not found.hits)

@@ -22,6 +22,11 @@ from tests.pipeline.conftest import Shelf, memory, turn
         ("¿Dónde dejé las llaves después de la boda?", "¿Dónde dejé las llaves ?"),
         ("Où ai-je garé la voiture pendant le mariage ?", "Où ai-je garé la voiture ?"),
         ("婚礼之后我们住哪个酒店", "我们住哪个酒店"),
+        ("The dentist asks whether I snore, what do I say?", "what do I say?"),
+        ("Le dentiste me demande si je ronfle, je réponds quoi ?", "je réponds quoi ?"),
+        ("Der Zahnarzt fragt, ob ich schnarche. Was sage ich?", "Was sage ich?"),
+        ("El dentista quiere saber si ronco, ¿qué le digo?", "¿qué le digo?"),
+        ("牙医问我打不打呼噜,怎么回?", "怎么回?"),
         ("贷款买车 银行让填年收入 我填多少合适", "我填多少合适"),
     ],
 )
