@@ -1,4 +1,5 @@
-# docker build -t memory-proxy . && docker run -p 127.0.0.1:8080:8080 -v memory:/data memory-proxy --upstream URL
+# docker build -t memory-proxy .
+# docker run -p 127.0.0.1:8080:8080 -v memory:/data memory-proxy --allow-open --upstream URL
 FROM python:3.11-slim
 WORKDIR /app
 COPY pyproject.toml requirements.lock README.md LICENSE ./
@@ -10,5 +11,6 @@ USER proxy
 VOLUME /data
 EXPOSE 8080
 HEALTHCHECK CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health', timeout=2)"]
-# Identity mode is `open`: whoever reaches the port is believed. Publish it to trusted networks only.
-ENTRYPOINT ["memory-proxy", "serve", "--host", "0.0.0.0", "--data-dir", "/data", "--allow-open"]
+# In identity mode `open` whoever reaches the port is believed, so it starts with --allow-open only, which is for
+# ports that are published to a trusted network; elsewhere take another mode: -e MEMORY_PROXY__IDENTITY__MODE=keys
+ENTRYPOINT ["memory-proxy", "serve", "--host", "0.0.0.0", "--data-dir", "/data"]

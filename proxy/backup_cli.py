@@ -17,20 +17,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.progress import TaskProgressColumn
 
 from proxy import observe
+from proxy.commands import add_place, progress, settings_of
 from proxy.domain import Forgotten
 from proxy.errors import ConfigError, StoreError
 from proxy.oversight import Receipt
-from proxy.settings import Settings, from_process
+from proxy.settings import Settings
 
-CONFIG_FILE = "MEMORY_PROXY_CONFIG"
 STANDARD = "-"
 _DOING = {"copy": "copying", "verify": "verifying", "forget": "forgetting what was forgotten since"}
 
-Told = Callable[[str, int, int], None]
 Run = Callable[[argparse.Namespace, Settings], int]
 
 
@@ -75,18 +73,15 @@ def add_backup_parsers(commands: Any) -> None:
 
 
 def _finish(parser: argparse.ArgumentParser, run: Run) -> None:
-    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (see config/default.yaml)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where everything is stored")
+    add_place(parser)
     parser.add_argument("--json", action="store_true", help="print what was done as JSON")
     parser.set_defaults(func=lambda args: _run(args, run))
 
 
 def _run(args: argparse.Namespace, run: Run) -> int:
     observe.configure("error", "console")
-    file = args.config or os.environ.get(CONFIG_FILE)
-    overrides = {"storage": {"data_dir": args.data_dir}} if args.data_dir else None
     try:
-        settings = from_process(Path(file) if file else None, overrides)
+        settings = settings_of(args.config, args.data_dir)
         if settings.storage.backend != "sqlite":
             raise ConfigError(
                 f"storage.backend is {settings.storage.backend}: this is for a data directory's own database."
@@ -114,7 +109,7 @@ def _backup(args: argparse.Namespace, settings: Settings) -> int:
     if streamed:
         target.parent.mkdir(mode=0o700, exist_ok=True)
     try:
-        with _progress() as told:
+        with progress(_DOING, TaskProgressColumn()) as told:
             manifest = backup.write(database, target, told, now=time.time())
         if streamed:
             with target.open("rb") as copy:
@@ -137,7 +132,7 @@ def _restore(args: argparse.Namespace, settings: Settings) -> int:
     from proxy.stores.sqlite.restore import Restore
 
     receipts = _read_receipts(args.receipts) if args.receipts else []
-    with _input(args.file) as backup, _progress() as told:
+    with _input(args.file) as backup, progress(_DOING, TaskProgressColumn()) as told:
         restore = Restore(settings.data_dir, told, receipts, forgets=not args.with_forgotten)
         done = restore.run(backup, "the backup" if args.file == STANDARD else args.file)
     if args.json:
@@ -235,17 +230,3 @@ def _present(settings: Settings) -> Path:
     if not database.is_file():
         raise ConfigError(f"there is no {database}: set --data-dir")
     return database
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Told]:
-    """Yield what shows, on standard error of a terminal, what is being done and how far it is."""
-    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=None)
-
-        def told(what: str, done: int, total: int) -> None:
-            progress.update(task, description=_DOING[what], completed=done, total=total)
-
-        yield told

@@ -3,19 +3,18 @@
 import argparse
 import os
 import sys
-from pathlib import Path
 from typing import Any
 
 from proxy import __version__
 from proxy.backup_cli import add_backup_parsers
 from proxy.client_cli import add_memory_parser
+from proxy.commands import add_place
 from proxy.errors import ConfigError
 from proxy.keys_cli import add_keys_parser
 from proxy.migrate_cli import add_migrate_parser
 from proxy.reembed_cli import add_reembed_parser
-from proxy.settings import PREFIX, Settings, from_process
+from proxy.settings import CONFIG_FILE, PREFIX, Settings, config_file, from_process
 
-CONFIG_FILE = "MEMORY_PROXY_CONFIG"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -94,9 +93,8 @@ def _add_doctor(commands: Any) -> None:
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (see config/default.yaml)")
+    add_place(parser)
     parser.add_argument("--upstream", metavar="URL", help="the model provider's base URL, ending in /v1")
-    parser.add_argument("--data-dir", metavar="DIR", help="where everything is stored")
 
 
 def _settings(args: argparse.Namespace) -> Settings:
@@ -112,8 +110,7 @@ def _settings(args: argparse.Namespace) -> Settings:
     os.environ.update({PREFIX + key: str(value) for key, value in flags.items() if value is not None})
     if args.config:
         os.environ[CONFIG_FILE] = str(args.config.absolute())
-    file = os.environ.get(CONFIG_FILE)
-    return from_process(Path(file) if file else None)
+    return from_process(config_file(None, os.environ))
 
 
 def _serve(args: argparse.Namespace) -> int:
@@ -131,7 +128,8 @@ def refuse_open_network(settings: Settings) -> None:
         raise ConfigError(
             f"refusing to listen on {server.host} in identity mode `open`: whoever reaches the port could\n"
             "read and delete every user's memories by naming them. Listen on 127.0.0.1 behind your own\n"
-            "backend, or pass --allow-open if the network is trusted."
+            "backend, choose a mode that asks who is calling (MEMORY_PROXY__IDENTITY__MODE=keys, see\n"
+            "docs/identity.md), or pass --allow-open if the network is trusted."
         )
 
 

@@ -41,10 +41,12 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     yield from _reranker(settings)
     yield _tokens()
     yield from _identity(settings)
-    yield asyncio.run(_upstream("upstream", settings.upstream.base_url, _key(settings)))
+    own = "upstream.api_key" if settings.upstream.api_key else None
+    yield asyncio.run(_upstream("upstream", settings.upstream.base_url, _key(settings), configured=own))
     for model in settings.external_models:
-        key = model.llm_api_key.get_secret_value() if model.llm_api_key else None
-        yield asyncio.run(_upstream(model.model_role, model.llm_endpoint, key, model.llm_model_name))
+        key, role = model.llm_api_key.get_secret_value() if model.llm_api_key else None, model.model_role
+        own = "its llm_api_key" if key else None
+        yield asyncio.run(_upstream(role, model.llm_endpoint, key, model.llm_model_name, configured=own))
 
 
 def _data_dir(settings: Settings) -> Finding:
@@ -164,7 +166,10 @@ def _key(settings: Settings) -> str | None:
     return configured.get_secret_value() if configured else os.environ.get("OPENAI_API_KEY")
 
 
-async def _upstream(subject: str, url: str | None, key: str | None, model: str | None = None) -> Finding:
+async def _upstream(
+    subject: str, url: str | None, key: str | None, model: str | None = None, *, configured: str | None = None
+) -> Finding:
+    """Ask for the models; `configured` is the setting that the key is of, None where it is none of ours."""
     if url is None:
         return Finding(NOTE, subject, "none: the scripted demo model is served; set --upstream URL")
     headers = [(b"authorization", f"Bearer {key}".encode())] if key else []
@@ -177,14 +182,22 @@ async def _upstream(subject: str, url: str | None, key: str | None, model: str |
     except (UpstreamError, ProxyError) as e:
         return Finding(BAD, subject, f"{url}: {e}")
     if status in (401, 403):
-        return Finding(
-            NOTE, subject, f"{url} answers, and wants a key (status {status}): clients send theirs"
-        )
+        return _turned_away(subject, url, status, configured)
     if status >= 400:
         return Finding(
             NOTE, subject, f"{url}/models answers {status}: is this an OpenAI-compatible base URL?"
         )
     return _listed(subject, url, body, model)
+
+
+def _turned_away(subject: str, url: str, status: int, configured: str | None) -> Finding:
+    if configured is None:
+        return Finding(
+            NOTE, subject, f"{url} answers, and wants a key (status {status}): clients send theirs"
+        )
+    if status == 403:  # a good key may be one that may do no more than chat
+        return Finding(NOTE, subject, f"{url} does not list its models to {configured} (status 403)")
+    return Finding(BAD, subject, f"{url} refuses {configured} (status 401): set one that is valid there")
 
 
 def _listed(subject: str, url: str, body: bytes, model: str | None) -> Finding:

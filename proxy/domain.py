@@ -1,15 +1,18 @@
-"""What the parts talk about: plain frozen values, no I/O, nothing of ours imported but `kinds` and `notes`.
+"""What the parts talk about: plain frozen values, no I/O, nothing of ours imported but such values.
 
 Times are Unix seconds (UTC, float). Vectors are float32 and unit length. Text is what a person wrote.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 from proxy.kinds import KINDS as KINDS
 from proxy.kinds import Kind as Kind
 from proxy.kinds import with_children as with_children
 from proxy.notes import Anchor
+from proxy.reasons import Reason as Reason
+from proxy.reasons import Status as Status
 
 
 # ---------------------------------------------------------------- who
@@ -34,6 +37,10 @@ class Stamp:
 
 
 # ---------------------------------------------------------------- memories
+Source = Literal["api", "explicit", "verbatim", "extracted", "assistant", "summary"]
+"""How a memory came to be; "assistant": from what the assistant said, "summary": of a whole session."""
+
+
 @dataclass(frozen=True, slots=True)
 class Evidence:
     """Where a memory comes from: the exchange, and the verbatim words in it."""
@@ -51,7 +58,7 @@ class Memory:
     scope: Scope
     type: str
     content: str
-    source: str  # "api" | "extracted" | "verbatim" | "explicit"
+    source: Source
     created_at: float
     updated_at: float
     valid_from: float
@@ -83,7 +90,7 @@ class Candidate:
     tags: tuple[str, ...] = ()
     evidence: str = ""  # verbatim span, "" where the model gave none
     replaces: str | None = None  # id of the existing memory it replaces
-    source: str = "extracted"
+    source: Source = "extracted"
     importance: float = 0.5
     observed_at: float = 0.0  # when it was said
     expires_at: float | None = None
@@ -191,7 +198,7 @@ class Ranked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryFilter:
-    """Which memories to list. `user=None`: any user of the tenant (open mode's GET by id only)."""
+    """Which memories to list. `user=None`: any user's of the tenant (open mode's GET by id, an export)."""
 
     tenant: str
     user: str | None
@@ -293,24 +300,14 @@ class Level(StrEnum):
     NONE = "none"
 
 
-class Status(StrEnum):
-    """Value of the response header X-Memory-Status."""
-
-    INJECTED = "injected"
-    NONE = "none"
-    SKIPPED = "skipped"
-    OFF = "off"
-    DEGRADED = "degraded"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
     """What the read path made of a turn. `block` is the text to insert, "" for nothing."""
 
     status: Status
-    reason: str = ""
+    reason: Reason | None = None
     block: str = ""
-    memory_ids: tuple[str, ...] = ()
+    memory_ids: tuple[str, ...] = ()  # of the memories in it, and behind them of the documents
     tokens: int = 0
     level: Level = Level.FULL
 
@@ -349,7 +346,7 @@ class Outcome:
     answer: str
     whole: bool  # False: broken off by client, upstream or a crash
     response_id: str | None = None
-    recalled: tuple[str, ...] = ()  # memories that the model was shown: the answer may repeat them
+    recalled: tuple[str, ...] = ()  # memories and documents that the model was shown: it may repeat them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

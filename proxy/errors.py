@@ -167,7 +167,8 @@ class RerankFailed(ProxyError):
 
 
 class CompletionFailed(ProxyError):
-    """`retry_after_s`: the upstream wants to be left alone for so long."""
+    """The message says why, and is logged: no prompt, key or upstream text. `retry_after_s`: the upstream
+    wants to be left alone for so long."""
 
     def __init__(self, message: str = "", *, retry_after_s: float | None = None) -> None:
         super().__init__(message)

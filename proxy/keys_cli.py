@@ -1,7 +1,7 @@
 """`memory-proxy keys …`: make, list and revoke the proxy's own API keys.
 
-It works on the stores themselves, whether a proxy runs on them or not; a running one knows within a
-second. A key is shown once, when it is made: nobody can show it again.
+It works on the stores themselves, whether a proxy runs on them or not, and says on standard error which they
+are; a running one knows within a second. A key is shown once, when it is made: nobody can show it again.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -22,19 +21,19 @@ from rich.markup import escape
 from rich.table import Table
 
 from proxy import observe
+from proxy.commands import add_place, settings_of
 from proxy.edge.identity import keys
 from proxy.edge.identity.caller import OPEN_TENANT
 from proxy.edge.identity.credential import is_sendable
 from proxy.edge.identity.modes import USER_RIGHTS
-from proxy.errors import ConfigError, InvalidRequest, StoreError
+from proxy.errors import InvalidRequest, StoreError
 from proxy.oversight import RIGHTS, Key
 from proxy.ports import KeyStore
-from proxy.settings import from_process
+from proxy.settings import Settings
 from proxy.wire.extensions import checked_id
 
 Run = Callable[[argparse.Namespace], Awaitable[int]]
 
-CONFIG_FILE = "MEMORY_PROXY_CONFIG"
 DEFAULT_RIGHTS = "chat,memory"
 MAX_NAME_CHARS = 100
 
@@ -72,8 +71,7 @@ def add_keys_parser(commands: Any) -> None:
 
 
 def _finish(parser: argparse.ArgumentParser, run: Run) -> None:
-    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (see config/default.yaml)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where everything is stored")
+    add_place(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(func=lambda args: asyncio.run(_run(args, run)))
 
@@ -82,7 +80,7 @@ async def _run(args: argparse.Namespace, run: Run) -> int:
     observe.configure("error", "console")  # the key is all that standard output gets
     try:
         return await run(args)
-    except (ConfigError, StoreError, InvalidRequest) as error:
+    except (StoreError, InvalidRequest) as error:
         print(f"memory-proxy: {error}", file=sys.stderr)
         return 2 if isinstance(error, InvalidRequest) else 1
 
@@ -110,10 +108,14 @@ async def _create(args: argparse.Namespace) -> int:
 
 
 async def _list(args: argparse.Namespace) -> int:
-    async with _store(args) as store:
-        found = await store.list()
+    found: Sequence[Key] = ()
+    if is_there := _has_data(args):
+        async with _store(args) as store:
+            found = await store.list()
     if args.json:
         print(json.dumps([_shown(key) for key in found]))
+    elif not is_there:
+        pass  # that has been said
     elif found:
         Console().print(_table(found))
     else:
@@ -122,6 +124,8 @@ async def _list(args: argparse.Namespace) -> int:
 
 
 async def _revoke(args: argparse.Namespace) -> int:
+    if not _has_data(args):
+        return 1
     async with _store(args) as store:
         revoked = await store.revoke(args.id, time.time())
     if not revoked:
@@ -138,14 +142,33 @@ async def _store(args: argparse.Namespace) -> AsyncIterator[KeyStore]:
     """Open the keys where the settings say that they are."""
     from proxy.open_stores import stores_of  # slow to import, which `--help` need not wait for
 
-    file = args.config or os.environ.get(CONFIG_FILE)
-    overrides = {"storage": {"data_dir": args.data_dir}} if args.data_dir else None
-    stores = stores_of(from_process(Path(file) if file else None, overrides))
+    settings = settings_of(args.config, args.data_dir)
+    print(f"Keys in {_place(settings)}", file=sys.stderr)
+    stores = stores_of(settings)
     try:
         await stores.open()
         yield stores.keys
     finally:
         await stores.close()
+
+
+def _has_data(args: argparse.Namespace) -> bool:
+    """Say so where there is nothing to read: to look for keys makes no directory and no database."""
+    settings = settings_of(args.config, args.data_dir)
+    if settings.storage.backend != "sqlite" or (settings.data_dir / "memory.db").is_file():
+        return True
+    print(
+        f"memory-proxy: there is no data in {settings.data_dir}, and so no key: name the right directory with"
+        " --data-dir or --config, or make the first key with: memory-proxy keys create --name NAME",
+        file=sys.stderr,
+    )
+    return False
+
+
+def _place(settings: Settings) -> str:
+    if settings.storage.backend == "sqlite":
+        return str(settings.data_dir)
+    return f"Redis, prefix {settings.redis.prefix}"  # its URL may hold a password
 
 
 # ---------------------------------------------------------------- what is given
@@ -172,7 +195,10 @@ def _sealed(secret: str, source: str | None) -> bytes | None:
     if source == "-":
         given = getpass.getpass("Upstream key: ") if sys.stdin.isatty() else sys.stdin.readline()
     elif source.startswith("ENV:"):
-        given = os.environ.get(source.removeprefix("ENV:"), "")
+        name = source.removeprefix("ENV:")
+        given = os.environ.get(name, "")
+        if not given.strip():
+            raise InvalidRequest(f"--upstream-key: the environment variable {name!r} is not set, or empty")
     else:
         raise InvalidRequest("--upstream-key must be - (standard input) or ENV:NAME, not the key itself")
     if not is_sendable(given.strip()):

@@ -6,26 +6,23 @@ The directory is read, never emptied: until the fleet has taken over, going back
 import argparse
 import asyncio
 import json
-import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 from rich.table import Table
 
 from proxy import observe
+from proxy.commands import progress, settings_of
 from proxy.errors import ConfigError, StoreError, WrongModel
 from proxy.open_stores import stores_of
-from proxy.settings import Settings, from_process
+from proxy.settings import Settings
 
 if TYPE_CHECKING:
     from proxy.stores.migrate import Moved
 
-CONFIG_FILE = "MEMORY_PROXY_CONFIG"
 _DOING = {"look": "looking at users", "move": "moving", "compare": "comparing"}
 _NAMES = {
     "quarantine": "held in quarantine", "stored_responses": "stored responses", "items": "conversation items",
@@ -33,8 +30,6 @@ _NAMES = {
     "marks": "marks of session states", "bodies": "responses and items",
     "passages": "passages of documents", "passage_vectors": "vectors of passages",
 }  # fmt: skip
-
-Told = Callable[[str, int, int], None]
 
 
 def add_migrate_parser(commands: Any) -> None:
@@ -63,8 +58,7 @@ def add_migrate_parser(commands: Any) -> None:
 
 async def _run(args: argparse.Namespace) -> int:
     observe.configure("error", "console")
-    file = args.config or os.environ.get(CONFIG_FILE)
-    settings = from_process(Path(file) if file else None)
+    settings = settings_of(args.config)
     backend = settings.storage.backend
     if backend == "sqlite":
         raise ConfigError("storage.backend is sqlite: name the fleet's configuration with --config")
@@ -103,7 +97,7 @@ async def _move(args: argparse.Namespace, settings: Settings) -> "Moved":
         await stores.reach()
         await stores.connection.warn_if_forgetful()
         async with migrate.opened(args.data_dir) as source:
-            with _progress() as told:
+            with progress(_DOING, MofNCompleteColumn(), TimeRemainingColumn()) as told:
                 move = migrate.Move(source, Units(stores.connection), stores.index, told)
                 return await move.run(anew=args.anew, skip=args.skip_others)
     finally:
@@ -152,17 +146,3 @@ def _as_json(moved: "Moved") -> dict[str, Any]:
         "directory": moved.old.as_row(), "target": moved.new.as_row(),
         "differs": moved.differs,
     }  # fmt: skip
-
-
-@contextmanager
-def _progress() -> Iterator[Told]:
-    """Yield what shows, on standard error of a terminal, what is being done and how far it is."""
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        task = progress.add_task("", total=None)
-
-        def told(what: str, done: int, total: int) -> None:
-            progress.update(task, description=_DOING[what], completed=done, total=total)
-
-        yield told

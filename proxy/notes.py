@@ -17,7 +17,6 @@ EVERY, LATEST = "every", "latest"
 """Slots of an instruction that ends others: all of them; the one that the exchange before has set."""
 MOST_ANCHORS = 10
 MOST_ANCHOR_CHARS = 200
-MOST_LINES = 10
 MOST_LINE_CHARS = 200
 
 

@@ -4,14 +4,17 @@ A log line is a constant dotted event with facts as keys: counts, ids, milliseco
 prompts, keys or user ids; metrics carry no user ids either (personal data, unbounded cardinality).
 """
 
+import asyncio
 import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterator, MutableMapping
+import traceback
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from time import perf_counter
+from time import monotonic, perf_counter
 from typing import Any, TextIO, cast
 
 import structlog
@@ -39,14 +42,32 @@ def configure(level: str, style: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(cast(TextIO, _Stderr())),
+        # A line in one piece: several worker processes write to the same file.
+        logger_factory=structlog.WriteLoggerFactory(cast(TextIO, _Stderr())),
         cache_logger_on_first_use=True,
     )
-    logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
-    # An answer cut short by the upstream is cut short by us on purpose; uvicorn calls that an error.
-    logging.getLogger("uvicorn.error").addFilter(
-        lambda record: "without completing response" not in record.getMessage()
-    )
+    logging.basicConfig(level=logging.WARNING, handlers=[_OfLibraries()])
+    logging.getLogger("uvicorn.error").addFilter(_is_trouble)
+
+
+class _OfLibraries(logging.Handler):
+    """Writes what libraries log as lines of ours, so that all lines can be read by one program."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        facts = {"logger": record.name, "message": record.getMessage().strip()}
+        if record.exc_info and record.exc_info[1] is not None:
+            facts["exception"] = "".join(traceback.format_exception(record.exc_info[1]))
+        (log.error if record.levelno >= logging.ERROR else log.warning)("library.logged", **facts)
+
+
+def _is_trouble(record: logging.LogRecord) -> bool:
+    """False for what uvicorn calls an error and is none: an answer that the upstream cut short is cut short
+    by us on purpose; so is, at the end of `server.shutdown_seconds`, one that is still under way."""
+    if record.msg.startswith("Cancel %s running task"):
+        log.warning("process.answers_cut", requests=cast(tuple[Any, ...], record.args)[0])
+        return False
+    is_cut = record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError)
+    return not is_cut and "without completing response" not in record.getMessage()
 
 
 def _traced(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -68,6 +89,46 @@ class _Stderr:
     def flush(self) -> None:
         with suppress(OSError, ValueError):
             sys.stderr.flush()
+
+
+REMIND_S = 60.0  # between two log lines that say the same
+
+
+@dataclass(slots=True)
+class _Told:
+    at: float = float("-inf")
+    left_out: int = 0  # since then
+
+
+class Seldom:
+    """Logs what would come with every request, or every second, while some trouble lasts: the first line at
+    once, then one a minute with `left_out`, the number of lines that it stands for beside itself. Lines are
+    the same where event and facts are: give it facts of few values, such as the names of errors."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._told: dict[tuple[str, ...], _Told] = {}
+
+    def info(self, event: str, **facts: str) -> None:
+        """Log it as information, unless it was said less than a minute ago."""
+        self._tell("info", event, facts)
+
+    def warning(self, event: str, **facts: str) -> None:
+        """Log a warning, unless it was said less than a minute ago."""
+        self._tell("warning", event, facts)
+
+    def error(self, event: str, **facts: str) -> None:
+        """Log an error, unless it was said less than a minute ago."""
+        self._tell("error", event, facts)
+
+    def _tell(self, level: str, event: str, facts: dict[str, str]) -> None:
+        told, now = self._told.setdefault((event, *facts.values()), _Told()), self._clock()
+        if now - told.at < REMIND_S:
+            told.left_out += 1
+            return
+        more = {"left_out": told.left_out} if told.left_out else {}
+        told.at, told.left_out = now, 0
+        getattr(log, level)(event, **facts, **more)
 
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.5, 1, 5, 30, 120)
@@ -103,7 +164,9 @@ class Metrics:
             registry=self.registry,
         )
         self.injected = Counter(
-            "memory_proxy_injected_memories_total", "Memories injected", registry=self.registry
+            "memory_proxy_injected_memories_total",
+            "Memories injected, and documents, as X-Memory-Count counts them",
+            registry=self.registry,
         )
         self.injected_tokens = Counter(
             "memory_proxy_injected_tokens_total", "Tokens of injected blocks", registry=self.registry

@@ -92,7 +92,9 @@ class MemoryStore(Protocol):
         oldest_first: bool = False,
         total: bool = True,
     ) -> Page:
-        """Return memories newest first, after the memory with id `after` (unknown id: NotFound)."""
+        """Return memories newest first, after the memory with id `after` (unknown id: NotFound). Of a whole
+        tenant, each user's are in that order; how the users' mix is the store's affair. No page reads the
+        memories behind it, however many there are; `total` may read them all."""
         ...
 
     async def history(self, where: MemoryFilter, ids: Sequence[str]) -> Mapping[str, Sequence[Event]]:

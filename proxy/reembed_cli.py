@@ -10,24 +10,25 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from proxy import observe
 from proxy.background.embedding import vectors_of
+from proxy.commands import add_place, progress, settings_of
 from proxy.errors import ConfigError, EmbeddingFailed, StoreError
 from proxy.open_stores import stores_of
 from proxy.ports import Embedder, EmbeddingModel
-from proxy.settings import Settings, from_process
+from proxy.settings import Settings
 from proxy.storage import Vectors
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.load import load_embedder
 
-CONFIG_FILE = "MEMORY_PROXY_CONFIG"
 BATCH = 200  # memories in one transaction
 
 Told = Callable[[int, int], None]
@@ -47,8 +48,7 @@ def add_reembed_parser(commands: Any) -> None:
         "--model", metavar="DIR|NAME", help="a directory with the weights, or a name (default: the settings')"
     )
     parser.add_argument("--force", action="store_true", help="embed again what has the model's vectors, too")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (see config/default.yaml)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where everything is stored")
+    add_place(parser)
     parser.set_defaults(func=lambda args: asyncio.run(_run(args)))
 
 
@@ -73,10 +73,8 @@ async def reembed(vectors: Vectors, embedder: Embedder, told: Told, *, anew: boo
 
 async def _run(args: argparse.Namespace) -> int:
     observe.configure("error", "console")
-    file = args.config or os.environ.get(CONFIG_FILE)
-    overrides = {"storage": {"data_dir": args.data_dir}} if args.data_dir else None
     try:
-        settings = from_process(Path(file) if file else None, overrides)
+        settings = settings_of(args.config, args.data_dir)
         if settings.storage.backend == "sqlite" and not (settings.data_dir / "memory.db").is_file():
             raise ConfigError(f"there are no memories in {settings.data_dir}: set --data-dir")
         return await _migrate(settings, _chosen(args.model, settings), anew=args.force)
@@ -110,14 +108,10 @@ async def _migrate(settings: Settings, chosen: Chosen, *, anew: bool) -> int:
     stores = stores_of(settings)
     try:
         await stores.open()
-        with _progress() as progress:
-            task = progress.add_task(embedder.model.name, total=None)
-            count = await reembed(
-                stores.vectors,
-                embedder.in_background(),
-                lambda done, total: progress.update(task, completed=done, total=total),
-                anew=anew,
-            )
+        doing = {"embed": escape(embedder.model.name)}
+        with progress(doing, MofNCompleteColumn(), TimeRemainingColumn()) as told:
+            background = embedder.in_background()
+            count = await reembed(stores.vectors, background, partial(told, "embed"), anew=anew)
     finally:
         await stores.close()
         embedder.close()
@@ -142,11 +136,6 @@ def _loaded(settings: Settings, chosen: Chosen) -> OnnxEmbedder:
         loaded.embedder.close()
         raise ConfigError(f"{chosen.path} cannot be used, and nothing was changed: {loaded.notes[0]}")
     return loaded.embedder
-
-
-def _progress() -> Progress:
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True))
 
 
 def _say(count: int, model: EmbeddingModel, chosen: Chosen, settings: Settings) -> None:

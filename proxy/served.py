@@ -11,7 +11,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -22,9 +22,8 @@ from proxy.edge.reply import ASGIScope, Receive, Send, send_json
 from proxy.errors import ConfigError
 from proxy.reload import planned
 from proxy.screen import opening_screen
-from proxy.settings import Settings, load
+from proxy.settings import Settings, config_file, load
 
-CONFIG_FILE = "MEMORY_PROXY_CONFIG"
 ASKED_WITHIN_S = 60.0  # of /ready, for its answer to matter to anybody when the process leaves
 
 OpenUpstream = Callable[[contextlib.AsyncExitStack], Awaitable[str]]
@@ -33,8 +32,7 @@ OpenUpstream = Callable[[contextlib.AsyncExitStack], Awaitable[str]]
 
 def settings_of(environ: Mapping[str, str]) -> Settings:
     """Return the settings of an environment and of the file that it names. Raises ConfigError."""
-    file = environ.get(CONFIG_FILE)
-    return load(Path(file) if file else None, environ)
+    return load(config_file(None, environ), environ)
 
 
 def settings_of_process() -> Settings:
@@ -78,7 +76,8 @@ class Generation:
 
 class Served:
     """The application with its lifespan. `address` None: another shows the screen. `reloads`: SIGHUP has the
-    configuration read again; `leaves`: SIGTERM is first told to those who ask for /ready."""
+    configuration read again; `leaves`: SIGTERM is first told to those who ask for /ready, and the log says
+    when a stop begins and when it is done."""
 
     def __init__(
         self,
@@ -97,7 +96,7 @@ class Served:
         self._generations: set[Generation] = set()
         self._reloading = asyncio.Lock()
         self._ready_asked_at = float("-inf")
-        self._is_leaving = False
+        self._is_leaving, self._left_at = False, 0.0
         self._is_over = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -127,9 +126,14 @@ class Served:
                     print(screen, flush=True)
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
+                if self._leaves and not self._is_leaving:  # it was told to before it could hear us
+                    self._is_leaving, self._left_at = True, time.monotonic()
+                    self._say_that_it_stops("shutdown", 0.0)
             self._is_over = True
             for generation in tuple(self._generations):
                 generation.end()
+        if self._leaves:
+            observe.log.info("process.stopped", took_s=round(time.monotonic() - self._left_at, 1))
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _begin(self, tasks: asyncio.TaskGroup, settings: Settings) -> Generation:
@@ -206,8 +210,9 @@ class Served:
     def _hearing_signals(self, tasks: asyncio.TaskGroup) -> Iterator[None]:
         loop = asyncio.get_running_loop()
         if self._leaves:
-            stop = signal.getsignal(signal.SIGTERM)  # uvicorn's, which it takes back itself
-            signal.signal(signal.SIGTERM, lambda *heard: self._leave(loop, stop, *heard))
+            for number in (signal.SIGTERM, signal.SIGINT):
+                stop = signal.getsignal(number)  # uvicorn's, which it takes back itself
+                signal.signal(number, partial(self._leave, loop, stop))
         if self._reloads:
             terminal = Terminal.at_start()
             loop.add_signal_handler(signal.SIGHUP, lambda: self._hang_up(tasks, terminal))
@@ -227,14 +232,25 @@ class Served:
     def _leave(
         self, loop: asyncio.AbstractEventLoop, stop: Any, number: int, frame: FrameType | None
     ) -> None:
-        """Have /ready say 503 for a while, if anybody asks for it, before the port is closed."""
+        """Stop; on SIGTERM, have /ready say 503 for a while, if anybody asks for it, before the port is
+        closed."""
         asked = time.monotonic() - self._ready_asked_at < ASKED_WITHIN_S
-        wait_s = self._settings.server.leave_seconds if asked and not self._is_leaving else 0.0
-        self._is_leaving = True
+        waits = asked and number == signal.SIGTERM and not self._is_leaving
+        wait_s = self._settings.server.leave_seconds if waits else 0.0
+        if not self._is_leaving:
+            self._is_leaving, self._left_at = True, time.monotonic()
+            # By the loop: what the signal interrupts may be a line that is being written.
+            loop.call_soon_threadsafe(self._say_that_it_stops, signal.Signals(number).name, wait_s)
         if wait_s:
             loop.call_soon_threadsafe(loop.call_later, wait_s, stop, number, frame)
         else:
             stop(number, frame)
+
+    def _say_that_it_stops(self, reason: str, wait_s: float) -> None:
+        under_way = sum(generation.requests for generation in self._generations)
+        observe.log.info(
+            "process.stopping", reason=reason, requests_under_way=under_way, port_closes_in_s=wait_s
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from proxy.domain import KINDS
 from proxy.errors import ConfigError
 
 PREFIX = "MEMORY_PROXY__"
+CONFIG_FILE = "MEMORY_PROXY_CONFIG"  # names the file, where the command line does not
 
 
 class Section(BaseModel):
@@ -227,6 +228,14 @@ class Settings(Section):
     logging: Logging = Logging()
     tracing: Tracing = Tracing()
 
+    @field_validator("external_models")
+    @classmethod
+    def one_row_a_role(cls, rows: tuple[ExternalModel, ...]) -> tuple[ExternalModel, ...]:
+        roles = [row.model_role for row in rows]
+        if twice := [role for role in roles if roles.count(role) > 1]:
+            raise ValueError(f"two rows have model_role: {twice[0]}; one model does it, leave one of them")
+        return rows
+
     @model_validator(mode="after")
     def whatever_is_set_does_something(self) -> "Settings":
         if self.retrieval.hyde and all(m.model_role != "memory_rewrite" for m in self.external_models):
@@ -274,7 +283,7 @@ def _read(file: Path) -> dict[str, Any]:
         values = yaml.safe_load(file.read_text("utf-8"))
     except OSError as e:
         raise ConfigError(f"cannot read the configuration {file}: {e.strerror}") from e
-    except (yaml.YAMLError, UnicodeDecodeError) as e:
+    except (yaml.YAMLError, ValueError) as e:  # also what is no UTF-8, and days that no month has
         raise ConfigError(f"{file} is not valid YAML: {str(e).splitlines()[0]}") from e
     if values is None:
         return {}
@@ -291,7 +300,7 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
             continue
         section, _, key = name[len(PREFIX) :].lower().partition("__")
         # Pydantic reads numbers and booleans out of strings; only lists and null need a parser.
-        value: Any = yaml.safe_load(text) if text[:1] in "[{" or text in ("null", "") else text
+        value: Any = _parsed(name, text) if text[:1] in "[{" or text in ("null", "") else text
         if key:
             values.setdefault(section, {})[key] = value
         else:
@@ -299,11 +308,19 @@ def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return values
 
 
+def _parsed(name: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError):  # which quote the value: it may be a secret
+        raise ConfigError(f"{name} is no valid YAML list or mapping, though it begins like one") from None
+
+
 def _explain(problem: dict[str, Any]) -> str:
     path = [str(part) for part in problem["loc"]]
     key = ".".join(path)
     if problem["type"] != "extra_forbidden":
-        return f"{key}: {problem['msg'].removeprefix('Value error, ')}"
+        said: str = problem["msg"].removeprefix("Value error, ")
+        return f"{key}: {said}" if key else said
     near = difflib.get_close_matches(path[-1], _names_beside(path), n=1, cutoff=0.5)
     return f"unknown setting {key}" + (f": did you mean {'.'.join([*path[:-1], near[0]])}?" if near else "")
 
@@ -316,6 +333,12 @@ def _names_beside(path: list[str]) -> list[str]:
         elif part in model.model_fields and part != "external_models":
             model = model.model_fields[part].annotation
     return list(model.model_fields)
+
+
+def config_file(given: Path | None, environ: Mapping[str, str]) -> Path | None:
+    """Return the file to read: the one that is given, else the one that the environment names, if any."""
+    named = environ.get(CONFIG_FILE)
+    return given or (Path(named) if named else None)
 
 
 def from_process(file: Path | None, overrides: Mapping[str, Mapping[str, Any]] | None = None) -> Settings:

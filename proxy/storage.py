@@ -130,10 +130,6 @@ class Stores(Protocol):
         """Open the place, made if need be. A failed `open()` may be repeated."""
         ...
 
-    async def health(self) -> None:
-        """Raise StoreUnavailable unless the place can be read now."""
-        ...
-
     async def upkeep(self) -> None:
         """Do every few seconds what is left over by whoever died."""
         ...

@@ -1,8 +1,10 @@
 """The command line as a person meets it: a real process, its screen, its exit."""
 
 import asyncio
+import json
 import os
 import re
+import shlex
 import signal
 import sqlite3
 import sys
@@ -13,10 +15,11 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from proxy.cli import main
-from proxy.settings import PREFIX
+from proxy.cli import main, refuse_open_network
+from proxy.settings import PREFIX, load
 from tests.e2e.conftest import until
 
+ROOT = Path(__file__).parent.parent
 COMMAND = [sys.executable, "-c", "from proxy.cli import main; raise SystemExit(main())"]
 
 
@@ -125,6 +128,7 @@ def test_help_and_version_are_there(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "says"),
     [
         (["serve", "--host", "0.0.0.0"], "--allow-open"),
+        (["serve", "--host", "0.0.0.0"], "MEMORY_PROXY__IDENTITY__MODE=keys"),
         (["serve", "--upstream", "http://127.0.0.1:1"], "try http://127.0.0.1:1/v1"),
         (["serve", "--config", "/absent.yaml"], "cannot read the configuration"),
         (["demo", "--upstream", "http://127.0.0.1:1/v1"], "--model"),
@@ -135,6 +139,65 @@ def test_a_wrong_command_says_what_to_do(
 ) -> None:
     assert main(arguments) == 2
     assert says in capsys.readouterr().err
+
+
+def shipped_commands() -> dict[str, list[str]]:
+    """Return the command lines that are started on other machines, without the program's name."""
+    entry = re.search(r"^ENTRYPOINT (.+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    assert entry
+    of_platform = (ROOT / "Procfile").read_text("utf-8").removeprefix("web: ").replace("$PORT", "0")
+    return {"Dockerfile": json.loads(entry[1])[1:], "Procfile": shlex.split(of_platform)[1:]}
+
+
+@pytest.mark.parametrize("file", ["Dockerfile", "Procfile"])
+def test_what_is_shipped_for_other_machines_believes_nobody_there(
+    file: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr("proxy.serve.serve", lambda settings: started.append(settings.identity.mode) or 0)
+    command = shipped_commands()[file]
+    assert main(command) == 2
+    assert "refusing to listen on 0.0.0.0 in identity mode `open`" in capsys.readouterr().err
+    monkeypatch.setenv(f"{PREFIX}IDENTITY__MODE", "keys")
+    assert main(command) == 0
+    assert started == ["keys"]
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "config").glob("*.yaml")), ids=lambda file: file.name)
+def test_no_shipped_configuration_believes_strangers(file: Path) -> None:
+    if file.name != "compose.yaml":  # whose replicas have cluster.yaml
+        refuse_open_network(load(file, {}))
+        assert not load(file, {}).server.allow_open
+    assert "--allow-open" not in file.read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["serve"],
+        ["doctor"],
+        ["keys", "list"],
+        ["keys", "create", "--name", "a"],
+        ["reembed"],
+        ["backup", "/absent/copy"],
+        ["receipts"],
+        ["migrate", "--data-dir", "/absent"],
+    ],
+    ids=lambda command: " ".join(command[:2]),
+)
+def test_a_command_reads_the_file_that_the_environment_names_unless_one_is_given(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither file is there: which one was looked for is in the refusal, which is a configuration's (2)."""
+    monkeypatch.setattr("proxy.serve.serve", lambda settings: 0)
+    monkeypatch.setenv(f"{PREFIX}STORAGE__DATA_DIR", str(tmp_path))  # if one does not look, it finds nothing
+    monkeypatch.setenv("MEMORY_PROXY_CONFIG", "/absent/named.yaml")
+    for given, read in (
+        ([], "/absent/named.yaml"),
+        (["--config", "/absent/given.yaml"], "/absent/given.yaml"),
+    ):
+        assert main([*command, *given]) == 2
+        assert f"cannot read the configuration {read}" in capsys.readouterr().err
 
 
 def test_a_port_that_is_taken_is_said_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

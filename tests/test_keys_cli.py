@@ -137,3 +137,32 @@ def test_without_keys_the_list_says_how_to_make_one(run: Run) -> None:
     status, out, told = run("list")
     assert (status, out) == (0, "")
     assert "keys create" in told
+
+
+def test_every_command_says_where_the_keys_are_and_not_on_standard_output(run: Run, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    _, out, told = run("create", "--name", "a")
+    assert (data in told, data in out) == (True, False)
+    (made,) = listed(run)
+    assert data in run("list")[2]
+    assert data in run("revoke", made["id"])[2]
+
+
+def test_where_there_is_no_data_that_is_said_and_none_is_made(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for argv, status, answered in (
+        (("list",), 0, ""),
+        (("list", "--json"), 0, "[]"),
+        (("revoke", "key_1"), 1, ""),
+    ):
+        found, out, told = run(*argv)
+        assert (found, out) == (status, answered)
+        assert f"no data in {data}" in told
+        assert "--data-dir" in told
+        assert "keys create" in told
+    assert not data.exists()
+
+
+def test_a_variable_that_is_not_set_is_named(run: Run) -> None:
+    _, _, told = run("create", "--name", "a", "--upstream-key", "ENV:OPENAI_API_KYE")
+    assert "'OPENAI_API_KYE' is not set" in told

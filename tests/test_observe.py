@@ -2,6 +2,7 @@
 
 import errno
 import json
+import logging
 import os
 import re
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from proxy import observe
+from proxy.observe import REMIND_S, Seldom
+from tests.stores.recording import recorded
 
 _COUNTS = """
 import json
@@ -51,6 +54,40 @@ def test_the_dashboard_shows_every_metric_and_no_other() -> None:
     assert shown == {metric.name for metric in observe.Metrics().registry.collect()}
 
 
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_line_that_repeats_is_said_once_a_minute_with_the_number_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = recorded(monkeypatch, lambda facts: facts)
+    clock = Clock()
+    seldom = Seldom(clock)
+    for clock.now in range(0, round(2 * REMIND_S) + 1, 10):
+        seldom.warning("store.away", error="Gone")
+    told = ("store.away", {"error": "Gone", "left_out": 5})
+    assert lines == [("store.away", {"error": "Gone"}), told, told]
+
+
+def test_another_event_another_fact_and_what_comes_after_a_minute_are_said_in_full(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = recorded(monkeypatch, lambda facts: facts)
+    clock = Clock()
+    seldom = Seldom(clock)
+    seldom.warning("store.away", error="Gone")
+    seldom.error("store.broken", error="Gone")
+    seldom.warning("store.away", error="Locked")
+    clock.now = REMIND_S
+    seldom.warning("store.away", error="Gone")
+    assert [event for event, _ in lines] == ["store.away", "store.broken", "store.away", "store.away"]
+    assert not any("left_out" in facts for _, facts in lines)
+
+
 def test_a_log_that_cannot_be_written_costs_a_line_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         def write(self, text: str) -> int:
@@ -62,3 +99,49 @@ def test_a_log_that_cannot_be_written_costs_a_line_and_nothing_else(monkeypatch:
     monkeypatch.setattr(sys, "stderr", Full())
     observe._Stderr().write("a line")
     observe._Stderr().flush()
+
+
+def test_what_a_library_logs_is_a_line_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = recorded(monkeypatch, lambda facts: facts)
+    library = logging.Logger("some.library")
+    library.addHandler(observe._OfLibraries())
+    library.warning("%s is low\n", "water")
+    try:
+        raise ValueError("bad")
+    except ValueError:
+        library.exception("It broke")
+    (_, said), (event, broke) = lines
+    assert said == {"logger": "some.library", "message": "water is low"}
+    assert (event, broke["message"]) == ("library.logged", "It broke")
+    assert broke["exception"].startswith("Traceback")
+    assert "ValueError: bad" in broke["exception"]
+
+
+def test_libraries_log_in_the_format_that_is_set() -> None:
+    said = "import logging; from proxy import observe; observe.configure('info', 'json')\n"
+    said += "logging.getLogger('lib').warning('low'); logging.getLogger('uvicorn.error').error('high')"
+    told = subprocess.run(
+        [sys.executable, "-c", said], check=True, capture_output=True, text=True, timeout=60
+    ).stderr
+    lines = [json.loads(line) for line in told.splitlines()]
+    assert [(line["level"], line["logger"]) for line in lines] == [
+        ("warning", "lib"),
+        ("error", "uvicorn.error"),
+    ]
+
+
+def test_a_line_is_written_in_one_piece_so_that_no_other_process_writes_into_it() -> None:
+    said = """
+import sys
+from proxy import observe
+pieces = []
+class Noted:
+    def write(self, text): pieces.append(text)
+    def flush(self): pass
+    def isatty(self): return False
+observe.configure("info", "json")
+sys.stderr = Noted()
+observe.log.info("some.event")
+sys.exit(0 if len(pieces) == 1 and pieces[0].endswith("}\\n") else 3)
+"""
+    assert subprocess.run([sys.executable, "-c", said], timeout=60, check=False).returncode == 0

@@ -183,6 +183,26 @@ async def test_ready_says_503_before_the_port_is_closed_and_a_stream_comes_to_it
             slow.go.set()
             assert "whole" in await stream.rest()
         assert await served.ended() == 0
+        assert [line["port_closes_in_s"] for line in served.logged("process.stopping")] == [1.5]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_every_process_says_when_it_begins_to_stop_and_when_it_has_stopped(
+    tmp_path: Path, number: signal.Signals, workers: int
+) -> None:
+    async with serving_process(tmp_path / "data", "--workers", str(workers)) as served:
+        async with httpx2.AsyncClient(timeout=30) as http:
+            await answer_of(http, served.base_url)
+        served.signal(number)
+        assert await served.ended() == 0
+        reasons = [line["reason"] for line in served.logged("process.stopping")]
+        assert len(reasons) == workers
+        if workers == 1:
+            assert reasons == [number.name]
+        else:  # one may be told before it has started
+            assert set(reasons) <= {"SIGTERM", "shutdown"}
+        assert len(served.logged("process.stopped")) == workers
 
 
 async def _statuses_of_ready(origin: str) -> list[int]:
@@ -221,6 +241,13 @@ async def test_a_stream_that_does_not_end_is_cut_after_the_time_that_is_set(
                 with pytest.raises(httpx2.TransportError):
                     await stream.rest()
             assert await served.ended(within_s=8) == 0
+            (stopping,), (stopped,) = served.logged("process.stopping"), served.logged("process.stopped")
+            assert (stopping["reason"], stopping["requests_under_way"]) == ("SIGTERM", 1)
+            assert 1 <= stopped["took_s"] < 8
+            assert [cut["requests"] for cut in served.logged("process.answers_cut")] == [1]
+        log = (tmp_path / "data.log").read_text()
+        assert [line for line in log.splitlines() if not line.startswith("{")] == []
+        assert "Traceback" not in log
         async with serving_process(tmp_path / "data", "--upstream", upstream.url) as served:
             # What the user said was acknowledged: it is there, without the answer that never came.
             sessions = await http.get(f"{served.base_url}/memory/sessions", params={"user_id": "a"})

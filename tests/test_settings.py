@@ -8,6 +8,7 @@ from proxy.errors import ConfigError
 from proxy.settings import PREFIX, Settings, load
 
 DEFAULTS = Path(__file__).parent.parent / "config" / "default.yaml"
+ROW = '{"model_role": "memory_state", "llm_endpoint": "http://127.0.0.1:1/v1", "llm_model_name": "tiny"}'
 
 
 def test_the_commented_file_and_the_settings_say_the_same() -> None:
@@ -68,6 +69,7 @@ def test_values_of_the_environment_take_the_settings_types() -> None:
         ({"UPSTREAM__BASE_URL": "127.0.0.1:9/v1"}, "must start with http"),
         ({"SERVER__PORT": "70000"}, "server.port"),
         ({"EXTERNAL_MODELS": '[{"model_role": "x"}]'}, "external_models.0.model_role"),
+        ({"EXTERNAL_MODELS": f"[{ROW}, {ROW}]"}, "external_models: two rows have model_role: memory_state"),
     ],
 )
 def test_a_wrong_setting_is_named_with_the_remedy(environ: dict[str, str], says: str) -> None:
@@ -76,9 +78,36 @@ def test_a_wrong_setting_is_named_with_the_remedy(environ: dict[str, str], says:
     assert says in str(refused.value)
 
 
+def test_a_rule_between_settings_is_said_without_a_key_in_front() -> None:
+    with pytest.raises(ConfigError, match=r"^retrieval\.hyde needs"):
+        load(None, {f"{PREFIX}RETRIEVAL__HYDE": "true"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("MEMORY__TTL_DAYS", "{hush: 90"),
+        ("MEMORY__TTL_DAYS", "{hush: 2026-13-45}"),
+        ("MEMORY__TTL_DAYS", "{[hush]: 90}"),
+        ("EXTERNAL_MODELS", "[{llm_api_key: hush}"),
+    ],
+)
+def test_a_malformed_variable_is_named_and_its_value_is_not(name: str, text: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load(None, {PREFIX + name: text})
+    assert str(refused.value).startswith(f"{PREFIX}{name} is ")
+    assert "hush" not in str(refused.value)
+    assert refused.value.__suppress_context__, "nor where the whole chain is printed"
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
-    [("a: [", "not valid YAML"), ("- 1", "must hold sections"), ("memory: 3", "memory")],
+    [
+        ("a: [", "not valid YAML"),
+        ("a: 2026-13-45", "not valid YAML"),
+        ("- 1", "must hold sections"),
+        ("memory: 3", "memory"),
+    ],
 )
 def test_a_file_that_is_no_configuration_is_refused(tmp_path: Path, text: str, says: str) -> None:
     file = tmp_path / "c.yaml"

@@ -10,7 +10,7 @@ import proxy.wordlists
 from proxy.terms import fold
 from proxy.wordlists import any_of, sections, whole_words, words
 
-AS_TYPED = {"steering", "things"}  # looked for in text with its accents, too
+AS_TYPED = {"abbreviations", "steering", "things"}  # looked for in text with its accents, too
 PACKAGE = Path(proxy.wordlists.__file__).parent
 FILES = sorted((PACKAGE / "words").glob("*.txt"))
 
@@ -83,7 +83,8 @@ def test_what_follows_a_courtesy_has_a_beginning_to_follow() -> None:
 def test_every_section_is_named_in_the_code_or_found_by_its_family(file: Path) -> None:
     code = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py"))
     named = set(re.findall(r"""["']([\w -]+)["']""", code))
-    families = re.compile(r"\w\w .+, then .+|\w\w pieces|languages \w\w")  # read by greeting and anchor_table
+    # Read by greeting and anchor_table.
+    families = re.compile(r"\w\w .+, then .+|\w\w (?:pieces|small talk)|languages \w\w")
     names = sections(file.stem).keys()
     assert file.stem in named
     begun = {name.partition(", then ")[0] for name in names if ", then " in name}

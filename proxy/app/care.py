@@ -13,7 +13,7 @@ from proxy.errors import StoreUnavailable
 STORE_RETRY_S = 2.0
 SWEEP_EVERY_S = 600.0
 UPKEEP_S = 60.0
-REMIND_S = 60.0  # between two log lines about a store that cannot be opened
+REMIND_S = 60.0  # between two log lines about a store that cannot be opened, or is out of reach
 INDEX_S = 1.5  # of each round, for the passages of long documents
 
 
@@ -54,7 +54,7 @@ class Care:
         if not self.parts.stores.is_open:
             await self._open()
         with suppress(StoreUnavailable):
-            await self.parts.stores.upkeep()
+            await self._upkeep()
             await self.parts.written.recorder.catch_up()
             await self.parts.written.touches.write()
             if await self.parts.written.keeper.close(self.parts.clock()):
@@ -65,9 +65,21 @@ class Care:
         try:
             await open_store(self.parts.stores, self.parts.embedder)
         except StoreUnavailable as error:
-            if self._steady() - self._told_at >= REMIND_S:
-                self._told_at = self._steady()
-                say_unavailable(self.parts.stores, error)
+            self._tell(error)
+
+    async def _upkeep(self) -> None:
+        """Do the stores' own upkeep. Raises StoreUnavailable, which the log has told of by then."""
+        try:
+            await self.parts.stores.upkeep()
+        except StoreUnavailable as error:
+            if not self.parts.stores.trouble:  # of that the store itself tells
+                self._tell(error)
+            raise
+
+    def _tell(self, error: StoreUnavailable) -> None:
+        if self._steady() - self._told_at >= REMIND_S:
+            self._told_at = self._steady()
+            say_unavailable(self.parts.stores, error)
 
     async def _delete_what_is_old(self) -> None:
         now = self.parts.clock()

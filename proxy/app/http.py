@@ -134,7 +134,8 @@ def _interception(parts: Parts) -> Interception:
         fail_open=parts.fail_open,
         defaults=Defaults(
             enabled=memory.enabled,
-            auto_store=memory.auto_store and memory.extraction != "off",
+            auto_store=memory.auto_store,
+            may_store=memory.extraction != "off",
             retrieval_limit=memory.default_retrieval_limit,
             similarity_threshold=memory.default_similarity_threshold,
             accept_openai_user=identity.accept_openai_user,

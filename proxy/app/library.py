@@ -25,10 +25,8 @@ def shelf_of(stores: Stores, embedder: Embedder | None, deadline_ms: float) -> S
     return Shelf(stores.passages, stores.memories, embedder, deadline_s=deadline_s)
 
 
-def documents_of(library: Library, shelf: Shelf | None) -> Documents | None:
+def documents_of(library: Library, shelf: Shelf) -> Documents:
     """Return what the memory API works with."""
-    if shelf is None:
-        return None
     return Documents(library.store, library.add, partial(_search, shelf))
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy import observe
 from proxy.app.library import shelf_of
@@ -134,7 +134,7 @@ async def open_store(stores: Stores, embedder: OnnxEmbedder | None) -> None:
 
 
 def say_unavailable(stores: Stores, error: StoreUnavailable) -> None:
-    """Log that the store could not be opened."""
+    """Log that the store cannot be opened, or reached."""
     observe.log.error("store.unavailable", place=stores.place, error=str(error), memory="off")
 
 
@@ -143,7 +143,8 @@ async def _warm_up(tokens: Tokens, tools: Tools, recorder: ExchangeRecorder, fai
     are loaded when they are first used, some 0.2 s that no request's deadline has."""
     table = asyncio.wrap_future(tokens.start())
     await asyncio.to_thread(_look_at, _NOBODYS.said, recorder)
-    await fail_open.attempt("warm_up", lambda: prepare(_NOBODYS, tools), WARM_UP_S)
+    unhurried = replace(tools, shelf=replace(tools.shelf, deadline_s=WARM_UP_S))
+    await fail_open.attempt("warm_up", lambda: prepare(_NOBODYS, unhurried), WARM_UP_S)
     with suppress(TimeoutError):
         await asyncio.wait_for(table, WARM_UP_S)
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 
 from proxy.background.decide import Decision, Weighed, decide_changes, hold
 from proxy.background.doubt import Judge, no_doubt
+from proxy.background.embedding import vectors_of
 from proxy.background.filters import reject, without_personal_data
 from proxy.background.policy import DEFAULT, SafetyPolicy
 from proxy.domain import Candidate, Hit, Job, MemoryFilter, Scope, Search, Stamp
-from proxy.embedtext import embed_text
 from proxy.errors import Conflict, LeaseLost
 from proxy.ports import Embedder, MemoryStore
 from proxy.terms import terms
@@ -94,7 +94,7 @@ async def admit(
     # In threads: ten candidates take some 20 ms to sort, and 200 ms to compare where vectors are of no use.
     sorted_ = await asyncio.to_thread(sort, candidates, gate, judge, now)
     holds = tuple(hold(c, reason, now=now, seed=seed) for c, reason in sorted_.held)
-    vectors = await _vectors(gate.embedder, [c.content for c in sorted_.kept])
+    vectors = await vectors_of(gate.embedder, [c.content for c in sorted_.kept])
     near = gate.embedder.model.duplicate_threshold if gate.embedder else DEFAULT_NEAR
     for attempt in range(1, _ATTEMPTS + 1):
         stamp = await gate.memories.stamp(scope)
@@ -118,15 +118,6 @@ async def admit(
             continue
         return Decision(changes, decision.dropped + sorted_.dropped)
     raise AssertionError("unreachable")
-
-
-async def _vectors(embedder: Embedder | None, contents: Sequence[str]) -> list[bytes | None]:
-    """Return each text's vector, None where the embedder is absent or does not understand it."""
-    if embedder is None or not contents:
-        return [None] * len(contents)
-    understood = [c for c in contents if embedder.understands(c)]
-    vectors = iter(await embedder.embed([embed_text(c) for c in understood]))
-    return [next(vectors) if embedder.understands(c) else None for c in contents]
 
 
 async def _similar(

@@ -25,6 +25,7 @@ _NUMBER = r"(?:\d{1,3}|one|two|three|four|five|six|seven|eight|ten|a|an)"
 _ANSWERS = r"(?:answers?|replies|reply|responses?|explanations?|messages?|it|things|everything|this chat)"
 _BRIEF, _FULL = any_of("answers", "brief"), any_of("answers", "full")
 _TONE, _FORM = any_of("answers", "tone"), any_of("answers", "form")
+_TITLE = r"(?:[^\W\d_]{1,5}\. ?){0,3}"  # "Dr. ", "J. R. "
 _FLOURISH, _UNITS = any_of("answers", "flourish"), any_of("answers", "units")
 
 ROWS = (
@@ -71,9 +72,9 @@ ROWS = (
         "name",
         r"(?:call|address) me (?:as |by )?(?!back\b|if\b|when\b|later\b|tomorrow\b|today\b|tonight\b|at\b"
         r"|on\b|in\b|an?\b|the\b|out\b|crazy\b|old\b|stupid\b|whatever\b|anytime\b|this\b|that\b|it\b|up\b"
-        r"|again\b|now\b|maybe\b|for\b|and\b|or\b)['\"“]?\w[\w'’.-]{0,30}(?: \w[\w'’.-]{0,30})?['\"”]?"
-        r"(?: instead| from now on| please| not \w+)?\W*$|(?:don'?t|do not|stop|never) (?:call|calling) me"
-        r" \w+",
+        rf"|again\b|now\b|maybe\b|for\b|and\b|or\b)['\"“]?{_TITLE}\w[\w'’.-]{{0,30}}"
+        r"(?: \w[\w'’.-]{0,30})?['\"”]?(?: instead| from now on| please| not \w+)?\W*$"
+        r"|(?:don'?t|do not|stop|never) (?:call|calling) me \w+",
     ),
     Row(
         "units",
@@ -167,7 +168,7 @@ ROWS = (
     ),
     Row(
         "name", r"(?:llamame|dime|puedes llamarme) (?!la\b|el\b|que\b|si\b|como\b|cuando\b|algo\b"
-                r"|un)\w{2,30}\W*$"
+                rf"|un){_TITLE}\w{{2,30}}\W*$"
     ),
     Row(
         "units",
@@ -209,7 +210,8 @@ ROWS = (
         r"|direkt|hoflicher|freundlicher|ernster)\b|(?:duze?|sieze?) mich\b"
         r"|(?:du kannst|kannst du|wir konnen uns)(?: mich)? (?:duzen|siezen)\b",
     ),
-    Row("name", r"nenn(?:e)?(?: mich| mich bitte) (?!nicht\b|das\b|den\b|die\b|ein)\w{2,30}\W*$"),
+    Row("name", r"nenn(?:e)?(?: mich| mich bitte) (?!nicht\b|das\b|den\b|die\b|ein)"
+                rf"{_TITLE}\w{{2,30}}\W*$"),
     Row(
         "units",
         r"(?:benutze?|verwende|nutze?|rechne|gib)(?: bitte| immer)*(?: mir)?(?: alles)?(?: in)? (?:metrische"
@@ -248,7 +250,7 @@ ROWS = (
         r"|(?:tutoie|vouvoie)(?:-moi| moi)\b|(?:on peut se|tu peux me|vous pouvez me) (?:tutoyer|vouvoyer)\b",
     ),
     Row("name", r"(?:appelle|appelez)(?:-moi| moi) (?!quand\b|si\b|demain\b|plus\b|un|le\b|la\b"
-                r"|a\b)\w{2,30}\W*$"),
+                rf"|a\b){_TITLE}\w{{2,30}}\W*$"),
     Row(
         "units",
         r"(?:utilise|donne(?:-moi)?)(?: toujours)?(?: les| le| des)?(?: \w+ en)? ?(?:unites metriques"

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from proxy.background import anchor_table as table
-from proxy.background.cues import sentences
 from proxy.background.filters import REDACTED
 from proxy.background.planted import REMOVED, is_planted
 from proxy.background.provenance import told
 from proxy.notes import EVERY, LATEST, MOST_ANCHOR_CHARS, MOST_ANCHORS, OTHER, Anchor
+from proxy.sentences import sentences
 from proxy.terms import plain
 
 _LOOK_AT = 1_000  # characters at each end: what is said about answers stands there, not inside a paste

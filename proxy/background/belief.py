@@ -1,29 +1,26 @@
-"""How sure we are that a memory holds: a probability, moved by what is said for and against it.
+"""How sure we are that a memory holds: raised by what is said for it, lowered by what is said against it.
 
-Bayes with two likelihoods: somebody who holds a preference says so again with P_IF_TRUE, somebody who
-does not with P_IF_FALSE. Nothing is ever certain: what was confirmed a hundred times can still change.
+For it, by Bayes: somebody who holds a preference says so again with P_IF_TRUE, somebody who does not with
+P_IF_FALSE; no number of statements makes it certain. Against what was only inferred, by a constant share.
 """
 
 from dataclasses import replace
 
-from proxy.domain import Candidate, Memory
+from proxy.domain import Candidate, Memory, Source
 
-START = 0.6  # of what nobody said outright
 P_IF_TRUE, P_IF_FALSE = 0.8, 0.3
 DECAY = 0.7  # for each time that something the user said outright speaks against it
 ARCHIVED_BELOW = 0.1
 _CERTAIN = 0.99
-_OUTRIGHT = frozenset(("api", "explicit", "verbatim", "import"))
+_OUTRIGHT: frozenset[Source] = frozenset(("api", "explicit", "verbatim"))
 
 
 def confirmed(confidence: float) -> float:
-    """Return the confidence after one more statement of the same."""
-    return _posterior(confidence, P_IF_TRUE, P_IF_FALSE)
-
-
-def corrected(confidence: float) -> float:
-    """Return the confidence after one statement against it."""
-    return _posterior(confidence, 1 - P_IF_TRUE, 1 - P_IF_FALSE)
+    """Return the confidence after one more statement of the same; one above _CERTAIN stays as it is."""
+    if confidence >= _CERTAIN:
+        return confidence
+    held = P_IF_TRUE * confidence
+    return min(_CERTAIN, held / (held + P_IF_FALSE * (1 - confidence)))
 
 
 def decayed(memory: Memory, at: float) -> Memory:
@@ -40,10 +37,3 @@ def is_inferred(one: Memory | Candidate) -> bool:
         return True  # its evidence is the assistant's words
     spans = [one.evidence] if isinstance(one, Candidate) else [e.span for e in one.evidence]
     return not any(spans)
-
-
-def _posterior(prior: float, if_true: float, if_false: float) -> float:
-    if prior >= _CERTAIN:
-        return prior if if_true > if_false else _posterior(_CERTAIN - 1e-9, if_true, if_false)
-    evidence = if_true * prior + if_false * (1 - prior)
-    return min(_CERTAIN, if_true * prior / evidence) if evidence else prior

@@ -14,7 +14,9 @@ from functools import lru_cache
 from itertools import takewhile
 
 from proxy.background.claims import about_others, claims_change
+from proxy.background.numbered import about_other_numbers, hold_at_other_times
 from proxy.background.reading import COMMON
+from proxy.sentences import without_inner_stops
 from proxy.terms import fold, normalise, plain, terms
 
 LEXICAL_NEAR = 0.6  # Jaccard over terms that asks the question where no vector means anything
@@ -90,6 +92,18 @@ _MATTER = re.compile(
     "(?![用户我的在了和与是有为叫将已会也就于对一只个时间周一每从])[\u3400-\u4dbf\u4e00-\u9fff]|[a-z0-9.:%]+"
 )
 _DIRECTED = re.compile("比|给|向|到")  # who does what to whom stands in the order
+# Nobody one works for: when, why, for whom it is convenient.
+_NO_EMPLOYER = (
+    r"(?! (?:me|us|you|him|them|everyone|everybody|both|all|free|fun|now|home|nights?|noon|lunch|least|times"
+    r"|once|(?:my|our|her|his|their)self|(?:a|my) living|(?:the|my) (?:weekends?|moment|best|own)|weekends?"
+    r"|\d+|years|months|weeks|hours|ages|long)\b)"
+)
+# An employer among several has days or hours of its own.
+_AT_TIMES = re.compile(
+    r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days"
+    r"|(?:on|every) (?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|mornings|afternoons|evenings|weekends|part-time)\b"
+)
 # What a person has one of: another value replaces.
 _ONE = (
     r"(?P<live>\b(?:lives?|living|resides?|is based|moved|relocated|home is)\b (?:in|to|at)\b"
@@ -97,12 +111,13 @@ _ONE = (
     r"|\bist [\w ]{0,20}nach \w+ umgezogen\b"
     r"|\b(?:habite|vit a|a demenage a)\b|住在|搬到|搬去)",
     r"(?P<rise>\b(?:wakes?|gets?) up\b(?: at)?|起床)",
-    r"(?P<bed>\bgoes to (?:bed|sleep)\b)",
+    r"(?P<bed>\b(?:goes|go) to (?:bed|sleep)\b)",
     r"(?P<age>\byears old\b|\bturned \d\d\b|岁)",
-    r"(?P<employer>\b(?:works (?:at|for)|is employed (?:at|by)|joined)\b|就职于|供职于)",
-    r"(?P<boss>\breports to\b)",
+    rf"(?P<employer>\b(?:works? (?:at|for)\b{_NO_EMPLOYER}|(?:is|am|'m) employed (?:at|by)\b|joined\b)"
+    r"|就职于|供职于)",
+    r"(?P<boss>\breports? to\b)",
     r"(?P<status>\b(?:single|engaged|married|divorced|widowed)\b|单身|结婚|离婚|订婚|已婚)",
-    r"(?P<called>\b(?:wants to be|prefers to be|goes by|is) called\b)",
+    r"(?P<called>\b(?:wants? to be|prefers? to be|goes by|is) called\b)",
 )
 _ONE_OF = re.compile("|".join(_ONE))
 _COPULA = re.compile(
@@ -144,6 +159,8 @@ def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation
     cosine the shared terms stand in for it."""
     if normalise(old) == normalise(new):
         return Relation.SAME
+    if about_other_numbers(old, new):
+        return Relation.APART
     a, b = _aligned(old, new)
     if a.cjk and _same_characters(a, b):
         return Relation.SAME
@@ -153,6 +170,8 @@ def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation
         same = (a.negations, a.changed == 2) == (b.negations, b.changed == 2)
         return Relation.SAME if same else Relation.UPDATE
     if about_others(old, new) or (_opposed(a, b) and not b.changed):
+        return Relation.APART
+    if not b.changed and not _of_one(a, b) and hold_at_other_times(old, new):
         return Relation.APART
     closeness = _closeness(a, b, cosine, near)
     if _same_slot(a, b, closeness):
@@ -208,6 +227,11 @@ def _same_slot(a: _Fact, b: _Fact, closeness: float) -> bool:
     return a.attribute[0] != "is" or (
         a.value == b.value and closeness >= (0.95 if a.value == "other" else 0.5)
     )
+
+
+def _of_one(a: _Fact, b: _Fact) -> bool:
+    """True where both give what a person has one of, a home or an employer: a year is that of the change."""
+    return bool(a.attribute) and a.attribute == b.attribute and a.attribute[0] != "is"
 
 
 def _same_characters(a: _Fact, b: _Fact) -> bool:
@@ -269,7 +293,8 @@ def _names(fact: _Fact, name: str) -> bool:
 def _read(text: str) -> _Fact:
     said = _NOTED.sub("", text)
     folded = plain(said)
-    names = {m.group() for m in _NAME.finditer(said)} | {m.group(1) for m in _SUBJECT.finditer(said)}
+    named = without_inner_stops(said)
+    names = {m.group() for m in _NAME.finditer(named)} | {m.group(1) for m in _SUBJECT.finditer(said)}
     numbers = frozenset(m.group().replace(",", "")[:12].lower() for m in _NUMBER.finditer(folded))
     return _Fact(
         text=folded,
@@ -315,6 +340,8 @@ def _attribute(folded: str) -> tuple[str, ...]:
     if _PLAN.search(folded):
         return ()
     if one := _ONE_OF.search(folded):
+        if one.lastgroup == "employer" and _AT_TIMES.search(folded):
+            return ()
         return (str(one.lastgroup), *_key(folded[: one.start()]))
     if turned := _TURNED.search(folded):
         return ("is", *_key(turned.group(1)))

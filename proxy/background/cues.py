@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 
 from proxy.background.cue_table import LANGUAGES
+from proxy.sentences import sentences
 from proxy.terms import plain
 from proxy.wordlists import whole_words
 
@@ -39,9 +40,6 @@ _FOREIGN = re.compile(
     r"|\"[^\"\n]{25,2000}+\"|“[^”\n]{25,2000}+”|「[^」\n]{25,2000}+」",
     re.DOTALL | re.MULTILINE,
 )
-# A full stop inside 3.14 or e.g. ends nothing; a CJK full stop always does. A run of stops that ends nothing
-# is passed over whole: "....x" would be looked at again from each of its stops.
-_SENTENCE = re.compile(r".(?>[.!?]+|.)*?(?:[.!?]++[\"')\]]*+(?=\s|\Z)|[\u3002\uff01\uff1f…]+|\Z)")
 _CLAUSE = re.compile(r"(?<=[,;\uff0c\uff1b])\s*|(?<!\s)\s++[-–—]\s+")
 _SEPARATORS = " ,;\uff0c\uff1b"
 _CLOSING = " \"')]”’」』"
@@ -53,11 +51,6 @@ def own_words(text: str) -> str:
     if len(text) > _LOOK_AT:
         text = f"{text[: _LOOK_AT // 2]}\n{text[-_LOOK_AT // 2 :]}"
     return _FOREIGN.sub("\n", text)
-
-
-def sentences(text: str) -> list[str]:
-    """Return the sentences of prose, in order, stripped, a line break ending one."""
-    return [s for line in text.splitlines() for m in _SENTENCE.finditer(line) if (s := m.group().strip())]
 
 
 def is_explicit(text: str) -> bool:

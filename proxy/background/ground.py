@@ -19,6 +19,7 @@ from proxy.background.provenance import flat, share, told
 from proxy.background.verbatim import candidate as copied
 from proxy.background.worth import Passage, passages
 from proxy.domain import Candidate, Evidence, Exchange, Memory
+from proxy.sentences import sentences
 from proxy.terms import normalise, plain, terms
 
 MIN_SUPPORT = 0.6  # share of a fact's terms that must be in the batch where its evidence is not
@@ -127,7 +128,7 @@ def sources(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> list[Source]
                 flat_own=flat(told(said)),
                 flat_answer=flat(answer),
                 words=frozenset(terms(said)) | frozenset(terms(answer)),
-                sentences=frozenset(f for s in cues.sentences(said) if len(f := flat(s)) >= _MIN_COPY),
+                sentences=frozenset(f for s in sentences(said) if len(f := flat(s)) >= _MIN_COPY),
                 kept=tuple(passages(said)),
                 adopted=bool(_ADOPTS.search(plain(after))),
             )
@@ -287,8 +288,7 @@ def _around(evidence: str, said: str) -> str:
     if not span:
         return ""
     return (
-        " ".join(s for s in cues.sentences(said) if flat(s) and (span in flat(s) or flat(s) in span))
-        or evidence
+        " ".join(s for s in sentences(said) if flat(s) and (span in flat(s) or flat(s) in span)) or evidence
     )
 
 
@@ -305,7 +305,7 @@ def _best_source(content: str, sources: list[Source]) -> tuple[float, Source]:
 def _sentence_for(content: str, said: str) -> str:
     """Return the user's sentence that has most in common with the fact, "" where none has a third of it."""
     words = frozenset(terms(content))
-    shared = ((len(words & frozenset(terms(s))), s) for s in cues.sentences(said))
+    shared = ((len(words & frozenset(terms(s))), s) for s in sentences(said))
     most, best = max(shared, key=itemgetter(0), default=(0, ""))
     return best if words and most / len(words) >= _SPOKEN else ""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
 from proxy.background import filters, planted
+from proxy.background.embedding import as_it_stands, vectors_of
 from proxy.background.long_text import cleaned
 from proxy.background.policy import DEFAULT, SafetyPolicy
 from proxy.background.split import NO_BRACKETS, split
@@ -103,13 +104,8 @@ class Library:
 
     async def _embedded(self, found: list[tuple[tuple[str, ...], str]]) -> list[bytes | None]:
         """Return a vector a passage, None for what the model does not understand."""
-        assert self.embedder is not None
         texts = [searched_text(headings, text) for headings, text in found]
-        embedder = self.embedder
-        understood = await asyncio.to_thread(lambda: [embedder.understands(text) for text in texts])
-        wanted = [text for text, known in zip(texts, understood, strict=True) if known]
-        vectors = iter(await embedder.embed(wanted) if wanted else ())
-        return [next(vectors) if known else None for known in understood]
+        return await vectors_of(self.embedder, texts, as_it_stands)
 
 
 def _safe_headings(passages: Sequence[Passage], policy: SafetyPolicy) -> tuple[Passage, ...]:

@@ -62,7 +62,6 @@ class Pace:
     backoff_limit_seconds: float = 300
     batch_limit: int = 20  # exchanges in one LLM call
     context: int = 3
-    verbatim_if_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +154,6 @@ class OneJob:
                 return await self._aside(extract.facts, answer, batch, known, gate.policy), "extracted"
             except Unreadable as e:
                 log.warning("memory.unreadable_answer", attempt=attempt, reason=str(e))
-            except CompletionRefused:
-                if not self.pace.verbatim_if_refused:
-                    raise
-                return await self._verbatim(batch), "extracted"
         return Facts(()), "unreadable"
 
     async def _verbatim(self, batch: Batch) -> Facts:
@@ -236,9 +231,10 @@ class OneJob:
             await self.tools.jobs.retry(job, at=at, reason=name, counted=False)
             log.info("memory.extraction_postponed", seconds=round(at - self.clock(), 1))
             return Report("postponed")
+        why = {"reason": str(error)} if isinstance(error, CompletionFailed) and str(error) else {}
         dead = isinstance(error, CompletionRefused) or job.attempts >= self.pace.max_attempts
         await self.tools.jobs.retry(job, at=at, reason=name, dead=dead)
-        log.warning("memory.extraction_failed", error=name, attempt=job.attempts, dead=dead)
+        log.warning("memory.extraction_failed", error=name, **why, attempt=job.attempts, dead=dead)
         return Report("dead" if dead else "retried")
 
     async def _without_credential(self, job: Job) -> Report:

@@ -3,8 +3,9 @@
 import re
 from enum import StrEnum
 
-from proxy.background.cues import own_words, sentences
+from proxy.background.cues import own_words
 from proxy.domain import Exchange
+from proxy.sentences import sentences
 from proxy.terms import normalise, terms
 
 

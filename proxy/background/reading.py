@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from proxy.background.change_words import BESIDE, KIN, PATTERNS, PLANNED, REASON, Cue
+from proxy.sentences import without_inner_stops
 from proxy.terms import fold, plain, terms
 
 # When a fact was noted is not part of what it says.
@@ -22,7 +23,7 @@ _MONTH = (
     r"|embre)?"
     r"|dez(?:ember)?|dic(?:iembre)?)"
 )
-_WEEKDAY = (
+WEEKDAY = (
     r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|lunes|martes|miercoles|jueves|viernes|sabados?"
     r"|domingos?"
     r"|(?:mon|diens|donners|frei|sams|sonn)tags?|mittwochs?|lundis?|mardis?|mercredis?|jeudis?"
@@ -34,16 +35,16 @@ _COUNT = (
     r"|second|third|fourth|fifth|half|\d+)"
 )
 _HOUR = r"(?:una|dos|tres|cuatro|cinco|seis|siete|ocho|nueve|diez)"
-_PERIOD = rf"(?:day|week|month|year|morning|evening|night|{_WEEKDAY})"
+_PERIOD = rf"(?:day|week|month|year|morning|evening|night|{WEEKDAY})"
 _CJK_NUMBER = r"[零一二两三四五六七八九十百千半\d]++"
 # Kinds of values, the most telling first: what one has taken, the next ones do not see.
-_KINDS = {
+VALUE_KINDS = {
     "money": (
         r"[£$€¥]\s?\d[\d.,]*\s?k?"
         r"|\d[\d.,]*+\s?(?:[£$€¥]|dollars?|euros?|eur|usd|pounds?|k\b|万元|万|元|块)"
     ),
     "time": rf"\b\d{{1,2}}:\d\d\b|\b\d{{1,2}}\s?(?:am|pm|uhr|h)\b|\blas {_HOUR}\b|{_CJK_NUMBER}\s?点半?",
-    "weekday": rf"\b{_WEEKDAY}\b|[周星期]{{1,2}}[一二三四五六日天末](?!次)",
+    "weekday": rf"\b{WEEKDAY}\b|[周星期]{{1,2}}[一二三四五六日天末](?!次)",
     "every": (
         rf"\b(?:every|each|per|jede\w*|cada|chaque|toutes?) (?:other |{_COUNT} |\w+nd |\w+rd "
         rf"|\w+th )?{_PERIOD}s?\b"
@@ -64,8 +65,8 @@ _KINDS = {
     ),
     "number": r"\d[\d.,:/-]*",
 }
-_VALUE_PATTERNS = tuple((kind, re.compile(pattern)) for kind, pattern in _KINDS.items())
-_NO_NAME = re.compile(rf"(?:{_MONTH}|{_WEEKDAY})$|(?:users?|usuari[oa]s?|nutzer\w*|utilisat\w+)\b")
+_VALUE_PATTERNS = tuple((kind, re.compile(pattern)) for kind, pattern in VALUE_KINDS.items())
+_NO_NAME = re.compile(rf"(?:{_MONTH}|{WEEKDAY})$|(?:users?|usuari[oa]s?|nutzer\w*|utilisat\w+)\b")
 _NAME = re.compile(
     r"(?<![.!?;:]\s)(?<=[\w,'\")]\s)[A-Z][\w&+.-]*|\b\w*[a-z][A-Z]\w*|\b[A-Za-z]+-?\d[\w.-]*"
     r"|(?<=['’])[A-Z]\w+"
@@ -184,7 +185,7 @@ def read(text: str) -> Statement:
     said = NOTED.sub("", text).strip()
     folded = plain(said).replace("on call", "on-call").replace("every other", "every second")
     rest, values = _values(folded)
-    names = _names(said)
+    names = _names(without_inner_stops(said))
     heads = [c for c in _CLAUSE.split(_head(folded)) if c]
     clauses = tuple(c for c in _CLAUSE.split(_ASIDES.sub("", folded)) if c)
     return Statement(

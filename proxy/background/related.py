@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from proxy.background.cues import own_words
+from proxy.background.embedding import as_it_stands, vectors_of
 from proxy.background.worth import passages
 from proxy.domain import Batch, Exchange, Hit, Memory, Search
 from proxy.errors import EmbeddingFailed
@@ -50,14 +51,10 @@ def _statements(exchange: Exchange) -> list[str]:
 
 async def _vectors(embedder: Embedder | None, texts: list[str]) -> list[bytes | None]:
     """Return each text's vector, None where the embedder does not understand it, or fails."""
-    understood = [t for t in texts if embedder is not None and embedder.understands(t)]
-    if embedder is None or not understood:
-        return [None] * len(texts)
     try:
-        vectors = dict(zip(understood, await embedder.embed(understood), strict=True))
+        return await vectors_of(embedder, texts, as_it_stands)
     except EmbeddingFailed:
         return [None] * len(texts)  # only the model's view of what is known gets poorer
-    return [vectors.get(text) for text in texts]
 
 
 def _nearness(hit: Hit) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterable, Iterator
 from proxy.background import looks
 from proxy.background.detect import Detector, Span, places_of
 from proxy.background.secret_rows import PASSWORD, PASSWORD_STARTS
+from proxy.sentences import goes_on
 
 _I = re.IGNORECASE
 _WORD = re.compile(
@@ -76,10 +77,7 @@ def _in_sentences(text: str, places: Iterable[int]) -> Iterator[Span]:
         if word is None:
             continue
         limit = min(len(text), word.end() + _REACH)
-        # What stands alone in its paragraph is seen only with that paragraph's end.
-        end = _SENTENCE_ENDS.search(text, word.end(), limit + 2 * _REACH)
-        if end and end.start() < limit:
-            limit = end.start() + 1
+        limit = _end_of_sentence(text, word.end(), limit)
         for token in _TOKEN.finditer(text, word.end(), limit):
             made = token.group().rstrip(".,;:*_")
             if not _may_be_made_up(made):
@@ -89,6 +87,17 @@ def _in_sentences(text: str, places: Iterable[int]) -> Iterator[Span]:
                 break
             if _is_made_up(made, before):
                 yield Span("secret", token.start(), _to_the_blank(text, token))
+
+
+def _end_of_sentence(text: str, at: int, limit: int) -> int:
+    """Return where the sentence ends, at most `limit`."""
+    # What stands alone in its paragraph is seen only with that paragraph's end.
+    for end in _SENTENCE_ENDS.finditer(text, at, limit + 2 * _REACH):
+        if end.start() >= limit:
+            break
+        if not goes_on(text, end.start()):
+            return end.start() + 1
+    return limit
 
 
 def _to_the_blank(text: str, token: re.Match[str]) -> int:

@@ -17,10 +17,10 @@ from proxy.background.policy import DEFAULT, SafetyPolicy
 from proxy.domain import Candidate, Evidence, Exchange
 from proxy.ports import CompletionRequest
 from proxy.prompts import prompt
+from proxy.sentences import without_inner_stops
 from proxy.terms import fold, terms
 
 ROLE = "memory_summary"
-SOURCE = "summary"
 MAX_SUMMARY = 600  # characters
 _MAX_CONTENT = 780  # with actions and outcomes: what a memory may hold
 _MOST_TOPICS, _MOST_ITEMS, _MAX_ITEM = 5, 4, 120
@@ -95,7 +95,7 @@ def _candidate(
         confidence=_CONFIDENCE,
         tags=tuple(topic[:40] for topic in topics),
         replaces=before,
-        source=SOURCE,
+        source="summary",
         importance=_importance(told.get("importance")),
         observed_at=last.at,
         origin=Evidence(last.session_id, last.id),
@@ -133,7 +133,7 @@ class _Source:
         return bool(words) and len(words & self._terms) >= _SUPPORT * len(words) and self._names(text)
 
     def _names(self, text: str) -> bool:
-        given = (*_NUMBER.findall(text), *_NAME.findall(text))
+        given = (*_NUMBER.findall(text), *_NAME.findall(without_inner_stops(text)))
         return all(fold(name).replace(",", "") in self._plain for name in given)
 
     @property

@@ -12,8 +12,8 @@ from proxy.background.drift import Drift
 from proxy.background.one_job import Closing, Mode, OneJob, Pace, Refresh, Report, Tools
 from proxy.background.schedule import BATCH, Policy, on_end, on_sweep, unless_due, up_to
 from proxy.domain import Job, SessionState
-from proxy.errors import StoreError
-from proxy.observe import log
+from proxy.errors import StoreError, StoreUnavailable
+from proxy.observe import Seldom, log
 from proxy.ports import Clock
 
 __all__ = ["Closing", "Mode", "Pace", "Refresh", "Report", "Tools", "Worker"]
@@ -42,6 +42,7 @@ class Worker:
         self._load = load or Load(Bounds(pace.concurrency, peak=pace.concurrency), clock)
         self._drift, self._clock, self._report = drift, clock, report
         self._one = OneJob(tools, mode, pace, clock, jitter)
+        self._seldom = Seldom(clock)
         self._stranded = deque[Job]()  # ours no longer, and not given back yet: the store was away
         self.wake = wake or asyncio.Event()
 
@@ -107,7 +108,8 @@ class Worker:
         try:
             return bool(await work())
         except Exception as e:  # noqa: BLE001
-            log.error("worker.round_failed", error=type(e).__name__)
+            if type(e) is not StoreUnavailable:  # of that the store's own lines tell, with place and cause
+                self._seldom.error("worker.round_failed", error=type(e).__name__)
             return False
 
     # ------------------------------------------------------------ jobs

@@ -75,7 +75,8 @@ def get(args: argparse.Namespace, api: MemoryApi, out: Console) -> int:
     out.print(table)
     for event in api.history(args.id, user_id=args.user)["data"]:
         line = f"[dim]{shown.when(event['at'])}[/] {escape(event['action'])} by {escape(str(event['by']))}"
-        out.print(f"{line}: {escape(event['content'])}", highlight=False)
+        became = f" → {escape(event['became'])}" if event.get("became") else ""
+        out.print(f"{line}: {escape(event['content'])}{became}", highlight=False)
     return 0
 
 

@@ -3,11 +3,10 @@
 import re
 from collections.abc import Iterator
 
+from proxy.sentences import pieces
+
 _NOT_SAID = re.compile(r"```.*?(?:```|\Z)|^[ \t]*>.*$|^(?: {4}|\t).*$", re.DOTALL | re.MULTILINE)
-_END = re.compile(r"(?<=[.!?…])[\"')\]]*\s+|(?<=[。！？；])|\n+")
-_ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|vs|mr|mrs|ms|dr|st|no|approx|[ap]\.m)|\b[A-Z])\.$", re.IGNORECASE
-)
+_SEMICOLON = re.compile("(?<=；)")
 
 _FIRST = r"(?:i|i['’]m|im|i['’]ve|ive|i['’]d|i['’]ll|we|we['’]re|we['’]ve|we['’]d|we['’]ll)\b"
 _LINKING = (
@@ -52,16 +51,8 @@ def spoken(text: str) -> str:
 
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences with their closing mark, each a verbatim part of the text."""
-    start = 0
-    for match in _END.finditer(text):
-        part = text[start : match.start()]
-        if _ABBREVIATION.search(part.rstrip()) and "\n" not in match.group():
-            continue
-        if part.strip():
-            yield part.strip()
-        start = match.end()
-    if text[start:].strip():
-        yield text[start:].strip()
+    for piece in pieces(text):
+        yield from filter(None, map(str.strip, _SEMICOLON.split(piece)))
 
 
 def clauses(sentence: str) -> list[str]:

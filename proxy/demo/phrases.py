@@ -116,11 +116,11 @@ PERSONAL = _pattern(
     (?:today|tomorrow|yesterday|currently|usually|normally|generally|sometimes),?\s(?:i|we|my|our)\b
     """
 )
-# "Rex is our dog", "Theo is my husband".
-RELATION = re.compile(r"[A-Z][\w'’-]*(?: [A-Z][\w'’-]*)? is (?:my|our) \w")
+# "Rex is our dog", "Dr. Ohm is my dentist".
+RELATION = re.compile(r"[A-Z][\w'’-]*\.?(?: [A-Z][\w'’-]*\.?){0,2} is (?:my|our) \w")
 CALL_ME = re.compile(
     r"(?:please |you can |you may |everyone |everybody |people |(?:my )?friends |just )*"
-    r"calls? me (?P<name>[^,.!?]{1,40})",
+    r"calls? me (?P<name>(?:[^,.!?]|\.(?=\s?\w)){1,40})",
     re.IGNORECASE,
 )
 _FROM_NOW = r"(?:from (?:now|here|today) on|going forward|in (?:the )?future|for future reference)"

@@ -15,20 +15,20 @@ from typing import TypeVar
 from proxy import observe, tracing
 from proxy.errors import EmbeddingFailed, StoreError
 from proxy.ports import Clock
+from proxy.reasons import Reason
 
 T = TypeVar("T")
 
 TRIP_AFTER = 3  # failures in a row
 TRIP_SILENCE_S = 1.0  # and no success for so long: a burst that is too much for a moment is no hang
 REST_S = 2.0  # until the operation is tried again
-REMIND_S = 60.0  # between two log lines that say the same
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Memory work that was left out; `reason` is a word for X-Memory-Reason."""
+    """Memory work that was left out, and why."""
 
-    reason: str
+    reason: Reason
 
 
 @dataclass(slots=True)
@@ -36,15 +36,7 @@ class _Breaker:
     failures: int = 0
     succeeded_at: float = float("-inf")
     open_until: float = 0.0
-    reason: str = ""
-
-
-@dataclass(slots=True)
-class _Told:
-    """A line of the log that is said once in a while."""
-
-    at: float = float("-inf")
-    left_out: int = 0  # since then
+    reason: Reason = Reason.MEMORY_ERROR  # while it is open: of the failure that opened it
 
 
 class FailOpen:
@@ -53,7 +45,7 @@ class FailOpen:
     def __init__(self, clock: Clock, metrics: observe.Metrics) -> None:
         self._clock, self._metrics = clock, metrics
         self._breakers: dict[str, _Breaker] = {}
-        self._told: dict[tuple[str, ...], _Told] = {}  # as many as there are operations and kinds of error
+        self._seldom = observe.Seldom(clock)
 
     async def attempt(
         self, operation: str, work: Callable[[], Awaitable[T]], deadline_s: float
@@ -69,13 +61,14 @@ class FailOpen:
                     result = await work()
         except TimeoutError as error:
             # A timeout of the work's own is not our deadline.
-            failed = Failed("deadline") if timeout.expired() else self._note(operation, "error", error)
+            ours = timeout.expired()
+            failed = Failed(Reason.DEADLINE) if ours else self._note(operation, Reason.ERROR, error)
         except StoreError as error:
-            failed = self._note(operation, "store_unavailable", error)
+            failed = self._note(operation, Reason.STORE_UNAVAILABLE, error)
         except EmbeddingFailed as error:
-            failed = self._note(operation, "embedding_failed", error)
+            failed = self._note(operation, Reason.EMBEDDING_FAILED, error)
         except Exception as error:  # noqa: BLE001  memory's fail-open: see the module's docstring
-            failed = self._note(operation, "memory_error", error)
+            failed = self._note(operation, Reason.MEMORY_ERROR, error)
         else:
             breaker.failures, breaker.succeeded_at = 0, self._clock()
             return result
@@ -83,29 +76,21 @@ class FailOpen:
         return failed
 
     @property
-    def resting(self) -> str | None:
+    def resting(self) -> Reason | None:
         """The reason of an operation that is being left out now, None while all work."""
         now = self._clock()
         return next((b.reason for b in self._breakers.values() if b.open_until > now), None)
 
-    def _note(self, operation: str, reason: str, error: Exception) -> Failed:
-        self._tell("memory.failed", operation=operation, reason=reason, error=type(error).__name__)
+    def _note(self, operation: str, reason: Reason, error: Exception) -> Failed:
+        self._seldom.warning(
+            "memory.failed", operation=operation, reason=reason.value, error=type(error).__name__
+        )
         return Failed(reason)
 
-    def _tell(self, event: str, **facts: str) -> None:
-        """Log the line, unless it was said less than a minute ago: then the next one counts it."""
-        told, now = self._told.setdefault((event, *facts.values()), _Told()), self._clock()
-        if now - told.at < REMIND_S:
-            told.left_out += 1
-            return
-        more = {"left_out": told.left_out} if told.left_out else {}
-        told.at, told.left_out = now, 0
-        observe.log.warning(event, **facts, **more)
-
     def _count(self, operation: str, breaker: _Breaker, failed: Failed) -> None:
-        if failed.reason == "deadline":
-            self._tell("memory.deadline", operation=operation)
-        self._metrics.failures.labels(operation, failed.reason).inc()
+        if failed.reason is Reason.DEADLINE:
+            self._seldom.warning("memory.deadline", operation=operation)
+        self._metrics.failures.labels(operation, failed.reason.value).inc()
         breaker.failures += 1
         now = self._clock()
         if breaker.failures >= TRIP_AFTER and now - breaker.succeeded_at >= TRIP_SILENCE_S:

@@ -18,7 +18,7 @@ def memory_headers(
     """Return the X-Memory-* headers and Server-Timing (milliseconds) of one intercepted request."""
     headers = [("x-memory-status", prepared.status.value)]
     if prepared.reason:
-        headers.append(("x-memory-reason", prepared.reason))
+        headers.append(("x-memory-reason", prepared.reason.value))
     if prepared.status is not Status.OFF:
         headers.append(("x-memory-count", str(len(prepared.memory_ids))))
         headers.append(("x-memory-tokens", str(prepared.tokens)))

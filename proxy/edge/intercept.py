@@ -28,6 +28,7 @@ from proxy.note_store import NoteStore
 from proxy.pipeline import compress
 from proxy.pipeline.session import answers_so_far
 from proxy.ports import Clock, Recorder
+from proxy.reasons import Reason
 from proxy.upstream.downstream import Downstream
 from proxy.upstream.relay import Ending
 from proxy.wire import body as json_body
@@ -51,7 +52,7 @@ class Interception:
     max_body_bytes: int
     clock: Clock
     metrics: observe.Metrics
-    notes: NoteStore | None = None
+    notes: NoteStore
     rules: compress.Rules = compress.Rules()  # noqa: RUF009 frozen
     placement: str = "before_last_user"
 
@@ -86,7 +87,8 @@ class Intercept:
                     await send_error(progress.send, error)
                 except UpstreamError as error:
                     progress.refused = True
-                    await send_error(progress.send, error, await progress.told(answered=False))
+                    headers = progress.memory_headers(queued=False, answered=False)
+                    await send_error(progress.send, error, headers)
             await self._write_down(progress, await passage.conclude(progress))
 
     # ------------------------------------------------------------ understand
@@ -111,8 +113,8 @@ class Intercept:
             if asked.stripped:
                 progress.payload = json_body.dump(progress.body)
             progress.user, progress.reason = asked.user, asked.reason
-            progress.turn, progress.named_session = asked.turn, asked.named_session
-            if asked.turn is not None and asked.named_session:
+            progress.turn = asked.turn
+            if asked.turn is not None and asked.turn.named:
                 named = self.parts.session_key(asked.turn.session_id)
                 progress.turn = replace(asked.turn, session_id=named)
         await passage.adopt(progress)
@@ -126,7 +128,7 @@ class Intercept:
         if turn is None:
             progress.prepared = Prepared(status=Status.OFF, reason=progress.reason)
         elif not turn.options.read:
-            progress.prepared = Prepared(status=Status.OFF, reason="read_off")
+            progress.prepared = Prepared(status=Status.OFF, reason=Reason.READ_OFF)
         else:
             shown = await self._compressed(turn, progress, passage) if turn.options.compress else turn
             recalled = await parts.fail_open.attempt("recall", lambda: parts.recall(shown), progress.left_s)
@@ -145,17 +147,15 @@ class Intercept:
 
     async def _compress(self, turn: Turn, progress: Progress, passage: Passage) -> Turn:
         parts = self.parts
-        found = parts.notes and await parts.notes.standing(turn.scope, turn.session_id)
-        if not found:
+        found = await parts.notes.standing(turn.scope, turn.session_id)
+        if found is None:
             return turn
         body, history = passage.conversation(progress)
         spans = turns_of(body, history, turn.messages)
-        standing = compress.Standing(compress.state_block(found.state), found.covered)
-        places = compress.plan(
-            spans, turn.messages, turn.session_id, standing, parts.rules, compress.rough_tokens
-        )
+        block = compress.state_block(found.state)
+        places = compress.plan(spans, turn.messages, turn.session_id, block, found.covered, parts.rules)
         gone = [spans[place] for place in places]
-        shorter = without(body, history, gone, standing.block, parts.placement)
+        shorter = without(body, history, gone, block, parts.placement)
         if shorter is body:
             return turn
         passage.shorten(progress, shorter)
@@ -180,7 +180,8 @@ class Intercept:
             progress.refused = opened.status >= 400
             span.tell(http__response__status_code=opened.status)
             with opened:
-                headers = await progress.told(answered=True)
+                queued = await progress.committed()
+                headers = progress.memory_headers(queued=queued, answered=True)
                 progress.ending = await passage.answer(progress, opened, headers)
 
     # ------------------------------------------------------------ write down
@@ -224,7 +225,7 @@ class Intercept:
         metrics.model_tokens.labels("written").inc(written or 0)
         tracing.under_way().tell(
             memory__status=prepared.status.value,
-            memory__reason=prepared.reason or None,
+            memory__reason=prepared.reason and prepared.reason.value,
             memory__count=len(prepared.memory_ids),
             memory__tokens=prepared.tokens,
             gen_ai__usage__input_tokens=read,
@@ -234,7 +235,7 @@ class Intercept:
             "memory.recalled",
             request_id=turn.request_id,
             status=prepared.status.value,
-            reason=prepared.reason,
+            reason=prepared.reason.value if prepared.reason else "",
             count=len(prepared.memory_ids),
             tokens=prepared.tokens,
             ms=round(memory_s * 1000, 2),

@@ -17,6 +17,7 @@ from proxy.edge.identity.caller import Caller
 from proxy.edge.reply import ASGIScope, Header, Send
 from proxy.edge.writing import Writing, read_answer
 from proxy.ports import SessionStore
+from proxy.reasons import Reason
 from proxy.upstream.client import Upstream
 from proxy.upstream.downstream import Downstream
 from proxy.upstream.headers import request_headers
@@ -45,9 +46,8 @@ class Progress:
     request_id: str = ""
     caller: Caller | None = None
     user: str | None = None  # whom the request names
-    reason: str = "not_json"  # why there is no turn
+    reason: Reason | None = Reason.NOT_JSON  # why there is no turn
     turn: Turn | None = None
-    named_session: bool = False
     is_json: bool = False
     body: Body = field(default_factory=dict)
     payload: bytes = b""
@@ -71,11 +71,15 @@ class Progress:
         """Seconds left of the deadline for memory work."""
         return self.deadline_s - (perf_counter() - self.started)
 
-    async def told(self, *, answered: bool) -> list[Header]:
-        """Return the headers that say what memory did; waits, within the deadline, for the user's words to
-        be on disk. `answered`: the upstream's status is there."""
-        writing = None if self.refused else self.writing
-        queued = writing is not None and await writing.committed(max(self.left_s, COMMIT_FLOOR_S))
+    async def committed(self) -> bool:
+        """True if the user's words are on disk, and stay there; waits for that within the deadline."""
+        if self.writing is None or self.refused:
+            return False
+        return await self.writing.committed(max(self.left_s, COMMIT_FLOOR_S))
+
+    def memory_headers(self, *, queued: bool, answered: bool) -> list[Header]:
+        """Return the headers that say what memory did. `queued`: the user's words are committed; `answered`:
+        the upstream's status is there."""
         return memory_headers(
             self.prepared,
             session_id=self.turn.session_id if self.turn else None,
@@ -138,7 +142,7 @@ class Relayed:
     async def adopt(self, progress: Progress) -> None:
         """Give the turn its session: one that continues a response belongs to that response's."""
         turn, response_id = progress.turn, self.dialect.previous_response_id(progress.body)
-        if turn is None or response_id is None or progress.named_session:
+        if turn is None or response_id is None or turn.named:
             return
         found = self.chains.session_of(turn, response_id) or await self.fail_open.attempt(
             "session", lambda: self._stored(turn, response_id), progress.left_s

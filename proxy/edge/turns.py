@@ -4,10 +4,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from proxy.domain import MemoryOptions, Message, Scope, Turn
-from proxy.edge.identity.caller import Caller
+from proxy.edge.identity.caller import USER_HEADER, Caller
 from proxy.edge.reply import Header
 from proxy.errors import InvalidRequest
 from proxy.pipeline.session import fingerprint
+from proxy.reasons import Reason
 from proxy.wire.body import Body
 from proxy.wire.dialect import Dialect
 from proxy.wire.extensions import Extensions, merge, take_extensions, take_header_extensions
@@ -15,10 +16,11 @@ from proxy.wire.extensions import Extensions, merge, take_extensions, take_heade
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What the server does where a request says nothing."""
+    """What the server does where a request says nothing, and what it never does."""
 
     enabled: bool
     auto_store: bool
+    may_store: bool  # False: nothing is stored, whatever a request asks for
     retrieval_limit: int
     similarity_threshold: float | None
     accept_openai_user: bool
@@ -30,9 +32,8 @@ class Asked:
     """What a request asks of memory. No turn: no identity or nothing wanted, and `reason` says which."""
 
     turn: Turn | None
-    reason: str
+    reason: Reason | None
     stripped: bool  # the body held fields of ours, now removed
-    named_session: bool = False  # the client named the session itself
     user: str | None = None  # whom the request names, also where memory is off
 
 
@@ -48,13 +49,15 @@ def understand(
 ) -> Asked:
     """Take our fields out of the body and return what they ask. Raises InvalidRequest or Forbidden."""
     stripped = "memory_config" in body or "memory_context" in body
-    asked = merge(take_extensions(body), take_header_extensions(headers))
+    in_body, in_header = take_extensions(body), take_header_extensions(headers)
+    asked = merge(in_body, in_header)
     if caller.foreign:
-        return Asked(None, "foreign_origin", stripped)
-    user = caller.narrow(asked.user_id or _openai_user(body, dialect, defaults))
-    read, write = asked.switches(enabled=defaults.enabled, auto_store=defaults.auto_store)
+        return Asked(None, Reason.FOREIGN_ORIGIN, stripped)
+    user = caller.narrow(*_named(in_body, in_header, _openai_user(body, dialect, defaults)))
+    read, store = asked.switches(enabled=defaults.enabled, auto_store=defaults.auto_store)
+    write = store and defaults.may_store
     if not (read or write):
-        return Asked(None, "disabled", stripped, user=user)
+        return Asked(None, Reason.DISABLED, stripped, user=user)
     if user is None:
         if asked.enabled:
             raise InvalidRequest(
@@ -62,7 +65,7 @@ def understand(
                 param="memory_context.user_id",
                 code="missing_required_parameter",
             )
-        return Asked(None, "no_user", stripped)
+        return Asked(None, Reason.NO_USER, stripped)
     scope = Scope(caller.tenant, user, asked.project_id)
     messages = dialect.messages(body)
     turn = Turn(
@@ -77,7 +80,7 @@ def understand(
         named=asked.session_id is not None,
         standalone=asked.session_id is not None and _is_alone(body, messages),
     )
-    return Asked(turn, "", stripped, named_session=asked.session_id is not None, user=user)
+    return Asked(turn, None, stripped, user=user)
 
 
 def _is_alone(body: Body, messages: Sequence[Message]) -> bool:
@@ -86,8 +89,19 @@ def _is_alone(body: Body, messages: Sequence[Message]) -> bool:
     return not elsewhere and sum(m.role in ("user", "assistant") for m in messages) == 1
 
 
-def _openai_user(body: Body, dialect: Dialect, defaults: Defaults) -> str | None:
-    return dialect.openai_user(body) if defaults.accept_openai_user else None
+def _named(
+    in_body: Extensions, in_header: Extensions, by_openai: tuple[str | None, str]
+) -> tuple[str | None, str]:
+    """Return the user that the request names, and where it does."""
+    if in_body.user_id is not None:
+        return in_body.user_id, "memory_context.user_id"
+    return by_openai if in_header.user_id is None else (in_header.user_id, USER_HEADER)
+
+
+def _openai_user(body: Body, dialect: Dialect, defaults: Defaults) -> tuple[str | None, str]:
+    """Return the user that OpenAI's own fields name, and which of them does."""
+    user = dialect.openai_user(body) if defaults.accept_openai_user else None
+    return user, "safety_identifier" if body.get("safety_identifier") == user else "user"
 
 
 def _options(asked: Extensions, read: bool, write: bool, defaults: Defaults) -> MemoryOptions:

@@ -13,11 +13,10 @@ from functools import cache
 
 from proxy.domain import Memory
 from proxy.terms import fold, plain
-from proxy.wordlists import sections
+from proxy.wordlists import any_of
 
 _LOOKED_CHARS = 600  # of a question, and of a memory
 _SURE = 0.7  # a memory below this confidence was told with a doubt
-_NAMES = ("manner", "undecided", "authority", "caution")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +42,13 @@ def aims_of(question: str) -> tuple[Aim, ...]:
 
 @cache
 def _aims() -> tuple[Aim, ...]:
-    return tuple(Aim(name, _pattern(f"{name} asked"), _pattern(f"{name} told")) for name in _NAMES)
+    return (
+        _aim("manner", "manner asked", "manner told"),
+        _aim("undecided", "undecided asked", "undecided told"),
+        _aim("authority", "authority asked", "authority told"),
+        _aim("caution", "caution asked", "caution told"),
+    )
 
 
-def _pattern(section: str) -> re.Pattern[str]:
-    return re.compile("|".join(sections("aims")[section]))
+def _aim(name: str, asked: str, told: str) -> Aim:
+    return Aim(name, re.compile(any_of("aims", asked)), re.compile(any_of("aims", told)))

@@ -8,7 +8,7 @@ was edited, cut or regenerated, an answer that a tool loop continued unseen, an 
 no mark, so the turn stays. Which exchanges get a mark is decided where the state is made.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Protocol
@@ -49,40 +49,33 @@ class Rules:
     step_turns: int = 5  # the cut moves by so many: in between, the prompt's beginning stays the same
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """What a session's state is, ready to show, and the marks of the exchanges that it stands for."""
-
-    block: str
-    covered: Collection[str]
-
-
 def plan(
     spans: Sequence[Span],
     messages: Sequence[Message],
     session_id: str,
-    standing: Standing,
+    block: str,
+    covered: Collection[str],
     rules: Rules,
-    tokens: Callable[[str], int],
 ) -> tuple[int, ...]:
-    """Return the places of the turns that the state's block takes the place of, oldest first.
+    """Return the places of the turns that the session's state takes the place of, oldest first. `block`: the
+    state as it is shown; `covered`: the marks of the exchanges that it stands for.
 
     Empty where the history is short, where nothing is covered, or where the block would save nothing.
     The same history always gives the same answer; a longer one gives the same until the next step.
     """
     old = len(spans) - rules.keep_turns
-    if old < rules.step_turns or not standing.block or not standing.covered:
+    if old < rules.step_turns or not block or not covered:
         return ()
-    costs = [tokens(m.text) + _PER_MESSAGE for m in messages]
+    costs = [rough_tokens(m.text) + _PER_MESSAGE for m in messages]
     if sum(costs) <= rules.threshold_tokens:
         return ()
-    covered = [mark in standing.covered for mark in _marks(session_id, messages, spans[:old])]
+    stands = [mark in covered for mark in _marks(session_id, messages, spans[:old])]
     # Turns that are new to the state will be covered soon: the cut waits for all of its step.
-    known = max((i + 1 for i, is_covered in enumerate(covered) if is_covered), default=0)
+    known = max((i + 1 for i, is_covered in enumerate(stands) if is_covered), default=0)
     cut = known - known % rules.step_turns
-    gone = tuple(i for i in range(cut) if covered[i] and spans[i].whole)
+    gone = tuple(i for i in range(cut) if stands[i] and spans[i].whole)
     saved = sum(_cost(spans[i], messages, costs) for i in gone)
-    return gone if saved > tokens(standing.block) + _PER_MESSAGE else ()
+    return gone if saved > rough_tokens(block) + _PER_MESSAGE else ()
 
 
 def rough_tokens(text: str) -> int:

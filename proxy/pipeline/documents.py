@@ -12,19 +12,20 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.block import CLOSE, NOTICE, OPEN, neutralise
 from proxy.documents import PATH, Look, PassageHit, PassageIndex, path_of
 from proxy.domain import Message, Scope, Search, Turn
 from proxy.errors import EmbeddingFailed, StoreError
-from proxy.observe import log
+from proxy.observe import Seldom
 from proxy.pipeline.decide import decide
 from proxy.pipeline.expect import Expectation, expectation
 from proxy.pipeline.inject import SHORT_ID, Block
 from proxy.pipeline.overlap import held, is_content, searchable
 from proxy.pipeline.rewrite import Query, is_vague, rewrite
 from proxy.ports import Embedder, MemoryStore, TokenCounter
+from proxy.reasons import Reason
 
 PASSAGES_NOTICE = "Passages from the user's documents; cite them by what stands in their brackets:"
 HISTORY = 3  # user messages that lend a vague question their topic
@@ -37,7 +38,7 @@ _COVERED = 0.15  # what holding all of the question's words adds to a cosine
 _AHEAD = 0.2  # share of the model's threshold by which the best must be nearer than any memory
 _COVERAGE = 0.5  # of the question's weight, where cosines mean nothing
 # Of a question that asks for nothing in particular, no document is asked either.
-_SKIPPED = frozenset(("tool_forced", "no_query", "greeting", "self_contained"))
+_SKIPPED = frozenset((Reason.TOOL_FORCED, Reason.NO_QUERY, Reason.GREETING, Reason.SELF_CONTAINED))
 _SHOWN_CHARS = 200  # of a passage that the conversation may hold already
 _LOOK_BACK_CHARS = 16_000
 
@@ -53,6 +54,7 @@ class Shelf:
     most: int = 3  # passages in a block
     deadline_s: float = 0.075  # memories must not wait for an index that is being read
     look: Look = Look(None, ())  # noqa: RUF009 frozen; how many sections and passages
+    seldom: Seldom = field(default_factory=Seldom)  # logs that a look-up failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +72,9 @@ class _Judged:
     near: float  # the cosine and what the words add to it; their coverage where there is no cosine
 
 
-async def look_up(turn: Turn, shelf: Shelf | None) -> Sequence[RankedPassage]:
+async def look_up(turn: Turn, shelf: Shelf) -> Sequence[RankedPassage]:
     """Return the passages to show with the turn, best first; none where anything fails: memories go on."""
-    if shelf is None or turn.options.types is not None:
+    if turn.options.types is not None:
         return ()
     try:
         async with asyncio.timeout(shelf.deadline_s):
@@ -83,7 +85,7 @@ async def look_up(turn: Turn, shelf: Shelf | None) -> Sequence[RankedPassage]:
                 query, turn.scope, shelf, turn.options.threshold, expectation(turn.query), alone=False
             )
     except (StoreError, TimeoutError) as error:
-        log.warning("documents.left_out", error=type(error).__name__)
+        shelf.seldom.warning("documents.left_out", error=type(error).__name__)
         return ()
     return [one for one in found if not _is_visible(one.hit, turn.messages)][: shelf.most]
 
@@ -100,10 +102,10 @@ async def search(
 
 
 def with_passages(
-    block: Block, found: Sequence[RankedPassage], shelf: Shelf | None, tokens: TokenCounter, model: str
+    block: Block, found: Sequence[RankedPassage], shelf: Shelf, tokens: TokenCounter, model: str
 ) -> Block:
     """Return the block with as many of the passages below its lines as their own budget holds."""
-    if shelf is None or not found:
+    if not found:
         return block
     lines, ids, left = [PASSAGES_NOTICE], list[str](), shelf.budget_tokens
     left -= tokens.count(PASSAGES_NOTICE + "\n", model)

@@ -8,8 +8,8 @@ import re
 from enum import IntEnum
 
 from proxy.gloss import question_gloss
-from proxy.pipeline.decide import is_personal, points_back
 from proxy.pipeline.live import Live, live
+from proxy.pipeline.own import is_personal, points_back
 from proxy.pipeline.paste import own_words
 from proxy.pipeline.questions import (
     asks,

@@ -1,9 +1,9 @@
 """Is a message only a greeting? A small grammar: words of greeting, wishes, praise, and whom one speaks to.
 
-A message is cut at punctuation and emojis; every piece must be a greeting, a wish, a word of praise or thanks
-as a whole. So "hope you're well" passes in any wording, and one piece that says or asks anything else ends
-it. The words stand in `words/greetings.txt` and `words/courtesies.txt`: a language is added there, and in
-the forms below.
+A message is cut at punctuation and emojis; every piece must be a greeting, a wish, a word of praise or
+thanks, or small talk that asks nothing of the user's life ("back again", "did you sleep well"), as a whole.
+So "hope you're well" passes in any wording, and one piece that says or asks anything else ends it. The words
+stand in `words/greetings.txt` and `words/courtesies.txt`: a language is added there, and in the forms below.
 """
 
 import re
@@ -100,6 +100,14 @@ def _listed() -> Iterator[str]:
             yield _of(name)
 
 
+def _small_talk() -> Iterator[str]:
+    """Yield the small talk, of languages with spaces: not atomic, since its forms begin alike."""
+    for name, lines in sections("courtesies").items():
+        if name.endswith(_SMALL_TALK) and name != _ZH_SMALL_TALK:
+            yield rf"(?:{'|'.join(lines)})(?!\S)"
+
+
+_SMALL_TALK, _ZH_SMALL_TALK = " small talk", "zh small talk"
 _TIMES = {"any of": "*", "some of": "+"}
 _ZH_PIECES = "zh pieces"
 _STRETCHED = re.compile(r"([a-z])\1{2,}")
@@ -115,6 +123,6 @@ _WORDS = (
 )
 _ONLY_GREETING = re.compile(rf"[\W_]*+(?:{_WORDS}[\W_]*+)++")
 _PIECE = re.compile(
-    rf"(?:{_WORDS}\s+){{0,3}}(?:{'|'.join((*_FORMS, *_listed()))})(?:\s+{_WORDS}){{0,3}}"
-    rf"|{'|'.join((*_ZH_FORMS, _of(_ZH_PIECES)))}"
+    rf"(?:{_WORDS}\s+){{0,3}}(?:{'|'.join((*_FORMS, *_listed(), *_small_talk()))})(?:\s+{_WORDS}){{0,3}}"
+    rf"|{'|'.join((*_ZH_FORMS, _of(_ZH_PIECES), *sections('courtesies')[_ZH_SMALL_TALK]))}"
 )

@@ -29,7 +29,8 @@ PREFERRED = 1.1  # what a preference is worth beside another memory of its score
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The text to insert ("" for nothing), whose memories stand in it, its length in tokens (to a few)."""
+    """The text to insert ("" for nothing), the ids of the memories in it and behind them of the documents,
+    its length in tokens (to a few)."""
 
     text: str
     memory_ids: tuple[str, ...]

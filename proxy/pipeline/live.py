@@ -40,7 +40,7 @@ _CLOCK = _any(
     r"|moon phase)\b.*\bmoon\b",
     r"^今天(?:是)?(?:几月几号|几号|星期几|周几|礼拜几|什么日子)\W*$|现在.{0,6}几点[了钟]?\W*$"
     r"|^.{2,6}(?:当前|现在)时间\W*$",
-    r"月相|农历几|^(?:现在|今天)?外面(?:现在|今天)?.{0,2}(?:[冷热]|下雨|下雪|刮风)了?[吗么]\W*$|今何時"
+    r"月相|^(?:今天|今日|现在).{0,3}农历几|^(?:现在|今天)?外面(?:现在|今天)?.{0,2}(?:[冷热]|下雨|下雪|刮风)了?[吗么]\W*$|今何時"
     r"|지금 몇 시",
 )
 # Of somebody's team as well as of one that everybody knows: whose, the names tell.
@@ -116,12 +116,18 @@ _EYES = re.compile(r"[眼镜鏡]|近视|近視|散光")  # have degrees, too
 _NOW = re.compile(whole_words("live", "now"))
 _PUBLIC = re.compile(whole_words("live", "public"))  # at a place or on a day that is named
 _MOVING = re.compile(f"{whole_words('live', 'moving')}|{_GAME}")
+# "How much bitcoin does Leo have"
+_SOMEBODY_HAS = re.compile(
+    r"\b(?:does|do|did) [A-ZÀ-Þ]\w+ (?:have|own|pay|owe|hold|want|need|get|buy|sell)\b"
+)
 _CAPITAL = re.compile(r"(?<=\w )[A-ZÀ-Þ]\w|[A-Z]+\d|[\u4e00-\u9fff]")
 
 
 def live(text: str) -> Live:
     """Return how sure it is that the answer changes by the hour and stands in no memory."""
     folded = fold(text).strip(" ¿¡").replace("’", "'")
+    if _SOMEBODY_HAS.search(text):
+        return Live.NO
     if _SURE_ANYWHERE.search(folded):
         return Live.SURE
     if any(not _SAFE_THE.match(m[1]) and m[1] not in _names(text) for m in _THE.finditer(folded)):

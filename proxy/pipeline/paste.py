@@ -11,6 +11,7 @@ memories beside "summarise this" behind the paste .37 → .01.)
 import re
 
 from proxy.gloss import language
+from proxy.sentences import pieces, sentences
 
 LONG_CHARS = 600  # a shorter message is read whole
 _LOOK_CHARS = 1200  # at each end
@@ -19,7 +20,6 @@ _LAST_LINES = 3  # "thanks!" may follow
 
 _FENCE = re.compile(r"^\s*(?:```|~~~)")
 _QUESTION = re.compile(r"[?？][\s\"'”»)]*$")
-_SENTENCE = re.compile(r"(?<=[.!?。！？])\s*")
 _TELLS = re.compile(
     r"\W*(?:"
     r"(?:please|can|could|would|help|summari[sz]e|explain|translate|rewrite|rephrase|fix|check|review|compare|write"
@@ -77,12 +77,11 @@ def _lines_after(end: str) -> str:
 
 def _first_sentence(beginning: str) -> str:
     """Return the first sentence, if it asks: the paste may follow in the same line."""
-    return _if_asked(_SENTENCE.split(beginning, maxsplit=1)[0])
+    return _if_asked(next(pieces(" ".join(beginning.splitlines())), "").strip())
 
 
 def _last_sentence(end: str) -> str:
-    sentences = [s for s in _SENTENCE.split(end.splitlines()[-1]) if s]
-    return _if_asked(sentences[-1]) if sentences else ""
+    return _if_asked(sentences(end.splitlines()[-1])[-1])
 
 
 def _if_asked(sentence: str) -> str:

@@ -14,7 +14,7 @@ from proxy.domain import Level, MemoryFilter, Prepared, Ranked, Scope, Status, T
 from proxy.errors import StoreError
 from proxy.note_store import NoteStore
 from proxy.notes import NOTHING, SessionNotes
-from proxy.observe import log
+from proxy.observe import Seldom
 from proxy.pipeline.documents import Shelf, look_up, with_passages
 from proxy.pipeline.expect import Expectation
 from proxy.pipeline.find import Finder, Finding, Wanted
@@ -27,12 +27,10 @@ from proxy.pipeline.triage import Triage
 from proxy.pipeline.visible import unseen
 from proxy.pipeline.wording import Wording
 from proxy.ports import Clock, Embedder, MemoryStore, SessionStore, TokenCounter
+from proxy.reasons import Reason
 
 TURNS_AT_ONCE = 6  # more keep no more threads busy, and in a burst make all of them late
 LINES = 3  # turns of the session that a request without history is reminded of
-PLANNED = "plan"  # the reason where a model saw nothing to look for
-SESSION_ONLY = "session"  # the reason where the block holds what the session's notes say, and no memory
-
 
 Stage = Callable[[str], AbstractContextManager[None]]
 
@@ -47,11 +45,12 @@ class Tools:
 
     memories: MemoryStore
     sessions: SessionStore
+    notes: NoteStore
+    shelf: Shelf  # the users' documents
     embedder: Embedder | None
     tokens: TokenCounter
     clock: Clock
     budget_tokens: int = 600
-    notes: NoteStore | None = None
     history_messages: int = 3  # user messages that lend a vague question their topic
     ranking: Ranking = field(default_factory=Ranking)
     # First come, first served: of a burst that is too much for the deadline, the first still make it.
@@ -60,8 +59,8 @@ class Tools:
     wording: Wording | None = None  # a model that says vague questions in full
     planner: Planner | None = None  # a model that plans the search
     reranking: Reranking | None = None  # a model that reads question and memory together
-    shelf: Shelf | None = None  # the users' documents
     stage: Stage = _untimed  # is told when a stage begins and ends
+    seldom: Seldom = field(default_factory=Seldom)  # logs what a stage did without
 
     @property
     def finder(self) -> Finder:
@@ -80,7 +79,7 @@ class _Recalled:
 
     fresh: Sequence[Ranked] = ()
     status: Status = Status.NONE
-    reason: str = ""
+    reason: Reason | None = None
     level: Level = Level.FULL
     error: StoreError | None = None
 
@@ -110,7 +109,7 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
     if block.text:
         return Prepared(
             status=Status.INJECTED,
-            reason="" if block.memory_ids else SESSION_ONLY,
+            reason=None if block.memory_ids else Reason.SESSION,
             block=block.text,
             memory_ids=block.memory_ids,
             tokens=block.tokens,
@@ -118,7 +117,7 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
         )
     if recalled.error is not None:
         raise recalled.error
-    reason = "over_budget" if recalled.fresh else recalled.reason
+    reason = Reason.OVER_BUDGET if recalled.fresh else recalled.reason
     return Prepared(status=recalled.status, reason=reason, level=recalled.level)
 
 
@@ -133,17 +132,17 @@ async def _recall(turn: Turn, tools: Tools) -> _Recalled:
         with tools.stage("query"):
             query, wanted = await _ask(turn, judged.expected, tools)
         if wanted is None:
-            return _Recalled(status=Status.SKIPPED, reason=PLANNED)
+            return _Recalled(status=Status.SKIPPED, reason=Reason.PLAN)
         with tools.stage("search"):
             found = await _find(query, wanted, turn, tools)
         if found.empty and not await _has_memories(turn.scope, tools):
-            return _Recalled(reason="no_memories", level=found.level)
+            return _Recalled(reason=Reason.NO_MEMORIES, level=found.level)
     except StoreError as error:
         return _Recalled(level=Level.SESSION, error=error)
     if not found.ranked:
         return _Recalled(reason=found.reason, level=found.level)
     fresh = unseen(found.ranked, turn.messages)
-    return _Recalled(fresh, reason="" if fresh else "already_visible", level=found.level)
+    return _Recalled(fresh, reason=None if fresh else Reason.ALREADY_VISIBLE, level=found.level)
 
 
 async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
@@ -151,7 +150,7 @@ async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
     conversation by the last answer; before there is one, there is nothing to be reminded of."""
     answers = (m.text for m in reversed(turn.messages) if m.role == "assistant")
     after = None if turn.named else next(answers, None)
-    if tools.notes is None or (after is None and not turn.named):
+    if after is None and not turn.named:
         return NOTHING
     try:
         with tools.stage("notes"):
@@ -159,7 +158,7 @@ async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
                 turn.scope, turn.session_id, after=after, lines=LINES if turn.standalone else 0
             )
     except StoreError:
-        log.warning("memory.notes_unavailable")
+        tools.seldom.warning("memory.notes_unavailable")
         return NOTHING
 
 
@@ -238,7 +237,7 @@ async def _earlier(turn: Turn, tools: Tools) -> Sequence[str]:
         recent = await tools.sessions.recent(turn.scope, turn.session_id, tools.history_messages)
     except StoreError:
         # The question alone is a worse query than with its topic, and a better one than none.
-        log.warning("memory.history_unavailable")
+        tools.seldom.warning("memory.history_unavailable")
         return ()
     return [exchange.said for exchange in recent if exchange.said]
 

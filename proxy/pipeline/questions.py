@@ -151,32 +151,6 @@ _AGREED_FORM = re.compile(
     )
 )
 _ASKS = re.compile(r"\W*(?:what|which|when|where|who|whose|how|why)\b")
-_NUMBER = r"[\d.,]*\d"
-_SUM = re.compile(
-    _any(
-        rf"{_NUMBER}\s*%\s*(?:of|de|von|da|di)\s*[^\d\s]?{_NUMBER}",
-        rf"{_NUMBER}\s*的\s*{_NUMBER}\s*%",
-        r"^(?:what(?:'s| is)|calculate|compute|how much is)?\s*"
-        rf"\(?{_NUMBER}(?:\s*[-+*/x×÷^]\s*\(?{_NUMBER}\)?)+\s*[=?]*$",
-        rf"\b{_NUMBER}\s*(?:divided by|multiplied by|times|plus|minus"
-        r"|entre|dividido (?:entre|por)|multiplicado por|mas|menos|geteilt durch|mal|divise par|fois|moins)"
-        rf"\s*{_NUMBER}\W*$",
-        rf"^{_NUMBER}%?(?:除以|乘以|乘|加上?|减去?){_NUMBER}%?(?:等于|是)?(?:几|多少)?\W*$",
-        rf"\b(?:(?:square|cube) root of|raiz cuadrada de|(?:quadrat)?wurzel aus|racine carree de) {_NUMBER}",
-        rf"{_NUMBER}\s*的平方根|^把?\s*{_NUMBER}\s*\S{{1,4}}(?:换算成|等于多少)\S{{1,4}}$",
-        rf"\bconvert {_NUMBER}\s*\S+(?: \w+)? (?:to|into|in) \w+",
-        rf"\bhow many \w+ (?:is|are|in) {_NUMBER}\s?\w+",
-        rf"\bwhat(?:'s| is) {_NUMBER} (?:squared|cubed)\b|{_NUMBER}的(?:平方|立方)"
-        rf"|^{_NUMBER}\s*\S{{1,3}}(?:等于|是)多少",
-        r"^\W*(?:please )?(?:calculate|compute|solve|evaluate|simplify|factor(?:i[sz]e)?|complete"
-        r"|continue)\b[a-z :,]{0,24}[-\d\s+*/^=().,:%xyz]+\W*$",
-        r"^\W*(?:calcula|resuelve|simplifica|berechne|lose|rechne|calcule|resous"
-        r"|simplifie)\b[a-z :,]{0,24}[-\d\s+*/^=().,:%xyz]+\W*$",
-        r"^(?:请|帮我)?(?:计算|算一下|算算|解方程|解|求解?|约分|化简|补全数列"
-        r"|因式分解)[：:]?\s*[-\d\s+*/^=().,%xyz×÷]+\W*$",
-        rf"^\W*(?:convierte|rechne|wandle|convertis) {_NUMBER}\s*\w+ (?:a|en|in) \w+(?: um)?\W*$",
-    )
-)
 
 
 def is_transformation(instruction: str) -> bool:
@@ -197,11 +171,6 @@ def is_agreed(instruction: str) -> bool:
 def asks(payload: str) -> bool:
     """True if what follows a colon is no text but questions: "resume el encargo: cuánto, para cuándo"."""
     return bool(not is_quoted(payload) and _ASKS.match(fold(question_gloss(payload).text)))
-
-
-def is_calculation(text: str) -> bool:
-    """True if the text is a sum or a conversion of units with all its numbers."""
-    return bool(_SUM.search(fold(text).strip()))
 
 
 # ---------------------------------------------------------------- what everybody could know
@@ -314,12 +283,16 @@ _SAFE_THE = re.compile(
 )
 
 
-# What "a workshop" costs, the user may have set.
-_CHARGED = re.compile(r"\b(?:cost|costs|charge|sprint)\b")
+# What "a workshop" costs, the user may have set; and how long "a canary" runs now.
+_CHARGED = re.compile(r"\b(?:cost|costs|charge|sprint)\b|\bnow\W*$")
+
+
+_HASTY = re.compile(r"^(\W*(?:what|who|where|how|why))s\b", re.IGNORECASE)  # "whats a mutex"
 
 
 def is_general_fact(text: str) -> bool:
     """True if the text asks for what an encyclopedia knows."""
+    text = _HASTY.sub(r"\1's", text)
     folded = fold(text).strip()
     if _CHARGED.search(folded):
         return False

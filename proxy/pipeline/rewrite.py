@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.gloss import question_gloss
-from proxy.pipeline.decide import points_back
+from proxy.pipeline.own import points_back
 from proxy.pipeline.paste import own_words
 from proxy.pipeline.several import questions_of
+from proxy.sentences import sentences
 from proxy.terms import terms
 
 MAX_PIECES = 60  # words, or characters of a script without spaces, that are embedded
@@ -28,7 +29,16 @@ _PIECE = re.compile(
     "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\\S(?:(?![\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])\\S)*"
 )
 _CODE = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_SENTENCE = re.compile(r"[^.!?。！？\n]*[.!?。！？\n]*")
+# "It" and "es" may be nobody, "il" where it rains or has to be, "Sie" the one who is spoken to.
+_SOMEBODY = re.compile(
+    r"\W*(?:(?i:and|but|so) )?"
+    r"(?:(?i:can|could|may|will|would|does|did|is|was|has|should|are|were|do|have) )?(?i:he|she|they)\b"
+    r"|\W*(?:(?i:et|mais|est-ce qu')\s?)?(?i:ils?|elles?)"
+    r" (?!y a|faut|fait|pleut|est (?:possible|tard|vrai|temps))"
+    r"|\W*(?:(?i:und|aber|darf|kann|muss|soll|hat|ist|wird) )?(?:er|Er|sie) \w"
+    r"|\W*(?:(?i:y|pero) )?(?i:él|ella|ellos|ellas)\b|(?:那|可是)?[他她]",
+)
+_ASKED = re.compile(r"[?？][\"')\]”’»」』]*\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +62,12 @@ def is_vague(text: str) -> bool:
     if len(text) > VAGUE_CHARS:
         return False
     count = _content_words(text)
-    return count <= VAGUE_TERMS or (count <= POINTING_TERMS and points_back(text))
+    return count <= VAGUE_TERMS or (count <= POINTING_TERMS and (points_back(text) or _leans(text)))
+
+
+def _leans(text: str) -> bool:
+    """True if the text begins with somebody whom only what was said before can name: "Can he sign alone?" """
+    return _SOMEBODY.match(text) is not None
 
 
 def rewrite(text: str, history: Sequence[str]) -> Query:
@@ -103,7 +118,7 @@ def _question(text: str) -> str:
     prose = _CODE.sub("\n", text)
     if not prose.strip():
         prose = text
-    asked = [s.strip() for s in _SENTENCE.findall(prose) if s.rstrip().endswith(("?", "？"))]
+    asked = [s for s in sentences(prose) if _ASKED.search(s)]
     if asked:
         return _tail(" ".join(asked[-2:]), MAX_PIECES)
     if _pieces(prose) <= MAX_PIECES:

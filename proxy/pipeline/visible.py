@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from proxy.domain import Memory, Message, Ranked
 from proxy.pipeline.overlap import holds, restates, saying, searchable
+from proxy.sentences import goes_on
 
 SHARE = 0.8  # of a memory's words in one message: it has been said
 AT_LEAST = 3  # words; fewer are found in too much
@@ -69,7 +70,10 @@ def _without_questions(text: str) -> str:
 
 def _last_stop(text: str) -> int:
     """Return where the sentence before the last one ends, -1 if there is none."""
-    return max(text.rfind(". "), text.rfind("! "), text.rfind("。"), text.rfind("! "), text.rfind(": "))
+    full = text.rfind(". ")
+    while full >= 0 and goes_on(text, full):
+        full = text.rfind(". ", 0, full)
+    return max(full, text.rfind("! "), text.rfind("。"), text.rfind("! "), text.rfind(": "))
 
 
 def _length(text: str) -> int:

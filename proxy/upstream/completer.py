@@ -1,6 +1,7 @@
 """Our own LLM calls: one chat completion, not streamed, to whatever endpoint the role has."""
 
 import asyncio
+import errno
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -117,9 +118,9 @@ class UpstreamCompleter:
         except TimeoutError as error:
             raise CompletionFailed(f"no answer within {call.role.timeout_s:g} s") from error
         except (UpstreamUnreachable, UpstreamTimeout) as error:
-            raise CompletionFailed(error.code, retry_after_s=self._rest(call, None)) from error
+            raise CompletionFailed(_why(error), retry_after_s=self._rest(call, None)) from error
         except UpstreamError as error:
-            raise CompletionFailed(error.code) from error
+            raise CompletionFailed(_why(error)) from error
         observe.log.debug(
             "completion.answered", role=call.request.role, status=answer.status, bytes=len(answer.body)
         )
@@ -184,6 +185,12 @@ class UpstreamCompleter:
                 if len(answer) > _MAX_ANSWER_BYTES:
                     raise CompletionFailed("the answer is absurdly long")
             return _Answer(opened.status, opened.headers, bytes(answer))
+
+
+def _why(error: UpstreamError) -> str:
+    """Return what happened, with the system's name for it: upstream_unreachable (ECONNREFUSED)."""
+    name = errno.errorcode.get(getattr(error.__cause__, "errno", None) or 0)
+    return f"{error.code} ({name})" if name else error.code
 
 
 def _about(request: CompletionRequest) -> Headers:

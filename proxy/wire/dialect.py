@@ -43,10 +43,6 @@ class Dialect(Protocol):
         """True if the model has to call a tool. Declaring tools forces none."""
         ...
 
-    def stream_requested(self, body: Body) -> bool:
-        """True if the client asked for server-sent events."""
-        ...
-
     def model(self, body: Body) -> str:
         """Return the model's name, "" where there is none."""
         ...
@@ -70,10 +66,6 @@ class Dialect(Protocol):
 
 class CommonFields:
     """What both APIs spell alike."""
-
-    def stream_requested(self, body: Body) -> bool:
-        """True if the client asked for server-sent events."""
-        return body.get("stream") is True
 
     def model(self, body: Body) -> str:
         """Return the model's name, "" where there is none."""

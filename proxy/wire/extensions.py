@@ -115,7 +115,7 @@ def _section(section: str, value: object, checks: Mapping[str, Check]) -> dict[s
     for name in value:
         if name not in checks:
             param = f"{section}.{_shown(name)}"
-            raise _refused(param, "unknown_parameter", f"there is no such field{_nearest(name, checks)}")
+            raise _refused(param, "unknown_parameter", f"there is no such field{nearest(name, checks)}")
     given = {name: item for name, item in value.items() if item is not None}
     return {name: checks[name](item, f"{section}.{name}") for name, item in given.items()}
 
@@ -151,7 +151,7 @@ def _types(value: object, param: str) -> tuple[str, ...]:
         if not isinstance(item, str):
             raise _refused(param, "invalid_type", f"expected only strings in it, got {_type_name(item)}")
         if item not in KINDS:
-            why = f"there is no memory type '{_shown(item)}'{_nearest(item, KINDS)}"
+            why = f"there is no memory type '{_shown(item)}'{nearest(item, KINDS)}"
             raise _refused(param, "invalid_value", why)
     return tuple(dict.fromkeys(value))
 
@@ -215,7 +215,8 @@ def _type_name(value: object) -> str:
     return next((name for kind, name in names.items() if isinstance(value, kind)), "a number")
 
 
-def _nearest(name: str, valid: Iterable[str]) -> str:
+def nearest(name: str, valid: Iterable[str]) -> str:
+    """Return what a refusal says in brackets: the valid name that was probably meant, else all of them."""
     close = difflib.get_close_matches(name[:MAX_ID_CHARS].lower(), tuple(valid), n=1, cutoff=0.5)
     return f" (did you mean '{close[0]}'?)" if close else f" (there are {', '.join(valid)})"
 

@@ -22,12 +22,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proxy.background import extract, verbatim
 from proxy.background.admit import Gate, Sorted, sort
-from proxy.background.cues import sentences
 from proxy.background.doubt import judge_of
 from proxy.background.filters import redact
 from proxy.background.policy import DEFAULT
 from proxy.background.provenance import flat
 from proxy.domain import Batch, Candidate, Exchange, Scope, Stamp
+from proxy.sentences import sentences
 from proxy.terms import terms
 
 MUST_BE_NONE = ("secret", "pii", "poison")

@@ -28,11 +28,12 @@ import httpx2
 import uvicorn
 
 from proxy.background.admit import Gate
+from proxy.background.library import Library
 from proxy.background.remember import Remember
-from proxy.domain import Create, Memory, NewExchange, NewJob, Outcome, Ranked, Scope, SessionState
+from proxy.domain import Create, Memory, NewExchange, NewJob, Outcome, Scope, SessionState
 from proxy.edge.identity.caller import Caller
 from proxy.edge.memory_api.app import MemoryApi
-from proxy.edge.memory_api.wiring import Tools
+from proxy.edge.memory_api.wiring import Documents, Tools
 from proxy.stores.models.load import load_embedder
 from proxy.stores.sqlite.stores import SqliteStores
 
@@ -209,12 +210,14 @@ async def measure(count: int, directory: Path) -> None:
 
 
 def _tools(stores: SqliteStores, gate: Gate) -> Tools:
-    async def recall(*_: Any, **__: Any) -> Sequence[Ranked]:
+    async def recall(*_: Any, **__: Any) -> Sequence[Any]:
         return ()
 
+    library = Library(stores.documents, stores.passages, None, time.time)
     return Tools(
         memories=stores.memories, sessions=stores.sessions, jobs=stores.jobs, quarantine=stores.quarantine,
-        receipts=stores.receipts, recall=recall, by_hand=Remember(gate, stores.quarantine, time.time),
+        receipts=stores.receipts, documents=Documents(stores.documents, library.add, recall),
+        recall=recall, by_hand=Remember(gate, stores.quarantine, time.time),
         identify=lambda request: Caller("default"), wake=lambda: None, clock=time.time, mode="open",
         version="0",
     )  # fmt: skip

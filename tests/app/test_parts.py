@@ -5,6 +5,14 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
+from proxy.app import App
+from proxy.domain import Scope
+from proxy.settings import load
+from proxy.stores.sqlite.passages import SqlitePassages
+from tests.stores.recording import recorded
+
 SCRIPT = """
 import asyncio, json, sys
 from pathlib import Path
@@ -63,3 +71,21 @@ async def test_nothing_is_left_to_load_for_the_first_question(tmp_path: Path, mo
     assert "x-memory-status: none" in told["head"]
     assert told["loaded"] == {"lexicon": 1, "vendors": 1, "shapes": 1}
     assert told["imported"] == []
+
+
+async def test_a_first_look_up_that_takes_its_time_is_no_trouble(
+    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds = SqlitePassages.holds
+
+    async def slow(passages: SqlitePassages, scope: Scope) -> bool:
+        await asyncio.sleep(0.2)
+        return await holds(passages, scope)
+
+    monkeypatch.setattr(SqlitePassages, "holds", slow)
+    lines = recorded(monkeypatch, lambda facts: facts)
+    (tmp_path / "models").symlink_to(models_dir)
+    settings = load(None, {}, {"storage": {"data_dir": tmp_path}, "server": {"shutdown_seconds": 1}})
+    async with App.open(settings, "http://127.0.0.1:9/v1"):
+        pass
+    assert [event for event, _ in lines if event in ("documents.left_out", "memory.failed")] == []

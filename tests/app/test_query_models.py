@@ -10,11 +10,13 @@ from proxy.app.query_models import with_query_models
 from proxy.background.policy import SafetyPolicy
 from proxy.pipeline.prepare import Tools
 from proxy.settings import load
-from tests.pipeline.conftest import NOW, Past, Scripted, Shelf, Words
+from tests.pipeline.conftest import NOW, NoNotes, Past, Scripted, Shelf, Words, no_documents
 
 TOOLS = Tools(
     memories=Shelf(),
     sessions=Past(),
+    notes=NoNotes(),
+    shelf=no_documents(),
     embedder=Scripted(),
     tokens=Words(),
     clock=lambda: NOW,

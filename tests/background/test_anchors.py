@@ -44,7 +44,8 @@ SETS = {
     ),
     "name": (
         "call me Bo", "Please call me Bo from now on.", "请叫我小波", "Llámame Bo", "Nenn mich Bo",
-        "Appelle-moi Bo",
+        "Appelle-moi Bo", "From now on call me Dr. Ohm.", "Please call me Mr. Lee from now on.",
+        "Call me Dr. J. R. Smith.", "Nenn mich Dr. Ohm.", "Llámame Sr. García.", "Appelle-moi M. Dupont.",
     ),
     "units": (
         "use metric units", "prices in euros please", "用公制单位", "Usa unidades métricas",
@@ -115,6 +116,13 @@ def test_an_instruction_sets_its_slot_in_the_users_own_words(slot: str, said: st
 @pytest.mark.parametrize("said", SETS_NOTHING)
 def test_what_is_no_instruction_for_the_session_sets_nothing(said: str) -> None:
     assert anchors_of(said) == ()
+
+
+@pytest.mark.parametrize("name", ["Dr. Ohm", "Mr. Lee", "Prof. J. Kern", "J. R. Smith"])
+def test_a_name_is_not_cut_at_its_title(name: str) -> None:
+    (anchor, other) = anchors_of(f"From now on call me {name}. Answer in French from now on.")
+    assert anchor == Anchor("name", f"From now on call me {name}.")
+    assert other.slot == "language"
 
 
 def test_one_sentence_may_set_two_slots() -> None:

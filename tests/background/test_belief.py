@@ -4,38 +4,31 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.background.belief import (
-    ARCHIVED_BELOW,
-    START,
-    confirmed,
-    corrected,
-    decayed,
-    is_inferred,
-)
+from proxy.background.belief import ARCHIVED_BELOW, confirmed, decayed, is_inferred
 from proxy.domain import Candidate, Evidence
 from tests.background.support import NOON, memory
 
 
 def test_a_confirmation_is_weighed_as_bayes_says() -> None:
-    assert confirmed(START) == pytest.approx(0.8 * 0.6 / (0.8 * 0.6 + 0.3 * 0.4))
-    assert corrected(START) == pytest.approx(0.2 * 0.6 / (0.2 * 0.6 + 0.7 * 0.4))
+    assert confirmed(0.6) == pytest.approx(0.8 * 0.6 / (0.8 * 0.6 + 0.3 * 0.4))
 
 
 @given(st.floats(0.01, 0.98))
 def test_what_speaks_for_it_raises_and_what_speaks_against_it_lowers(confidence: float) -> None:
-    assert corrected(confidence) < confidence < confirmed(confidence) <= 1
+    against = decayed(memory("User likes jazz", confidence=confidence), NOON).confidence
+    assert against < confidence < confirmed(confidence) <= 1
 
 
-def test_nothing_becomes_certain_and_certainty_can_be_shaken() -> None:
-    confidence = START
+def test_no_number_of_confirmations_makes_it_certain() -> None:
+    confidence = 0.6
     for _ in range(100):
         confidence = confirmed(confidence)
     assert confidence < 1
-    assert corrected(1.0) < 1.0
+    assert confirmed(1.0) == 1.0, "what a person said by hand stays as sure as they said it"
 
 
 def test_an_inferred_memory_decays_step_by_step_until_it_is_archived() -> None:
-    one, steps = memory("User seems to like jazz", confidence=START), 0
+    one, steps = memory("User seems to like jazz", confidence=0.6), 0
     while not one.archived:
         one, steps = decayed(one, NOON), steps + 1
     assert steps == 6

@@ -19,6 +19,7 @@ from proxy.background.reading import read
 from proxy.background.split import split
 from proxy.background.worth import passages
 from proxy.domain import Candidate, Exchange, Scope
+from proxy.sentences import sentences, without_inner_stops
 
 FACT = '{"type": "semantic", "content": "User likes tea."}'
 
@@ -40,7 +41,32 @@ def exchange(said: str) -> Exchange:
 @pytest.mark.parametrize("stops", [".", "?!"])
 def test_a_run_of_stops_costs_no_time(stops, benchmark_ms):
     text = stops * (8_000 // len(stops)) + "x"
-    assert benchmark_ms(lambda: cues.sentences(text)) < 50  # 400 ms where each stop is looked at anew
+    assert benchmark_ms(lambda: sentences(text)) < 50  # 400 ms where each stop is looked at anew
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a. " * 2_700,
+        "Dr. " * 2_000,
+        "z. B. " * 1_300,
+        "a.a.a.a. " * 900,
+        "am 3. " * 1_300,
+        "\".'" * 2_700 + "x",
+        "." + " " * 8_000 + "x",
+        "J." * 4_000 + " x",
+        "A" * 8_000 + ". b",
+        "…" * 8_000 + "x",
+    ],
+    ids=lambda text: text[:6],
+)
+def test_stops_without_end_are_each_judged_by_what_is_near(text, benchmark_ms):
+    assert benchmark_ms(lambda: sentences(text)) < 200  # 40 ms; pysbd takes a second for the first
+    assert benchmark_ms(lambda: without_inner_stops(text)) < 200
+
+
+def test_abbreviations_behind_words_for_passwords_cost_no_time(benchmark_ms):
+    assert benchmark_ms(lambda: redact("password of Dr. J. R. Ohm " * 300)) < 600
 
 
 def test_a_run_of_blanks_in_a_question_costs_no_time(benchmark_ms):

@@ -54,3 +54,8 @@ def test_whose_fact_it_is() -> None:
 def test_no_statement_however_long_is_slow_to_read() -> None:
     read("now " * 20_000)
     read("User no longer " + "a, " * 20_000)
+
+
+def test_a_name_behind_a_title_is_a_name_and_one_that_begins_a_sentence_is_not() -> None:
+    assert {"ohm", "smith"} <= read("User's dentist is Dr. Ohm, then came J. R. Smith").names
+    assert "it" not in read("User has a cat. It is old").names

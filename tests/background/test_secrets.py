@@ -203,3 +203,8 @@ def test_the_cost_is_linear_in_hostile_text(piece: str) -> None:
 
     short, long = seconds(6_000), seconds(48_000)
     assert long < 8 * short * 3 + 0.05, f"{short * 1e3:.1f} ms, then {long * 1e3:.1f} ms for 8 times as much"
+
+
+@pytest.mark.parametrize("before", ["at St. Mary's", "of Dr. Ohm's shop", "for z. B. Wein", "at 6 p.m."])
+def test_a_password_is_found_behind_an_abbreviation(before: str) -> None:
+    assert "Kiebitz" not in redact(f"The password {before} became Kiebitz!83 again.")

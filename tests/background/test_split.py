@@ -121,3 +121,10 @@ def test_markdown_means_nothing_to_plain_text():
 
 def test_a_line_of_hashes_takes_no_time():
     assert len(split("# " + "# " * 200_000, "markdown")) > 100
+
+
+def test_a_long_line_is_cut_between_sentences_not_behind_an_abbreviation():
+    sentence = "My dentist is Dr. Ohm of No. 5, St. James Street, i.e. the 3.5 acre one at 6 p.m. on Friday. "
+    passages = split(sentence * 60, "text")
+    assert len(passages) > 2
+    assert all(passage.text.strip().endswith("Friday.") for passage in passages)

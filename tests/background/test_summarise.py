@@ -102,3 +102,10 @@ def test_the_call_shows_the_conversation_and_no_planted_instruction() -> None:
 def test_small_talk_has_no_substance() -> None:
     assert summarise.has_substance(SESSION)
     assert not summarise.has_substance((exchange("hi"), exchange("thanks!"), SESSION[0]))
+
+
+def test_a_name_behind_a_title_must_have_been_said() -> None:
+    session = (exchange("I saw Dr. Ohm about my knee and got new pills.", "Noted, pills for the knee."),)
+    answer = json.dumps({"summary": "The user saw Dr. Ohm about their knee and got new pills.", "topics": []})
+    assert summarise.read(answer, session, None) is not None
+    assert summarise.read(answer.replace("Ohm", "Volt"), session, None) is None

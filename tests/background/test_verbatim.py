@@ -1,3 +1,5 @@
+import pytest
+
 from proxy.background import verbatim
 from proxy.domain import Evidence
 from tests.background.support import batch, exchange
@@ -62,3 +64,22 @@ def test_in_other_languages_statements_are_told_from_requests() -> None:
         "Vivo en Vigo.",
         "Ich wohne in Halle.",
     ]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "My dentist is Dr. Ohm.",
+        "I live at 12 St. James Street.",
+        "My locker is No. 5.",
+        "My flight leaves at 6 p.m. on Friday.",
+        "I like e.g. jazz and blues.",
+        "My appointment is with Prof. Kern on Monday.",
+        "My son was born in the U.S. in 2015.",
+        "I work at Acme Inc. in Berlin.",
+        "My friend J. R. Smith lives in Rome.",
+        "Ich habe am 3. Mai Geburtstag.",
+    ],
+)
+def test_an_abbreviation_cuts_no_statement(said: str) -> None:
+    assert contents(f"{said} I have two cats.") == [said, "I have two cats."]

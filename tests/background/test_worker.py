@@ -232,14 +232,6 @@ async def test_a_refused_prompt_is_a_dead_letter_at_once(house: House) -> None:
     assert house.reports[0].outcome == "dead"
 
 
-async def test_a_refused_prompt_falls_back_to_the_users_words_where_configured(house: House) -> None:
-    house.pace = Pace(verbatim_if_refused=True)
-    house.completer.answers = [CompletionRefused("400")]
-    await house.say("I live in Ghent.")
-    await house.worker().work_one()
-    assert await house.contents() == ["I live in Ghent."]
-
-
 async def test_a_job_without_a_credential_waits_for_its_user(house: House) -> None:
     house.completer.answers = [CredentialNeeded("401"), facts(HAWAII)]
     await house.say("$10,000 for the Hawaii trip")

@@ -1,12 +1,14 @@
 """scripts/scale: what it says of sizes nobody measured, and that a crowd outlives the run that made it."""
 
+import re
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bench.crowd import Census, Crowd, heavy_scope, scope_of
-from bench.growth import Step, projected_mb
+from bench.growth import Step, heavy_table, projected_mb, table
 from bench.scale import sizes
 from proxy.domain import MemoryFilter
 from proxy.stores.sqlite.stores import SqliteStores
@@ -35,6 +37,17 @@ def test_sizes_beyond_the_last_lie_on_a_line_through_the_first_and_the_last():
         replace(STEP, memories=size, disk_mb=disk) for size, disk in ((100, 5.0), (200, 0.0), (1100, 25.0))
     ]
     assert projected_mb(steps, "disk_mb", 2100) == 45.0
+
+
+def test_every_column_says_of_what_it_is_and_the_manual_names_one_that_is_there():
+    steps = table("sqlite", [replace(STEP, memories=9)])
+    for shown in (steps, heavy_table([])):
+        names = [column.header for column in shown.columns]
+        assert len({name.strip() for name in names}) == len(names)
+        assert not {"p95", "p50"} & {name.strip() for name in names}
+    manual = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text("utf-8")
+    (named,) = re.findall(r"column `([^`]+)`", manual)
+    assert named in [column.header for column in steps.columns]
 
 
 def test_the_last_step_is_the_size_that_was_asked_for():

@@ -127,8 +127,9 @@ class FakeProxy:
         return JSONResponse(memory) if memory else absent(request)
 
     async def history(self, request: Request) -> Response:
-        event = {"at": 1768400000, "action": "created", "by": "api", "content": "as it was"}
-        return JSONResponse({"object": "list", "data": [event], "has_more": False})
+        first = {"at": 1768400000, "action": "created", "by": "api", "content": "as it was"}
+        then = {**first, "at": 1768400001, "action": "updated", "became": "as it is"}
+        return JSONResponse({"object": "list", "data": [first, then], "has_more": False})
 
     async def edit(self, request: Request) -> Response:
         memory_id, changes = request.path_params["id"], await request.json()

@@ -98,7 +98,8 @@ def test_add_stores_and_get_shows_it_with_its_history(
     assert run("get", "mem_0001") == 0
     shown = capsys.readouterr().out
     assert "User is left-handed" in shown
-    assert "created by api: as it was" in shown
+    assert "created by api: as it was\n" in shown
+    assert "updated by api: as it was → as it is\n" in shown
 
 
 def test_forgetting_one_does_not_ask(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:

@@ -119,6 +119,22 @@ async def test_the_headers_say_what_happened(house: Houses) -> None:
         assert (off["x-memory-status"], off["x-memory-store"]) == ("off", "off")
 
 
+async def test_where_extraction_is_off_no_request_is_stored_and_none_is_told_so(house: Houses) -> None:
+    async with house(memory={"extraction": "off"}) as h, h.client() as client:
+        for asked in ({"memory_config": {"auto_store": True}}, {}):
+            raw = await client.chat.completions.with_raw_response.create(
+                model="m",
+                messages=[{"role": "user", "content": "My dog is Rex."}],
+                extra_body=context("alice", session_id="s-1") | asked,
+                extra_headers={"X-Memory-Mode": "on"},
+            )
+            assert (raw.headers["x-memory-status"], raw.headers["x-memory-store"]) == ("none", "off")
+        async with httpx2.AsyncClient(timeout=30) as http:
+            for kept in ("sessions", "jobs"):
+                answer = await http.get(f"{h.base_url}/memory/{kept}", params={"user_id": "alice"})
+                assert answer.json()["data"] == [], kept
+
+
 async def test_headers_alone_give_an_unmodified_client_a_memory(house: Houses) -> None:
     model = ScriptedModel(facts=known(FIVE[1][:2]))
     async with house(model) as h, h.client() as client:

@@ -74,6 +74,7 @@ async def test_a_passage_is_cited_in_the_chat_and_named_in_the_headers(house: Ho
             :-4
         ] in shown(h)
         assert headers["x-memory-ids"] == document["id"]
+        assert headers["x-memory-count"] == "1", "a document counts once, as OpenAPI and the metric say"
         assert headers["x-memory-status"] == "injected"
         await ask(h, "bob", QUESTION)
         assert "tide undo" not in shown(h)

@@ -144,8 +144,9 @@ async def test_every_way_to_name_another_user_is_forbidden(house: Houses, keys: 
                 await client.models.list(**extra)
             with pytest.raises(PermissionDeniedError):
                 await client.conversations.create(**extra)
-        with pytest.raises(PermissionDeniedError):
+        with pytest.raises(PermissionDeniedError) as refused:
             await client.conversations.create(extra_body=alice)
+        assert refused.value.param == "memory_context.user_id"
         assert h.upstream.requests == []
         async with httpx2.AsyncClient(base_url=h.base_url, headers={"api-key": key}) as http:
             body = {"user_id": "alice", "content": "User likes tea.", "query": "tea"}
@@ -158,6 +159,8 @@ async def test_every_way_to_name_another_user_is_forbidden(house: Houses, keys: 
                 await http.post("/memory/search", json={k: body[k] for k in ("user_id", "query")}),
             ]
         assert [a.status_code for a in answers] == [403] * 6
+        params = [a.json()["error"]["param"] for a in answers]
+        assert params == ["user_id", "X-Memory-User-Id", *["user_id"] * 4]
 
 
 async def test_what_one_key_made_is_absent_for_another_also_with_its_id(house: Houses, keys: Any) -> None:

@@ -342,6 +342,11 @@ async def test_a_chain_is_one_session(house: Houses) -> None:
             model="m", input="Shoes?", previous_response_id=first.parse().id, extra_body=user
         )
         assert later.headers["x-memory-session-id"] == first.headers["x-memory-session-id"]
+        named: Any = {"memory_context": {"user_id": "alice", "session_id": "s-9"}}
+        named_later = await client.responses.with_raw_response.create(
+            model="m", input="Socks?", previous_response_id=first.parse().id, extra_body=named
+        )
+        assert named_later.headers["x-memory-session-id"] == "s-9"
 
 
 async def test_a_client_that_leaves_before_a_whole_answer_closes_the_upstream(house: Houses) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from proxy.edge import failopen
-from proxy.edge.failopen import REMIND_S, REST_S, TRIP_AFTER, Failed, FailOpen
+from proxy.edge.failopen import REST_S, TRIP_AFTER, Failed, FailOpen
 from proxy.errors import EmbeddingFailed, StoreUnavailable
-from proxy.observe import Metrics
+from proxy.observe import REMIND_S, Metrics
 
 
 class Clock:

@@ -1,12 +1,14 @@
-"""What is counted of a request with memory."""
+"""What is counted of a request with memory, and what its session is called."""
 
 import pytest
 from openai import BadRequestError
 
+from proxy.background.filters import safe_id
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses
 
 ANA = {"memory_context": {"user_id": "ana"}}
+KEY = "sk-proj-9fK2mQ7xW4tB8vLzR3nY6cH1"
 
 
 def counted(h: House) -> tuple[float | None, float | None]:
@@ -29,3 +31,13 @@ async def test_a_request_refused_before_the_upstream_was_asked_is_not_counted(ho
         assert count == 1
         assert total is not None
         assert 0 < total < 60
+
+
+async def test_a_session_that_is_named_by_a_secret_goes_by_another_name(house: Houses) -> None:
+    async with house() as h, h.client() as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model="m",
+            messages=[{"role": "user", "content": "I knit."}],
+            extra_body={"memory_context": {"user_id": "ana", "session_id": KEY}},
+        )
+        assert raw.headers["x-memory-session-id"] == safe_id(KEY) != KEY

@@ -1,6 +1,7 @@
 """Which session a request belongs to that continues a response."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,8 +38,8 @@ async def session(sessions: Sessions, *, patience_s: float = 0.0, named: bool = 
     relayed = Relayed(unused, RESPONSES, "", sessions, RecentChains(), fail_open, patience_s)  # type: ignore[arg-type]
     async with asyncio.TaskGroup() as tasks:
         progress = Progress(
-            scope={"headers": []}, send=unused, downstream=unused, tasks=tasks, deadline_s=5.0, turn=TURN,
-            body={"previous_response_id": "resp_1"}, named_session=named,
+            scope={"headers": []}, send=unused, downstream=unused, tasks=tasks, deadline_s=5.0,
+            turn=replace(TURN, named=named), body={"previous_response_id": "resp_1"},
         )  # fmt: skip
         await relayed.adopt(progress)
     assert progress.turn is not None

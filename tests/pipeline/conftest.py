@@ -18,6 +18,8 @@ from proxy.domain import (
     Turn,
 )
 from proxy.errors import EmbeddingFailed, StoreUnavailable
+from proxy.notes import NOTHING, SessionNotes
+from proxy.pipeline import documents
 from proxy.pipeline.named import Lack
 from proxy.pipeline.prepare import Tools
 from proxy.ports import EmbeddingModel
@@ -136,6 +138,20 @@ class Scripted:
         return text.isascii()
 
 
+class NoNotes:
+    """Sessions of which nothing is kept."""
+
+    async def notes(self, scope: Scope, session_id: str, **asked: object) -> SessionNotes:
+        return NOTHING
+
+
+class NoPassages:
+    """An index of nobody's documents."""
+
+    async def holds(self, scope: Scope) -> bool:
+        return False
+
+
 class Words:
     """Counts words for tokens."""
 
@@ -143,11 +159,17 @@ class Words:
         return len(text.split())
 
 
+def no_documents() -> documents.Shelf:
+    return documents.Shelf(NoPassages(), Shelf(), None)
+
+
 @pytest.fixture
 def tools() -> Tools:
     return Tools(
         memories=Shelf(),
         sessions=Past(),
+        notes=NoNotes(),
+        shelf=no_documents(),
         embedder=Scripted(),
         tokens=Words(),
         clock=lambda: NOW,

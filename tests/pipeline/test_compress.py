@@ -23,7 +23,6 @@ from proxy.domain import Message
 from proxy.pipeline.compress import (
     NOTICE,
     Rules,
-    Standing,
     mark,
     plan,
     rough_tokens,
@@ -82,9 +81,9 @@ def compress(made: Talk, rules: Rules = EAGER, state: Any = STATE, body: Body | 
     body = made.body if body is None else body
     messages = made.history.dialect.messages(body)
     spans = turns_of(body, made.history, messages)
-    standing = Standing(state_block(state), frozenset(made.marks))
-    gone = plan(spans, messages, SESSION, standing, rules, rough_tokens)
-    return without(body, made.history, [spans[i] for i in gone], standing.block, "before_last_user")
+    block = state_block(state)
+    gone = plan(spans, messages, SESSION, block, made.marks, rules)
+    return without(body, made.history, [spans[i] for i in gone], block, "before_last_user")
 
 
 def numbers(body: Body) -> list[int]:
@@ -182,9 +181,9 @@ def test_another_session_covers_nothing() -> None:
     made = talk(10)
     messages = CHAT_HISTORY.dialect.messages(made.body)
     spans = turns_of(made.body, CHAT_HISTORY, messages)
-    standing = Standing(state_block(STATE), frozenset(made.marks))
-    assert plan(spans, messages, SESSION, standing, EAGER, rough_tokens)
-    assert not plan(spans, messages, "s-2", standing, EAGER, rough_tokens)
+    block = state_block(STATE)
+    assert plan(spans, messages, SESSION, block, made.marks, EAGER)
+    assert not plan(spans, messages, "s-2", block, made.marks, EAGER)
 
 
 def test_a_client_that_trims_answers_or_keeps_thoughts_is_recognised() -> None:
@@ -397,8 +396,7 @@ def test_compressing_twice_is_compressing_once(made: Talk, rules: Rules) -> None
 def test_memory_sees_of_the_rest_what_the_model_sees(made: Talk, rules: Rules) -> None:
     messages = made.history.dialect.messages(made.body)
     spans = turns_of(made.body, made.history, messages)
-    standing = Standing(state_block(STATE), frozenset(made.marks))
-    gone = plan(spans, messages, SESSION, standing, rules, rough_tokens)
+    gone = plan(spans, messages, SESSION, state_block(STATE), made.marks, rules)
     assume(gone)
     left = kept(messages, [spans[i] for i in gone])
     assert left == made.history.dialect.messages(compress(made, rules))

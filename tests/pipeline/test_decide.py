@@ -91,6 +91,7 @@ GENERAL = [
     "How many moons does Jupiter have?",
     "What does RFC stand for?",
     "What is a monad?",
+    "whats a mutex",
     "How do black holes form?",
     "Why is the sky blue?",
     "How many legs does a spider have?",

@@ -9,11 +9,13 @@ from proxy.block import CLOSE, NOTICE, OPEN, fence, strip_blocks
 from proxy.documents import READY, Document, Look, Passage, PassageHit, Scores
 from proxy.domain import Hit, Message, Scope
 from proxy.errors import StoreUnavailable
+from proxy.observe import REMIND_S, Seldom
 from proxy.pipeline.documents import RankedPassage, Shelf, look_up, render, search, with_passages
 from proxy.pipeline.inject import SHORT_ID, Block
 from proxy.pipeline.prepare import prepare
 from tests.pipeline.conftest import SCOPE, Scripted, Words, memory, turn
 from tests.pipeline.conftest import Shelf as Memories
+from tests.stores.recording import recorded
 
 QUESTION = "Tell me how my release is rolled back?"
 ANSWER = "Run the undo command."
@@ -157,6 +159,15 @@ async def test_documents_that_cannot_be_searched_in_time_cost_the_memories_nothi
     assert prepared.memory_ids == ("m1",)
 
 
+async def test_documents_that_every_turn_has_to_do_without_are_logged_once_a_minute(monkeypatch):
+    lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
+    at = shelf(index=Index(error=StoreUnavailable("gone")), seldom=Seldom(lambda: clock[0]))
+    for clock[0] in range(0, round(REMIND_S) + 1, 10):
+        assert await texts(turn(QUESTION), at) == []
+    gone = {"error": "StoreUnavailable"}
+    assert lines == [("documents.left_out", gone), ("documents.left_out", {**gone, "left_out": 5})]
+
+
 async def test_without_documents_nothing_is_embedded_or_searched():
     at = shelf()
     assert await texts(turn(QUESTION), at) == []
@@ -233,7 +244,7 @@ async def test_memories_have_their_place_whatever_the_documents_say(tools):
 
 async def test_documents_are_shown_where_there_are_no_memories(tools):
     prepared = await prepare(turn(QUESTION), replace(tools, shelf=shelf(hit(0.9))))
-    assert (prepared.status, prepared.reason) == ("injected", "")
+    assert (prepared.status, prepared.reason) == ("injected", None)
     assert ANSWER in prepared.block
 
 

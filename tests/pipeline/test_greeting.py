@@ -26,7 +26,53 @@ def test_greetings_wishes_and_thanks_are_greetings(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
+        "mōrena! back again",
+        "heita, morning",
+        "¡Quiubo! ¿cómo amaneciste?",
+        "Moin moin, na, alles frisch?",
+        "na du, alles fit?",
+        "嗨,下课了吗你",
+        "早安午安晚安一起说啦~",
+        "good evening, did you sleep well",
+        "yo la forme ?",
+        "désolé le téléphone sonnait, je suis de retour",
+        "sorry, had to get the door. back now",
+        "kenavo",
+        "dumelang",
+        "sawasdee krub",
+        "صباح الخير",
+        "Xin chào!",
+        "pfiat di",
+        "vanakkam, kaise hain",
+    ],
+)
+def test_the_world_s_greetings_and_small_talk_ask_nothing_of_the_user(text: str) -> None:
+    assert is_greeting(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
         "hey there, hope you remember the boat",
+        "hi, what's today?",
+        "hey, how did it go with the boat",
+        "morning! what's on today",
+        "evening, anything for tomorrow",
+        "hey, how's mum doing",
+        "hi again, where were we",
+        "back again: what's next for the shed",
+        "¿qué hay hoy?",
+        "buenas, ¿qué tal la entrevista?",
+        "Und morgen?",
+        "und jetzt?",
+        "Opa?",
+        "et moi ?",
+        "là-bas ?",
+        "今天上课吗",
+        "早,猫吃了没",
+        "你好,吃药了没",
+        "coucou, comment va Léa",
+        "na, wie war das spiel",
         "hope my parcel arrives",
         "Good restaurants?",
         "Thanks! And when is it?",

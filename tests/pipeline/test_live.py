@@ -34,6 +34,10 @@ def test_weather_at_a_place_prices_and_flights_are_a_tools(text: str) -> None:
         "天气好的话去哪？",
         "想配副墨镜去三亚戴,左右眼多少度来着",
         "Is staging down right now?",
+        "How much bitcoin does Leo have?",
+        "王秀琴的生日是农历几月几号？",
+        "combien de côté pour la toiture",
+        "黄金买了多少克",
     ],
 )
 def test_weather_without_a_place_and_other_peoples_figures_are_not(text: str) -> None:

@@ -97,3 +97,10 @@ def test_a_hostile_paste_costs_no_time(text, benchmark_ms):
 def test_blank_space_around_a_message_is_no_paste(blank):
     assert own_words(blank * 2_000) == ""
     assert own_words(f"{blank * 2_000}{QUESTION}{blank * 2_000}") == ""
+
+
+def test_a_question_in_the_line_of_the_paste_is_whole_behind_a_title():
+    paste = "The ledger is read every night and a few rows are lost in it. " * 30
+    asked = "When does Dr. Ohm open on the 3rd?"
+    assert own_words(f"{asked} {paste}") == asked
+    assert own_words(f"{paste} {asked}") == asked

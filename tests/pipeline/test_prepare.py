@@ -7,9 +7,11 @@ import pytest
 from proxy.domain import Hit, Level, MemoryOptions, Status
 from proxy.errors import StoreUnavailable
 from proxy.notes import Anchor, SessionNotes
+from proxy.observe import REMIND_S, Seldom
 from proxy.pipeline.prepare import LINES, prepare, search
 from proxy.pipeline.wording import Wording
 from tests.pipeline.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, turn
+from tests.stores.recording import recorded
 
 BUDGET = Hit(memory("budget", "User's budget for the Portugal trip is $6,200."), 0.5, 3.0)
 
@@ -96,6 +98,18 @@ async def test_a_vague_question_without_history_asks_the_session(tools):
 async def test_a_broken_session_store_leaves_the_question_alone(tools):
     shelf = replace(tools, memories=Shelf([BUDGET]), sessions=Past(broken=True))
     assert (await prepare(turn("How much?"), shelf)).status is Status.INJECTED
+
+
+async def test_what_every_turn_has_to_do_without_is_logged_once_a_minute(tools, monkeypatch):
+    lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
+    tools = replace(tools, seldom=Seldom(lambda: clock[0]))
+    away = replace(tools, sessions=Past(broken=True), notes=Notebook(broken=True))
+    for clock[0] in range(0, round(REMIND_S) + 1, 10):
+        await prepare(turn("How much?", named=True), away)
+    events = ["memory.history_unavailable", "memory.notes_unavailable"]
+    assert sorted(event for event, facts in lines if not facts) == events
+    assert sorted(event for event, facts in lines if facts == {"left_out": 5}) == events
+    assert len(lines) == 4
 
 
 async def test_history_lends_at_most_the_last_messages(tools):

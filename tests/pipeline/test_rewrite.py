@@ -93,3 +93,10 @@ def test_short_questions_without_a_topic_are_vague_in_other_languages(text):
 )
 def test_questions_with_a_topic_are_not_vague_in_other_languages(text):
     assert not is_vague(text)
+
+
+def test_the_question_of_a_long_message_is_whole_behind_a_title():
+    told = "My importer reads a few thousand rows of an old ledger every night. " * 8
+    assert rewrite(told + "What did Dr. Ohm say at 6 p.m. on Friday?", []).text == (
+        "What did Dr. Ohm say at 6 p.m. on Friday?"
+    )

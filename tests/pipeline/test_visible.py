@@ -64,3 +64,9 @@ def test_an_empty_conversation_hides_nothing():
 def test_a_question_alone_shows_nothing():
     learnt = memory("m", "User is vegan.", evidence=(Evidence("s", "e", "Am I vegan"),))
     assert not shown(learnt, "Am I vegan?", "Is user is vegan?")
+
+
+def test_a_question_with_a_title_shows_nothing_either():
+    fact = memory("m", "User's only dentist in Leeds since 2019 is Dr. Ohm.")
+    assert not shown(fact, "Is it true that my only dentist in Leeds since 2019 is Dr. Ohm?")
+    assert shown(fact, "My only dentist in Leeds since 2019 is Dr. Ohm. Is he good?")

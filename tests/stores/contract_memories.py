@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from proxy.domain import Confirm, Create, Event, Evidence, Forgotten, MemoryFilter, Stamp
+from proxy.domain import Confirm, Create, Event, Evidence, Forgotten, MemoryFilter, Scope, Stamp
 from proxy.errors import Conflict, NotFound
 from proxy.oversight import Applied
 from tests.stores.making import (
@@ -269,6 +269,28 @@ class ListContract:
         for cursor in ("nothing", "b"):
             with pytest.raises(NotFound):
                 await memories.list(of(ANNA), limit=2, after=cursor)
+
+    @pytest.mark.parametrize("oldest_first", [True, False])
+    async def test_pages_of_a_whole_tenant_hold_each_users_in_order_without_gaps(
+        self, memories, oldest_first
+    ):
+        users = [Scope("acme", name) for name in ("zoe", "anna", "東京", "ben")]
+        for n in range(5):  # as an import brings them, the latest may be the oldest by its time
+            for user in (*users, Scope("acme2", "anna"), Scope("acm", "zoe")):
+                name = f"{user.tenant}-{user.user}-{n}"
+                await store(memories, create(name, user, id=name, created_at=NOW - n), scope=user)
+        where, seen, after = MemoryFilter(tenant="acme", user=None, now=NOW), [], None
+        while True:
+            page = await memories.list(where, limit=3, after=after, oldest_first=oldest_first)
+            assert page.total == 20
+            seen += page.items
+            if not page.has_more:
+                break
+            after = seen[-1].id
+        assert len(seen) == 20
+        order = range(5) if oldest_first else range(4, -1, -1)
+        for user in users:
+            assert [m.id for m in seen if m.scope == user] == [f"acme-{user.user}-{n}" for n in order]
 
     async def test_a_cursor_works_after_its_memory_was_superseded(self, memories):
         await store(memories, create("one", id="a"), create("two", id="b"), create("three", id="c"))

@@ -79,6 +79,30 @@ class Shut:
         raise StoreUnavailable("gone")
 
 
+class Away:
+    """Stores that were open, and cannot be reached any more."""
+
+    is_open, place = True, "somewhere"
+
+    def __init__(self, trouble=""):
+        self.trouble = trouble
+
+    async def upkeep(self):
+        raise StoreUnavailable("gone")
+
+
+@pytest.mark.parametrize(("trouble", "told_at"), [("", (1, 2)), ("store_disk_full", ())])
+async def test_a_store_out_of_reach_is_told_of_once_a_minute_where_it_does_not_itself(
+    clock, monkeypatch, trouble, told_at
+):
+    lines = recorded(monkeypatch, lambda facts: (clock.now, facts["place"]))
+    keeping = care.Care(SimpleNamespace(stores=Away(trouble)), clock)
+    while clock.now < 2.5 * care.REMIND_S:
+        clock.now += care.STORE_RETRY_S
+        await keeping._catch_up()
+    assert lines == [("store.unavailable", (at * care.REMIND_S, "somewhere")) for at in told_at]
+
+
 async def test_a_store_that_cannot_be_opened_is_tried_on_and_told_of_once_a_minute(clock, monkeypatch):
     lines = recorded(monkeypatch, lambda facts: (clock.now, facts["place"]))
     keeping = care.Care(SimpleNamespace(stores=Shut(), embedder=None), clock)

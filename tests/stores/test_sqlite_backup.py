@@ -16,7 +16,7 @@ import pytest
 from proxy.errors import StoreUnavailable
 from proxy.ports import EmbeddingModel
 from proxy.stores.sqlite import SqliteStores, backup
-from tests.stores.making import always, create, store, talk, vector
+from tests.stores.making import always, contents, create, store, talk, vector
 
 ROOT = Path(__file__).parents[2]
 COMMITTER = Path(__file__).with_name("committer.py")
@@ -164,7 +164,7 @@ async def test_the_database_itself_and_a_missing_directory_are_no_targets(stores
     await store(stores.memories, create("tea"))
     with pytest.raises(StoreUnavailable):
         written(stores, tmp_path / name)
-    await stores.health()
+    assert await contents(stores.memories, "tea") == {"tea"}
 
 
 async def test_another_programs_database_is_not_backed_up(tmp_path):

@@ -64,7 +64,7 @@ async def test_an_error_says_what_failed_and_no_content(stores):
 async def test_threads_end_with_the_store(tmp_path):
     stores = SqliteStores(tmp_path)
     await stores.open()
-    await stores.health()
+    await stores.memories.stamp(ANNA)
     assert any(t.name.startswith("store-") for t in threading.enumerate())
     await stores.close()
     assert not any(t.name.startswith("store-") for t in threading.enumerate())
@@ -100,7 +100,38 @@ async def test_a_store_that_is_not_open_is_unavailable(tmp_path):
     with pytest.raises(StoreUnavailable):
         await stores.sessions.begin(exchange())
     with pytest.raises(StoreUnavailable):
-        await stores.health()
+        await stores.memories.stamp(ANNA)
+    await stores.close()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda s: s.upkeep(),
+        lambda s: s.memories.resume_forgets(),
+        lambda s: s.memories.expire(NOW),
+        lambda s: s.memories.forget(of(ANNA), by="anna"),
+        lambda s: s.memories.stamp_model(MINI),
+        lambda s: s.sessions.sweep(NOW, never),
+        lambda s: s.sessions.end(ANNA, "s", NOW),
+        lambda s: s.sessions.prune(NOW),
+        lambda s: s.jobs.claim(NOW, 60),
+        lambda s: s.jobs.counts(),
+        lambda s: s.chains.expire(NOW),
+        lambda s: s.passages.pending(1),
+        lambda s: s.vectors.count(1),
+        lambda s: s.keys.list(),
+    ],
+)
+@pytest.mark.parametrize("failed", [False, True])
+async def test_whatever_is_asked_of_a_store_that_could_not_be_opened_it_is_unavailable(tmp_path, ask, failed):
+    stores = SqliteStores(tmp_path / "data")
+    if failed:
+        (tmp_path / "data").write_text("a file where the directory should be")
+        with pytest.raises(StoreUnavailable):
+            await stores.open()
+    with pytest.raises(StoreUnavailable):
+        await ask(stores)
     await stores.close()
 
 
@@ -115,7 +146,7 @@ async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path, content)
     assert path.read_bytes() == content
     path.rename(tmp_path / "aside")
     await stores.open()  # tried again once the operator has acted
-    await stores.health()
+    await stores.memories.stamp(ANNA)
     await stores.close()
 
 
@@ -162,7 +193,7 @@ async def test_a_file_moved_away_is_unavailable_until_it_is_back(stores):
     aside = stores.path.with_name("aside")
     stores.path.rename(aside)
     with pytest.raises(StoreUnavailable):
-        await stores.health()
+        await stores.memories.stamp(ANNA)
     with pytest.raises(StoreUnavailable):
         await store(stores.memories, create("rum"))
     assert not stores.path.exists()

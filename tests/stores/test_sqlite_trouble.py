@@ -276,6 +276,18 @@ def test_trouble_that_lasts_is_told_once_a_minute(log):
     assert log == [("store.trouble", trouble.DISK_FULL)] * 3
 
 
+def test_what_is_refused_for_no_fault_of_the_files_is_told_once_a_minute(log):
+    clock = Clock()
+    troubles = Troubles(clock)
+    refused = StoreUnavailable("x")
+    refused.__cause__ = raised(sqlite3.SQLITE_CONSTRAINT)
+    for clock.now in range(0, 125, 5):
+        troubles.failed("write", refused)
+        troubles.failed("write", StoreUnavailable("the file is not open"))  # whoever opens it says so
+    assert troubles.current == ""
+    assert log == [("store.failed", None)] * 3
+
+
 def test_trouble_that_comes_and_goes_is_one_trouble(log):
     clock = Clock()
     troubles = Troubles(clock)

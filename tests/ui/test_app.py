@@ -2,11 +2,12 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import httpx2 as httpx
 import pytest
 
+from proxy.domain import Source
 from proxy.edge.ui import app
 from proxy.edge.ui.app import Ui
 
@@ -108,3 +109,8 @@ def test_only_the_theme_is_kept_beyond_the_tab() -> None:
         "shell.js": {"theme"},
         "theme.js": {"theme"},
     }
+
+
+def test_every_source_of_a_memory_has_its_words() -> None:
+    how = (STATIC / "detail.js").read_text("utf-8").partition("const HOW = {")[2].partition("}")[0]
+    assert set(re.findall(r"^  (\w+):", how, re.MULTILINE)) == set(get_args(Source))

@@ -47,6 +47,9 @@ async def _correct(page: Page) -> None:
     await page.get_by_role("button", name="Save").click()
     await expect(page.locator(".detail .whole")).to_have_text("Works for a bridge office in Antwerp.")
     await expect(page.locator(".timeline .past").last).to_have_text("Works for a bridge office in Rotterdam.")
+    await expect(page.locator(".timeline .past").nth(1)).to_have_text(
+        "→ Works for a bridge office in Antwerp."
+    )
     await page.get_by_role("button", name="Archive").click()
     await expect(page.get_by_text("1 memory")).to_be_visible()
     await page.get_by_role("button", name="Restore").click()

@@ -408,3 +408,10 @@ def test_what_the_upstream_accepted_last_is_what_our_own_calls_carry() -> None:
     credentials.remember(ANN, KEY)
     credentials.forget(ANN)
     assert credentials.get(ANN) == []
+
+
+async def test_an_endpoint_that_nobody_listens_on_is_named_by_the_systems_own_word() -> None:
+    async with Upstream("http://127.0.0.1:9/v1") as upstream:
+        with pytest.raises(CompletionFailed) as failed:
+            await UpstreamCompleter(upstream, Credentials(), {}).complete(question())
+    assert str(failed.value) == "upstream_unreachable (ECONNREFUSED)"

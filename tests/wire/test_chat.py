@@ -137,8 +137,6 @@ def test_only_a_demanded_call_forces_a_tool(fields: dict[str, Any], forced: bool
 def test_the_plain_fields_are_read_whatever_they_hold() -> None:
     assert CHAT.model({"model": "gpt"}) == "gpt"
     assert CHAT.model({}) == CHAT.model({"model": 4}) == ""
-    assert CHAT.stream_requested({"stream": True})
-    assert not any(CHAT.stream_requested({"stream": value}) for value in (False, None, 1, "true"))
     assert CHAT.openai_user({"user": "u", "safety_identifier": "s"}) == "s"
     assert CHAT.openai_user({"user": "u", "safety_identifier": None}) == "u"
     assert [CHAT.openai_user({"user": value}) for value in ("", " ", 3, "a\nb", "x" * 257)] == [None] * 5

@@ -14,6 +14,7 @@ from proxy.oversight import RIGHTS
 from proxy.wire.extensions import checked_id, take_header_extensions
 
 OPEN_TENANT = "default"
+USER_HEADER = "X-Memory-User-Id"
 _CALLER = "memory_proxy.caller"
 
 
@@ -33,21 +34,23 @@ class Caller:
         if right not in self.rights:
             raise Forbidden(f"This credential lacks the right `{right}`.", code="missing_right")
 
-    def narrow(self, user_id: str | None) -> str | None:
+    def narrow(self, user_id: str | None, param: str = "user_id") -> str | None:
         """Return the user to look inside, None for all of the tenant. Where the credential fixes the user,
-        naming another one is Forbidden, wherever the request names it. Ids are compared exactly."""
+        naming another one is Forbidden, wherever the request names it: `param` is what the request calls
+        the place of `user_id`. Ids are compared exactly."""
         if self.user is None:
             return self.named if user_id is None else user_id
-        for wanted in (user_id, self.named):
+        for wanted, place in ((user_id, param), (self.named, USER_HEADER)):
             if wanted is not None and wanted != self.user:
-                raise Forbidden("This credential belongs to another user.", param="user_id")
+                raise Forbidden("This credential belongs to another user.", param=place)
         return self.user
 
     def scope(self, user_id: str | None, project_id: str | None) -> Scope:
         """Return the scope that the request asks for; a user must be known."""
         user = self.narrow(None if user_id is None else checked_id(user_id, "user_id"))
         if user is None:
-            raise InvalidRequest("`user_id` is required.", param="user_id")
+            why, code = "`user_id` is required.", "missing_required_parameter"
+            raise InvalidRequest(why, param="user_id", code=code)
         project = None if project_id is None else checked_id(project_id, "project_id")
         return Scope(self.tenant, user, project)
 
@@ -77,5 +80,5 @@ def caller_of(scope: ASGIScope) -> Caller:
     named = take_header_extensions(scope["headers"]).user_id
     if named is None:
         return caller
-    caller.narrow(named)
+    caller.narrow(named, USER_HEADER)
     return replace(caller, named=named)

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from proxy import observe
 from proxy.edge.identity import browsers
 from proxy.edge.identity.browsers import Browsers, Visitor
-from proxy.edge.identity.caller import Caller, admit
+from proxy.edge.identity.caller import USER_HEADER, Caller, admit
 from proxy.edge.identity.modes import ByTrust, Mode
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.errors import ClientError, IdentityUnavailable, Unauthorized
@@ -21,7 +21,7 @@ from proxy.wire.extensions import checked_id, take_header_extensions
 
 App = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
 
-_USER = b"x-memory-user-id"
+_USER = USER_HEADER.lower().encode()
 _CHALLENGE = [(b"www-authenticate", b"Bearer")]
 _LATER = [(b"retry-after", b"1")]
 
@@ -89,7 +89,7 @@ def _stays_with_itself(scope: ASGIScope, caller: Caller) -> None:
     """Raise Forbidden if the request's header or query names another user than the credential's. What its
     body names is checked by whoever reads the body."""
     headers: list[Header] = scope["headers"]
-    caller.narrow(take_header_extensions(h for h in headers if h[0] == _USER).user_id)
+    caller.narrow(take_header_extensions(h for h in headers if h[0] == _USER).user_id, USER_HEADER)
     if query := scope.get("query_string", b""):
         for name, value in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
             if name == "user_id" and value:

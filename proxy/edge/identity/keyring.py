@@ -52,6 +52,7 @@ class KeyRing:
         self._store, self._clock, self._limit = store, clock, limit
         self._valid: OrderedDict[bytes, _Known] = OrderedDict()
         self._refused: OrderedDict[bytes, _Known] = OrderedDict()
+        self._seldom = observe.Seldom(clock)
 
     async def find(self, presented: str) -> Found | None:
         """Return the valid key that this is, None for none. Raises StoreError if nobody can say."""
@@ -85,7 +86,7 @@ class KeyRing:
         if known is None or known.found is None or now - known.valid_at > GRACE_S:
             raise error if isinstance(error, StoreError) else StoreError("the key store does not answer")
         known.asked_at = now
-        observe.log.warning("identity.store_unavailable", key=known.found.key.id, error=type(error).__name__)
+        self._seldom.warning("identity.store_unavailable", error=type(error).__name__)
         return known.found
 
     def _note(self, digest: bytes, known: _Known) -> None:

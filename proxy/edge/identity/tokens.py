@@ -2,15 +2,25 @@
 
 What a token may decide is written here and nowhere else: the algorithms are those that the configured kind
 of key allows (never `none`; never HS* with public keys), `exp` and `aud` must be there, and the user and
-tenant must be strings that can name one. Any doubt is a 401 that does not say which.
+tenant must be strings that can name one. Any doubt is a 401 that does not say which: only the log does, by
+the name of the check, once a minute for each.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import jwt
-from jwt.exceptions import PyJWTError
+from jwt.exceptions import (
+    ExpiredSignatureError,
+    ImmatureSignatureError,
+    InvalidAudienceError,
+    InvalidIssuedAtError,
+    InvalidIssuerError,
+    InvalidSignatureError,
+    MissingRequiredClaimError,
+    PyJWTError,
+)
 
 from proxy import observe
 from proxy.edge.identity import jwks
@@ -25,6 +35,20 @@ LEEWAY_S = 30
 MIN_SECRET_BYTES = 32  # of a shared secret: shorter ones can be guessed from one token
 HMAC_ALGORITHMS = ("HS256", "HS384", "HS512")
 _MAX_KID_CHARS = 512
+
+_CHECKS: tuple[tuple[type[Exception], str], ...] = (
+    (ExpiredSignatureError, "exp"),
+    (ImmatureSignatureError, "nbf"),
+    (InvalidIssuedAtError, "iat"),
+    (InvalidAudienceError, "aud"),
+    (InvalidIssuerError, "iss"),
+    (InvalidSignatureError, "signature"),
+)
+"""Which check failed, as the log names it; what is none of these is malformed."""
+
+
+class _Failed(Exception):
+    """A check of ours failed. It says which, in words of ours: nothing of the token."""
 
 
 class Keys(Protocol):
@@ -89,6 +113,7 @@ class ByToken:
     tenant_claim: str | None = None
     ambient: bool = False
     anyone: Caller | None = None
+    seldom: observe.Seldom = field(default_factory=observe.Seldom)
 
     async def admit(self, scope: ASGIScope) -> Admitted:
         """Check the token; the upstream gets the server's own key, if there is one."""
@@ -99,25 +124,25 @@ class ByToken:
             claims = await self._checked(token)
             user = _name(claims, self.user_claim)
             tenant = OPEN_TENANT if self.tenant_claim is None else _name(claims, self.tenant_claim)
-        except (PyJWTError, ValueError, TypeError, RecursionError) as error:
-            observe.log.debug("identity.token_refused", why=type(error).__name__)
+        except (_Failed, PyJWTError, ValueError, TypeError, RecursionError) as error:
+            self.seldom.info("identity.token_refused", check=_check_of(error))
             raise Unauthorized("The token is not valid here, or has expired.") from None
         caller = Caller(tenant, user=user, rights=USER_RIGHTS, label="jwt")
         return Admitted(caller, replaced(headers, token, None))
 
     async def _checked(self, token: str) -> Mapping[str, Any]:
-        """Return the claims of a valid token. Raises PyJWTError or ValueError for any other."""
+        """Return the claims of a valid token. Raises _Failed, PyJWTError or ValueError for any other."""
         header = jwt.get_unverified_header(token)
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in self.keys.algorithms:
-            raise ValueError("algorithm")
+            raise _Failed("alg")
         if "crit" in header:  # extensions that must be understood, and none is
-            raise ValueError("crit")
+            raise _Failed("crit")
         if kid is not None and not (isinstance(kid, str) and 0 < len(kid) <= _MAX_KID_CHARS):
-            raise ValueError("kid")
+            raise _Failed("kid")
         key = await self.keys.key_for(kid, algorithm)
         if key is None:
-            raise ValueError("unknown key")
+            raise _Failed("unknown key")
         claims: dict[str, Any] = jwt.decode(
             token,
             key,
@@ -130,10 +155,18 @@ class ByToken:
         return claims
 
 
+def _check_of(error: Exception) -> str:
+    if isinstance(error, _Failed):
+        return str(error)
+    if isinstance(error, MissingRequiredClaimError):
+        return f"no {error.claim}"
+    return next((check for kind, check in _CHECKS if isinstance(error, kind)), "malformed")
+
+
 def _name(claims: Mapping[str, Any], claim: str) -> str:
     value = claims.get(claim)
     if not isinstance(value, str) or not is_usable_id(value):
-        raise ValueError(f"claim {claim}")
+        raise _Failed(f"claim {claim}")
     return value
 
 

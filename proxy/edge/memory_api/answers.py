@@ -4,6 +4,8 @@ from typing import Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from proxy.domain import Source
+
 
 class EvidenceShape(TypedDict):
     session_id: str
@@ -18,7 +20,7 @@ class MemoryShape(TypedDict):
     content: str
     user_id: str
     project_id: str | None
-    source: str
+    source: Source
     created_at: float
     updated_at: float
     valid_from: float
@@ -45,6 +47,10 @@ class EventShape(TypedDict):
     action: str
     by: str
     content: str
+
+
+class HistoryEvent(EventShape):
+    became: NotRequired[str]
 
 
 class ExportLine(MemoryShape):
@@ -112,7 +118,7 @@ class HeldShape(TypedDict):
     user_id: str
     project_id: str | None
     reason: str
-    source: str
+    source: Source
     confidence: float
     tags: list[str]
     created_at: float
@@ -207,7 +213,7 @@ class Matches(TypedDict):
 
 class History(TypedDict):
     object: Literal["list"]
-    data: list[EventShape]
+    data: list[HistoryEvent]
     has_more: Literal[False]
 
 

@@ -4,7 +4,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from proxy.edge.memory_api.fields import Content, Cursor, Flag, Id, Kind, Limit, Name, Seconds, Share, Tags
+from proxy.domain import Source
+from proxy.edge.memory_api.fields import (
+    Content,
+    Cursor,
+    Flag,
+    Id,
+    Kind,
+    Limit,
+    Moment,
+    Name,
+    Seconds,
+    Share,
+    Tags,
+)
 
 
 class Query(BaseModel):
@@ -74,7 +87,7 @@ class AddBody(Body):
     project_id: Id | None = None
     tags: Tags = []
     importance: Share = 0.5
-    expires_at: Seconds | None = None
+    expires_at: Moment | None = None
 
 
 class SearchBody(Body):
@@ -112,7 +125,7 @@ class EditBody(Body):
     type: Kind = ""
     tags: Tags = []
     importance: Share = 0
-    expires_at: Seconds | None = None
+    expires_at: Moment | None = None
     project_id: Id | None = None
     archived: bool = False
 
@@ -140,7 +153,7 @@ class MemoryLine(Body):
     type: Kind = "semantic"
     user_id: Id | None = None
     project_id: Id | None = None
-    source: Literal["api", "extracted", "verbatim", "explicit"] = "api"
+    source: Source = "api"
     created_at: Seconds | None = None
     updated_at: Seconds | None = None
     valid_from: Seconds | None = None

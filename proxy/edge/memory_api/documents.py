@@ -16,7 +16,7 @@ from proxy.edge.memory_api.answers import (
     SectionShape,
 )
 from proxy.edge.memory_api.bodies import DocumentBody, DocumentQuery, NoQuery, ScopePageQuery, UserQuery
-from proxy.edge.memory_api.wiring import Asked, Documents, Tools
+from proxy.edge.memory_api.wiring import Asked, Tools
 from proxy.errors import NotFound
 from proxy.pipeline.documents import RankedPassage
 from proxy.wire.extensions import MAX_ID_CHARS
@@ -27,7 +27,7 @@ _STATUS = {"created": 201, "updated": 201, "unchanged": 200}
 async def post(tools: Tools, asked: Asked[NoQuery, DocumentBody]) -> Response:
     """The document as it is kept now: 200 where it was kept already, 201 new or a new version, 202 where
     some of its passages are still to be embedded."""
-    body, documents = asked.body, _documents(tools)
+    body, documents = asked.body, tools.documents
     scope = asked.scope(body.user_id, body.project_id)
     document, change = await documents.add(scope, body.name, body.content, body.format)
     passages = await documents.store.passages(document)
@@ -41,7 +41,7 @@ async def list_(tools: Tools, asked: Asked[ScopePageQuery, None]) -> Response:
     """One page, the last written first."""
     query = asked.query
     scope = asked.scope(query.user_id, query.project_id)
-    found = await _documents(tools).store.list(scope, limit=query.limit + 1, after=query.after)
+    found = await tools.documents.store.list(scope, limit=query.limit + 1, after=query.after)
     data = [_shown(one) for one in found[: query.limit]]
     return present.answer(present.page_of(data, has_more=len(found) > query.limit))
 
@@ -49,7 +49,7 @@ async def list_(tools: Tools, asked: Asked[ScopePageQuery, None]) -> Response:
 async def get(tools: Tools, asked: Asked[DocumentQuery, None]) -> Response:
     """One document with its outline, and if asked for its text as it is kept."""
     document = await _found(tools, asked)
-    passages = await _documents(tools).store.passages(document)
+    passages = await tools.documents.store.passages(document)
     shown: DocumentWhole = {**_shown(document), "outline": _outline(passages)}  # type: ignore[typeddict-item]
     if asked.query.include == "content":
         shown["content"] = "".join(passage.tile for passage in passages)
@@ -59,7 +59,7 @@ async def get(tools: Tools, asked: Asked[DocumentQuery, None]) -> Response:
 async def delete(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
     """Erase a document, and the answers that were given with it in view."""
     document = await _found(tools, asked)
-    gone = await _documents(tools).store.delete(document, by=asked.caller.label, now=tools.clock())
+    gone = await tools.documents.store.delete(document, by=asked.caller.label, now=tools.clock())
     if not gone.documents:
         raise _absent(document.id)
     return present.answer(present.deleted(gone, memory_id=document.id))
@@ -83,17 +83,11 @@ def passage(one: RankedPassage) -> PassageShape:
     }
 
 
-def _documents(tools: Tools) -> Documents:
-    if tools.documents is None:
-        raise NotFound("This proxy keeps no documents: its store has no place for them.")
-    return tools.documents
-
-
 async def _found(tools: Tools, asked: Asked[DocumentQuery, None] | Asked[UserQuery, None]) -> Document:
     """Return the document that the path names, of any user of the tenant unless one is fixed or named."""
     document_id = asked.path["document_id"]
     user = asked.caller.narrow(asked.query.user_id)
-    document = await _documents(tools).store.find(asked.caller.tenant, user, document_id)
+    document = await tools.documents.store.find(asked.caller.tenant, user, document_id)
     if document is None:
         raise _absent(document_id)
     return document

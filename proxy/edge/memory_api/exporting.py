@@ -23,7 +23,7 @@ MEDIA_TYPE = "application/x-ndjson"
 
 
 async def export(tools: Tools, asked: Asked[ScopeQuery, None]) -> Response:
-    """Stream the memories of a user, or of the whole tenant, oldest first. No user: right admin."""
+    """Stream the memories of a user, or of the whole tenant (right admin), each user's oldest first."""
     query = asked.query
     where = MemoryFilter(
         tenant=asked.caller.tenant,

@@ -1,6 +1,7 @@
 """The kinds of values that queries and bodies hold, each with its check and its JSON schema."""
 
 import unicodedata
+from datetime import datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema
@@ -23,7 +24,8 @@ def _id(value: str, info: ValidationInfo) -> str:
 def _kind(value: str, info: ValidationInfo) -> str:
     if value not in KINDS:
         known = ", ".join(sorted(KINDS))
-        raise InvalidRequest(f"Unknown memory type. Known: {known}.", param=info.field_name)
+        why = f"Unknown memory type. Known: {known}."
+        raise InvalidRequest(why, param=info.field_name, code="invalid_value")
     return value
 
 
@@ -31,6 +33,19 @@ def _whole(value: object) -> object:
     if isinstance(value, str) and not (value.isascii() and value.isdigit() and len(value) < 10):
         raise ValueError("it must be a whole number")
     return value
+
+
+def _seconds(value: object) -> object:
+    """Return Unix seconds where a text names a time; a time of no zone would mean another on each machine."""
+    if not isinstance(value, str):
+        return value
+    try:
+        at = datetime.fromisoformat(value)
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None:
+        raise ValueError("it must be Unix seconds or ISO 8601 with a time zone, like 2027-01-31T09:00:00Z")
+    return at.timestamp()
 
 
 def _flag(value: object) -> object:
@@ -67,6 +82,17 @@ Name = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_one_l
 Tags = Annotated[list[Annotated[str, Field(min_length=1, max_length=64)]], Field(max_length=20)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(ge=0, le=LAST_SECOND, allow_inf_nan=False, description="Unix seconds")]
+Moment = Annotated[
+    float, Field(ge=0, le=LAST_SECOND, allow_inf_nan=False), BeforeValidator(_seconds),
+    WithJsonSchema({
+        "anyOf": [
+            {"type": "number", "minimum": 0, "maximum": LAST_SECOND},
+            {"type": "string", "format": "date-time"},
+        ],
+        "description": "Unix seconds, or ISO 8601 with its time zone: 2027-01-31T09:00:00Z",
+    }),
+]  # fmt: skip
+"""A time that somebody writes by hand."""
 
 # Of a query: text that must mean what it says.
 Limit = Annotated[int, Field(ge=1, le=100), BeforeValidator(_whole)]

@@ -27,7 +27,8 @@ async def forget_scope(tools: Tools, asked: Asked[ForgetScopeQuery, None]) -> Re
     """
     query = asked.query
     if query.user_id is None and asked.caller.user is None:
-        raise InvalidRequest("Say whose memories to forget: `user_id` is required.", param="user_id")
+        why = "Say whose memories to forget: `user_id` is required."
+        raise InvalidRequest(why, param="user_id", code="missing_required_parameter")
     scope = asked.scope(query.user_id, query.project_id)
     where = MemoryFilter(
         tenant=scope.tenant,

@@ -7,7 +7,6 @@ an import that broke off is resumed by sending the file again.
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 from starlette.responses import Response
 
@@ -19,6 +18,7 @@ from proxy.edge.memory_api.bodies import EventLine, MemoryLine, UserQuery
 from proxy.edge.memory_api.reading import checked, media_type, parsed, stream_of
 from proxy.edge.memory_api.wiring import Asked, Tools
 from proxy.errors import ClientError, Forbidden, InvalidRequest
+from proxy.own_ids import own_id
 
 MAX_LINE_BYTES = 1_000_000
 MAX_ERRORS = 20
@@ -88,7 +88,7 @@ class _Users:
         each time, so that links between lines hold and one id never names two users' memories."""
         if id_ is None or line.user_id in (None, scope.user):
             return id_
-        return _derived(scope, id_)
+        return own_id(scope, id_)
 
 
 @dataclass(slots=True)
@@ -166,7 +166,7 @@ def _memory(line: MemoryLine, users: _Users, now: float) -> Memory:
     scope = users.scope_of(line)
     created = _or(line.created_at, now)
     return Memory(
-        id=users.id_of(line, scope, line.id) or _derived(scope, line.model_dump_json()),
+        id=users.id_of(line, scope, line.id) or own_id(scope, line.model_dump_json()),
         scope=scope,
         type=line.type,
         content=line.content,
@@ -195,11 +195,6 @@ def _history(line: MemoryLine, users: _Users, scope: Scope) -> tuple[Event, ...]
         return users.id_of(line, scope, event.by) or "" if event.action == "superseded" else event.by
 
     return tuple(Event(e.at, e.action, by(e), e.content) for e in line.history)
-
-
-def _derived(scope: Scope, seed: str) -> str:
-    digest = blake2b(f"{scope.tenant}\0{scope.user}\0{seed}".encode(), digest_size=12)
-    return f"mem_{digest.hexdigest()}"
 
 
 def _or(given: float | None, otherwise: float) -> float:

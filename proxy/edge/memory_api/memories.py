@@ -63,9 +63,7 @@ async def search(tools: Tools, asked: Asked[NoQuery, SearchBody]) -> Response:
 
 
 async def _passages(tools: Tools, asked: Asked[NoQuery, SearchBody]) -> list[PassageShape]:
-    """Return the passages of documents that the query means; none where no documents are kept."""
-    if tools.documents is None:
-        return []
+    """Return the passages of documents that the query means."""
     body = asked.body
     found = await tools.documents.search(
         asked.scope(body.user_id, body.project_id),
@@ -109,9 +107,11 @@ async def history(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
     """What happened to one memory, oldest first."""
     memory_id, where = asked.path["memory_id"], one_of(tools, asked, asked.query.user_id)
     events = (await tools.memories.history(where, [memory_id])).get(memory_id)
-    if events is None:
+    memory = await tools.memories.get(where, memory_id)
+    if events is None or memory is None:
         raise absent(memory_id)
-    shown: History = {"object": "list", "data": [present.event(e) for e in events], "has_more": False}
+    data = present.history(events, memory.content)
+    shown: History = {"object": "list", "data": data, "has_more": False}
     return present.answer(shown)
 
 
@@ -119,7 +119,7 @@ async def edit(tools: Tools, asked: Asked[UserQuery, EditBody]) -> Response:
     """The memory as corrected, under its own id."""
     memory_id, body = asked.path["memory_id"], asked.body
     if not body.model_fields_set:
-        raise InvalidRequest("Say what to change: the body is empty.", param="body")
+        raise InvalidRequest("Say what to change: the body is empty.", param="body", code="invalid_value")
     now = tools.clock()
     _future(body.expires_at, now)
     where = one_of(tools, asked, asked.query.user_id)
@@ -167,5 +167,5 @@ def absent(memory_id: str) -> NotFound:
 
 def _future(expires_at: float | None, now: float) -> float | None:
     if expires_at is not None and expires_at <= now:
-        raise InvalidRequest("`expires_at` is in the past.", param="expires_at")
+        raise InvalidRequest("`expires_at` is in the past.", param="expires_at", code="invalid_value")
     return expires_at

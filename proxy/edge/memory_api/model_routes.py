@@ -4,12 +4,14 @@ JSON schema. Data only; a test holds it to the routes that are served."""
 from typing import Any
 
 from proxy.domain import KINDS, Level, Status
+from proxy.reasons import Reason
 from proxy.wire.extensions import MAX_ID_CHARS, MAX_RETRIEVAL_LIMIT
 
 _ID: dict[str, Any] = {"type": ["string", "null"], "minLength": 1, "maxLength": MAX_ID_CHARS}
 _REFUSAL = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}}}
 _LEVELS = [level.value for level in Level]
 _STATUSES = [status.value for status in Status]
+_REASONS = [reason.value for reason in Reason]
 
 
 def _told(schema: dict[str, Any], words: str) -> dict[str, Any]:
@@ -71,14 +73,17 @@ COMPONENTS: dict[str, dict[str, Any]] = {
     },
     "headers": {
         "X-Memory-Status": _told({"type": "string", "enum": _STATUSES}, "What memory did."),
-        "X-Memory-Reason": _told({"type": "string"}, "Why, in a constant word."),
+        "X-Memory-Reason": _told({"type": "string", "enum": _REASONS}, "Why: see docs/memory.md."),
         "X-Memory-Level": _told({"type": "string", "enum": _LEVELS}, "How much of memory works."),
-        "X-Memory-Count": _told({"type": "integer"}, "How many memories were injected."),
-        "X-Memory-Ids": _told({"type": "string"}, "Their ids, and those of documents, separated by commas."),
+        "X-Memory-Count": _told({"type": "integer"}, "How many memories and documents were injected."),
+        "X-Memory-Ids": _told({"type": "string"}, "Their ids, the memories' first, separated by commas."),
         "X-Memory-Tokens": _told({"type": "integer"}, "How many tokens they took."),
         "X-Memory-Compressed": _told({"type": "integer"}, "How many messages were left out."),
         "X-Memory-Session-Id": _told({"type": "string"}, "The session, percent-encoded."),
         "X-Memory-Store": _told({"type": "string", "enum": ["queued", "off"]}, "Whether it is remembered."),
+        "X-Memory-Dropped-Tools": _told(
+            {"type": "string"}, "Of /v1/responses: tools that the model was not told of, with commas."
+        ),
         "Server-Timing": _told({"type": "string"}, "Milliseconds of memory and of the upstream."),
     },
 }  # fmt: skip

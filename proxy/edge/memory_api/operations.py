@@ -75,7 +75,7 @@ OPERATIONS = (
     ),
     Operation(
         method="GET", path=f"{_ALL}/export", id="exportMemories", handler=exporting.export,
-        summary="Stream all memories of a user (or, with the right admin, of the tenant), oldest first",
+        summary="Stream a user's memories, oldest first; with the right admin those of the whole tenant",
         query=ScopeQuery, answers={}, lines=shapes.ExportLine,
     ),
     Operation(

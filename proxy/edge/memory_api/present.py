@@ -1,5 +1,6 @@
 """Domain values as the API shows them. An embedding is never shown."""
 
+from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, cast
 
 import orjson
@@ -11,6 +12,7 @@ from proxy.edge.memory_api.answers import (
     EventShape,
     ExportLine,
     HeldShape,
+    HistoryEvent,
     JobShape,
     MemoryShape,
     Page,
@@ -93,6 +95,18 @@ def event(one: Event, *, whole: bool = True) -> EventShape:
         "by": one.by,
         "content": one.content,
     }
+
+
+def history(events: Sequence[Event], content: str) -> list[HistoryEvent]:
+    """Return a memory's history. Its lines hold the words as they were; one that changed them says what they
+    became, too: the words of the next line, at last those of the memory itself (`content`)."""
+    shown = list[HistoryEvent]()
+    for one, after in zip(events, [*(e.content for e in events[1:]), content], strict=True):
+        line: HistoryEvent = {**event(one)}  # type: ignore[typeddict-item]  # mypy would have `became` in it
+        if one.action in ("updated", "archived") and after != one.content:
+            line["became"] = after
+        shown.append(line)
+    return shown
 
 
 def deleted(counts: Forgotten, *, memory_id: str | None = None, dry_run: bool = False) -> DeletedShape:

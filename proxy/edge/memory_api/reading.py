@@ -10,6 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 
 from proxy.edge.memory_api.bodies import Query
 from proxy.errors import InvalidRequest, NotFound, TooLarge
+from proxy.wire.extensions import nearest
 
 MAX_BODY_BYTES = 1_000_000
 _SHOWN = 64  # characters of a client's own text in a message
@@ -41,9 +42,9 @@ def query_of(request: Request, model: type[QueryModel]) -> QueryModel:
                 f"Unknown parameter `{shown}`. Known: {known}.", param=shown, code="unknown_parameter"
             )
         if name in given:
-            raise InvalidRequest(f"`{shown}` is given twice.", param=shown)
+            raise InvalidRequest(f"`{shown}` is given twice.", param=shown, code="invalid_value")
         if not value.strip():
-            raise InvalidRequest(f"`{shown}` is empty.", param=shown)
+            raise InvalidRequest(f"`{shown}` is empty.", param=shown, code="invalid_value")
         given[name] = value
     return checked(given, model)
 
@@ -53,7 +54,8 @@ async def body_of(request: Request, model: type[Model]) -> Model:
     if media_type(request) != "application/json":
         # Also what keeps a web page from writing to a proxy on the visitor's own machine: a browser
         # asks before it sends JSON to another origin, and we never agree.
-        raise InvalidRequest("Send JSON, with Content-Type: application/json.", param="content-type")
+        why = "Send JSON, with Content-Type: application/json."
+        raise InvalidRequest(why, param="content-type", code="invalid_value")
     raw = bytearray()
     async for chunk in stream_of(request):
         raw += chunk
@@ -65,7 +67,7 @@ async def body_of(request: Request, model: type[Model]) -> Model:
 def refuse_form(request: Request) -> None:
     """Refuse what an HTML form could send to an operation that takes no body."""
     if media_type(request) not in ("", "application/json"):
-        raise InvalidRequest("This takes no such body.", param="content-type")
+        raise InvalidRequest("This takes no such body.", param="content-type", code="invalid_value")
 
 
 async def stream_of(request: Request) -> AsyncIterator[bytes]:
@@ -87,20 +89,42 @@ def parsed(raw: bytes) -> object:
     try:
         return orjson.loads(raw)
     except orjson.JSONDecodeError:
-        raise InvalidRequest("The body is not valid JSON.", param="body") from None
+        raise InvalidRequest("The body is not valid JSON.", param="body", code="invalid_json") from None
 
 
 def checked(value: object, model: type[Model]) -> Model:
-    """Return the value as the model has it; else raise InvalidRequest, without the value, for its field."""
+    """Return the value as the model has it; else raise InvalidRequest, without the value, for its field.
+
+    Of several wrong fields, one that is not known: it may be the one that is missing, misspelt."""
     try:
         return model.model_validate(value)
     except ValidationError as e:
-        problem = e.errors(include_input=False, include_url=False, include_context=False)[0]
-        param = ".".join(str(part)[:_SHOWN] for part in problem["loc"]) or "body"
-        if problem["type"] == "extra_forbidden":
-            raise InvalidRequest(f"Unknown field `{param}`.", param=param, code="unknown_parameter") from None
-        why = problem["msg"].removeprefix("Value error, ")
-        raise InvalidRequest(f"`{param}`: {why}.", param=param) from None
+        problems = e.errors(include_input=False, include_url=False, include_context=False)
+        problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
+        kind, place = problem["type"], problem["loc"]
+        param = ".".join(str(part)[:_SHOWN] for part in place) or "body"
+        if kind == "extra_forbidden":
+            meant = nearest(param, model.model_fields) if len(place) == 1 else ""
+            why = f"Unknown field `{param}`{meant}."
+        elif kind == "missing":
+            why = f"`{param}` is required."
+        elif kind == "model_type":
+            why = f"`{param}` must be a JSON object."
+        else:
+            why = f"`{param}`: {problem['msg'].removeprefix('Value error, ')}."
+        raise InvalidRequest(why, param=param, code=_code_of(kind)) from None
+
+
+_CODES = {
+    "extra_forbidden": "unknown_parameter",
+    "missing": "missing_required_parameter",
+    "string_too_long": "string_above_max_length",
+}
+
+
+def _code_of(kind: str) -> str:
+    """Return OpenAI's code for pydantic's kind of error: those that the routes to the model use."""
+    return _CODES.get(kind, "invalid_type" if kind.endswith("_type") else "invalid_value")
 
 
 def _pairs(query: bytes) -> list[tuple[str, str]]:
@@ -117,7 +141,7 @@ def _decoded(raw: bytes, *, param: str) -> str:
         return unquote_to_bytes(raw.replace(b"+", b" ")).decode()
     except UnicodeDecodeError:
         # Not replaced: two broken ids would become one.
-        raise InvalidRequest("The query is not UTF-8.", param=param) from None
+        raise InvalidRequest("The query is not UTF-8.", param=param, code="invalid_value") from None
 
 
 Captured = Mapping[str, str]

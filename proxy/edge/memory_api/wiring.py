@@ -99,6 +99,7 @@ class Tools:
     jobs: JobQueue
     quarantine: Quarantine
     receipts: Receipts
+    documents: Documents
     recall: Recall
     by_hand: ByHand
     identify: Callable[[Request], Caller]
@@ -107,7 +108,6 @@ class Tools:
     mode: str  # how callers are identified: "open" | "keys" | "jwt" | "header"
     version: str
     session_key: Callable[[str], str] = str  # a session's id as the recorder writes it down
-    documents: Documents | None = None  # None: the store has no place for them
 
 
 Q = TypeVar("Q")

@@ -123,7 +123,7 @@ def _for_upstream(scope: ASGIScope, body: bytes) -> bytes:
     except InvalidRequest:
         return body  # whoever makes the object will say so
     before = len(parsed)
-    caller_of(scope).narrow(take_extensions(parsed).user_id)
+    caller_of(scope).narrow(take_extensions(parsed).user_id, "memory_context.user_id")
     return body if len(parsed) == before else json_body.dump(parsed)
 
 

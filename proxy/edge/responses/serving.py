@@ -40,7 +40,7 @@ def asker(request: Request, identify: Identify, named: str | None = None) -> Own
     in_query = _user_in_query(request)
     if in_query is not None:
         caller.narrow(in_query)
-    user = caller.narrow(in_query if named is None else named)
+    user = caller.narrow(in_query) if named is None else caller.narrow(named, "memory_context.user_id")
     return owner_of(caller, request.scope["headers"], user)
 
 

@@ -116,7 +116,7 @@ class Translated:
         )
         planned = await self._plan(body, owner, earlier)
         if turn is not None and not progress.forwarded:
-            progress.turn = turn = _continuing(turn, planned, earlier, named=progress.named_session)
+            progress.turn = turn = _continuing(turn, planned, earlier)
         created_at, id_ = self._shared.clock(), new_id("resp")
         self._made = Making(
             plan=planned,
@@ -157,7 +157,8 @@ class Translated:
         live = Live(making.id, making.owner, lambda: making.response)
         if not await self._keep(making, progress, with_beat(making.response, self._shared.clock())):
             raise StoreUnavailable("a background response cannot be kept")
-        headers = [*await progress.told(answered=False), *_dropped(making)]
+        queued = await progress.committed()
+        headers = [*progress.memory_headers(queued=queued, answered=False), *_dropped(making)]
         if making.plan.stream:
             making.stream = Stream(progress.send, lambda: self._save(making, progress))
             await making.stream.start(headers)
@@ -317,10 +318,10 @@ class Translated:
                     await self._keep(making, progress, beat, over=kept.response)
 
 
-def _continuing(turn: Turn, planned: Plan, earlier: Earlier, *, named: bool) -> Turn:
+def _continuing(turn: Turn, planned: Plan, earlier: Earlier) -> Turn:
     """Return the turn with its whole conversation, in the session of the chain's first response."""
     turn = replace(turn, messages=CHAT.messages(planned.chat))
-    return turn if named or not earlier.session_id else replace(turn, session_id=earlier.session_id)
+    return turn if turn.named or not earlier.session_id else replace(turn, session_id=earlier.session_id)
 
 
 def _dropped(making: Making) -> list[Header]:

@@ -98,7 +98,7 @@ import hashlib
 from typing import Any, TypedDict
 
 from proxy import terms
-from proxy.domain import Scope
+from proxy.domain import Scope, Source
 from proxy.stores.texts import storable as storable
 
 NOBODY = Scope("\x1f", "\x1f")
@@ -144,7 +144,7 @@ class MemoryRow(TypedDict):
     project: str | None
     type: str
     content: str
-    source: str
+    source: Source
     created_at: float
     updated_at: float
     valid_from: float
@@ -258,7 +258,7 @@ class HeldRow(TypedDict):
     type: str
     content: str
     reason: str
-    source: str
+    source: Source
     confidence: float
     importance: float
     tags: list[str]

@@ -1,11 +1,13 @@
 """Reading memories by filter: one, a page of them, how many there are, and what became of one.
 
 A list goes along the order in which memories came, some hundred at a time: where a filter lets few through,
-other requests need not wait. Users have no order among each other: a list of all users' is in order of time.
+other requests need not wait. Users have no order among each other: a list of all users' goes from one to the
+next by name.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
+from heapq import nsmallest
 from typing import NamedTuple
 
 import orjson
@@ -13,10 +15,13 @@ import orjson
 from proxy.domain import Event, Memory, MemoryFilter, Page, Scope, with_children
 from proxy.errors import NotFound
 from proxy.stores.redis import order, orders, rows, words
+from proxy.stores.redis.connection import pairs
 from proxy.stores.redis.layout import EventRow, MemoryRow, storable
 from proxy.stores.redis.unit import Unit, Units
 
 _SLICE = 1000  # memories read at a time where it is not known how many are needed
+_NAMES = 1000  # users whose names are held at a time
+_LOOKED_AT = 1000  # users whose names are read at a time
 
 
 class Listing:
@@ -49,41 +54,26 @@ class Listing:
         self, where: MemoryFilter, *, limit: int, after: str | None, oldest_first: bool, total: bool
     ) -> Page:
         """Return the memories after the one with id `after`. Raises NotFound if there never was one."""
-        scopes = await self._scopes(where)
         edge = None if after is None else await self._edge(where, storable(after))
-        if where.user is not None:
-            matching = self._of_one(
-                scopes[0], where, edge and edge.seq, oldest_first=oldest_first, first=limit + 1
-            )
-        else:
-            matching = self._of_all(scopes, where, edge, oldest_first=oldest_first)
         items: list[Memory] = []
-        async for memory in matching:
+        async for memory in self._beyond(where, edge, oldest_first=oldest_first, first=limit + 1):
             items.append(memory)
             if len(items) > limit:
                 break
-        count = sum([await self._count(scope, where) for scope in scopes]) if total else None
+        count = (
+            sum([await self._count(scope, where) async for scope in self._scopes(where)]) if total else None
+        )
         return Page(tuple(items[:limit]), count, has_more=len(items) > limit)
 
-    async def _of_one(
-        self, scope: Scope, where: MemoryFilter, edge: int | None, *, oldest_first: bool, first: int
+    async def _beyond(
+        self, where: MemoryFilter, edge: "_Place | None", *, oldest_first: bool, first: int
     ) -> AsyncIterator[Memory]:
-        """Yield one user's memories beyond the edge."""
-        async for some in self._matching(scope, where, edge, oldest_first=oldest_first, first=first):
-            for memory_id, row in some:
-                yield rows.memory_of(scope, memory_id, row)
-
-    async def _of_all(
-        self, scopes: Sequence[Scope], where: MemoryFilter, edge: "_Place | None", *, oldest_first: bool
-    ) -> AsyncIterator[Memory]:
-        """Yield the tenant's memories beyond the edge. Reads them all: nothing but a test asks for it."""
-        found: list[tuple[_Place, Memory]] = []
-        for scope in scopes:
-            async for some in self._matching(scope, where, None, oldest_first=True):
-                found += [(_place(scope, row), rows.memory_of(scope, name, row)) for name, row in some]
-        for place, memory in sorted(found, key=lambda each: each[0], reverse=not oldest_first):
-            if edge is None or (place > edge if oldest_first else place < edge):
-                yield memory
+        """Yield the memories beyond the edge: what is left of its user's, then those of the users behind."""
+        async for scope in self._scopes(where, edge and edge.user):
+            seq = edge.seq if edge is not None and scope.user == edge.user else None
+            async for some in self._matching(scope, where, seq, oldest_first=oldest_first, first=first):
+                for memory_id, row in some:
+                    yield rows.memory_of(scope, memory_id, row)
 
     async def _matching(
         self, scope: Scope, where: MemoryFilter, edge: int | None, *, oldest_first: bool, first: int = _SLICE
@@ -121,12 +111,34 @@ class Listing:
             return None
         return (await self._units.scopes([holder.decode()])).get(holder.decode())
 
-    async def _scopes(self, where: MemoryFilter) -> list[Scope]:
+    async def _scopes(self, where: MemoryFilter, since: str | None = None) -> AsyncIterator[Scope]:
+        """Yield whose memories may match: the one user, or all of the tenant's from one on, by name."""
         if where.user is not None:
-            return [Scope(where.tenant, where.user)]
-        everybody = await self._units.redis.hash(self._units.redis.key("users"))
-        scopes = [Scope(*orjson.loads(names)) for names in everybody.values()]
-        return sorted((s for s in scopes if s.tenant == where.tenant), key=lambda scope: scope.user)
+            yield Scope(where.tenant, where.user)
+            return
+        names = [] if since is None else [since]
+        while True:
+            for name in names:
+                yield Scope(where.tenant, name)
+            names = await self._names(where.tenant, names[-1] if names else None)
+            if not names:
+                return
+
+    async def _names(self, tenant: str, beyond: str | None) -> list[str]:
+        """Return the tenant's next users by name. Goes through everybody's, and holds no more than these."""
+        found: list[str] = []
+        at = b"0"
+        while True:
+            at, some = await self._units.redis.call(
+                "HSCAN", self._units.redis.key("users"), at, "COUNT", _LOOKED_AT
+            )
+            last = found[-1] if len(found) == _NAMES else None
+            users = {user for of, user in map(orjson.loads, pairs(some).values()) if of == tenant}
+            new = {u for u in users if (beyond is None or u > beyond) and (last is None or u < last)}
+            if new:
+                found = nsmallest(_NAMES, new.union(found))
+            if int(at) == 0:
+                return found
 
     async def _row(self, scope: Scope, memory_id: str) -> MemoryRow | None:
         async def read(unit: Unit) -> dict[str, MemoryRow]:
@@ -140,19 +152,14 @@ class Listing:
         row = None if scope is None else await self._row(scope, after)
         if scope is None or row is None:
             raise NotFound("no memory has this id", param="after")
-        return _place(scope, row)
+        return _Place(scope.user, row["seq"])
 
 
 class _Place(NamedTuple):
-    """Where a memory is in the list of a tenant's."""
+    """Where a memory is in a list."""
 
-    created_at: float
     user: str
     seq: int
-
-
-def _place(scope: Scope, row: MemoryRow) -> _Place:
-    return _Place(row["created_at"], scope.user, row["seq"])
 
 
 async def _counted(unit: Unit, types: frozenset[str] | None, of: str | None, now: float) -> int | None:

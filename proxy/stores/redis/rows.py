@@ -23,7 +23,7 @@ def row_of(memory: Memory, *, seq: int, version: int, vector: int | None, genera
     m, content = memory, storable(memory.content)
     return MemoryRow(
         seq=seq, project=m.scope.project and storable(m.scope.project), type=storable(m.type),
-        content=content, source=storable(m.source), created_at=m.created_at, updated_at=m.updated_at,
+        content=content, source=m.source, created_at=m.created_at, updated_at=m.updated_at,
         valid_from=m.valid_from, valid_to=m.valid_to,
         superseded_by=m.superseded_by and storable(m.superseded_by), expires_at=m.expires_at,
         archived=m.archived, importance=m.importance, weight=m.weight, confidence=m.confidence,

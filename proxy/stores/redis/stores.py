@@ -172,9 +172,6 @@ class RedisStores:
         await self._instance.start()
         self._open = True
 
-    async def health(self) -> None:
-        await self.connection.ping()
-
     async def ask_index(self) -> None:
         """Raise StoreUnavailable unless the vectors can be searched now."""
         try:

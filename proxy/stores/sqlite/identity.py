@@ -1,14 +1,10 @@
-"""Ids that come from outside: one that another user of the tenant has is replaced by one of the user's own.
-
-A call by id that names no user would otherwise meet two memories. Which id it becomes depends on nothing but
-the user and the id, so that links between memories hold, and the importer learns nothing about others.
-"""
+"""Ids of memories that come from outside, as the store may keep them: see own_ids."""
 
 import sqlite3
 from dataclasses import replace
-from hashlib import blake2b
 
 from proxy.domain import Memory, Scope
+from proxy.own_ids import own_id
 from proxy.stores.sqlite import rows
 
 _ANOTHERS = """
@@ -29,10 +25,4 @@ def own(tx: sqlite3.Connection, owner: int, memory: Memory) -> Memory:
 
 def _own(tx: sqlite3.Connection, owner: int, scope: Scope, id_: str) -> str:
     asked = {"id": rows.storable(id_), "tenant": scope.tenant, "owner": owner}
-    return derived(scope, id_) if tx.execute(_ANOTHERS, asked).fetchone() else id_
-
-
-def derived(scope: Scope, id_: str) -> str:
-    """Return the id that the user has in place of another's."""
-    digest = blake2b(f"{scope.tenant}\0{scope.user}\0{id_}".encode(errors="replace"), digest_size=12)
-    return f"mem_{digest.hexdigest()}"
+    return own_id(scope, id_) if tx.execute(_ANOTHERS, asked).fetchone() else id_

@@ -100,11 +100,10 @@ class SqliteSessions:
         return await self._database.read(work)
 
     async def sweep(self, now: float, trigger: Trigger) -> int:
-        instance = self._living
         # Asked every few seconds, of all that waits: reading first spares other writers the time.
-        if await self._database.read(lambda tx: exchanges.any_abandoned(tx, instance)):
-            await self._database.write(lambda tx: exchanges.close_abandoned(tx, instance))
-        await asyncio.to_thread(instance.clean)
+        if await self._database.read(lambda tx: exchanges.any_abandoned(tx, self._living)):
+            await self._database.write(lambda tx: exchanges.close_abandoned(tx, self._living))
+        await asyncio.to_thread(self._living.clean)
         due = await self._database.read(lambda tx: queue.due(tx, _UNQUEUED, trigger))
         made = 0
         for start in range(0, len(due), _AT_ONCE):

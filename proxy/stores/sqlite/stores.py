@@ -2,7 +2,6 @@
 SQLite file."""
 
 import asyncio
-import sqlite3
 from pathlib import Path
 
 from proxy.oversight import Quota
@@ -87,14 +86,6 @@ class SqliteStores:
     def is_open(self) -> bool:
         """True once `open()` has succeeded."""
         return self._database.is_open
-
-    async def health(self) -> None:
-        """Raise StoreUnavailable unless the file can be read now."""
-
-        def work(tx: sqlite3.Connection) -> None:
-            tx.execute("SELECT count(*) FROM meta").fetchone()
-
-        await self._database.read(work)
 
     @property
     def trouble(self) -> str:

@@ -68,6 +68,7 @@ class Troubles:
         self._steady = steady
         self._now: dict[Side, str] = {}
         self._outages = Outages(steady)
+        self._seldom = observe.Seldom(steady)
         self._row_told_at = float("-inf")
 
     @property
@@ -90,6 +91,8 @@ class Troubles:
         if isinstance(error, DamagedRow):
             self._tell_of_a_row(side)
         kind = kind_of(error)
+        if kind is None and isinstance(error.__cause__, sqlite3.Error):  # no fault of the file's: ours
+            self._seldom.error("store.failed", operation=side, error=_name_of(error))
         if kind is None or (self.is_corrupt and kind != CORRUPT):
             return
         if self._now.get(side) != kind:

@@ -31,8 +31,12 @@ class Answer:
     body: bytes = b""
 
     @property
+    def error(self) -> Any:
+        return json.loads(self.body)["error"]
+
+    @property
     def code(self) -> Any:
-        return json.loads(self.body)["error"]["code"]
+        return self.error["code"]
 
     def header(self, name: str) -> str | None:
         return next((v.decode() for n, v in self.headers if n == name.encode()), None)

@@ -62,26 +62,26 @@ async def test_rights_are_asked_for_where_they_are_needed(by_key: Entrance, stor
 
 @pytest.mark.parametrize("area", GUARDED)
 @pytest.mark.parametrize(
-    ("header", "query"),
+    ("header", "query", "param"),
     [
-        ("alice", b""),
-        ("ZOE", b""),
-        ("zoe\u200b", b""),
-        (None, b"user_id=alice"),
-        (None, b"a=1&user%5Fid=alice"),
-        (None, b"user_id=zoe&user_id=alice"),
-        ("zoe", b"user_id=z%6fe2"),
-        ("alice", b"user_id=zoe"),
+        ("alice", b"", "X-Memory-User-Id"),
+        ("ZOE", b"", "X-Memory-User-Id"),
+        ("zoe\u200b", b"", "X-Memory-User-Id"),
+        (None, b"user_id=alice", "user_id"),
+        (None, b"a=1&user%5Fid=alice", "user_id"),
+        (None, b"user_id=zoe&user_id=alice", "user_id"),
+        ("zoe", b"user_id=z%6fe2", "user_id"),
+        ("alice", b"user_id=zoe", "X-Memory-User-Id"),
     ],
 )
 async def test_a_key_of_one_user_names_no_other_in_header_or_query(
-    by_key: Entrance, area: Area, header: str | None, query: bytes, stores: SqliteStores
+    by_key: Entrance, area: Area, header: str | None, query: bytes, param: str, stores: SqliteStores
 ) -> None:
     key, _ = await mint(stores.keys, user="zoe")
     named = [] if header is None else [("X-Memory-User-Id", header)]
     behind = Behind(by_key, area)
     answer = await get(behind, scope_of(LOCAL, bearer(key), *named, query_string=query))
-    assert (answer.status, behind.seen) == (403, [])
+    assert (answer.status, answer.error["param"], behind.seen) == (403, param, [])
 
 
 async def test_a_key_of_one_user_may_name_that_user(by_key: Entrance, stores: SqliteStores) -> None:

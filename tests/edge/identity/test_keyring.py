@@ -9,9 +9,11 @@ from proxy.edge.identity import keyring
 from proxy.edge.identity.keyring import ASKING_S, FRESH_S, GRACE_S, KeyRing
 from proxy.edge.identity.keys import new_key
 from proxy.errors import StoreError, StoreUnavailable
+from proxy.observe import REMIND_S
 from proxy.oversight import Key
 from proxy.stores.sqlite.stores import SqliteStores
 from tests.edge.identity.minting import mint
+from tests.stores.recording import recorded
 
 LATER_S = FRESH_S + 0.01
 
@@ -126,6 +128,25 @@ async def test_with_the_store_out_of_reach_only_keys_that_were_valid_lately_work
         await it.lets_in(key)
     it.store.down = False
     assert await it.lets_in(key)
+
+
+async def test_keys_that_go_on_without_the_store_are_logged_once_a_minute(
+    it: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = [(await mint(it.store))[0] for _ in range(2)]
+    for key in keys:
+        assert await it.lets_in(key)
+    lines = recorded(monkeypatch, lambda facts: facts)
+    it.store.down, began = True, it.clock.now
+    for second in range(2, round(REMIND_S) + 3, 2):
+        it.clock.now = began + second
+        for key in keys:
+            assert await it.lets_in(key)
+    down = {"error": "StoreUnavailable"}
+    assert lines == [
+        ("identity.store_unavailable", down),
+        ("identity.store_unavailable", {**down, "left_out": 59}),
+    ]
 
 
 async def test_a_revoked_key_does_not_come_back_when_the_store_goes(it: Ring) -> None:

@@ -3,6 +3,8 @@
 import base64
 import json
 import time
+from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import jwt
@@ -11,6 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
+from proxy import observe
 from proxy.edge.identity.jwks import KeySet
 from proxy.edge.identity.modes import Admitted
 from proxy.edge.identity.tokens import LEEWAY_S, ByToken, PublicKeys, SharedSecret
@@ -212,6 +215,37 @@ def forged() -> dict[str, str]:
         "payload is deep": jwt.api_jws.encode(b"[" * 6_000, RSA, "RS256", {"kid": "r1"}),
         "five parts, encrypted": ".".join([raw({"alg": "dir", "enc": "A128GCM"}, {})] * 2)[:200],
     }
+
+
+@pytest.mark.parametrize(
+    ("presented", "check"),
+    [
+        (lambda: token(exp=time.time() - 600), "exp"),
+        (lambda: token(exp=None), "no exp"),
+        (lambda: token(nbf=time.time() + 600), "nbf"),
+        (lambda: token(iat=time.time() + 600), "nbf"),  # the library's one name for "from later"
+        (lambda: token(aud="other"), "aud"),
+        (lambda: token(iss="https://evil"), "iss"),
+        (lambda: token(sub=""), "claim sub"),
+        (lambda: token(OTHER_RSA), "signature"),
+        (lambda: token(kid="x"), "unknown key"),
+        (lambda: forged()["none"], "alg"),
+        (lambda: forged()["kid is empty"], "kid"),
+        (lambda: "zoe", "malformed"),
+        (lambda: forged()["payload is deep"], "malformed"),
+    ],
+)
+async def test_the_log_says_which_check_failed_once_a_minute_and_nothing_of_the_token(
+    presented: Callable[[], str], check: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = list[Any]()
+    only_info = SimpleNamespace(info=lambda event, **facts: lines.append((event, facts)))
+    monkeypatch.setattr(observe, "log", only_info)
+    mode = by_public_key()
+    for _ in range(3):
+        with pytest.raises(Unauthorized):
+            await admit(mode, presented())
+    assert lines == [("identity.token_refused", {"check": check})]
 
 
 @pytest.mark.parametrize("what", sorted(forged()))

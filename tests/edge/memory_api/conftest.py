@@ -95,9 +95,10 @@ async def opened(data_dir: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]
 
 @contextlib.asynccontextmanager
 async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+    shelf = Shelf(stores.passages, stores.memories, embedder)
     searching = Searching(
-        memories=stores.memories, sessions=stores.sessions, embedder=embedder, tokens=Tokens(),
-        clock=time.time, budget_tokens=600,
+        memories=stores.memories, sessions=stores.sessions, notes=stores.notes, shelf=shelf,
+        embedder=embedder, tokens=Tokens(), clock=time.time, budget_tokens=600,
     )  # fmt: skip
 
     async def recall(
@@ -105,7 +106,6 @@ async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> 
     ) -> Sequence[Ranked]:
         return await search(scope, query, searching, types=types, limit=limit, threshold=threshold)
 
-    shelf = Shelf(stores.passages, stores.memories, embedder)
     library = Library(stores.documents, stores.passages, embedder, time.time)
 
     async def look_up(

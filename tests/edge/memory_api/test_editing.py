@@ -1,6 +1,7 @@
 """PATCH: a correction keeps the id, is searched by its new words, and loses nobody's change."""
 
 import asyncio
+import json
 import time
 from typing import Any
 
@@ -30,6 +31,27 @@ async def test_corrected_content_is_found_and_the_old_one_only_in_the_history(be
     events = (await bench.http.get(f"/memory/{made['id']}/history")).json()["data"]
     assert [e["action"] for e in events] == ["created", "updated"]
     assert "Okafor" in "".join(e["content"] for e in events)
+
+
+async def test_the_history_says_what_was_changed_and_to_what(bench: Bench) -> None:
+    made = await bench.add("User owns a canoe.")
+    for changes in (
+        {"content": "User owns a kayak."},
+        {"tags": ["boat"]},
+        {"content": "User owns a ferry."},
+        {"archived": True},
+    ):
+        assert (await edit(bench, made["id"], **changes)).status_code == 200
+    events = (await bench.http.get(f"/memory/{made['id']}/history")).json()["data"]
+    assert [(e["action"], e["content"].split()[-1], e.get("became")) for e in events] == [
+        ("created", "canoe.", None),
+        ("updated", "canoe.", "User owns a kayak."),
+        ("updated", "kayak.", None),
+        ("updated", "kayak.", "User owns a ferry."),
+        ("archived", "ferry.", None),
+    ]
+    exported = json.loads((await bench.export(user_id="alice")).splitlines()[0])
+    assert not any("became" in event for event in exported["history"]), "an import makes it again"
 
 
 async def test_every_field_can_be_changed_alone(bench: Bench) -> None:

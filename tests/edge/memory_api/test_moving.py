@@ -5,11 +5,11 @@ import itertools
 import json
 import sqlite3
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from proxy.domain import Evidence, Memory, MemoryFilter, Scope
+from proxy.domain import Create, Evidence, Memory, MemoryFilter, Scope, Source, Supersede
 from proxy.edge.identity.caller import Caller
 from proxy.edge.memory_api import exporting, importing
 from tests.edge.memory_api.conftest import Bench
@@ -80,6 +80,39 @@ async def test_export_forget_import_search_gives_the_same_answers(bench: Bench) 
     again = read(await bench.export(user_id="alice"))
     old = read(exported)
     assert [{k: m[k] for k in KEPT} for m in again] == [{k: m[k] for k in KEPT} for m in old]
+
+
+@pytest.mark.parametrize("source", get_args(Source))
+async def test_a_memory_of_every_source_and_state_comes_back_as_it_was(bench: Bench, source: Source) -> None:
+    def one(name: str, **more: Any) -> Memory:
+        return Memory(**{
+            "id": f"mem_{name}", "scope": Scope("default", "alice"), "type": "semantic",
+            "content": f"User's {name} notebook is kept in drawer {len(name)}.", "source": source,
+            "created_at": 5.125, "updated_at": 6.25, "valid_from": 4.5, "confidence": 0.85, **more,
+        })  # fmt: skip
+
+    kept = [
+        one("plain"),
+        one("older", valid_to=5.5),
+        one("archived", archived=True, importance=0.9, weight=1.5),
+        one("cited", evidence=(Evidence("s", "ex_1", "it is in the drawer"), Evidence("s", "ex_2"))),
+        one("tagged", tags=("home", "日本"), access_count=3, last_accessed=7.75),
+        one("expiring", expires_at=4_000_000_000.5),
+        one("expired", expires_at=8.5),
+        one("project", scope=Scope("default", "alice", "apollo"), type="episodic"),
+    ]
+    memories, scope = bench.stores.memories, Scope("default", "alice")
+    changes = [*(Create(m, None) for m in kept), Supersede("mem_older", one("newer"), None)]
+    await memories.apply(scope, changes, expect=await memories.stamp(scope))
+    before = await bench.export(user_id="alice")
+    assert {m["source"] for m in read(before)} == {source}
+    await bench.http.delete("/memory", params={"user_id": "alice"})
+    counts = await bench.bring_in(before)
+    assert counts == {"object": "memory.import", "imported": 9, "skipped": 0, "refused": 0, "errors": []}
+    after = read(await bench.export(user_id="alice"))
+    for old, new in zip(read(before), after, strict=True):
+        assert new["history"].pop()["action"] == "imported"
+        assert new == old
 
 
 async def answers_of_nothing(bench: Bench) -> list[Any]:
@@ -207,6 +240,17 @@ async def test_an_id_that_another_user_has_becomes_another_and_nobody_learns_of_
     bench.call_as(Caller("other"))
     assert (await bench.bring_in(stolen))["imported"] == 2
     assert [m["id"] for m in read(await bench.export())] == [m["id"] for m in bobs]
+
+
+async def test_a_line_that_is_mapped_gets_the_id_that_the_store_would_give_it(bench: Bench) -> None:
+    line = {"content": "User owns a canoe.", "id": "mem_b1"}
+    await bench.bring_in(ndjson({**line, "user_id": "bob"}))
+    await bench.bring_in(ndjson({**line, "user_id": "bob"}), user_id="alice")  # the import sees whose it was
+    (mapped,) = read(await bench.export(user_id="alice"))
+    await bench.http.delete("/memory", params={"user_id": "alice"})
+    await bench.bring_in(ndjson({**line, "user_id": "alice"}))  # only the store sees that bob has it
+    (moved,) = read(await bench.export(user_id="alice"))
+    assert mapped["id"] == moved["id"] != "mem_b1"
 
 
 async def test_twenty_numbered_tags_are_no_secret(bench: Bench) -> None:

@@ -149,6 +149,78 @@ async def test_a_body_that_is_no_memory_is_400(bench: Bench, body: bytes) -> Non
     assert (await bench.http.get("/memory", params={"user_id": "a"})).json()["total"] == 0
 
 
+@pytest.mark.parametrize(
+    ("body", "param", "code", "said"),
+    [
+        ({"user_id": "a"}, "content", "missing_required_parameter", "`content` is required."),
+        ({"user_id": "a", "contents": "x"}, "contents", "unknown_parameter", "did you mean 'content'?"),
+        ({"user_id": "a", "content": "x", "zz": 1}, "zz", "unknown_parameter", "there are content, type,"),
+        ({"user_id": "a", "content": 5}, "content", "invalid_type", "string"),
+        ({"user_id": "a", "content": "x", "importance": "1"}, "importance", "invalid_type", "number"),
+        ({"user_id": "a", "content": "x", "importance": 2}, "importance", "invalid_value", "1"),
+        ({"user_id": "a", "content": "x", "type": "odd"}, "type", "invalid_value", "episodic"),
+        ({"user_id": "a", "content": "x" * 4_001}, "content", "string_above_max_length", "4000"),
+        ({"user_id": "a", "content": "x", "tags": [1]}, "tags.0", "invalid_type", "string"),
+        ({"user_id": "a", "content": "x", "expires_at": 1}, "expires_at", "invalid_value", "past"),
+        ({"content": "x"}, "user_id", "missing_required_parameter", "required"),
+        ([], "body", "invalid_type", "must be a JSON object"),
+    ],
+)
+async def test_a_refusal_has_the_code_that_a_chat_would_get_and_says_what_to_mend(
+    bench: Bench, body: Any, param: str, code: str, said: str
+) -> None:
+    answer = await bench.http.post("/memory", json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == (400, param, code)
+    assert said in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("", "missing_required_parameter"),
+        ("user_id=a&dry_run=x", "invalid_value"),
+        ("user_id=", "invalid_value"),
+        ("user_id=a&user_id=a", "invalid_value"),
+        ("user_id=a&lmit=1", "unknown_parameter"),
+        ("user_id=%FF", "invalid_value"),
+    ],
+)
+async def test_a_querys_refusal_has_a_code_too(bench: Bench, query: str, code: str) -> None:
+    answer = await bench.http.delete(f"/memory?{query}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+
+
+@pytest.mark.parametrize(
+    "text", ["2127-01-31T09:00:00Z", "2127-01-31T10:00:00+01:00", "2127-01-31 04:00:00.000-05:00"]
+)
+async def test_a_memory_may_expire_at_a_time_of_a_calendar(bench: Bench, text: str) -> None:
+    made = await bench.add("User likes figs.", expires_at=text)
+    assert made["expires_at"] == 4_957_059_600
+    never = await bench.http.patch(f"/memory/{made['id']}", json={"expires_at": None})
+    assert never.json()["expires_at"] is None
+    again = await bench.http.patch(f"/memory/{made['id']}", json={"expires_at": text})
+    assert again.json()["expires_at"] == 4_957_059_600
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2127-01-31T09:00:00",
+        "2127-01-31",
+        "tomorrow",
+        "",
+        "4957059600",
+        "1999-01-31T09:00:00Z",
+        "9999-12-31T23:59:59-23:00",
+    ],
+)
+async def test_a_time_without_zone_or_past_or_of_no_calendar_is_refused(bench: Bench, text: str) -> None:
+    body = {"user_id": "alice", "content": "User likes figs.", "expires_at": text}
+    answer = await bench.http.post("/memory", json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "expires_at")
+
+
 async def test_a_body_over_the_limit_is_413(bench: Bench) -> None:
     large = b'{"user_id": "a", "content": "' + b"x" * 1_000_001 + b'"}'
     for method, path in (("POST", "/memory"), ("POST", "/memory/search"), ("PATCH", "/memory/mem_1")):

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import re
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -16,11 +18,14 @@ from proxy.edge.memory_api.openapi import OpenApi, document
 from proxy.edge.memory_api.operations import OPERATIONS, Operation
 from proxy.edge.responses.conversations_api import ConversationsApi
 from proxy.edge.responses.responses_api import ResponsesApi
+from proxy.observe import Metrics
+from proxy.reasons import Reason
 from tests.edge.memory_api.conftest import Bench
 from tests.edge.memory_api.schemas import values
 from tests.support.serving import serving
 
 DOCUMENT = document("1.2.3")
+EDGE = Path(__file__).parents[3] / "proxy/edge"
 EXAMPLES = 12
 
 
@@ -184,6 +189,23 @@ def test_every_schema_is_a_valid_one_and_every_reference_leads_somewhere() -> No
     for part in text.split('"$ref": "')[1:]:
         _, kind, section, name = part.partition('"')[0].split("/")
         assert name in DOCUMENT[kind][section]
+
+
+def test_the_headers_that_intercepted_answers_have_are_all_in_it() -> None:
+    """Read in the sources: no one answer has them all."""
+    written = "".join(
+        path.read_text("utf-8") for path in (EDGE / "headers.py", EDGE / "responses/translated.py")
+    )
+    named = set(re.findall(r'"(x-memory-[a-z-]+|server-timing)"', written))
+    assert named == {name.lower() for name in DOCUMENT["components"]["headers"]}
+    assert DOCUMENT["components"]["headers"]["X-Memory-Reason"]["schema"]["enum"] == [r.value for r in Reason]
+
+
+def test_what_is_told_of_the_count_names_documents_too() -> None:
+    """They are in it: tests/e2e/test_documents.py."""
+    assert "documents" in DOCUMENT["components"]["headers"]["X-Memory-Count"]["description"]
+    helps = [line for line in Metrics().render().decode().splitlines() if line.startswith("# HELP")]
+    assert ["documents" in line for line in helps if "injected_memories_total" in line] == [True]
 
 
 def test_operation_ids_are_unique() -> None:

@@ -1,5 +1,6 @@
 """MemoryStore over Redis and Qdrant."""
 
+import json
 import os
 from contextlib import asynccontextmanager
 from types import SimpleNamespace
@@ -7,10 +8,13 @@ from types import SimpleNamespace
 import pytest
 from qdrant_client import AsyncQdrantClient
 
+from proxy.domain import MemoryFilter, Scope
+from proxy.stores.redis import listing, rows
 from proxy.stores.redis.quarantine import RedisQuarantine
 from proxy.stores.redis.unit import Units
 from tests.stores.contract_changes import ChangesContract
 from tests.stores.contract_memories import MemoryContract
+from tests.stores.making import NOW, create, store
 from tests.stores.on_redis.memories_support import replica
 
 
@@ -53,6 +57,43 @@ def stores_with_quota(redis, qdrant):
 
 class TestRedisMemories(MemoryContract):
     """MemoryStore over Redis and Qdrant."""
+
+
+async def test_a_page_of_a_whole_tenant_reads_that_page_and_holds_few_names(redis, counted, monkeypatch):
+    """However many memories the tenant has, and however many users others have."""
+    memories = replica(counted, AsyncQdrantClient(":memory:"))
+    names = [f"u{n:02}" for n in range(20)]
+    for name in names:
+        user = Scope("acme", name)
+        await store(memories, *(create(f"{name} {n}", user, id=f"{name}-{n}") for n in range(6)), scope=user)
+    await redis.call(
+        "HSET", redis.key("users"),
+        *(each for n in range(600) for each in (f"uid{n}", json.dumps(["other", f"v{n}"]))),
+    )  # fmt: skip
+    read, held = [], []
+    memory_of, nsmallest = rows.memory_of, listing.nsmallest
+    monkeypatch.setattr(rows, "memory_of", lambda *each: read.append(each) or memory_of(*each))
+    monkeypatch.setattr(listing, "nsmallest", lambda n, of: held.append(len(of)) or nsmallest(n, of))
+    monkeypatch.setattr(listing, "_NAMES", 3)
+    monkeypatch.setattr(listing, "_LOOKED_AT", 100)
+    seen, after, more, ways = [], None, True, []
+    while more:
+        read.clear()
+        counted.ways = 0
+        page = await memories.list(
+            MemoryFilter(tenant="acme", user=None, now=NOW),
+            limit=4,
+            after=after,
+            oldest_first=True,
+            total=False,
+        )
+        assert len(read) <= 5
+        ways.append(counted.ways)
+        seen += [m.id for m in page.items]
+        after, more = seen[-1], page.has_more
+    assert seen == [f"{name}-{n}" for name in names for n in range(6)]
+    assert max(ways) < 35, ways
+    assert max(held) < 20, "names are held only as they are needed"
 
 
 class TestRedisChanges(ChangesContract):

@@ -16,6 +16,8 @@ const HOW = {
   extracted: "from a conversation",
   verbatim: "from a conversation, word for word",
   explicit: "because you asked for it",
+  assistant: "from what the assistant said",
+  summary: "as the sum of a session",
 };
 
 export class Detail {
@@ -240,6 +242,7 @@ function timeline(events) {
       {},
       h("p", {}, h("strong", {}, plain(event.action)), " ", how(event.by), ", ", time(event.at)),
       event.content && foreign("p", event.content, { class: "past" }),
+      event.became && foreign("p", `→ ${event.became}`, { class: "past" }),
     );
   return [h("h3", {}, "History"), h("ol", { class: "timeline" }, latest.map(item))];
 }

@@ -106,10 +106,10 @@ class Forgetting:
     async def resume(self) -> int:
         """Carry out the orders whose process died, or whose caller here gave up; return how many. What a
         crash or a reader left of erased pages in the write-ahead log goes too."""
-        assert self.instance is not None, "the database is open only after the instance lives"
         await self._database.purge_if_due()
-        done = 0
-        for order in await self._database.read(orders.standing):
+        standing, done = await self._database.read(orders.standing), 0
+        assert self.instance is not None, "the database is open only after the instance lives"
+        for order in standing:
             ours = order.instance == self.instance.id and order.receipt not in self._running
             if ours or self.instance.is_dead(order.instance):
                 observe.log.info("store.forget.resumed")

@@ -1,0 +1,53 @@
+"""What memory did for a request, and why, in the words of the response headers. Nothing of ours imported."""
+
+from enum import StrEnum
+
+
+class Status(StrEnum):
+    """Value of the response header X-Memory-Status."""
+
+    INJECTED = "injected"
+    NONE = "none"
+    SKIPPED = "skipped"
+    OFF = "off"
+    DEGRADED = "degraded"
+
+
+class Reason(StrEnum):
+    """Value of the response header X-Memory-Reason, and what it tells; docs/memory.md shows both."""
+
+    meaning: str
+
+    def __new__(cls, word: str, meaning: str) -> "Reason":
+        made = str.__new__(cls, word)
+        made._value_, made.meaning = word, meaning
+        return made
+
+    # The request has no memory: status off.
+    NOT_JSON = "not_json", "by its headers the body is no plain JSON; it is forwarded as it is"
+    FOREIGN_ORIGIN = "foreign_origin", "a web page of another origin sent it (`identity.allowed_origins`)"
+    DISABLED = "disabled", "the request, or the server's settings, want nothing read and nothing stored"
+    NO_USER = "no_user", "nobody is named whose memory it could be"
+    READ_OFF = "read_off", "the request wants nothing read (`X-Memory-Mode: write`)"
+    # Nothing is searched for: status skipped.
+    TOOL_FORCED = "tool_forced", "its `tool_choice` demands a tool"
+    NO_QUERY = "no_query", "the last message of the user holds no text"
+    GREETING = "greeting", "a greeting, thanks or an acknowledgement and nothing else"
+    SELF_CONTAINED = "self_contained", "a task that brings all it needs: to translate, calculate, rewrite …"
+    TOOL_ANSWERS = "tool_answers", "live data: the weather, a price, the time somewhere"
+    GENERAL_FACT = "general_fact", "a question of general knowledge"
+    PLAN = "plan", "a model that plans searches saw nothing to look for"
+    # Searched for, and nothing to show: status none.
+    NO_MEMORIES = "no_memories", "the user has none"
+    BELOW_THRESHOLD = "below_threshold", "nothing that was found is near enough to the question"
+    NOT_IN_MEMORY = "not_in_memory", "what is asked for by name is not in what was found"
+    ALREADY_VISIBLE = "already_visible", "the conversation itself says all that was found"
+    OVER_BUDGET = "over_budget", "nothing that was found fits into `memory.budget_tokens`"
+    # Injected all the same.
+    SESSION = "session", "the block holds what the session's notes say, and no memory"
+    # Memory failed, the request did not: status degraded.
+    DEADLINE = "deadline", "memory was not done within `memory.deadline_ms`"
+    STORE_UNAVAILABLE = "store_unavailable", "the store cannot be used at the moment"
+    EMBEDDING_FAILED = "embedding_failed", "the embedding model failed"
+    ERROR = "error", "something that memory needs timed out by itself"
+    MEMORY_ERROR = "memory_error", "anything else: the log names the error"

@@ -1,0 +1,82 @@
+"""Vectors of what is to be stored: whoever wants them, the model is asked once, and lets others go on."""
+
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxy.background.admit import Gate, admit
+from proxy.background.embedding import as_it_stands, vectors_of
+from proxy.background.library import Library
+from proxy.background.related import related
+from proxy.domain import Candidate
+from proxy.ports import Embedder, EmbeddingModel
+from tests.background.support import ANA, NOON, House, batch, exchange
+
+MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, duplicate_threshold=0.8)
+
+
+@dataclass
+class Watched:
+    """Understands what is ASCII; keeps what it was asked, and by which thread."""
+
+    asked: list[str] = field(default_factory=list)
+    threads: set[threading.Thread] = field(default_factory=set)
+    embedded: list[str] = field(default_factory=list)
+    model: EmbeddingModel = MODEL
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        self.embedded += texts
+        return [np.array([1, 0, len(text)], np.float32).tobytes() for text in texts]
+
+    def begin(self, text: str) -> None: ...
+
+    def understands(self, text: str) -> bool:
+        self.asked.append(text)
+        self.threads.add(threading.current_thread())
+        return text.isascii()
+
+
+async def test_each_text_has_its_own_vector_and_what_is_not_understood_has_none() -> None:
+    embedder: Any = Watched()
+    found = await vectors_of(embedder, ["a", "猫", "abc"], as_it_stands)
+    assert [vector and np.frombuffer(vector, np.float32)[2] for vector in found] == [1, None, 3]
+    assert await vectors_of(None, ["a", "b"]) == [None, None]
+    assert await vectors_of(embedder, []) == []
+
+
+async def test_a_memory_is_embedded_as_its_owner_would_say_it_and_other_text_as_it_stands() -> None:
+    embedder: Any = Watched()
+    await vectors_of(embedder, ["User's rent is due"])
+    await vectors_of(embedder, ["User's rent is due"], as_it_stands)
+    assert embedder.embedded == ["My rent is due", "User's rent is due"]
+
+
+async def _admit(house: House, embedder: Embedder) -> None:
+    began = await house.stores.memories.stamp(ANA)
+    candidates = [Candidate(type="semantic", content=c) for c in ("User lives in Ghent", "用户养了一只猫")]
+    await admit(Gate(house.stores.memories, embedder), ANA, candidates, began=began, now=NOON, seed="job")
+
+
+async def _related(house: House, embedder: Embedder) -> None:
+    said = exchange("I live in Ghent. 我养了一只猫。")
+    await related(house.stores.memories, embedder, batch(said), NOON)
+
+
+async def _library(house: House, embedder: Embedder) -> None:
+    library = Library(house.stores.documents, house.stores.passages, embedder, lambda: NOON)
+    await library.add(ANA, "Guide", "# Guide\n\nHello.\n\n## 猫\n\n我养了一只猫。\n", "markdown")
+
+
+@pytest.mark.parametrize("work", [_admit, _related, _library])
+async def test_the_model_is_asked_once_a_text_and_not_on_the_event_loop(
+    house: House, work: Callable[[House, Embedder], Awaitable[None]]
+) -> None:
+    embedder: Any = Watched()
+    await house.stores.memories.stamp_model(MODEL)
+    await work(house, embedder)
+    assert len(embedder.asked) == len(set(embedder.asked)) > len(embedder.embedded) > 0
+    assert threading.main_thread() not in embedder.threads

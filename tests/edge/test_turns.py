@@ -1,0 +1,78 @@
+"""What a request asks of memory, and what the server lets it have."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from proxy.edge.identity.caller import Caller
+from proxy.edge.turns import Asked, Defaults, understand
+from proxy.errors import Forbidden
+from proxy.reasons import Reason
+from proxy.wire.chat import CHAT
+
+DEFAULTS: dict[str, Any] = {
+    "enabled": True, "auto_store": True, "may_store": True, "retrieval_limit": 10,
+    "similarity_threshold": None, "accept_openai_user": False,
+}  # fmt: skip
+ANNA = {"user_id": "anna"}
+
+
+def asked(caller: Caller = Caller("t"), mode: str = "", header: str = "", **said: Any) -> Asked:  # noqa: B008 frozen
+    """Return what a request with these fields asks of a server with these defaults."""
+    defaults = Defaults(**{name: said.pop(name, value) for name, value in DEFAULTS.items()})
+    headers = [(b"x-memory-mode", mode.encode())] if mode else []
+    headers += [(b"x-memory-user-id", header.encode())] if header else []
+    body = {"messages": [{"role": "user", "content": "I like tea."}], **said}
+    return understand(body, headers, caller, CHAT, defaults, request_id="r", at=0.0)
+
+
+@pytest.mark.parametrize(
+    "said", [{"memory_config": {"auto_store": True}}, {"mode": "on"}, {"mode": "write"}, {}]
+)
+def test_where_nothing_is_stored_no_request_can_ask_for_it(said: dict[str, Any]) -> None:
+    allowed = asked(memory_context=ANNA, **said).turn
+    assert allowed is not None
+    assert allowed.options.write
+    bound = asked(memory_context=ANNA, may_store=False, **said)
+    assert bound.turn is None or not bound.turn.options.write
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (asked(Caller("t", foreign=True), memory_context=ANNA), Reason.FOREIGN_ORIGIN),
+        (asked(memory_context=ANNA, memory_config={"enabled": False}), Reason.DISABLED),
+        (asked(memory_context=ANNA, mode="write", may_store=False), Reason.DISABLED),
+        (asked(), Reason.NO_USER),
+        (asked(memory_context=ANNA), None),
+    ],
+)
+def test_a_request_without_memory_says_why(found: Asked, reason: Reason | None) -> None:
+    assert found.reason is reason
+    assert (found.turn is None) is (reason is not None)
+
+
+ZOE = Caller("t", user="zoe")
+UNDER_OTHER_NAMES = [
+    ({"memory_context": ANNA}, "memory_context.user_id"),
+    ({"header": "anna"}, "X-Memory-User-Id"),
+    ({"header": "anna", "memory_context": {"user_id": "zoe"}, "caller": replace(ZOE, named="anna")},
+     "X-Memory-User-Id"),
+    ({"user": "anna", "accept_openai_user": True}, "user"),
+    ({"user": "zoe", "safety_identifier": "anna", "accept_openai_user": True}, "safety_identifier"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "param"), UNDER_OTHER_NAMES)
+def test_whoever_names_another_user_is_told_where(said: dict[str, Any], param: str) -> None:
+    with pytest.raises(Forbidden) as refused:
+        asked(**{"caller": ZOE, **said})
+    assert refused.value.param == param
+
+
+def test_the_turn_knows_whether_its_session_was_named() -> None:
+    for context in (ANNA, {**ANNA, "session_id": "s-1"}):
+        turn = asked(memory_context=context).turn
+        assert turn is not None
+        assert turn.named is ("session_id" in context)

@@ -1,0 +1,146 @@
+"""What is public and changes by the hour, and what only sounds so."""
+
+import pytest
+
+from proxy.pipeline.decide import decide
+from proxy.pipeline.public import is_command, is_public
+from tests.pipeline.conftest import turn
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # A feed of no place
+        "eur/usd",
+        "a cuánto está el dólar blue",
+        "aktuelle bauzinsen 10 jahre",
+        "les tirages du loto d'hier",
+        "did arsenal win",
+        "茅台现在什么价",
+        "国足赢了没",
+        # A feed of a place that is named
+        "How high are the waves at St Clair right now?",
+        "What is the tide in Simon's Town right now?",
+        "What's the cricket score at Edgbaston this minute?",
+        "pollen count for austin tx",
+        "schneehöhe zugspitze",
+        "regnets morgen in kassel",
+        "helará esta noche en soria",
+        "vagues à hossegor",
+        "青岛今晚几点涨潮",
+        # Roads and rides, and how they are
+        "Is the highway at Enterprise open at this moment, any closures?",
+        "is the snake pass open or shut",
+        "Could you find out whether the 17:42 from Paddington is running late?",
+        "Schau bitte nach, ob der RE nach Bremen gerade Verspätung hat",
+        "ya aterrizó el IB6830",
+        "le col du galibier est ouvert ou pas",
+        "现在去鼓浪屿的轮渡还有没有票,帮我查一下",
+        "MU5100晚点了没",
+        # Sights, shops at a place, services
+        "how long's the queue at the louvre at the moment",
+        "is ikea in croydon open now",
+        "se cayó whatsapp??",
+        "广州塔现在排队要多久",
+    ],
+)
+def test_what_only_a_feed_can_tell_is_public(text: str) -> None:
+    assert is_public(text)
+    assert not decide(turn(text)).search
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # What may be the user's own
+        "what's the rent in lisbon right now",
+        "Is the boat in the harbour at Split still for sale",
+        "Is the road to the cabin clear right now?",
+        "what's the account balance right now",
+        "how's the renovation going right now",
+        "current password for the router",
+        "What's the temperature in the greenhouse right now?",
+        "wie warm ist es in leos zimmer",
+        "Is line 3 down right now?",
+        "Is the Hue bridge running?",
+        "Is port 5432 open on atlas?",
+        "is the bridge loan open",
+        "is the museum job in Bath still open",
+        "is the account in Zurich closed",
+        # Somebody's
+        "Is Lena on the ferry to Harris right now?",
+        "How is Anna's flight to Rome, on time?",
+        "¿de qué puerta sale el vuelo de Marta?",
+        "le vol de marie est à l'heure ?",
+        "where's Marta right now, Lisbon or Porto?",
+        "is storm in the barn",
+        "wie lang ist die schlange leo",
+        "王芳的高铁晚点了吗",
+        "小雅的航班几点到",
+        "did the kids win the match on saturday",
+        # A ride that the user is to take
+        "When does the train to Oslo leave?",
+        "¿A qué hora sale el tren a Sevilla?",
+        "wann fährt der nächste Bus nach Hause",
+        "what gate is the flight",
+        "flight BA117, which seat",
+        # Nobody says where: memory knows the place
+        "Is the ferry running right now?",
+        "is it raining",
+        # A public word in a question of a life
+        "What time's sunset yoga on saturday",
+        "pollen allergy meds",
+        "uv lamp hours for the gecko",
+        "how warm does the snake need it",
+        "cuánto mide la cola de Luna",
+        "Ist der Wellensittich krank?",
+        "Hochwasserschutz in Passau, wer macht das Angebot",
+        "neige le chat, il mange quoi",
+        "花粉过敏吃哪个药",
+        "停车场哪个位置",
+        "银行开门让谁去",
+        "黄金买了多少克",
+        "what's the wait time at the clinic",
+    ],
+)
+def test_what_may_be_of_somebodys_life_is_searched(text: str) -> None:
+    assert decide(turn(text)).search
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "run `df -h` and show me what it says",
+        "haz ping a google.com",
+        "führ mal docker ps aus",
+        "跑一下 npm test",
+    ],
+)
+def test_a_command_that_is_the_same_on_every_machine_is_one(text: str) -> None:
+    assert is_command(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Run the release process", "run it again", "top floor or ground floor", "run make deploy on atlas"],
+)
+def test_what_is_run_by_agreement_is_no_command(text: str) -> None:
+    assert not is_command(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "is " * 45,
+        "l'" * 68 + "x",
+        "train to " * 15,
+        "a" * 138,
+        "1:" * 68,
+        "现在" * 68,
+        "查一下" * 45,
+        "的" * 138 + "票",
+    ],
+)
+def test_no_text_keeps_the_rules_busy(text: str, benchmark_ms) -> None:
+    assert benchmark_ms(lambda: is_public(text)) < 10
+    assert benchmark_ms(lambda: is_command(text)) < 10
