@@ -17,6 +17,7 @@ from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite.instance import alone
 
 SCHEMA_VERSION = 4  # schema_v1.sql … are applied in order; kept in PRAGMA user_version
+_PAGES_KB = 256  # of a connection: 2 MB, the default, made no search quicker
 _SMALLEST_PAGE = 512  # bytes
 _APPLICATION_ID = 0x6D656D70  # "memp": tells our file from another program's database
 
@@ -93,6 +94,10 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA secure_delete = ON")  # what is forgotten is overwritten with zeros
         connection.execute("PRAGMA foreign_keys = ON")
         connection.execute("PRAGMA temp_store = MEMORY")  # no text in temporary files
+        # The system keeps the pages, once for all; five connections fill what they may keep for hours.
+        # What a transaction has changed stays in memory until it is committed, however much that is.
+        connection.execute(f"PRAGMA cache_size = -{_PAGES_KB}")
+        connection.execute("PRAGMA cache_spill = OFF")
         connection.execute("PRAGMA journal_size_limit = 67108864")
         connection.create_function("folded", 1, terms.fold, deterministic=True)
     except (sqlite3.Error, UnicodeDecodeError):  # see mapped
