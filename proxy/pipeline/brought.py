@@ -75,11 +75,60 @@ _OF_A_WORD = re.compile(
     r"|konjugiere(?: das verb)?) ?[\"'“„«]?\w+[\"'”»]?(?: (?:in|en|im|au|a l') ?\w+(?: \w+)?)?\W*"
 )
 
+_PLEASE = r"(?: (?:bitte|please|pls|stp|svp|s'il (?:te|vous) plait|por favor|porfa))?"
+# "del revés: …", "moins énervé stp : …", "in capitals - …": nothing else is asked.
+_HEADED = re.compile(
+    rf"\W*+(?:(?:please|bitte|por favor|now|und|y|et) )?{any_of('brought', 'headings')}{_PLEASE} ?"
+    r"(?:[?!]? ?[:：]|[?!]? ?(?=[\"“„«「])| - | ?(?:->|=>|→|—|–|--)|\n)\s*+\S.{2}"
+)
+# "enlève les doublons rouge bleu rouge": what follows are no words that lead to something of the user's.
+_BARELY_HEADED = re.compile(
+    rf"\W*+(?:(?:please|bitte|por favor) )?{any_of('brought', 'bare headings')}"
+    r"(?: (?!(?:my|our|the|of|from|in|for|to|on|mis?|nuestr\w+|las?|los|del?|en|para|mein\w*|unser\w*"
+    r"|die|der|das|den|dem"
+    r"|von|aus|im|fur|mes|mon|ma|nos|notre|les?|du|des|dans|sur|pour|all"
+    r"|tous)\b)[^\W\d_]+[ ,]+[^\W\d_]+[ ,]+\w"
+    r"|[ ,，:：]+[^我咱]\S{5})"
+)
+_LETTERS = (
+    r"(?:[a-z](?:'?s)?|[a-z]{0,3}(?:erres|eses|eles|emes|enes|aes)|(?:letters?|vowels?|consonants?"
+    r"|syllables?|letras|vocales"
+    r"|silabas|buchstaben|vokale|silben|lettres|voyelles|syllabes))"
+)
+_COUNTS_LETTERS = re.compile(
+    rf"\W*(?:how many|cuant[ao]s|wie ?viele|combien de|combien d'|number of|nombre de) ?{_LETTERS}"
+    r"(?: (?:are|are there|hay|tiene|sind|hat|y a-t-il|il y a))? ?(?:in|en|dans|im)? ?"
+    r"(?:(?:the word|la palabra|dem wort|le mot) )?[\"'“„«][^\"”»]{1,40}[\"'”“»]\W*"
+)
+_OF_AN_ERROR = re.compile(
+    r"(?i:error|fehler|erreur|mean|means|heißt|heisst|bedeutet|significa|veut dire|报错|错误)[^\n]{0,20}?"
+    r"\b[A-Z]\w{1,30}(?:Error|Exception)\b ?[:：]"
+)
+_GENERATES = re.compile(
+    r"\W*(?:(?:write|give me|make|create|schreibe?|gib mir|escribe|escribeme|dame|haz|hazme|ecris"
+    r"|donne-moi|fais|写|给我)"
+    r"(?: (?:me|mir|moi))? )?(?:(?:an?|una?|eine?n?|une|一个) ?)?(?:simple )?"
+    r"(?:(?:regex|regexp|regular expression|expresion regular|regularen? ausdruck|expression reguliere)"
+    r"(?= (?:for|to|that|which|matching|para|que|fur|der|die|um|pour|qui) [^\n]{3,90}$)"
+    r"|(?:json|yaml|csv|xml|table|tabla|tabelle|tableau) (?=[^\n]{0,200}\d)(?:with|con|mit|avec|of"
+    r"|aus) [^\n,]{3,40}, ?[^\n,]{3,40},)"
+)
+_KNOWS = re.compile(
+    r"\b(?:usual|same|habitual\w*|siempre|ublich\w*|immer|habituel\w*|the|el|los|den|unsere?)\b"
+)
+
 
 def brings_its_own(text: str) -> bool:
     """True if the text is an order to do something with what it brings, or asks about a text in it."""
     if len(text) > 20 * _LONGEST:
         return False
+    folded = plain(text)
+    if _HEADED.match(folded) or _BARELY_HEADED.match(folded) or _COUNTS_LETTERS.fullmatch(folded):
+        return not _A_TITLE.search(text)
+    if _OF_AN_ERROR.search(text[:_LONGEST]) and not is_personal(text):
+        return True
+    if _GENERATES.match(folded) and not is_personal(text) and not _KNOWS.search(folded):
+        return True
     if any(_is_about(order, brought) for order, brought in _parts(text)):
         return True
     return _is_row(text) or bool(len(text) <= _LONGEST and _OF_A_WORD.fullmatch(plain(text)))
@@ -151,6 +200,13 @@ def is_for_somebody(order: str) -> bool:
     return any(plain(name) not in _KNOWN_NAMES for name in _TO_WHOM.findall(order))
 
 
+# "title: what was it?": asks for what is agreed.
+_A_TITLE = re.compile(
+    r"^[^:：]{2,80}[:：] ?¿?(?:what|who|when|where|which|how|why|qu[eé]|cu[aá]l|qui[eé]n|cu[aá]ndo"
+    r"|d[oó]nde|was|wer|wann"
+    r"|wo|wie|welche\w?|quel\w*|quand|qui|o[uù]|comment|combien)\b",
+    re.IGNORECASE,
+)
 _A_QUESTION = re.compile("[?？吗呢啥谁哪]\\W*$")
 _TO_WHOM = re.compile(r"\b(?:an|for|para|pour|für|write to|send to) ([A-ZÀ-Þ][a-zà-ÿ]+)")
 _THAT = re.compile(r"\b(?:das|la)\b")  # points, too: "klingt das höflich?"

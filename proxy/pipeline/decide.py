@@ -14,7 +14,7 @@ from proxy.pipeline.greeting import is_greeting
 from proxy.pipeline.live import Live, live
 from proxy.pipeline.own import is_personal, points_back
 from proxy.pipeline.paste import beside_the_paste, names_something, own_words
-from proxy.pipeline.public import is_command, is_public
+from proxy.pipeline.public import is_command, is_public, without_doubt
 from proxy.pipeline.sums import is_calculation
 from proxy.reasons import Reason
 
@@ -65,6 +65,7 @@ def worth_searching(question: str) -> bool:
 
 
 def _of_question(query: str) -> Verdict:
+    query = without_doubt(query)
     if brings_its_own(query):
         return Verdict(False, Reason.SELF_CONTAINED)
     instruction, payload = questions.split_payload(query)

@@ -63,8 +63,9 @@ _GLUE, _NO_PLACE = words("public", "glue"), words("public", "own places")
 _LIVED, _KNOWN_NAMES = words("world", "lived"), words("world", "known names")
 _OWN = re.compile(whole_words("public", "own"))
 _AT = frozenset(
-    "in at near from to around over between into towards en a desde hasta hacia cerca nach ab bis uber"
-    " durch vor um zwischen aus auf sur vers depuis pres and y und et or ou o em no na".split()
+    "in at near from to around over between into towards on outside en a por desde hasta hacia cerca"
+    " direccion nach ab bis uber richtung"
+    " durch vor um zwischen aus auf sur vers depuis pres direction and y und et or ou o em no na".split()
 )
 _TOWARDS = frozenset("to nach bis a hasta hacia vers".split())
 # Behind these may stand whose it is.
@@ -82,6 +83,17 @@ _NUMBER = re.compile(
     r"\d+(?:[.:,h]\d+)*(?:am|pm|h|st|nd|rd|th|e|o)?|[a-z0-9-]+\.(?:com?|net|org|io|dev|de|fr|es|uk|ai|app)"
 )
 _YEAR = re.compile(r"(?<!\w)(?:1[5-9]|20)\d\d(?!\w)")  # what was then stands in books
+_FLIGHT = re.compile(r"\b([A-Z]{2}|[A-Z]\d) (\d{2,4})\b")
+_STREET = re.compile(r"\w{3,}(?:strasse|str|platz|allee|gasse|ufer)")
+# "… or is it just me": of an outage. What it says of the user is nothing.
+_OR_ONLY_ME = re.compile(
+    r"[,;]? (?:(?:or|oder|o|ou) (?:is it |it's |its |liegt'?s? |liegt es |ist das |es |sera |c'est )?"
+    r"(?:que |just |only |nur |solo |sólo |juste |seulement )?(?:me|my end|an mir|bei mir|chez moi|moi"
+    r"|cosa m[ií]a|yo)"
+    r"|can'?t tell if it'?s (?:them|me))"
+    r"(?:,? (?:regarde|check|schau mal|mira(?: si hay \w+)?|look))?\W*$",
+    re.IGNORECASE,
+)
 _HAN = re.compile("[\u3400-\u9fff]")
 _ZH_REQUEST = re.compile("帮我|替我|给我|麻烦|告诉我|我想(?:知道|查|问)|请问?|幫我|給我")
 
@@ -107,7 +119,9 @@ _ZH_LIVE = re.compile(
 _ZH_OWN = re.compile(any_of("public", "zh own"))
 _COMMAND = re.compile(
     r"\W*(?:please |pls |can you |could you )?"
-    r"(?:(?:run|exec|execute|ejecuta|corre|lanza|haz(?: un)?|fuhre?|starte|lance|fais(?: un)?"
+    r"(?:(?:run|exec|execute|do(?: an?)?|type|ejecuta|corre|lanza|teclea|haz(?: un)?|fuhre?"
+    r"|mach(?:e)?(?: (?:ein(?:en)?|mal))?"
+    r"|tippe?|starte|lance|tape|fais(?: un)?"
     r"|跑一?下?|运行一?下?|执行一?下?)(?: mal)? ?"
     r"(?:the command |el comando |den befehl )?[`'\"“]?"
     rf"{any_of('public', 'commands')}(?!\w)"
@@ -117,13 +131,18 @@ _COMMAND = re.compile(
 )
 
 
+def without_doubt(text: str) -> str:
+    """Return the text without "or is it just me" at its end, which makes it no question about the user."""
+    return _OR_ONLY_ME.sub("", text) if len(text) <= _LONGEST else text
+
+
 def is_public(text: str) -> bool:
     """True if only what is public and changes by the hour is asked for."""
     if len(text) > _LONGEST or _YEAR.search(text):
         return False
     if _HAN.search(text):
         return _is_public_zh(text)
-    text = _CONTRACTED.sub(r"\1", text)  # or "how long's" were somebody's
+    text = _FLIGHT.sub(r"\1\2", _CONTRACTED.sub(r"\1", text))  # or "how long's" were somebody's
     said = _Said(text)
     return said.is_live() and not _OWN.search(said.folded) and not of_somebody(text)
 
@@ -149,8 +168,9 @@ class _Said:
         self.careful = text.strip(" ¿¡\"'").strip()[:1].isupper()
         self.german = language(text) == "de"  # every noun has a capital there
         stems = {word[:_STEM] for word in self.words} | {
-            _ELIDED.sub("", word)[:_STEM] for word in self.words if "'" in word
+            part[:_STEM] for word in self.words if "-" in word for part in word.split("-")
         }
+        stems |= {_ELIDED.sub("", word)[:_STEM] for word in self.words if "'" in word}
         for kind, table in _TABLES.items():
             self._mark(kind, table, stems)
 
@@ -232,12 +252,22 @@ class _Said:
         word = self.words[i]
         numbered = (word.isdigit() or len(word) == 1) and i > 0 and _Kind.RIDE in self.kinds[i - 1]
         timed = _Kind.RIDE in self.kinds[i] and word[0].isdigit()
-        return word in _KNOWN_NAMES or numbered or timed or bool(_CODE.fullmatch(word))
+        road = word.isdigit() and i > 0 and self.words[i - 1] == "route"
+        named = word in _KNOWN_NAMES or bool(_CODE.fullmatch(word) or _STREET.fullmatch(word))
+        return named or numbered or timed or road
 
     def _is_open(self, i: int) -> bool:
         """True for a word that says nothing known."""
         word = self.words[i]
-        if self.kinds[i] or word in _GLUE or word in _KNOWN_NAMES or word in _SERVICES:
+        if self.kinds[i] == {_Kind.TEAM} and _Kind.PLAYS not in self.held:
+            return True  # Stuttgart, where nobody plays
+        if (
+            self.kinds[i]
+            or _STREET.fullmatch(word)
+            or word in _GLUE
+            or word in _KNOWN_NAMES
+            or word in _SERVICES
+        ):
             return False
         if _ELIDED.match(word) and _ELIDED.sub("", word) in _GLUE:
             return False
@@ -297,9 +327,27 @@ class _Said:
         return self.kinds[i] if 0 <= i < len(self.kinds) else set()
 
 
+_OF_FILES = re.compile(
+    r"\W*(?:please |bitte |can you )?(?:zeige?(?: mir)?(?: mal)?|show(?: me)?|list|lista|muestra(?:me)?"
+    r"|ensename|montre(?:-moi)?"
+    r"|affiche|cat|tail|head|what's|was|que hay|qu'y a-t-il)(?: \w{1,12}){0,4} (?:/(?:var|etc|tmp|usr"
+    r"|opt|proc|dev)\b\S{0,60}"
+    r"|(?:current|working) (?:directory|folder)|(?:directorio|carpeta) actual|(?:repertoire"
+    r"|dossier) (?:courant|actuel)"
+    r"|aktuellen (?:verzeichnis|ordner))(?: (?:liegt|steht|ist|hay|drin))?\W*"
+)
+# A Chinese sentence, and the command at its end.
+_ZH_COMMAND = re.compile(
+    r"^(?:看看|看一?下|查看?一?下?|帮我).{0,20} (?:df -h|free -[hm]|ls -\w+"
+    r"|top|uptime|nvidia-smi|docker ps)\W*$"
+)
+
+
 def is_command(text: str) -> bool:
     """True if the text tells to run a command that is the same on everybody's machine."""
     if len(text) > _LONGEST:
         return False
+    if _OF_FILES.fullmatch(plain(text)) or _ZH_COMMAND.search(fold(text)):
+        return True
     found = _COMMAND.match(plain(text))
     return found is not None and not _OWN.search(found["rest"])

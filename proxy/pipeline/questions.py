@@ -7,6 +7,7 @@ of them knows is searched. Whether a question is personal or points back is for 
 import re
 
 from proxy.gloss import question_gloss
+from proxy.pipeline.knowledge import is_knowledge
 from proxy.pipeline.roles import is_of_life, names_their_thing, of_somebody
 from proxy.pipeline.world import (
     Worldly,
@@ -296,7 +297,7 @@ def is_general_fact(text: str) -> bool:
     folded = fold(text).strip()
     if _CHARGED.search(folded):
         return False
-    if _OF_COUNTRY.search(fold(question_gloss(text).text)):
+    if is_knowledge(text) or _OF_COUNTRY.search(fold(question_gloss(text).text)):
         return True
     if _HAN.search(text):
         known = zh_of_nobody(text) or (bool(_FACTS.search(folded)) and not zh_lived(text))

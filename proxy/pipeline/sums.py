@@ -91,6 +91,28 @@ _SUM = re.compile(
         rf" (?:for|of) {_NUMBER}\W*$",
         rf"^\W*{_NUMBER} (?:in|to|en|a) (?:binary|hex|roman numerals|binario|binar)\W*$",
         rf"^\W*(?:convierte|rechne|wandle|convertis) {_NUMBER}\s*\w+ (?:a|en|in) \w+(?: um)?\W*$",
+        # Numbers of another base
+        r"^\W*(?:(?:convert|what is|what's|was ist|cual es|cuanto es|pasa|convierte|convertis"
+        r"|combien fait) )?"
+        r"(?:(?:0x[\da-f]{1,16}|0b[01]{1,64}|0o[0-7]{1,22})|(?:hexa?(?:dez?cimal)?|bina\w{1,3}|octal"
+        r"|decimal|dezimal) [\da-f]{1,16}"
+        r"|[\da-f]{1,16} (?:hexa?(?:de[cz]imal)?|bina\w{1,3}|octal|decimal|dezimal)) ?"
+        r"(?:in|en|to|into|a|zu|nach|als|as) (?:de[cz]imale?|bina\w{1,3}|hexa?(?:de[cz]imal)?|o[ck]tal)\W*$",
+        rf"^(?:把)?(?:0x[\da-f]{{1,16}}|{_NUMBER})(?:转换?[成为]?|换算?成|变成|用)(?:二|八|十六?)进制(?:是多少|怎么写|表示)?\W*$",
+        # A price of each, and how many
+        rf"^\W*{_NUMBER} \w{{2,20}}(?: (?:of|de|d'|von) ?\w{{2,20}})? (?:at|a|zu|je|for|por) (?:\$|€"
+        rf"|£)?{_NUMBER} ?"
+        r"(?:€|\$|£|euros?|dollars?|dolares|pesos|pounds?|franken|francs?|cents?|centimes?)?"
+        r"(?: (?:each|per|the|le|la|el|pro|das|der|die|cada|por|chacune?|piece|stuck)(?: \w{2,20})?)?,? "
+        r"(?:total|in total|gesamt|zusammen|en tout|en total|insgesamt|how much|cuanto(?: es)?|combien"
+        r"|macht)\W*$",
+        # In Chinese: reduced by tenths, days between, shared, compared
+        rf"^{_NUMBER}[元块]?(?:的|打)?[一二三四五六七八九\d.]{{1,3}}折(?:后|之后)?(?:是|等于)?多少[钱元块]?\W*$",
+        r"^(?:从)?(?:\d{4}年)?\d{1,2}月\d{1,2}[日号](?:到|至|和|跟)(?:\d{4}年)?\d{1,2}月\d{1,2}[日号](?:之间)?"
+        r"(?:相?隔|相?差|有|是|一共|总共|共)?了?(?:几|多少)[天周]\W*$",
+        rf"^[一二三四五六七八九十两\d]{{1,3}}个?人(?:aa|平分|均分|平摊|分)\s?{_NUMBER}[块元]?钱?[,，]?\s?(?:每人|一人|人均)(?:是|要|付"
+        rf"|出)?多少[钱元块]?\W*$",
+        rf"^{_NUMBER}(?:/\d+)?(?:和|跟|与|还是){_NUMBER}(?:/\d+)?[,，]?(?:谁|哪个)更?[大小]\W*$",
     )
 )
 

@@ -18,7 +18,23 @@ from tests.pipeline.conftest import turn
         "did arsenal win",
         "茅台现在什么价",
         "国足赢了没",
+        "leitzins fed derzeit",
+        "goldpreis pro unze",
+        "wer führt beim skispringen",
+        "schau ob die domain turmfalke.de noch frei ist",
         # A feed of a place that is named
+        "windstärke sylt",
+        "elbpegel dresden",
+        "nachtapotheke in linz",
+        "hay todavía entradas para shakira",
+        "reste des places pour stromae vendredi",
+        "gibts noch karten für coldplay",
+        "verglas cette nuit à metz",
+        "gasolina más barata por Alcorcón",
+        "ist BA 981 schon gelandet",
+        "fährt die fähre nach borkum heute",
+        "hat der edeka in der schillerstraße noch offen",
+        "杭州到武汉周日还有动车票没",
         "How high are the waves at St Clair right now?",
         "What is the tide in Simon's Town right now?",
         "What's the cricket score at Edgbaston this minute?",
@@ -101,6 +117,15 @@ def test_what_only_a_feed_can_tell_is_public(text: str) -> None:
         "银行开门让谁去",
         "黄金买了多少克",
         "what's the wait time at the clinic",
+        "gibts noch karten für die hochzeit",
+        "quedan entradas para la boda",
+        "reste des places pour la fête",
+        "fährt papa heute nach köln",
+        "fährt der bus heute",
+        "windstärke beim rennen",
+        "el control de Marta",
+        "which platform does Lena's train leave from",
+        "is the printer down or is it just me",
     ],
 )
 def test_what_may_be_of_somebodys_life_is_searched(text: str) -> None:
@@ -109,7 +134,17 @@ def test_what_may_be_of_somebodys_life_is_searched(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
+    ["is notion down or is it just me", "spinnt vinted oder liegts an mir", "leboncoin rame ou c'est moi"],
+)
+def test_or_is_it_just_me_makes_an_outage_no_question_about_the_user(text: str) -> None:
+    assert not decide(turn(text)).search
+
+
+@pytest.mark.parametrize(
+    "text",
     [
+        "zeig mir was in /var/log liegt",
+        "list the files in the current directory",
         "run `df -h` and show me what it says",
         "haz ping a google.com",
         "führ mal docker ps aus",
