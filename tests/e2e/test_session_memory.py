@@ -103,10 +103,16 @@ async def test_another_conversation_that_begins_alike_has_its_own_instructions(h
         assert "[anchor" not in block(h)
 
 
+async def extracted(h: House, said: str) -> bool:
+    return any(said in str(request.json) for request in h.model.extractions)
+
+
 async def test_a_session_without_history_is_reminded_of_its_last_turns(house: Houses) -> None:
     async with house(ScriptedModel(answer=FORTY)) as h:
         for text in ("How much is food in Hawaii?", "And the flights?", "And the hotels?", "And a car?"):
             await ask(h, text)
+        # Its answer is on the disk once it is read for facts; the client has it a little earlier.
+        await until(lambda: extracted(h, "And a car?"))
         await ask(h, "So what is the total?")
         turns = [line for line in block(h).splitlines() if line.startswith("- [turn ")]
         assert len(turns) == 3
