@@ -194,7 +194,11 @@ async def test_one_fault_after_another_under_load(tmp_path: Path, models_dir: Pa
         await until(lambda: promises(on), lambda count: count > promised)  # it learns again
         assert on.load.slowest_s < 8
         assert on.served.logged("store.trouble")
-        assert on.served.logged("store.recovered")
+
+        async def recovered() -> bool:  # said after ten seconds without trouble
+            return bool(on.served.logged("store.recovered"))
+
+        await until(recovered, within_s=60)
     async with stage(tmp_path, models_dir) as again:
         again.load = on.load
         await kept_promises(again)
