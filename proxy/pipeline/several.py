@@ -3,7 +3,8 @@
 The vector of two questions lies between both and near neither. Each is searched by itself, beside the whole,
 and each gets its best memories in. Every part costs an embedding and a search of its own. (48
 messages of two or three questions, answers among the first five and in the block: with the asker's own 40
-memories .90 → .95 and .97 → .98, with 345 memories of many people .73 → .82 and .77 → .84.)
+memories .90 → .95 and .97 → .98, with 345 memories of many people .73 → .82 and .77 → .84.) The two things
+that one question compares are taken apart as well (see `compared`).
 
 Where the script has spaces, a question begins after a comma, a conjunction or a full stop, with a word that
 asks. Chinese and Japanese ask anywhere in a clause: there a clause with an asking word is a question.
@@ -13,6 +14,7 @@ import re
 from collections.abc import Sequence
 
 from proxy.domain import Ranked
+from proxy.pipeline.compared import sides
 from proxy.pipeline.decide import worth_searching
 from proxy.pipeline.overlap import is_content
 from proxy.terms import terms
@@ -42,7 +44,8 @@ _ASKING = (
     r"(?:what|which|when|where|who|whose|whom|how|why"
     r"|qué|cuál(?:es)?|cuándo|a?dónde|quién(?:es)?|cómo|cuánt[oa]s?"
     r"|wer|was|wann|wo|woher|wohin|wie|wieviele?|welche[mnrs]?|warum|wieso|weshalb|wem|wen|wessen"
-    r"|qui|quoi|quel(?:le)?s?|quand|où|comment|combien|pourquoi|est-ce|qu'est-ce)"
+    r"|qui|quoi|quel(?:le)?s?|quand|où|comment|combien|pourquoi|est-ce|qu'est-ce"
+    r"|ce (?:qu[ei]|qu(?=')|dont))"
 )
 # With one of these the first clause asks.
 _VERBS = (
@@ -71,6 +74,8 @@ def questions_of(text: str) -> tuple[str, ...]:
     one thing, or none. Those that need no memory are left out."""
     if len(text) > MAX_CHARS:
         return ()
+    if both := sides(text):
+        return tuple(part for part in both if worth_searching(part))
     cut = _unspaced(text) if _UNSPACED.search(text) else _spaced(text)
     found = [part for part in dict.fromkeys(cut) if any(map(is_content, terms(part)))]
     if len(found) < 2:

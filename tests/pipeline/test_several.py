@@ -21,6 +21,11 @@ APART = [
         "Tell me what Bea can't have, and which treats the dog gets.",
         ("Tell me what Bea can't have", "which treats the dog gets."),
     ),
+    (
+        "Note pour le médecin : ce qui provoque mes crises et ce qu'il me faut le soir",
+        ("ce qui provoque mes crises", "ce qu'il me faut le soir"),
+    ),
+    ("Which came first, my new job or our move?", ("my new job", "our move")),
     ("¿Quién trae el pescado y a cuánto está el menú?", ("Quién trae el pescado", "a cuánto está el menú?")),
     (
         "Wann ziehen wir um und auf welche Schule kommen die Kinder?",
@@ -40,7 +45,6 @@ ONE = [
     "Which seat do I like, window or aisle?",
     "I moved to Madison and like it.",
     "¿Qué pagos cambian, como siempre, en abril?",
-    "¿Qué ocurrió antes, que se mudara la abuela o mi lesión?",
     "Was sagt Solveig, wenn Milch im Haus ist?",
     "Quel train ou quel bus ?",
     "我和我太太的房租是多少?",
