@@ -267,6 +267,7 @@ class Turn:
     tool_forced: bool = False  # tool_choice demands a tool call
     named: bool = False  # the client named the session itself; else its beginning did
     standalone: bool = False  # of a named session, and with nothing of its history in it
+    continues: str | None = None  # the response that the upstream is to go on from
 
     @property
     def query(self) -> str:

@@ -123,9 +123,12 @@ class SessionStore(Protocol):
         With a session's first exchange, the user's other sessions' pending ones become due."""
         ...
 
-    async def resume(self, scope: Scope, session_id: str, key: str | None) -> Begun | None:
+    async def resume(
+        self, scope: Scope, session_id: str, key: str | None, response_id: str | None = None
+    ) -> Begun | None:
         """Return the session's last exchange if the end of its answer is not here yet: the model called
-        tools, or broke off. `key`: that of its request, where that is known."""
+        tools, or broke off. `key`: that of its request, where that is known, else `response_id`: what was
+        answered so far. Another exchange's is None: nothing goes on with an answer to something else."""
         ...
 
     async def complete(self, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:

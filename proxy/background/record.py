@@ -1,7 +1,7 @@
 """The exchange as it is written down: the user's half before the answer begins, the answer after it ended."""
 
 import asyncio
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -19,6 +19,7 @@ T = TypeVar("T")
 IN_THREAD_CHARS = 1_200  # some 2 ms
 MAX_CHARS = 24_000  # of one side of an exchange: extraction reads less
 MOST_LATE = 1_000
+MOST_MADE = 2_000
 _MARGIN = 4_096  # characters: longer than most keys
 _CUT = "\n[…]\n"
 
@@ -44,6 +45,8 @@ class ExchangeRecorder:
     is_explicit: Callable[[str], bool]
     is_personal: Callable[[str], bool]
     late: deque[tuple[Begun, Outcome]] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
+    # Of which exchange a response is, known before it is on disk: its client may go on at once.
+    made: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
     async def begin(self, turn: Turn, key: str) -> Begun:
         """Commit what the user said, durable on return."""
@@ -67,10 +70,18 @@ class ExchangeRecorder:
 
     async def resume(self, turn: Turn, key: str | None) -> Begun | None:
         """Return the exchange whose answer goes on in the turn, None if it is not known."""
-        return await self.sessions.resume(turn.scope, safe_id(turn.session_id), key)
+        made = self.made.get(turn.continues or "") if key is None else None
+        found = await self.sessions.resume(
+            turn.scope, safe_id(turn.session_id), key, turn.continues if made is None else None
+        )
+        return found if found is None or made in (None, found.id) else None
 
     async def finish(self, begun: Begun, outcome: Outcome) -> None:
         """Commit the answer, and the job if one is due. Idempotent."""
+        if outcome.response_id is not None:
+            self.made[outcome.response_id] = begun.id
+            if len(self.made) > MOST_MADE:
+                self.made.popitem(last=False)
         answer = replace(outcome, answer=await _aside(outcome.answer, self._storable))
         await self._complete(begun, answer)
 

@@ -79,6 +79,7 @@ def understand(
         tool_forced=dialect.tool_forced(body),
         named=asked.session_id is not None,
         standalone=asked.session_id is not None and _is_alone(body, messages),
+        continues=dialect.previous_response_id(body),
     )
     return Asked(turn, None, stripped, user=user)
 

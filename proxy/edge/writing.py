@@ -19,8 +19,12 @@ class Writing:
     counted by FailOpen."""
 
     def __init__(self, turn: Turn, recorder: Recorder, fail_open: FailOpen, tasks: asyncio.TaskGroup) -> None:
-        self._recorder, self._fail_open, self._resumes = recorder, fail_open, turn.resumes
-        self._begin = tasks.create_task(fail_open.attempt("begin", lambda: _begun(turn, recorder), COMMIT_S))
+        self._turn, self._recorder, self._fail_open = turn, recorder, fail_open
+        self._begin = tasks.create_task(self._attempt())
+
+    async def _attempt(self) -> Begun | Failed | None:
+        turn, recorder = self._turn, self._recorder
+        return await self._fail_open.attempt("begin", lambda: _begun(turn, recorder), COMMIT_S)
 
     async def committed(self, within_s: float) -> bool:
         """True if the user's words are on disk now, or within the given time."""
@@ -32,6 +36,8 @@ class Writing:
         """Commit how the exchange ended, now or, where that fails, as soon as it can be. False if there is
         none to end."""
         begun = await self._begin
+        if begun is None:  # the step before it may have been on its way to the store
+            begun = await self._attempt()
         if not isinstance(begun, Begun):
             return False
         done = await self._fail_open.attempt(
@@ -44,7 +50,7 @@ class Writing:
     async def abandon(self) -> None:
         """Take back what was begun: the upstream refused it, and the client will ask again."""
         begun = await self._begin
-        if isinstance(begun, Begun) and not self._resumes:
+        if isinstance(begun, Begun) and not self._turn.resumes:
             await self._fail_open.attempt("abandon", lambda: self._recorder.abandon(begun), COMMIT_S)
 
 
@@ -52,6 +58,8 @@ async def _begun(turn: Turn, recorder: Recorder) -> Begun | None:
     if not turn.resumes:
         return await recorder.begin(turn, exchange_key(turn.session_id, turn.messages))
     begins = opening(turn.messages)
+    if not begins and turn.named and turn.continues is None:
+        return None  # nothing says which of the session's questions it was
     return await recorder.resume(turn, exchange_key(turn.session_id, begins) if begins else None)
 
 

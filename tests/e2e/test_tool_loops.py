@@ -31,10 +31,12 @@ async def by_tool(exchange: Exchange) -> None:
 class Native(ResponsesModel):
     """Speaks the Responses API, and calls a tool before it answers."""
 
+    ended = ENDED
+
     async def converse(self, exchange: Exchange) -> None:
         given = exchange.request.json["input"]
         if given[-1] == OUTPUT:
-            self.answer = ENDED
+            self.answer = self.ended
             await super().converse(exchange)
         else:
             id_ = f"resp_{len(self.chats)}"
@@ -128,3 +130,34 @@ async def test_a_chain_stays_in_its_session_after_a_restart(house: Houses) -> No
             model="m", input="And?", previous_response_id=after.id, extra_body=context("alice")
         )
         assert later.headers["x-memory-session-id"] == first.headers["x-memory-session-id"]
+
+
+class Parallel(Native):
+    """Calls a tool before it answers; its answer names what it continues."""
+
+    async def converse(self, exchange: Exchange) -> None:
+        self.ended = f"The end of {exchange.request.json.get('previous_response_id')}."
+        await super().converse(exchange)
+
+
+@pytest.mark.parametrize("forgets", [False, True], ids=["another-is-asked", "after-a-forget"])
+async def test_no_other_question_gets_the_answer(house: Houses, forgets: bool) -> None:
+    """While a tool is at work something else is asked in its session, maybe after all was forgotten."""
+    async with house(Parallel(), memory=LATE) as h, h.client() as client:
+        named: Any = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
+
+        async def step(given: Any, previous: str | None = None) -> str:
+            extra: Any = {"previous_response_id": previous} if previous else {}
+            made = await client.responses.create(model="m", input=given, extra_body=named, **extra)
+            return made.id
+
+        first = await step(ASKED)
+        if forgets:
+            await client.delete("/memory", cast_to=object, options={"params": {"user_id": "alice"}})
+        second = await step("What is on today?")
+        await step([OUTPUT], first)
+        await step([OUTPUT], second)
+        heard = await read(h, "s-1")
+        assert f"The end of {first}." not in heard
+        assert f"The end of {second}." in heard
+        assert (ASKED in heard) is not forgets

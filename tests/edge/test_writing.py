@@ -1,7 +1,7 @@
 """What is begun for a request is taken back if the upstream refuses it; what another request began is not."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
@@ -67,6 +67,25 @@ async def test_every_step_of_an_answer_has_the_key_of_its_question() -> None:
             assert await writing.finish(Outcome("", whole=True))
     assert len(set(recorder.keys[:3])) == 1
     assert recorder.keys[3] is None
+
+
+async def test_a_step_may_come_before_the_one_ahead_of_it_is_written_down() -> None:
+    recorder = Recorder(known=False)
+    async with asyncio.TaskGroup() as tasks:
+        writing = Writing(turn(AFTER_TOOLS), recorder, FailOpen(float, Metrics()), tasks)
+        assert not await writing.committed(1.0)
+        recorder.known = True
+        assert await writing.finish(Outcome("", whole=True))
+    assert recorder.told == ["finish"]
+
+
+async def test_in_a_session_of_many_questions_nothing_tells_whose_answer_it_is() -> None:
+    recorder = Recorder()
+    for named, told in ((False, ["finish"]), (True, ["finish"])):
+        async with asyncio.TaskGroup() as tasks:
+            asked = replace(turn((Message("tool", "booked"),)), named=named)
+            await Writing(asked, recorder, FailOpen(float, Metrics()), tasks).finish(Outcome("", whole=True))
+        assert recorder.told == told
 
 
 async def test_an_answer_that_belongs_to_nothing_is_not_acknowledged() -> None:

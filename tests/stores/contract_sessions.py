@@ -114,6 +114,24 @@ class SessionContract:
         for scope, session in ((BEN, "s1"), (APOLLO, "s1"), (ANNA, "s2"), (ANNA, "")):
             assert await sessions.resume(scope, session, None) is None
 
+    async def test_an_answer_goes_on_from_its_own_beginning_only(self, sessions, memories):
+        await talk(sessions, "one", key="k1", whole=False, response_id="r1")
+        assert await sessions.resume(ANNA, "s1", None, "r0") is None
+        two = await talk(sessions, "two", key="k2", whole=False, response_id="r2")
+        assert await sessions.resume(ANNA, "s1", None, "r1") is None
+        assert await sessions.resume(ANNA, "s1", None, "r2") == two
+        assert await sessions.resume(ANNA, "s1", "k2", "r1") == two  # its own request says so
+        for scope, session in ((BEN, "s1"), (APOLLO, "s1"), (ANNA, "s2")):
+            assert await sessions.resume(scope, session, None, "r2") is None
+
+    async def test_what_was_forgotten_goes_on_in_no_other_exchange(self, sessions, memories):
+        await talk(sessions, "one", key="k1", whole=False, response_id="r1")
+        await forget(memories, of(ANNA))
+        await talk(sessions, "two", key="k2", whole=False, response_id="r2")
+        assert await sessions.resume(ANNA, "s1", None, "r1") is None
+        assert await sessions.session_of(ANNA, "r1") is None
+        assert await sessions.session_of(ANNA, "r2") == "s1"
+
     async def test_one_that_was_said_again_goes_on_under_its_own_key(self, sessions):
         await talk(sessions, "Book it.", key="k", standalone=True)
         await talk(sessions, "Anything new?", key="k2", standalone=True)

@@ -109,11 +109,12 @@ async def talk(
     *,
     whole: bool = True,
     recalled: tuple[str, ...] = (),
+    response_id: str | None = None,
     **fields: object,
 ) -> Begun:
     """An exchange that was answered."""
     begun = await sessions.begin(exchange(said, **fields))
-    assert await sessions.complete(begun, Outcome(answer, whole, recalled=recalled), trigger)
+    assert await sessions.complete(begun, Outcome(answer, whole, response_id, recalled), trigger)
     return begun
 
 

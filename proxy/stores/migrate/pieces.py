@@ -196,7 +196,7 @@ class Pieces:
             f"anchors:{ours}": {str(anchor["seq"]): anchor for anchor in anchors},
             "anchored": {anchor["exchange_id"]: ours for anchor in anchors},
             "states": self._states(ours, row["id"]),
-            "made": {response["id"]: ours for response in made},
+            "made": {each["id"]: " ".join(filter(None, (ours, each["exchange"]))) for each in made},
         })  # fmt: skip
         for exchange in self._of("exchanges", "x.session = :session", **mine):
             yield self._exchange(ours, exchange)

@@ -46,13 +46,20 @@ async def begin(unit: Unit, redis: Redis, new: NewExchange, instance: str) -> Ou
     return OursBegun(row["id"], row["generation"], new.scope)
 
 
-async def resume(unit: Unit, scope: Scope, name: str, key: str | None) -> OursBegun | None:
+async def resume(
+    unit: Unit, scope: Scope, name: str, key: str | None, response_id: str | None
+) -> OursBegun | None:
     ours = sid(scope.project, name)
     session: SessionRow | None = await unit.table("sessions").get(ours)
     if session is None or not session["seqs"]:
         return None
     row: ExchangeRow = await table(unit, ours).get(str(session["seqs"][-1]))
-    is_meant = key is None or row["key"].partition(":")[0] == key
+    if key is not None:
+        is_meant = row["key"].partition(":")[0] == key
+    elif response_id is not None:
+        is_meant = await unit.table("made").get(storable(response_id)) == f"{ours} {row['id']}"
+    else:
+        is_meant = True
     return OursBegun(row["id"], row["generation"], scope) if is_meant and not row["whole"] else None
 
 
@@ -80,7 +87,7 @@ async def complete(unit: Unit, redis: Redis, begun: Begun, outcome: Outcome, tri
     jobs = await Queue.of(unit, redis)
     jobs.wake()  # the request that was answered brought a credential, maybe a better one
     if outcome.response_id is not None:
-        unit.table("made").put(storable(outcome.response_id), ours)
+        unit.table("made").put(storable(outcome.response_id), f"{ours} {begun.id}")
     if row["open"] or (outcome.whole and not row["whole"] and await _is_untouched(unit, ours, seq)):
         await _answered(unit, redis, jobs, ours, row, outcome)
         for found in (await jobs.waiting((ours,))).values():
@@ -137,7 +144,8 @@ async def abort(unit: Unit, redis: Redis, begun: Begun) -> None:
         return
     await drop(unit, redis, ours, (seq,))
     session: SessionRow = await unit.table("sessions").get(ours)
-    if not session["seqs"] and ours not in (await unit.table("made").all()).values():
+    made: dict[str, str] = await unit.table("made").all()
+    if not session["seqs"] and not any(made_in(each) == ours for each in made.values()):
         await drop_session(unit, redis, ours)
 
 
@@ -229,8 +237,8 @@ async def drop_sessions(unit: Unit, redis: Redis, sids: Collection[str]) -> None
         unit.table("sessions").drop(ours)
         unit.share("ZREM", redis.key("oldest"), f"{unit.uid} {ours}")
         await jobs.drop_of(ours)
-    for response_id, made_in in (await unit.table("made").all()).items():
-        if made_in in sids:
+    for response_id, made in (await unit.table("made").all()).items():
+        if made_in(made) in sids:
             unit.table("made").drop(response_id)
     await jobs.settle()
 
@@ -262,6 +270,11 @@ def unlist_sessions(unit: Unit, redis: Redis, sids: Sequence[str], open_: Sequen
         unit.share("ZREM", redis.key("oldest"), *members)
         unit.share("ZREM", redis.key("unsummarised"), *members)
         unit.share("HDEL", redis.key(waiting.HASH), *members)
+
+
+def made_in(made: str) -> str:
+    """Return the session of a response, whatever else is known of it."""
+    return made.partition(" ")[0]
 
 
 def name_of(ours: str) -> str:

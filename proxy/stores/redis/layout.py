@@ -29,7 +29,8 @@ A user's tables                     row by name
   keys:<sid>                        seq by the exchange's key
   where                             [sid, seq] by exchange id
   shown:<memory or document id>     1 by `sid seq`: the answers that were given with it in view
-  made                              sid by response id: the session that a response was made in
+  made                              `sid exchange id` by response id: what a response was made in, by an
+                                    earlier version the sid alone
   unread                            list of UnreadRow by sid, oldest first: what is answered and not extracted
   jobs                              JobRow by job id: queued, running, or waiting for a credential
   dead                              JobRow by job id: dead letters

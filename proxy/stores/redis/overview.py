@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from proxy.domain import Scope
 from proxy.errors import NotFound
 from proxy.oversight import JobInfo, SessionInfo
-from proxy.stores.redis import waiting
+from proxy.stores.redis import exchanges, waiting
 from proxy.stores.redis.layout import JobRow, SessionRow, StoredRow, UnreadRow, storable
 from proxy.stores.redis.unit import Unit
 
@@ -16,8 +16,8 @@ _MARKED = 64  # characters of a name in a cursor that also names the row
 async def session_of(unit: Unit, response_id: str) -> str | None:
     """Return the session that a response was made in. One that we keep has its session also where nothing
     of it was written down, or not yet."""
-    if (ours := await unit.table("made").get(response_id)) is not None:
-        session: SessionRow = await unit.table("sessions").get(ours)
+    if (made := await unit.table("made").get(response_id)) is not None:
+        session: SessionRow = await unit.table("sessions").get(exchanges.made_in(made))
         return session["name"]
     stored: StoredRow | None = await unit.table("stored").get(response_id)
     return (stored["session"] or None) if stored else None

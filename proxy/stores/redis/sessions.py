@@ -25,9 +25,11 @@ class RedisSessions:
 
         return await self._units.write(exchange.scope, work)
 
-    async def resume(self, scope: Scope, session_id: str, key: str | None) -> Begun | None:
+    async def resume(
+        self, scope: Scope, session_id: str, key: str | None, response_id: str | None = None
+    ) -> Begun | None:
         async def work(unit: Unit) -> Begun | None:
-            return await exchanges.resume(unit, scope, session_id, key)
+            return await exchanges.resume(unit, scope, session_id, key, response_id)
 
         return await self._units.read(scope, work)
 

@@ -18,8 +18,9 @@ _STILL_THERE = """
             AND d.id IN (SELECT value FROM json_each(:ids)))
 """
 _LAST = """
-    SELECT e.id, e.generation, e.key, e.whole FROM exchanges e
-    JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
+    SELECT e.id, e.generation, e.key, e.whole,
+           EXISTS (SELECT 1 FROM responses r WHERE r.owner = n.owner AND r.id = ? AND r.exchange = e.id)
+    FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
     WHERE s.tenant = ? AND s.user = ? AND n.project IS ? AND n.name = ? ORDER BY e.seq DESC LIMIT 1
 """
 _OLD = "SELECT seq FROM exchanges WHERE extraction = 'done' AND state = 'done' AND at < ? LIMIT ?"
@@ -94,12 +95,14 @@ def _session(tx: sqlite3.Connection, owner: int, new: NewExchange) -> tuple[int,
     return cursor.lastrowid, True, not new.standalone
 
 
-def resume(tx: sqlite3.Connection, scope: Scope, session_id: str, key: str | None) -> Begun | None:
-    row = tx.execute(_LAST, (scope.tenant, scope.user, scope.project, session_id)).fetchone()
+def resume(
+    tx: sqlite3.Connection, scope: Scope, session_id: str, key: str | None, response_id: str | None
+) -> Begun | None:
+    row = tx.execute(_LAST, (response_id, scope.tenant, scope.user, scope.project, session_id)).fetchone()
     if row is None:
         return None
-    id_, generation, its_key, whole = row
-    is_meant = key is None or its_key.partition(":")[0] == key
+    id_, generation, its_key, whole, has_made = row
+    is_meant = its_key.partition(":")[0] == key if key is not None else response_id is None or has_made
     return Begun(id_, generation) if is_meant and not whole else None
 
 
@@ -131,9 +134,9 @@ def complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Tr
     queue.wake(tx, owner)  # the request that was answered brought a credential, maybe a better one
     if outcome.response_id is not None:
         tx.execute(
-            "INSERT INTO responses (id, owner, session) VALUES (?, ?, ?)"
-            " ON CONFLICT (owner, id) DO UPDATE SET session = excluded.session",
-            (outcome.response_id, owner, session),
+            "INSERT INTO responses (id, owner, session, exchange) VALUES (?, ?, ?, ?)"
+            " ON CONFLICT (owner, id) DO UPDATE SET session = excluded.session, exchange = excluded.exchange",
+            (outcome.response_id, owner, session, begun.id),
         )
     # An answer that broke off gives way to a whole one, unless a job has read it.
     unread = extraction == "pending" and job is None

@@ -71,8 +71,10 @@ class SqliteSessions:
 
         return await self._database.write(work)
 
-    async def resume(self, scope: Scope, session_id: str, key: str | None) -> Begun | None:
-        return await self._database.read(lambda tx: exchanges.resume(tx, scope, session_id, key))
+    async def resume(
+        self, scope: Scope, session_id: str, key: str | None, response_id: str | None = None
+    ) -> Begun | None:
+        return await self._database.read(lambda tx: exchanges.resume(tx, scope, session_id, key, response_id))
 
     async def complete(self, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
         return await self._database.write(lambda tx: exchanges.complete(tx, begun, outcome, trigger))
