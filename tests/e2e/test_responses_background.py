@@ -191,6 +191,28 @@ async def test_one_that_ends_before_it_sees_its_cancel_stays_cancelled(house: Ho
         assert not (await client.conversations.items.list(talk.id)).data
 
 
+async def test_one_that_is_cancelled_while_its_end_is_saved_stays_cancelled(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keep, looked, go = Translated._keep, asyncio.Event(), asyncio.Event()
+
+    async def late(*arguments: Any, **named: Any) -> bool:
+        looked.set()  # the end has looked, and found nothing
+        await go.wait()
+        return await keep(*arguments, **named)
+
+    async with slow(house) as (_, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
+        made = await client.responses.create(model="m", input="A story", background=True)
+        with monkeypatch.context() as patched:
+            patched.setattr(Translated, "_keep", late)
+            model.go.set()
+            await looked.wait()
+            assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
+            go.set()  # and saves, long after
+            await asyncio.sleep(0.2)
+        assert (await client.responses.retrieve(made.id)).status == "cancelled"
+
+
 async def test_another_process_tells_its_end_to_who_comes_back_there(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:

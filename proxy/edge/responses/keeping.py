@@ -127,11 +127,10 @@ class Keeping:
             return None
         return await self.responses.get(Scope(owner.scope.tenant, loads(pointer.response)), response_id, now)
 
-    async def status(self, owner: Owner, response_id: str) -> str | None:
-        """Return how the response stands in the store, None if it is not there or nobody can say."""
+    async def seen(self, owner: Owner, response_id: str) -> bytes | None:
+        """Return the response as it stands in the store, None if it is not there or nobody can say."""
         kept = await self.fail_open.attempt("status", lambda: self.find(owner, response_id), SAVE_S)
-        status: str | None = loads(kept.response)["status"] if isinstance(kept, StoredResponse) else None
-        return status
+        return kept.response if isinstance(kept, StoredResponse) else None
 
     async def keep(self, made: Made, *, over: bytes | None = None) -> bool:
         """Save the response, durable on return. False, and nothing is saved, if its owner forgot or deleted

@@ -45,6 +45,7 @@ from proxy.wire.translation import (
 IN_THREAD_BYTES = 256 * 1024  # a document of this size takes some 5 ms to translate
 DRAIN_S = 0.5  # for what follows [DONE], so that the connection can be used again
 ERROR_BYTES = 64 * 1024
+SAVE_TRIES = 3  # each loses to a beat or a cancellation that came between
 _JSON: list[Header] = [(b"content-type", b"application/json")]
 
 
@@ -275,13 +276,21 @@ class Translated:
         response = making.translation.response
         if cancelled:
             response = {**response, "status": "cancelled", "error": None}
-        elif making.live is not None and await self._keeping.status(making.owner, making.id) == "cancelled":
-            making.saved = True  # at another process, and who did it was told so: it stays
-            return
-        if making.plan.conversation and response["status"] in ("completed", "incomplete"):
+        seen = await self._seen(making)
+        is_whole = response["status"] in ("completed", "incomplete")
+        if making.plan.conversation and is_whole and not _is_cancelled(seen):
             await self._keeping.add(self._kept(making, progress, b""), items_of(response))
-        await self._keep(making, progress, json_body.dump(response))
+        ended = json_body.dump(response)
+        for _ in range(SAVE_TRIES):
+            # At another process, and who did it was told so: it stays.
+            if _is_cancelled(seen) or await self._keep(making, progress, ended, over=seen) or seen is None:
+                break
+            seen = await self._seen(making)
         making.saved = True
+
+    async def _seen(self, making: Making) -> bytes | None:
+        """Return what stands in the store, where another process may have changed it."""
+        return await self._keeping.seen(making.owner, making.id) if making.live is not None else None
 
     async def _keep(
         self, making: Making, progress: Progress, response: bytes, *, over: bytes | None = None
@@ -322,6 +331,10 @@ def _continuing(turn: Turn, planned: Plan, earlier: Earlier) -> Turn:
     """Return the turn with its whole conversation, in the session of the chain's first response."""
     turn = replace(turn, messages=CHAT.messages(planned.chat))
     return turn if turn.named or not earlier.session_id else replace(turn, session_id=earlier.session_id)
+
+
+def _is_cancelled(seen: bytes | None) -> bool:
+    return seen is not None and json_body.loads(seen)["status"] == "cancelled"
 
 
 def _dropped(making: Making) -> list[Header]:
