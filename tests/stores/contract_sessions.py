@@ -145,6 +145,14 @@ class SessionContract:
         await forget(memories, of(ANNA), "boat")
         assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
 
+    async def test_what_was_in_view_at_a_step_counts_however_late_it_is_told(self, sessions, memories):
+        await store(memories, create("Has a boat", id="boat"))
+        first = await sessions.begin(exchange("Plan it.", key="k"))
+        await sessions.complete(first, Outcome("Your boat.\nBooked.", whole=True), never)
+        await sessions.complete(first, Outcome("Your boat.", whole=False, recalled=("boat",)), never)
+        await forget(memories, of(ANNA), "boat")
+        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
+
     async def test_what_was_forgotten_while_tools_ran_is_not_repeated(self, sessions, memories):
         await store(memories, create("Has a boat", id="boat"))
         first = await talk(sessions, "Plan it.", "Hm.", key="k", whole=False, recalled=("boat",))

@@ -92,6 +92,10 @@ async def complete(unit: Unit, redis: Redis, begun: Begun, outcome: Outcome, tri
         await _answered(unit, redis, jobs, ours, row, outcome)
         for found in (await jobs.waiting((ours,))).values():
             await jobs.offer(found, trigger, row["at"])
+    elif not outcome.whole and not {*map(storable, outcome.recalled)} <= {*row["recalled"]}:
+        # A step that comes late tells what else was in view.
+        stands = Outcome(row["answer"], row["whole"], recalled=outcome.recalled)
+        await _answered(unit, redis, jobs, ours, row, stands)
     await jobs.settle()
     return True
 

@@ -140,11 +140,19 @@ def complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Tr
         )
     # An answer that broke off gives way to a whole one, unless a job has read it.
     unread = extraction == "pending" and job is None
-    if state == "done" and not (unread and outcome.whole and not whole):
+    stands = state == "done" and not (unread and outcome.whole and not whole)
+    if stands and outcome.whole:
         return True
     # An answer given with a memory in view that was forgotten meanwhile may repeat it; so may its beginning.
     recalled = tuple(dict.fromkeys((*json.loads(before), *outcome.recalled)))
-    answer = "" if _any_forgotten(tx, owner, recalled) else rows.storable(outcome.answer)
+    repeats = _any_forgotten(tx, owner, recalled)
+    if stands:  # a step that comes late tells what else was in view
+        tx.execute(
+            "UPDATE exchanges SET recalled = ?, answer = iif(?, '', answer) WHERE seq = ?",
+            (rows.as_json(recalled), repeats, seq),
+        )
+        return True
+    answer = "" if repeats else rows.storable(outcome.answer)
     tx.execute(
         "UPDATE exchanges SET state = 'done', answer = ?, whole = ?, recalled = ? WHERE seq = ?",
         (answer, outcome.whole, rows.as_json(recalled), seq),
