@@ -19,3 +19,15 @@ def without_thoughts(answer: str) -> str:
     characters of no width. Takes time in proportion to the text."""
     text = _THOUGHTS.sub(" ", answer).translate(_INVISIBLE)
     return _THOUGHT_BEFORE.sub("", text)
+
+
+def behind_thoughts(text: str) -> str:
+    """Return the answer without what a server that has no reasoning parser left in front of it.
+
+    Some templates open the thoughts in the prompt, so that only their end is in the answer.
+    """
+    head, end, answer = text.partition("</think>")
+    opened = head.lstrip().startswith("<think>")
+    if end and (opened or "<think>" not in head):
+        return answer.lstrip()
+    return "" if opened else text

@@ -4,9 +4,11 @@ An id that the client names, else a fingerprint of the conversation: its system 
 message, which an unmodified chat client repeats in every request of the conversation.
 """
 
+from collections.abc import Sequence
 from hashlib import blake2b
 
 from proxy.domain import Message, Scope
+from proxy.thoughts import behind_thoughts
 
 
 def fingerprint(scope: Scope, conversation: str) -> str:
@@ -23,8 +25,13 @@ def opening(messages: tuple[Message, ...]) -> tuple[Message, ...]:
 
 def answers_so_far(messages: tuple[Message, ...]) -> list[str]:
     """Return what was answered to what the user said last, one text for each time that tools were called."""
-    after = messages[len(opening(messages)) :]
-    return [m.text for m in after if m.role == "assistant" and m.text]
+    return spoken(messages[len(opening(messages)) :])
+
+
+def spoken(messages: Sequence[Message]) -> list[str]:
+    """Return what the assistant said in the messages: some clients keep the thoughts before it."""
+    said = (behind_thoughts(m.text).strip() for m in messages if m.role == "assistant")
+    return [text for text in said if text]
 
 
 def exchange_key(session_id: str, messages: tuple[Message, ...]) -> str:

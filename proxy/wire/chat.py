@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from proxy.domain import Message
+from proxy.thoughts import behind_thoughts
 from proxy.wire.body import Body
-from proxy.wire.content import conversation, joined, part_text, text_of, without_thoughts
+from proxy.wire.content import conversation, joined, part_text, text_of
 from proxy.wire.dialect import Answer, CommonFields, choice_forces_tool, key_of
 from proxy.wire.placement import Form, place
 from proxy.wire.tapped import json_values, usage_of
@@ -52,11 +53,11 @@ class ChatDialect(CommonFields):
         if not streamed:
             texts = [text for choice in choices for text in _texts(choice.get("message"))]
             # A document that parses was not cut.
-            return Answer(without_thoughts(joined(texts)), bool(choices), calls=calls, usage=usage_of(values))
+            return Answer(behind_thoughts(joined(texts)), bool(choices), calls=calls, usage=usage_of(values))
         # Cleaned as one text: an emoji, or an echo of our block, may lie across two deltas.
         text = "".join(text for choice in choices for text in _texts(choice.get("delta")))
         whole = any(isinstance(choice.get("finish_reason"), str) for choice in choices)
-        return Answer(without_thoughts(joined([text])), whole, calls=calls, usage=usage_of(values))
+        return Answer(behind_thoughts(joined([text])), whole, calls=calls, usage=usage_of(values))
 
 
 CHAT = ChatDialect()

@@ -42,18 +42,6 @@ def conversation(entries: Iterable[Message]) -> Iterator[Message]:
     return (m for m in entries if m.text or m.role not in ("system", "developer"))
 
 
-def without_thoughts(text: str) -> str:
-    """Return the answer without what a server that has no reasoning parser left in front of it.
-
-    Some templates open the thoughts in the prompt, so that only their end is in the answer.
-    """
-    head, end, answer = text.partition("</think>")
-    opened = head.lstrip().startswith("<think>")
-    if end and (opened or "<think>" not in head):
-        return answer.lstrip()
-    return "" if opened else text
-
-
 def with_text_after(content: object, text: str, part_type: str) -> Any:
     """Return the content with the text appended, in the content's own form; None if it has no known form."""
     if isinstance(content, str):

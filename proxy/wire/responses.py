@@ -6,6 +6,7 @@ from itertools import chain
 from typing import Any
 
 from proxy.domain import Message
+from proxy.thoughts import behind_thoughts
 from proxy.wire.body import Body
 from proxy.wire.content import (
     conversation,
@@ -13,7 +14,6 @@ from proxy.wire.content import (
     text_of,
     with_text_after,
     with_text_before,
-    without_thoughts,
 )
 from proxy.wire.dialect import Answer, CommonFields, choice_forces_tool, key_of, text_field
 from proxy.wire.placement import Form, place
@@ -152,7 +152,7 @@ def _of_response(response: dict[str, Any]) -> Answer:
     # A lenient server may leave the status out, but then not the output.
     whole = response.get("status", "completed" if items else None) in _ENDINGS
     return Answer(
-        without_thoughts(joined(said)), whole, text_field(response, "id"), calls=any(map(_calls, items))
+        behind_thoughts(joined(said)), whole, text_field(response, "id"), calls=any(map(_calls, items))
     )
 
 
@@ -182,7 +182,7 @@ def _calls(item: Any) -> bool:
 
 
 def _text(parts: Parts) -> str:
-    return without_thoughts(joined(parts.values()))
+    return behind_thoughts(joined(parts.values()))
 
 
 def _add_text(parts: Parts, event: dict[str, Any]) -> None:

@@ -78,6 +78,29 @@ async def test_what_is_answered_after_tools_belongs_to_what_was_asked(house: Hou
         assert "31 May\n" not in heard.replace(ENDED, "")  # a tool's output is nobody's words
 
 
+async def test_what_was_thought_before_a_call_is_no_part_of_the_answer(house: Houses) -> None:
+    """A server without a reasoning parser leaves it in the answer, and its client in the history."""
+
+    async def thinking(exchange: Exchange) -> None:
+        made = completion(f"<think>Tariq wants them out.</think>\n\n{ENDED}")
+        if exchange.request.json["messages"][-1]["role"] != "tool":
+            made = completion(f"<think>Are they broke?</think>\n\n{BEGUN}")
+            made["choices"][0]["message"]["tool_calls"] = [tool_call("c1", "lookup", "{}")]
+        await exchange.json(made)
+
+    async with house(ChatOnly(script=thinking), memory=LATE) as h, h.client() as client:
+        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
+        messages: list[Any] = [{"role": "user", "content": ASKED}]
+        messages.append(await said(client, messages, **named))
+        messages.append({"role": "tool", "tool_call_id": "c1", "content": "31 May"})
+        await said(client, messages, **named)
+        heard = await read(h, "s-1")
+        assert BEGUN in heard
+        assert ENDED in heard
+        assert "broke" not in heard
+        assert "out." not in heard
+
+
 async def test_a_refused_step_takes_nothing_back(house: Houses) -> None:
     async def refusing(exchange: Exchange) -> None:
         if exchange.request.json["messages"][-1]["role"] == "tool":
