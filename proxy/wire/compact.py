@@ -20,7 +20,7 @@ from proxy.wire.body import Body
 from proxy.wire.chat import CHAT
 from proxy.wire.content import text_of
 from proxy.wire.dialect import Dialect
-from proxy.wire.responses import CALLS, RESPONSES
+from proxy.wire.responses import CALLS, RESPONSES, tool_role
 
 _SYSTEM = ("system", "developer")
 Places = tuple[int, ...]  # of entries in the body's list
@@ -298,7 +298,7 @@ def _read_item(item: Any) -> Entry:
         return _UNKNOWN
     if kind in _READ:
         return _READ[kind]
-    role = "tool" if kind.endswith("_call_output") else "assistant" if kind.endswith("_call") else None
+    role = tool_role(kind)
     if kind in _OUTPUTS:
         return _output(item.get(_OUTPUTS[kind]), role)
     call = item.get(CALLS[kind]) if kind in CALLS else None

@@ -118,11 +118,17 @@ def _input_messages(items: Iterable[Any]) -> Iterator[Message]:
 def _tool_messages(item: dict[str, Any]) -> Iterator[Message]:
     """Yield a call as the assistant's turn and its output as a tool's; reasoning, references and
     everything else are no part of what was said. A dozen kinds of tools share the two endings."""
-    kind: str = item["type"]
-    if kind.endswith("_call_output"):
-        yield Message("tool", text_of(item.get("output")))
-    elif kind.endswith("_call"):
-        yield Message("assistant", "")
+    role = tool_role(item["type"])
+    if role is not None:
+        yield Message(role, text_of(item.get("output")) if role == "tool" else "")
+
+
+def tool_role(kind: str) -> str | None:
+    """Return whose message an item is, None where it is none: a call is the assistant's, what came of it the
+    tool's. So is leave to call it: nobody's words."""
+    if kind.endswith("_call_output") or kind == "mcp_approval_response":
+        return "tool"
+    return "assistant" if kind.endswith("_call") or kind == "mcp_approval_request" else None
 
 
 def _with_instructions(body: Body, block: str) -> Body:

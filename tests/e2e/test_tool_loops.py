@@ -139,6 +139,32 @@ async def test_a_chain_stays_in_its_session_through_tools(house: Houses, respons
         assert ENDED in heard
 
 
+class Asking(ResponsesModel):
+    """Asks whether it may call a tool."""
+
+    async def converse(self, exchange: Exchange) -> None:
+        self.answer = ENDED
+        if exchange.request.json.get("previous_response_id"):
+            await super().converse(exchange)
+        else:
+            asks = {"type": "mcp_approval_request", "id": "r1", "name": "lookup", "arguments": "{}"}
+            made = {"id": "resp_0", "object": "response", "status": "completed", "output": [asks]}
+            await exchange.json(made)
+
+
+async def test_what_is_answered_after_a_tool_was_allowed_belongs_to_what_was_asked(house: Houses) -> None:
+    allowed: Any = {"type": "mcp_approval_response", "approval_request_id": "r1", "approve": True}
+    async with house(Asking(), memory=LATE) as h, h.client() as client:
+        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
+        made = await client.responses.create(model="m", input=ASKED, extra_body=named)
+        await client.responses.create(
+            model="m", input=[allowed], previous_response_id=made.id, extra_body=named
+        )
+        heard = await read(h, "s-1")
+        assert heard.count(ASKED) == 1
+        assert ENDED in heard
+
+
 async def test_a_chain_stays_in_its_session_after_a_restart(house: Houses) -> None:
     """What the process knew of its last responses is gone; the store has them."""
     async with house(Native()) as h, h.client() as client:
