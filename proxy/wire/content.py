@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from proxy.block import GAP, strip_blocks
 from proxy.domain import Message
 
@@ -28,13 +30,31 @@ def clean(text: str) -> str:
 
     JSON may spell an emoji as two escapes, cut between two stream events; half of one cannot be stored.
     """
-    if text.isascii():
+    if text.isascii() or (first := _first_half(text)) is None:
         return text
+    end = len(text) - (_first_half(text[::-1]) or 0)
+    return text[:first] + _joined(text[first:end]) + text[end:]
+
+
+def _first_half(text: str) -> int | None:
     try:
         text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    except UnicodeEncodeError as e:
+        return e.start
+    return None
+
+
+def _joined(text: str) -> str:
+    """Do what a codec with `replace` does, which takes half a second for a million of them."""
+    units = np.array([text], f"<U{len(text)}").view("<u4")
+    halves = np.flatnonzero(units & 0xFFFFF800 == 0xD800)
+    values = units[halves]
+    is_pair = (values[:-1] < 0xDC00) & (values[1:] >= 0xDC00) & (np.diff(halves) == 1)
+    units[halves] = 0xFFFD
+    firsts = np.flatnonzero(is_pair)
+    units[halves[firsts]] = 0x10000 + ((values[firsts] & 0x3FF) << 10) + (values[firsts + 1] & 0x3FF)
+    joined = np.delete(units, halves[firsts + 1]) if len(firsts) else units
+    return joined.tobytes().decode("utf-32-le")
 
 
 def conversation(entries: Iterable[Message]) -> Iterator[Message]:
