@@ -6,13 +6,13 @@ import sys
 from typing import Any
 
 from proxy import __version__
-from proxy.backup_cli import add_backup_parsers
 from proxy.client_cli import add_memory_parser
-from proxy.commands import add_place
+from proxy.commands.backup import add_backup_parsers
+from proxy.commands.keys import add_keys_parser
+from proxy.commands.migrate import add_migrate_parser
+from proxy.commands.reembed import add_reembed_parser
+from proxy.commands.shared import add_place
 from proxy.errors import ConfigError
-from proxy.keys_cli import add_keys_parser
-from proxy.migrate_cli import add_migrate_parser
-from proxy.reembed_cli import add_reembed_parser
 from proxy.settings import CONFIG_FILE, PREFIX, Settings, config_file, from_process
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -140,6 +140,6 @@ def _demo(args: argparse.Namespace) -> int:
 
 
 def _doctor(args: argparse.Namespace) -> int:
-    from proxy.doctor import diagnose
+    from proxy.commands.doctor import diagnose
 
     return diagnose(_settings(args))

@@ -7,8 +7,8 @@ from proxy.admission import entrance
 from proxy.app.care import vitals
 from proxy.app.library import documents_of
 from proxy.app.parts import Parts
-from proxy.background.filters import safe_id
 from proxy.background.remember import Remember
+from proxy.background.safety.filters import safe_id
 from proxy.domain import Ranked, Scope
 from proxy.edge.chains import RecentChains
 from proxy.edge.identity.caller import caller_of

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from proxy.background.library import Library
-from proxy.background.policy import SafetyPolicy
+from proxy.background.safety.policy import SafetyPolicy
 from proxy.domain import Scope
 from proxy.edge.memory_api.wiring import Documents
 from proxy.pipeline.documents import RankedPassage, Shelf, search

@@ -8,16 +8,16 @@ from proxy import observe
 from proxy.app.library import shelf_of
 from proxy.app.query_models import with_query_models
 from proxy.app.write_path import WritePath, write_path
-from proxy.background import filters
-from proxy.background.anchors import anchors_of
 from proxy.background.record import ExchangeRecorder
+from proxy.background.safety import filters
+from proxy.background.session.anchors import anchors_of
 from proxy.domain import Level, MemoryOptions, Message, Scope, Turn
 from proxy.edge.failopen import FailOpen
 from proxy.edge.ledger import Ledger
 from proxy.errors import ConfigError, StoreUnavailable, WrongModel
 from proxy.open_stores import stores_of
 from proxy.pipeline.prepare import Tools, prepare
-from proxy.pipeline.rank import Ranking
+from proxy.pipeline.recall.rank import Ranking
 from proxy.ports import Clock
 from proxy.settings import Retrieval, Settings
 from proxy.storage import Stores

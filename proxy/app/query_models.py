@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 
 from proxy import observe
-from proxy.background import filters
-from proxy.background.policy import SafetyPolicy
-from proxy.pipeline import plan, wording
-from proxy.pipeline.plan import Planner
+from proxy.background.safety import filters
+from proxy.background.safety.policy import SafetyPolicy
 from proxy.pipeline.prepare import Tools
-from proxy.pipeline.rerank import Reranking
-from proxy.pipeline.wording import Wording
+from proxy.pipeline.recall import plan, wording
+from proxy.pipeline.recall.plan import Planner
+from proxy.pipeline.recall.rerank import Reranking
+from proxy.pipeline.recall.wording import Wording
 from proxy.ports import Completer
 from proxy.settings import Settings
 from proxy.stores.models.reranker import load_reranker

@@ -5,18 +5,19 @@ from functools import partial
 
 from proxy import observe
 from proxy.app.library import library_of
-from proxy.background import cues, filters
-from proxy.background.admit import Gate
 from proxy.background.budget import Bounds, Call, Load, Metered
-from proxy.background.closing import Keeper
 from proxy.background.drift import Drift
+from proxy.background.extraction import cues
 from proxy.background.library import Library
-from proxy.background.policy import PII, SafetyPolicy
 from proxy.background.record import ExchangeRecorder
+from proxy.background.safety import filters
+from proxy.background.safety.policy import PII, SafetyPolicy
 from proxy.background.schedule import Policy, on_completion
+from proxy.background.session.closing import Keeper
 from proxy.background.touches import Touches
 from proxy.background.worker import Pace, Report, Worker
 from proxy.background.worker import Tools as WorkerTools
+from proxy.background.write_gate.admit import Gate
 from proxy.pipeline.compress import mark
 from proxy.ports import Clock, Completer
 from proxy.settings import MemorySettings, Privacy, Settings

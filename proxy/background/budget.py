@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from proxy.background.extract import ROLE
+from proxy.background.extraction.extract import ROLE
 from proxy.background.schedule import BATCH, EXPLICIT
 from proxy.calls import HOUR_S, Calls, OwnCalls, Spent
 from proxy.errors import (

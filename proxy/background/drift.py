@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.background.cues import own_words
+from proxy.background.extraction.cues import own_words
 from proxy.domain import Exchange, Scope, SessionState
 from proxy.errors import EmbeddingFailed
 from proxy.ports import Embedder, SessionStore

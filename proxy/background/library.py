@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
-from proxy.background import filters, planted
 from proxy.background.embedding import as_it_stands, vectors_of
-from proxy.background.long_text import cleaned
-from proxy.background.policy import DEFAULT, SafetyPolicy
+from proxy.background.safety import filters, planted
+from proxy.background.safety.long_text import cleaned
+from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.background.split import NO_BRACKETS, split
 from proxy.documents import (
     Change,

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, ParamSpec, TypeVar
 
-from proxy.background import extract, verbatim
-from proxy.background.admit import Gate, admit
-from proxy.background.decide import Decision
-from proxy.background.doubt import judge_of
-from proxy.background.extract import Facts
-from proxy.background.related import related
-from proxy.background.repair import Unreadable
+from proxy.background.extraction import extract, verbatim
+from proxy.background.extraction.doubt import judge_of
+from proxy.background.extraction.extract import Facts
+from proxy.background.extraction.related import related
+from proxy.background.extraction.repair import Unreadable
+from proxy.background.write_gate.admit import Gate, admit
+from proxy.background.write_gate.decide import Decision
 from proxy.domain import Batch, Candidate, Confirm, Create, Hold, Job, Supersede
 from proxy.errors import (
     CompletionFailed,

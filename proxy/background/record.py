@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from uuid import uuid4
 
-from proxy.background.anchors import anchors_of
-from proxy.background.filters import safe_id
+from proxy.background.safety.filters import safe_id
+from proxy.background.session.anchors import anchors_of
 from proxy.domain import Begun, NewExchange, Outcome, Turn
 from proxy.errors import StoreError
 from proxy.notes import Anchor

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid4
 
-from proxy.background.admit import DEFAULT_NEAR, Gate, admit
-from proxy.background.decide import Weighed, decide_changes
 from proxy.background.embedding import vector_of
-from proxy.background.filters import without_personal_data
-from proxy.background.refusals import refusal_of
+from proxy.background.safety.filters import without_personal_data
+from proxy.background.safety.refusals import refusal_of
 from proxy.background.take_in import NOTHING_TOLD, Taken, take_in
+from proxy.background.write_gate.admit import DEFAULT_NEAR, Gate, admit
+from proxy.background.write_gate.decide import Weighed, decide_changes
 from proxy.domain import (
     Candidate,
     Confirm,

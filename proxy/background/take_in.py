@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from proxy.background.admit import Gate
 from proxy.background.embedding import vectors_of
-from proxy.background.filters import redact, safe_id
-from proxy.background.policy import SafetyPolicy
-from proxy.background.refusals import refusal_of
+from proxy.background.safety.filters import redact, safe_id
+from proxy.background.safety.policy import SafetyPolicy
+from proxy.background.safety.refusals import refusal_of
+from proxy.background.write_gate.admit import Gate
 from proxy.domain import Candidate, Create, Event, Evidence, Memory, MemoryFilter, Scope, Stamp
 from proxy.errors import Conflict
 

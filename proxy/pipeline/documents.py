@@ -19,11 +19,11 @@ from proxy.documents import PATH, Look, PassageHit, PassageIndex, path_of
 from proxy.domain import Message, Scope, Search, Turn
 from proxy.errors import EmbeddingFailed, StoreError
 from proxy.observe import Seldom
-from proxy.pipeline.decide import decide
-from proxy.pipeline.expect import Expectation, expectation
+from proxy.pipeline.decision.decide import decide
+from proxy.pipeline.decision.expect import Expectation, expectation
 from proxy.pipeline.inject import SHORT_ID, Block
 from proxy.pipeline.overlap import held, is_content, searchable
-from proxy.pipeline.rewrite import Query, is_vague, rewrite
+from proxy.pipeline.recall.rewrite import Query, is_vague, rewrite
 from proxy.ports import Embedder, MemoryStore, TokenCounter
 from proxy.reasons import Reason
 

@@ -15,17 +15,17 @@ from proxy.errors import StoreError
 from proxy.note_store import NoteStore
 from proxy.notes import NOTHING, SessionNotes
 from proxy.observe import Seldom
+from proxy.pipeline.decision.expect import Expectation
+from proxy.pipeline.decision.triage import Triage
 from proxy.pipeline.documents import Shelf, look_up, with_passages
-from proxy.pipeline.expect import Expectation
-from proxy.pipeline.find import Finder, Finding, Wanted
 from proxy.pipeline.inject import inject
-from proxy.pipeline.plan import NO_PLAN, Plan, Planner, narrowed, planned
-from proxy.pipeline.rank import Ranking
-from proxy.pipeline.rerank import Reranking
-from proxy.pipeline.rewrite import VAGUE_CHARS, Query, is_vague, rewrite
-from proxy.pipeline.triage import Triage
+from proxy.pipeline.recall.find import Finder, Finding, Wanted
+from proxy.pipeline.recall.plan import NO_PLAN, Plan, Planner, narrowed, planned
+from proxy.pipeline.recall.rank import Ranking
+from proxy.pipeline.recall.rerank import Reranking
+from proxy.pipeline.recall.rewrite import VAGUE_CHARS, Query, is_vague, rewrite
+from proxy.pipeline.recall.wording import Wording
 from proxy.pipeline.visible import unseen
-from proxy.pipeline.wording import Wording
 from proxy.ports import Clock, Embedder, MemoryStore, SessionStore, TokenCounter
 from proxy.reasons import Reason
 

@@ -20,12 +20,12 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.background import extract, verbatim
-from proxy.background.admit import Gate, Sorted, sort
-from proxy.background.doubt import judge_of
-from proxy.background.filters import redact
-from proxy.background.policy import DEFAULT
-from proxy.background.provenance import flat
+from proxy.background.extraction import extract, verbatim
+from proxy.background.extraction.doubt import judge_of
+from proxy.background.extraction.provenance import flat
+from proxy.background.safety.filters import redact
+from proxy.background.safety.policy import DEFAULT
+from proxy.background.write_gate.admit import Gate, Sorted, sort
 from proxy.domain import Batch, Candidate, Exchange, Scope, Stamp
 from proxy.sentences import sentences
 from proxy.terms import terms

@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import httpx2
 import uvicorn
 
-from proxy.background.admit import Gate
 from proxy.background.library import Library
 from proxy.background.remember import Remember
+from proxy.background.write_gate.admit import Gate
 from proxy.domain import Create, Memory, NewExchange, NewJob, Outcome, Scope, SessionState
 from proxy.edge.identity.caller import Caller
 from proxy.edge.memory_api.app import MemoryApi

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.background.compare import Relation, relate
+from proxy.background.write_gate.compare import Relation, relate
 
 
 @pytest.mark.parametrize(

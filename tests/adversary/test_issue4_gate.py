@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.background.filters import redact, reject
-from proxy.background.planted import REMOVED, is_planted, without_planted
+from proxy.background.safety.filters import redact, reject
+from proxy.background.safety.planted import REMOVED, is_planted, without_planted
 from proxy.domain import Candidate
 from tests.adversary.conftest import context, jobs, post, until
 from tests.adversary.gate_corpus import INNOCENT, PERSONAL, SECRETS

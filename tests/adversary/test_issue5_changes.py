@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from proxy.background.compare import Relation, relate
+from proxy.background.write_gate.compare import Relation, relate
 from proxy.domain import Candidate, Create, Supersede
 from tests.background.support import memory
 from tests.background.test_decide import decide, kinds, said

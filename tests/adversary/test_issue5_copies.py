@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.background import extract
-from proxy.background.doubt import judge_of
-from proxy.background.policy import DEFAULT
+from proxy.background.extraction import extract
+from proxy.background.extraction.doubt import judge_of
+from proxy.background.safety.policy import DEFAULT
 from proxy.domain import Candidate, Exchange
 from tests.background.support import batch, exchange, facts
 

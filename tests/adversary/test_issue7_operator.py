@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from proxy import doctor_data
+from proxy.commands import doctor_data
 from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite import backup, file, trouble
 from tests.adversary.conftest import listed, tell, until

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.background.claims import claims_change
+from proxy.background.write_gate.claims import claims_change
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ SCRIPT = """
 import asyncio, json, sys
 from pathlib import Path
 from proxy.app import App
-from proxy.background import secrets, vendor_keys
+from proxy.background.safety import secrets, vendor_keys
 from proxy import gloss
 from proxy.edge.protocol import RawTargetProtocol
 from proxy.settings import load

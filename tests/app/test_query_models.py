@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.app.query_models import with_query_models
-from proxy.background.policy import SafetyPolicy
+from proxy.background.safety.policy import SafetyPolicy
 from proxy.pipeline.prepare import Tools
 from proxy.settings import load
 from tests.pipeline.conftest import NOW, NoNotes, Past, Scripted, Shelf, Words, no_documents

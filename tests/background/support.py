@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.background import cues, filters
-from proxy.background.admit import Gate
+from proxy.background.extraction import cues
+from proxy.background.safety import filters
 from proxy.background.schedule import Policy, on_completion
 from proxy.background.worker import Mode, Pace, Report, Tools, Worker
+from proxy.background.write_gate.admit import Gate
 from proxy.domain import Batch, Begun, Exchange, Memory, MemoryFilter, NewExchange, Outcome, Scope, Stamp
 from proxy.ports import CompletionRequest, Embedder
 from proxy.stores.sqlite.stores import SqliteStores

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from proxy.background.admit import Gate, admit, sort
-from proxy.background.decide import hold
-from proxy.background.doubt import Doubt, no_doubt
-from proxy.background.policy import DEFAULT_PII, SafetyPolicy
+from proxy.background.extraction.doubt import Doubt, no_doubt
+from proxy.background.safety.policy import DEFAULT_PII, SafetyPolicy
+from proxy.background.write_gate.admit import Gate, admit, sort
+from proxy.background.write_gate.decide import hold
 from proxy.domain import Candidate, Create, Evidence, Hold
 from proxy.errors import Conflict, LeaseLost
 from proxy.stores.sqlite.memories import SqliteMemories

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from proxy.background.anchors import anchors_of, is_anchor
-from proxy.background.filters import REDACTED, redact
+from proxy.background.safety.filters import REDACTED, redact
+from proxy.background.session.anchors import anchors_of, is_anchor
 from proxy.notes import EVERY, LATEST, MOST_ANCHOR_CHARS, MOST_ANCHORS, OTHER, Anchor
 
 SETS = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.background.belief import ARCHIVED_BELOW, confirmed, decayed, is_inferred
+from proxy.background.write_gate.belief import ARCHIVED_BELOW, confirmed, decayed, is_inferred
 from proxy.domain import Candidate, Evidence
 from tests.background.support import NOON, memory
 

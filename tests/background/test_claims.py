@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.background.claims import about_others, claims_change
+from proxy.background.write_gate.claims import about_others, claims_change
 
 CHANGES = [
     # another value of the same kind, said of the same thing

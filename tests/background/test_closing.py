@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.background import summarise
-from proxy.background.closing import Keeper
 from proxy.background.one_job import Tools
+from proxy.background.session import summarise
+from proxy.background.session.closing import Keeper
 from proxy.background.worker import Worker
 from proxy.domain import NewExchange, Outcome
 from proxy.errors import CompletionFailed

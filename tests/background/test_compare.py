@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxy.background.compare import Relation, relate
+from proxy.background.write_gate.compare import Relation, relate
 from proxy.embedtext import embed_text
 from proxy.ports import Embedder
 

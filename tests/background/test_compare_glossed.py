@@ -1,6 +1,6 @@
 """Vectors of Chinese are vectors of glosses: they find memories, and do not say which are the same."""
 
-from proxy.background.compare import Relation, relate
+from proxy.background.write_gate.compare import Relation, relate
 
 
 def test_a_near_gloss_does_not_merge_chinese_facts_that_differ_in_a_rare_word() -> None:

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.background.cues import is_explicit, is_personal, statements
+from proxy.background.extraction.cues import is_explicit, is_personal, statements
 
 PERSONAL = [
     "I'm vegan",

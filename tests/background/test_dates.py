@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from proxy.background.dates import anchored, expiry
+from proxy.background.extraction.dates import anchored, expiry
 
 THURSDAY = datetime(2026, 2, 26, 10, tzinfo=UTC).timestamp()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.background.decide import Decision, Weighed, decide_changes, memory_id
+from proxy.background.write_gate.decide import Decision, Weighed, decide_changes, memory_id
 from proxy.domain import Candidate, Change, Confirm, Create, Edit, Evidence, Hit, Memory, Scope, Supersede
 from tests.background.support import ANA, NOON, memory
 

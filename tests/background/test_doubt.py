@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.background.doubt import Doubt, judge_of
-from proxy.background.policy import DEFAULT, SafetyPolicy
-from proxy.background.provenance import Voice, told, voice
+from proxy.background.extraction.doubt import Doubt, judge_of
+from proxy.background.extraction.provenance import Voice, told, voice
+from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.domain import Candidate, Evidence
 from tests.background.support import exchange
 

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxy.background.admit import Gate, admit
 from proxy.background.embedding import as_it_stands, vectors_of
+from proxy.background.extraction.related import related
 from proxy.background.library import Library
-from proxy.background.related import related
+from proxy.background.write_gate.admit import Gate, admit
 from proxy.domain import Candidate
 from proxy.ports import Embedder, EmbeddingModel
 from tests.background.support import ANA, NOON, House, batch, exchange

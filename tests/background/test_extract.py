@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.background import extract
-from proxy.background.repair import Unreadable
+from proxy.background.extraction import extract
+from proxy.background.extraction.repair import Unreadable
 from proxy.domain import KINDS, Memory
 from tests.background.support import batch, exchange, facts, memory
 

@@ -1,7 +1,7 @@
 import pytest
 
-from proxy.background.filters import REDACTED, clean, redact, reject, safe_id
-from proxy.background.planted import REMOVED
+from proxy.background.safety.filters import REDACTED, clean, redact, reject, safe_id
+from proxy.background.safety.planted import REMOVED
 from proxy.domain import Candidate
 
 # Written in pieces, so that no scanner takes them for keys.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.background.framed import is_passing, is_supposed
+from proxy.background.extraction.framed import is_passing, is_supposed
 
 
 @pytest.mark.parametrize(

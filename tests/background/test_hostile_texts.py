@@ -9,15 +9,16 @@ from contextlib import suppress
 
 import pytest
 
-from proxy.background import compare, cues, provenance, repair
-from proxy.background.dates import is_ahead
-from proxy.background.filters import redact
-from proxy.background.ground import _invents, ground, sources
-from proxy.background.objects import objects
-from proxy.background.policy import DEFAULT
-from proxy.background.reading import read
+from proxy.background.extraction import cues, provenance, repair
+from proxy.background.extraction.dates import is_ahead
+from proxy.background.extraction.ground import _invents, ground, sources
+from proxy.background.extraction.objects import objects
+from proxy.background.extraction.worth import passages
+from proxy.background.safety.filters import redact
+from proxy.background.safety.policy import DEFAULT
 from proxy.background.split import split
-from proxy.background.worth import passages
+from proxy.background.write_gate import compare
+from proxy.background.write_gate.reading import read
 from proxy.domain import Candidate, Exchange, Scope
 from proxy.sentences import sentences, without_inner_stops
 

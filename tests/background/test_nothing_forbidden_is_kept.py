@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.background import cues, filters
-from proxy.background.policy import DEFAULT_PII, SafetyPolicy
+from proxy.background.extraction import cues
 from proxy.background.record import MAX_CHARS, ExchangeRecorder
+from proxy.background.safety import filters
+from proxy.background.safety.policy import DEFAULT_PII, SafetyPolicy
 from proxy.background.schedule import on_completion
 from proxy.domain import MemoryOptions, Message, Outcome, Turn
 from proxy.ports import CompletionRequest

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxy.background import numbered
-from proxy.background.compare import Relation, relate
-from proxy.background.decide import Weighed, decide_changes
-from proxy.background.numbered import about_other_numbers, hold_at_other_times
+from proxy.background.write_gate import numbered
+from proxy.background.write_gate.compare import Relation, relate
+from proxy.background.write_gate.decide import Weighed, decide_changes
+from proxy.background.write_gate.numbered import about_other_numbers, hold_at_other_times
 from proxy.domain import Candidate, Create, Hit, Supersede
 from proxy.embedtext import embed_text
 from proxy.ports import Embedder

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from proxy.background.admit import Gate, admit
+from proxy.background.write_gate.admit import Gate, admit
 from proxy.domain import Candidate, Evidence, Memory, MemoryFilter
 from proxy.stores.sqlite.stores import SqliteStores
 from tests.background.support import ANA, NOON

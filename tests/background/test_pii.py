@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.background.filters import REDACTED, redact, reject
-from proxy.background.policy import DEFAULT, DEFAULT_PII, PII, SafetyPolicy
+from proxy.background.safety.filters import REDACTED, redact, reject
+from proxy.background.safety.policy import DEFAULT, DEFAULT_PII, PII, SafetyPolicy
 from proxy.domain import Candidate
 from proxy.settings import Privacy
 from tests.background.safety_corpus import PERSONAL

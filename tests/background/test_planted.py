@@ -4,8 +4,8 @@ import base64
 
 import pytest
 
-from proxy.background.filters import clean, reject
-from proxy.background.planted import REMOVED, is_planted
+from proxy.background.safety.filters import clean, reject
+from proxy.background.safety.planted import REMOVED, is_planted
 from proxy.domain import Candidate
 from tests.background.safety_corpus import INNOCENT, OWN_RULES, PLANTED
 

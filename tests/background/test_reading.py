@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.background.change_words import Cue
-from proxy.background.reading import read
+from proxy.background.write_gate.change_words import Cue
+from proxy.background.write_gate.reading import read
 
 
 @pytest.mark.parametrize(

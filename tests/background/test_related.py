@@ -1,6 +1,6 @@
 """Over a real store: what of the memory is shown to the extraction model."""
 
-from proxy.background.related import LIMIT, related
+from proxy.background.extraction.related import LIMIT, related
 from proxy.domain import Create, Scope
 from tests.background.support import ANA, NOON, House, batch, exchange, memory
 

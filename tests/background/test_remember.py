@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from proxy.background.admit import Gate
-from proxy.background.policy import DEFAULT, SafetyPolicy
 from proxy.background.remember import Remember
+from proxy.background.safety.policy import DEFAULT, SafetyPolicy
+from proxy.background.write_gate.admit import Gate
 from proxy.domain import Candidate, Hold, Memory, MemoryFilter, Scope
 from proxy.errors import InvalidRequest, NotFound, QuotaExceeded
 from proxy.oversight import Quota

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.background.repair import MAX_READ, Unreadable, read_facts
+from proxy.background.extraction.repair import MAX_READ, Unreadable, read_facts
 
 FACT = '{"type": "semantic", "content": "User lives in Ghent", "confidence": 0.9}'
 CORPUS = Path(__file__).parent / "corpus"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.background.filters import REDACTED, redact, reject, safe_id
+from proxy.background.safety.filters import REDACTED, redact, reject, safe_id
 from proxy.domain import Candidate
 from tests.background.safety_corpus import INNOCENT, OWN_RULES, PERSONAL, SECRETS
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.background import state
+from proxy.background.session import state
 from tests.background.support import ANA, exchange
 
 WHOLE = {

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.background import summarise
+from proxy.background.session import summarise
 from proxy.domain import Candidate
 from tests.background.support import exchange
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from proxy.background import vendor_keys
+from proxy.background.safety import vendor_keys
 
 
 def test_a_start_does_not_wait_for_the_library() -> None:

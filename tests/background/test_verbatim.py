@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.background import verbatim
+from proxy.background.extraction import verbatim
 from proxy.domain import Evidence
 from tests.background.support import batch, exchange
 

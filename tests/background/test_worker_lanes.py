@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from proxy.background.admit import Gate
 from proxy.background.budget import NO_LANE, Bounds, Load, Metered
 from proxy.background.schedule import Policy, on_completion
 from proxy.background.worker import Pace, Report, Tools, Worker
+from proxy.background.write_gate.admit import Gate
 from proxy.domain import Job, NewExchange, Outcome, Scope
 from proxy.errors import CompletionPostponed
 from proxy.ports import CompletionRequest

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from proxy.background.admit import Gate
 from proxy.background.schedule import Policy
 from proxy.background.worker import Pace, Tools, Worker
+from proxy.background.write_gate.admit import Gate
 from proxy.domain import Batch, Candidate, Job
 from proxy.errors import CompletionFailed
 from tests.background.support import House, facts

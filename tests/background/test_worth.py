@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.background.worth import passages
+from proxy.background.extraction.worth import passages
 
 
 def contents(said: str) -> list[str]:

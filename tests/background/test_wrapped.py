@@ -4,9 +4,9 @@ import textwrap
 
 import pytest
 
-from proxy.background.filters import clean
-from proxy.background.planted import REMOVED, is_planted
-from proxy.background.wrapped import passages
+from proxy.background.safety.filters import clean
+from proxy.background.safety.planted import REMOVED, is_planted
+from proxy.background.safety.wrapped import passages
 from tests.background.wrapped_corpus import MARKUP, PLANTED, PROSE
 
 

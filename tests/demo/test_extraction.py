@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from proxy.background import extract as proxy_extract
+from proxy.background.extraction import extract as proxy_extract
 from proxy.demo.extraction import extract
 from proxy.domain import Batch, Exchange, Memory, Scope, Stamp
 

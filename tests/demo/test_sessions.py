@@ -1,6 +1,6 @@
 """The scripted model in the roles that look at whole sessions: the proxy takes its answers."""
 
-from proxy.background import state, summarise
+from proxy.background.session import state, summarise
 from proxy.demo.sessions import keep_state, sum_up
 from tests.background.support import exchange
 

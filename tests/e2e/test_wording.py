@@ -7,8 +7,8 @@ from typing import Any
 
 from proxy import __version__
 from proxy.domain import MemoryOptions, Message, Scope, Turn
-from proxy.pipeline.rewrite import rewrite
-from proxy.pipeline.wording import ROLE, Wording
+from proxy.pipeline.recall.rewrite import rewrite
+from proxy.pipeline.recall.wording import ROLE, Wording
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials

@@ -3,7 +3,7 @@
 import pytest
 from openai import BadRequestError
 
-from proxy.background.filters import safe_id
+from proxy.background.safety.filters import safe_id
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses
 

@@ -20,8 +20,8 @@ from proxy.domain import (
 from proxy.errors import EmbeddingFailed, StoreUnavailable
 from proxy.notes import NOTHING, SessionNotes
 from proxy.pipeline import documents
-from proxy.pipeline.named import Lack
 from proxy.pipeline.prepare import Tools
+from proxy.pipeline.recall.named import Lack
 from proxy.ports import EmbeddingModel
 
 NOW = 1_780_000_000.0

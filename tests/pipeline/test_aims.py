@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain import Hit
-from proxy.pipeline.aims import aims_of
-from proxy.pipeline.expect import Expectation
-from proxy.pipeline.gate import gate_for
-from proxy.pipeline.rank import rank
+from proxy.pipeline.decision.expect import Expectation
+from proxy.pipeline.recall.aims import aims_of
+from proxy.pipeline.recall.gate import gate_for
+from proxy.pipeline.recall.rank import rank
 from tests.pipeline.conftest import NOW, memory
 
 PAIRS = [

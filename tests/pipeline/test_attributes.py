@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain import Hit
-from proxy.pipeline.attributes import untold
 from proxy.pipeline.prepare import prepare
+from proxy.pipeline.recall.attributes import untold
 from tests.pipeline.conftest import Shelf, lacks, memory, turn
 
 WIFE = "User's wife is Nora Fell."

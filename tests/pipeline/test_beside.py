@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain import Hit
-from proxy.pipeline.beside import asked_part
 from proxy.pipeline.prepare import prepare
+from proxy.pipeline.recall.beside import asked_part
 from tests.pipeline.conftest import Shelf, memory, turn
 
 

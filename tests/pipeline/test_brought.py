@@ -2,9 +2,9 @@
 
 import pytest
 
-from proxy.pipeline.brought import brings_its_own
-from proxy.pipeline.decide import decide
-from proxy.pipeline.sums import is_calculation
+from proxy.pipeline.decision.brought import brings_its_own
+from proxy.pipeline.decision.decide import decide
+from proxy.pipeline.decision.sums import is_calculation
 from tests.pipeline.conftest import turn
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.pipeline.called import names_of
+from proxy.pipeline.recall.called import names_of
 from proxy.pipeline.roles import roles_in
 from proxy.terms import fold
 

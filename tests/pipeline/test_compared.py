@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.pipeline.compared import sides
+from proxy.pipeline.recall.compared import sides
 
 APART = [
     (

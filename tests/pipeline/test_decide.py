@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.pipeline.decide import decide
+from proxy.pipeline.decision.decide import decide
 from tests.pipeline.conftest import turn
 
 GREETINGS = [

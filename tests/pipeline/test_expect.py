@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.pipeline.expect import Expectation, expectation
+from proxy.pipeline.decision.expect import Expectation, expectation
 
 
 @pytest.mark.parametrize(

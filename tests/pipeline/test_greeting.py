@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.pipeline.greeting import LONGEST, is_greeting
+from proxy.pipeline.decision.greeting import LONGEST, is_greeting
 from proxy.wordlists import sections
 
 

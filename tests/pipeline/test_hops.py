@@ -6,10 +6,10 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain import Hit
-from proxy.pipeline.expect import Expectation
-from proxy.pipeline.gate import gate_for
-from proxy.pipeline.hops import MOST_BRIDGES, MOST_LINKED, follow
-from proxy.pipeline.rank import rank
+from proxy.pipeline.decision.expect import Expectation
+from proxy.pipeline.recall.gate import gate_for
+from proxy.pipeline.recall.hops import MOST_BRIDGES, MOST_LINKED, follow
+from proxy.pipeline.recall.rank import rank
 from tests.pipeline.conftest import NOW, memory
 
 OPEN = gate_for(expected=Expectation.STRONG, dense=True, model_threshold=0.25, asked=None)

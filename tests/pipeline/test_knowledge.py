@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.pipeline.decide import decide
-from proxy.pipeline.knowledge import is_knowledge
+from proxy.pipeline.decision.decide import decide
+from proxy.pipeline.decision.knowledge import is_knowledge
 from tests.pipeline.conftest import turn
 
 

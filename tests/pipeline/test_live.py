@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.pipeline.live import Live, live
+from proxy.pipeline.decision.live import Live, live
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.pipeline.named import missing
+from proxy.pipeline.recall.named import missing
 from tests.pipeline.conftest import lacks
 
 ABOUT_IAIN = ["User's partner Iain cannot eat garlic.", "Iain is 190 cm tall."]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from proxy.pipeline.decide import decide
-from proxy.pipeline.expect import Expectation, expectation
-from proxy.pipeline.paste import own_words
-from proxy.pipeline.rewrite import rewrite
+from proxy.pipeline.decision.decide import decide
+from proxy.pipeline.decision.expect import Expectation, expectation
+from proxy.pipeline.decision.paste import own_words
+from proxy.pipeline.recall.rewrite import rewrite
 from tests.pipeline.conftest import turn
 
 PROSE = "The clerk asked where my ledger was. Why was it green? I do not know, said the mayor. "

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.pipeline.persons import stranger
+from proxy.pipeline.recall.persons import stranger
 from tests.pipeline.conftest import lacks
 
 MARTA = "User's sister is Marta, who lives in Porto."

@@ -8,9 +8,18 @@ import pytest
 
 from proxy.domain import Hit, MemoryOptions, Status
 from proxy.errors import CompletionFailed
-from proxy.pipeline.plan import MAX_KEYWORDS, NO_PLAN, ROLE, Plan, Planner, narrowed, planned, read_plan
 from proxy.pipeline.prepare import prepare
-from proxy.pipeline.rewrite import MAX_TERMS, rewrite
+from proxy.pipeline.recall.plan import (
+    MAX_KEYWORDS,
+    NO_PLAN,
+    ROLE,
+    Plan,
+    Planner,
+    narrowed,
+    planned,
+    read_plan,
+)
+from proxy.pipeline.recall.rewrite import MAX_TERMS, rewrite
 from proxy.ports import CompletionRequest
 from tests.pipeline.conftest import NOW, Scripted, Shelf, memory, turn
 

@@ -9,7 +9,7 @@ from proxy.errors import StoreUnavailable
 from proxy.notes import Anchor, SessionNotes
 from proxy.observe import REMIND_S, Seldom
 from proxy.pipeline.prepare import LINES, prepare, search
-from proxy.pipeline.wording import Wording
+from proxy.pipeline.recall.wording import Wording
 from tests.pipeline.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, turn
 from tests.stores.recording import recorded
 

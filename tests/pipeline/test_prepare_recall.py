@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from proxy.domain import Hit, MemoryOptions, Status
 from proxy.pipeline.prepare import prepare
-from proxy.pipeline.rank import Ranking
+from proxy.pipeline.recall.rank import Ranking
 from tests.pipeline.conftest import Shelf, memory, turn
 
 IAIN = Hit(memory("iain", "User's partner Iain cannot eat garlic."), 0.45, 2.0)

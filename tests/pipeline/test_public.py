@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.pipeline.decide import decide
-from proxy.pipeline.public import is_command, is_public
+from proxy.pipeline.decision.decide import decide
+from proxy.pipeline.decision.public import is_command, is_public
 from tests.pipeline.conftest import turn
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain import Hit
-from proxy.pipeline.expect import Expectation
-from proxy.pipeline.gate import gate_for
-from proxy.pipeline.rank import DAY, Ranking, rank
-from proxy.pipeline.times import named_times
+from proxy.pipeline.decision.expect import Expectation
+from proxy.pipeline.recall.gate import gate_for
+from proxy.pipeline.recall.rank import DAY, Ranking, rank
+from proxy.pipeline.recall.times import named_times
 from tests.pipeline.conftest import NOW, SCOPE, memory
 
 OPEN = gate_for(expected=Expectation.STRONG, dense=True, model_threshold=0.25, asked=None)

@@ -9,8 +9,8 @@ import pytest
 from proxy.domain import Hit, MemoryOptions, Ranked
 from proxy.errors import RerankFailed
 from proxy.pipeline.prepare import prepare, search
+from proxy.pipeline.recall.rerank import AT_ONCE, STEP, Reranking, fused
 from proxy.pipeline.recent import REST_S, TRIP_AFTER
-from proxy.pipeline.rerank import AT_ONCE, STEP, Reranking, fused
 from tests.pipeline.conftest import NOW, SCOPE, Shelf, memory, turn
 
 

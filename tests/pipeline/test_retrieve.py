@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from proxy.domain import Hit
-from proxy.pipeline.retrieve import LIST_LENGTH, pooled, retrieve
-from proxy.pipeline.rewrite import Query
+from proxy.pipeline.recall.retrieve import LIST_LENGTH, pooled, retrieve
+from proxy.pipeline.recall.rewrite import Query
 from tests.pipeline.conftest import MODEL, NOW, SCOPE, Shelf, memory
 
 

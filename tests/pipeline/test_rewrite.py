@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.pipeline.rewrite import MAX_PIECES, MAX_TERMS, is_vague, rewrite
+from proxy.pipeline.recall.rewrite import MAX_PIECES, MAX_TERMS, is_vague, rewrite
 from proxy.terms import terms
 
 VAGUE = [

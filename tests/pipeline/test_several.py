@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.domain import Ranked
-from proxy.pipeline.several import HEADS, MAX_PARTS, merged, questions_of
+from proxy.pipeline.recall.several import HEADS, MAX_PARTS, merged, questions_of
 from tests.pipeline.conftest import memory
 
 APART = [

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.pipeline.decide import decide
-from proxy.pipeline.expect import Expectation, expectation
+from proxy.pipeline.decision.decide import decide
+from proxy.pipeline.decision.expect import Expectation, expectation
 from tests.pipeline.conftest import turn
 
 CORPUS = Path(__file__).with_name("corpus")

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from proxy.gloss import gloss
-from proxy.pipeline import things
-from proxy.pipeline.attributes import untold
-from proxy.pipeline.beside import asked_part
-from proxy.pipeline.named import missing
-from proxy.pipeline.persons import stranger
-from proxy.pipeline.things import asked_for
+from proxy.pipeline.recall import things
+from proxy.pipeline.recall.attributes import untold
+from proxy.pipeline.recall.beside import asked_part
+from proxy.pipeline.recall.named import missing
+from proxy.pipeline.recall.persons import stranger
+from proxy.pipeline.recall.things import asked_for
 from tests.pipeline.conftest import lacks
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from proxy.pipeline.times import is_of, named_times
+from proxy.pipeline.recall.times import is_of, named_times
 
 NOW = datetime(2026, 6, 17, 10, tzinfo=UTC).timestamp()  # a Wednesday
 

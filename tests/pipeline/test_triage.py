@@ -3,9 +3,9 @@
 import pytest
 
 from proxy.domain import Scope
-from proxy.pipeline import triage
-from proxy.pipeline.expect import Expectation
-from proxy.pipeline.triage import LASTS_S, Triage
+from proxy.pipeline.decision import triage
+from proxy.pipeline.decision.expect import Expectation
+from proxy.pipeline.decision.triage import LASTS_S, Triage
 from tests.pipeline.conftest import turn
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from proxy.domain import Message, Scope
 from proxy.errors import CompletionFailed
+from proxy.pipeline.recall.rewrite import rewrite
+from proxy.pipeline.recall.short_call import LASTS_S, SHARE, conversation
+from proxy.pipeline.recall.wording import MAX_QUESTION, Wording, sound_note, sound_question, value_of
 from proxy.pipeline.recent import REST_S, TRIP_AFTER
-from proxy.pipeline.rewrite import rewrite
-from proxy.pipeline.short_call import LASTS_S, SHARE, conversation
-from proxy.pipeline.wording import MAX_QUESTION, Wording, sound_note, sound_question, value_of
 from proxy.ports import CompletionRequest
 from tests.pipeline.conftest import turn
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from proxy.pipeline.decision.world import Worldly, worldly
 from proxy.pipeline.roles import names_their_thing
-from proxy.pipeline.world import Worldly, worldly
 
 
 @pytest.mark.parametrize(

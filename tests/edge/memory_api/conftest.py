@@ -10,9 +10,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.background.admit import Gate
 from proxy.background.library import Library
 from proxy.background.remember import Remember
+from proxy.background.write_gate.admit import Gate
 from proxy.domain import Ranked, Scope
 from proxy.edge.identity.caller import Caller
 from proxy.edge.memory_api.app import MemoryApi

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis as Client
 
-from proxy import keys_cli, migrate_cli
+from proxy.commands import keys as keys_cli
+from proxy.commands import migrate as migrate_cli
 from proxy.errors import StoreUnavailable
 from proxy.stores.redis.stores import Places, RedisStores, Unreachable, redis_of
 from proxy.stores.sqlite import SqliteStores

@@ -1,0 +1,61 @@
+"""The memories that a batch may repeat or replace, to be shown to the extraction model."""
+
+import asyncio
+from collections.abc import Sequence
+
+from proxy.background.embedding import as_it_stands, vectors_of
+from proxy.background.extraction.cues import own_words
+from proxy.background.extraction.worth import passages
+from proxy.domain import Batch, Exchange, Hit, Memory, Search
+from proxy.errors import EmbeddingFailed
+from proxy.ports import Embedder, MemoryStore
+from proxy.terms import terms
+
+LIMIT = 20
+_PER_SEARCH = 8
+_EXCHANGES = 6  # the last ones of a long batch
+_STATEMENTS = 6  # of an exchange; each costs a search
+_TEXT = 600  # characters; what matters stands at the end
+
+
+async def related(memories: MemoryStore, embedder: Embedder | None, batch: Batch, now: float) -> list[Memory]:
+    """Return the current memories nearest to what the user said; [] for a silent user.
+
+    Each statement is looked up by itself, and the nearest of each come first: in a message about three
+    things each has its own neighbours.
+    Without an embedder, or when it fails, the shared terms decide."""
+    found: dict[str, tuple[int, Hit]] = {}  # by id: the best rank in any search
+    for exchange in batch.pending[-_EXCHANGES:]:
+        texts = await asyncio.to_thread(_statements, exchange)  # some 10 ms for a long message
+        for text, vector in zip(texts, await _vectors(embedder, texts), strict=True):
+            search = Search(vector, terms(text), limit=_PER_SEARCH, now=now)
+            _take(await memories.search(exchange.scope, search), found)
+    ordered = sorted(found.values(), key=lambda one: (-one[0], _nearness(one[1])), reverse=True)
+    return [hit.memory for _, hit in ordered[:LIMIT]]
+
+
+def _take(hits: Sequence[Hit], found: dict[str, tuple[int, Hit]]) -> None:
+    """Add one search's hits to what was found; each memory keeps its best rank."""
+    for rank, hit in enumerate(sorted(hits, key=_nearness, reverse=True)):
+        known = found.get(hit.memory.id)
+        if known is None or rank < known[0]:
+            found[hit.memory.id] = (rank, hit)
+
+
+def _statements(exchange: Exchange) -> list[str]:
+    """Return what to look up: the user's statements, the last ones of many, and the end of the message."""
+    stated = list(dict.fromkeys(p.content for p in passages(exchange.said)))[-_STATEMENTS:]
+    tail = own_words(exchange.said)[-_TEXT:].strip()
+    return [text for text in dict.fromkeys((*stated, tail)) if terms(text)]
+
+
+async def _vectors(embedder: Embedder | None, texts: list[str]) -> list[bytes | None]:
+    """Return each text's vector, None where the embedder does not understand it, or fails."""
+    try:
+        return await vectors_of(embedder, texts, as_it_stands)
+    except EmbeddingFailed:
+        return [None] * len(texts)  # only the model's view of what is known gets poorer
+
+
+def _nearness(hit: Hit) -> tuple[float, float]:
+    return (hit.cosine or 0.0, hit.bm25)

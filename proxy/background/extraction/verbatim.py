@@ -1,0 +1,64 @@
+"""Memory without a language model: the user's own statements, stored as said.
+
+Nothing is rephrased, so nothing can be invented. Which sentences are kept: see worth.
+"""
+
+import re
+
+from proxy.background.extraction.worth import Passage, passages
+from proxy.background.safety.filters import clean
+from proxy.background.safety.policy import DEFAULT, SafetyPolicy
+from proxy.domain import Batch, Candidate, Evidence, Exchange
+from proxy.terms import normalise, plain
+
+MAX_PER_EXCHANGE = 10
+_CONFIDENCE, _HEDGED_CONFIDENCE = 0.8, 0.5
+_TYPES = (
+    (
+        "preference",
+        r"\b(?:prefer|like|love|hate|dislike|favou?rite|can't stand|rather|from now on"
+        r"|always|never|call me)\b|喜欢|讨厌|偏好|习惯|以后|别给我"
+        r"|prefier|me gusta|odio|lieber|mag |hasse|prefere|aime|deteste",
+    ),
+    (
+        "procedural",
+        r"\b(?:how (?:to|we|i)|steps?|first .{1,200} then|procedure|process is)\b|步骤|流程|先.{1,80}再",
+    ),
+    (
+        "episodic",
+        r"\b(?:yesterday|last (?:night|week|weekend|month|year|summer|winter|spring|autumn)"
+        r"|this morning|\w+ ago)\b|昨天|上周|上个月|去年|前天|今早",
+    ),
+)
+_TYPE_CUES = tuple((name, re.compile(pattern)) for name, pattern in _TYPES)
+
+
+def candidates(batch: Batch, policy: SafetyPolicy = DEFAULT) -> tuple[Candidate, ...]:
+    """Return what the user stated in the batch, in order, each statement once."""
+    found: dict[str, Candidate] = {}
+    for exchange in batch.pending:
+        for passage in passages(clean(exchange.said, policy))[:MAX_PER_EXCHANGE]:
+            found.setdefault(normalise(passage.content), candidate(passage, exchange))
+    return tuple(found.values())
+
+
+def candidate(passage: Passage, exchange: Exchange) -> Candidate:
+    """Return the passage as a candidate of its exchange."""
+    return Candidate(
+        type=type_of(passage),
+        content=passage.content,
+        confidence=_HEDGED_CONFIDENCE if passage.hedged else _CONFIDENCE,
+        evidence=passage.text,
+        source="explicit" if passage.explicit else "verbatim",
+        importance=0.8 if passage.explicit else 0.5,
+        observed_at=exchange.at,
+        origin=Evidence(exchange.session_id, exchange.id, passage.text[:500]),
+    )
+
+
+def type_of(passage: Passage) -> str:
+    """Return the type that the passage's words point to; semantic where none does."""
+    folded = plain(passage.content)
+    if passage.steps:
+        return "procedural"
+    return next((name for name, cue in _TYPE_CUES if cue.search(folded)), "semantic")

@@ -1,0 +1,1 @@
+"""What is kept of a session as a whole: standing instructions, its state, its summary."""

@@ -1,0 +1,101 @@
+"""What the background does for whole sessions: sums up those that ended, and keeps the state of long ones.
+
+Both are the worker's hooks. A summary is the one candidate of a job of its own, after the session's facts are
+stored; a state is brought up to date after a job, and whatever fails leaves the old one.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.background.safety.policy import DEFAULT, SafetyPolicy
+from proxy.background.session import state, summarise
+from proxy.background.session.anchors import is_anchor
+from proxy.domain import Batch, Candidate, Exchange, Job
+from proxy.note_store import NoteStore
+from proxy.observe import log
+from proxy.ports import Completer
+
+_MOST = 60  # exchanges of a session that are summed up: the last ones
+_READ_AT_ONCE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """The hooks. `mark`: pipeline.compress.mark."""
+
+    notes: NoteStore
+    completer: Completer
+    mark: Callable[[str, str], str]
+    policy: SafetyPolicy = DEFAULT
+    step_turns: int = 5
+    summaries: bool = True
+    idle_seconds: float = 600
+    left_seconds: float = 60  # of silence after which a session is over whose user has begun another
+
+    async def close(self, now: float) -> int:
+        """Queue the summing up of sessions that have ended; return how many."""
+        if not self.summaries:
+            return 0
+        return await self.notes.close(
+            idle_since=now - self.idle_seconds, left_since=now - self.left_seconds, now=now
+        )
+
+    async def close_all(self, now: float) -> int:
+        """The same for every session: the process ends. One that goes on is summed up anew."""
+        return await self.notes.close(idle_since=now, left_since=now, now=now) if self.summaries else 0
+
+    async def closing(self, job: Job, batch: Batch) -> Sequence[Candidate]:
+        """Return the summary of the session, () where it has not ended or says too little, or where the model
+        fails twice to tell what happened. Raises CompletionFailed, StoreUnavailable."""
+        if not (job.closing and self.summaries):
+            return ()
+        episode = await self.notes.episode(job, limit=_MOST)
+        if episode is None or not summarise.has_substance(episode.exchanges):
+            return ()
+        request = await asyncio.to_thread(summarise.request, episode.exchanges, self.policy)
+        for attempt in (1, 2):
+            answer = await self.completer.complete(request)
+            found = await asyncio.to_thread(
+                summarise.read, answer, episode.exchanges, episode.before, self.policy
+            )
+            if found is not None:
+                return (found,)
+            log.info("memory.poor_summary", attempt=attempt)
+        return ()
+
+    async def refresh(self, job: Job, batch: Batch) -> None:
+        """Bring the session's state up to date, if anybody wants it and enough was said since. Raises
+        CompletionFailed, StoreUnavailable; the old state stays then."""
+        while True:
+            unread = await self.notes.unread(job.scope, job.session_id, limit=_READ_AT_ONCE)
+            if unread is None or len(unread.exchanges) < self.step_turns:
+                return
+            now = state.portion(unread.exchanges)
+            request = await asyncio.to_thread(state.request, unread.state, now, self.policy)
+            answer = await self.completer.complete(request)
+            new = await asyncio.to_thread(_state_of, answer, unread.state, now, self.policy)
+            if new is None:
+                log.info("memory.poor_state")
+                return
+            marks = [
+                self.mark(key, exchange.answer)
+                for key, exchange in zip(unread.keys, now, strict=False)
+                if _covers(exchange)
+            ]
+            if not await self.notes.keep_state(
+                job.scope, job.session_id, new, now[-1], marks, expect=unread.stamp
+            ):
+                return
+
+
+def _state_of(
+    answer: str, previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange], policy: SafetyPolicy
+) -> state.State | None:
+    found = state.read(answer, policy)
+    return None if found is None else state.grounded(found, previous, exchanges, policy)
+
+
+def _covers(exchange: Exchange) -> bool:
+    return exchange.whole and state.covers(exchange, is_anchor)

@@ -1,0 +1,148 @@
+"""A session in a few sentences: one LLM call once it has ended, and the check that what it says happened.
+
+The summary becomes an episodic memory like any other, through the gate. A model that does not know the task
+answers with anything, and a lazy one with nothing in many words: neither passes.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from string import Template
+from typing import Any
+
+from proxy.background.extraction import transcript
+from proxy.background.extraction.objects import objects
+from proxy.background.safety.filters import reject
+from proxy.background.safety.policy import DEFAULT, SafetyPolicy
+from proxy.domain import Candidate, Evidence, Exchange
+from proxy.ports import CompletionRequest
+from proxy.prompts import prompt
+from proxy.sentences import without_inner_stops
+from proxy.terms import fold, terms
+
+ROLE = "memory_summary"
+MAX_SUMMARY = 600  # characters
+_MAX_CONTENT = 780  # with actions and outcomes: what a memory may hold
+_MOST_TOPICS, _MOST_ITEMS, _MAX_ITEM = 5, 4, 120
+_SUPPORT = 0.6  # share of the summary's terms that must be in the session
+_TELLING = 4  # terms of the session, beside the words of narration, that it must tell
+_CONFIDENCE = 0.8
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_NAME = re.compile(r"(?<![.!?:;\"“(]\s)(?<=[\w,]\s)[A-Z][\w'’-]+")
+# Said of any conversation.
+_NARRATION = frozenset(
+    terms(
+        "the user asked assistant question questions about some several various different topics things"
+        " answered helped provided discussed discussion conversation session talked chat information help"
+        " then also later and wanted general summary explained told said"
+    )
+) | frozenset(terms("用户 助手 询问 提问 问题 一些 各种 讨论 对话 帮助 回答 提供 信息 总结"))
+_SAYS_NOTHING = re.compile(
+    r"\b(?:asked|had|posed) (?:(?:some|a few|several|various|many|multiple|different|general) )*questions?\b"
+    r"|\b(?:various|several|different|general) (?:topics|things|subjects|matters)\b"
+    r"|用户(?:提出|问|询问)了?(?:一些|几个|多个|各种)?问题\W*$"
+)
+
+
+def has_substance(exchanges: Sequence[Exchange]) -> bool:
+    """True if at least two exchanges say something, so that there is something to sum up."""
+    return sum(len(frozenset(terms(e.said))) >= _TELLING for e in exchanges if e.answer.strip()) >= 2
+
+
+def request(exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT) -> CompletionRequest:
+    """Return the LLM call for the session's exchanges, of which the last ones matter most."""
+    last = exchanges[-1]
+    return CompletionRequest(
+        role=ROLE,
+        system=prompt("summary.v1"),
+        user=Template(prompt("summary_input.v1")).substitute(
+            exchanges=transcript.conversation(exchanges, policy)
+        ),
+        model=last.model,
+        scope=last.scope,
+        session_id=last.session_id,
+    )
+
+
+def read(
+    answer: str, exchanges: Sequence[Exchange], before: str | None, policy: SafetyPolicy = DEFAULT
+) -> Candidate | None:
+    """Return the summary that the answer holds, in place of the one `before`; None for a poor one: with
+    nothing to say, too long, or telling of names, numbers and things that the session does not hold."""
+    told = next((found for found in objects(answer) if isinstance(found.get("summary"), str)), None)
+    if told is None:
+        return None
+    summary = " ".join(told["summary"].split())
+    source = _Source(exchanges, policy)
+    if len(summary) > MAX_SUMMARY or _SAYS_NOTHING.search(fold(summary)) or not source.holds(summary):
+        return None
+    candidate = _candidate(summary, told, source, exchanges[-1], before)
+    return None if reject(candidate, policy) else candidate
+
+
+def _candidate(
+    summary: str, told: Mapping[str, Any], source: "_Source", last: Exchange, before: str | None
+) -> Candidate:
+    content = summary
+    for label, key in (("Done", "actions"), ("Outcome", "outcomes")):
+        items = [item for item in _items(told.get(key), _MOST_ITEMS) if source.knows(item)]
+        addition = f" {label}: {'; '.join(items)}." if items else ""
+        content += addition if len(content) + len(addition) <= _MAX_CONTENT else ""
+    topics = tuple(topic for topic in _items(told.get("topics"), _MOST_TOPICS) if source.knows(topic))
+    return Candidate(
+        type="episodic",
+        content=content,
+        confidence=_CONFIDENCE,
+        tags=tuple(topic[:40] for topic in topics),
+        replaces=before,
+        source="summary",
+        importance=_importance(told.get("importance")),
+        observed_at=last.at,
+        origin=Evidence(last.session_id, last.id),
+    )
+
+
+def _items(value: Any, most: int) -> list[str]:
+    given = value if isinstance(value, list) else [value]
+    texts = (" ".join(item.split()).rstrip(" .;") for item in given if isinstance(item, str))
+    return [text for text in dict.fromkeys(texts) if 0 < len(text) <= _MAX_ITEM][:most]
+
+
+def _importance(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return 0.5
+    return min(1.0, max(0.0, float(value)))
+
+
+class _Source:
+    """What the session holds, to compare a summary with."""
+
+    def __init__(self, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> None:
+        text = "\n".join(part for e in exchanges for part in _seen(e, policy))
+        self._text, self._terms = fold(text), frozenset(terms(text))
+
+    def holds(self, text: str) -> bool:
+        """True if the text tells something, and nothing that was not said."""
+        words = frozenset(terms(text)) - _NARRATION
+        told = words & self._terms
+        return len(told) >= _TELLING and len(told) >= _SUPPORT * len(words) and self._names(text)
+
+    def knows(self, text: str) -> bool:
+        """True if most words of a short phrase were said, and all its names and numbers."""
+        words = frozenset(terms(text)) - _NARRATION
+        return bool(words) and len(words & self._terms) >= _SUPPORT * len(words) and self._names(text)
+
+    def _names(self, text: str) -> bool:
+        given = (*_NUMBER.findall(text), *_NAME.findall(without_inner_stops(text)))
+        return all(fold(name).replace(",", "") in self._plain for name in given)
+
+    @property
+    def _plain(self) -> str:
+        return self._text.replace(",", "")
+
+
+def _seen(exchange: Exchange, policy: SafetyPolicy) -> Iterator[str]:
+    yield transcript.said(exchange, policy)
+    yield transcript.answer(exchange, policy)
+    # "Tomorrow" becomes a date.
+    yield datetime.fromtimestamp(exchange.at, UTC).strftime("%Y-%m-%d %Y %B %d %A")

@@ -1,0 +1,368 @@
+"""What a new fact is to an old one: the same, its successor, or another fact that holds beside it.
+
+Measured on hand-written pairs, "same fact reworded" and "value changed" have the same cosine, and facts
+that hold side by side ("has a cat named Miso", "… named Tofu") come close. So nearness only asks the
+question; the words decide. The dear mistake is to close a fact that still holds, hence every doubt
+ends in APART: a duplicate costs a line in the block, a lost fact is lost.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass, replace
+from enum import Enum
+from functools import lru_cache
+from itertools import takewhile
+
+from proxy.background.write_gate.claims import about_others, claims_change
+from proxy.background.write_gate.numbered import about_other_numbers, hold_at_other_times
+from proxy.background.write_gate.reading import COMMON
+from proxy.sentences import without_inner_stops
+from proxy.terms import fold, normalise, plain, terms
+
+LEXICAL_NEAR = 0.6  # Jaccard over terms that asks the question where no vector means anything
+
+
+class Relation(Enum):
+    """What the new fact is to the old."""
+
+    SAME = "same"  # says nothing that the old one does not say
+    UPDATE = "update"  # says it anew: the old one is closed
+    APART = "apart"
+
+
+# When a fact was noted is not part of what it says.
+_NOTED = re.compile(
+    r"(?<!\s)\s*+[(\uff08]"
+    r"(?:(?:stated|set|reported|decided|agreed|as of|noted|plan stated|since)\b[^()\uff08\uff09]*"
+    r"|[^()\uff08\uff09]{0,20}\d{4}-\d\d-\d\d[^()\uff08\uff09]{0,12})[)\uff09]",
+    re.IGNORECASE,
+)
+_STRONG_CHANGE = re.compile(
+    r"\b(?:no longer|not any ?more|anymore|stopped|quit|switched|instead of|replaced?|changed"
+    r"|moved (?:to|from)|was moved|rescheduled|postponed|brought forward|cancell?ed|called off|sold|dropped"
+    r"|raised|lowered"
+    r"|cut to|rose to|increased|reduced|renamed|left(?! (?:and|knee|hand|arm|eye|ear|leg|foot|side"
+    r"|shoulder|wrist|hip|ankle))|gave up|broke up|decided not"
+    r"|did not happen|took place)\b"
+    r"|不再|改为|改成|改到|改在|改用|换成|换到|换了|搬到|搬去|取消|推迟|提前到"
+    r"|下线|涨到|降到|戒|拒掉|卖掉|停用|调到"
+    r"|\b(?:ya no|en lugar de|cambio a|nicht mehr|statt|umgezogen|gewechselt|ne \w+ plus|desormais)\b"
+)
+_WEAK_CHANGE = re.compile(r"\b(?:now|currently|new|ahora|jetzt|maintenant)\b|现在|目前|如今|新的")
+_NEGATION = re.compile(
+    r"\b(?:no|not|never|without|cannot|nicht|kein\w*|nunca|jamais|pas)\b|n't\b|不|没|無|别"
+)
+_NUMBER = re.compile(
+    r"\d+(?:[.,:/-]\d+)*"
+    r"|\b(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?"
+    r"|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\b|\b(?:mon|tues|wednes|thurs|fri|satur|sun)days?\b"
+    r"|\b(?:one|two|three|four|five|six|seven|eight|nine|ten|twelve|first|second|third|fourth|fifth|half)\b"
+    r"|[周星期]{1,2}[一二三四五六日天]|[零一二两三四五六七八九十百千万亿半]++(?=[点岁月日号元块美年次杯个只条台分小时公]|$)"
+)
+_NAME = re.compile(r"(?<![.!?]\s)(?<=[\w,'\")]\s)[A-Z][\w&+.-]*|\b\w*[a-z][A-Z]\w*|\b[A-Za-z]+-?\d[\w.-]*")
+_SUBJECT = re.compile(
+    r"^(?:The )?(?!User\b|The\b|Users\b)([A-Z][\w-]+)(?:'s|’s| is| was| has| lives| works| likes| uses)\b"
+)
+# Words by which two otherwise equal facts speak of two things.
+_CONTRAST = frozenset(
+    "back return outbound inbound first second third other another morning evening afternoon night left right"
+    " son daughter mother father mom mum dad wife husband brother sister partner friend colleague boss"
+    " stag product staging production prod dev test weekday weekend summer winter spring autumn private"
+    " office".split()
+)
+# Of these a person has several at once: another value is another fact.
+_SEVERAL = re.compile(
+    r"\b(?:friends?|colleagues?|sons?|daughters?|child(?:ren)?|kids?|brothers?|sisters?|cousins?"
+    r"|nephews?|nieces?"
+    r"|uncles?|aunts?|cats?|dogs?|pets?|hobb(?:y|ies)|allerg\w+|languages?|goals?|interests?|skills?|clients?"
+    r"|customers?|neighbou?rs?|problems?|books?|exams?|meetings?|appointments?|likes?|loves?|enjoys?"
+    r"|dislikes?|hates?|speaks?|plays?|visited|owns?|knows?|finished|bought|met|watched|takes?|avoids?"
+    r"|collects?"
+    r"|has (?:an?|two|three)|uses?|reads?|learns?|learning|studying|went|attended)\b"
+    r"|朋友|同事|儿子|女儿|孩子|兄|弟|姐|妹|猫|狗|宠物|爱好|过敏|喜欢|讨厌|会说|会拉|会弹"
+    r"|去了|读完|买了|看了|养|考试|会议"
+)
+_EVENT = re.compile(
+    r"\b(?:visited|went|attended|bought|met|watched|finished|flew|ran|completed|won|lost|presented|gave)\b"
+    r"|去了|买了|看了|读完|参加了|完成了|跑了"
+)
+_CJK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
+_CJK_DATE = re.compile(r"\d+ ?[年月日号]|[零一二两三四五六七八九十]++[年月日号]|[今去明后前]年")
+_MATTER = re.compile(
+    "(?![用户我的在了和与是有为叫将已会也就于对一只个时间周一每从])[\u3400-\u4dbf\u4e00-\u9fff]|[a-z0-9.:%]+"
+)
+_DIRECTED = re.compile("比|给|向|到")  # who does what to whom stands in the order
+# Nobody one works for: when, why, for whom it is convenient.
+_NO_EMPLOYER = (
+    r"(?! (?:me|us|you|him|them|everyone|everybody|both|all|free|fun|now|home|nights?|noon|lunch|least|times"
+    r"|once|(?:my|our|her|his|their)self|(?:a|my) living|(?:the|my) (?:weekends?|moment|best|own)|weekends?"
+    r"|\d+|years|months|weeks|hours|ages|long)\b)"
+)
+# An employer among several has days or hours of its own.
+_AT_TIMES = re.compile(
+    r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days"
+    r"|(?:on|every) (?:mon|tues|wednes|thurs|fri|satur|sun)day"
+    r"|mornings|afternoons|evenings|weekends|part-time)\b"
+)
+# What a person has one of: another value replaces.
+_ONE = (
+    r"(?P<live>\b(?:lives?|living|resides?|is based|moved|relocated|home is)\b (?:in|to|at)\b"
+    r"|\b(?:vive|reside) en\b|\bse (?:mudo|traslado) a\b|\b(?:wohnt|lebt) in\b"
+    r"|\bist [\w ]{0,20}nach \w+ umgezogen\b"
+    r"|\b(?:habite|vit a|a demenage a)\b|住在|搬到|搬去)",
+    r"(?P<rise>\b(?:wakes?|gets?) up\b(?: at)?|起床)",
+    r"(?P<bed>\b(?:goes|go) to (?:bed|sleep)\b)",
+    r"(?P<age>\byears old\b|\bturned \d\d\b|岁)",
+    rf"(?P<employer>\b(?:works? (?:at|for)\b{_NO_EMPLOYER}|(?:is|am|'m) employed (?:at|by)\b|joined\b)"
+    r"|就职于|供职于)",
+    r"(?P<boss>\breports? to\b)",
+    r"(?P<status>\b(?:single|engaged|married|divorced|widowed)\b|单身|结婚|离婚|订婚|已婚)",
+    r"(?P<called>\b(?:wants? to be|prefers? to be|goes by|is) called\b)",
+)
+_ONE_OF = re.compile("|".join(_ONE))
+_COPULA = re.compile(
+    r"\b(?:is|are|was|were|will be)\b|(?:现在|目前|如今)?(?:改为|改成|改到|换成|换到|涨到|降到|是|为|叫)"
+)
+_VALUE = re.compile(
+    r"(?:\b(?:is|are|was|were|will be|called|named)\b|改为|改成|改到|换成|换到|涨到|降到|是|为|叫)"
+    r"(?: (?:now|currently|called|named|due|scheduled|in|on|for|at|from))* ?"
+    r"(?:(?P<number>[£$€¥]?\d|\b(?:January|February|March|April|May|June|July|August|September|October"
+    r"|November|December|every|half)\b)|(?P<name>[A-Z][\w-]+)|(?P<kind>an? )"
+    r"|(?P<cjk>[\u4e00-\u9fff])|(?P<other>.))"
+)
+# "Olga is the user's boss"
+_TURNED = re.compile(r"^[^,;']{2,40} (?:is|are) (?:the )?user's ([\w -]{3,40})\.?$")
+_OWNED = re.compile(r"'s\b|的|\b(?:my|our) |^the \w+")
+_PLAN = re.compile(
+    r"\b(?:plans?|planning|wants?|hopes?|considering|might|(?<!\d )may(?! \d)|used to|until|visited)\b"
+    r"|计划|打算|想|曾经"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    text: str  # folded, without the note of its date
+    words: frozenset[str]
+    numbers: frozenset[str]
+    names: frozenset[str]
+    negations: int
+    several: bool
+    event: bool  # something that happened: on another date it happened again
+    changed: int  # 0 no cue, 1 weak, 2 strong
+    attribute: tuple[str, ...]  # what has one value at a time, () if nothing was recognised
+    cjk: bool
+    value: str  # the shape of the value that it gets
+
+
+def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation:
+    """Return what `new`, said later, is to `old`. `near` is the model's duplicate threshold; without a
+    cosine the shared terms stand in for it."""
+    if normalise(old) == normalise(new):
+        return Relation.SAME
+    if about_other_numbers(old, new):
+        return Relation.APART
+    a, b = _aligned(old, new)
+    if a.cjk and _same_characters(a, b):
+        return Relation.SAME
+    if a.cjk or b.cjk:
+        cosine = None  # of glosses (see proxy.gloss), which leave names and rare values out
+    if a.words == b.words and a.names == b.names and a.numbers == b.numbers:
+        same = (a.negations, a.changed == 2) == (b.negations, b.changed == 2)
+        return Relation.SAME if same else Relation.UPDATE
+    if about_others(old, new) or (_opposed(a, b) and not b.changed):
+        return Relation.APART
+    if not b.changed and not _of_one(a, b) and hold_at_other_times(old, new):
+        return Relation.APART
+    closeness = _closeness(a, b, cosine, near)
+    if _same_slot(a, b, closeness):
+        return Relation.SAME if _adds_nothing(a, b) else Relation.UPDATE
+    if claims_change(old, new, cosine):
+        return Relation.UPDATE
+    if _two_things(a, b):
+        return Relation.APART
+    if _replaced_names(a, b) and not _is_change(a, b, closeness):
+        return Relation.APART
+    if (a.words ^ b.words) & _CONTRAST and b.changed < 2:
+        return Relation.APART
+    if closeness >= 1:
+        return _close(a, b, closeness)
+    return Relation.UPDATE if _is_change(a, b, closeness) else Relation.APART
+
+
+def overlap(one: str, other: str) -> float:
+    """Return the Jaccard similarity of the two facts' terms."""
+    a, b = (fact.words for fact in _aligned(one, other))
+    return len(a & b) / len(a | b) if a or b else 0.0
+
+
+def _aligned(one: str, other: str) -> tuple[_Fact, _Fact]:
+    """Return both facts read, with "allergy" of the second taken for the first's "allergic"."""
+    a, b = _read(one), _read(other)
+    if a.words == b.words:
+        return a, b
+    words = frozenset(next((w for w in a.words if _is_form(w, t)), t) for t in b.words)
+    return a, replace(b, words=words)
+
+
+def _close(a: _Fact, b: _Fact, closeness: float) -> Relation:
+    """Return the relation of two near facts in which no name was replaced by another."""
+    removed, added = a.words - b.words - a.numbers, b.words - a.words - b.numbers
+    numbers_differ = bool(a.numbers - b.numbers and b.numbers - a.numbers)
+    if _adds_nothing(a, b):
+        return Relation.SAME
+    if numbers_differ and not b.changed and (a.event or ((removed or added) and closeness < 1.08)):
+        return Relation.APART
+    if a.attribute and a.attribute == b.attribute and a.value != b.value and not b.changed:
+        return Relation.APART
+    if a.several and removed and added and a.negations == b.negations and not b.changed:
+        return Relation.APART
+    return Relation.UPDATE
+
+
+def _same_slot(a: _Fact, b: _Fact, closeness: float) -> bool:
+    """True where both give a value to what has one value at a time. "User's mother is 74" and "… is on
+    warfarin" give it to different things: of two values of "is" the shapes must agree."""
+    if not a.attribute or a.attribute != b.attribute:
+        return False
+    return a.attribute[0] != "is" or (
+        a.value == b.value and closeness >= (0.95 if a.value == "other" else 0.5)
+    )
+
+
+def _of_one(a: _Fact, b: _Fact) -> bool:
+    """True where both give what a person has one of, a home or an employer: a year is that of the change."""
+    return bool(a.attribute) and a.attribute == b.attribute and a.attribute[0] != "is"
+
+
+def _same_characters(a: _Fact, b: _Fact) -> bool:
+    """True where two Chinese wordings differ only in characters that carry no matter, or in their order."""
+    if (a.numbers ^ b.numbers) - {"一"} or a.negations != b.negations or _DIRECTED.search(a.text + b.text):
+        return False
+    one, other = Counter(_MATTER.findall(a.text)), Counter(_MATTER.findall(b.text))
+    more, less = (other - one).total(), (one - other).total()
+    return more + less <= (1 if min(more, less) == 0 and one.total() >= 6 else 0)
+
+
+def _opposed(a: _Fact, b: _Fact) -> bool:
+    """True where each speaks of its own of two things: weekdays and weekends."""
+    return bool((a.words - b.words) & _CONTRAST) and bool((b.words - a.words) & _CONTRAST)
+
+
+def _two_things(a: _Fact, b: _Fact) -> bool:
+    """True where each gives a value to another thing: of another owner, or of another kind."""
+    one, other = a.attribute, b.attribute
+    return bool(one and other) and one != other and not one[0] == other[0] == "is"
+
+
+def _adds_nothing(a: _Fact, b: _Fact) -> bool:
+    said = b.words <= a.words and b.names <= a.names
+    return said and b.numbers <= a.numbers and a.negations == b.negations
+
+
+def _is_change(a: _Fact, b: _Fact, closeness: float) -> bool:
+    """True where the new fact says itself that something changed, and is about what the old one is."""
+    if not b.changed or not a.words:
+        return False
+    one, other = a.words - a.numbers, b.words - b.numbers
+    if not (one & other) - a.names - COMMON:
+        return False
+    shared = len(one & other) / min(len(one), len(other))
+    return shared >= 0.55 and closeness >= (0.7 if b.changed == 2 else 0.88)
+
+
+def _closeness(a: _Fact, b: _Fact, cosine: float | None, near: float) -> float:
+    """Return nearness in units of the threshold: 1 and more asks whether it is the same fact."""
+    if cosine is not None:
+        return cosine / near
+    union = len(a.words | b.words)
+    return len(a.words & b.words) / union / LEXICAL_NEAR if union else 0.0
+
+
+def _replaced_names(a: _Fact, b: _Fact) -> bool:
+    return any(not _names(b, n) for n in a.names) and any(not _names(a, n) for n in b.names)
+
+
+def _names(fact: _Fact, name: str) -> bool:
+    """True if the fact holds the name, whole: "Daniela" does not name Daniel."""
+    if not name.isascii():
+        return name in fact.text
+    return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", fact.text) is not None
+
+
+@lru_cache(maxsize=256)
+def _read(text: str) -> _Fact:
+    said = _NOTED.sub("", text)
+    folded = plain(said)
+    named = without_inner_stops(said)
+    names = {m.group() for m in _NAME.finditer(named)} | {m.group(1) for m in _SUBJECT.finditer(said)}
+    numbers = frozenset(m.group().replace(",", "")[:12].lower() for m in _NUMBER.finditer(folded))
+    return _Fact(
+        text=folded,
+        words=frozenset(t for t in terms(_STRONG_CHANGE.sub(" ", folded)) if _root(t) not in _GLUE),
+        numbers=numbers,
+        names=frozenset(fold(n) for n in names if not _NUMBER.fullmatch(fold(n)) and fold(n) != "user"),
+        negations=len(_NEGATION.findall(folded)),
+        several=bool(_SEVERAL.search(folded)),
+        event=bool(_EVENT.search(folded)),
+        changed=2 if _STRONG_CHANGE.search(folded) else 1 if _WEAK_CHANGE.search(folded) else 0,
+        attribute=_attribute(folded),
+        cjk=bool(_CJK.search(folded)),
+        value=_shape(said),
+    )
+
+
+# Words that carry a fact's form, not its matter; pieces of contractions among them.
+_GLUE = frozenset(
+    "name call now curren set own be been every day each t s doesn doesn't don don't isn isn't"
+    " won won't can't"
+    " 现 在 现在 目 前 目前 已 经 已经 是 叫".split()
+)
+
+
+def _root(term: str) -> str:
+    """Return what "allergic" and "allergy" share: the first six letters."""
+    return term[:6] if term.isascii() and term.isalpha() else term
+
+
+def _is_form(one: str, other: str) -> bool:
+    """True for two forms of a word: "allergic" and "allergy", not "penicillin" and "penicillamine"."""
+    if one == other:
+        return True
+    if not (one.isascii() and one.isalpha() and other.isalpha()):
+        return False
+    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return shared >= 5 and max(len(one), len(other)) - shared <= 3
+
+
+def _attribute(folded: str) -> tuple[str, ...]:
+    """Return what the fact gives a value to, if a person has one such thing at a time: its subject and
+    the attribute's words in order; () otherwise."""
+    if _PLAN.search(folded):
+        return ()
+    if one := _ONE_OF.search(folded):
+        if one.lastgroup == "employer" and _AT_TIMES.search(folded):
+            return ()
+        return (str(one.lastgroup), *_key(folded[: one.start()]))
+    if turned := _TURNED.search(folded):
+        return ("is", *_key(turned.group(1)))
+    copula = _COPULA.search(folded)
+    if copula is None or _SEVERAL.search(folded[: copula.start()]):
+        return ()
+    before = folded[: copula.start()]
+    key = _key(before) if _OWNED.search(before) else ()
+    return ("is", *key) if key else ()
+
+
+def _shape(said: str) -> str:
+    """Return what kind of word the value is: what follows the copula, or stands before it."""
+    if _TURNED.search(fold(said)):
+        return "name"
+    match = _VALUE.search(said)
+    return str(match.lastgroup) if match else "other"
+
+
+def _key(text: str) -> tuple[str, ...]:
+    """Return the words of an attribute in one order: "Lantern's launch" is "the launch of Lantern"."""
+    return tuple(
+        sorted({t for t in map(_root, terms(_NUMBER.sub(" ", _CJK_DATE.sub(" ", text)))) if t not in _GLUE})
+    )

@@ -1,0 +1,211 @@
+"""`memory-proxy doctor`: check a configuration against the real upstream, store and models."""
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator
+
+from proxy import admission, observe
+from proxy.commands import doctor_data, doctor_fleet
+from proxy.commands.doctor_data import BAD, GOOD, NOTE, Finding
+from proxy.edge.identity import jwks
+from proxy.errors import ConfigError, ProxyError, StoreError, UpstreamError
+from proxy.open_stores import stores_of
+from proxy.settings import Identity, Settings
+from proxy.storage import Stores
+from proxy.stores.models.load import load_embedder
+from proxy.stores.models.reranker import load_reranker
+from proxy.stores.models.tokens import Tokens
+from proxy.upstream.client import Upstream
+from proxy.upstream.fetch import fetch
+from proxy.upstream.opened import Timeouts
+
+
+def diagnose(settings: Settings) -> int:
+    """Print what was found; returns 0 if nothing has to be fixed, else 1."""
+    observe.configure("error", settings.logging.format)
+    findings = [Finding(GOOD, "settings", "valid"), *_checks(settings)]
+    for finding in findings:
+        print(f"[{finding.mark}] {finding.subject:<11} {finding.text}")
+    bad = sum(finding.mark == BAD for finding in findings)
+    print(f"\n{bad} to fix." if bad else "\nNothing to fix.")
+    return 1 if bad else 0
+
+
+def _checks(settings: Settings) -> Iterator[Finding]:
+    yield _data_dir(settings)
+    if settings.storage.backend != "sqlite":
+        yield from asyncio.run(doctor_fleet.findings(settings))
+    elif (settings.data_dir / "memory.db").is_file():
+        yield from doctor_data.findings(settings.data_dir / "memory.db", settings.embedding.model)
+    yield from _embedder(settings)
+    yield from _reranker(settings)
+    yield _tokens()
+    yield from _identity(settings)
+    own = "upstream.api_key" if settings.upstream.api_key else None
+    yield asyncio.run(_upstream("upstream", settings.upstream.base_url, _key(settings), configured=own))
+    for model in settings.external_models:
+        key, role = model.llm_api_key.get_secret_value() if model.llm_api_key else None, model.model_role
+        own = "its llm_api_key" if key else None
+        yield asyncio.run(_upstream(role, model.llm_endpoint, key, model.llm_model_name, configured=own))
+
+
+def _data_dir(settings: Settings) -> Finding:
+    path = settings.data_dir
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as e:
+        return Finding(BAD, "data", f"cannot make {path}: {e.strerror}; set --data-dir")
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        return Finding(BAD, "data", f"{path} cannot be read and written by this user")
+    if settings.storage.backend != "sqlite":
+        return Finding(GOOD, "data", f"{path}, for models only")
+    return asyncio.run(_store(settings))
+
+
+async def _store(settings: Settings) -> Finding:
+    path, stores = settings.data_dir, stores_of(settings)
+    try:
+        await stores.open()
+        await stores.close()
+    except StoreError as e:
+        return Finding(BAD, "data", f"the store in {path} cannot be opened: {e}")
+    return Finding(GOOD, "data", f"{path}")
+
+
+def _embedder(settings: Settings) -> Iterator[Finding]:
+    wanted = settings.embedding
+    loaded = load_embedder(
+        settings.data_dir / "models",
+        model=wanted.model,
+        path=wanted.path,
+        allow_download=wanted.allow_download,
+    )
+    for note in loaded.notes:
+        yield Finding(NOTE, "embeddings", note)
+    if loaded.embedder is None:
+        remedy = "run scripts/install, name a directory (embedding.path) or set embedding.allow_download"
+        yield Finding(BAD, "embeddings", f"no model: search is lexical only; {remedy}")
+        return
+    model = loaded.embedder.model
+    loaded.embedder.close()
+    if model.dimension != wanted.dimension:
+        text = f"{model.name} has {model.dimension} dimensions: set embedding.dimension={model.dimension}"
+        yield Finding(BAD, "embeddings", text)
+        return
+    yield Finding(GOOD, "embeddings", f"{model.name}, {model.dimension} dimensions, from {loaded.source}")
+
+
+def _reranker(settings: Settings) -> Iterator[Finding]:
+    """Whether the reranker that is asked for can be loaded; nothing where none is."""
+    wanted = settings.retrieval.rerank
+    allowed = settings.embedding.allow_download
+    loaded = load_reranker(settings.data_dir / "models", wanted, allow_download=allowed)
+    if loaded.reranker is not None:
+        loaded.reranker.close()
+        yield Finding(GOOD, "rerank", wanted)
+    elif loaded.note:
+        yield Finding(BAD, "rerank", f"{loaded.note}; the order stays as it is without")
+
+
+def _identity(settings: Settings) -> Iterator[Finding]:
+    """What the identity mode needs, and what would let strangers in."""
+    identity = settings.identity
+    try:
+        stores = stores_of(settings)
+        admission.entrance(settings, stores.keys)
+    except ConfigError as e:
+        yield Finding(BAD, "identity", str(e))
+        return
+    match identity.mode:
+        case "open":
+            yield Finding(NOTE, "identity", "open: whoever reaches the port may name any user")
+        case "keys":
+            yield asyncio.run(_keys(stores))
+        case "jwt":
+            yield asyncio.run(_tokens_of(identity))
+        case "header":
+            wide = [p for p in identity.trusted_peers if p.endswith("/0")]
+            text = f"{identity.user_header} is believed from {', '.join(identity.trusted_peers)}"
+            yield Finding(BAD if wide else GOOD, "identity", text + (": that is everybody" if wide else ""))
+
+
+async def _keys(stores: Stores) -> Finding:
+    try:
+        await stores.open()
+        valid = [key for key in await stores.keys.list() if key.revoked_at is None]
+    except StoreError as e:
+        return Finding(BAD, "identity", f"keys: the store cannot be read: {e}")
+    finally:
+        await stores.close()
+    if not valid:
+        return Finding(BAD, "identity", "keys: there is none; memory-proxy keys create --name NAME")
+    return Finding(GOOD, "identity", f"keys: {len(valid)} valid")
+
+
+async def _tokens_of(identity: Identity) -> Finding:
+    if identity.jwt_jwks_url is None:
+        return Finding(GOOD, "identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
+    try:
+        usable = len(jwks.parsed(await fetch(identity.jwt_jwks_url)))
+    except (ProxyError, ValueError) as e:
+        return Finding(BAD, "identity", f"jwt: {identity.jwt_jwks_url}: {type(e).__name__}")
+    text = f"jwt: tokens for {identity.jwt_audience}, {usable} usable keys at {identity.jwt_jwks_url}"
+    return Finding(GOOD if usable else BAD, "identity", text)
+
+
+def _tokens() -> Finding:
+    tokens = Tokens()
+    tokens.start().result(timeout=30)
+    if tokens.exact():
+        return Finding(GOOD, "tokens", "counted with OpenAI's tables")
+    return Finding(NOTE, "tokens", "estimated (within some 4 %): scripts/fetch-models gets the exact tables")
+
+
+def _key(settings: Settings) -> str | None:
+    configured = settings.upstream.api_key
+    return configured.get_secret_value() if configured else os.environ.get("OPENAI_API_KEY")
+
+
+async def _upstream(
+    subject: str, url: str | None, key: str | None, model: str | None = None, *, configured: str | None = None
+) -> Finding:
+    """Ask for the models; `configured` is the setting that the key is of, None where it is none of ours."""
+    if url is None:
+        return Finding(NOTE, subject, "none: the scripted demo model is served; set --upstream URL")
+    headers = [(b"authorization", f"Bearer {key}".encode())] if key else []
+    try:
+        async with Upstream(url, timeouts=Timeouts(headers_s=10, read_s=10)) as upstream:
+            with await upstream.open("GET", b"/v1/models", headers) as opened:
+                status, body = opened.status, b""
+                while not opened.at_end and len(body) < 1_000_000:
+                    body += await opened.read()
+    except (UpstreamError, ProxyError) as e:
+        return Finding(BAD, subject, f"{url}: {e}")
+    if status in (401, 403):
+        return _turned_away(subject, url, status, configured)
+    if status >= 400:
+        return Finding(
+            NOTE, subject, f"{url}/models answers {status}: is this an OpenAI-compatible base URL?"
+        )
+    return _listed(subject, url, body, model)
+
+
+def _turned_away(subject: str, url: str, status: int, configured: str | None) -> Finding:
+    if configured is None:
+        return Finding(
+            NOTE, subject, f"{url} answers, and wants a key (status {status}): clients send theirs"
+        )
+    if status == 403:  # a good key may be one that may do no more than chat
+        return Finding(NOTE, subject, f"{url} does not list its models to {configured} (status 403)")
+    return Finding(BAD, subject, f"{url} refuses {configured} (status 401): set one that is valid there")
+
+
+def _listed(subject: str, url: str, body: bytes, model: str | None) -> Finding:
+    try:
+        names = [entry["id"] for entry in json.loads(body)["data"]]
+    except (ValueError, KeyError, TypeError):
+        return Finding(NOTE, subject, f"{url}/models answers, but not as OpenAI does")
+    if model is not None and model not in names:
+        return Finding(BAD, subject, f"{url} does not list the model {model}")
+    return Finding(GOOD, subject, f"{url} answers, {len(names)} models")

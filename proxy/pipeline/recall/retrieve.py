@@ -1,0 +1,88 @@
+"""From a query to hits: embed it, search the scope by vector and by words (requirements D1, D4).
+
+An embedder that is missing, fails, or does not know the language costs its half of the search, never the
+whole. The store's failures are the caller's: without a store there is no memory.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.domain import Hit, Level, Scope, Search, with_children
+from proxy.embedtext import embed_text
+from proxy.errors import EmbeddingFailed
+from proxy.observe import log
+from proxy.pipeline.recall.hops import follow
+from proxy.pipeline.recall.rewrite import Query
+from proxy.ports import Embedder, MemoryStore
+
+LIST_LENGTH = 50  # of each of the two lists; more costs time and finds nothing that a budget would show
+LINK_LENGTH = 8  # of each list where a link is followed
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The hits. `dense`: their cosines mean something. `level`: LEXICAL without a working embedder.
+    `links`: what a link between memories adds to a score, by memory id (see hops)."""
+
+    hits: tuple[Hit, ...]
+    dense: bool
+    level: Level
+    links: Mapping[str, float] = field(default_factory=dict)
+
+
+async def retrieve(
+    query: Query,
+    scope: Scope,
+    types: tuple[str, ...] | None,
+    *,
+    now: float,
+    memories: MemoryStore,
+    embedder: Embedder | None,
+) -> Found:
+    """Return the scope's memories of these types (with their child kinds) that the query may mean.
+
+    Raises StoreUnavailable. A failing embedder leaves a lexical search, said in `level`.
+    """
+    vector, level = await _vector(query, embedder)
+    if vector is None and not query.terms:
+        return Found((), dense=False, level=level)
+    wanted = with_children(types) if types is not None else None
+    search = Search(vector, query.terms, limit=LIST_LENGTH, types=wanted, now=now)
+    hits = await memories.search(scope, search)
+
+    async def look(terms: tuple[str, ...]) -> Sequence[Hit]:
+        return await memories.search(scope, replace(search, terms=terms, limit=LINK_LENGTH))
+
+    # Shorter lists than could be hold all memories that have a vector.
+    more = bool(query.terms) and (len(hits) >= LIST_LENGTH or vector is None)
+    linked = await follow(query.text, hits, look if more else None)
+    return Found(linked.hits, dense=vector is not None, level=level, links=linked.worth)
+
+
+async def _vector(query: Query, embedder: Embedder | None) -> tuple[bytes | None, Level]:
+    if embedder is None:
+        return None, Level.LEXICAL
+    if not embedder.understands(query.text):
+        return None, Level.FULL
+    led = bool(query.imagined) and embedder.understands(query.imagined)
+    texts = [query.text, embed_text(query.imagined)] if led else [query.text]
+    try:
+        vector, *imagined = await embedder.embed(texts)
+    except EmbeddingFailed:
+        log.warning("memory.embedding_failed")
+        return None, Level.LEXICAL
+    least = embedder.model.similarity_threshold
+    return (pooled(vector, imagined[0], least=least) if imagined else vector), Level.FULL
+
+
+def pooled(question: bytes, imagined: bytes, *, least: float) -> bytes:
+    """Return the unit vector between both, or the question's where their cosine is below `least`: an imagined
+    answer that has nothing to do with the question must not lead the search away."""
+    first, second = np.frombuffer(question, np.float32), np.frombuffer(imagined, np.float32)
+    if float(first @ second) < least:
+        return question
+    mean: NDArray[np.float32] = first + second
+    return (mean / np.linalg.norm(mean)).astype(np.float32).tobytes()

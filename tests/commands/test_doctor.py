@@ -1,0 +1,78 @@
+"""What `memory-proxy doctor` says of single settings."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.commands import doctor
+from proxy.settings import Settings, load
+from tests.support.upstream import ScriptedUpstream
+
+
+def settings(tmp_path: Path, rerank: str) -> Settings:
+    return load(None, {}, {"storage": {"data_dir": tmp_path}, "retrieval": {"rerank": rerank}})
+
+
+def test_without_a_reranker_there_is_nothing_to_say(tmp_path: Path) -> None:
+    assert list(doctor._reranker(settings(tmp_path, "none"))) == []
+
+
+def test_a_reranker_that_cannot_be_loaded_is_to_be_fixed(tmp_path: Path) -> None:
+    (finding,) = doctor._reranker(settings(tmp_path, str(tmp_path / "absent")))
+    assert finding.mark == doctor.BAD
+    assert "holds no model.onnx" in finding.text
+
+
+KEY = "sk-wrong-one"
+MODEL = {
+    "model_role": "memory_extraction",
+    "llm_model_name": "m",
+    "llm_endpoint": "http://127.0.0.1:9/v1",
+    "llm_api_key": KEY,
+}
+
+
+@pytest.mark.parametrize(
+    ("status", "configured", "mark", "said"),
+    [
+        (401, True, doctor.BAD, "refuses upstream.api_key (status 401)"),
+        (401, False, doctor.NOTE, "clients send theirs"),
+        (403, True, doctor.NOTE, "status 403"),
+        (403, False, doctor.NOTE, "clients send theirs"),
+        (200, True, doctor.GOOD, "1 models"),
+    ],
+)
+async def test_a_configured_key_that_is_refused_is_to_be_fixed(
+    status: int, configured: bool, mark: str, said: str
+) -> None:
+    async def answer(exchange: Any) -> None:
+        await exchange.reply(b'{"data": [{"id": "m"}]}', status)
+
+    async with ScriptedUpstream(answer) as upstream:
+        own = "upstream.api_key" if configured else None
+        found = await doctor._upstream("upstream", upstream.url, KEY, configured=own)
+    assert found.mark == mark
+    assert said in found.text
+    assert KEY not in found.text
+
+
+def test_the_doctor_knows_which_keys_are_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is in OPENAI_API_KEY is a client's: the proxy sends it nowhere."""
+    asked = list[tuple[str, str | None, str | None]]()
+
+    async def note(subject: str, url: str, key: str | None, model: Any = None, *, configured: Any) -> Any:
+        asked.append((subject, key, configured))
+
+    monkeypatch.setattr(doctor, "_upstream", note)
+    for name in ("_embedder", "_reranker", "_identity"):
+        monkeypatch.setattr(doctor, name, lambda _: ())
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-client")
+    said: dict[str, Any] = {"storage": {"data_dir": tmp_path}}
+    list(doctor._checks(load(None, {}, said)))
+    list(doctor._checks(load(None, {}, {**said, "upstream": {"api_key": KEY}, "external_models": [MODEL]})))
+    assert asked == [
+        ("upstream", "sk-client", None),
+        ("upstream", KEY, "upstream.api_key"),
+        ("memory_extraction", KEY, "its llm_api_key"),
+    ]
