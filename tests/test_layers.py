@@ -107,6 +107,17 @@ MAY_SEE_STORES = {
     "redis/stores.py": {"qdrant"},  # puts a fleet's stores together
 }
 
+# What a folder inside a room may see of the others; what lies beside the folders is common to all.
+INSIDE = {
+    "pipeline": {"decision": set(), "recall": {"decision"}},
+    "background": {
+        "safety": set(),
+        "extraction": {"safety"},
+        "write_gate": {"safety", "extraction"},
+        "session": {"safety", "extraction"},
+    },
+}
+
 MODULES = sorted(PROXY.rglob("*.py"))
 
 
@@ -153,6 +164,16 @@ def test_a_store_imports_no_other_store(path: Path) -> None:
     seen = {name.split(".")[2] for name in _imports(path) if name.startswith("proxy.stores.")} & STORES
     allowed = MAY_SEE_STORES.get(inside.parts[0], set()) | MAY_SEE_STORES.get(str(inside), set())
     assert seen <= allowed | {inside.parts[0]}, f"{inside} imports {seen - allowed}"
+
+
+@pytest.mark.parametrize(("room", "folder"), [(room, each) for room in INSIDE for each in INSIDE[room]])
+def test_a_folder_inside_a_room_imports_only_what_it_may(room: str, folder: str) -> None:
+    files = sorted((PROXY / room / folder).glob("*.py"))
+    assert files
+    for path in files:
+        names = [name.split(".") for name in _imports(path) if name.startswith(f"proxy.{room}.")]
+        seen = {parts[2] for parts in names} & set(INSIDE[room])
+        assert seen <= INSIDE[room][folder] | {folder}, f"{path.name} imports {seen}"
 
 
 def test_files_stay_short() -> None:
