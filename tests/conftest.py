@@ -10,6 +10,9 @@ from collections.abc import Callable
 
 import pytest
 
+# The contract suites: their asserts tell what was compared, whichever folder imports them first.
+pytest.register_assert_rewrite("tests.stores")
+
 with contextlib.suppress(ModuleNotFoundError):  # scripts/test --clients has no properties, and no hypothesis
     from hypothesis import HealthCheck, settings
 

@@ -5,24 +5,6 @@ import pytest
 from proxy.stores.sqlite import SqliteStores
 from proxy.stores.sqlite.forgetting import erase, forget
 
-pytest.register_assert_rewrite(
-    "tests.stores.contract_calls",
-    "tests.stores.contract_chains",
-    "tests.stores.contract_changes",
-    "tests.stores.contract_documents",
-    "tests.stores.contract_forget_beside",
-    "tests.stores.contract_forgetting",
-    "tests.stores.contract_keys",
-    "tests.stores.contract_memories",
-    "tests.stores.contract_notes",
-    "tests.stores.contract_quota",
-    "tests.stores.contract_reembed",
-    "tests.stores.contract_sessions",
-    "tests.stores.forgetting_model",
-    "tests.stores.forgetting_stage",
-    "tests.stores.forgetting_support",
-)
-
 
 @pytest.fixture
 def embedding():
