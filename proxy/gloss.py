@@ -120,12 +120,14 @@ def _lexicon() -> _Lexicon:
     forms: set[str] = set()
     english = set(ENGLISH_STOP_WORDS)
     for file in sorted(_FOLDER.glob("*.txt")):
+        are_forms = file.match("*.forms.txt")
         for line in file.read_text("utf-8").splitlines():
             meaning, *cells = line.split("|")
             english.update(re.findall(r"[a-z]{3,}", fold(meaning)))
             for name, cell in zip(_LANGUAGES, cells, strict=True):
-                for word in filter(None, (fold(w.strip()) for w in cell.split(","))):
-                    if file.match("*.forms.txt") and word not in words[name]:
+                # An apostrophe ends a word: "d'accord" is a phrase of two.
+                for word in filter(None, (fold(w.strip()).replace("'", " ") for w in cell.split(","))):
+                    if are_forms and word not in words[name]:
                         forms.add(word)
                     words[name].setdefault(word, meaning)
     return _Lexicon(words, frozenset(forms), frozenset(english), max(map(len, words["zh"])))

@@ -56,6 +56,23 @@ def test_a_gloss_says_the_words_in_english(text: str, words: set[str]) -> None:
     assert words <= set(gloss(text).text.split())
 
 
+def test_a_phrase_with_an_apostrophe_is_known() -> None:
+    assert gloss("D’habitude je dors mal, et toi aujourd'hui ?").text.split()[0] == "usually"
+    assert "today" in gloss("Je pars aujourd'hui avec ma sœur").text
+
+
+@pytest.mark.parametrize("name", proxy.gloss.SPACED)
+def test_every_word_of_the_lexicon_can_be_met(name: str) -> None:
+    known = proxy.gloss._lexicon().words[name]
+    spelt = {word: [proxy.gloss._bare(t) for t in proxy.gloss._TOKEN.findall(word)] for word in known}
+    dead = [
+        word
+        for word, tokens in spelt.items()
+        if " ".join(tokens) != word or len(tokens) > proxy.gloss._PHRASE_WORDS
+    ]
+    assert not dead
+
+
 def test_a_longer_chinese_word_wins_over_the_characters_in_it() -> None:
     assert "driver's licence" in gloss("我的驾照").text
     assert "car" not in gloss("我的驾照").text.split()
