@@ -71,6 +71,12 @@ class SessionContract:
         again = await sessions.begin(exchange("I live in Berlin.", key="k1", standalone=True))
         assert again.id != first.id
 
+    async def test_without_history_what_was_not_answered_is_a_retry_for_an_hour(self, sessions):
+        first = await talk(sessions, "Two coffees.", key="k1", standalone=True, whole=False)
+        for at, is_retry in ((NOW + 3_599, True), (NOW + 3_600, False)):
+            again = await sessions.begin(exchange("Two coffees.", key="k1", standalone=True, at=at))
+            assert (again.id == first.id) is is_retry
+
     async def test_the_same_request_again_is_the_same_exchange(self, sessions):
         first = await sessions.begin(exchange("hi", key="k"))
         again = await sessions.begin(exchange("hi", key="k"))

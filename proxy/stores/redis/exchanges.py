@@ -13,6 +13,7 @@ from proxy.stores.redis.queue import Queue
 from proxy.stores.redis.unit import Table, Unit
 
 RETRY_S = 60.0  # a client's own retries come sooner
+UNFINISHED_RETRY_S = 3600.0  # a person's, of what was never wholly answered
 _UNLISTED_AT_ONCE = 1000
 
 
@@ -326,7 +327,7 @@ async def _repeated(
         return new.key, None
     row: ExchangeRow = await table(unit, ours).get(str(session["seqs"][-1]))
     same = row["key"].partition(":")[0] == new.key
-    if same and (not row["whole"] or new.at - row["at"] < RETRY_S):
+    if same and new.at - row["at"] < (RETRY_S if row["whole"] else UNFINISHED_RETRY_S):
         return row["key"], row
     return f"{new.key}:{row['seq']}", None
 

@@ -10,6 +10,7 @@ from proxy.stores.sqlite import notes, owners, queue, rows
 from proxy.stores.sqlite.instance import Instance
 
 RETRY_S = 60.0  # a client's own retries come sooner
+UNFINISHED_RETRY_S = 3600.0  # a person's, of what was never wholly answered
 # What an answer was given with in view: memories and documents.
 _STILL_THERE = """
     SELECT (SELECT count(*) FROM memories m WHERE m.owner = :owner
@@ -72,7 +73,7 @@ def _repeated(
     if row is None:
         return new.key, None
     seq, *_, key, whole, at = row
-    if key.partition(":")[0] == new.key and (not whole or new.at - at < RETRY_S):
+    if key.partition(":")[0] == new.key and new.at - at < (RETRY_S if whole else UNFINISHED_RETRY_S):
         return key, row[:4]
     return f"{new.key}:{seq}", None
 
