@@ -70,11 +70,13 @@ class ExchangeRecorder:
 
     async def resume(self, turn: Turn, key: str | None) -> Begun | None:
         """Return the exchange whose answer goes on in the turn, None if it is not known."""
-        made = self.made.get(turn.continues or "") if key is None else None
-        found = await self.sessions.resume(
-            turn.scope, safe_id(turn.session_id), key, turn.continues if made is None else None
-        )
-        return found if found is None or made in (None, found.id) else None
+        session = safe_id(turn.session_id)
+        if key is None and (made := self.made.get(turn.continues or "")) is not None:
+            last = await self.sessions.resume(turn.scope, session, None)
+            if last is not None and last.id == made:
+                return last
+            # Two users' upstreams may count their responses alike: what is stored tells whose it is.
+        return await self.sessions.resume(turn.scope, session, key, turn.continues)
 
     async def finish(self, begun: Begun, outcome: Outcome) -> None:
         """Commit the answer, and the job if one is due. Idempotent."""

@@ -2,14 +2,16 @@
 
 import asyncio
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from proxy.background.record import IN_THREAD_CHARS, MAX_CHARS, ExchangeRecorder
 from proxy.background.schedule import Policy, on_completion
-from proxy.domain import MemoryOptions, Message, Outcome, Turn
+from proxy.domain import MemoryOptions, Message, Outcome, Scope, Turn
 from tests.background.support import ANA, NOON, House
+
+BEN = Scope("t", "ben")
 
 
 @dataclass
@@ -70,3 +72,20 @@ async def test_what_is_written_down_is_bounded(house: House) -> None:
     (kept,) = await house.stores.sessions.recent(ANA, "s-1", 5)
     assert len(kept.said) <= MAX_CHARS + 10
     assert len(kept.answer) <= MAX_CHARS + 10
+
+
+async def test_responses_that_two_users_have_under_one_id_are_told_apart_by_what_is_stored(
+    house: House,
+) -> None:
+    recording = recorder(house, Readers())
+    for scope in (ANA, BEN):
+        begun = await recording.begin(replace(turn("When does it end?"), scope=scope), "k-1")
+        await recording.finish(begun, Outcome("Let me look.", whole=False, response_id="resp_1"))
+    for scope in (ANA, BEN):
+        step = replace(turn(""), scope=scope, messages=(Message("tool", "May"),), continues="resp_1")
+        begun = await recording.resume(step, None)
+        assert begun is not None
+        await recording.finish(begun, Outcome(f"In May, {scope.user}.", whole=True, response_id="resp_2"))
+    for scope in (ANA, BEN):
+        (exchange,) = await house.stores.sessions.recent(scope, "s-1", 9)
+        assert exchange.answer.endswith(f"In May, {scope.user}.")
