@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from proxy.domain import Ranked
 from proxy.pipeline.decision.decide import worth_searching
 from proxy.pipeline.overlap import is_content
-from proxy.pipeline.recall.compared import sides
+from proxy.pipeline.recall.compared import ASKING, sides
 from proxy.terms import terms
 
 MAX_PARTS = 4
@@ -34,19 +34,12 @@ _ASKS_UNSPACED = re.compile(
     r"什么|啥|哪|谁|多少|几|怎么|怎样|如何|为何|为什么|多久|多长|多大|是不是|有没有|吗$|呢$|没有?$"
     r"|何|誰|どこ|いつ|どう|なぜ|いくら|か$"
 )
-# What a question begins with. Accents tell "cuándo" from "cuando", "où" from "ou". Prepositions stand before
-# some: "auf welche Schule", "con quién".
+# What a question begins with. Prepositions stand before some: "auf welche Schule", "con quién".
 _PREPOSITIONS = (
     r"(?:at|by|for|from|in|of|on|since|to|until|with|a|con|de|desde|en|hasta|para|por"
     r"|ab|an|auf|aus|bei|bis|für|mit|nach|seit|um|von|vor|zu|zum|à|avec|chez|depuis|pour|jusqu'à|sur)"
 )
-_ASKING = (
-    r"(?:what|which|when|where|who|whose|whom|how|why"
-    r"|qué|cuál(?:es)?|cuándo|a?dónde|quién(?:es)?|cómo|cuánt[oa]s?"
-    r"|wer|was|wann|wo|woher|wohin|wie|wieviele?|welche[mnrs]?|warum|wieso|weshalb|wem|wen|wessen"
-    r"|qui|quoi|quel(?:le)?s?|quand|où|comment|combien|pourquoi|est-ce|qu'est-ce"
-    r"|ce (?:qu[ei]|qu(?=')|dont))"
-)
+_ASKING = rf"(?:{ASKING}|est-ce|qu'est-ce|ce (?:qu[ei]|qu(?=')|dont))"
 # With one of these the first clause asks.
 _VERBS = (
     r"(?:do|does|did|is|are|am|was|were|can|could|may|must|should|will|would|have|has|had"

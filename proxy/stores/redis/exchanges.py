@@ -11,9 +11,8 @@ from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ExchangeRow, SessionRow, sid, storable
 from proxy.stores.redis.queue import Queue
 from proxy.stores.redis.unit import Table, Unit
+from proxy.stores.retry import is_retry
 
-RETRY_S = 60.0  # a client's own retries come sooner
-UNFINISHED_RETRY_S = 3600.0  # a person's, of what was never wholly answered
 _UNLISTED_AT_ONCE = 1000
 
 
@@ -317,7 +316,7 @@ async def _repeated(
     """Return the key to store the exchange under, and the one that it repeats.
 
     A request that holds its history repeats whichever has the same key. One without says the same words
-    anew, unless they are the last thing said and were said, or not wholly answered, just now: a retry. But
+    anew, unless they are the last thing said and that is a retry (see stores/retry). But
     where a session's requests hold their history (`retold`), one without is its beginning, sent again.
     """
     if session["retold"] or not new.standalone:
@@ -326,8 +325,7 @@ async def _repeated(
     if not session["seqs"]:
         return new.key, None
     row: ExchangeRow = await table(unit, ours).get(str(session["seqs"][-1]))
-    same = row["key"].partition(":")[0] == new.key
-    if same and new.at - row["at"] < (RETRY_S if row["whole"] else UNFINISHED_RETRY_S):
+    if is_retry(new, key=row["key"], whole=row["whole"], at=row["at"]):
         return row["key"], row
     return f"{new.key}:{row['seq']}", None
 

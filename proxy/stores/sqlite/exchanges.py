@@ -6,11 +6,10 @@ import sqlite3
 
 from proxy.domain import Begun, NewExchange, Outcome, Scope
 from proxy.ports import Trigger
+from proxy.stores.retry import is_retry
 from proxy.stores.sqlite import notes, owners, queue, rows
 from proxy.stores.sqlite.instance import Instance
 
-RETRY_S = 60.0  # a client's own retries come sooner
-UNFINISHED_RETRY_S = 3600.0  # a person's, of what was never wholly answered
 # What an answer was given with in view: memories and documents.
 _STILL_THERE = """
     SELECT (SELECT count(*) FROM memories m WHERE m.owner = :owner
@@ -60,7 +59,7 @@ def _repeated(
     """Return the key to store the exchange under, and (seq, id, generation, state) of the one it repeats.
 
     A request that holds its history repeats whichever has the same key. One without says the same words
-    anew, unless they are the last thing said and were said, or not wholly answered, just now: a retry. But
+    anew, unless they are the last thing said and that is a retry (see stores/retry). But
     where a session's requests hold their history (`retold`), one without is its beginning, sent again.
     """
     columns = "seq, id, generation, state, key, whole, at"
@@ -73,7 +72,7 @@ def _repeated(
     if row is None:
         return new.key, None
     seq, *_, key, whole, at = row
-    if key.partition(":")[0] == new.key and new.at - at < (RETRY_S if whole else UNFINISHED_RETRY_S):
+    if is_retry(new, key=key, whole=whole, at=at):
         return key, row[:4]
     return f"{new.key}:{seq}", None
 
