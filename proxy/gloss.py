@@ -47,10 +47,20 @@ _HAN_WEIGHT = 3  # letters that a Chinese character is worth
 _MOST_PARTS = 3  # of a compound
 _LONGEST_COMPOUND = 40
 _QUESTION_CHARS = 600  # longer ones are not remembered
-# Where "ge" and "zu" stand inside a verb.
-_INFIX = re.compile(
-    r"(ab|an|auf|aus|bei|ein|fest|heim|her|hin|los|mit|nach|um|vor|weg|weiter|zu|zuruck|zusammen)(?:ge|zu)(\w{3,})"
+_PREFIXES = (
+    "ab an auf aus bei ein fest heim her hin los mit nach um vor weg weiter zu zuruck zusammen".split()
 )
+# Where "ge" and "zu" stand inside a verb.
+_INFIX = re.compile(rf"({'|'.join(_PREFIXES)})(?:ge|zu)(\w{{3,}})")
+# What a short word of grammar means. It has no longer forms but with what is swallowed: "Wien" is none of
+# "wie", "Dortheim" none of "dort", but "fürs" is one of "für". And it begins no compound, unless it is a
+# verb's prefix, which then says nothing of its own ("ausprobieren", try).
+_GRAMMAR = frozenset(
+    "a and are around as at but by for from he her here him how i in is it me my near of on or she than that"
+    " the there they this to top us was we what when where who why with you".split()
+)
+_SHORT_GRAMMAR = 4
+_SWALLOWED = ("s", "m")
 _PRONOUN = re.compile(r"(\w{2,}(?:[aei]r|ndo))(me|te|se|nos|l[aeo]s?)")
 # "Umzug-s-termin": what joins the parts of a compound.
 _JOINTS = ("", "s", "n", "e", "en", "es", "er")
@@ -193,11 +203,17 @@ def _form(word: str, name: str) -> str | None:
 
 def _is_ending(rest: str, stem: str, name: str) -> bool:
     """True if the stem's word may have a form that ends so."""
+    if len(stem) <= _SHORT_GRAMMAR and _is_grammar(_lexicon().words[name][stem]):
+        return rest in _SWALLOWED
     if len(stem) == _SHORTEST_STEM:
         return _SHORT_ENDINGS[name].fullmatch(rest) is not None
     if name == "es" and stem[-1] in _AFTER_VOWEL:
         return rest in _AFTER_VOWEL[stem[-1]]
     return stem not in _lexicon().forms
+
+
+def _is_grammar(meaning: str) -> bool:
+    return _GRAMMAR.issuperset(meaning.casefold().split())
 
 
 def _with_pronoun(word: str) -> str | None:
@@ -223,11 +239,12 @@ def _compound(word: str, parts: int = _MOST_PARTS) -> str | None:
     for size in range(len(word) - 3, 2, -1):
         first = next((known[h] for j in _JOINTS if (h := word[:size].removesuffix(j)) in known), None)
         # Of three letters only a whole word: shorter ones are found in anything.
-        if first and (size > 3 or word[:size] in known):
+        if first and (size > 3 or word[:size] in known) and not _is_grammar(first):
             second = _form(word[size:], "de") or (_compound(word[size:], parts - 1) if parts > 2 else None)
             if second:
                 return f"{first} {second}"
-    return None
+    prefix = next((p for p in _PREFIXES if word.startswith(p) and len(word) - len(p) > _SHORT_GRAMMAR), None)
+    return _form(word[len(prefix) :], "de") if prefix else None
 
 
 # ---------------------------------------------------------------- without

@@ -139,6 +139,23 @@ def test_a_german_compound_of_three_parts_is_taken_apart() -> None:
     assert {"dentist", "date", "calendar"} <= set(said)
 
 
+@pytest.mark.parametrize("name", ["Wiessee", "Dortheim"])
+def test_a_name_that_begins_like_a_word_of_grammar_is_no_form_of_it(name: str) -> None:
+    said = gloss(f"Meine Schwester wohnt jetzt in {name} und der Bruder nicht.").text
+    assert f" {name} " in said, said
+
+
+def test_what_grammar_swallows_is_understood() -> None:
+    assert "for" in gloss("Das Geschenk fürs Kind ist nicht da.").text.split()
+
+
+def test_the_prefix_of_a_german_verb_says_nothing_of_its_own() -> None:
+    said = gloss("Ich will das Rezept mit der Schwester nachkochen.").text.split()
+    assert said.count("cook") == 1
+    assert "after" not in said
+    assert "to" not in said
+
+
 def test_a_french_ligature_is_two_letters() -> None:
     assert "sister" in gloss("Ma sœur arrive quand ?").text.split()
 
