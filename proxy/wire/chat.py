@@ -6,7 +6,7 @@ from typing import Any
 from proxy.domain import Message
 from proxy.thoughts import behind_thoughts
 from proxy.wire.body import Body
-from proxy.wire.content import conversation, joined, part_text, text_of
+from proxy.wire.content import conversation, joined, part_text, speakers, text_of
 from proxy.wire.dialect import Answer, CommonFields, choice_forces_tool, key_of
 from proxy.wire.placement import Form, place
 from proxy.wire.tapped import json_values, usage_of
@@ -70,7 +70,7 @@ def _entries(body: Body) -> list[Any]:
 
 def _role_of(entry: Any) -> str | None:
     role = entry.get("role") if isinstance(entry, dict) else None
-    return role if isinstance(role, str) else None
+    return _ROLES.get(role) if isinstance(role, str) else None
 
 
 _FORM = Form(
@@ -81,10 +81,11 @@ _FORM = Form(
 
 
 def _conversation(body: Body) -> Iterator[Message]:
+    entries = _entries(body)
     return conversation(
         Message(role, text_of(entry.get("content")))
-        for entry in _entries(body)
-        if (role := _ROLES.get(_role_of(entry) or ""))
+        for entry, role in zip(entries, speakers(entries, _role_of), strict=True)
+        if role
     )
 
 

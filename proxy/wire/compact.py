@@ -71,10 +71,15 @@ def turns_of(body: Body, history: History, messages: Sequence[Message]) -> list[
     if not isinstance(entries, list) or any(body.get(name) for name in history.elsewhere):
         return []
     every = [history.read(entry) for entry in entries]
-    given = [entry.role for entry in every if entry.role]
+    given = [place for place, entry in enumerate(every) if entry.role]
     preface = len(messages) - len(given)  # instructions, which are no entry
-    if preface < 0 or given != [m.role for m in messages[preface:]]:
+    if preface < 0:
         return []
+    for place, message in zip(given, messages[preface:], strict=True):
+        if every[place].part == "asks" and message.role == "tool":
+            every[place] = _SHOWN
+        if every[place].role != message.role:
+            return []
     before = list(accumulate((entry.role is not None for entry in every), initial=preface))
     ranges = list(_ranges(every))
     loose = frozenset(chain.from_iterable(_loose(read) for *_, read in ranges))
@@ -192,6 +197,7 @@ def _is_system(message: Message) -> bool:
 # ---------------------------------------------------------------- what both APIs share
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _UNKNOWN, _STAYS = Entry("unknown"), Entry("stays")
+_SHOWN = Entry("unknown", "tool")  # an image, in a message of the user's, behind what a tool returned
 _SAID = {
     role: {is_text: Entry(part, role, plain=is_text) for is_text in (True, False)}
     for role, part in (("user", "asks"), ("assistant", "answers"))

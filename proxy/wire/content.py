@@ -1,6 +1,6 @@
 """The text of messages, as both APIs write them. What is not understood gives no text and no error."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,10 @@ from proxy.domain import Message
 
 # Content parts that people or models wrote, and where their text is. Images, audio and files give none.
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+# Parts in which nobody says anything. Audio is none of them: a user may have spoken it.
+_SILENT_PARTS = frozenset(
+    ("image", "image_url", "input_image", "computer_screenshot", "file", "input_file", "video", "video_url")
+)
 
 
 def text_of(content: object) -> str:
@@ -60,6 +64,36 @@ def _joined(text: str) -> str:
 def conversation(entries: Iterable[Message]) -> Iterator[Message]:
     """Yield the messages without the system messages that have no text: our block was all they held."""
     return (m for m in entries if m.text or m.role not in ("system", "developer"))
+
+
+def speakers(entries: Sequence[Any], role_of: Callable[[Any], str | None]) -> list[str | None]:
+    """Return whose each entry is, as `role_of` says; but a user's message without a word, behind what a tool
+    returned, is the tool's. A tool's output takes no image with most models, so agents show screenshots so.
+    """
+    found: list[str | None] = []
+    returned = False  # a tool spoke last
+    for entry in entries:
+        role = role_of(entry)
+        if role == "user" and returned and _is_wordless(entry.get("content")):
+            role = "tool"
+        if role not in ("system", "developer"):
+            returned = role == "tool"
+        found.append(role)
+    return found
+
+
+def _is_wordless(content: object) -> bool:
+    """True if nobody said anything in the content. Where a part is of an unknown kind, somebody may have."""
+    parts = content if isinstance(content, list) else [content]
+    return all(map(_is_silent, parts)) and not text_of(content).strip()
+
+
+def _is_silent(part: object) -> bool:
+    """True if what a part says, if anything, is its text."""
+    if not isinstance(part, dict):
+        return part is None or isinstance(part, str)
+    kind = part.get("type")
+    return isinstance(kind, str) and (kind in _TEXT_PARTS or kind in _SILENT_PARTS)
 
 
 def with_text_after(content: object, text: str, part_type: str) -> Any:

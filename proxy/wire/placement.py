@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.wire.content import with_text_after, with_text_before
+from proxy.wire.content import speakers, with_text_after, with_text_before
 
 Entries = list[Any]
 
@@ -17,7 +17,7 @@ Entries = list[Any]
 class Form:
     """How one API writes messages."""
 
-    role_of: Callable[[Any], str | None]  # of a list entry; None for what is not a message
+    role_of: Callable[[Any], str | None]  # of a list entry; None for what no Message is made of
     system: Callable[[str], dict[str, Any]]  # a system message that holds the text
     part_type: str  # of a text part in a request
 
@@ -26,7 +26,8 @@ def place(entries: Entries, block: str, placement: str, form: Form) -> Entries |
     """Return a new list with the block in it, or None where it has no place: there is no user message,
     or the message to extend has content of an unknown form. An unknown placement is a KeyError."""
     put = PLACEMENTS[placement]
-    last_user = next((i for i in reversed(range(len(entries))) if form.role_of(entries[i]) == "user"), None)
+    whose = speakers(entries, form.role_of)
+    last_user = next((i for i in reversed(range(len(entries))) if whose[i] == "user"), None)
     return None if last_user is None else put(entries, last_user, block, form)
 
 

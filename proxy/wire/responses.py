@@ -11,6 +11,7 @@ from proxy.wire.body import Body
 from proxy.wire.content import (
     conversation,
     joined,
+    speakers,
     text_of,
     with_text_after,
     with_text_before,
@@ -99,7 +100,15 @@ def _role_of(item: Any) -> str | None:
     return role if isinstance(role, str) and role in _ROLES else None
 
 
-_FORM = Form(role_of=_role_of, system=lambda text: _message_item("system", text), part_type="input_text")
+def _speaker(item: Any) -> str | None:
+    """Return whose an item is: a message, or what tools are called by and answer with."""
+    if (role := _role_of(item)) is not None:
+        return role
+    kind = item.get("type") if isinstance(item, dict) else None
+    return tool_role(kind) if isinstance(kind, str) else None
+
+
+_FORM = Form(role_of=_speaker, system=lambda text: _message_item("system", text), part_type="input_text")
 
 
 def _conversation(body: Body) -> Iterator[Message]:
@@ -107,20 +116,14 @@ def _conversation(body: Body) -> Iterator[Message]:
     return conversation(chain([instructions], _input_messages(_items(body))))
 
 
-def _input_messages(items: Iterable[Any]) -> Iterator[Message]:
-    for item in items:
-        if role := _role_of(item):
-            yield Message(role, text_of(item.get("content")))
-        elif isinstance(item, dict) and isinstance(item.get("type"), str):
-            yield from _tool_messages(item)
-
-
-def _tool_messages(item: dict[str, Any]) -> Iterator[Message]:
+def _input_messages(items: Sequence[Any]) -> Iterator[Message]:
     """Yield a call as the assistant's turn and its output as a tool's; reasoning, references and
     everything else are no part of what was said. A dozen kinds of tools share the two endings."""
-    role = tool_role(item["type"])
-    if role is not None:
-        yield Message(role, text_of(item.get("output")) if role == "tool" else "")
+    for item, role in zip(items, speakers(items, _speaker), strict=True):
+        if role is not None and _role_of(item):
+            yield Message(role, text_of(item.get("content")))
+        elif role is not None:
+            yield Message(role, text_of(item.get("output")) if role == "tool" else "")
 
 
 def tool_role(kind: str) -> str | None:
@@ -132,7 +135,7 @@ def tool_role(kind: str) -> str | None:
 
 
 def _with_instructions(body: Body, block: str) -> Body:
-    if not any(_role_of(item) == "user" for item in _items(body)):
+    if "user" not in speakers(_items(body), _speaker):
         return body
     given = body.get("instructions")
     merged = block if given is None else with_text_after(given, block, _FORM.part_type)

@@ -78,6 +78,77 @@ async def test_what_is_answered_after_tools_belongs_to_what_was_asked(house: Hou
         assert "31 May\n" not in heard.replace(ENDED, "")  # a tool's output is nobody's words
 
 
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+SHOWN = [[IMAGE]], [[IMAGE, {"type": "text", "text": ""}]], [[IMAGE], [IMAGE]]
+
+
+@pytest.mark.parametrize("shown", SHOWN, ids=["an-image", "with-empty-text", "images"])
+async def test_an_image_that_a_tool_shows_is_no_new_question(house: Houses, shown: list[Any]) -> None:
+    async def by_screen(exchange: Exchange) -> None:
+        """Click until the page has loaded, then tell."""
+        made = completion(ENDED)
+        steps = sum(m["role"] == "tool" for m in exchange.request.json["messages"])
+        if steps < 2:
+            made = completion(f"Step {steps}.")
+            made["choices"][0]["message"]["tool_calls"] = [tool_call(f"c{steps}", "click", "{}")]
+        await exchange.json(made)
+
+    async with house(ChatOnly(script=by_screen), memory=LATE) as h, h.client() as client:
+        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
+        messages: list[Any] = [{"role": "user", "content": ASKED}]
+        for step in range(2):
+            messages.append(await said(client, messages, **named))
+            messages.append({"role": "tool", "tool_call_id": f"c{step}", "content": "clicked"})
+            messages += [{"role": "user", "content": content} for content in shown]
+        messages.append(await said(client, messages, **named))
+        assert messages[-1]["content"] == ENDED
+        messages.append({"role": "user", "content": [IMAGE]})  # shown by nobody's tool: another question
+        await said(client, messages, **named)
+        heard = await read(h, "s-1")
+        assert heard.count(ASKED) == 1
+        assert [heard.count(answer) for answer in ("Step 0.", "Step 1.", ENDED)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("responses", ["native", "translate"])
+async def test_an_image_that_a_tool_shows_goes_on_with_its_response(house: Houses, responses: str) -> None:
+    class Screen(ResponsesModel):
+        async def converse(self, exchange: Exchange) -> None:
+            self.answer = ENDED
+            if exchange.request.json.get("previous_response_id"):
+                await super().converse(exchange)
+            else:
+                made = {"id": "resp_0", "object": "response", "status": "completed", "output": [CALL]}
+                await exchange.json(made)
+
+    async def by_screen(exchange: Exchange) -> None:
+        made = completion(ENDED)
+        if len(exchange.request.json["messages"]) == 1:
+            made["choices"][0]["message"] = {"role": "assistant", "content": None}
+            made["choices"][0]["message"]["tool_calls"] = [tool_call("c1", "click", "{}")]
+        await exchange.json(made)
+
+    model = Screen() if responses == "native" else ChatOnly(script=by_screen)
+    async with house(model, memory=LATE, upstream_extra={"responses": responses}) as h, h.client() as client:
+        first = await client.responses.with_raw_response.create(
+            model="m", input=ASKED, extra_body=context("alice")
+        )
+        made = first.parse()
+        call_id = next(item.call_id for item in made.output if item.type == "function_call")
+        shown: Any = {
+            "role": "user",
+            "content": [{"type": "input_image", "image_url": "data:image/png;base64,AA"}],
+        }
+        await client.responses.create(
+            model="m",
+            input=[{**OUTPUT, "call_id": call_id}, shown],
+            previous_response_id=made.id,
+            extra_body=context("alice"),
+        )
+        heard = await read(h, first.headers["x-memory-session-id"])
+        assert heard.count(ASKED) == 1
+        assert ENDED in heard
+
+
 async def test_what_was_thought_before_a_call_is_no_part_of_the_answer(house: Houses) -> None:
     """A server without a reasoning parser leaves it in the answer, and its client in the history."""
 

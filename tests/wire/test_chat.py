@@ -65,6 +65,42 @@ def test_every_role_and_kind_of_content_is_read() -> None:
     )
 
 
+NOTHING_SAID: list[Any] = [
+    [IMAGE],
+    [IMAGE, IMAGE],
+    [text(""), IMAGE],
+    [text(" "), FILE],
+    [text(BLOCK), IMAGE],
+    "",
+    [],
+]
+
+
+@pytest.mark.parametrize("content", NOTHING_SAID)
+def test_a_message_without_a_word_behind_a_tools_output_is_part_of_it(content: Any) -> None:
+    said = CHAT.messages(
+        {"messages": [user("Book it."), CALL, OUTPUT, user(content), HISTORY[0], user([IMAGE])]}
+    )
+    assert [m.role for m in said] == ["user", "assistant", "tool", "tool", "system", "tool"]
+    assert not said[3].text.strip()
+
+
+@pytest.mark.parametrize("content", [[IMAGE, text("Is this it?")], [AUDIO], [{"type": "new"}], 7])
+def test_who_may_have_spoken_behind_a_tools_output_is_the_user(content: Any) -> None:
+    said = CHAT.messages({"messages": [user("Book it."), CALL, OUTPUT, user(content), user([IMAGE])]})
+    assert [m.role for m in said] == ["user", "assistant", "tool", "user", "user"]
+
+
+def test_an_image_that_no_tool_returned_is_the_users() -> None:
+    for before in (
+        [],
+        [user("a")],
+        [user("a"), {"role": "assistant", "content": "b"}],
+        [OUTPUT, {"role": "new"}],
+    ):
+        assert CHAT.messages({"messages": [*before, user([IMAGE])]})[-1] == Message("user", "")
+
+
 ODD_BODIES: list[dict[str, Any]] = [
     {},
     {"messages": None},
@@ -182,6 +218,14 @@ def test_the_block_stands_right_before_the_last_user_message() -> None:
 def test_a_tool_exchange_at_the_end_is_not_torn() -> None:
     messages = [user("a"), user("weather?"), CALL, OUTPUT, OUTPUT]
     assert inserted(messages, "before_last_user") == [messages[0], NOTE, *messages[1:]]
+
+
+def test_the_block_stands_with_the_question_also_where_a_tool_shows_an_image() -> None:
+    messages = [user("Book it."), CALL, OUTPUT, user([IMAGE])]
+    assert inserted(messages, "before_last_user") == [NOTE, *messages]
+    assert inserted(messages, "in_user") == [user(f"{BLOCK}\n\nBook it."), *messages[1:]]
+    body = {"messages": messages[2:]}
+    assert CHAT.insert(body, BLOCK, "before_last_user") is body
 
 
 def test_after_system_comes_after_the_leading_instructions() -> None:

@@ -72,6 +72,42 @@ def test_every_kind_of_item_is_read_or_passed_over() -> None:
     )
 
 
+IMAGE = item("user", [{"type": "input_image", "image_url": "data:image/png;base64,AAAA"}])
+FILE = {"role": "user", "content": [{"type": "input_file", "file_id": "f"}, part("")]}
+SPOKEN = item("user", [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}])
+
+
+@pytest.mark.parametrize(
+    ("behind", "role"),
+    [
+        ([OUTPUT], "tool"),
+        ([OUTPUT, IMAGE, FILE], "tool"),
+        (
+            [{"type": "computer_call_output", "call_id": "c", "output": {"type": "computer_screenshot"}}],
+            "tool",
+        ),
+        ([OUTPUT, item("developer", "It is Monday.")], "tool"),
+        ([OUTPUT, SPOKEN], "user"),
+        ([OUTPUT, REFERENCE], "user"),  # it may be the answer
+        ([OUTPUT, item("assistant", "Done.")], "user"),
+        ([CALL], "user"),
+        ([], "user"),
+    ],
+)
+def test_an_image_alone_is_a_tools_where_it_stands_behind_its_output(behind: list[Any], role: str) -> None:
+    for shown in (IMAGE, FILE):
+        assert RESPONSES.messages({"input": [*behind, shown]})[-1] == Message(role, "")
+    assert RESPONSES.messages({"input": [*behind, SPOKEN]})[-1] == Message("user", "")
+
+
+def test_the_block_stands_with_the_question_also_where_a_tool_shows_an_image() -> None:
+    items = [item("user", "Book it."), CALL, OUTPUT, IMAGE]
+    assert RESPONSES.insert({"input": items}, BLOCK, "before_last_user")["input"] == [NOTE, *items]
+    for placement in ("before_last_user", "after_system", "merge_system", "in_user"):
+        body = {"input": items[2:]}
+        assert RESPONSES.insert(body, BLOCK, placement) is body
+
+
 @pytest.mark.parametrize(
     "body",
     [
