@@ -126,9 +126,10 @@ class SessionStore(Protocol):
     async def resume(
         self, scope: Scope, session_id: str, key: str | None, response_id: str | None = None
     ) -> Begun | None:
-        """Return the session's last exchange if the end of its answer is not here yet: the model called
-        tools, or broke off. `key`: that of its request, where that is known, else `response_id`: what was
-        answered so far. Another exchange's is None: nothing goes on with an answer to something else."""
+        """Return the exchange that the request goes on with, if the end of its answer is not here yet: the
+        model called tools, or broke off. It is the session's newest with the `key` of its request, where that
+        is known; else the one that `response_id` was answered to; without either the last. None for any
+        other: nothing goes on with an answer to something else."""
         ...
 
     async def complete(self, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:

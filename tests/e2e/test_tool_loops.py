@@ -262,7 +262,8 @@ class Parallel(Native):
 
 @pytest.mark.parametrize("forgets", [False, True], ids=["another-is-asked", "after-a-forget"])
 async def test_no_other_question_gets_the_answer(house: Houses, forgets: bool) -> None:
-    """While a tool is at work something else is asked in its session, maybe after all was forgotten."""
+    """While a tool is at work something else is asked in its session, maybe after all was forgotten; what is
+    asked there meanwhile has its own answer, and the older question has its own."""
     async with house(Parallel(), memory=LATE) as h, h.client() as client:
         named: Any = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
 
@@ -278,6 +279,33 @@ async def test_no_other_question_gets_the_answer(house: Houses, forgets: bool) -
         await step([OUTPUT], first)
         await step([OUTPUT], second)
         heard = await read(h, "s-1")
-        assert f"The end of {first}." not in heard
+        assert (f"The end of {first}." in heard) is not forgets
         assert f"The end of {second}." in heard
         assert (ASKED in heard) is not forgets
+        assert forgets or heard.index(f"The end of {first}.") < heard.index("What is on today?")
+
+
+@pytest.mark.parametrize("forgets", [False, True], ids=["side-by-side", "after-a-forget"])
+async def test_two_tool_loops_of_one_session_keep_their_answers_apart(house: Houses, forgets: bool) -> None:
+    async def by_question(exchange: Exchange) -> None:
+        given = exchange.request.json["messages"]
+        made = completion(f"Done: {given[-3]['content']}" if given[-1]["role"] == "tool" else "")
+        if given[-1]["role"] != "tool":
+            made["choices"][0]["message"]["tool_calls"] = [tool_call("c1", "lookup", "{}")]
+        await exchange.json(made)
+
+    async with house(ChatOnly(script=by_question), memory=LATE) as h, h.client() as client:
+        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
+        loops: list[list[Any]] = [[{"role": "user", "content": f"Job {n}"}] for n in range(3)]
+        for number, messages in enumerate(loops):
+            if forgets and number == 1:
+                await client.delete("/memory", cast_to=object, options={"params": {"user_id": "alice"}})
+            messages.append(await said(client, messages, **named))
+            messages.append({"role": "tool", "tool_call_id": "c1", "content": "31 May"})
+        for messages in (loops[0], loops[2], loops[1]):
+            assert (await said(client, messages, **named))["content"] == f"Done: {messages[0]['content']}"
+        heard = await read(h, "s-1")
+        assert ("Job 0" in heard) is not forgets
+        order = [text for n in range(forgets, 3) for text in (f"Job {n}", f"Done: Job {n}")]
+        assert sorted(order, key=heard.index) == order
+        assert heard.count("Done: ") == len(order) / 2

@@ -112,29 +112,51 @@ class SessionContract:
         await sessions.complete(begun, Outcome("", whole=False), never)
         assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == ["Done."]
 
-    async def test_only_the_last_exchange_of_ones_own_session_goes_on(self, sessions):
-        await talk(sessions, "one", key="k1", whole=False)
-        two = await talk(sessions, "two", key="k2", whole=False)
-        assert await sessions.resume(ANNA, "s1", "k1") is None
-        assert await sessions.resume(ANNA, "s1", "k2") == two
+    async def test_only_an_exchange_of_ones_own_session_goes_on(self, sessions):
+        one = await talk(sessions, "one", key="k1", whole=False, response_id="r1")
+        two = await talk(sessions, "two", key="k2", whole=False, response_id="r2")
         for scope, session in ((BEN, "s1"), (APOLLO, "s1"), (ANNA, "s2"), (ANNA, "")):
-            assert await sessions.resume(scope, session, None) is None
+            await talk(
+                sessions, "else", key="k0", whole=False, scope=scope, session=session, response_id="r0"
+            )
+            for which in ((None, "r1"), (None, "r2"), ("k1", None), ("k2", None), ("k", None)):
+                assert await sessions.resume(scope, session, *which) is None
+        assert await sessions.resume(ANNA, "s1", "k1") == one
+        assert await sessions.resume(ANNA, "s1", "k2") == two
+        assert await sessions.resume(ANNA, "s1", None) == two  # the last
 
     async def test_an_answer_goes_on_from_its_own_beginning_only(self, sessions, memories):
-        await talk(sessions, "one", key="k1", whole=False, response_id="r1")
+        one = await talk(sessions, "one", key="k1", whole=False, response_id="r1")
         assert await sessions.resume(ANNA, "s1", None, "r0") is None
         two = await talk(sessions, "two", key="k2", whole=False, response_id="r2")
-        assert await sessions.resume(ANNA, "s1", None, "r1") is None
+        assert await sessions.resume(ANNA, "s1", None, "r1") == one
         assert await sessions.resume(ANNA, "s1", None, "r2") == two
         assert await sessions.resume(ANNA, "s1", "k2", "r1") == two  # its own request says so
-        for scope, session in ((BEN, "s1"), (APOLLO, "s1"), (ANNA, "s2")):
-            assert await sessions.resume(scope, session, None, "r2") is None
+        await talk(sessions, "three", key="k3", whole=False)
+        assert await sessions.resume(ANNA, "s1", "k0", "r1") is None
+        assert await sessions.complete(one, Outcome("One is done.", whole=True), never)
+        assert next(e.answer for e in await sessions.recent(ANNA, "s1", 3)) == "One is done."
+        for which in (("k1", None), (None, "r1")):
+            assert await sessions.resume(ANNA, "s1", *which) is None  # it has ended
+
+    async def test_of_two_answers_that_go_on_side_by_side_each_is_extracted(self, sessions, jobs):
+        one = await talk(sessions, "one", key="k1", whole=False)
+        await talk(sessions, "two", "Two is done.", key="k2")
+        again = await sessions.resume(ANNA, "s1", "k1")
+        await sessions.complete(again, Outcome("One is done.", whole=True), always)
+        batch = await jobs.batch(await jobs.claim(NOW, 60), limit=9, context=0)
+        assert again == one
+        assert [(e.said, e.answer) for e in batch.pending] == [
+            ("one", "One is done."),
+            ("two", "Two is done."),
+        ]
 
     async def test_what_was_forgotten_goes_on_in_no_other_exchange(self, sessions, memories):
         await talk(sessions, "one", key="k1", whole=False, response_id="r1")
         await forget(memories, of(ANNA))
         await talk(sessions, "two", key="k2", whole=False, response_id="r2")
         assert await sessions.resume(ANNA, "s1", None, "r1") is None
+        assert await sessions.resume(ANNA, "s1", "k1", "r1") is None
         assert await sessions.session_of(ANNA, "r1") is None
         assert await sessions.session_of(ANNA, "r2") == "s1"
 
@@ -143,6 +165,10 @@ class SessionContract:
         await talk(sessions, "Anything new?", key="k2", standalone=True)
         again = await talk(sessions, "Book it.", key="k", standalone=True, whole=False)
         assert await sessions.resume(ANNA, "s1", "k") == again
+        await talk(sessions, "Is it?", key="k3", standalone=True)
+        assert await sessions.resume(ANNA, "s1", "k") == again
+        await sessions.complete(again, WHOLE, never)
+        assert await sessions.resume(ANNA, "s1", "k") is None
 
     async def test_what_was_in_view_at_any_step_counts_as_shown(self, sessions, memories):
         await store(memories, create("Has a boat", id="boat"), create("Has a cat", id="cat"))

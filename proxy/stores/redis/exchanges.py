@@ -53,14 +53,32 @@ async def resume(
     session: SessionRow | None = await unit.table("sessions").get(ours)
     if session is None or not session["seqs"]:
         return None
-    row: ExchangeRow = await table(unit, ours).get(str(session["seqs"][-1]))
-    if key is not None:
-        is_meant = row["key"].partition(":")[0] == key
-    elif response_id is not None:
-        is_meant = await unit.table("made").get(storable(response_id)) == f"{ours} {row['id']}"
-    else:
-        is_meant = True
-    return OursBegun(row["id"], row["generation"], scope) if is_meant and not row["whole"] else None
+    row: ExchangeRow | None = await table(unit, ours).get(str(session["seqs"][-1]))
+    assert row is not None
+    if key is not None and row["key"].partition(":")[0] != key:
+        row = await _newest(unit, ours, key)
+    elif key is None and response_id is not None:
+        row = await _answered_with(unit, ours, response_id)
+    return OursBegun(row["id"], row["generation"], scope) if row is not None and not row["whole"] else None
+
+
+async def _newest(unit: Unit, ours: str, key: str) -> ExchangeRow | None:
+    """Return the session's newest exchange with the key; where the same was said anew, it has a suffix."""
+    keys = unit.table(f"keys:{ours}")
+    if await keys.get(key) is None:  # mostly so, and then nobody reads all that was ever said
+        return None
+    known: dict[str, int] = await keys.all()
+    newest = max(seq for each, seq in known.items() if each.partition(":")[0] == key)
+    row: ExchangeRow = await table(unit, ours).get(str(newest))
+    return row
+
+
+async def _answered_with(unit: Unit, ours: str, response_id: str) -> ExchangeRow | None:
+    """Return the session's exchange that the response is of."""
+    made: str = await unit.table("made").get(storable(response_id)) or ""
+    session, seq = await unit.table("where").get(made.partition(" ")[2]) or ("", 0)
+    row: ExchangeRow | None = await table(unit, ours).get(str(seq)) if session == ours else None
+    return row
 
 
 async def _make_others_due(unit: Unit, jobs: Queue, ours: str, at: float) -> None:

@@ -17,12 +17,14 @@ _STILL_THERE = """
          + (SELECT count(*) FROM documents d WHERE d.owner = :owner AND d.doomed = 0
             AND d.id IN (SELECT value FROM json_each(:ids)))
 """
-_LAST = """
-    SELECT e.id, e.generation, e.key, e.whole,
-           EXISTS (SELECT 1 FROM responses r WHERE r.owner = n.owner AND r.id = ? AND r.exchange = e.id)
+_NEWEST = """
+    SELECT e.id, e.generation, e.whole
     FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
-    WHERE s.tenant = ? AND s.user = ? AND n.project IS ? AND n.name = ? ORDER BY e.seq DESC LIMIT 1
+    WHERE s.tenant = :tenant AND s.user = :user AND n.project IS :project AND n.name = :name AND {which}
+    ORDER BY e.seq DESC LIMIT 1
 """
+_OF_KEY = "(e.key = :key OR e.key > :key || ':' AND e.key < :key || ';')"  # said anew, it has a suffix: ":12"
+_OF_RESPONSE = "e.id = (SELECT r.exchange FROM responses r WHERE r.owner = n.owner AND r.id = :response)"
 _OLD = "SELECT seq FROM exchanges WHERE extraction = 'done' AND state = 'done' AND at < ? LIMIT ?"
 
 
@@ -98,12 +100,10 @@ def _session(tx: sqlite3.Connection, owner: int, new: NewExchange) -> tuple[int,
 def resume(
     tx: sqlite3.Connection, scope: Scope, session_id: str, key: str | None, response_id: str | None
 ) -> Begun | None:
-    row = tx.execute(_LAST, (response_id, scope.tenant, scope.user, scope.project, session_id)).fetchone()
-    if row is None:
-        return None
-    id_, generation, its_key, whole, has_made = row
-    is_meant = its_key.partition(":")[0] == key if key is not None else response_id is None or has_made
-    return Begun(id_, generation) if is_meant and not whole else None
+    which = _OF_KEY if key is not None else "TRUE" if response_id is None else _OF_RESPONSE
+    meant = {"tenant": scope.tenant, "user": scope.user, "project": scope.project, "name": session_id}
+    row = tx.execute(_NEWEST.format(which=which), meant | {"key": key, "response": response_id}).fetchone()
+    return Begun(row[0], row[1]) if row is not None and not row[2] else None
 
 
 def any_abandoned(tx: sqlite3.Connection, living: Instance) -> bool:
