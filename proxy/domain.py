@@ -348,6 +348,7 @@ class Outcome:
     whole: bool  # False: broken off by client, upstream or a crash
     response_id: str | None = None
     recalled: tuple[str, ...] = ()  # memories and documents that the model was shown: it may repeat them
+    calls: bool = False  # not whole, for the client's tools are at work: it most likely goes on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -376,6 +377,7 @@ class SessionState:
     pending: int  # completed exchanges not yet extracted
     explicit: bool  # one of the pending is an explicit ask
     personal: bool  # one of the pending says something about the user
+    at_work: bool = False  # one of the pending waits for what the client's tools return
 
 
 @dataclass(frozen=True, slots=True)

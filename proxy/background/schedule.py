@@ -11,6 +11,8 @@ from proxy.ports import Trigger
 
 EXPLICIT, ORDINARY, BATCH = 1, 2, 3
 
+TOOLS_S = 120.0  # that tools may take, from the question on, before the exchange is read without its end
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -27,7 +29,7 @@ def on_completion(policy: Policy) -> Trigger:
     def trigger(state: SessionState) -> NewJob | None:
         if state.pending and state.explicit:
             return _job(state, EXPLICIT)
-        if state.pending >= policy.batch_size:
+        if state.pending >= policy.batch_size * (2 if state.at_work else 1):
             return _job(state, ORDINARY)
         return None
 
@@ -43,7 +45,8 @@ def on_sweep(policy: Policy, now: float) -> Trigger:
         if due := completed(state):  # left over by a crash, or by a larger batch size
             return due
         idle = now - state.last_at
-        if state.pending and state.personal and idle >= policy.personal_idle_seconds:
+        is_personal = state.pending and state.personal and idle >= policy.personal_idle_seconds
+        if (is_personal or state.pending >= policy.batch_size) and (not state.at_work or idle >= TOOLS_S):
             return _job(state, ORDINARY)
         if state.pending and idle >= policy.idle_seconds:
             return _job(state, BATCH)

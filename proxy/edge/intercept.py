@@ -209,7 +209,9 @@ class Intercept:
         whole = answer.whole and not answer.calls and progress.ending is Ending.COMPLETE
         before = answers_so_far(turn.messages) if turn.resumes else []
         text = "\n".join(text for text in (*before, answer.text) if text)
-        return Outcome(text, whole, answer.response_id, progress.prepared.memory_ids)
+        # A call that the client demanded is an answer in a form of its own: mostly nothing comes after it.
+        calls = answer.calls and answer.whole and not turn.tool_forced
+        return Outcome(text, whole, answer.response_id, progress.prepared.memory_ids, calls)
 
     def _count(self, turn: Turn, progress: Progress, usage: tuple[int, int] | None) -> None:
         if not progress.forwarded:

@@ -1,11 +1,24 @@
-from proxy.background.schedule import BATCH, EXPLICIT, ORDINARY, Policy, on_completion, on_end, on_sweep
+from dataclasses import replace
+
+from proxy.background.schedule import (
+    BATCH,
+    EXPLICIT,
+    ORDINARY,
+    TOOLS_S,
+    Policy,
+    on_completion,
+    on_end,
+    on_sweep,
+)
 from proxy.domain import NewJob, SessionState
 from tests.background.support import ANA, NOON
 
 POLICY = Policy(batch_size=5, idle_seconds=600, personal_idle_seconds=15)
 
 
-def state(*, pending: int = 1, explicit: bool = False, personal: bool = False) -> SessionState:
+def state(
+    *, pending: int = 1, explicit: bool = False, personal: bool = False, at_work: bool = False
+) -> SessionState:
     return SessionState(
         scope=ANA,
         session_id="s",
@@ -14,6 +27,7 @@ def state(*, pending: int = 1, explicit: bool = False, personal: bool = False) -
         pending=pending,
         explicit=explicit,
         personal=personal,
+        at_work=at_work,
     )
 
 
@@ -32,6 +46,18 @@ def test_a_session_with_a_personal_statement_is_due_sooner_than_another() -> Non
     assert on_sweep(POLICY, NOON + 15)(state(personal=True)) == NewJob("s", upto=9, lane=ORDINARY)
     assert on_sweep(POLICY, NOON + 599)(state()) is None
     assert on_sweep(POLICY, NOON + 600)(state()) == NewJob("s", upto=9, lane=BATCH)
+
+
+def test_a_session_waits_for_tools_but_not_for_ever() -> None:
+    for waits in (state(personal=True, at_work=True), state(pending=5, at_work=True)):
+        assert on_completion(POLICY)(waits) is None
+        assert on_sweep(POLICY, NOON + TOOLS_S - 1)(waits) is None
+        assert on_sweep(POLICY, NOON + TOOLS_S)(waits) == NewJob("s", upto=9, lane=ORDINARY)
+        assert on_sweep(replace(POLICY, idle_seconds=60), NOON + 60)(waits) == NewJob("s", upto=9, lane=BATCH)
+        assert on_end(waits) == NewJob("s", upto=9, lane=ORDINARY)
+    assert on_sweep(POLICY, NOON + TOOLS_S)(state(at_work=True)) is None
+    assert on_completion(POLICY)(state(explicit=True, at_work=True)) == NewJob("s", upto=9, lane=EXPLICIT)
+    assert on_completion(POLICY)(state(pending=10, at_work=True)) == NewJob("s", upto=9, lane=ORDINARY)
 
 
 def test_a_sweep_picks_up_what_a_crash_left_unqueued() -> None:

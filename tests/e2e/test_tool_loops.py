@@ -1,5 +1,6 @@
 """An answer that goes on after tools were used: one exchange, with all that was answered, in one session."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -170,6 +171,29 @@ async def test_what_was_thought_before_a_call_is_no_part_of_the_answer(house: Ho
         assert ENDED in heard
         assert "broke" not in heard
         assert "out." not in heard
+
+
+@pytest.mark.parametrize("batch_size", [50, 1], ids=["personal", "a-full-batch"])
+async def test_what_is_said_is_read_when_the_tools_are_done(house: Houses, batch_size: int) -> None:
+    hurried = {"extraction_batch_size": batch_size, "personal_idle_seconds": 0.1}
+    async with house(ChatOnly(script=by_tool), memory=hurried) as h, h.client() as client:
+        named = {"memory_context": {"user_id": "alice", "session_id": "s-1"}}
+        messages: list[Any] = [{"role": "user", "content": ASKED}]
+        messages.append(await said(client, messages, **named))
+        await asyncio.sleep(1)  # sweeps have passed
+        assert not h.model.extractions
+        messages.append({"role": "tool", "tool_call_id": "c1", "content": "31 May"})
+        await said(client, messages, **named)
+        await until(lambda: _extractions(h))
+        assert ENDED in str(h.model.extractions[0].json["messages"][-1]["content"])
+
+
+async def test_a_call_that_was_demanded_holds_nothing_up(house: Houses) -> None:
+    """Its arguments are the answer, in a form that the client has asked for."""
+    async with house(ChatOnly(script=by_tool)) as h, h.client() as client:
+        demanded = {"tool_choice": {"type": "function", "function": {"name": "lookup"}}}
+        await said(client, [{"role": "user", "content": ASKED}], **demanded)
+        await until(lambda: _extractions(h))
 
 
 async def test_a_refused_step_takes_nothing_back(house: Houses) -> None:

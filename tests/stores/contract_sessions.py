@@ -215,6 +215,27 @@ class SessionContract:
         assert (state.scope, state.session_id, state.pending, state.last_at) == (ANNA, "s1", 2, NOW + 5)
         assert (state.explicit, state.personal) == (True, True)
 
+    @pytest.mark.parametrize("personal", [False, True])
+    async def test_the_trigger_is_told_while_tools_are_at_work(self, sessions, personal):
+        async def told(*at_work):
+            seen: list[SessionState] = []
+            await sessions.sweep(NOW, seen.append)
+            assert [(s.at_work, s.personal) for s in seen] == [(each, personal) for each in at_work]
+
+        at_work = Outcome("Let me look.", whole=False, calls=True)
+        first = await talk(sessions, "one", key="k1", whole=False, personal=personal)
+        await told(False)  # it broke off
+        begun = await sessions.begin(exchange("two", key="k2", personal=personal))
+        for _ in range(2):
+            await sessions.complete(begun, at_work, never)
+            await told(True)
+        seen: list[bool] = []
+        await sessions.complete(first, WHOLE, lambda s: seen.append(s.at_work))
+        await told(True)
+        await sessions.complete(begun, WHOLE, lambda s: seen.append(s.at_work))
+        assert seen == [True, False]
+        await told(False)
+
     async def test_lone_surrogates_are_stored_as_replacement_characters(self, sessions):
         await talk(sessions, "bad \ud83d end")
         assert (await sessions.recent(ANNA, "s1", 1))[0].said == "bad \ufffd end"

@@ -142,9 +142,12 @@ async def _answered(
         unit.table(f"shown:{id_}").put(f"{ours} {row['seq']}", 1)
     await rows.touch(unit, list(dict.fromkeys(new)), row["at"])
     if row["open"]:
-        await _closed(unit, redis, jobs, ours, changed, summarise=True)
-    else:
-        table(unit, ours).put(str(row["seq"]), changed)
+        await _closed(unit, redis, jobs, ours, changed, summarise=True, at_work=outcome.calls)
+        return
+    table(unit, ours).put(str(row["seq"]), changed)
+    if outcome.whole:
+        await waiting.ended(unit, ours, row["seq"])
+        jobs.touch(ours)
 
 
 async def close(unit: Unit, redis: Redis, jobs: Queue, ours: str, row: ExchangeRow) -> None:
@@ -368,9 +371,16 @@ async def _written(
 
 
 async def _closed(
-    unit: Unit, redis: Redis, jobs: Queue, ours: str, row: ExchangeRow, *, summarise: bool
+    unit: Unit,
+    redis: Redis,
+    jobs: Queue,
+    ours: str,
+    row: ExchangeRow,
+    *,
+    summarise: bool,
+    at_work: bool = False,
 ) -> None:
-    """Write down an exchange that nobody answers any more."""
+    """Write down an exchange that nobody answers any more, or (`at_work`) only once tools have been used."""
     table(unit, ours).put(str(row["seq"]), row)
     session: SessionRow = await unit.table("sessions").get(ours)
     unit.table("sessions").put(ours, {
@@ -378,7 +388,7 @@ async def _closed(
         "unsummarised": session["unsummarised"] + summarise,
     })  # fmt: skip
     unit.share("HDEL", redis.key("open"), f"{unit.uid} {row['id']}")
-    await waiting.answered(unit, ours, row)
+    await waiting.answered(unit, ours, row, at_work=at_work)
     jobs.touch(ours)
 
 

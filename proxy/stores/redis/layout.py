@@ -96,7 +96,7 @@ What all users share (Redis.key), changed by Unit.share in the same step
 """
 
 import hashlib
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from proxy import terms
 from proxy.domain import Scope, Source
@@ -216,6 +216,7 @@ class UnreadRow(TypedDict):
     personal: bool
     job: str | None  # the job that reads it, or died of it
     dead: bool  # with its job
+    at_work: NotRequired[bool]  # tools are, for the end of its answer
 
 
 class JobRow(TypedDict):

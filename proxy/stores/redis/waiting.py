@@ -16,6 +16,7 @@ from proxy.stores.redis.layout import ExchangeRow, JobRow, SessionRow, UnreadRow
 from proxy.stores.redis.unit import Unit
 
 HASH = "waiting"
+_AT_WORK = -2  # is added to `personal`: replicas that do not know it take it for that, and read it soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,22 @@ def put(unit: Unit, sid: str, entries: list[UnreadRow]) -> None:
         unit.table("unread").drop(sid)
 
 
-async def answered(unit: Unit, sid: str, row: ExchangeRow) -> None:
-    """An exchange has its answer, if only a broken one: it can be read."""
+async def answered(unit: Unit, sid: str, row: ExchangeRow, *, at_work: bool) -> None:
+    """An exchange has its answer, if only a broken one: it can be read. `at_work`: tools are, for its end."""
     entries = await unread(unit, sid)
     new: UnreadRow = {
         "seq": row["seq"], "explicit": row["explicit"], "personal": row["personal"], "job": None,
-        "dead": False,
+        "dead": False, "at_work": at_work,
     }  # fmt: skip
     insort(entries, new, key=lambda entry: entry["seq"])
     put(unit, sid, entries)
+
+
+async def ended(unit: Unit, sid: str, seq: int) -> None:
+    """An exchange has the end of its answer."""
+    entries = await unread(unit, sid)
+    if any(entry["seq"] == seq for entry in entries):
+        put(unit, sid, [{**e, "at_work": False} if e["seq"] == seq else e for e in entries])
 
 
 async def gone(unit: Unit, sid: str, seqs: Collection[int]) -> None:
@@ -96,7 +104,7 @@ def decoded(field: str, value: bytes) -> Waiting:
     tenant, user, project, name, last_at, last_seq, pending, explicit, personal, ended = orjson.loads(value)
     state = SessionState(
         scope=Scope(tenant, user, project), session_id=name, last_at=last_at, last_seq=last_seq,
-        pending=pending, explicit=explicit, personal=personal,
+        pending=pending, explicit=explicit, personal=personal in (1, 1 + _AT_WORK), at_work=personal < 0,
     )  # fmt: skip
     return Waiting(field.partition(" ")[2], state, ended)
 
@@ -105,7 +113,8 @@ def _encoded(waiting: Waiting) -> bytes:
     state = waiting.state
     return orjson.dumps([
         state.scope.tenant, state.scope.user, state.scope.project, state.session_id, state.last_at,
-        state.last_seq, state.pending, state.explicit, state.personal, waiting.ended,
+        state.last_seq, state.pending, state.explicit, state.personal + _AT_WORK * state.at_work,
+        waiting.ended,
     ])  # fmt: skip
 
 
@@ -120,5 +129,6 @@ def _waiting(
         scope=Scope(scope.tenant, scope.user, session["project"]), session_id=session["name"],
         last_at=session["last_at"], last_seq=left[-1]["seq"], pending=len(left),
         explicit=any(entry["explicit"] for entry in left), personal=any(entry["personal"] for entry in left),
+        at_work=any(entry.get("at_work") for entry in left),
     )  # fmt: skip
     return Waiting(sid, state, session["ended"])

@@ -20,7 +20,7 @@ EXPLICIT_LANE, ORDINARY_LANE, BATCH_LANE = 1, 2, 3
 # Exchanges that are answered, not extracted, and not in the hands of a running job.
 _STATES = """
     SELECT e.session, s.tenant, s.user, n.project, n.name, n.last_at, max(e.seq), count(*),
-           max(e.explicit), max(e.personal), n.owner, n.ended
+           max(e.explicit), max(e.personal IN (1, -1)), min(e.personal) < 0, n.owner, n.ended
     FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
     WHERE e.extraction = 'pending' AND e.state = 'done' AND {condition}
       AND e.seq > coalesce(
@@ -72,12 +72,13 @@ def pending(tx: sqlite3.Connection, condition: str, parameters: dict[str, Any]) 
             session, owner,
             SessionState(
                 scope=Scope(tenant, user, project), session_id=name, last_at=last_at, last_seq=last_seq,
-                pending=count, explicit=bool(explicit), personal=bool(personal),
+                pending=count, explicit=bool(explicit), personal=bool(personal), at_work=bool(at_work),
             ),
             bool(ended),
         )
         for (
-            session, tenant, user, project, name, last_at, last_seq, count, explicit, personal, owner, ended
+            session, tenant, user, project, name, last_at, last_seq, count, explicit, personal, at_work,
+            owner, ended
         ) in tx.execute(_STATES.format(condition=condition), parameters).fetchall()
     ]  # fmt: skip
 
