@@ -5,6 +5,7 @@ Times are Unix seconds (UTC, float). Vectors are float32 and unit length. Text i
 
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import dropwhile, takewhile
 from typing import Literal
 
 from proxy.kinds import KINDS as KINDS
@@ -271,8 +272,10 @@ class Turn:
 
     @property
     def query(self) -> str:
-        """Text of the last user message, "" where there is none."""
-        return next((m.text for m in reversed(self.messages) if m.role == "user"), "")
+        """Text of the last user message, or of the one before an image alone; "" where there is none."""
+        talk = (m for m in reversed(self.messages) if m.role not in ("system", "developer"))
+        asked = takewhile(lambda m: m.role == "user", dropwhile(lambda m: m.role != "user", talk))
+        return next((m.text for m in asked if m.text.strip()), "")
 
     @property
     def said(self) -> str:

@@ -76,3 +76,26 @@ def test_the_turn_knows_whether_its_session_was_named() -> None:
         turn = asked(memory_context=context).turn
         assert turn is not None
         assert turn.named is ("session_id" in context)
+
+
+IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
+CALL = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f"}}]}
+
+
+@pytest.mark.parametrize(
+    ("behind", "query"),
+    [
+        ([], "Q2"),
+        ([{"role": "user", "content": IMAGE}, {"role": "user", "content": " "}], "Q2"),
+        ([{"role": "user", "content": IMAGE}, CALL, {"role": "tool", "content": "x"}], "Q2"),
+        ([CALL, {"role": "tool", "content": "x"}, {"role": "user", "content": IMAGE}], "Q2"),
+        ([{"role": "assistant", "content": "A2"}, {"role": "user", "content": IMAGE}], ""),
+    ],
+    ids=["alone", "with-images", "and-tools", "shown-by-a-tool", "an-image-that-was-not-asked-about"],
+)
+def test_what_is_asked_may_stand_before_its_images(behind: list[Any], query: str) -> None:
+    before = [{"role": "user", "content": "Q1"}, {"role": "assistant", "content": "A1"}]
+    messages = [*before, {"role": "user", "content": "Q2"}, *behind]
+    turn = asked(memory_context=ANNA, messages=messages).turn
+    assert turn is not None
+    assert turn.query == query
