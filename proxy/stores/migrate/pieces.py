@@ -226,14 +226,14 @@ class Pieces:
             "seq": seq, "id": row["id"], "key": row["key"], "generation": row["generation"],
             "model": row["model"], "said": row["said"], "answer": row["answer"], "recalled": recalled,
             "at": row["at"], "open": False, "whole": bool(row["whole"]), "explicit": bool(row["explicit"]),
-            "personal": row["personal"] in (1, -1), "instance": row["instance"], "holders": row["holders"],
+            "personal": bool(row["personal"]), "instance": row["instance"], "holders": row["holders"],
         }  # fmt: skip
         unread: UnreadRow | None = None
         if row["extraction"] in ("pending", "dead"):
             unread = {
                 "seq": seq, "explicit": exchange["explicit"], "personal": exchange["personal"],
                 "job": None if row["job"] is None else self._job_id(row["job"]),
-                "dead": row["extraction"] == "dead", "at_work": row["personal"] < 0,
+                "dead": row["extraction"] == "dead", "at_work": bool(row["at_work"]),
             }  # fmt: skip
 
         async def put(into: Into) -> None:

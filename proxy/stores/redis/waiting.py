@@ -16,7 +16,6 @@ from proxy.stores.redis.layout import ExchangeRow, JobRow, SessionRow, UnreadRow
 from proxy.stores.redis.unit import Unit
 
 HASH = "waiting"
-_AT_WORK = -2  # is added to `personal`: replicas that do not know it take it for that, and read it soon
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,11 +99,13 @@ def announce(unit: Unit, redis: Redis, sid: str, waiting: Waiting | None) -> Non
 
 
 def decoded(field: str, value: bytes) -> Waiting:
-    """Return what was announced."""
-    tenant, user, project, name, last_at, last_seq, pending, explicit, personal, ended = orjson.loads(value)
+    """Return what was announced; earlier versions said nothing of tools."""
+    tenant, user, project, name, last_at, last_seq, pending, explicit, personal, ended, *tools = orjson.loads(
+        value
+    )
     state = SessionState(
         scope=Scope(tenant, user, project), session_id=name, last_at=last_at, last_seq=last_seq,
-        pending=pending, explicit=explicit, personal=personal in (1, 1 + _AT_WORK), at_work=personal < 0,
+        pending=pending, explicit=explicit, personal=personal, at_work=any(tools),
     )  # fmt: skip
     return Waiting(field.partition(" ")[2], state, ended)
 
@@ -113,8 +114,8 @@ def _encoded(waiting: Waiting) -> bytes:
     state = waiting.state
     return orjson.dumps([
         state.scope.tenant, state.scope.user, state.scope.project, state.session_id, state.last_at,
-        state.last_seq, state.pending, state.explicit, state.personal + _AT_WORK * state.at_work,
-        waiting.ended,
+        state.last_seq, state.pending, state.explicit, state.personal, waiting.ended,
+        state.at_work,
     ])  # fmt: skip
 
 

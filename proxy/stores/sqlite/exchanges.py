@@ -153,10 +153,8 @@ def complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Tr
         )
         return True
     answer = "" if repeats else rows.storable(outcome.answer)
-    # Below zero while tools are at work: older versions take that for personal, and read it soon.
     tx.execute(
-        "UPDATE exchanges SET state = 'done', answer = ?, whole = ?, recalled = ?,"
-        " personal = personal + 2 * (personal < 0) - 2 * ? WHERE seq = ?",
+        "UPDATE exchanges SET state = 'done', answer = ?, whole = ?, recalled = ?, at_work = ? WHERE seq = ?",
         (answer, outcome.whole, rows.as_json(recalled), outcome.calls, seq),
     )
     if state == "open":

@@ -20,7 +20,7 @@ EXPLICIT_LANE, ORDINARY_LANE, BATCH_LANE = 1, 2, 3
 # Exchanges that are answered, not extracted, and not in the hands of a running job.
 _STATES = """
     SELECT e.session, s.tenant, s.user, n.project, n.name, n.last_at, max(e.seq), count(*),
-           max(e.explicit), max(e.personal IN (1, -1)), min(e.personal) < 0, n.owner, n.ended
+           max(e.explicit), max(e.personal), max(e.at_work), n.owner, n.ended
     FROM exchanges e JOIN sessions n ON n.id = e.session JOIN scopes s ON s.id = n.owner
     WHERE e.extraction = 'pending' AND e.state = 'done' AND {condition}
       AND e.seq > coalesce(

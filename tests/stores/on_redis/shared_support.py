@@ -75,4 +75,5 @@ def _waiting(found, unit, sid, session, unread, jobs):
             unit.scope.tenant, unit.scope.user, session["project"], session["name"], session["last_at"],
             left[-1]["seq"], len(left), any(entry["explicit"] for entry in left),
             any(entry["personal"] for entry in left), session["ended"],
+            any(entry.get("at_work") for entry in left),
         ]  # fmt: skip
