@@ -1,6 +1,7 @@
 """What the conversation already shows is not shown again (requirement E4)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from proxy.domain import Memory, Message, Ranked
 from proxy.pipeline.overlap import holds, restates, saying, searchable
@@ -10,6 +11,7 @@ SHARE = 0.8  # of a memory's words in one message: it has been said
 AT_LEAST = 3  # words; fewer are found in too much
 SPAN_CHARS = 8  # a shorter evidence span ("yes") proves nothing
 LOOK_BACK_CHARS = 16_000  # of the conversation's end, at most
+MOST_STOPS = 300  # judged in it, 10 µs each: "z. B. z. B. …" has 5,000
 
 
 def unseen(ranked: Sequence[Ranked], messages: Sequence[Message]) -> list[Ranked]:
@@ -41,12 +43,13 @@ def _statements(messages: Sequence[Message]) -> list[str]:
     """Return what the messages state, newest first, in searchable form, questions left out."""
     said: list[str] = []
     left = LOOK_BACK_CHARS
+    stops = _Stops()
     for message in reversed(messages):
         if left <= 0:
             break
         text = message.text[-left:]
         left -= len(text)
-        if stated := _without_questions(_spaced(text)):
+        if stated := _without_questions(_spaced(text), stops):
             said.append(stated)
     return said
 
@@ -59,21 +62,31 @@ def _in_one_line(folded: str) -> str:
     return " ".join(folded.split()).rstrip(" .!。")
 
 
-def _without_questions(text: str) -> str:
+@dataclass(slots=True)
+class _Stops:
+    """Which full stops end a sentence, as far as there is time to judge."""
+
+    left: int = MOST_STOPS
+
+    def last(self, text: str) -> int:
+        """Return where the sentence before the last one ends, -1 if there is none."""
+        surely = max(map(text.rfind, ("! ", "。", ": ")))
+        full = text.rfind(". ", surely + 1)
+        while full >= 0 and self._goes_on(text, full):
+            full = text.rfind(". ", surely + 1, full)
+        return max(full, surely)
+
+    def _goes_on(self, text: str, at: int) -> bool:
+        self.left -= 1
+        # Taken for a question, a statement shows its memory once more; the contrary would hide one.
+        return self.left < 0 or goes_on(text, at)
+
+
+def _without_questions(text: str, stops: _Stops) -> str:
     if "?" not in text:
         return text
-    kept: list[str] = []
-    for chunk in text.split("?")[:-1]:
-        kept.append(chunk[: _last_stop(chunk) + 1])
-    return " ".join(filter(None, [*kept, text.rsplit("?", 1)[1]]))
-
-
-def _last_stop(text: str) -> int:
-    """Return where the sentence before the last one ends, -1 if there is none."""
-    full = text.rfind(". ")
-    while full >= 0 and goes_on(text, full):
-        full = text.rfind(". ", 0, full)
-    return max(full, text.rfind("! "), text.rfind("。"), text.rfind("! "), text.rfind(": "))
+    *asked, rest = text.split("?")
+    return " ".join(filter(None, [*(chunk[: stops.last(chunk) + 1] for chunk in asked), rest]))
 
 
 def _length(text: str) -> int:

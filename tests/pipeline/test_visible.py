@@ -70,3 +70,19 @@ def test_a_question_with_a_title_shows_nothing_either():
     fact = memory("m", "User's only dentist in Leeds since 2019 is Dr. Ohm.")
     assert not shown(fact, "Is it true that my only dentist in Leeds since 2019 is Dr. Ohm?")
     assert shown(fact, "My only dentist in Leeds since 2019 is Dr. Ohm. Is he good?")
+
+
+def test_abbreviations_without_end_cost_no_time(benchmark_ms):
+    said = [Message("user", "z. B. " * 2_600 + "what? Yes.")]
+    ranked = [Ranked(memory("m", "User is vegan."), 1.0, "")]
+    assert benchmark_ms(lambda: unseen(ranked, said)) < 25  # 68 ms where each stop is judged
+
+
+def test_where_there_is_no_time_to_judge_a_stop_it_shows_nothing():
+    fact = memory("m", "User is vegan.")
+    assert shown(fact, "User is vegan. e. g. what?")
+    assert not shown(fact, "User is vegan. " + "e. g. " * 200 + "what?")
+
+
+def test_questions_by_the_hundred_leave_statements_between_them():
+    assert shown(memory("m", "User is vegan."), "User is vegan. Is that so? " + "Why is it? It is. " * 200)
