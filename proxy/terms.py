@@ -20,6 +20,9 @@ _TOKEN = re.compile(
 _PART = re.compile(rf"[^\W_{_CJK}]+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
+# NFKC makes of these 18 and 8 characters, of no other more than 6: a text of them alone would become so long
+# that every pattern takes too much time. What is short here says the same ("ﷵ").
+_LIGATURES = (("\ufdfa", "\ufdf5"), ("\ufdfb", "\u062c\u0644"))
 _POSSESSIVE = re.compile(r"['’]s?$")
 
 # Words that carry no topic. Short on purpose: a missing stop word costs a little, a wrong one a memory.
@@ -36,12 +39,20 @@ STOP_WORDS = ENGLISH_STOP_WORDS | frozenset(
 )
 
 
-def fold(text: str) -> str:
-    """Return the text in NFKC, without case and without the accents of Latin, Greek and Cyrillic."""
-    text = unicodedata.normalize("NFKC", text).casefold()
+def fold(text: str, most: int | None = None) -> str:
+    """Return the text in NFKC, without case and without the accents of Latin, Greek and Cyrillic.
+
+    `most`: characters that are read, and returned, since NFKC may make six of one ("㎯").
+    """
+    text = text[:most]
     if text.isascii():
-        return text
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))
+        return text.lower()
+    for long, short in _LIGATURES:
+        text = text.replace(long, short)
+    text = unicodedata.normalize("NFKC", text)[:most].casefold()
+    if text.isascii():
+        return text[:most]
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", text)))[:most]
 
 
 def plain(text: str) -> str:

@@ -19,12 +19,14 @@ _NUMBER = re.compile(r"\d+(?:[.:]\d+)*")
 _WORD = re.compile(rf"[^\W_{CJK}]{{3,}}|[{CJK}]{{2,}}")
 # In Latin script two letters are found inside too many words.
 _SHORTEST = 3
+MEMORY_CHARS = 4_000  # of a memory are looked at: the longest that the API takes
 _BEGINNING = 7
 
 
-def searchable(text: str) -> str:
-    """Return the text in the form in which `held` looks for terms: folded, no thousands separators."""
-    return fold(text).replace(",", "")
+def searchable(text: str, most: int | None = None) -> str:
+    """Return the text, or its first `most` characters, in the form in which `held` looks for terms: folded,
+    no thousands separators."""
+    return fold(text, most).replace(",", "")
 
 
 def held(wanted: Collection[str], text: str) -> list[str]:
@@ -48,8 +50,8 @@ class Saying:
 
 
 def saying(text: str) -> Saying:
-    """Return what the text says."""
-    folded = searchable(text)
+    """Return what the text of a memory says."""
+    folded = searchable(text, MEMORY_CHARS)
     return Saying(folded, _words(folded))
 
 

@@ -55,7 +55,7 @@ def _statements(messages: Sequence[Message]) -> list[str]:
 
 
 def _spaced(text: str) -> str:
-    return _in_one_line(searchable(text))
+    return _in_one_line(searchable(text, 2 * LOOK_BACK_CHARS))
 
 
 def _in_one_line(folded: str) -> str:

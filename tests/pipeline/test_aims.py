@@ -80,3 +80,18 @@ def test_what_is_aimed_at_comes_before_what_is_a_little_nearer() -> None:
     found = [one.memory.id for one in rank(hits, (), gate, limit=9, now=NOW, aims=aims)]
     assert found[:2] == ["signed", "near"]
     assert [one.memory.id for one in rank(hits, (), gate, limit=9, now=NOW)][:2] == ["near", "signed"]
+
+
+LONG = "ﷺ" * 4_000
+
+
+def test_a_memory_that_folding_makes_long_is_soon_read(benchmark_ms) -> None:
+    aims = [aim for _, question, _ in PAIRS for aim in aims_of(question)]
+    assert benchmark_ms(lambda: [aim.meets(memory("m", LONG)) for aim in aims]) < 20  # 70 ms and more
+
+
+def test_memories_that_folding_makes_long_are_soon_ranked(benchmark_ms) -> None:
+    hits = [Hit(memory(f"m{i}", f"{LONG}{i}"), 0.4, 1.0) for i in range(20)]
+    gate = gate_for(expected=Expectation.STRONG, dense=True, model_threshold=0.25, asked=None)
+    took_ms = benchmark_ms(lambda: rank(hits, ("dinner",), gate, limit=5, now=NOW))
+    assert took_ms < 80  # 150 ms; 30 ms now

@@ -86,3 +86,9 @@ def test_where_there_is_no_time_to_judge_a_stop_it_shows_nothing():
 
 def test_questions_by_the_hundred_leave_statements_between_them():
     assert shown(memory("m", "User is vegan."), "User is vegan. Is that so? " + "Why is it? It is. " * 200)
+
+
+def test_a_conversation_that_folding_makes_long_is_soon_read(benchmark_ms):
+    ranked = [Ranked(memory("m", "User is vegan."), 1.0, "")]
+    said = [Message("user", "ﷺ" * 16_000)]
+    assert benchmark_ms(lambda: unseen(ranked, said)) < 30

@@ -31,12 +31,12 @@ class Aim:
         """True if the memory is such a statement."""
         if self.name == "undecided" and memory.confidence < _SURE:
             return True
-        return self.told.search(fold(memory.content[:_LOOKED_CHARS])) is not None
+        return self.told.search(fold(memory.content, _LOOKED_CHARS)) is not None
 
 
 def aims_of(question: str) -> tuple[Aim, ...]:
     """Return what the question aims at; of most, nothing is known."""
-    folded = plain(question[-_LOOKED_CHARS:])
+    folded = plain(question[-_LOOKED_CHARS:])[-_LOOKED_CHARS:]
     return tuple(aim for aim in _aims() if aim.asked.search(folded))
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from proxy.domain import Hit
-from proxy.pipeline.overlap import searchable
+from proxy.pipeline.overlap import MEMORY_CHARS, searchable
 from proxy.pipeline.recall.called import Name, names_of
 from proxy.pipeline.roles import Role, roles_in
 from proxy.terms import fold, terms
@@ -87,7 +87,7 @@ def _bridges(said: str, hits: Sequence[Hit], roles: Sequence[Role]) -> list[_Bri
     of_others: list[_Bridge] = []
     for hit in sorted(hits, key=_closeness):
         content = hit.memory.content[:LOOKED_CHARS]
-        folded = fold(content)
+        folded = fold(content, LOOKED_CHARS)
         called = _distinct_names(content, folded, roles)
         bridges = [_Bridge(hit.memory.id, name, name.pattern) for name in called]
         new = [bridge for bridge in bridges if not bridge.pattern.search(said)]
@@ -115,7 +115,7 @@ def _closeness(hit: Hit) -> tuple[float, float]:
 
 def _worth(hits: Sequence[Hit], bridges: Sequence[_Bridge]) -> dict[str, float]:
     worth: dict[str, float] = {}
-    texts = [searchable(hit.memory.content) for hit in hits] if bridges else []
+    texts = [searchable(hit.memory.content, MEMORY_CHARS) for hit in hits] if bridges else []
     for bridge in bridges:
         linked = [
             hit

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
+from proxy.pipeline.overlap import MEMORY_CHARS
 from proxy.pipeline.recall.named import Lack, asks_for_fact, is_advice
 from proxy.pipeline.roles import Role, roles_in
 from proxy.terms import fold
@@ -72,7 +73,7 @@ def stranger(text: str) -> Lack | None:
         return None
 
     def lacks(contents: Sequence[str]) -> bool:
-        return not any(_is_told(role, fold(content)) for content in contents for role in asked)
+        return not any(_is_told(role, fold(content, MEMORY_CHARS)) for content in contents for role in asked)
 
     return lacks
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proxy.domain import Hit, Memory, Ranked
-from proxy.pipeline.overlap import Saying, held, is_content, restates, saying, searchable
+from proxy.pipeline.overlap import MEMORY_CHARS, Saying, held, is_content, restates, saying, searchable
 from proxy.pipeline.recall.aims import Aim
 from proxy.pipeline.recall.gate import Gate
 from proxy.pipeline.recall.times import Span, is_of
@@ -115,7 +115,9 @@ def match_words(hits: Sequence[Hit], query_terms: Sequence[str]) -> Lexical:
     """Return which of the question's terms the hits hold. How rare a term is, is judged among the hits:
     idf = ln(1 + (n - df + ½) / (df + ½)), as in BM25; a term that no hit holds counts as rarest."""
     query_terms = [t for t in query_terms if is_content(t)]
-    found = [held(query_terms, searchable(h.memory.content)) if h.bm25 > 0 else [] for h in hits]
+    found = [
+        held(query_terms, searchable(h.memory.content, MEMORY_CHARS)) if h.bm25 > 0 else [] for h in hits
+    ]
     holders = Counter(t for terms in found for t in terms)
     total = len(hits)
     idf = {t: math.log(1 + (total - holders[t] + 0.5) / (holders[t] + 0.5)) for t in query_terms}

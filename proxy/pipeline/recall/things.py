@@ -12,6 +12,7 @@ from proxy.terms import fold
 from proxy.wordlists import sections
 
 _READ_CHARS = 600  # of a memory: what a question of one thing asks for stands in its beginning
+_GLOSS_CHARS = 6 * _READ_CHARS  # a Chinese character may be a word
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +73,13 @@ class Reading:
     def folded(self, content: str) -> str:
         """Return the beginning of the content, folded."""
         if content not in self._folded:
-            self._folded[content] = fold(content[:_READ_CHARS])
+            self._folded[content] = fold(content, _READ_CHARS)
         return self._folded[content]
 
     def english(self, content: str) -> str:
         """Return the beginning of the content in English, folded (dearer)."""
         if content not in self._english:
-            self._english[content] = fold(gloss(content[:_READ_CHARS]).text)
+            self._english[content] = fold(gloss(content[:_READ_CHARS]).text, _GLOSS_CHARS)
         return self._english[content]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from proxy.gloss import question_gloss
+from proxy.pipeline.overlap import MEMORY_CHARS
 from proxy.terms import fold
 
 _MONTHS = "january february march april may june july august september october november december".split()
@@ -51,7 +52,7 @@ def is_of(span: Span, content: str, valid_from: float) -> bool:
         return True
     if any(span.start <= day < span.end for day in _days(content)):
         return True
-    said = fold(content)
+    said = fold(content, MEMORY_CHARS)
     # Not "in Mayfair"; Chinese has no edges.
     return any(re.search(rf"(?<![a-z]){re.escape(word)}(?![a-z])", said) for word in span.words)
 
