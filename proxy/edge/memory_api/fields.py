@@ -40,7 +40,7 @@ def _seconds(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
-        at = datetime.fromisoformat(value)
+        at = datetime.fromisoformat(value.upper())  # RFC 3339 allows "t" and "z", Python no "z"
     except ValueError:
         at = None
     if at is None or at.tzinfo is None:

@@ -192,7 +192,13 @@ async def test_a_querys_refusal_has_a_code_too(bench: Bench, query: str, code: s
 
 
 @pytest.mark.parametrize(
-    "text", ["2127-01-31T09:00:00Z", "2127-01-31T10:00:00+01:00", "2127-01-31 04:00:00.000-05:00"]
+    "text",
+    [
+        "2127-01-31T09:00:00Z",
+        "2127-01-31t09:00:00z",
+        "2127-01-31T10:00:00+01:00",
+        "2127-01-31 04:00:00.000-05:00",
+    ],
 )
 async def test_a_memory_may_expire_at_a_time_of_a_calendar(bench: Bench, text: str) -> None:
     made = await bench.add("User likes figs.", expires_at=text)
