@@ -10,8 +10,8 @@ from rich.table import Table
 from proxy.client_cli import shown
 from proxy.client_cli.api import MemoryApi
 from proxy.client_cli.shown import REFUSED
+from proxy.client_cli.times import NEVER
 
-_NEVER = "never"
 _NONE = "none"
 
 
@@ -87,7 +87,8 @@ def edit(args: argparse.Namespace, api: MemoryApi, out: Console) -> int:
     memory = api.edit(args.id, changes, user_id=args.user)
     if args.json:
         return shown.print_json(memory)
-    out.print(f"Changed: {escape(memory['id'])}", highlight=False)
+    expires = f", expires {shown.when(changes['expires_at'])}" if changes.get("expires_at") else ""
+    out.print(f"Changed: {escape(memory['id'])}{expires}", highlight=False)
     return 0
 
 
@@ -135,7 +136,7 @@ def _changes(args: argparse.Namespace) -> dict[str, Any]:
     }
     changes = {name: value for name, value in said.items() if value is not None}
     if args.expires is not None:
-        changes["expires_at"] = None if args.expires == _NEVER else args.expires
+        changes["expires_at"] = None if args.expires == NEVER else args.expires
     if args.to_project is not None:
         changes["project_id"] = None if args.to_project == _NONE else args.to_project
     return changes

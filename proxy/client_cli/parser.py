@@ -11,6 +11,7 @@ from rich.markup import escape
 from proxy.client_cli import documents, memories, moving, oversight
 from proxy.client_cli.api import MemoryApi, NotAnswering, Refused
 from proxy.client_cli.shown import REFUSED, limit
+from proxy.client_cli.times import WAYS, expiry
 from proxy.domain import KINDS
 
 DEFAULT_URL = "http://127.0.0.1:8080"
@@ -66,7 +67,7 @@ def _add_writing(commands: Any) -> None:
     edit.add_argument("--type", choices=sorted(KINDS))
     edit.add_argument("--tags", metavar="A,B", help="all of its tags; '' for none")
     edit.add_argument("--importance", type=float, metavar="0..1")
-    edit.add_argument("--expires", type=_expiry, metavar="SECONDS", help="Unix time, or never")
+    edit.add_argument("--expires", type=expiry, metavar="WHEN", help=WAYS)
     edit.add_argument("--to-project", metavar="ID", help="move it to this project, or none")
     archived = edit.add_mutually_exclusive_group()
     archived.add_argument("--archive", dest="archived", action="store_true", default=None)
@@ -152,15 +153,6 @@ def _type(parser: argparse.ArgumentParser) -> None:
 def _paged(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limit", type=limit, default=20, help="how many, 1 to 100 (default 20)")
     parser.add_argument("--after", metavar="ID", help="continue after this one")
-
-
-def _expiry(text: str) -> float | str:
-    if text == "never":
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError("a Unix time in seconds, or never") from None
 
 
 def _guarded(command: Command, args: argparse.Namespace) -> int:

@@ -2,6 +2,8 @@
 
 import io
 import json
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +193,53 @@ def test_edit_sends_only_what_was_said(proxy: FakeProxy, capsys: pytest.CaptureF
     assert f"Changed: {memory_id}" in capsys.readouterr().out
     assert run("edit", memory_id, "--to-project", "none", "--restore", "--tags", "") == 0
     assert proxy.requests[-1][2] == {"project_id": None, "archived": False, "tags": []}
+
+
+@pytest.fixture
+def _of_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("TZ", "Europe/Berlin")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_of_berlin")
+@pytest.mark.parametrize(
+    ("text", "expires_at"),
+    [
+        ("2126-12-31", 4_954_345_200),
+        ("2126-12-31T18:30", 4_954_411_800),
+        ("2126-12-31 18:30", 4_954_411_800),
+        ("2126-12-31t17:30z", 4_954_411_800),
+        ("4954411800", 4_954_411_800),
+    ],
+)
+def test_edit_takes_a_time_as_it_is_typed(
+    proxy: FakeProxy, capsys: pytest.CaptureFixture[str], text: str, expires_at: float
+) -> None:
+    memory_id = proxy.store("alice", "User likes tea")["id"]
+    assert run("edit", memory_id, "--expires", text) == 0
+    assert proxy.requests[-1][2] == {"expires_at": expires_at}
+    assert "expires 2126-12-31 " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("12h", 43_200), ("30d", 2_592_000), ("2w", 1_209_600)])
+def test_edit_takes_how_long_a_memory_lasts(proxy: FakeProxy, text: str, seconds: float) -> None:
+    memory_id = proxy.store("alice", "User likes tea")["id"]
+    began = time.time()
+    assert run("edit", memory_id, "--expires", text) == 0
+    assert began - 1 <= proxy.requests[-1][2]["expires_at"] - seconds <= time.time()
+
+
+@pytest.mark.parametrize("text", ["soon", "2126-02-31", "5m", "d", "-3d", "nan", "inf", ""])
+def test_what_is_no_time_is_refused_with_the_ways_to_say_one(
+    capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        run("edit", "mem_1", f"--expires={text}")
+    assert left.value.code == WRONG_USE
+    assert "2026-12-31" in capsys.readouterr().err
 
 
 def test_edit_without_a_change_is_wrong_use(proxy: FakeProxy) -> None:
