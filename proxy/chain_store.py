@@ -17,11 +17,13 @@ class ChainStore(Protocol):
         generation: int,
         recalled: Sequence[str] = (),
         over: bytes | None = None,
+        said: Sequence[tuple[str, bytes]] = (),
     ) -> bool:
         """Store or replace the response, durable on return. `recalled`: the memories that the model was
         shown, so that forgetting one finds it. Returns False, and stores nothing, if the user deleted it
         or forgot something since `generation` (Stamp.generation when the request began), or is forgetting
-        what it continues; and if `over` is given and is not the `response` that stands there."""
+        what it continues; and if `over` is given and is not the `response` that stands there. `said`: items
+        that are appended to its conversation, as ConversationStore.add does, if and only if it is stored."""
         ...
 
     async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:

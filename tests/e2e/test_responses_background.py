@@ -202,7 +202,10 @@ async def test_one_that_is_cancelled_while_its_end_is_saved_stays_cancelled(
         return await keep(*arguments, **named)
 
     async with slow(house) as (_, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
-        made = await client.responses.create(model="m", input="A story", background=True)
+        talk = await client.conversations.create()
+        made = await client.responses.create(
+            model="m", input="A story", background=True, conversation=talk.id
+        )
         with monkeypatch.context() as patched:
             patched.setattr(Translated, "_keep", late)
             model.go.set()
@@ -211,6 +214,7 @@ async def test_one_that_is_cancelled_while_its_end_is_saved_stays_cancelled(
             go.set()  # and saves, long after
             await asyncio.sleep(0.2)
         assert (await client.responses.retrieve(made.id)).status == "cancelled"
+        assert not (await client.conversations.items.list(talk.id)).data
 
 
 async def test_another_process_tells_its_end_to_who_comes_back_there(

@@ -82,6 +82,30 @@ class ChainContract:
         assert not await chains.save(late, generation=generation, over=seen.response)
         assert await chains.get(ANNA, "r1", NOW) == cancelled
 
+    async def test_what_was_said_is_in_the_conversation_if_the_response_was_saved(
+        self, stores, chains, conversations
+    ):
+        await converse(conversations, "a")
+        seen, cancelled, late = (
+            response("r1", APOLLO, text=text, conversation_id="c1") for text in ("seen", "cancelled", "late")
+        )
+        await keep(stores, seen)
+        generation = (await stores.memories.stamp(ANNA)).generation
+        assert await chains.save(cancelled, generation=generation, over=seen.response)
+        assert not await chains.save(late, generation=generation, over=seen.response, said=items("b"))
+        assert await names(conversations) == "a"
+        await keep(stores, late, over=cancelled.response, said=items("b", "a", "c"))
+        assert await names(conversations) == "a b c"
+
+    async def test_what_was_said_in_no_conversation_or_another_s_is_nowhere(
+        self, stores, chains, conversations
+    ):
+        await converse(conversations, "a", scope=BEN)
+        await keep(stores, response("r1"), response("r2", conversation_id="c1"), said=items("b"))
+        assert await chains.get(ANNA, "r2", NOW) is not None
+        page = await conversations.items(BEN, "c1", limit=9, after=None, ascending=True)
+        assert page.items == (b'"a"',)
+
     async def test_of_many_that_saw_the_same_one_is_saved(self, stores, chains):
         await keep(stores, response("r1", text="seen"))
         seen = (await chains.get(ANNA, "r1", NOW)).response
@@ -325,6 +349,17 @@ class ForgetChainsContract:
         assert await chains.get(ANNA, "p", NOW) is await chains.get(ANNA, "on", NOW) is None
         assert await chains.get(ANNA, "other", NOW) is not None
         assert await conversations.get(ANNA, "c2") is None
+        assert await names(conversations) == "a"
+
+    async def test_a_memory_takes_what_was_said_with_a_response_of_its_session(
+        self, stores, sessions, conversations, memories
+    ):
+        told = await talk(sessions, "I am vegan")
+        await converse(conversations, "a")
+        await keep(stores, response("gone", conversation_id="c1"), said=items("b"))
+        assert await stores.chains.expire(NOW + 100) == 1  # what leads to the items is their own session
+        await store(memories, create("vegan", id="m", evidence=quote(told)))
+        await forgotten(memories, of(ANNA), "m")
         assert await names(conversations) == "a"
 
     async def test_a_memory_takes_the_responses_of_the_session_it_came_from(

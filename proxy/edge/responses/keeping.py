@@ -132,10 +132,13 @@ class Keeping:
         kept = await self.fail_open.attempt("status", lambda: self.find(owner, response_id), SAVE_S)
         return kept.response if isinstance(kept, StoredResponse) else None
 
-    async def keep(self, made: Made, *, over: bytes | None = None) -> bool:
-        """Save the response, durable on return. False, and nothing is saved, if its owner forgot or deleted
-        it meanwhile, if `over` is given and something else stands there, or if the store cannot be reached:
-        the client has its answer all the same."""
+    async def keep(
+        self, made: Made, *, over: bytes | None = None, output: Sequence[Item] | None = None
+    ) -> bool:
+        """Save the response, durable on return, and with it, where `output` is given, what was asked
+        and answered in its conversation. False, and nothing is saved, if its owner forgot or deleted it
+        meanwhile, if `over` is given and something else stands there, or if the store cannot be reached: the
+        client has its answer all the same."""
         if (generation := made.generation) is None:
             return False
         stored = StoredResponse(
@@ -153,7 +156,10 @@ class Keeping:
         async def save() -> bool:
             if (credential := made.owner.credential) is not None and made.owner.named:
                 await self.responses.save(_pointer(stored, shelf(credential, stored.id)), generation=0)
-            return await self.responses.save(stored, generation=generation, recalled=made.recalled, over=over)
+            said = await self._said(made, output)
+            return await self.responses.save(
+                stored, generation=generation, recalled=made.recalled, over=over, said=said
+            )
 
         saved = await self.fail_open.attempt("keep", save, SAVE_S)
         return saved is True
@@ -199,19 +205,22 @@ class Keeping:
             return
 
         async def work() -> None:
-            conversation = await self.conversation(made.owner, id_)
-            if conversation is None:
-                return
-            await self._claim(made.owner, conversation)
-            await self.conversations.add(
-                made.owner.scope,
-                id_,
-                _numbered([*made.input_items, *output]),
-                generation=generation,
-                session_id=made.session_id or None,
-            )
+            if said := await self._said(made, output):
+                await self.conversations.add(
+                    made.owner.scope, id_, said, generation=generation, session_id=made.session_id or None
+                )
 
         await self.fail_open.attempt("converse", work, SAVE_S)
+
+    async def _said(self, made: Made, output: Sequence[Item] | None) -> list[tuple[str, bytes]]:
+        """Return what to append to the response's conversation, which lies with its owner from here on."""
+        if output is None or made.conversation_id is None:
+            return []
+        conversation = await self.conversation(made.owner, made.conversation_id)
+        if conversation is None:
+            return []
+        await self._claim(made.owner, conversation)
+        return _numbered([*made.input_items, *output])
 
     async def append(self, conversation: Conversation, items: Sequence[Item]) -> None:
         """Append items that the owner brings."""

@@ -270,22 +270,24 @@ class Translated:
         self._shared.lives.end(live)
 
     async def _save(self, making: Making, progress: Progress, *, cancelled: bool = False) -> None:
-        """Keep the response in its final state, and what was said in its conversation; once."""
+        """Keep the response in its final state, and what was said in its conversation; once, both or none."""
         if making.saved:
             return
         response = making.translation.response
         if cancelled:
             response = {**response, "status": "cancelled", "error": None}
-        seen = await self._seen(making)
         is_whole = response["status"] in ("completed", "incomplete")
-        if making.plan.conversation and is_whole and not _is_cancelled(seen):
-            await self._keeping.add(self._kept(making, progress, b""), items_of(response))
+        output = items_of(response) if making.plan.conversation and is_whole else None
         ended = json_body.dump(response)
         for _ in range(SAVE_TRIES):
-            # At another process, and who did it was told so: it stays.
-            if _is_cancelled(seen) or await self._keep(making, progress, ended, over=seen) or seen is None:
-                break
             seen = await self._seen(making)
+            # At another process, and who did it was told so: it stays.
+            if _is_cancelled(seen) or await self._keep(making, progress, ended, over=seen, output=output):
+                break
+            if seen is None:
+                break
+        if output is not None and not making.plan.store:
+            await self._keeping.add(self._kept(making, progress, b""), output)
         making.saved = True
 
     async def _seen(self, making: Making) -> bytes | None:
@@ -293,11 +295,17 @@ class Translated:
         return await self._keeping.seen(making.owner, making.id) if making.live is not None else None
 
     async def _keep(
-        self, making: Making, progress: Progress, response: bytes, *, over: bytes | None = None
+        self,
+        making: Making,
+        progress: Progress,
+        response: bytes,
+        *,
+        over: bytes | None = None,
+        output: Sequence[dict[str, Any]] | None = None,
     ) -> bool:
         if not making.plan.store or making.generation is None:
             return False
-        return await self._keeping.keep(self._kept(making, progress, response), over=over)
+        return await self._keeping.keep(self._kept(making, progress, response), over=over, output=output)
 
     def _kept(self, making: Making, progress: Progress, response: bytes) -> Made:
         return Made(

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from proxy.domain import Scope
 from proxy.kept import StoredResponse
+from proxy.stores.redis import conversations
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import StoredRow, storable
 from proxy.stores.redis.unit import Unit, Units
@@ -33,6 +34,7 @@ class RedisChains:
         generation: int,
         recalled: Sequence[str] = (),
         over: bytes | None = None,
+        said: Sequence[tuple[str, bytes]] = (),
     ) -> bool:
         """As the port says; False also if the owner has deleted this response. `recalled`: the memories
         that the model was shown, since the answer may repeat them; none: those of the last save."""
@@ -42,7 +44,10 @@ class RedisChains:
                 return False
             if over is not None and await unit.blobs("bodies").get(f"{storable(response.id)} r") != over:
                 return False
-            return await _save(unit, self._units.redis, response, recalled)
+            saved = await _save(unit, self._units.redis, response, recalled)
+            if saved and said:
+                await conversations.append_said(unit, response, said)
+            return saved
 
         return await self._units.write(response.scope, work)
 

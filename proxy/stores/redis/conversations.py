@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from proxy.domain import Scope
 from proxy.errors import StoreUnavailable
-from proxy.kept import Conversation, ItemPage
+from proxy.kept import Conversation, ItemPage, StoredResponse
 from proxy.stores.redis.layout import ConversationRow, ItemRow, storable
 from proxy.stores.redis.unit import Table, Unit, Units
 
@@ -131,6 +131,17 @@ class RedisConversations:
             return True
 
         return await self._units.write(scope, work)
+
+
+async def append_said(unit: Unit, response: StoredResponse, items: Items) -> None:
+    """Append the items to the conversation that the response was made in, if it is there."""
+    if response.conversation_id is None:
+        return
+    id_ = storable(response.conversation_id)
+    row: ConversationRow | None = await unit.table("conversations").get(id_)
+    if row is not None:
+        session = storable(response.session_id) if response.session_id else None
+        _append(unit, id_, row, items, project=_project(response.scope), session=session)
 
 
 def drop(unit: Unit, conversation_id: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from proxy.domain import Scope
 from proxy.kept import StoredResponse
-from proxy.stores.sqlite import owners, rows
+from proxy.stores.sqlite import conversations, owners, rows
 from proxy.stores.sqlite.database import Database
 
 _COLUMNS = """
@@ -82,10 +82,18 @@ class SqliteChains:
         generation: int,
         recalled: Sequence[str] = (),
         over: bytes | None = None,
+        said: Sequence[tuple[str, bytes]] = (),
     ) -> bool:
         """As the port says; False also if the owner has deleted this response. `recalled`: the memories
         that the model was shown, since the answer may repeat them; none: those of the last save."""
-        return await self._database.write(lambda tx: _save(tx, response, generation, recalled, over))
+
+        def work(tx: sqlite3.Connection) -> bool:
+            saved = _save(tx, response, generation, recalled, over)
+            if saved and said:
+                conversations.append_said(tx, response, said)
+            return saved
+
+        return await self._database.write(work)
 
     async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
         query, parameters = f"SELECT {_COLUMNS} FROM {_ALIVE}", _named(scope, response_id) | {"now": now}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from proxy.domain import Scope
-from proxy.kept import Conversation, ItemPage
+from proxy.kept import Conversation, ItemPage, StoredResponse
 from proxy.stores.sqlite import owners, rows
 from proxy.stores.sqlite.database import Database
 
@@ -96,6 +96,15 @@ class SqliteConversations:
         return await self._database.write(
             lambda tx: tx.execute(statement, parameters).rowcount > 0, purge=purge
         )
+
+
+def append_said(tx: sqlite3.Connection, response: StoredResponse, items: Sequence[tuple[str, bytes]]) -> None:
+    """Append the items to the conversation that the response was made in, if it is there."""
+    scope = response.scope
+    if response.conversation_id is None:
+        return
+    if (seq := _seq(tx, _named(scope, response.conversation_id))) is not None:
+        _append(tx, seq, items, project=scope.project, session=response.session_id or None)
 
 
 def _named(scope: Scope, conversation_id: str) -> dict[str, Any]:
