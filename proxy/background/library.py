@@ -27,7 +27,7 @@ from proxy.documents import (
 )
 from proxy.domain import Scope
 from proxy.errors import EmbeddingFailed, InvalidRequest, TooLarge
-from proxy.observe import log
+from proxy.observe import Seldom
 from proxy.ports import Clock, Embedder
 
 AT_ONCE = 64  # passages that are embedded before the answer: some 0.7 s
@@ -47,6 +47,7 @@ class Library:
     policy: SafetyPolicy = DEFAULT
     limits: Limits = Limits()  # noqa: RUF009 frozen
     reading: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(READ_AT_ONCE))
+    seldom: Seldom = field(default_factory=Seldom)
 
     async def add(self, scope: Scope, name: str, content: str, format: Format) -> tuple[Document, Change]:
         """Return the document as it is kept now, and whether it is new, the next version, or the same."""
@@ -76,7 +77,7 @@ class Library:
             try:
                 vectors = await self._embedded([(one.headings, one.text) for one in waiting])
             except EmbeddingFailed:
-                log.warning("documents.embedding_failed")
+                self.seldom.warning("documents.embedding_failed")
                 break
             made += await self.index.fill(list(zip(waiting, vectors, strict=True)))
         return made

@@ -65,7 +65,7 @@ class Tools:
     @property
     def finder(self) -> Finder:
         """What searches the memories."""
-        return Finder(self.memories, self.embedder, self.ranking, self.clock, self.reranking)
+        return Finder(self.memories, self.embedder, self.ranking, self.clock, self.reranking, self.seldom)
 
     @property
     def waits(self) -> bool:

@@ -11,8 +11,10 @@ from proxy.background.library import AT_ONCE, READ_AT_ONCE, Library
 from proxy.documents import INDEXING, READY, Limits, Look
 from proxy.domain import Scope
 from proxy.errors import EmbeddingFailed, InvalidRequest, QuotaExceeded, TooLarge
+from proxy.observe import REMIND_S, Seldom
 from proxy.ports import EmbeddingModel
 from proxy.terms import terms
+from tests.stores.recording import recorded
 from tests.support.backends import place, running_redis
 
 __all__ = ["place", "running_redis"]
@@ -147,6 +149,22 @@ async def test_a_long_document_is_found_by_its_words_at_once_and_embedded_later(
     vector = np.array([1, 0, 0], np.float32).tobytes()
     assert all(h.own.cosine == 1.0 for h in await stores.passages.search(ANNA, Look(vector, ())))
     assert await library.catch_up(30) == 0
+
+
+async def test_a_broken_embedder_is_logged_once_a_minute(stores, monkeypatch):
+    lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
+    library = Library(
+        stores.documents,
+        stores.passages,
+        Embedder(failing=True),
+        lambda: 1.0,
+        seldom=Seldom(lambda: clock[0]),
+    )
+    await library.add(ANNA, "Guide", GUIDE, "markdown")
+    for clock[0] in range(0, round(REMIND_S) + 1, 10):
+        assert await library.catch_up(30) == 0
+    event = "documents.embedding_failed"
+    assert [line for line in lines if line[0] == event] == [(event, {}), (event, {"left_out": 5})]
 
 
 async def test_what_a_process_left_without_vectors_is_embedded_by_the_next(place, embedder):

@@ -112,6 +112,16 @@ async def test_what_every_turn_has_to_do_without_is_logged_once_a_minute(tools, 
     assert len(lines) == 4
 
 
+async def test_a_broken_embedder_is_logged_once_a_minute_and_an_absent_one_never(tools, monkeypatch):
+    lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
+    tools = replace(tools, memories=Shelf([BUDGET]), seldom=Seldom(lambda: clock[0]))
+    for clock[0] in range(0, round(REMIND_S) + 1, 10):
+        await prepare(turn("What is my budget?"), replace(tools, embedder=Scripted(failing=True)))
+        await prepare(turn("What is my budget?"), replace(tools, embedder=None))
+    event = "memory.embedding_failed"
+    assert [line for line in lines if line[0] == event] == [(event, {}), (event, {"left_out": 5})]
+
+
 async def test_history_lends_at_most_the_last_messages(tools):
     await prepare(turn("oldest", "a", "older", "a", "old", "a", "recent", "a", "How much?"), tools)
     assert "oldest" not in tools.embedder.embedded[0]

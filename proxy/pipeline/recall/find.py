@@ -6,11 +6,12 @@ gate by itself, and each gets its best memories in.
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from proxy.domain import Hit, Level, Ranked, Scope
 from proxy.gloss import question_gloss
+from proxy.observe import Seldom
 from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.recall.aims import aims_of
 from proxy.pipeline.recall.attributes import untold
@@ -60,6 +61,7 @@ class Finder:
     ranking: Ranking
     clock: Clock
     reranking: Reranking | None = None
+    seldom: Seldom = field(default_factory=Seldom)  # logs what a search did without
 
     async def find(self, query: Query, wanted: Wanted, *, began: float) -> Finding:
         """Return what belongs to the query. `began`: when memory's work for the request did. Raises
@@ -91,14 +93,17 @@ class Finder:
         # While the model reads the question:
         lacks, glossed = _lacks_of(wanted.named), question_gloss(query.text).text != query.text
         looked_up = (*query.terms, *query.extra) if self.ranking.lexical else ()
+        embedder = self.embedder if self.ranking.dense else None
         found = await retrieve(
             replace(query, terms=looked_up),
             wanted.scope,
             wanted.types,
             now=now,
             memories=self.memories,
-            embedder=self.embedder if self.ranking.dense else None,
+            embedder=embedder,
         )
+        if embedder is not None and found.level is Level.LEXICAL:
+            self.seldom.warning("memory.embedding_failed")
         aims = aims_of(query.text)
         gate = gate_for(
             # "My usual way" speaks of what was said before, whatever else is asked.

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from proxy.domain import Hit, Level, Scope, Search, with_children
 from proxy.embedtext import embed_text
 from proxy.errors import EmbeddingFailed
-from proxy.observe import log
 from proxy.pipeline.recall.hops import follow
 from proxy.pipeline.recall.rewrite import Query
 from proxy.ports import Embedder, MemoryStore
@@ -72,7 +71,6 @@ async def _vector(query: Query, embedder: Embedder | None) -> tuple[bytes | None
     try:
         vector, *imagined = await embedder.embed(texts)
     except EmbeddingFailed:
-        log.warning("memory.embedding_failed")
         return None, Level.LEXICAL
     least = embedder.model.similarity_threshold
     return (pooled(vector, imagined[0], least=least) if imagined else vector), Level.FULL
