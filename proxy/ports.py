@@ -190,8 +190,8 @@ class JobQueue(Protocol):
         """Park the job until `wake` is called for its user."""
         ...
 
-    async def wake(self, scope: Scope) -> None:
-        """Make the user's waiting jobs due."""
+    async def wake(self, scope: Scope | None) -> bool:
+        """Make the user's waiting jobs due, or, for None, everybody's; return whether there were any."""
         ...
 
     async def counts(self) -> QueueCounts:

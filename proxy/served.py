@@ -172,6 +172,8 @@ class Served:
         finally:
             if generation is not None:
                 self._generations.discard(generation)
+                if self._current is not None and self._current is not generation:
+                    self._current.app.care.take_over()
 
     # ------------------------------------------------------------ changed in between
     async def reload(self, tasks: asyncio.TaskGroup) -> None:

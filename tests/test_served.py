@@ -1,18 +1,22 @@
 """A process that serves, is changed while it serves, and leaves: nobody's answer is cut short by it."""
 
 import asyncio
+import contextlib
 import json
 import os
 import pty
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import httpx2
 import pytest
 
+from proxy import served as served_app
+from proxy.settings import Settings, load
 from tests.e2e.conftest import models_dir
+from tests.support.model import ScriptedModel, known
 from tests.support.process import COMMAND, serving_process
 from tests.support.upstream import Exchange, ScriptedUpstream, completion, completion_events
 
@@ -155,6 +159,84 @@ async def test_memories_are_known_before_and_after_a_reload(
                 await served.until_logged("config.reload.done", number + 1)
             listed = await http.get(memories, params={"user_id": "a"})
             assert listed.json()["total"] == 3
+
+
+class Brief:
+    """An App that does nothing, and notes what it is told."""
+
+    made: ClassVar[list["Brief"]] = []
+    embedder = ""
+
+    def __init__(self) -> None:
+        self.told, self.is_open = list[bool](), True
+        self.care = self
+        Brief.made.append(self)
+
+    def take_over(self) -> None:
+        self.told.append(Brief.made[0].is_open)
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def open(cls, *_: object, **__: object) -> AsyncIterator["Brief"]:
+        app = cls()
+        yield app
+        app.is_open = False
+
+
+async def test_who_serves_is_told_when_who_served_before_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def with_key(key: str) -> Settings:
+        return load(None, {}, {"upstream": {"base_url": "http://127.0.0.1:1/v1", "api_key": key}})
+
+    monkeypatch.setattr(served_app, "App", Brief)
+    monkeypatch.setattr(served_app, "settings_of_process", lambda: with_key("new"))
+    Brief.made.clear()
+    serving = served_app.Served(with_key("old"), None, scripted=lambda stack: asyncio.sleep(0, ""))
+    async with asyncio.TaskGroup() as tasks:
+        serving._current = await serving._begin(tasks, with_key("old"))
+        streaming = serving._current
+        streaming.requests = 1
+        await serving.reload(tasks)
+        await asyncio.sleep(0.01)
+        old, new = Brief.made
+        assert (old.is_open, new.told) == (True, [])
+        streaming.end()  # its last answer has come to its end
+        await asyncio.sleep(0.01)
+        assert (old.told, new.told) == ([], [False])
+        serving._current.end()
+    assert new.told == [False]
+
+
+class Keyed(ScriptedModel):
+    """Extracts for the operator's key alone."""
+
+    async def __call__(self, exchange: Exchange) -> None:
+        request = exchange.request
+        extraction = b"(memory_extraction)" in (request.header(b"user-agent") or b"")
+        if extraction and request.header(b"authorization") != b"Bearer sk-ours":
+            await exchange.json({"error": {"message": "no"}}, 401)
+        else:
+            await super().__call__(exchange)
+
+
+async def test_what_waits_for_its_users_key_goes_on_when_the_server_gets_one(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
+) -> None:
+    model = Keyed(facts=known(("oolong", "User likes oolong tea.")))
+    async with ScriptedUpstream(model) as upstream:
+        settings = {"memory": {"extraction_batch_size": 1}, "upstream": {"base_url": upstream.url}}
+        file = configured(tmp_path / "c.yaml", **settings)
+        async with serving_process(tmp_path / "data", "--config", str(file), models_dir=models_dir) as served:
+            said = {"messages": [{"role": "user", "content": "I like oolong tea."}]}
+            of_alice = {"memory_context": {"user_id": "alice"}}
+            told = await http.post(f"{served.base_url}/chat/completions", json=body(**said, **of_alice))
+            assert told.headers["x-memory-store"] == "queued"
+            await served.until_logged("memory.extraction_waits")
+            configured(file, **settings | {"upstream": {"base_url": upstream.url, "api_key": "sk-ours"}})
+            served.signal(signal.SIGHUP)
+            await served.until_logged("config.reload.done")
+            await served.until_logged("memory.extracted", within_s=20)
+            listed = await http.get(f"{served.base_url}/memory", params={"user_id": "alice"})
+            assert [one["content"] for one in listed.json()["data"]] == ["User likes oolong tea."]
 
 
 async def test_ready_says_503_before_the_port_is_closed_and_a_stream_comes_to_its_end(

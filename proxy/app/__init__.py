@@ -24,6 +24,7 @@ class App:
 
     routes: Routes
     embedder: str  # where the embedding model came from, "" for lexical search only
+    care: Care
 
     @classmethod
     @asynccontextmanager
@@ -45,10 +46,10 @@ class App:
                 )
                 stack.push_async_callback(asyncio.to_thread, tracing.stop, recorded)
             parts = await Parts.open(settings, upstream_url, stack, clock)
-            running = cls(routes(parts), parts.embedder_source)
+            running = cls(routes(parts), parts.embedder_source, Care(parts))
             async with asyncio.TaskGroup() as tasks:
                 owned = [
-                    tasks.create_task(Care(parts).keep_up()),
+                    tasks.create_task(running.care.keep_up()),
                     tasks.create_task(parts.written.worker.run()),
                 ]
                 try:

@@ -5,16 +5,29 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from proxy import observe
 from proxy.app.parts import Parts, open_store, say_unavailable
+from proxy.background.extraction.extract import ROLE as EXTRACTION
 from proxy.domain import Level
 from proxy.edge.operations import Vitals
 from proxy.errors import StoreUnavailable
+from proxy.settings import Settings
 
 STORE_RETRY_S = 2.0
 SWEEP_EVERY_S = 600.0
 UPKEEP_S = 60.0
 REMIND_S = 60.0  # between two log lines about a store that cannot be opened, or is out of reach
 INDEX_S = 1.5  # of each round, for the passages of long documents
+
+
+def needs_no_client(settings: Settings) -> bool:
+    """True where facts are extracted without the key of the client who told them."""
+    if settings.memory.extraction != "llm":
+        return settings.memory.extraction == "verbatim"
+    key = settings.upstream.api_key
+    return bool(key and key.get_secret_value()) or any(
+        model.model_role == EXTRACTION for model in settings.external_models
+    )
 
 
 def vitals(parts: Parts) -> Vitals:
@@ -38,6 +51,11 @@ class Care:
         self.parts = parts
         self._steady = steady
         self._told_at = steady()  # the start has just said what became of the store
+        self._to_wake = True
+
+    def take_over(self) -> None:
+        """Another App of this process, of other settings, has ended: what it left waiting need not wait."""
+        self._to_wake = True
 
     async def keep_up(self) -> None:
         """Do every few seconds what is due, whatever became of it the last time."""
@@ -55,11 +73,21 @@ class Care:
             await self._open()
         with suppress(StoreUnavailable):
             await self._upkeep()
+            if self._to_wake:
+                await self._wake()
             await self.parts.written.recorder.catch_up()
             await self.parts.written.touches.write()
             if await self.parts.written.keeper.close(self.parts.clock()):
                 self.parts.written.worker.wake.set()
             await self.parts.written.library.catch_up(INDEX_S)
+
+    async def _wake(self) -> None:
+        """Make due what waits for its user's key, where there is one of ours; once: if that is refused, too,
+        it waits again."""
+        if needs_no_client(self.parts.settings) and await self.parts.stores.jobs.wake(None):
+            observe.log.info("memory.waiting_woken")
+            self.parts.written.worker.wake.set()
+        self._to_wake = False
 
     async def _open(self) -> None:
         try:

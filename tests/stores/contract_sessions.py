@@ -373,6 +373,29 @@ class QueueContract:
         assert job.attempts == 1
         assert len((await jobs.batch(job, limit=9, context=0)).pending) == 2
 
+    async def test_everybody_s_jobs_that_wait_are_woken_at_once(self, sessions, jobs):
+        assert not await jobs.wake(None)
+        for scope in (ANNA, BEN, APOLLO):
+            await talk(sessions, scope=scope, session=f"s{scope.project}", trigger=always)
+        for _ in range(2):
+            await jobs.wait_for_credential(await jobs.claim(NOW, 60))
+        later = await jobs.claim(NOW, 60)
+        await jobs.retry(later, at=NOW + 50, reason="later")
+        assert await jobs.counts() == QueueCounts(queued=1, waiting=2, oldest_at=NOW)
+        assert await jobs.wake(None)
+        assert not await jobs.wake(None)
+        assert await jobs.counts() == QueueCounts(queued=3, oldest_at=NOW)
+        found = [await jobs.claim(NOW, 60), await jobs.claim(NOW, 60)]
+        assert {job.scope.user for job in found} == {"anna", "ben"}
+        assert await jobs.claim(NOW, 60) is None
+
+    async def test_whether_a_user_s_job_was_woken_is_told(self, sessions, jobs):
+        await talk(sessions, trigger=always)
+        assert not await jobs.wake(ANNA)
+        await jobs.wait_for_credential(await jobs.claim(NOW, 60))
+        assert not await jobs.wake(BEN)
+        assert await jobs.wake(ANNA)
+
     async def test_a_sweep_offers_sessions_without_a_queued_job(self, sessions, jobs):
         await talk(sessions, session="s1")
         await talk(sessions, scope=BEN, session="s2", trigger=always)

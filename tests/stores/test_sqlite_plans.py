@@ -144,6 +144,7 @@ async def a_conversation(stores: Stores):
         else:
             await stores.memories.apply(ANNA, [], expect=await stores.memories.stamp(ANNA), done=job)
     await jobs.wake(ANNA)
+    await jobs.wake(None)
     await sessions.complete(begun, Outcome("so", whole=True, recalled=("dog",), response_id="r1"), never)
     await sessions.recent(ANNA, "s1", 3)
     await sessions.session_of(ANNA, "r1")

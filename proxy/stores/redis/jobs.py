@@ -153,13 +153,21 @@ class RedisJobs:
 
         await self._units.write(job.scope, work)
 
-    async def wake(self, scope: Scope) -> None:
-        async def work(unit: Unit) -> None:
-            jobs = await Queue.of(unit, self._redis)
-            jobs.wake()
-            await jobs.settle()
+    async def wake(self, scope: Scope | None) -> bool:
+        if scope is None:
+            return any([await self.wake(each) for each in await self._who_waits()])
 
-        await self._units.write(scope, work)
+        async def work(unit: Unit) -> bool:
+            jobs = await Queue.of(unit, self._redis)
+            woken = jobs.wake()
+            await jobs.settle()
+            return woken
+
+        return await self._units.write(scope, work)
+
+    async def _who_waits(self) -> Collection[Scope]:
+        job_ids = await self._redis.call("ZRANGE", self._redis.key("jobs:waiting"), 0, -1)
+        return (await self._units.scopes(_by_owner(id_.decode() for id_ in job_ids))).values()
 
     # ------------------------------------------------------------ overseeing
     async def counts(self) -> QueueCounts:

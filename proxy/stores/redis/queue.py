@@ -117,11 +117,12 @@ class Queue:
         else:
             self._changed[job_id] = None  # what led here is outdated
 
-    def wake(self) -> None:
-        """Make the user's jobs due that wait for a credential."""
-        for id_, row in list(self._jobs.items()):
-            if row["state"] == "waiting":
-                self._put(id_, {**row, "state": "queued", "due_at": 0.0, "delayed": False})
+    def wake(self) -> bool:
+        """Make the user's jobs due that wait for a credential; return whether there were any."""
+        waiting_ = [(id_, row) for id_, row in self._jobs.items() if row["state"] == "waiting"]
+        for id_, row in waiting_:
+            self._put(id_, {**row, "state": "queued", "due_at": 0.0, "delayed": False})
+        return bool(waiting_)
 
     # ------------------------------------------------------------ running
     async def claim(self, instance: str, now: float, lease_s: float, upto_lane: int) -> Job | None:

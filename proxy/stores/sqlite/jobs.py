@@ -92,12 +92,14 @@ class SqliteJobs:
 
         await self._database.write(work)
 
-    async def wake(self, scope: Scope) -> None:
-        def work(tx: sqlite3.Connection) -> None:
-            if owner := owners.find(tx, scope):
-                queue.wake(tx, owner.id)
+    async def wake(self, scope: Scope | None) -> bool:
+        def work(tx: sqlite3.Connection) -> bool:
+            if scope is None:
+                return queue.wake_all(tx)
+            owner = owners.find(tx, scope)
+            return owner is not None and queue.wake(tx, owner.id)
 
-        await self._database.write(work)
+        return await self._database.write(work)
 
     async def counts(self) -> QueueCounts:
         def work(tx: sqlite3.Connection) -> QueueCounts:

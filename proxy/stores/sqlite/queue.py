@@ -150,9 +150,15 @@ def next_due(tx: sqlite3.Connection, now: float, upto_lane: int) -> int | None:
     return int(row[0]) if row else None
 
 
-def wake(tx: sqlite3.Connection, owner: int) -> None:
-    """Make the user's jobs due that wait for a credential."""
-    tx.execute("UPDATE jobs SET state = 'queued', due_at = 0 WHERE owner = ? AND state = 'waiting'", (owner,))
+def wake(tx: sqlite3.Connection, owner: int) -> bool:
+    """Make the user's jobs due that wait for a credential; return whether there were any."""
+    woken = "UPDATE jobs SET state = 'queued', due_at = 0 WHERE owner = ? AND state = 'waiting'"
+    return tx.execute(woken, (owner,)).rowcount > 0
+
+
+def wake_all(tx: sqlite3.Connection) -> bool:
+    """The same of all users."""
+    return tx.execute("UPDATE jobs SET state = 'queued', due_at = 0 WHERE state = 'waiting'").rowcount > 0
 
 
 def reclaim(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> None:

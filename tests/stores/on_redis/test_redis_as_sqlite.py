@@ -233,7 +233,7 @@ class Steps:
         return self._with_a_job(lambda twin, job: twin.over.jobs(n).wait_for_credential(job))
 
     def do_wake(self, weight=1):
-        n, scope = self._replica(), self._chance.choice(SCOPES)
+        n, scope = self._replica(), self._chance.choice((*SCOPES, None))
         return lambda twin: twin.over.jobs(n).wake(scope)
 
     def do_revive(self, weight=2):
