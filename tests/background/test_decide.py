@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from proxy.background.write_gate.claims import takes_back_date
 from proxy.background.write_gate.decide import Decision, Weighed, decide_changes, memory_id
 from proxy.domain import Candidate, Change, Confirm, Create, Edit, Evidence, Hit, Memory, Scope, Supersede
 from tests.background.support import ANA, NOON, memory
@@ -225,3 +226,92 @@ def test_a_projects_preference_overrides_the_general_one_without_ending_it() -> 
 def test_the_same_statement_has_the_same_id_and_another_exchange_another() -> None:
     assert memory_id("ex_1", "User lives in Ghent.") == memory_id("ex_1", "user lives in Ghent")
     assert memory_id("ex_1", "User lives in Ghent") != memory_id("ex_2", "User lives in Ghent")
+
+
+# ---------------------------------------------------------------- the day of an event
+WEEK = 7 * 86_400.0
+RAN = ("User ran 5 km yesterday (2026-05-20).", "User ran 5 km yesterday (2026-05-27).")
+LAUNCH = ("The launch is in two weeks (2026-06-04).", "The launch is in two weeks (2026-06-11).")
+DENTIST = "The dentist appointment is on 3 June 2026."
+
+
+@pytest.mark.parametrize("type_", ["semantic", "episodic"])
+def test_what_happened_again_a_week_later_is_no_confirmation(type_: str) -> None:
+    old = memory(RAN[0], type=type_, valid_from=NOON - WEEK, updated_at=NOON - WEEK)
+    assert kinds(decide(said(RAN[1], type=type_), known=(old,))) == [Create]
+    late = said(RAN[0], type=type_, observed_at=NOON - WEEK)
+    now = memory(RAN[1], type=type_, valid_from=NOON, updated_at=NOON)
+    (change,) = decide(late, known=(now,)).changes
+    assert isinstance(change, Create)
+    assert change.memory.superseded_by is None
+
+
+def test_the_same_words_of_the_same_day_still_confirm() -> None:
+    old = memory(RAN[1])
+    assert kinds(decide(said("User ran 5 km yesterday (2026-05-27)"), known=(old,))) == [Confirm]
+    noted = memory("User lives in Ghent (2026-05-20).")
+    assert kinds(decide(said("User lives in Ghent (2026-05-27)."), known=(noted,))) == [Confirm]
+
+
+def test_another_day_for_what_had_not_come_yet_supersedes_and_an_event_stays() -> None:
+    old = memory(LAUNCH[0], valid_from=NOON - WEEK, updated_at=NOON - WEEK)
+    assert kinds(decide(said(LAUNCH[1]), known=(old,))) == [Supersede]
+    assert kinds(decide(said(LAUNCH[1], type="episodic"), known=(replace(old, type="episodic"),))) == [Create]
+
+
+def test_a_denial_does_not_close_another_time_in_the_same_words() -> None:
+    past = memory(RAN[0], id="past", valid_from=NOON - WEEK)
+    old = memory(RAN[1], id="old", valid_from=NOON - 60)
+    decision = decide(said("User did not run 5 km yesterday (2026-05-27)."), known=(old, past))
+    assert [c.old_id for c in decision.changes if isinstance(c, Supersede)] == ["old"]
+
+
+@pytest.mark.parametrize(
+    "types", [("semantic", "episodic"), ("episodic", "semantic"), ("episodic", "episodic")]
+)
+@pytest.mark.parametrize(
+    "then",
+    [
+        "The dentist appointment is on 10 June 2026, not 3 June 2026.",
+        "The dentist appointment is on 10 June 2026 instead of 3 June 2026.",
+    ],
+)
+def test_a_day_that_is_taken_back_holds_no_more_whatever_the_types(types: tuple[str, str], then: str) -> None:
+    old = memory(DENTIST, type=types[0])
+    assert kinds(decide(said(then, type=types[1]), known=(old,))) == [Supersede]
+
+
+def test_until_its_day_has_come_an_event_may_be_on_another_day_now() -> None:
+    now = said("The dentist appointment is now on 10 June 2026.", type="episodic")
+    assert kinds(decide(now, known=(memory(DENTIST, type="episodic"),))) == [Supersede]
+    over = memory("The dentist appointment is on 20 May 2026.", type="episodic", valid_from=NOON - 3 * WEEK)
+    assert kinds(decide(now, known=(over,))) == [Create]
+
+
+def test_two_events_in_nearly_the_same_words_stay_two() -> None:
+    for then in (
+        "The dentist appointment is on 10 June 2026.",
+        "User's dentist appointment is on 10 June 2026.",
+    ):
+        assert kinds(decide(said(then, type="episodic"), known=(memory(DENTIST, type="episodic"),))) == [
+            Create
+        ]
+    other = said("The eye appointment is on 10 June 2026, not 3 June 2026.", type="episodic")
+    vet = memory("The vet's appointment for Miso is on 3 June 2026.", type="episodic")
+    assert kinds(decide(other, known=(vet,), cosine=0.5)) == [Create]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "is_so"),
+    [
+        ("Der Termin ist am 3. März.", "Der Termin ist am 10. März, nicht am 3. März.", True),
+        ("La cita es el 3 de marzo", "La cita es el 10 de marzo, en vez del 3 de marzo", True),
+        ("Le rendez-vous est le 3 mars", "Le rendez-vous est le 10 mars et non le 3 mars", True),
+        ("牙医预约在3月3日", "牙医预约在3月10日,不是3月3日", True),
+        ("The call is on Tuesday", "The call is on Thursday, not on Tuesday", True),
+        ("The call is on Tuesday", "The call is not on Thursday", False),
+        ("The party is on 3 March", "The party is on 10 March", False),
+    ],
+)
+def test_a_day_is_taken_back_where_it_is_named_as_the_wrong_one(old: str, new: str, is_so: bool) -> None:
+    assert takes_back_date(old, new) is is_so

@@ -259,11 +259,23 @@ def expiry(content: str, type_: str) -> float | None:
     return datetime.combine(last + timedelta(days=1), datetime.min.time(), UTC).timestamp()
 
 
+_RESOLVED = re.compile(r" \((?:week of )?(\d{4}(?:-\d\d){0,2})\)")
+
+
 def is_ahead(content: str, at: float) -> bool | None:
     """Return whether the content names a day that had not come when it was said at `at`; None where it
     names no day with its year."""
     days = [day for match in _DAYS.finditer(content) if (day := _day_of(match)) is not None]
     return max(days) > datetime.fromtimestamp(at, UTC).date() if days else None
+
+
+def resolved(content: str) -> tuple[str, ...]:
+    """Return the dates that `anchored` has put behind the words that mean them, in order."""
+    if "(" not in content:
+        return ()
+    ends = {match.end() for rule in _RULES for match in rule.pattern.finditer(content)}
+    found = (match[1] for end in sorted(ends) if (match := _RESOLVED.match(content, end)))
+    return tuple(found)
 
 
 def _stated(content: str, day: date) -> str:

@@ -10,13 +10,18 @@ import re
 from collections.abc import Iterable
 
 from proxy.background.write_gate.change_words import Cue
-from proxy.background.write_gate.reading import COMMON, Claim, Statement, read
+from proxy.background.write_gate.reading import COMMON, VALUE_KINDS, Claim, Statement, read
 
 _COMMON_WEIGHT = 0.25
 _COVERED = 0.76  # share of what the clause speaks of that the old fact has to speak of too
 _FEW = 4
 _COVERED_CJK = 0.6  # bigrams across two words are nobody's words
 _OWNER = re.compile("(?!用户|我)([^,，的]{2,12})的")  # whose matter a Chinese statement begins with
+_NOT_ON = re.compile(
+    r"(?:\b(?:not|instead of|rather than|nicht|statt|y no|en (?:lugar|vez) del?|et (?:non|pas)|au lieu d[eu])"
+    r" (?:(?:on|the|am|an|den|dem|el|le|du) ){0,2}|而?不是|而非)"
+    rf"(?P<day>{VALUE_KINDS['date']}|{VALUE_KINDS['weekday']})"
+)
 # Words by which two otherwise equal facts speak of two things.
 CONTRAST = frozenset(
     "back return outbound inbound first second third other another morn even afternoon night left right"
@@ -42,6 +47,14 @@ def says_moved(text: str, *, to: str | None = None) -> bool:
     if to is None:
         return any(claim.cue in (Cue.MOVED, Cue.ENDED) for claim in claims)
     return any(claim.cue is Cue.MOVED and to in claim.kinds for claim in claims)
+
+
+def takes_back_date(old: str, new: str) -> bool:
+    """Return whether `new` names the day that `old` gives as the wrong one: "on 10 March, not 3 March"."""
+    a = read(old)
+    given = a.of_kind("date") | a.of_kind("weekday")
+    refused = (" ".join(m["day"].replace(",", "").split()) for m in _NOT_ON.finditer(read(new).text))
+    return any(day in given for day in refused)
 
 
 def _claim_meets(claim: Claim, a: Statement, b: Statement, cosine: float | None) -> bool:

@@ -12,9 +12,9 @@ from hashlib import blake2b
 
 import numpy as np
 
-from proxy.background.extraction.dates import is_ahead
+from proxy.background.extraction.dates import is_ahead, resolved
 from proxy.background.write_gate.belief import confirmed, decayed, is_inferred
-from proxy.background.write_gate.claims import claims_change, says_moved
+from proxy.background.write_gate.claims import claims_change, says_moved, takes_back_date
 from proxy.background.write_gate.compare import Relation, overlap, relate
 from proxy.background.write_gate.reading import read
 from proxy.domain import (
@@ -156,6 +156,10 @@ class _Ledger:
         late = memory.valid_from < _last_said(old)
         first, then = (memory, old) if late else (old, memory)
         relation = relate(first.content, then.content, cosine, near=self.near)
+        if relation is Relation.SAME and _on_other_days(first, then):
+            if not _is_new_date(first, then):
+                return None
+            relation = Relation.UPDATE
         if relation is Relation.SAME and _reaches(old, memory):
             return _Match(old, relation, late)
         if relation is not Relation.UPDATE or _same_breath(old, memory):
@@ -170,7 +174,9 @@ class _Ledger:
         also = [
             m.memory
             for m in matches[1:]
-            if not m.late and relate(nearest.content, m.memory.content, None, near=self.near) is Relation.SAME
+            if not m.late
+            and relate(nearest.content, m.memory.content, None, near=self.near) is Relation.SAME
+            and not _on_other_days(nearest, m.memory)
         ]
         return [nearest, *also]
 
@@ -265,15 +271,31 @@ def _reaches(old: Memory, new: Memory) -> bool:
     return None in (old.scope.project, new.scope.project) and normalise(old.content) == normalise(new.content)
 
 
+def _on_other_days(first: Memory, then: Memory) -> bool:
+    """True for "ran 5 km yesterday (2026-02-04)" and "… yesterday (2026-02-11)"."""
+    one, other = resolved(first.content), resolved(then.content)
+    return bool(one and other) and one != other
+
+
+def _is_new_date(first: Memory, then: Memory) -> bool:
+    """True where the day that the earlier names had not come when the later named another. What may have
+    happened by then happened, and the later is the next time."""
+    if "episodic" in (first.type, then.type):
+        return False
+    return is_ahead(first.content, then.valid_from) is True
+
+
 def _may_change(first: Memory, then: Memory, cosine: float | None) -> bool:
     """True if the later may change the earlier. What happened stays true: of two events the later must say
-    all that the earlier says, or say itself that it was moved or called off. Across types, and between a
-    project and no project, the later has to say itself that something changed; a project's preference
-    overrides the general one and does not end it."""
+    all that the earlier says, or say itself that it was moved or called off; until its day has come, that
+    it is another day now. Across types, and between a project and no project, the later has to say itself
+    that something changed; a project's preference overrides the general one and does not end it."""
     if first.scope.project != then.scope.project:
         crosses = None in (first.scope.project, then.scope.project)
         if not crosses or "preference" in (first.type, then.type):
             return False
+    if takes_back_date(first.content, then.content):
+        return True
     if first.type == "episodic":
         said_again = set(read(first.content).values) <= set(read(then.content).values)
         if then.type == "episodic" and said_again:
@@ -282,7 +304,8 @@ def _may_change(first: Memory, then: Memory, cosine: float | None) -> bool:
         if ahead and says_moved(then.content):
             return True
         moved = ahead is None or read(first.content).planned or says_moved(then.content, to="date")
-        return moved and claims_change(first.content, then.content, cosine)
+        may_move = moved or is_ahead(first.content, then.valid_from)
+        return bool(may_move) and claims_change(first.content, then.content, cosine)
     if then.type != "episodic" and first.scope.project == then.scope.project:
         return _family(first.type) == _family(then.type)
     if "procedural" in (first.type, then.type):
