@@ -1,4 +1,5 @@
-"""Which entrance the settings ask for. Raises ConfigError for what only an operator can mend."""
+"""Who may come in: on which network, and through which entrance, as the settings say. Raises ConfigError
+for what only an operator can mend."""
 
 from functools import partial
 from urllib.parse import urlsplit
@@ -12,6 +13,20 @@ from proxy.errors import ConfigError
 from proxy.ports import KeyStore
 from proxy.settings import Identity, Settings
 from proxy.upstream.fetch import fetch
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def refuse_open_network(settings: Settings) -> None:
+    """Raise ConfigError if anybody on a network would be believed to be anybody."""
+    server = settings.server
+    if settings.identity.mode == "open" and server.host not in LOOPBACK and not server.allow_open:
+        raise ConfigError(
+            f"refusing to listen on {server.host} in identity mode `open`: whoever reaches the port could\n"
+            "read and delete every user's memories by naming them. Listen on 127.0.0.1 behind your own\n"
+            "backend, choose a mode that asks who is calling (MEMORY_PROXY__IDENTITY__MODE=keys, see\n"
+            "docs/identity.md), or pass --allow-open if the network is trusted."
+        )
 
 
 def entrance(settings: Settings, keys: KeyStore) -> Entrance:

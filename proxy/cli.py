@@ -15,8 +15,6 @@ from proxy.commands.shared import add_place
 from proxy.errors import ConfigError
 from proxy.settings import CONFIG_FILE, PREFIX, Settings, config_file, from_process
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0 fine, 1 failed, 2 wrong usage or configuration."""
@@ -114,23 +112,12 @@ def _settings(args: argparse.Namespace) -> Settings:
 
 
 def _serve(args: argparse.Namespace) -> int:
+    from proxy.admission import refuse_open_network
     from proxy.serve import serve
 
     settings = _settings(args)
     refuse_open_network(settings)
     return serve(settings)
-
-
-def refuse_open_network(settings: Settings) -> None:
-    """Raise ConfigError if anybody on a network would be believed to be anybody."""
-    server = settings.server
-    if settings.identity.mode == "open" and server.host not in LOOPBACK and not server.allow_open:
-        raise ConfigError(
-            f"refusing to listen on {server.host} in identity mode `open`: whoever reaches the port could\n"
-            "read and delete every user's memories by naming them. Listen on 127.0.0.1 behind your own\n"
-            "backend, choose a mode that asks who is calling (MEMORY_PROXY__IDENTITY__MODE=keys, see\n"
-            "docs/identity.md), or pass --allow-open if the network is trusted."
-        )
 
 
 def _demo(args: argparse.Namespace) -> int:

@@ -16,6 +16,7 @@ from types import FrameType
 from typing import Any
 
 from proxy import observe
+from proxy.admission import refuse_open_network
 from proxy.app import App
 from proxy.clock import SteadyClock
 from proxy.edge.reply import ASGIScope, Receive, Send, send_json
@@ -187,8 +188,6 @@ class Served:
                 observe.log.error("config.reload.failed", error=reason, changed=[])
 
     async def _change(self, tasks: asyncio.TaskGroup) -> None:
-        from proxy.cli import refuse_open_network
-
         old = self._current
         assert old is not None, "signals are heard once there is one"
         plan = planned(old.settings, settings_of_process())

@@ -15,7 +15,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from proxy.cli import main, refuse_open_network
+from proxy.admission import refuse_open_network
+from proxy.cli import main
 from proxy.settings import PREFIX, load
 from tests.e2e.conftest import until
 

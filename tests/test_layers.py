@@ -147,6 +147,12 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
     assert ours <= allowed, f"{room} imports {ours - allowed}"
 
 
+def test_nobody_imports_the_command_line() -> None:
+    """What a command decides that others need, too, is no part of it."""
+    of_cli = [p for p in MODULES if any(name.startswith("proxy.cli.") for name in _imports(p))]
+    assert not [str(p.relative_to(PROXY)) for p in of_cli]
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PROXY)))
 def test_a_library_is_imported_only_by_its_owner(path: Path) -> None:
     room = _room(path)
