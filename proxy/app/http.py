@@ -115,6 +115,7 @@ def _api_tools(parts: Parts) -> ApiTools:
         identify=lambda request: caller_of(request.scope),
         session_key=safe_id,
         wake=parts.written.worker.wake.set,
+        forgotten=parts.credentials.forget,
         clock=parts.clock,
         mode=parts.settings.identity.mode,
         version=__version__,

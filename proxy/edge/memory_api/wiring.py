@@ -104,6 +104,7 @@ class Tools:
     by_hand: ByHand
     identify: Callable[[Request], Caller]
     wake: Callable[[], None]  # tells the worker that a job is due
+    forgotten: Callable[[Scope], None]  # is told whose everything was forgotten
     clock: Clock
     mode: str  # how callers are identified: "open" | "keys" | "jwt" | "header"
     version: str

@@ -26,6 +26,7 @@ from proxy.stores.models.load import load_embedder
 from proxy.stores.models.tokens import Tokens
 from proxy.stores.redis.stores import RedisStores
 from proxy.stores.sqlite.stores import SqliteStores
+from proxy.upstream.credentials import Credentials
 from tests.e2e.conftest import models_dir
 from tests.support.serving import serving
 
@@ -50,6 +51,7 @@ class Bench:
     tools: Tools
     callers: list[Caller] = field(default_factory=lambda: [Caller("default")])
     woken: list[bool] = field(default_factory=list)
+    credentials: Credentials = field(default_factory=Credentials)
 
     def call_as(self, caller: Caller) -> None:
         """Let the following requests come from this caller."""
@@ -115,6 +117,7 @@ async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> 
 
     callers: list[Caller] = [Caller("default")]
     woken: list[bool] = []
+    credentials = Credentials()
     gate = Gate(stores.memories, embedder)
     tools = Tools(
         memories=stores.memories,
@@ -126,6 +129,7 @@ async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> 
         by_hand=Remember(gate, stores.quarantine, time.time),
         identify=lambda request: replace(callers[0], named=request.headers.get("x-memory-user-id")),
         wake=lambda: woken.append(True),
+        forgotten=credentials.forget,
         clock=time.time,
         mode="open",
         version="1.2.3",
@@ -135,7 +139,7 @@ async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> 
         serving(MemoryApi(tools)) as origin,
         httpx2.AsyncClient(base_url=f"{origin}/v1", timeout=30) as http,
     ):
-        yield Bench(http, origin, stores, tools, callers, woken)
+        yield Bench(http, origin, stores, tools, callers, woken, credentials)
 
 
 @pytest.fixture

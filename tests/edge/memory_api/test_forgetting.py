@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from proxy.domain import Scope
 from proxy.edge.identity.caller import Caller
 from tests.edge.memory_api.conftest import Bench
 
@@ -53,6 +54,19 @@ async def test_receipts_tell_what_went_by_whom_and_no_content(bench: Bench) -> N
     assert (oldest["memory_id"], oldest["by"], oldest["counts"]["memories"]) == (made["id"], "key:k_1", 1)
     assert (newest["memory_id"], newest["project_id"], newest["user_id"]) == (None, "apollo", "alice")
     assert "figs" not in page.text
+
+
+@pytest.mark.parametrize("narrowed", [{"project_id": "apollo"}, {"type": "event"}, {"dry_run": "true"}, {}])
+async def test_who_is_forgotten_as_a_whole_leaves_no_credential(
+    bench: Bench, narrowed: dict[str, str]
+) -> None:
+    alice, bob = Scope("default", "alice"), Scope("default", "bob")
+    key = [(b"authorization", b"Bearer sk-1")]
+    for user in (alice, bob):
+        bench.credentials.remember(user, key)
+    await bench.http.delete("/memory", params={"user_id": "alice", **narrowed})
+    assert bench.credentials.get(alice) == (key if narrowed else [])
+    assert bench.credentials.get(bob) == key
 
 
 async def test_receipts_come_in_pages(bench: Bench) -> None:
