@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
+from urllib.parse import urlsplit
 
 import platformdirs
 import yaml
@@ -195,8 +196,8 @@ class ExternalModel(Section):
 
     @field_validator("llm_endpoint")
     @classmethod
-    def is_http(cls, url: str) -> str:
-        return api_base(url, must_end_in_v1=False)
+    def ends_in_v1(cls, url: str) -> str:
+        return api_base(url)
 
 
 class Logging(Section):
@@ -268,12 +269,17 @@ def load(
         raise ConfigError("\n".join(_explain(cast(Any, problem)) for problem in e.errors())) from None
 
 
-def api_base(url: str, *, must_end_in_v1: bool = True) -> str:
-    """Return the URL without a trailing slash; ValueError if it is no http(s) URL (ending in /v1)."""
+def api_base(url: str) -> str:
+    """Return the URL without a trailing slash; ValueError if it is no http(s) URL that ends in /v1."""
     url = url.rstrip("/")
     if not url.startswith(("http://", "https://")):
         raise ValueError(f"must start with http:// or https://, not {url[:20]!r}")
-    if must_end_in_v1 and not url.endswith("/v1"):
+    parts = urlsplit(url)
+    if "@" in parts.netloc or parts.query or parts.fragment:  # not repeated: they may be secret
+        raise ValueError("must hold no credentials, query or fragment")
+    if not parts.hostname or parts.port == 0:  # what is no port at all is a ValueError by itself
+        raise ValueError("names no host that can be reached")
+    if not url.endswith("/v1"):
         raise ValueError(f"must end in /v1, as an OpenAI client's base_url does: try {url}/v1")
     return url
 

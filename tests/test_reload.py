@@ -18,7 +18,7 @@ def test_what_can_change_changes_and_what_cannot_is_named() -> None:
             "memory": {"budget_tokens": 200},
             "upstream": {"api_key": "sk-new"},
             "external_models": [
-                {"model_role": "memory_extraction", "llm_endpoint": "http://h", "llm_model_name": "m"}
+                {"model_role": "memory_extraction", "llm_endpoint": "http://h/v1", "llm_model_name": "m"}
             ],
         },
     )

@@ -6,6 +6,7 @@ import pytest
 
 from proxy.errors import ConfigError
 from proxy.settings import PREFIX, Settings, load
+from proxy.upstream.client import Upstream
 
 DEFAULTS = Path(__file__).parent.parent / "config" / "default.yaml"
 ROW = '{"model_role": "memory_state", "llm_endpoint": "http://127.0.0.1:1/v1", "llm_model_name": "tiny"}'
@@ -67,7 +68,13 @@ def test_values_of_the_environment_take_the_settings_types() -> None:
         ({"MEMORY__EXTRACTION": "magic"}, "memory.extraction"),
         ({"UPSTREAM__BASE_URL": "http://127.0.0.1:9"}, "try http://127.0.0.1:9/v1"),
         ({"UPSTREAM__BASE_URL": "127.0.0.1:9/v1"}, "must start with http"),
+        ({"UPSTREAM__BASE_URL": "https:///v1"}, "upstream.base_url: names no host"),
+        ({"UPSTREAM__BASE_URL": "https://h:https/v1"}, "upstream.base_url: Port"),
         ({"SERVER__PORT": "70000"}, "server.port"),
+        (
+            {"EXTERNAL_MODELS": f"[{ROW.replace('/v1', '')}]"},
+            "external_models.0.llm_endpoint: must end",
+        ),
         ({"EXTERNAL_MODELS": '[{"model_role": "x"}]'}, "external_models.0.model_role"),
         ({"EXTERNAL_MODELS": f"[{ROW}, {ROW}]"}, "external_models: two rows have model_role: memory_state"),
     ],
@@ -76,6 +83,24 @@ def test_a_wrong_setting_is_named_with_the_remedy(environ: dict[str, str], says:
     with pytest.raises(ConfigError) as refused:
         load(None, {PREFIX + key: value for key, value in environ.items()})
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://u:hush@h/v1", "http://:hush@h/v1", "http://h/v1?hush", "http://h/v1#hush", "http://u:hush@h"],
+)
+def test_an_address_with_more_than_an_address_is_refused_without_being_shown(url: str) -> None:
+    for key, text in (("UPSTREAM__BASE_URL", url), ("EXTERNAL_MODELS", f"[{ROW}]")):
+        with pytest.raises(ConfigError, match="must hold no credentials, query or fragment") as refused:
+            load(None, {PREFIX + key: text.replace("http://127.0.0.1:1/v1", url)})
+        assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize("url", ["http://h/v1", "https://h:9/a/v1/", "http://[::1]:8080/v1"])
+async def test_whatever_address_the_settings_take_the_upstream_takes(url: str) -> None:
+    settings = load(None, {}, {"upstream": {"base_url": url}})
+    assert settings.upstream.base_url
+    await Upstream(settings.upstream.base_url).aclose()
 
 
 def test_a_rule_between_settings_is_said_without_a_key_in_front() -> None:

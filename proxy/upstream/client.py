@@ -157,9 +157,9 @@ def _split(base_url: str) -> tuple[URL, bytes]:
     parts = urlsplit(base_url)
     path = parts.path.rstrip("/")
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"upstream base_url must be http(s)://host[:port]/…/v1, not {base_url!r}")
+        raise ConfigError(f"the base URL of an upstream must be http(s)://host[:port]/…/v1, not {base_url!r}")
     if parts.username or parts.query or parts.fragment:
-        raise ConfigError("upstream base_url must hold no credentials, query or fragment")
+        raise ConfigError("the base URL of an upstream must hold no credentials, query or fragment")
     if not path.endswith("/v1"):
-        raise ConfigError(f"upstream base_url must end in /v1: {base_url!r}")
+        raise ConfigError(f"the base URL of an upstream must end in /v1: {base_url!r}")
     return URL(base_url).origin(), path.encode("ascii")
