@@ -46,7 +46,7 @@ def _shared(settings: Settings) -> Stores:
         return RedisStores(places, quota=_quota(settings.limits))
     except ImportError as error:
         raise ConfigError(
-            'storage.backend redis+qdrant needs the package qdrant-client: pip install "memory-proxy[fleet]"'
+            "storage.backend redis+qdrant needs the package qdrant-client: run scripts/install fleet"
         ) from error
 
 

@@ -116,7 +116,7 @@ def start(endpoint: str, *, sample: float, service: str, version: str, processor
         from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
     except ImportError as error:
         raise ConfigError(
-            'tracing.endpoint needs the OpenTelemetry packages: pip install "memory-proxy[otel]"'
+            "tracing.endpoint needs the OpenTelemetry packages: run scripts/install otel"
         ) from error
     resource = Resource.create({"service.name": service, "service.version": version})
     provider = TracerProvider(resource=resource, sampler=ParentBased(TraceIdRatioBased(sample)))

@@ -42,7 +42,7 @@ def _played(screen: Screen, proxy_url: str, model: str | None, wait_s: float) ->
 
         from proxy.demo.play import Play
     except ImportError:
-        screen.panel("memory-proxy demo", "The demo speaks through the OpenAI SDK: pip install openai")
+        screen.panel("memory-proxy demo", "The demo speaks through the OpenAI SDK: run scripts/install")
         return 1
     origin = proxy_url.rstrip("/").removesuffix("/v1")
     api_key = os.environ.get("OPENAI_API_KEY") if model else None

@@ -145,7 +145,7 @@ def _in_directory(directory: Path) -> Path:
 
 def _from_fastembed(models_dir: Path, model: str, allow_download: bool) -> Path:
     if importlib.util.find_spec("fastembed") is None:
-        raise RerankFailed("fastembed is not installed: pip install 'memory-proxy[download]'")
+        raise RerankFailed("fastembed is not installed: run scripts/install download")
     try:
         return _fastembed_graph(models_dir, model, offline=True)
     except RerankFailed as e:
