@@ -98,17 +98,20 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 def _settings(args: argparse.Namespace) -> Settings:
     """Return the settings with the command line's on top, and leave them so for worker processes."""
     flags = {
-        "UPSTREAM__BASE_URL": args.upstream,
-        "STORAGE__DATA_DIR": args.data_dir,
-        "SERVER__HOST": getattr(args, "host", None),
-        "SERVER__PORT": getattr(args, "port", None),
-        "SERVER__WORKERS": getattr(args, "workers", None),
-        "SERVER__ALLOW_OPEN": getattr(args, "allow_open", None),
+        "upstream": {"base_url": args.upstream},
+        "storage": {"data_dir": args.data_dir},
+        "server": {key: getattr(args, key, None) for key in ("host", "port", "workers", "allow_open")},
     }
-    os.environ.update({PREFIX + key: str(value) for key, value in flags.items() if value is not None})
+    given = {
+        section: kept
+        for section, keys in flags.items()
+        if (kept := {key: value for key, value in keys.items() if value is not None})
+    }
+    for section, keys in given.items():
+        os.environ.update({f"{PREFIX}{section}__{key}".upper(): str(value) for key, value in keys.items()})
     if args.config:
         os.environ[CONFIG_FILE] = str(args.config.absolute())
-    return from_process(config_file(None, os.environ))
+    return from_process(config_file(args.config, os.environ), given)
 
 
 def _serve(args: argparse.Namespace) -> int:

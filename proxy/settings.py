@@ -6,7 +6,7 @@ name; a wrong value is reported with its full key. config/default.yaml shows eve
 
 import difflib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
@@ -28,6 +28,9 @@ from proxy.errors import ConfigError
 
 PREFIX = "MEMORY_PROXY__"
 CONFIG_FILE = "MEMORY_PROXY_CONFIG"  # names the file, where the command line does not
+
+Source = tuple[str, Mapping[Any, Any]]
+"""Where settings stand, as a person finds the place, and the sections and keys that stand there."""
 
 
 class Section(BaseModel):
@@ -253,10 +256,12 @@ def load(
 ) -> Settings:
     """Return the settings of `file`, overridden by `environ`, overridden by `overrides` (command line).
 
-    Raises ConfigError naming the key, the source and the remedy.
+    Raises ConfigError naming the key, the file or variable that sets it, and the remedy.
     """
-    values = _read(file) if file else {}
-    for source in (_from_environment(environ), overrides or {}):
+    sources: list[Source] = [(f"in {file}", _read(file))] if file else []
+    sources += [*_from_environment(environ), ("on the command line", overrides or {})]
+    values: dict[str, Any] = {}
+    for _, source in sources:
         for section, keys in source.items():
             if isinstance(keys, Mapping):
                 present = values.get(section)
@@ -266,7 +271,10 @@ def load(
     try:
         return Settings.model_validate(values)
     except ValidationError as e:
-        raise ConfigError("\n".join(_explain(cast(Any, problem)) for problem in e.errors())) from None
+        problems = [cast(dict[str, Any], problem) for problem in e.errors()]
+        raise ConfigError(
+            "\n".join(_explain(one) + _set_by(one["loc"], sources) for one in problems)
+        ) from None
 
 
 def api_base(url: str) -> str:
@@ -299,19 +307,21 @@ def _read(file: Path) -> dict[str, Any]:
     return {section: keys for section, keys in values.items() if keys is not None}
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    values: dict[str, Any] = {}
-    for name, text in environ.items():
-        if not name.startswith(PREFIX):
-            continue
+def _from_environment(environ: Mapping[str, str]) -> list[Source]:
+    """Return what each variable sets; one of a whole section before those of its keys, which win."""
+    found = list[Source]()
+    whole: dict[str, str] = {}  # the variables of sections that can have no key of their own
+    for name in sorted((name for name in environ if name.startswith(PREFIX)), key=str.lower):
         section, _, key = name[len(PREFIX) :].lower().partition("__")
+        text = environ[name]
         # Pydantic reads numbers and booleans out of strings; only lists and null need a parser.
         value: Any = _parsed(name, text) if text[:1] in "[{" or text in ("null", "") else text
-        if key:
-            values.setdefault(section, {})[key] = value
-        else:
-            values[section] = value
-    return values
+        if key and section in whole:
+            raise ConfigError(f"{name} sets a key of what {whole[section]} sets as a whole: leave out one")
+        if not key and not isinstance(value, Mapping):
+            whole[section] = name
+        found.append((name, {section: {key: value} if key else value}))
+    return found
 
 
 def _parsed(name: str, text: str) -> Any:
@@ -319,6 +329,16 @@ def _parsed(name: str, text: str) -> Any:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError):  # which quote the value: it may be a secret
         raise ConfigError(f"{name} is no valid YAML list or mapping, though it begins like one") from None
+
+
+def _set_by(path: Sequence[int | str], sources: Sequence[Source]) -> str:
+    """Return where the setting stands that counts, in brackets; "" where no place is wrong by itself."""
+    for name, values in reversed(sources):
+        if path and path[0] in values:
+            keys = values[path[0]]
+            if len(path) == 1 or not isinstance(keys, Mapping) or path[1] in keys:
+                return f" ({name})"
+    return ""
 
 
 def _explain(problem: dict[str, Any]) -> str:

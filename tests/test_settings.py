@@ -103,6 +103,57 @@ async def test_whatever_address_the_settings_take_the_upstream_takes(url: str) -
     await Upstream(settings.upstream.base_url).aclose()
 
 
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        ("port: 70000", "server.port: "),
+        ("prot: 1", "unknown setting server.prot: did you mean server.port?"),
+    ],
+)
+def test_what_is_wrong_is_said_with_the_place_where_it_stands(tmp_path: Path, key: str, said: str) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(f"server: {{{key}}}\n")
+    with pytest.raises(ConfigError) as refused:
+        load(file, {f"{PREFIX}SERVER__HOST": "::1"}, {"server": {"workers": 1}})
+    assert str(refused.value).startswith(said)
+    assert str(refused.value).endswith(f" (in {file})")
+    name, value = key.split(": ")
+    for variable, text in ((f"{PREFIX}Server__{name}", value), (f"{PREFIX}SERVER", f"{{{key}}}")):
+        with pytest.raises(ConfigError) as refused:
+            load(file, {variable: text}, {"storage": {}})
+        assert str(refused.value).endswith(f" ({variable})")
+    with pytest.raises(ConfigError) as refused:
+        load(file, {f"{PREFIX}SERVER__{name}": value}, {"server": {name: value}})
+    assert str(refused.value).endswith(" (on the command line)")
+
+
+def test_the_row_of_a_model_that_lacks_something_is_found(tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text("external_models: [{model_role: memory_state}]\nserver: {port: x}\n")
+    with pytest.raises(ConfigError) as refused:
+        load(file, {f"{PREFIX}SERVER__PORT": "y"})
+    port, *rows = str(refused.value).splitlines()
+    assert port.endswith(f" ({PREFIX}SERVER__PORT)")
+    assert [row.endswith(f" (in {file})") for row in rows] == [True, True]
+
+
+@pytest.mark.parametrize("whole", ["null", "", "[1]", "x"])
+def test_a_section_that_can_have_no_keys_and_a_key_of_it_are_refused(whole: str) -> None:
+    environ = {f"{PREFIX}REDIS__URL": "redis://h", f"{PREFIX}REDIS": whole}
+    for given in (environ, dict(reversed(environ.items()))):
+        with pytest.raises(ConfigError) as refused:
+            load(None, given)
+        assert f"{PREFIX}REDIS__URL" in str(refused.value)
+        assert f"{PREFIX}REDIS sets" in str(refused.value)
+
+
+def test_a_variable_of_a_key_stands_above_one_of_its_section_in_any_order() -> None:
+    environ = {f"{PREFIX}SERVER__PORT": "2", f"{PREFIX}server": "{port: 1, host: h}"}
+    for given in (environ, dict(reversed(environ.items()))):
+        server = load(None, given).server
+        assert (server.port, server.host) == (2, "h")
+
+
 def test_a_rule_between_settings_is_said_without_a_key_in_front() -> None:
     with pytest.raises(ConfigError, match=r"^retrieval\.hyde needs"):
         load(None, {f"{PREFIX}RETRIEVAL__HYDE": "true"})
