@@ -1,9 +1,14 @@
 """Which stores the settings ask for. Nothing is opened yet."""
 
+from typing import TYPE_CHECKING
+
 from proxy.errors import ConfigError
 from proxy.oversight import Quota
 from proxy.settings import LimitSettings, Settings
 from proxy.storage import Stores
+
+if TYPE_CHECKING:
+    from proxy.stores.redis.stores import Places
 
 
 def stores_of(settings: Settings) -> Stores:
@@ -19,11 +24,31 @@ def stores_of(settings: Settings) -> Stores:
     return _shared(settings)
 
 
+def place_of(settings: Settings) -> str:
+    """Return where the stores are, without a credential, as the stores say it themselves."""
+    if settings.storage.backend == "sqlite":
+        return str(settings.data_dir)
+    from proxy.stores.redis.stores import place_of
+
+    return place_of(_places(settings))
+
+
 def _shared(settings: Settings) -> Stores:
-    from proxy.stores.redis.stores import Places, RedisStores
+    from proxy.stores.redis.stores import RedisStores
+
+    try:
+        return RedisStores(_places(settings), quota=_quota(settings.limits))
+    except ImportError as error:
+        raise ConfigError(
+            "storage.backend redis+qdrant needs the package qdrant-client: run scripts/install fleet"
+        ) from error
+
+
+def _places(settings: Settings) -> "Places":
+    from proxy.stores.redis.stores import Places
 
     redis, qdrant = settings.redis, settings.qdrant
-    places = Places(
+    return Places(
         redis_url=redis.url.get_secret_value(),
         sentinels=redis.sentinels,
         sentinel_service=redis.sentinel_service,
@@ -42,12 +67,6 @@ def _shared(settings: Settings) -> Stores:
         on_disk=qdrant.on_disk,
         quantization=qdrant.quantization,
     )
-    try:
-        return RedisStores(places, quota=_quota(settings.limits))
-    except ImportError as error:
-        raise ConfigError(
-            "storage.backend redis+qdrant needs the package qdrant-client: run scripts/install fleet"
-        ) from error
 
 
 def _quota(limits: LimitSettings) -> Quota:

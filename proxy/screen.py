@@ -1,9 +1,8 @@
 """The opening screen of `memory-proxy serve`: what it does, where data lies, what is off, what to try."""
 
-from urllib.parse import urlsplit
-
 from proxy import __version__
-from proxy.settings import Identity, RedisSettings, Settings
+from proxy.open_stores import place_of
+from proxy.settings import Identity, Settings
 
 
 def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str:
@@ -37,19 +36,8 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str
 
 
 def _data(settings: Settings) -> str:
-    backend = settings.storage.backend
-    if backend == "sqlite":
-        return str(settings.data_dir)
-    qdrant = f" and {settings.qdrant.url}" if backend == "redis+qdrant" else ""
-    return f"{place_of(settings.redis)}{qdrant}, shared by all replicas"
-
-
-def place_of(redis: RedisSettings) -> str:
-    """Return where Redis is, without a credential."""
-    if redis.sentinels:
-        return f"Redis {redis.sentinel_service} (sentinels {', '.join(redis.sentinels)})"
-    parts = urlsplit(redis.url.get_secret_value())
-    return f"{parts.scheme}://{parts.hostname or ''}{f':{parts.port}' if parts.port else ''}{parts.path}"
+    place = place_of(settings)
+    return place if settings.storage.backend == "sqlite" else f"{place}, shared by all replicas"
 
 
 def _extraction(settings: Settings) -> str:
