@@ -133,7 +133,7 @@ OPERATIONS = (
     Operation(
         method="POST", path=_DOCUMENTS, id="postDocument", handler=documents.post,
         summary="Keep a text under a name; the same again changes nothing, another text is its next version",
-        body=DocumentBody, refusals=(404, 413),
+        body=DocumentBody, refusals=(413,),
         answers={200: shapes.DocumentPosted, 201: shapes.DocumentPosted, 202: shapes.DocumentPosted},
     ),
     Operation(

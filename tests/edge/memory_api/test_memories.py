@@ -58,6 +58,8 @@ async def test_the_same_again_confirms_and_a_changed_value_supersedes(api: httpx
     ]
     both = (await api.get("/memory", params={"user_id": "alice", "include": "inactive"})).json()["data"]
     assert {m["id"] for m in both} == {first["id"], raised["id"]}
+    alias = await api.get("/memory", params={"user_id": "alice", "include": "archived"})
+    assert (alias.status_code, alias.json()["error"]["param"]) == (400, "include"), "it would promise a part"
 
 
 async def test_pages_hold_every_memory_once(api: httpx2.AsyncClient) -> None:

@@ -208,6 +208,13 @@ def test_what_is_told_of_the_count_names_documents_too() -> None:
     assert ["documents" in line for line in helps if "injected_memories_total" in line] == [True]
 
 
+def test_only_an_operation_that_names_something_may_find_it_absent() -> None:
+    found = [o for o in OPERATIONS if 404 in o.refusals]
+    nameless = [o.id for o in found if "{" not in o.path and "after" not in o.query.model_fields]
+    assert found
+    assert not nameless
+
+
 def test_operation_ids_are_unique() -> None:
     ids = [o["operationId"] for path in DOCUMENT["paths"].values() for o in path.values()]
     assert len(ids) == len(set(ids))
