@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+from proxy.domain import Level
 from proxy.reasons import Reason
 
 ROOT = Path(__file__).parent.parent
@@ -12,6 +13,12 @@ ROW = re.compile(r"^\| `(\w+)` \| (.+) \|$", re.MULTILINE)
 def test_the_documentation_lists_each_with_its_meaning() -> None:
     _, _, section = (ROOT / "docs/memory.md").read_text("utf-8").partition("\n## What X-Memory-Reason says\n")
     assert ROW.findall(section.partition("\n## ")[0]) == [(one.value, one.meaning) for one in Reason]
+
+
+def test_the_documentation_lists_each_level() -> None:
+    _, _, section = (ROOT / "docs/memory.md").read_text("utf-8").partition("\n## What X-Memory-Level says\n")
+    listed = [word for word, _ in ROW.findall(section.partition("\n## ")[0])]
+    assert listed == [level.value for level in Level]
 
 
 def test_each_is_said_somewhere() -> None:

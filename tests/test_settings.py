@@ -1,5 +1,6 @@
 """Settings: one file, one environment, clear refusals."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,14 @@ def test_the_commented_file_and_the_settings_say_the_same() -> None:
         assert f"{section}:" in text
         for key in getattr(model.annotation, "model_fields", {}):
             assert f"  {key}:" in text, f"{section}.{key} is not shown in config/default.yaml"
+
+
+def test_every_variable_that_is_read_is_in_the_readme() -> None:
+    readme = (DEFAULTS.parent.parent / "README.md").read_text("utf-8")
+    sources = "".join(p.read_text("utf-8") for p in (DEFAULTS.parent.parent / "proxy").rglob("*.py"))
+    read = set(re.findall(r"\bMEMORY_PROXY_[A-Z][A-Z_]*", sources))
+    assert read >= {"MEMORY_PROXY_CONFIG", "MEMORY_PROXY_URL"}
+    assert {name for name in read if f"`{name}`" not in readme} == set()
 
 
 def test_every_shipped_configuration_is_valid() -> None:

@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from proxy.edge.memory_api.bodies import SearchBody
 from proxy.edge.memory_api.model_routes import PATHS
 from proxy.edge.memory_api.openapi import OpenApi, document
 from proxy.edge.memory_api.operations import OPERATIONS, Operation
@@ -25,6 +26,7 @@ from tests.edge.memory_api.schemas import values
 from tests.support.serving import serving
 
 DOCUMENT = document("1.2.3")
+README = Path(__file__).parents[3] / "README.md"
 EDGE = Path(__file__).parents[3] / "proxy/edge"
 EXAMPLES = 12
 
@@ -199,6 +201,13 @@ def test_the_headers_that_intercepted_answers_have_are_all_in_it() -> None:
     named = set(re.findall(r'"(x-memory-[a-z-]+|server-timing)"', written))
     assert named == {name.lower() for name in DOCUMENT["components"]["headers"]}
     assert DOCUMENT["components"]["headers"]["X-Memory-Reason"]["schema"]["enum"] == [r.value for r in Reason]
+
+
+def test_the_readme_names_every_header_and_every_field_of_a_search() -> None:
+    readme = README.read_text("utf-8")
+    assert not [header for header in DOCUMENT["components"]["headers"] if f"`{header}`" not in readme]
+    (row,) = re.findall(r"^\| `POST /v1/memory/search` `\{(.+)\}` \|", readme, re.MULTILINE)
+    assert set(re.findall(r'"(\w+)"\??(?=[,:]|$)', row)) == set(SearchBody.model_fields)
 
 
 def test_what_is_told_of_the_count_names_documents_too() -> None:
