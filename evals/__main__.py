@@ -40,8 +40,8 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "budget-400": {"memory.budget_tokens": 400},
     "limit-5": {"memory.default_retrieval_limit": 5},
     "limit-20": {"memory.default_retrieval_limit": 20},
-    "threshold-.25": {"memory.default_similarity_threshold": 0.25},
-    "threshold-.6": {"memory.default_similarity_threshold": 0.6},
+    "threshold-.15": {"memory.default_similarity_threshold": 0.15},  # the model's own is .25
+    "threshold-.4": {"memory.default_similarity_threshold": 0.4},
     "no-dense": {"retrieval.dense": "false"},
     "no-lexical": {"retrieval.lexical": "false"},
     "rrf": {"retrieval.fusion": "rrf"},

@@ -138,7 +138,6 @@ def _interception(parts: Parts) -> Interception:
             auto_store=memory.auto_store,
             may_store=memory.extraction != "off",
             retrieval_limit=memory.default_retrieval_limit,
-            similarity_threshold=memory.default_similarity_threshold,
             accept_openai_user=identity.accept_openai_user,
             compress=memory.compress,
         ),

@@ -71,6 +71,7 @@ class Parts:
             model=settings.embedding.model,
             path=settings.embedding.path,
             allow_download=settings.embedding.allow_download,
+            threshold=settings.memory.default_similarity_threshold,
         )
         if loaded.embedder is not None:
             stack.callback(loaded.embedder.close)

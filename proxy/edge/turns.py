@@ -22,7 +22,6 @@ class Defaults:
     auto_store: bool
     may_store: bool  # False: nothing is stored, whatever a request asks for
     retrieval_limit: int
-    similarity_threshold: float | None
     accept_openai_user: bool
     compress: bool = False
 
@@ -106,13 +105,12 @@ def _openai_user(body: Body, dialect: Dialect, defaults: Defaults) -> tuple[str 
 
 
 def _options(asked: Extensions, read: bool, write: bool, defaults: Defaults) -> MemoryOptions:
-    threshold = asked.similarity_threshold
     return MemoryOptions(
         read=read,
         write=write,
         types=asked.memory_types,
         limit=asked.retrieval_limit or defaults.retrieval_limit,
-        threshold=defaults.similarity_threshold if threshold is None else threshold,
+        threshold=asked.similarity_threshold,
         compress=read and (defaults.compress if asked.compress is None else asked.compress),
     )
 

@@ -13,7 +13,7 @@ from proxy.wire.chat import CHAT
 
 DEFAULTS: dict[str, Any] = {
     "enabled": True, "auto_store": True, "may_store": True, "retrieval_limit": 10,
-    "similarity_threshold": None, "accept_openai_user": False,
+    "accept_openai_user": False,
 }  # fmt: skip
 ANNA = {"user_id": "anna"}
 

@@ -4,6 +4,7 @@ import importlib.machinery
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -92,6 +93,16 @@ def test_a_model_of_ones_own_gets_cautious_thresholds_and_its_true_dimension(tin
     assert (model.name, model.dimension) == ("own", 4)
     assert model.similarity_threshold > row_of(MINILM).model.similarity_threshold
     assert "never measured" in loaded.notes[0]
+    used(loaded)
+
+
+def test_an_operator_s_threshold_stands_in_the_place_of_the_model_s(tiny_model: Path) -> None:
+    plain = load_embedder(tiny_model.parent, model="acme/own", path=tiny_model)
+    loaded = load_embedder(tiny_model.parent, model="acme/own", path=tiny_model, threshold=0.0)
+    assert plain.embedder is not None
+    assert loaded.embedder is not None
+    assert loaded.embedder.model == replace(plain.embedder.model, similarity_threshold=0.0)
+    used(plain)
     used(loaded)
 
 

@@ -44,6 +44,7 @@ def load_embedder(
     model: str = MINILM,
     path: Path | None = None,
     allow_download: bool = False,
+    threshold: float | None = None,
     threads: int = 2,
     cache_size: int = 1024,
 ) -> LoadedEmbedder:
@@ -51,7 +52,7 @@ def load_embedder(
 
     Blocks: 0.15 s with the packed file in `models_dir`, 0.4 s the first time, as long as a download
     takes where one is allowed. `path` names a directory of an ONNX sentence model or of the
-    published all-MiniLM-L6-v2.
+    published all-MiniLM-L6-v2. `threshold`: the operator's similarity threshold, in the place of the model's.
     """
     row = row_of(model)
     sources: dict[str, Callable[[], Encoder]] = {
@@ -68,6 +69,8 @@ def load_embedder(
         except EmbeddingFailed as e:
             notes.append(f"{source}: {e}")
             continue
+        if threshold is not None:
+            found = replace(found, similarity_threshold=threshold)
         embedder = OnnxEmbedder(encoder, found, threads=threads, cache_size=cache_size)
         return LoadedEmbedder(embedder, source, tuple(notes))
     return LoadedEmbedder(None, "none", tuple(notes))
