@@ -1,7 +1,5 @@
 """The routes of one process, over its parts."""
 
-from collections.abc import Sequence
-
 from proxy import __version__
 from proxy.admission import entrance
 from proxy.app.care import vitals
@@ -9,12 +7,12 @@ from proxy.app.library import documents_of
 from proxy.app.parts import Parts
 from proxy.background.remember import Remember
 from proxy.background.safety.filters import safe_id
-from proxy.domain import Ranked, Scope
+from proxy.domain import Scope
 from proxy.edge.chains import RecentChains
 from proxy.edge.identity.caller import caller_of
 from proxy.edge.intercept import Intercept, Interception
 from proxy.edge.limits import Limits, Rate
-from proxy.edge.memory_api import MemoryApi, Recall
+from proxy.edge.memory_api import MemoryApi, Recall, Recalled
 from proxy.edge.memory_api import Tools as ApiTools
 from proxy.edge.memory_api.openapi import OpenApi
 from proxy.edge.operations import Operations
@@ -34,7 +32,7 @@ from proxy.edge.routes import Routes
 from proxy.edge.turns import Defaults
 from proxy.edge.ui.app import Ui
 from proxy.pipeline.compress import Rules
-from proxy.pipeline.prepare import Tools, prepare, search
+from proxy.pipeline.prepare import Tools, prepare, search, unshown
 from proxy.upstream.client import Upstream
 from proxy.upstream.relay import passthrough
 from proxy.wire.chat import CHAT
@@ -119,6 +117,7 @@ def _api_tools(parts: Parts) -> ApiTools:
         clock=parts.clock,
         mode=parts.settings.identity.mode,
         version=__version__,
+        retrieval_limit=parts.settings.memory.default_retrieval_limit,
         documents=documents_of(parts.written.library, parts.tools.shelf),
     )
 
@@ -176,7 +175,10 @@ def _passthrough(upstream: Upstream) -> ASGIApp:
 def _recall(tools: Tools) -> Recall:
     async def recall(
         scope: Scope, query: str, *, types: tuple[str, ...] | None, limit: int, threshold: float | None
-    ) -> Sequence[Ranked]:
-        return await search(scope, query, tools, types=types, limit=limit, threshold=threshold)
+    ) -> Recalled:
+        # One after the other: the second finds the vector that the model made for the first.
+        ranked = await search(scope, query, tools, types=types, limit=limit, threshold=threshold)
+        reason = await unshown(scope, query, tools, types=types, limit=limit, threshold=threshold)
+        return Recalled(ranked, reason)
 
     return recall

@@ -50,6 +50,8 @@ def search(args: argparse.Namespace, api: MemoryApi, out: Console) -> int:
         cell = shown.two_lines(memory["content"], f"{memory['type']} {memory['id']}")
         table.add_row(f"{match['score']:.2f}", cell, escape(str(match["why"])))
     out.print(table)
+    if found.get("would_inject") is False:
+        out.print(f"A conversation that began with this would be shown none: {escape(str(found['reason']))}.")
     return 0
 
 

@@ -47,9 +47,9 @@ def _add_reading(commands: Any) -> None:
     search = _command(commands, "search", memories.search, "show what memory finds for a question, and why")
     search.add_argument("query", help="the question")
     _type(search)
-    search.add_argument("--limit", type=limit, default=10, help="how many, 1 to 100 (default 10)")
+    search.add_argument("--limit", type=limit, help="how many, 1 to 100 (default: the proxy's, 10)")
     search.add_argument(
-        "--threshold", type=float, metavar="0..1", help="least similarity (default: the model's)"
+        "--threshold", type=float, metavar="0..1", help="least similarity (default: the proxy's)"
     )
 
     get = _command(commands, "get", memories.get, "show one memory and its history")

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from proxy.domain import Level, MemoryFilter, Prepared, Ranked, Scope, Status, Turn
+from proxy.domain import Level, MemoryFilter, MemoryOptions, Message, Prepared, Ranked, Scope, Status, Turn
 from proxy.errors import StoreError
 from proxy.note_store import NoteStore
 from proxy.notes import NOTHING, SessionNotes
@@ -171,13 +171,43 @@ async def search(
     limit: int,
     threshold: float | None = None,
 ) -> Sequence[Ranked]:
-    """Return what the read path would rank for the text, best first; no decision, no budget.
+    """Return what the read path would rank for the text, best first, if it were a question about the user
+    that memory is known to answer: no decision, no budget. `unshown` says whether a turn would be shown any.
 
     Raises StoreUnavailable.
     """
     wanted = Wanted(scope, types, limit, threshold)
     found = await tools.finder.find(rewrite(text, ()), wanted, began=tools.clock())
     return found.ranked
+
+
+async def unshown(
+    scope: Scope,
+    text: str,
+    tools: Tools,
+    *,
+    types: tuple[str, ...] | None = None,
+    limit: int,
+    threshold: float | None = None,
+) -> Reason | None:
+    """Return why a conversation that begins with the text would be shown no memory, None where it would. By
+    the rules alone: neither is a model asked, nor is the budget looked at.
+
+    Raises StoreUnavailable.
+    """
+    turn = Turn(
+        request_id="",
+        scope=scope,
+        session_id="",
+        model="",
+        messages=(Message("user", text),),
+        options=MemoryOptions(read=True, write=False, types=types, limit=limit, threshold=threshold),
+        at=tools.clock(),
+    )
+    recalled = await _recall(turn, replace(tools, wording=None, planner=None, stage=_untimed))
+    if recalled.error is not None:
+        raise recalled.error
+    return recalled.reason
 
 
 async def _ask(turn: Turn, expected: Expectation, tools: Tools) -> tuple[Query, Wanted | None]:

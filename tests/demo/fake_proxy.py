@@ -29,6 +29,7 @@ class FakeProxy:
     forgets: bool = True
     supersedes: bool = True
     extracts: bool = True
+    unshown: str = ""  # why a chat would be shown nothing of what a search finds
     memories: dict[str, dict[str, Any]] = field(default_factory=dict)
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     answers: dict[tuple[str, str], Any] = field(
@@ -120,7 +121,8 @@ class FakeProxy:
         body = await request.json()
         self.requests.append(("POST", "/v1/memory/search", body))
         data = [{"memory": m, "score": 0.5, "why": "dense .41"} for m in self.of(body["user_id"])]
-        return JSONResponse({"object": "list", "data": data, "has_more": False})
+        told = {"would_inject": not self.unshown, "reason": self.unshown or None}
+        return JSONResponse({"object": "list", "data": data, "has_more": False, **told})
 
     async def get(self, request: Request) -> Response:
         memory = self.memories.get(request.path_params["id"])

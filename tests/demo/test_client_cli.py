@@ -88,8 +88,12 @@ def test_search_sends_the_question_and_shows_score_and_reason(
         "user_id": "alice",
         "project_id": "p",
         "memory_types": ["semantic"],
-        "limit": 10,
     }
+    assert "would be shown none" not in shown
+    proxy.unshown = "general_fact"
+    assert run("search", "where is home?", "--user", "alice", "--limit", "3") == 0
+    assert "would be shown none: general_fact." in capsys.readouterr().out
+    assert proxy.requests[-1][2]["limit"] == 3
 
 
 def test_add_stores_and_get_shows_it_with_its_history(

@@ -1,6 +1,7 @@
 """The read path as a whole: what becomes of a turn."""
 
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,7 +9,7 @@ from proxy.domain import Hit, Level, MemoryOptions, Status
 from proxy.errors import StoreUnavailable
 from proxy.notes import Anchor, SessionNotes
 from proxy.observe import REMIND_S, Seldom
-from proxy.pipeline.prepare import LINES, prepare, search
+from proxy.pipeline.prepare import LINES, prepare, search, unshown
 from proxy.pipeline.recall.wording import Wording
 from tests.pipeline.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, turn
 from tests.stores.recording import recorded
@@ -147,6 +148,34 @@ async def test_search_ranks_without_deciding(tools):
     (found,) = await search(SCOPE, "hi", shelf, limit=5)
     assert found.memory.id == "budget"
     assert found.why.startswith("dense .50")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["hi", "What can we spend?", "What is the capital of France?", "What is my passport number?",
+     "User's budget is 10,000 dollars.", "Write a haiku about trams"],
+)  # fmt: skip
+async def test_what_a_search_says_of_a_turn_is_what_becomes_of_it(tools, text):
+    shelf = replace(tools, memories=Shelf([BUDGET]))
+    prepared = await prepare(turn(text), shelf)
+    assert await unshown(SCOPE, text, shelf, limit=10) == prepared.reason
+
+
+async def test_what_a_search_says_of_a_turn_costs_no_model_and_is_no_turn(tools):
+    def asked(*_, **__):
+        raise AssertionError
+
+    shelf = replace(tools, memories=Shelf([BUDGET]), planner=SimpleNamespace(plan=asked), stage=asked)
+    assert await unshown(SCOPE, "What can we spend?", shelf, limit=10) is None
+
+
+async def test_a_store_that_is_away_is_said_of_a_search_too(tools):
+    class Away(Shelf):
+        async def search(self, scope, search):
+            raise StoreUnavailable
+
+    with pytest.raises(StoreUnavailable):
+        await unshown(SCOPE, "What can we spend?", replace(tools, memories=Away()), limit=10)
 
 
 # ---------------------------------------------------------------- the session's notes

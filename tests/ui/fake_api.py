@@ -116,6 +116,7 @@ class FakeApi:
     rights: list[str] = field(default_factory=lambda: list(RIGHTS))
     credential: str | None = None
     level: str = "full"
+    unshown: str = ""  # why a chat would be shown nothing of what a search finds
     fail: int | None = None
     held_back: asyncio.Event | None = None
     let_go: asyncio.Event = field(default_factory=asyncio.Event)  # an answer that was held back is on its way
@@ -281,13 +282,14 @@ class FakeApi:
 
     def _search(self, query: Row, body: Row) -> Response:
         wanted = body.get("memory_types")
-        found = [m for m in self._mine(body) if not wanted or m["type"] in wanted][: body["limit"]]
+        found = [m for m in self._mine(body) if not wanted or m["type"] in wanted][: body.get("limit", 10)]
         why = "meaning .62, words 2 of 3, recent"
         data = [
             {"object": "memory.match", "memory": m, "score": round(0.91 - 0.13 * i, 2), "why": why}
             for i, m in enumerate(found[:6])
         ]
-        return JSONResponse({"object": "list", "data": data, "has_more": False})
+        told = {"would_inject": not self.unshown, "reason": self.unshown or None}
+        return JSONResponse({"object": "list", "data": data, "has_more": False, **told})
 
     def _export(self, query: Row, body: Any) -> Response:
         lines = [json.dumps(m) + "\n" for m in reversed(self._mine(query))]

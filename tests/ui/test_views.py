@@ -27,11 +27,25 @@ async def test_a_search_shows_scores_and_reasons_the_best_first(visit: Visit) ->
     [(_, body)] = api.asked("POST", "/v1/memory/search")
     assert body == {
         "query": "Where do I sit?",
-        "limit": 10,
         "user_id": "ada",
         "memory_types": ["preference"],
         "similarity_threshold": 0.2,
     }
+
+
+async def test_a_search_says_where_the_model_would_be_shown_nothing(visit: Visit) -> None:
+    api = sample()
+    api.unshown = "not_in_memory"
+    page = await (await visit(api)).enter("search")
+    await page.get_by_text("Narrow it down").click()
+    await page.get_by_label("At most").fill("3")
+    await page.get_by_label("Message").fill("What is my licence plate?")
+    await page.keyboard.press("Enter")
+    told = "3 memories, the best first. A chat would be shown none of them: not_in_memory"
+    await expect(page.get_by_text(told)).to_be_visible()
+    await page.get_by_role("link", name="Jobs").click()
+    await page.get_by_role("link", name="Search").click()
+    await expect(page.get_by_text(told)).to_be_visible()
 
 
 async def test_a_match_opens_beside_the_search_and_the_search_is_there_again_after_a_walk(

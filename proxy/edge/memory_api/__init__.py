@@ -5,6 +5,6 @@ refused rather than ignored: `DELETE /v1/memory?user_id=u&project=x` must not de
 """
 
 from proxy.edge.memory_api.app import MemoryApi
-from proxy.edge.memory_api.wiring import ByHand, Recall, Tools
+from proxy.edge.memory_api.wiring import ByHand, Recall, Recalled, Tools
 
-__all__ = ["ByHand", "MemoryApi", "Recall", "Tools"]
+__all__ = ["ByHand", "MemoryApi", "Recall", "Recalled", "Tools"]

@@ -208,6 +208,8 @@ class Matches(TypedDict):
     object: Literal["list"]
     data: list[Match]
     has_more: Literal[False]
+    would_inject: bool
+    reason: str | None
     documents: NotRequired[list[PassageShape]]
 
 

@@ -95,7 +95,7 @@ class SearchBody(Body):
     user_id: Id | None = None
     project_id: Id | None = None
     memory_types: list[Kind] | None = None
-    limit: int = Field(10, ge=1, le=100)
+    limit: Annotated[int, Field(ge=1, le=100)] | None = None
     similarity_threshold: Share | None = None
     include: Annotated[list[Literal["documents"]], Field(max_length=1)] = []
 

@@ -35,13 +35,13 @@ async def add(tools: Tools, asked: Asked[NoQuery, AddBody]) -> Response:
 
 
 async def search(tools: Tools, asked: Asked[NoQuery, SearchBody]) -> Response:
-    """What the read path would find for the query, with scores and reasons."""
+    """What is near the query, with scores and reasons, and whether a chat would be shown any of it."""
     body = asked.body
-    ranked = await tools.recall(
+    found = await tools.recall(
         asked.scope(body.user_id, body.project_id),
         body.query,
         types=tuple(body.memory_types) if body.memory_types else None,
-        limit=body.limit,
+        limit=body.limit or tools.retrieval_limit,
         threshold=body.similarity_threshold,
     )
     matches: Matches = {
@@ -53,9 +53,11 @@ async def search(tools: Tools, asked: Asked[NoQuery, SearchBody]) -> Response:
                 "score": round(one.score, 4),
                 "why": one.why,
             }
-            for one in ranked
+            for one in found.ranked
         ],
         "has_more": False,
+        "would_inject": found.unshown is None,
+        "reason": found.unshown and found.unshown.value,
     }
     if "documents" in body.include:
         matches["documents"] = await _passages(tools, asked)
@@ -68,7 +70,7 @@ async def _passages(tools: Tools, asked: Asked[NoQuery, SearchBody]) -> list[Pas
     found = await tools.documents.search(
         asked.scope(body.user_id, body.project_id),
         body.query,
-        limit=body.limit,
+        limit=body.limit or tools.retrieval_limit,
         threshold=body.similarity_threshold,
     )
     return [passage(one) for one in found]

@@ -70,7 +70,8 @@ OPERATIONS = (
     ),
     Operation(
         method="POST", path=f"{_ALL}/search", id="searchMemories", handler=memories.search,
-        summary="Search as the proxy does for a chat, with scores and reasons", body=SearchBody,
+        summary="Search, with scores and reasons; and whether a chat that began so would be shown any of it",
+        body=SearchBody,
         answers={200: shapes.Matches}, refusals=(413,),
     ),
     Operation(

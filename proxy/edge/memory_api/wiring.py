@@ -12,14 +12,24 @@ from proxy.domain import Candidate, Event, Memory, MemoryFilter, Ranked, Scope, 
 from proxy.edge.identity.caller import Caller
 from proxy.pipeline.documents import RankedPassage
 from proxy.ports import Clock, JobQueue, MemoryStore, Quarantine, Receipts, SessionStore
+from proxy.reasons import Reason
+
+
+@dataclass(frozen=True, slots=True)
+class Recalled:
+    """What a search found, and why a conversation that begins with its words would be shown no memory; None
+    where it would."""
+
+    ranked: Sequence[Ranked]
+    unshown: Reason | None
 
 
 class Recall(Protocol):
-    """Searches memories as the read path would."""
+    """Searches memories, and asks whether the read path would."""
 
     async def __call__(
         self, scope: Scope, query: str, *, types: tuple[str, ...] | None, limit: int, threshold: float | None
-    ) -> Sequence[Ranked]: ...
+    ) -> Recalled: ...
 
 
 class Taken(Protocol):
@@ -108,6 +118,7 @@ class Tools:
     clock: Clock
     mode: str  # how callers are identified: "open" | "keys" | "jwt" | "header"
     version: str
+    retrieval_limit: int = 10  # of a search that names none
     session_key: Callable[[str], str] = str  # a session's id as the recorder writes it down
 
 

@@ -13,14 +13,14 @@ import pytest
 from proxy.background.library import Library
 from proxy.background.remember import Remember
 from proxy.background.write_gate.admit import Gate
-from proxy.domain import Ranked, Scope
+from proxy.domain import Scope
 from proxy.edge.identity.caller import Caller
 from proxy.edge.memory_api.app import MemoryApi
-from proxy.edge.memory_api.wiring import Documents, Tools
+from proxy.edge.memory_api.wiring import Documents, Recalled, Tools
 from proxy.pipeline.documents import RankedPassage, Shelf
 from proxy.pipeline.documents import search as search_documents
 from proxy.pipeline.prepare import Tools as Searching
-from proxy.pipeline.prepare import search
+from proxy.pipeline.prepare import search, unshown
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.tokens import Tokens
@@ -105,8 +105,11 @@ async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> 
 
     async def recall(
         scope: Scope, query: str, *, types: tuple[str, ...] | None, limit: int, threshold: float | None
-    ) -> Sequence[Ranked]:
-        return await search(scope, query, searching, types=types, limit=limit, threshold=threshold)
+    ) -> Recalled:
+        return Recalled(
+            await search(scope, query, searching, types=types, limit=limit, threshold=threshold),
+            await unshown(scope, query, searching, types=types, limit=limit, threshold=threshold),
+        )
 
     library = Library(stores.documents, stores.passages, embedder, time.time)
 

@@ -23,15 +23,16 @@ export function search(page, root) {
           body: question(page, fields),
           signal: page.signal,
         });
-        page.kept.search = { query: fields.query.value, data: answer.data };
-        show(answer.data);
+        page.kept.search = { query: fields.query.value, answer };
+        show(answer);
       } finally {
         list.removeAttribute("aria-busy");
       }
     });
-  const show = (matches) => {
+  const show = ({ data: matches, would_inject, reason }) => {
+    const unshown = would_inject === false ? `. A chat would be shown none of them: ${reason}` : "";
     status.textContent = matches.length
-      ? `${many(matches.length, "memory", "memories")}, the best first`
+      ? `${many(matches.length, "memory", "memories")}, the best first${unshown}`
       : "\u00a0";
     list.replaceChildren(...matches.map(matchRow));
     place.replaceChildren(
@@ -54,7 +55,7 @@ export function search(page, root) {
   );
   if (page.kept.search) {
     fields.query.value = page.kept.search.query;
-    show(page.kept.search.data);
+    show(page.kept.search.answer);
   }
   const route = async (id) => {
     await detail.open(id);
@@ -67,7 +68,7 @@ export function search(page, root) {
 function hint() {
   return nothing(
     "Ask as a user would",
-    "The same search that runs before every request to the model: meaning and words together, ranked, with the reason for each.",
+    "The search that runs before requests to the model: meaning and words together, ranked, with the reason for each. Where the model would be shown none of them all the same, it says why.",
   );
 }
 
@@ -87,8 +88,8 @@ function makeFields(page) {
       autocomplete: "off",
       value: page.kept.filter?.project ?? "",
     }),
-    limit: h("input", { type: "number", min: 1, max: 100, value: "10" }),
-    threshold: h("input", { type: "number", min: 0, max: 1, step: 0.05, placeholder: "the model’s" }),
+    limit: h("input", { type: "number", min: 1, max: 100, placeholder: "the proxy’s" }),
+    threshold: h("input", { type: "number", min: 0, max: 1, step: 0.05, placeholder: "the proxy’s" }),
   };
 }
 
@@ -117,7 +118,8 @@ function layout(fields) {
 }
 
 function question(page, fields) {
-  const body = { query: fields.query.value, limit: Number(fields.limit.value) || 10, ...page.session.query };
+  const body = { query: fields.query.value, ...page.session.query };
+  if (fields.limit.value) body.limit = Number(fields.limit.value);
   if (fields.type.value) body.memory_types = [fields.type.value];
   if (fields.project.value.trim()) body.project_id = fields.project.value.trim();
   if (fields.threshold.value) body.similarity_threshold = Number(fields.threshold.value);
