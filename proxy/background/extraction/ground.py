@@ -20,7 +20,7 @@ from proxy.background.safety.planted import REMOVED
 from proxy.background.safety.policy import SafetyPolicy
 from proxy.domain import Candidate, Evidence, Exchange, Memory
 from proxy.sentences import sentences
-from proxy.terms import normalise, plain, terms
+from proxy.terms import normalise, plain, stems, terms
 
 MIN_SUPPORT = 0.6  # share of a fact's terms that must be in the batch where its evidence is not
 _UNQUOTED = 0.2  # the same where the model quotes nothing: gold facts have .22 at least
@@ -28,7 +28,7 @@ _TELLING, _UNRELATED = 3, 0.1  # evidence of fewer terms proves nothing for a fa
 _HEARD = 0.3  # of the terms of what only the assistant states, the user must have said
 _HEDGED, _UNCLEAR, _ASSISTANT = 0.6, 0.5, 0.7  # the highest confidence of each
 _MIN_COPY = 4  # letters: less stands everywhere
-_NARRATION = frozenset("user stated set want prefer plan currently now new call name note fact".split())
+_NARRATION = stems("stated set want prefer plan currently now new call name fact")
 _SPOKEN = 0.34  # of a fact's terms are in the sentence that stands for the quote that a model left out
 # "User I moved to Leeds", "User my sister drives": the sentence itself, with a subject put before it.
 _PUT_BEFORE = re.compile(

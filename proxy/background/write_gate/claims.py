@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable
 
 from proxy.background.write_gate.change_words import Cue
+from proxy.background.write_gate.contrast import CONTRAST
 from proxy.background.write_gate.reading import COMMON, VALUE_KINDS, Claim, Statement, read
 
 _COMMON_WEIGHT = 0.25
@@ -21,12 +22,6 @@ _NOT_ON = re.compile(
     r"(?:\b(?:not|instead of|rather than|nicht|statt|y no|en (?:lugar|vez) del?|et (?:non|pas)|au lieu d[eu])"
     r" (?:(?:on|the|am|an|den|dem|el|le|du) ){0,2}|而?不是|而非)"
     rf"(?P<day>{VALUE_KINDS['date']}|{VALUE_KINDS['weekday']})"
-)
-# Words by which two otherwise equal facts speak of two things.
-CONTRAST = frozenset(
-    "back return outbound inbound first second third other another morn even afternoon night left right"
-    " son daughter mother father mom mum dad wif husband brother sister partner friend colleagu boss"
-    " stag product prod dev test weekday weekend summer winter spr autumn privat offic".split()
 )
 
 

@@ -14,10 +14,11 @@ from functools import lru_cache
 from itertools import takewhile
 
 from proxy.background.write_gate.claims import about_others, claims_change
+from proxy.background.write_gate.contrast import CONTRAST, TIMES
 from proxy.background.write_gate.numbered import about_other_numbers, hold_at_other_times
-from proxy.background.write_gate.reading import COMMON
+from proxy.background.write_gate.reading import COMMON, WEEKDAY, read
 from proxy.sentences import without_inner_stops
-from proxy.terms import fold, normalise, plain, terms
+from proxy.terms import fold, normalise, plain, stems, terms
 
 LEXICAL_NEAR = 0.6  # Jaccard over terms that asks the question where no vector means anything
 
@@ -41,8 +42,8 @@ _STRONG_CHANGE = re.compile(
     r"\b(?:no longer|not any ?more|anymore|stopped|quit|switched|instead of|replaced?|changed"
     r"|moved (?:to|from)|was moved|rescheduled|postponed|brought forward|cancell?ed|called off|sold|dropped"
     r"|raised|lowered"
-    r"|cut to|rose to|increased|reduced|renamed|left(?! (?:and|knee|hand|arm|eye|ear|leg|foot|side"
-    r"|shoulder|wrist|hip|ankle))|gave up|broke up|decided not"
+    r"|cut to|rose to|increased|reduced|renamed|(?<!the )(?<!my )(?<!'s )(?<!on )left(?! (?:and|knee|hand|arm"
+    r"|eye|ear|leg|foot|side|shoulder|wrist|hip|ankle))|gave up|broke up|decided not"
     r"|did not happen|took place)\b"
     r"|不再|改为|改成|改到|改在|改用|换成|换到|换了|搬到|搬去|取消|推迟|提前到"
     r"|下线|涨到|降到|戒|拒掉|卖掉|停用|调到"
@@ -62,13 +63,6 @@ _NUMBER = re.compile(
 _NAME = re.compile(r"(?<![.!?]\s)(?<=[\w,'\")]\s)[A-Z][\w&+.-]*|\b\w*[a-z][A-Z]\w*|\b[A-Za-z]+-?\d[\w.-]*")
 _SUBJECT = re.compile(
     r"^(?:The )?(?!User\b|The\b|Users\b)([A-Z][\w-]+)(?:'s|’s| is| was| has| lives| works| likes| uses)\b"
-)
-# Words by which two otherwise equal facts speak of two things.
-_CONTRAST = frozenset(
-    "back return outbound inbound first second third other another morning evening afternoon night left right"
-    " son daughter mother father mom mum dad wife husband brother sister partner friend colleague boss"
-    " stag product staging production prod dev test weekday weekend summer winter spring autumn private"
-    " office".split()
 )
 # Of these a person has several at once: another value is another fact.
 _SEVERAL = re.compile(
@@ -114,6 +108,8 @@ _ONE = (
     r"(?P<bed>\b(?:goes|go) to (?:bed|sleep)\b)",
     r"(?P<age>\byears old\b|\bturned \d\d\b|岁)",
     rf"(?P<employer>\b(?:works? (?:at|for)\b{_NO_EMPLOYER}|(?:is|am|'m) employed (?:at|by)\b|joined\b)"
+    r"|\barbeitet (?:jetzt |nun )?bei\b(?! (?:regen|nacht|tag|licht|musik|offen\w*|mir|ihm|ihr|uns|sich)\b)"
+    r"|\btravaille (?:maintenant |desormais )?chez\b(?! (?:moi|lui|elle|nous|eux|elles|soi)\b)"
     r"|就职于|供职于)",
     r"(?P<boss>\breports? to\b)",
     r"(?P<status>\b(?:single|engaged|married|divorced|widowed)\b|单身|结婚|离婚|订婚|已婚)",
@@ -122,6 +118,17 @@ _ONE = (
 _ONE_OF = re.compile("|".join(_ONE))
 _COPULA = re.compile(
     r"\b(?:is|are|was|were|will be)\b|(?:现在|目前|如今)?(?:改为|改成|改到|换成|换到|涨到|降到|是|为|叫)"
+)
+# What has one value at a time, in other languages, too.
+_IS = re.compile(r"\b(?:is|are|was|were|will be|es|son|era|est|sont|etait|ist|sind|war|heisst)\b")
+# A weekday on which something is done again and again.
+_HABIT = re.compile(
+    rf"\b(?:every|each|jeden|los|cada|les?|chaque|tous les) {WEEKDAY}\b"
+    r"|\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:mon|diens|donners|frei|sams|sonn)tags|mittwochs)\b"
+)
+_COUNTED = re.compile(
+    "ein[es]?|zwei|drei|vier|funf|sechs|sieben|acht|neun|zehn|una?|dos|tres|cuatro|cinco|seis|siete|ocho|nueve"
+    "|diez|une?|deux|trois|quatre|cinq|six|sept|huit|neuf|dix"
 )
 _VALUE = re.compile(
     r"(?:\b(?:is|are|was|were|will be|called|named)\b|改为|改成|改到|换成|换到|涨到|降到|是|为|叫)"
@@ -182,10 +189,10 @@ def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation
         return Relation.APART
     if _replaced_names(a, b) and not _is_change(a, b, closeness):
         return Relation.APART
-    if (a.words ^ b.words) & _CONTRAST and b.changed < 2:
+    if b.changed < 2 and _of_another(a, b):
         return Relation.APART
     if closeness >= 1:
-        return _close(a, b, closeness)
+        return Relation.APART if _one_word_is_other(a, b) else _close(a, b, closeness)
     return Relation.UPDATE if _is_change(a, b, closeness) else Relation.APART
 
 
@@ -200,7 +207,8 @@ def _aligned(one: str, other: str) -> tuple[_Fact, _Fact]:
     a, b = _read(one), _read(other)
     if a.words == b.words:
         return a, b
-    words = frozenset(next((w for w in a.words if _is_form(w, t)), t) for t in b.words)
+    alone = a.words - b.words  # what both say needs no other form: "trains" is none of "Trainline"
+    words = frozenset(t if t in a.words else next((w for w in alone if _is_form(w, t)), t) for t in b.words)
     return a, replace(b, words=words)
 
 
@@ -245,7 +253,30 @@ def _same_characters(a: _Fact, b: _Fact) -> bool:
 
 def _opposed(a: _Fact, b: _Fact) -> bool:
     """True where each speaks of its own of two things: weekdays and weekends."""
-    return bool((a.words - b.words) & _CONTRAST) and bool((b.words - a.words) & _CONTRAST)
+    return bool((a.words - b.words) & CONTRAST) and bool((b.words - a.words) & CONTRAST)
+
+
+def _of_another(a: _Fact, b: _Fact) -> bool:
+    """True where a word tells that one of them is about another thing: "the flight back". When it is done
+    makes a fact that says the same otherwise narrower: "drinks coffee", "drinks coffee in the morning"."""
+    told = (a.words ^ b.words) & CONTRAST
+    narrower = told <= TIMES and a.numbers == b.numbers and (a.words <= b.words or b.words <= a.words)
+    return bool(told) and not narrower
+
+
+def _one_word_is_other(a: _Fact, b: _Fact) -> bool:
+    """True where, word for word, one thing in place of another is told of the user's doings, and nothing says
+    that it changed: "pays rent by standing order", "pays electricity …". What somebody is, is one."""
+    if a.cjk or b.changed or a.negations != b.negations or _IS.search(a.text):
+        return False
+    one, other = a.text.rstrip(".!").split(), b.text.rstrip(".!").split()
+    if len(one) != len(other):
+        return False
+    pairs = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
+    if len(pairs) != 1 or not (a.words - b.words and b.words - a.words):
+        return False
+    valued = any(read(word).values or _COUNTED.fullmatch(word) for word in pairs[0])
+    return not valued or all(_HABIT.search(text) for text in (a.text, b.text))
 
 
 def _two_things(a: _Fact, b: _Fact) -> bool:
@@ -312,10 +343,10 @@ def _read(text: str) -> _Fact:
 
 
 # Words that carry a fact's form, not its matter; pieces of contractions among them.
-_GLUE = frozenset(
-    "name call now curren set own be been every day each t s doesn doesn't don don't isn isn't"
+_GLUE = stems(
+    "name call now curren set own every day each t s doesn doesn't don don't isn isn't"
     " won won't can't"
-    " 现 在 现在 目 前 目前 已 经 已经 是 叫".split()
+    " 现 在 现在 目 前 目前 已 经 已经 叫"
 )
 
 
@@ -340,7 +371,7 @@ def _attribute(folded: str) -> tuple[str, ...]:
     if _PLAN.search(folded):
         return ()
     if one := _ONE_OF.search(folded):
-        if one.lastgroup == "employer" and _AT_TIMES.search(folded):
+        if one.lastgroup == "employer" and (_AT_TIMES.search(folded) or _HABIT.search(folded)):
             return ()
         return (str(one.lastgroup), *_key(folded[: one.start()]))
     if turned := _TURNED.search(folded):

@@ -6,7 +6,7 @@ from functools import lru_cache
 
 from proxy.background.write_gate.change_words import BESIDE, KIN, PATTERNS, PLANNED, REASON, Cue
 from proxy.sentences import without_inner_stops
-from proxy.terms import fold, plain, terms
+from proxy.terms import fold, plain, stems, terms
 
 # When a fact was noted is not part of what it says.
 NOTED = re.compile(
@@ -81,13 +81,16 @@ _LEADING = re.compile(
     r"(?=['’]s\b| (?:is|was|has|will|\w{3,}s|\w+ed|took|left|went|now|es|fue|ya|se|est|a|trae|tiene|vive)\b)"
 )
 # Where every noun has a capital, a capital names nobody.
-_GERMAN = re.compile(r"\b(?:der|die|das|ist|und|wurde|nutzer\w*|jetzt|nicht|ein|eine)\b")
+_GERMAN = re.compile(
+    r"\b(?:der|die|das|des|dem|den|ist|und|wird|wurde|hat|bei|nutzer\w*|jetzt|nicht|ein|eine|betragt|kostet"
+    r"|liegt|steht)\b"
+)
 _USER = re.compile(
     r"^(?:the |el |la |l['’]|der |die |des )?(?:users?|usuari[oa]s?|nutzer\w*|benutzer\w*|utilisat\w+)\b"
     r"|^用户|^我"
 )
 _FRENCH = re.compile(r"\b(?:est|une?|les?|du|aux?|utilisat\w+)\b")
-_ENDING = re.compile(r"(?:in|es|[aeos])$")
+_ENDING = re.compile(r"(?:es|[es])$")
 _VERB = re.compile(r"[;,]| (?:is|are|was|has|had|ist|hat|es|est|a) ")
 _ASIDE = re.compile(r"\bwegen (?:de[rs] )?\w+ ")  # before the verb, where the reason does not end the clause
 _AROUND = re.compile(r"(?:ne |n'|kein\w* )(.+) (?:plus|pas|mehr)$")
@@ -100,38 +103,33 @@ _CLAUSE = re.compile(
 )
 
 
-def _stems(words: str) -> frozenset[str]:
-    """Return the words in the form that `terms` gives them, and as they stand."""
-    return frozenset(words.split()) | frozenset(terms(words))
-
-
 # Words that carry a fact's form, not its matter.
-FORM = _stems(
-    "befor ago ete name call now curren set own be been every day each t s doesn doesn't don don't isn"
+FORM = stems(
+    "befor ago ete name call now curren set own every day each t s doesn doesn't don don't isn"
     " isn't won won't can't"
-    " user usuario usuaria nutzer nutzerin utilisateur utilisatrice"
-    " por para con del al su sus lo se fue esta est ha ya desde entre"
-    " am im um auf bei zu zur zum vom von mit den dem wird wurd werden hat sich als fur gegen nach seit"
+    " usuario usuaria nutzer nutzerin utilisateur utilisatrice"
+    " por para con al sus lo fue esta ha ya desde entre"
+    " im um auf bei zu zur zum vom von mit den dem wird wurd werden hat sich als fur gegen nach seit"
     " noch nur"
-    " a au aux du en par sur pour avec dans qui que son sa ses d l n ne"
-    " some any all more most new long sinc until till onc still instead both also only she they who"
-    " again once de nouveau nuevo nuevamente erneut wieder 再次 再 次 又"
+    " au aux par sur pour avec dans qui son sa ses d l n ne"
+    " some any all more most new long sinc until till onc still instead both also only"
+    " once nouveau nuevo nuevamente erneut wieder 再次 再 次 又"
     " ce cet cette ces il elle ils elles leur"
-    " 现 在 现在 目 前 目前 已 经 已经 是 叫"
+    " 现 在 现在 目 前 目前 已 经 已经 叫"
 )
 # Words that many facts share: alone they show no common topic. Names of values among them.
-COMMON = _stems(
+COMMON = stems(
     "abgab termin frist datum preis kost fecha plazo precio cost prix delai"
-    " plan want us have has tak tok go goe went work liv pay paid cost run get make mad prefer lik need"
+    " plan want have tak tok go goe went work liv pay paid cost run get make mad prefer lik need"
     " com mov start"
     " dose pric amount dat tim deadlin due plac number valu total limit chang switch rais stop quit decid"
-    " euro eur dollar pound year month week hour minut day morn project trip meet dr mr ms mrs"
+    " euro eur dollar pound year month week hour minut morn project trip meet dr mr ms mrs"
     " paga pag cuesta kostet zahlt bezahlt cout coute pai va geht macht hace fait benutzt costar"
-    " use using tiene usa vive trabaja prefiere hat ist benutzt arbeitet est habite travaille"
+    " use using tiene usa vive trabaja prefiere benutzt arbeitet habite travaille"
     " travel journey flight holiday viaje reise voyage vacances rendez-vous 旅行"
 )
 _SYNONYM = {
-    **dict.fromkeys(("resid", "wohnt", "lebt", "vive", "viv", "habit", "vit", "home"), "liv"),
+    **dict.fromkeys(("resid", "wohnt", "lebt", "vive", "viv", "habit", "vit", "hom"), "liv"),
     "wak": "get",
     "favorit": "favourit",
     "color": "colour",
