@@ -25,17 +25,37 @@ _OBJECT = re.compile(
 _SUBJECT = re.compile(rf"{_USER}\b(?P<adverb> {_ADVERB})(?P<verb>[a-z]+(?:['’]t)?)\b")
 _LEFT = re.compile(rf"{_USER}\b")
 _THEIRS = re.compile(r"\btheir\b")
-# When a fact was noted is for people and for the block's date column; to the model it is noise.
-_NOTED = re.compile(
-    r"(?<!\s)\s*[(（](?:stated|set|reported|decided|agreed|as of|noted|mentioned|updated)\b"
-    r"[^()（）]*\d{4}-\d\d-\d\d[^()（）]*[)）]"
+# When a fact was noted is for people and for the block's date column: "(stated 2026-01-22)", "(2026-01-22)".
+_DAY = r"\d{4}-\d\d-\d\d"
+_NOTE = re.compile(
+    r"(?<!\s)\s*+[(\uff08](?:"
+    r"(?:(?:plan )?stated|set|reported|decided|agreed|as of|noted|mentioned|updated|dicho|stand|dit)\b"
+    rf"(?>[^()\uff08\uff09]*?{_DAY})[^()\uff08\uff09]*+|(?P<bare>{_DAY}) ?(?:时(?:的计划)?)?)[)\uff09]",
+    re.IGNORECASE,
+)
+# Behind these a date says which day is meant (see extraction/dates.py): "next Friday (2026-06-05)".
+_MEANT = re.compile(
+    r"(?:\b(?:\w*days?|weeks?|weekends?|months?|years?|tomorrow|tonight|ago|morning|afternoon|evening|night"
+    r"|lunes|martes|mi[ée]rcoles|jueves|viernes|s[áa]bado|domingo|semanas?|mes(?:es)?|años?|d[íi]as?|mañana"
+    r"|\w+tag|mittwoch|tage?n?|wochen?|wochenende|monate?n?|jahre?n?|morgen|heute|gestern|abend"
+    r"|\w+di|dimanche|semaines?|mois|ans?|ann[ée]e|jours?|demain|hier|prochaine?|derni[èe]re?|pr[óo]xim[oa])"
+    r"|[一二三四五六日天周月年末晚后前早])$",
+    re.IGNORECASE,
 )
 _OTHER_LANGUAGES = (("用户", "我"), ("使用者", "我"), ("ユーザー", "私"), ("사용자", "저"))
 
 
 def embed_text(content: str) -> str:
     """Return the text to embed for a memory with this content; queries are embedded as they are."""
-    return first_person(_NOTED.sub("", content))
+    return first_person(without_note(content))
+
+
+def without_note(content: str) -> str:
+    """Return the content without when it was noted, which is no part of what it says. A date that tells
+    which day is meant stays."""
+    return _NOTE.sub(
+        lambda note: note[0] if note["bare"] and _MEANT.search(content, 0, note.start()) else "", content
+    )
 
 
 def first_person(text: str) -> str:

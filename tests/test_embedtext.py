@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.embedtext import embed_text, first_person
+from proxy.embedtext import embed_text, first_person, without_note
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,42 @@ def test_text_about_nobody_is_left_alone(text):
 def test_when_it_was_noted_is_not_embedded():
     assert embed_text("User's fee is £1,800 flat (stated 2026-01-22).") == "My fee is £1,800 flat."
     assert embed_text("User's course (£240) is in May") == "My course (£240) is in May"
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        "(stated 2026-01-22)",
+        "(Stated 2026-01-22, not signed)",
+        "(plan stated 2026-01-22)",
+        "(as of 2026-01-22)",
+        "(mentioned 2026-01-22)",
+        "(dicho 2026-01-22)",
+        "(Stand 2026-01-22)",
+        "(2026-01-22)",
+        "（2026-01-22 时）",
+        "(2026-01-22 时的计划)",
+    ],
+)
+def test_a_note_of_the_day_is_no_part_of_what_is_said(note):
+    assert without_note(f"User's fee is £1,800 {note}.") == "User's fee is £1,800."
+    assert without_note(f"User's fee is £1,800{note}") == "User's fee is £1,800"
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "User owns knives (set of six)",
+        "User took the pill (decided against the cream)",
+        "User takes the pill (since 2026-05-01)",
+        "The report is for Mara (due 2026-05-01)",
+        "User flies to Rome next Friday (2026-06-05).",
+        "User moves tomorrow (2026-06-05)",
+        "La usuaria empieza mañana (2026-06-05)",
+        "Der Nutzer zieht am Freitag (2026-06-05) um",
+        "L'utilisateur part vendredi prochain (2026-06-05)",
+        "用户下周五 (2026-06-05) 去上海",
+    ],
+)
+def test_a_date_that_says_which_day_is_meant_stays(told):
+    assert without_note(told) == told

@@ -3,6 +3,7 @@
 import pytest
 
 from proxy.background.write_gate.change_words import Cue
+from proxy.background.write_gate.compare import Relation, relate
 from proxy.background.write_gate.reading import read
 
 
@@ -59,3 +60,17 @@ def test_no_statement_however_long_is_slow_to_read() -> None:
 def test_a_name_behind_a_title_is_a_name_and_one_that_begins_a_sentence_is_not() -> None:
     assert {"ohm", "smith"} <= read("User's dentist is Dr. Ohm, then came J. R. Smith").names
     assert "it" not in read("User has a cat. It is old").names
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("User flies to Rome next Friday (2026-06-05)", "User flies to Rome next Friday (2026-06-12)"),
+        ("User owns knives (set of six)", "User owns knives (set of eight)"),
+        ("User has a course (starts 2026-05-01)", "User has a course (starts 2026-09-01)"),
+        ("The report for Mara (due 2026-05-01)", "The report for Mara (due 2026-06-01)"),
+    ],
+)
+def test_what_stands_in_parentheses_and_is_no_note_is_part_of_the_fact(old: str, new: str) -> None:
+    for cosine in (None, 0.9, 0.97):
+        assert relate(old, new, cosine, near=0.8) is not Relation.SAME

@@ -17,6 +17,7 @@ from proxy.background.write_gate.claims import about_others, claims_change
 from proxy.background.write_gate.contrast import CONTRAST, TIMES
 from proxy.background.write_gate.numbered import about_other_numbers, hold_at_other_times
 from proxy.background.write_gate.reading import COMMON, WEEKDAY, read
+from proxy.embedtext import without_note
 from proxy.sentences import without_inner_stops
 from proxy.terms import fold, normalise, plain, stems, terms
 
@@ -31,13 +32,6 @@ class Relation(Enum):
     APART = "apart"
 
 
-# When a fact was noted is not part of what it says.
-_NOTED = re.compile(
-    r"(?<!\s)\s*+[(\uff08]"
-    r"(?:(?:stated|set|reported|decided|agreed|as of|noted|plan stated|since)\b[^()\uff08\uff09]*"
-    r"|[^()\uff08\uff09]{0,20}\d{4}-\d\d-\d\d[^()\uff08\uff09]{0,12})[)\uff09]",
-    re.IGNORECASE,
-)
 _STRONG_CHANGE = re.compile(
     r"\b(?:no longer|not any ?more|anymore|stopped|quit|switched|instead of|replaced?|changed"
     r"|moved (?:to|from)|was moved|rescheduled|postponed|brought forward|cancell?ed|called off|sold|dropped"
@@ -322,7 +316,7 @@ def _names(fact: _Fact, name: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _read(text: str) -> _Fact:
-    said = _NOTED.sub("", text)
+    said = without_note(text)
     folded = plain(said)
     named = without_inner_stops(said)
     names = {m.group() for m in _NAME.finditer(named)} | {m.group(1) for m in _SUBJECT.finditer(said)}

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from proxy.background.write_gate.change_words import PLANNED, Cue
-from proxy.background.write_gate.reading import NOTED, VALUE_KINDS, WEEKDAY, read
+from proxy.background.write_gate.reading import VALUE_KINDS, WEEKDAY, read
+from proxy.embedtext import without_note
 from proxy.terms import plain, terms
 from proxy.wordlists import whole_words
 
@@ -196,7 +197,7 @@ def _fields(date: str) -> dict[str, str]:
 # ------------------------------------------------------------ one statement
 @lru_cache(maxsize=256)
 def _told(text: str) -> _Told:
-    said = plain(NOTED.sub("", text[:_MOST])).strip().rstrip(".。!")
+    said = plain(without_note(text[:_MOST])).strip().rstrip(".。!")
     clear = _SINCE.sub(_blank, said)
     subject, rest, known = _parted(clear)
     turned = _TURNED.match(said)

@@ -5,16 +5,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from proxy.background.write_gate.change_words import BESIDE, KIN, PATTERNS, PLANNED, REASON, Cue
+from proxy.embedtext import without_note
 from proxy.sentences import without_inner_stops
 from proxy.terms import fold, plain, stems, terms
 
-# When a fact was noted is not part of what it says.
-NOTED = re.compile(
-    r"(?<!\s)\s*+[(\uff08]"
-    r"(?:(?:stated|set|reported|decided|agreed|as of|noted|plan stated|since|dicho|stand|dit)\b"
-    r"[^()\uff08\uff09]*|[^()\uff08\uff09]{0,20}\d{4}-\d\d-\d\d[^()\uff08\uff09]{0,24})[)\uff09]",
-    re.IGNORECASE,
-)
 _MONTH = (
     r"(?:jan(?:uary|uar|vier)?|ene(?:ro)?|feb(?:ruary|ruar|rero)?|fevrier|mar(?:ch|zo|s)|marz|apr(?:il)?"
     r"|abril|avril"
@@ -180,7 +174,7 @@ class Statement:
 @lru_cache(maxsize=256)
 def read(text: str) -> Statement:
     """Return the statement read."""
-    said = NOTED.sub("", text).strip()
+    said = without_note(text).strip()
     folded = plain(said).replace("on call", "on-call").replace("every other", "every second")
     rest, values = _values(folded)
     names = _names(without_inner_stops(said))
