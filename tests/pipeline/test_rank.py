@@ -204,3 +204,11 @@ def test_a_memory_of_the_time_that_the_question_names_wins_between_equals():
     ]
     assert ids(rank(hits, (), OPEN, limit=10, now=NOW))[0] == "a"
     assert ids(rank(hits, (), OPEN, limit=10, now=NOW, times=(march,)))[0] == "b"
+
+
+@pytest.mark.parametrize(("asked", "found"), [(None, []), (0.0, ["m"]), (0.3, [])])
+def test_without_cosines_a_threshold_of_0_lets_any_shared_word_pass(asked, found):
+    words = gate_for(expected=Expectation.NONE, dense=False, model_threshold=0.25, asked=asked)
+    terms = ("alpha", *(f"word{n}" for n in range(14)))
+    assert order([Hit(memory("m", "An alpha of its own"), None, 1.0)], terms, gate=words) == found
+    assert words.follows is (asked is None)

@@ -49,12 +49,13 @@ def gate_for(*, expected: Expectation, dense: bool, model_threshold: float, aske
 
     `asked`: the request's own similarity_threshold; it applies to every hit's cosine as it stands, linked or
     not. Where cosines mean nothing (`dense` false: no embedder, or a language it does not know), words
-    decide: half of what the question says if a threshold was asked for, else any shared word if the question
-    expects memory, and a tenth if not.
+    decide: half of what the question says if a threshold was asked for, any shared word if 0 was, which lets
+    everything pass by its cosine; else any shared word if the question expects memory, and a tenth if not.
     """
     if not dense:
-        least = _STRONG_COVERAGE if asked else 0.0 if expected else _WEAK_COVERAGE
-        return Gate(0.0, 0.0, least, dense=False, follows=not asked)
+        if asked is not None:
+            return Gate(0.0, 0.0, _STRONG_COVERAGE if asked > 0 else 0.0, dense=False, follows=False)
+        return Gate(0.0, 0.0, 0.0 if expected else _WEAK_COVERAGE, dense=False)
     if asked is not None:
         return Gate(asked, asked, _STRONG_COVERAGE, follows=False)
     entry, floor = _ENTRY_AND_FLOOR[expected]
