@@ -1,4 +1,4 @@
-"""Knowledge documents beside personal memory (requirement D8): values, and the ports that keep them.
+"""Knowledge documents beside personal memory: values, and the ports that keep them.
 
 A document is a text with a name, cut into passages along its headings. Its passages, joined, are the text as
 it is kept. Posted again with other words it becomes the next version, and the old one is gone.
@@ -15,7 +15,7 @@ Change = Literal["created", "updated", "unchanged"]
 
 READY, INDEXING = "ready", "indexing"
 PATH = " › "  # between the headings that lead to a passage
-_MARKS = ("[redacted", "[removed]")  # of background.filters and background.planted
+_MARKS = ("[redacted", "[removed]")  # of background.safety: filters and planted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

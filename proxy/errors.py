@@ -5,7 +5,7 @@ ProxyError
 │   ├── InvalidRequest         400, `param` names the field
 │   ├── Unauthorized           401
 │   ├── Forbidden              403
-│   │   └── QuotaExceeded          the user's memory is full, and the policy is to refuse
+│   │   └── QuotaExceeded          the user's memory is full, and the policy is to refuse; the documents are
 │   ├── NotFound               404, also for what belongs to somebody else
 │   ├── Duplicate              409, another memory says just that
 │   ├── TooLarge               413

@@ -126,6 +126,8 @@ class _Lexicon:
 
 @lru_cache(maxsize=1)
 def _lexicon() -> _Lexicon:
+    """Return the table of all files. Of a word that several of them have, the one whose name sorts first
+    tells the meaning: the digits in their names are their precedence."""
     words: dict[str, dict[str, str]] = {name: {} for name in _LANGUAGES}
     forms: set[str] = set()
     english = set(ENGLISH_STOP_WORDS)

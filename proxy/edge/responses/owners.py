@@ -6,7 +6,7 @@ the request carried. A request that names a user sees that user's objects and th
 that were made for nobody; one that names nobody sees what its own credential made. Anything else is absent.
 
 A request with neither user nor credential belongs to nobody: what it makes is found by any other such
-request that knows the id. Ids are 128 random bits and are never listed, so knowing one is the proof.
+request that knows the id. Ids are 192 random bits and are never listed, so knowing one is the proof.
 """
 
 from collections.abc import Iterable

@@ -148,7 +148,7 @@ def standing(memory: Memory, now: float, ranking: Ranking) -> float:
     """Return the product of what a memory has earned: recent, useful, important, sure. 1 is average."""
     seen = max(memory.updated_at, memory.last_accessed or 0.0)
     recency = 2 * math.pow(0.5, max(0.0, now - seen) / DAY / ranking.half_life_days) - 1
-    # The weight starts at 1, is archived below .3, core above 5: its logarithm is even.
+    # A memory weighs 1 unless it was imported with another weight; between .2 and 5 its logarithm is even.
     weight = math.log(min(5.0, max(0.2, memory.weight)), 5.0)
     return (
         (1 + ranking.recency_depth * recency)
