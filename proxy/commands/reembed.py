@@ -77,7 +77,7 @@ async def _run(args: argparse.Namespace) -> int:
         settings = settings_of(args.config, args.data_dir)
         if settings.storage.backend == "sqlite" and not (settings.data_dir / "memory.db").is_file():
             raise ConfigError(f"there are no memories in {settings.data_dir}: set --data-dir")
-        return await _migrate(settings, _chosen(args.model, settings), anew=args.force)
+        return await _embed_anew(settings, _chosen(args.model, settings), anew=args.force)
     except ConfigError as error:
         return _refused(str(error), 2)
     except (StoreError, EmbeddingFailed) as error:
@@ -103,7 +103,7 @@ def _chosen(given: str | None, settings: Settings) -> Chosen:
     return Chosen(given, None)
 
 
-async def _migrate(settings: Settings, chosen: Chosen, *, anew: bool) -> int:
+async def _embed_anew(settings: Settings, chosen: Chosen, *, anew: bool) -> int:
     embedder = await asyncio.to_thread(_loaded, settings, chosen)
     stores = stores_of(settings)
     try:

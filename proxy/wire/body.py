@@ -47,8 +47,8 @@ def parse(raw: bytes) -> Body:
     return body
 
 
-def dump(body: Body) -> bytes:
-    """Return the bytes of a body that `parse` gave, also of an edited one."""
+def dump(body: Any) -> bytes:
+    """Return the bytes of a body that `parse` gave, of an edited one, or of a part of one."""
     try:
         return orjson.dumps(body)
     except TypeError:  # what orjson cannot write: see above, and more than 254 levels

@@ -148,7 +148,7 @@ class Keeping:
             previous_id=made.previous_id,
             conversation_id=made.conversation_id,
             response=made.response,
-            input_items=written(made.input_items),
+            input_items=dump(made.input_items),
             created_at=made.created_at,
             expires_at=made.created_at + self.ttl_s,
         )
@@ -177,7 +177,7 @@ class Keeping:
     async def converse(self, owner: Owner, items: Sequence[Item], metadata: Any) -> Conversation:
         """Make a conversation with its first items."""
         made = Conversation(
-            id=new_id("conv"), scope=owner.scope, metadata=written(metadata), created_at=self.clock()
+            id=new_id("conv"), scope=owner.scope, metadata=dump(metadata), created_at=self.clock()
         )
         await self.conversations.create(made, _numbered(items))
         await self._point(owner, made)
@@ -248,7 +248,7 @@ class Keeping:
     async def _point(self, owner: Owner, made: Conversation) -> None:
         if owner.named and owner.credential is not None:
             pointer = shelf(owner.credential, made.id)
-            sign = replace(made, scope=pointer, metadata=written(owner.scope.user))
+            sign = replace(made, scope=pointer, metadata=dump(owner.scope.user))
             await self.conversations.create(sign, ())
 
     async def _all_items(self, conversation: Conversation) -> list[bytes]:
@@ -266,18 +266,13 @@ class Keeping:
         return items
 
 
-def written(value: Any) -> bytes:
-    """Return the value as JSON, also where clients sent what strict writers refuse."""
-    return dump(value)
-
-
 def _items_of(kept: StoredResponse) -> list[Item]:
     asked: list[Item] = loads(kept.input_items)
     return [*asked, *items_of(loads(kept.response))]
 
 
 def _numbered(items: Iterable[Item]) -> list[tuple[str, bytes]]:
-    return [(str(item["id"]), written(item)) for item in items]
+    return [(str(item["id"]), dump(item)) for item in items]
 
 
 def _pointer(stored: StoredResponse, where: Scope) -> StoredResponse:
@@ -288,6 +283,6 @@ def _pointer(stored: StoredResponse, where: Scope) -> StoredResponse:
         session_id="",
         previous_id=None,
         conversation_id=None,
-        response=written(stored.scope.user),
+        response=dump(stored.scope.user),
         input_items=b"[]",
     )
