@@ -1,4 +1,4 @@
-"""From ranked memories to the block of text (requirements E1, E3).
+"""From ranked memories to the block of text.
 
 The best match goes in first, whatever it costs, since it is what was asked for. The rest of a short budget is
 filled by worth: the score over the square root of the cost, so that a long procedure does not push out three
@@ -7,7 +7,7 @@ the kind decides. (Share of the answers of eleven personas that is in a block of
 and .81; with half of the budget reserved by kind, .89 and .76.)
 In the block the best match stands first, so that a reader, and a log, sees
 at the top what the search thought of most. What the session's notes say comes before all memories. Where a
-project's preferences stand beside general ones, the block says which count (requirement E6): whether two of
+project's preferences stand beside general ones, the block says which count: whether two of
 them differ, the model sees better than a rule.
 """
 

@@ -1,4 +1,4 @@
-"""One hop further: what memory holds about those whom the question names by their role alone (D7).
+"""One hop further: what memory holds about those whom the question names by their role alone.
 
 "When does my sister's flight land?" comes close to "User's sister is Marta" and to every flight, and not to
 "Marta lands at Gatwick at 18:40". A memory that calls the role by a name is a bridge: those that speak of the
