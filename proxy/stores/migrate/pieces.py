@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from proxy.domain import Memory
+from proxy.stores.generations import NO_MODEL
 from proxy.stores.migrate.source import Remembered, Row, Source, User
 from proxy.stores.redis import layout, library
 from proxy.stores.redis.connection import Redis
@@ -37,7 +38,6 @@ from proxy.stores.redis.layout import (
     StoredRow,
     UnreadRow,
 )
-from proxy.stores.redis.model import NO_MODEL
 from proxy.stores.redis.queue import Queue
 from proxy.stores.redis.rows import Rows, row_of
 from proxy.stores.redis.unit import Unit, uid

@@ -9,6 +9,7 @@ from typing import Any
 
 from proxy.documents import path_of
 from proxy.errors import StoreUnavailable
+from proxy.stores.generations import NO_MODEL
 from proxy.stores.migrate.source import Source, User
 from proxy.stores.redis import order
 from proxy.stores.redis.layout import (
@@ -20,7 +21,6 @@ from proxy.stores.redis.layout import (
     StateRow,
     storable,
 )
-from proxy.stores.redis.model import NO_MODEL
 from proxy.stores.redis.unit import Unit, Units
 from proxy.stores.vector_index import IndexUnavailable, VectorIndex
 

@@ -6,10 +6,10 @@ from typing import assert_never
 
 from proxy.domain import Change, Confirm, Create, Edit, Event, Hold, Memory, Release, Scope, Supersede
 from proxy.errors import Duplicate, NotFound
+from proxy.stores.generations import NO_MODEL, Held
 from proxy.stores.placing import check, heir_of
 from proxy.stores.redis import identity, quarantine, words
 from proxy.stores.redis.layout import MemoryRow, said_key, storable
-from proxy.stores.redis.model import NO_MODEL, Held
 from proxy.stores.redis.rows import Rows, key_of, row_of, terms_of, with_evidence
 
 

@@ -10,9 +10,9 @@ from proxy.documents import INDEXING, READY, Document, Limits, NewDocument, Pass
 from proxy.domain import Scope
 from proxy.stores import usage
 from proxy.stores.exact.postings import pack
+from proxy.stores.generations import NO_MODEL
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import DocumentRow, PassageRow, storable, title_key
-from proxy.stores.redis.model import NO_MODEL
 from proxy.stores.redis.unit import Unit
 
 PREFIX = "doc_"  # of documents' ids: no memory's begins so

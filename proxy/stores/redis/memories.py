@@ -7,13 +7,13 @@ from proxy.domain import Change, Event, Forgotten, Hit, Job, Memory, MemoryFilte
 from proxy.errors import Conflict
 from proxy.oversight import Applied, Quota
 from proxy.ports import EmbeddingModel
+from proxy.stores.generations import Held
 from proxy.stores.redis import model, queue, rows
 from proxy.stores.redis.changes import Writer
 from proxy.stores.redis.expiry import expire
 from proxy.stores.redis.forgetting import Forgetting
 from proxy.stores.redis.indexing import Indexing
 from proxy.stores.redis.listing import Listing
-from proxy.stores.redis.model import Held
 from proxy.stores.redis.quota import apply_within
 from proxy.stores.redis.reembed import RedisVectors
 from proxy.stores.redis.rows import Rows

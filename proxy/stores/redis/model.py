@@ -4,27 +4,14 @@ While the memories are embedded anew, vectors of two generations lie side by sid
 Whoever reads is given those of its own model and none of another's, so that the rest is found by its words.
 """
 
-from dataclasses import dataclass
-
 import orjson
 
-from proxy.errors import WrongModel
 from proxy.ports import EmbeddingModel
+from proxy.stores.generations import FIRST, Held, made_with_another, unknown_to
 from proxy.stores.redis.connection import Redis
 
-FIRST = 0
-NO_MODEL = -1  # the generation of memories that were stored without a model at hand
 # Two processes that start at once name one model once.
 _APPEND = "if redis.call('LLEN', KEYS[1]) == tonumber(ARGV[1]) then redis.call('RPUSH', KEYS[1], ARGV[2]) end"
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What one process may do with vectors: make those of `generation`, compare those of `generations`."""
-
-    generation: int
-    dimension: int | None  # None: no model was ever named
-    generations: tuple[int, ...]
 
 
 async def stamp(redis: Redis, model: EmbeddingModel) -> None:
@@ -34,11 +21,7 @@ async def stamp(redis: Redis, model: EmbeddingModel) -> None:
         return
     if named and await redis.call("EXISTS", redis.key("embedded")):
         name, dimension = named[-1]
-        raise WrongModel(
-            f"the memories were embedded with {name} ({dimension} dimensions), the configured model is"
-            f" {model.name} ({model.dimension}): run `memory-proxy reembed` with the configuration that you"
-            " serve with (it can be broken off and goes on where it was), or set embedding.model back"
-        )
+        raise made_with_another(name, dimension, model)
     await begin(redis, model)
     await stamp(redis, model)  # another process may have named another one just now
 
@@ -64,7 +47,7 @@ async def held(redis: Redis, model: EmbeddingModel | None) -> Held:
     name, dimension = (model.name, model.dimension) if model else named[-1]
     ours = tuple(at for at, each in enumerate(named) if each == (name, dimension))
     if not ours:
-        raise WrongModel(f"the store holds vectors of {named[-1][0]}, not of {name}")
+        raise unknown_to(named[-1][0], name)
     return Held(ours[-1], dimension, ours)
 
 

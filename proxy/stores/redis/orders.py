@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from proxy.domain import Forgotten, MemoryFilter, Scope
+from proxy.stores.forgotten import new_receipt_id, numbers, plus
 from proxy.stores.redis import receipts
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ForgetRow, MemoryRow, storable
@@ -25,7 +26,7 @@ _AT_ONCE = 100
 def place(unit: Unit, redis: Redis, where: MemoryFilter, *, by: str, counts: Forgotten) -> str:
     """Write an order down, with what is erased already; return the id of the receipt that it will have."""
     unit.set_number(_STANDING, unit.number(_STANDING) + 1)
-    return _placed(unit, redis, where, by=by, left=None, counts=receipts.numbers(counts))
+    return _placed(unit, redis, where, by=by, left=None, counts=numbers(counts))
 
 
 def place_clearing(unit: Unit, redis: Redis, where: MemoryFilter, *, by: str, left: str) -> str:
@@ -37,7 +38,7 @@ def place_clearing(unit: Unit, redis: Redis, where: MemoryFilter, *, by: str, le
 def _placed(
     unit: Unit, redis: Redis, where: MemoryFilter, *, by: str, left: str | None, counts: dict[str, int]
 ) -> str:
-    token = receipts.new_id()
+    token = new_receipt_id()
     row: ForgetRow = {
         "project": None if where.project is None else storable(where.project), "type": where.type,
         "by": storable(by), "at": where.now, "upto": unit.number("last"), "left": left, "until": 0.0,
@@ -111,15 +112,15 @@ async def add(unit: Unit, redis: Redis, token: str, more: Forgotten) -> None:
     """Count what was erased besides, if the order still stands; somebody is at it."""
     row = await find(unit, token)
     if row is not None:
-        counts = receipts.plus(Forgotten(**row["counts"], receipt=None), more)
-        _keep(unit, redis, token, {**row, "counts": receipts.numbers(counts)})
+        counts = plus(Forgotten(**row["counts"], receipt=None), more)
+        _keep(unit, redis, token, {**row, "counts": numbers(counts)})
 
 
 async def count(unit: Unit, redis: Redis, token: str, counts: Forgotten) -> None:
     """Note what is in the home that is to be cleared, if the order still stands."""
     row = await find(unit, token)
     if row is not None:
-        _keep(unit, redis, token, {**row, "counts": receipts.numbers(counts)})
+        _keep(unit, redis, token, {**row, "counts": numbers(counts)})
 
 
 async def still_at_it(unit: Unit, redis: Redis, token: str) -> None:

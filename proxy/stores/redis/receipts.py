@@ -4,15 +4,14 @@ They are rows of their user, who keeps them when all else is forgotten, and list
 their commits.
 """
 
-import secrets
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict
 
 import orjson
 
 from proxy.domain import Forgotten, MemoryFilter, Scope
 from proxy.errors import NotFound
 from proxy.oversight import Receipt
+from proxy.stores.forgotten import new_receipt_id, numbers, plus
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ReceiptRow, storable
 from proxy.stores.redis.unit import Unit, Units, key_of
@@ -77,11 +76,6 @@ class RedisReceipts:
             end = start
 
 
-def new_id() -> str:
-    """Return an id that no receipt has."""
-    return f"rcpt_{secrets.token_hex(12)}"
-
-
 def issue(
     unit: Unit,
     redis: Redis,
@@ -93,7 +87,7 @@ def issue(
     receipt_id: str | None = None,
 ) -> str:
     """Write the receipt of a forget of the filter, or of one memory of it; return its id."""
-    id_ = receipt_id or new_id()
+    id_ = receipt_id or new_receipt_id()
     row: ReceiptRow = {
         "seq": unit.next(),
         "project": None if where.project is None else storable(where.project),
@@ -108,13 +102,6 @@ def issue(
     return id_
 
 
-def plus(one: Forgotten, other: Forgotten) -> Forgotten:
-    """Return the sum; the receipt is the first that there is."""
-    first, second = asdict(one), asdict(other)
-    receipt = first.pop("receipt") or second.pop("receipt")
-    return Forgotten(**{name: number + second[name] for name, number in first.items()}, receipt=receipt)
-
-
 async def counts(unit: Unit, receipt_id: str) -> Forgotten:
     """Return what the receipt says was erased, with its id."""
     row: ReceiptRow = await unit.table("receipts").get(receipt_id)
@@ -126,13 +113,6 @@ async def add(unit: Unit, receipt_id: str, more: Forgotten) -> None:
     row: ReceiptRow = await unit.table("receipts").get(receipt_id)
     total = plus(await counts(unit, receipt_id), more)
     unit.table("receipts").put(receipt_id, {**row, "counts": numbers(total)})
-
-
-def numbers(counts: Forgotten) -> dict[str, int]:
-    """Return the counts alone."""
-    found = asdict(counts)
-    del found["receipt"]
-    return found
 
 
 def _all(redis: Redis, tenant: str) -> str:

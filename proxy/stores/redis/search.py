@@ -14,9 +14,9 @@ import numpy as np
 
 from proxy.domain import Hit, Scope, Search
 from proxy.errors import WrongModel
+from proxy.stores.generations import Held
 from proxy.stores.redis import order, orders, words
 from proxy.stores.redis.layout import MemoryRow
-from proxy.stores.redis.model import Held
 from proxy.stores.redis.rows import memory_of
 from proxy.stores.redis.unit import Unit, Units
 from proxy.stores.redis.words import Statistics

@@ -27,7 +27,7 @@ async def make_way(unit: Unit, redis: Redis, changes: Sequence[Change]) -> None:
     for token, order in (await orders.standing(unit)).items():
         target = orders.target_of(unit.scope, order)
         if only := await _in_the_way(unit, target, new):
-            doomed = await find(unit, replace(target, project=None, types=None, only=only))
+            doomed = await find(unit, replace(target, project=None, type=None, only=only))
             await erase(unit, redis, doomed)
             await orders.add(unit, redis, token, doomed.counts)
         for change in changes:

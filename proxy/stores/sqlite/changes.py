@@ -9,9 +9,9 @@ from proxy import terms
 from proxy.domain import Change, Confirm, Create, Edit, Event, Hold, Memory, Release, Scope, Supersede
 from proxy.errors import Duplicate, NotFound
 from proxy.stores.exact.postings import pack
+from proxy.stores.generations import NO_MODEL, Held
 from proxy.stores.placing import check, heir_of
 from proxy.stores.sqlite import identity, quarantine, rows
-from proxy.stores.sqlite.model import NO_MODEL, Held
 
 REMEMBERED_VERSIONS = 1000  # an index older than that is read anew: see index_cache.py
 

@@ -23,6 +23,7 @@ from proxy.errors import NotFound
 from proxy.ports import EmbeddingModel
 from proxy.stores.damage import legible
 from proxy.stores.exact.postings import pack
+from proxy.stores.generations import NO_MODEL
 from proxy.stores.sqlite import model, owners, rows
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.forgetting.forget import Forgetting
@@ -184,7 +185,7 @@ def _insert(
     )  # fmt: skip
     document = tx.execute(_INSERT, of_document).lastrowid
     made = new.vectors if new.vectors is not None else (None,) * len(new.passages)
-    generation = model.NO_MODEL if new.vectors is None else generation
+    generation = NO_MODEL if new.vectors is None else generation
     tx.executemany(
         _INSERT_PASSAGE,
         [

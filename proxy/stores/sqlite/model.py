@@ -5,22 +5,9 @@ those of its own model and none of another's, so that the rest is found by its w
 """
 
 import sqlite3
-from dataclasses import dataclass
 
-from proxy.errors import WrongModel
 from proxy.ports import EmbeddingModel
-
-FIRST = 0
-NO_MODEL = -1  # the generation of memories that were stored without a model at hand
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """What one process may do with vectors: make those of `generation`, compare those of `generations`."""
-
-    generation: int
-    dimension: int | None  # None: no model was ever named
-    generations: tuple[int, ...]
+from proxy.stores.generations import FIRST, Held, made_with_another, unknown_to
 
 
 def stamp(tx: sqlite3.Connection, model: EmbeddingModel) -> None:
@@ -29,11 +16,7 @@ def stamp(tx: sqlite3.Connection, model: EmbeddingModel) -> None:
     if last is not None and last[1:] == (model.name, model.dimension):
         return
     if last is not None and _holds_vectors(tx):
-        raise WrongModel(
-            f"the memories were embedded with {last[1]} ({last[2]} dimensions), the configured model is"
-            f" {model.name} ({model.dimension}): run `memory-proxy reembed` with the configuration that you"
-            " serve with (it can be broken off and goes on where it was), or set embedding.model back"
-        )
+        raise made_with_another(last[1], last[2], model)
     begin(tx, model)
 
 
@@ -59,7 +42,7 @@ def held(tx: sqlite3.Connection, model: EmbeddingModel | None) -> Held:
         (name, dimension),
     ).fetchall()
     if not rows:
-        raise WrongModel(f"the store holds vectors of {last[1]}, not of {name}")
+        raise unknown_to(last[1], name)
     generations = tuple(generation for (generation,) in rows)
     return Held(generations[-1], dimension, generations)
 

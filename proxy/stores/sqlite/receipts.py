@@ -1,16 +1,16 @@
 """Receipts: proofs of what was forgotten, without any of it. See ports.Receipts."""
 
 import json
-import secrets
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from proxy.domain import Forgotten, MemoryFilter
 from proxy.errors import NotFound
 from proxy.oversight import Receipt
 from proxy.stores.damage import legible
+from proxy.stores.forgotten import new_receipt_id, numbers, plus
 from proxy.stores.sqlite.database import Database
 
 # One whose forget is still under way proves nothing yet.
@@ -69,7 +69,7 @@ def issue(
     counts: Forgotten,
 ) -> Issued:
     """Write the receipt of a forget of the filter, or of one memory of it."""
-    receipt_id = f"rcpt_{secrets.token_hex(12)}"
+    receipt_id = new_receipt_id()
     seq = tx.execute(
         "INSERT INTO receipts (id, owner, project, type, memory_id, by, at, counts)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -91,20 +91,6 @@ def counts(tx: sqlite3.Connection, seq: int) -> Forgotten:
     return _from_json(text, id_)
 
 
-def plus(one: Forgotten, other: Forgotten) -> Forgotten:
-    """Return the sum; the receipt is the first that there is."""
-    return Forgotten(
-        memories=one.memories + other.memories,
-        exchanges=one.exchanges + other.exchanges,
-        sessions=one.sessions + other.sessions,
-        jobs=one.jobs + other.jobs,
-        responses=one.responses + other.responses,
-        quarantined=one.quarantined + other.quarantined,
-        documents=one.documents + other.documents,
-        receipt=one.receipt or other.receipt,
-    )
-
-
 def keep(tx: sqlite3.Connection, owner: int, receipt: Receipt) -> None:
     """Write down a receipt that another database has issued, as it is."""
     tx.execute(
@@ -116,9 +102,7 @@ def keep(tx: sqlite3.Connection, owner: int, receipt: Receipt) -> None:
 
 
 def _as_json(counts: Forgotten) -> str:
-    numbers = asdict(counts)
-    del numbers["receipt"]
-    return json.dumps(numbers)
+    return json.dumps(numbers(counts))
 
 
 def _from_json(text: str, receipt_id: str) -> Forgotten:

@@ -16,11 +16,12 @@ from typing import Any
 
 from proxy.domain import Forgotten, MemoryFilter, Scope
 from proxy.oversight import Receipt
+from proxy.stores.forgotten import plus
 from proxy.stores.sqlite import file, owners
 from proxy.stores.sqlite.forgetting.doomed import find
 from proxy.stores.sqlite.forgetting.erase import erase, erase_all
 from proxy.stores.sqlite.forgetting.target import Target, aimed
-from proxy.stores.sqlite.receipts import keep, plus, receipt_of
+from proxy.stores.sqlite.receipts import keep, receipt_of
 
 _RECEIPTS = """
     SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts

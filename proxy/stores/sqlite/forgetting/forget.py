@@ -7,6 +7,7 @@ from functools import partial, reduce
 
 from proxy import observe
 from proxy.domain import Forgotten, MemoryFilter, Scope
+from proxy.stores.forgotten import plus
 from proxy.stores.sqlite import owners, receipts, rows
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.forgetting import orders
@@ -67,7 +68,7 @@ class Forgetting:
             self._let_go(owner)
         gone = begun.gone
         for order in begun.orders:
-            gone = receipts.plus(gone, await self._carry_out(order))
+            gone = plus(gone, await self._carry_out(order))
         return gone
 
     async def forget_document(self, scope: Scope, document_id: str, by: str, now: float) -> Forgotten:
@@ -130,7 +131,7 @@ class Forgetting:
                 continue
             erased = erase_all(tx, target.owner, find(tx, target))
             issued = receipts.issue(tx, target.owner, where, memory_id=memory_id, by=by, counts=erased)
-            gone = receipts.plus(gone, replace(erased, receipt=issued.id))
+            gone = plus(gone, replace(erased, receipt=issued.id))
         return Begun(gone, tuple(left), frozenset(touched))
 
     async def _carry_out(self, order: Order) -> Forgotten:
@@ -174,7 +175,7 @@ def _is_much(tx: sqlite3.Connection, owner: int) -> bool:
 
 def _count(tx: sqlite3.Connection, where: MemoryFilter, memory_id: str | None) -> Forgotten:
     found = [find(tx, target).counts for target in _targets(tx, where, memory_id, make=False)]
-    return reduce(receipts.plus, found, Forgotten())
+    return reduce(plus, found, Forgotten())
 
 
 def _erase_portion(tx: sqlite3.Connection, *, order: Order, portion: Portion) -> None:

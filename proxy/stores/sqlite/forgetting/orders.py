@@ -88,7 +88,7 @@ def place(
         "INSERT INTO forgets (receipt, owner, project, type, types, memory_id, bounds, instance)"
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (issued.seq, target.owner, target.project, target.type,
-         None if target.types is None else json.dumps(target.types), target.memory_id,
+         None if target.types is None else json.dumps(sorted(target.types)), target.memory_id,
          json.dumps(asdict(target.bounds)), instance),
     )  # fmt: skip
     return Order(issued.seq, target, instance), issued.id

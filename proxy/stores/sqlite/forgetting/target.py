@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy import terms
-from proxy.domain import MemoryFilter, with_children
+from proxy.domain import MemoryFilter
+from proxy.stores.aim import Aim
 from proxy.stores.sqlite import rows
 
 _ALL = 2**63 - 1
@@ -25,44 +26,19 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class Target(Aim):
     """Memories of one owner (a number of `scopes`), and what else holds their text."""
 
     owner: int
-    project: str | None = None
-    type: str | None = None
-    text: str | None = None
-    memory_id: str | None = None
-    document_id: str | None = None  # no memory, but this document
-    only: tuple[int, ...] | None = None  # of the memories, just these rows
+    only: tuple[int, ...] | None = None  # rows
     bounds: Bounds = Bounds()
-
-    @property
-    def is_scope(self) -> bool:
-        """True if it covers all that was said, too: a user's, or a project's."""
-        return self.type is None and self.text is None and self.is_of_many
-
-    @property
-    def is_everything(self) -> bool:
-        """True if nothing of the owner is to be left."""
-        return self.is_scope and self.project is None
-
-    @property
-    def is_of_many(self) -> bool:
-        """True if it covers all memories of a kind, and not single things that are named."""
-        return self.memory_id is None and self.document_id is None and self.only is None
-
-    @property
-    def types(self) -> list[str] | None:
-        """The types that the one named stands for, None for all."""
-        return None if self.type is None else sorted(with_children((self.type,)) | {self.type})
 
     def parameters(self) -> dict[str, Any]:
         """Return what the constant SQL of this package refers to."""
         return {
             "owner": self.owner,
             "project": self.project,
-            "types": None if self.types is None else rows.as_json(self.types),
+            "types": None if self.types is None else rows.as_json(sorted(self.types)),
             "only": None if self.only is None else rows.as_json(self.only),
             "document_id": self.document_id,
             "id": None if self.memory_id is None else rows.storable(self.memory_id),
