@@ -15,7 +15,7 @@ from typing import Protocol
 
 from proxy.block import CLOSE, OPEN, neutralise
 from proxy.domain import Message
-from proxy.pipeline.session import spoken
+from proxy.pipeline.session import exchange_keys, spoken
 from proxy.thoughts import behind_thoughts
 
 NOTICE = (
@@ -112,24 +112,9 @@ def mark(key: str, answer: str) -> str:
 
 
 def _marks(session_id: str, messages: Sequence[Message], spans: Sequence[Span]) -> Iterator[str]:
-    for span, key in zip(spans, _keys(session_id, messages, spans), strict=True):
+    keys = exchange_keys(session_id, messages, (span.asked for span in spans))
+    for span, key in zip(spans, keys, strict=True):
         yield mark(key, "\n".join(spoken(messages[span.asked : span.end])))
-
-
-def _keys(session_id: str, messages: Sequence[Message], spans: Sequence[Span]) -> Iterator[str]:
-    """Yield what `exchange_key` gives for the conversation up to each turn's question, in one pass."""
-    digest = blake2b(_framed(session_id), digest_size=16)
-    at = 0
-    for span in spans:
-        new = messages[at : span.asked]
-        digest.update(b"".join(_framed(part) for m in new for part in (m.role, m.text)))
-        at = span.asked
-        yield digest.copy().hexdigest()
-
-
-def _framed(part: str) -> bytes:
-    encoded = part.encode("utf-8", "surrogatepass")
-    return len(encoded).to_bytes(8, "little") + encoded
 
 
 def _cost(span: Span, messages: Sequence[Message], costs: Sequence[int]) -> int:

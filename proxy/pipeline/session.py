@@ -4,7 +4,7 @@ An id that the client names, else a fingerprint of the conversation: its system 
 message, which an unmodified chat client repeats in every request of the conversation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from proxy.domain import Message, Scope
@@ -36,13 +36,24 @@ def spoken(messages: Sequence[Message]) -> list[str]:
 
 def exchange_key(session_id: str, messages: tuple[Message, ...]) -> str:
     """Return a key that is equal for the same request sent again (a retry, a replayed transcript)."""
-    return _digest(session_id, *(part for m in messages for part in (m.role, m.text)))
+    (key,) = exchange_keys(session_id, messages, (len(messages),))
+    return key
+
+
+def exchange_keys(session_id: str, messages: Sequence[Message], ends: Iterable[int]) -> Iterator[str]:
+    """Yield the keys of the conversation up to each of the ends, which rise, in one pass."""
+    digest, at = blake2b(_framed(session_id), digest_size=16), 0
+    for end in ends:
+        digest.update(_framed(*(part for m in messages[at:end] for part in (m.role, m.text))))
+        at = end
+        yield digest.copy().hexdigest()
 
 
 def _digest(*parts: str) -> str:
-    digest = blake2b(digest_size=16)
-    for part in parts:
-        encoded = part.encode("utf-8", "surrogatepass")
-        digest.update(len(encoded).to_bytes(8, "little"))
-        digest.update(encoded)
-    return digest.hexdigest()
+    return blake2b(_framed(*parts), digest_size=16).hexdigest()
+
+
+def _framed(*parts: str) -> bytes:
+    """Return the parts, each behind its length: no two rows of parts give the same bytes."""
+    encoded = (part.encode("utf-8", "surrogatepass") for part in parts)
+    return b"".join(len(one).to_bytes(8, "little") + one for one in encoded)

@@ -28,7 +28,7 @@ from proxy.pipeline.compress import (
     rough_tokens,
     state_block,
 )
-from proxy.pipeline.session import answers_so_far, exchange_key, opening
+from proxy.pipeline.session import answers_so_far, exchange_key, exchange_keys, opening
 from proxy.stores.models.estimate import estimate
 from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History, kept, turns_of, without
 
@@ -421,3 +421,14 @@ def size(messages: Sequence[Message], body: Body, made: Talk) -> int:
     note = made.history.note(state_block(STATE))
     block = state_block(STATE) if note in body[made.history.field] else ""
     return sum(rough_tokens(m.text) + 4 for m in messages) + rough_tokens(block)
+
+
+def test_the_keys_of_a_conversation_are_those_of_its_beginnings():
+    messages = tuple(Message("user" if n % 2 == 0 else "assistant", f"said {n} \ud83d") for n in range(9))
+    ends = (1, 3, 3, 7, 9)
+    assert list(exchange_keys(SESSION, messages, ends)) == [exchange_key(SESSION, messages[:n]) for n in ends]
+
+
+def test_a_key_stays_what_it_was_since_stored_marks_are_made_of_it():
+    told = (Message("user", "hi"), Message("assistant", "ho"), Message("user", "über"))
+    assert exchange_key("s", told) == "7c3d6ec1ec3c51d8a0bc602775272c21"
