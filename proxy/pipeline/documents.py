@@ -8,10 +8,8 @@ beside them, three times as many without the comparison.)
 """
 
 import asyncio
-import math
 import re
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from proxy.block import CLOSE, NOTICE, OPEN, neutralise
@@ -19,10 +17,11 @@ from proxy.documents import PATH, Look, PassageHit, PassageIndex, path_of
 from proxy.domain import Message, Scope, Search, Turn
 from proxy.errors import EmbeddingFailed, StoreError
 from proxy.observe import Seldom
-from proxy.pipeline.decision.decide import decide
-from proxy.pipeline.decision.expect import Expectation, expectation
+from proxy.pipeline.decision.expect import Expectation
+from proxy.pipeline.decision.triage import Judged
 from proxy.pipeline.inject import SHORT_ID, Block
 from proxy.pipeline.overlap import held, is_content, searchable
+from proxy.pipeline.recall.rank import coverage, stretch
 from proxy.pipeline.recall.rewrite import Query, is_vague, rewrite
 from proxy.ports import Embedder, MemoryStore, TokenCounter
 from proxy.reasons import Reason
@@ -72,17 +71,21 @@ class _Judged:
     near: float  # the cosine and what the words add to it; their coverage where there is no cosine
 
 
-async def look_up(turn: Turn, shelf: Shelf) -> Sequence[RankedPassage]:
-    """Return the passages to show with the turn, best first; none where anything fails: memories go on."""
+async def look_up(turn: Turn, shelf: Shelf, judge: Callable[[Turn], Judged]) -> Sequence[RankedPassage]:
+    """Return the passages to show with the turn, best first; none where anything fails: memories go on.
+    `judge`: what the rules say of the turn, which those who recall memories have asked already."""
     if turn.options.types is not None:
         return ()
     try:
         async with asyncio.timeout(shelf.deadline_s):
-            if not await shelf.index.holds(turn.scope) or decide(turn).reason in _SKIPPED:
+            if not await shelf.index.holds(turn.scope):
+                return ()
+            judged = judge(turn)
+            if judged.verdict.reason in _SKIPPED:
                 return ()
             query = rewrite(turn.query, _earlier(turn) if is_vague(turn.query) else ())
             found = await _find(
-                query, turn.scope, shelf, turn.options.threshold, expectation(turn.query), alone=False
+                query, turn.scope, shelf, turn.options.threshold, judged.expected, alone=False
             )
     except (StoreError, TimeoutError) as error:
         shelf.seldom.warning("documents.left_out", error=type(error).__name__)
@@ -221,22 +224,17 @@ def _judged(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) ->
     found = []
     for hit, covered in zip(hits, _coverage(hits, terms), strict=True):
         cosine = hit.own.cosine
-        place = 0.0 if cosine is None else (cosine - low) / (high - low) if high > low else 1.0
-        score = share * place + (1 - share) * hit.own.bm25 / most
+        score = share * stretch(cosine, low, high - low) + (1 - share) * hit.own.bm25 / most
         near = _COVERED * covered + (cosine or 0.0) if dense else covered
         found.append(_Judged(hit, score, near))
     return sorted(found, key=lambda one: -one.score)
 
 
-def _coverage(hits: Sequence[PassageHit], terms: Sequence[str]) -> list[float]:
+def _coverage(hits: Sequence[PassageHit], terms: Sequence[str]) -> tuple[float, ...]:
     """Return the share of the question's words that each holds, headings included; rare ones weigh more."""
     terms = [term for term in terms if is_content(term)]
     texts = [searchable(f"{path_of(h.passage.headings)} {h.passage.text}") for h in hits]
-    found = [held(terms, text) for text in texts]
-    holders, total = Counter(term for one in found for term in one), len(hits)
-    idf = {t: math.log(1 + (total - holders[t] + 0.5) / (holders[t] + 0.5)) for t in terms}
-    whole = sum(idf.values()) or 1.0
-    return [sum(idf[term] for term in one) / whole for one in found]
+    return coverage(terms, [held(terms, text) for text in texts])
 
 
 def _earlier(turn: Turn) -> Sequence[str]:

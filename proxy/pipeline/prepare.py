@@ -94,7 +94,7 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
     async with nullcontext() if tools.waits else tools.at_once:
         # The recall first: it takes longest, and what the others need of the loop is done meanwhile.
         recalled, notes, passages = await asyncio.gather(
-            _recall(turn, tools), _noted(turn, tools), look_up(turn, tools.shelf)
+            _recall(turn, tools), _noted(turn, tools), look_up(turn, tools.shelf, tools.triage.judge)
         )
     with tools.stage("inject"):
         block = inject(

@@ -10,9 +10,13 @@ from proxy.documents import READY, Document, Look, Passage, PassageHit, Scores
 from proxy.domain import Hit, Message, Scope
 from proxy.errors import StoreUnavailable
 from proxy.observe import REMIND_S, Seldom
+from proxy.pipeline.decision.decide import Verdict
+from proxy.pipeline.decision.expect import Expectation
+from proxy.pipeline.decision.triage import Judged, Triage
 from proxy.pipeline.documents import RankedPassage, Shelf, look_up, render, search, with_passages
 from proxy.pipeline.inject import SHORT_ID, Block
 from proxy.pipeline.prepare import prepare
+from proxy.reasons import Reason
 from tests.pipeline.conftest import SCOPE, Scripted, Words, memory, turn
 from tests.pipeline.conftest import Shelf as Memories
 from tests.stores.recording import recorded
@@ -69,7 +73,7 @@ def near(cosine: float) -> Memories:
 
 
 async def texts(asked, at: Shelf) -> list[str]:
-    return [one.hit.passage.text for one in await look_up(asked, at)]
+    return [one.hit.passage.text for one in await look_up(asked, at, Triage().judge)]
 
 
 # ---------------------------------------------------------------- found
@@ -136,7 +140,11 @@ async def test_a_request_for_some_types_of_memory_gets_no_documents():
 
 async def test_a_vague_question_takes_its_topic_from_the_conversation():
     at = shelf(hit(0.9))
-    await look_up(turn("How is the harbour release rolled back?", "With a command.", "And how long?"), at)
+    await look_up(
+        turn("How is the harbour release rolled back?", "With a command.", "And how long?"),
+        at,
+        Triage().judge,
+    )
     assert "harbour" in at.index.asked[0].terms
 
 
@@ -147,7 +155,7 @@ async def test_what_the_conversation_shows_already_is_not_shown_again():
 
 async def test_no_more_passages_are_shown_than_fit():
     at = shelf(*(hit(0.5 - n / 100, f"Passage {n}.") for n in range(9)))
-    assert len(await look_up(turn(QUESTION), at)) == at.most
+    assert len(await look_up(turn(QUESTION), at, Triage().judge)) == at.most
     assert len(await search(SCOPE, QUESTION, at, limit=5)) == 5
 
 
@@ -252,3 +260,12 @@ async def test_a_tool_message_with_the_passage_hides_it():
     asked = turn(QUESTION)
     said = (Message("tool", f"… {ANSWER} …"), *asked.messages)
     assert await texts(replace(asked, messages=said), shelf(hit(OPENS))) == []
+
+
+async def test_what_the_rules_said_of_the_turn_is_taken_at_its_word():
+    greeted = Judged(Verdict(search=False, reason=Reason.GREETING), Expectation.NONE)
+    vague = Judged(Verdict(search=True, reason=None), Expectation.NONE)
+    at = shelf(hit(OPENS))
+    assert await look_up(turn(QUESTION), at, lambda _: greeted) == ()
+    assert list(await look_up(turn(QUESTION), at, lambda _: vague)) == []
+    assert await look_up(turn(QUESTION), at, Triage().judge)

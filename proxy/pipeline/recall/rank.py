@@ -11,7 +11,7 @@ else; whether a hit belongs at all is for the gate.
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -118,14 +118,16 @@ def match_words(hits: Sequence[Hit], query_terms: Sequence[str]) -> Lexical:
     found = [
         held(query_terms, searchable(h.memory.content, MEMORY_CHARS)) if h.bm25 > 0 else [] for h in hits
     ]
+    return Lexical(tuple(len(terms) for terms in found), coverage(query_terms, found))
+
+
+def coverage(query_terms: Sequence[str], found: Sequence[Collection[str]]) -> tuple[float, ...]:
+    """Return the share of the question's weight that each of the texts holds, given the terms found in it."""
     holders = Counter(t for terms in found for t in terms)
-    total = len(hits)
+    total = len(found)
     idf = {t: math.log(1 + (total - holders[t] + 0.5) / (holders[t] + 0.5)) for t in query_terms}
     whole = sum(idf.values()) or 1.0
-    return Lexical(
-        matched=tuple(len(terms) for terms in found),
-        coverage=tuple(sum(idf[t] for t in terms) / whole for terms in found),
-    )
+    return tuple(sum(idf[t] for t in terms) / whole for terms in found)
 
 
 def fuse(hits: Sequence[Hit], words: Lexical, ranking: Ranking, *, dense: bool, glossed: bool) -> list[float]:
@@ -141,7 +143,7 @@ def fuse(hits: Sequence[Hit], words: Lexical, ranking: Ranking, *, dense: bool, 
     low, high = min(cosines, default=0.0), max(cosines, default=0.0)
     spread = high - low
     share = ranking.dense_weight
-    return [share * _stretch(h.cosine, low, spread) + (1 - share) * reach * h.bm25 / best for h in hits]
+    return [share * stretch(h.cosine, low, spread) + (1 - share) * reach * h.bm25 / best for h in hits]
 
 
 def standing(memory: Memory, now: float, ranking: Ranking) -> float:
@@ -169,7 +171,7 @@ def _timely(memory: Memory, times: Sequence[Span], ranking: Ranking) -> float:
     return 1 + ranking.time_depth if meant else 1.0
 
 
-def _stretch(cosine: float | None, low: float, spread: float) -> float:
+def stretch(cosine: float | None, low: float, spread: float) -> float:
     """Return the cosine's place between the lowest and the highest; one alone is the highest."""
     if cosine is None:
         return 0.0
