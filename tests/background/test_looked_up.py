@@ -37,6 +37,7 @@ TABLES: dict[str, tuple[Table, Lookup]] = {
 AS_WRITTEN = {
     "background/remember._JUDGED_HARMLESS",
     "recall/wording._FIRST_PERSON",
+    "write_gate/slots._ARTICLES",
     "pipeline/roles.ARTICLES",
     "pipeline/roles._INDEFINITE",
     "pipeline/roles._NO_OWNER",

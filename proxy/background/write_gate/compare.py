@@ -11,12 +11,12 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from itertools import takewhile
 
 from proxy.background.write_gate.claims import about_others, claims_change
 from proxy.background.write_gate.contrast import CONTRAST, TIMES
 from proxy.background.write_gate.numbered import about_other_numbers, hold_at_other_times
-from proxy.background.write_gate.reading import COMMON, WEEKDAY, read
+from proxy.background.write_gate.reading import COMMON
+from proxy.background.write_gate.slots import HABIT, is_form, tells_beside
 from proxy.embedtext import without_note
 from proxy.sentences import without_inner_stops
 from proxy.terms import fold, normalise, plain, stems, terms
@@ -113,17 +113,6 @@ _ONE_OF = re.compile("|".join(_ONE))
 _COPULA = re.compile(
     r"\b(?:is|are|was|were|will be)\b|(?:现在|目前|如今)?(?:改为|改成|改到|换成|换到|涨到|降到|是|为|叫)"
 )
-# What has one value at a time, in other languages, too.
-_IS = re.compile(r"\b(?:is|are|was|were|will be|es|son|era|est|sont|etait|ist|sind|war|heisst)\b")
-# A weekday on which something is done again and again.
-_HABIT = re.compile(
-    rf"\b(?:every|each|jeden|los|cada|les?|chaque|tous les) {WEEKDAY}\b"
-    r"|\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days|(?:mon|diens|donners|frei|sams|sonn)tags|mittwochs)\b"
-)
-_COUNTED = re.compile(
-    "ein[es]?|zwei|drei|vier|funf|sechs|sieben|acht|neun|zehn|una?|dos|tres|cuatro|cinco|seis|siete|ocho|nueve"
-    "|diez|une?|deux|trois|quatre|cinq|six|sept|huit|neuf|dix"
-)
 _VALUE = re.compile(
     r"(?:\b(?:is|are|was|were|will be|called|named)\b|改为|改成|改到|换成|换到|涨到|降到|是|为|叫)"
     r"(?: (?:now|currently|called|named|due|scheduled|in|on|for|at|from))* ?"
@@ -186,7 +175,7 @@ def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation
     if b.changed < 2 and _of_another(a, b):
         return Relation.APART
     if closeness >= 1:
-        return Relation.APART if _one_word_is_other(a, b) else _close(a, b, closeness)
+        return Relation.APART if _beside(a, b) else _close(a, b, closeness)
     return Relation.UPDATE if _is_change(a, b, closeness) else Relation.APART
 
 
@@ -202,7 +191,7 @@ def _aligned(one: str, other: str) -> tuple[_Fact, _Fact]:
     if a.words == b.words:
         return a, b
     alone = a.words - b.words  # what both say needs no other form: "trains" is none of "Trainline"
-    words = frozenset(t if t in a.words else next((w for w in alone if _is_form(w, t)), t) for t in b.words)
+    words = frozenset(t if t in a.words else next((w for w in alone if is_form(w, t)), t) for t in b.words)
     return a, replace(b, words=words)
 
 
@@ -258,19 +247,10 @@ def _of_another(a: _Fact, b: _Fact) -> bool:
     return bool(told) and not narrower
 
 
-def _one_word_is_other(a: _Fact, b: _Fact) -> bool:
-    """True where, word for word, one thing in place of another is told of the user's doings, and nothing says
-    that it changed: "pays rent by standing order", "pays electricity …". What somebody is, is one."""
-    if a.cjk or b.changed or a.negations != b.negations or _IS.search(a.text):
-        return False
-    one, other = a.text.rstrip(".!").split(), b.text.rstrip(".!").split()
-    if len(one) != len(other):
-        return False
-    pairs = [pair for pair in zip(one, other, strict=True) if pair[0] != pair[1]]
-    if len(pairs) != 1 or not (a.words - b.words and b.words - a.words):
-        return False
-    valued = any(read(word).values or _COUNTED.fullmatch(word) for word in pairs[0])
-    return not valued or all(_HABIT.search(text) for text in (a.text, b.text))
+def _beside(a: _Fact, b: _Fact) -> bool:
+    """True where nothing says that something changed, and, word for word, another thing is told of."""
+    differ = bool(a.words - b.words and b.words - a.words) or a.cjk
+    return differ and not b.changed and a.negations == b.negations and tells_beside(a.text, b.text)
 
 
 def _two_things(a: _Fact, b: _Fact) -> bool:
@@ -349,23 +329,13 @@ def _root(term: str) -> str:
     return term[:6] if term.isascii() and term.isalpha() else term
 
 
-def _is_form(one: str, other: str) -> bool:
-    """True for two forms of a word: "allergic" and "allergy", not "penicillin" and "penicillamine"."""
-    if one == other:
-        return True
-    if not (one.isascii() and one.isalpha() and other.isalpha()):
-        return False
-    shared = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
-    return shared >= 5 and max(len(one), len(other)) - shared <= 3
-
-
 def _attribute(folded: str) -> tuple[str, ...]:
     """Return what the fact gives a value to, if a person has one such thing at a time: its subject and
     the attribute's words in order; () otherwise."""
     if _PLAN.search(folded):
         return ()
     if one := _ONE_OF.search(folded):
-        if one.lastgroup == "employer" and (_AT_TIMES.search(folded) or _HABIT.search(folded)):
+        if one.lastgroup == "employer" and (_AT_TIMES.search(folded) or HABIT.search(folded)):
             return ()
         return (str(one.lastgroup), *_key(folded[: one.start()]))
     if turned := _TURNED.search(folded):
