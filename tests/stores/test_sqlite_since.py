@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.domain import Candidate, Hold
-from proxy.kept import StoredResponse
+from proxy.domain import Candidate, Hold, Scope
+from proxy.kept import Conversation, StoredResponse
 from proxy.oversight import Key
 from proxy.stores.sqlite import since
 from proxy.stores.sqlite.forgetting import forget
@@ -269,3 +269,70 @@ async def test_a_document_forgotten_after_the_backup_does_not_come_back(house):
         assert (done.carried.receipts, done.carried.unknown) == (1, 0)
         assert b"brewing by d1" not in house.bytes()
         assert b"brewing by d2" in house.bytes()
+
+
+def kept(id_: str, scope: Scope = ANNA, previous: str | None = None) -> StoredResponse:
+    return StoredResponse(
+        id=id_, scope=scope, session_id="s1", previous_id=previous, conversation_id=None, created_at=NOW,
+        expires_at=None, response=b"tea for " + id_.encode(), input_items=b"[]",
+    )  # fmt: skip
+
+
+async def converse(stores, id_: str) -> None:
+    made = Conversation(id=id_, scope=ANNA, metadata=b"{}", created_at=NOW)
+    await stores.conversations.create(made, [("i1", b'"one"'), ("i2", b'"two"')])
+
+
+@pytest.mark.parametrize("forgets", [True, False], ids=["with a forget", "without a forget"])
+async def test_what_a_client_deleted_after_the_backup_does_not_come_back(house, forgets):
+    async with house.open() as stores:
+        await store(stores.memories, create("rum", id="b"))
+        for response in (kept("r1"), kept("r2", previous="r1"), kept("r1", BEN)):
+            assert await stores.chains.save(response, generation=0)
+        await converse(stores, "c1")
+        await converse(stores, "c2")
+        house.back_up()
+        assert await stores.chains.delete(ANNA, "r1")
+        assert await stores.conversations.delete(ANNA, "c1")
+        assert await stores.conversations.remove(ANNA, "c2", "i1")
+        if forgets:
+            await forgotten(stores.memories, of(ANNA), "b")
+    assert house.restore().carried.erased.responses == 1
+    async with house.open() as stores:
+        there = [await stores.chains.get(s, r, NOW) for s, r in ((ANNA, "r1"), (ANNA, "r2"), (BEN, "r1"))]
+        assert [found is not None for found in there] == [False, True, True]
+        assert await stores.conversations.get(ANNA, "c1") is None
+        assert (await stores.conversations.items(ANNA, "c2", limit=9, after=None, ascending=True)).items == (
+            b'"two"',
+        )
+
+
+async def test_a_database_that_was_begun_anew_has_deleted_nothing(house):
+    async with house.open() as stores:
+        await converse(stores, "c1")
+        house.back_up()
+    (house.data_dir / "memory.db").unlink()
+    async with house.open() as stores:
+        await converse(stores, "c2")
+    house.restore()
+    async with house.open() as stores:
+        assert await stores.conversations.get(ANNA, "c1") is not None
+
+
+async def test_what_came_after_an_older_backup_is_not_taken_for_deleted_where_that_was_put_back_first(house):
+    async with house.open() as stores:
+        await converse(stores, "c1")
+        house.back_up()
+        older = house.copy.read_bytes()
+        await converse(stores, "c2")
+        house.copy.unlink()
+        house.back_up()
+    newer = house.copy.read_bytes()
+    house.copy.write_bytes(older)
+    house.restore()
+    house.copy.write_bytes(newer)
+    house.restore()
+    async with house.open() as stores:
+        page = await stores.conversations.items(ANNA, "c2", limit=9, after=None, ascending=True)
+        assert page is not None
+        assert len(page.items) == 2

@@ -1,9 +1,13 @@
-"""What must outlive a restore, though the backup knows nothing of it: forgets, and keys made or revoked.
+"""What must outlive a restore, though the backup knows nothing of it: forgets, what clients deleted, and keys
+made or revoked.
 
 Where the present database can be read, it decides: of a user who has forgotten anything since, nothing comes
 back that is not in it. Receipts alone would not do: they name a memory, not what it had been made of.
 Where it cannot be read, receipts kept elsewhere are carried out one by one, and of the users whom they name
 nothing is extracted that had not been read: nobody knows whether what was forgotten was in it.
+
+A response that its owner has deleted is known by its emptied row. Of a conversation or an item nothing is
+left: it was deleted if the present database goes on from the backup, and is beyond its number.
 """
 
 import json
@@ -18,7 +22,7 @@ from proxy.domain import Forgotten, MemoryFilter, Scope
 from proxy.oversight import Receipt
 from proxy.stores.forgotten import plus
 from proxy.stores.sqlite import file, owners
-from proxy.stores.sqlite.forgetting.doomed import find
+from proxy.stores.sqlite.forgetting.doomed import Seqs, find
 from proxy.stores.sqlite.forgetting.erase import erase, erase_all
 from proxy.stores.sqlite.forgetting.target import Target, aimed
 from proxy.stores.sqlite.receipts import keep, receipt_of
@@ -56,6 +60,24 @@ _NAMES = {
     "documents": ("x.id", "x.seq", f"documents x WHERE x.owner = ({_OWN}) AND x.doomed = 0"),
     "sessions": ("json_array(x.name, x.project)", "x.id", f"sessions x WHERE x.owner = ({_OWN})"),
 }  # fmt: skip
+# What a client may delete without a receipt, and leaves no row: where it was, by what Doomed calls it.
+_DELETABLE = {"items": "conversation_items", "conversations": "conversations"}
+# Numbers that the database has given out, and that nothing has.
+_FREE = """
+    SELECT value FROM json_each(:seqs) WHERE value NOT IN (SELECT seq FROM {0})
+    AND value <= (SELECT seq FROM sqlite_sequence WHERE name = '{0}')
+"""
+_DELETED = """
+    SELECT s.tenant, s.user, r.id FROM stored_responses r JOIN scopes s ON s.id = r.owner
+    WHERE r.response IS NULL AND s.user IS NOT NULL
+"""
+_EMPTY = f"""
+    UPDATE stored_responses SET response = NULL, input_items = NULL, recalled = '[]'
+    WHERE owner = ({_OWN}) AND id = :id AND response IS NOT NULL
+"""
+# Ids that are made at random, and that no import brings along: one in both, and one goes on from the other.
+_RANDOM = ("conversations", "stored_responses", "exchanges", "receipts", "keys")
+_USERS = "SELECT tenant, user FROM scopes WHERE user IS NOT NULL"
 _ANCHOR = "json_array(x.exchange_id, x.slot, x.content)"
 _ANCHORS = f"anchors x {_OF_SESSIONS.format('x')}"
 _UNREAD = f"SELECT x.seq FROM exchanges x {_OF_SESSIONS.format('x')} AND x.extraction <> 'done'"
@@ -126,6 +148,8 @@ def carry(staged: Path, present: Present | None, receipts: Sequence[Receipt]) ->
         erased, unknown = Forgotten(), 0
         if present is not None and theirs:
             erased = _as_in(present, database, theirs)
+        if present is not None:
+            erased = plus(erased, _delete_as_in(present, database))
         for receipt in others:
             gone, was_there = _carry_out(database, receipt)
             erased, unknown = plus(erased, gone), unknown + (not was_there)
@@ -160,11 +184,7 @@ def _keep_what_is_in(now: sqlite3.Connection, staged: sqlite3.Connection, scope:
     owner = owners.find(staged, scope)
     if owner is None:
         return Forgotten()
-    portion = []
-    for table, (name, number, where) in _NAMES.items():
-        left = _names(now, f"SELECT {name} FROM {where}", ours)
-        found = staged.execute(f"SELECT {name}, {number} FROM {where}", ours).fetchall()
-        portion.append((table, tuple(seq for id_, seq in found if id_ not in left)))
+    portion = tuple(_missing(now, staged, table, ours) for table in _NAMES)
     instructions = _names(now, f"SELECT {_ANCHOR} FROM {_ANCHORS}", ours)
     found = staged.execute(f"SELECT {_ANCHOR}, x.seq FROM {_ANCHORS}", ours).fetchall()
     gone = [(seq,) for said, seq in found if said not in instructions]
@@ -174,7 +194,52 @@ def _keep_what_is_in(now: sqlite3.Connection, staged: sqlite3.Connection, scope:
             f"DELETE FROM {table} WHERE session IN (SELECT id FROM sessions WHERE owner = ?)", (owner.id,)
         )
     owners.raise_generation(staged, owner.id)
-    return erase(staged, owner.id, tuple(portion))
+    return erase(staged, owner.id, portion)
+
+
+def _delete_as_in(present: Present, staged: sqlite3.Connection) -> Forgotten:
+    """Delete what clients have deleted, of every user."""
+    emptied, erased = 0, Forgotten()
+    with _connected(present.path) as now:
+        for tenant, user, id_ in now.execute(_DELETED):
+            emptied += staged.execute(_EMPTY, {"tenant": tenant, "user": user, "id": id_}).rowcount
+        users = staged.execute(_USERS).fetchall() if _goes_on(now, staged) else []
+        for tenant, user in users:
+            portion = tuple(_deleted(now, staged, table, Scope(tenant, user)) for table in _DELETABLE)
+            if any(seqs for _, seqs in portion):
+                owner = owners.ensure(staged, Scope(tenant, user))
+                erased = plus(erased, erase(staged, owner.id, portion))
+    return plus(erased, Forgotten(responses=emptied))
+
+
+def _goes_on(now: sqlite3.Connection, staged: sqlite3.Connection) -> bool:
+    """True if the present database has something that the staged one has: one that was begun anew, after a
+    loss, lacks what nobody deleted."""
+    for table in _RANDOM:
+        ids = f"SELECT id FROM {table}"
+        if not _names(now, ids, {}).isdisjoint(id_ for (id_,) in staged.execute(ids)):
+            return True
+    return False
+
+
+def _deleted(
+    now: sqlite3.Connection, staged: sqlite3.Connection, table: str, scope: Scope
+) -> tuple[str, Seqs]:
+    """Return what of the user's was deleted: not what came to the backup after the present database parted
+    from it, since that was put back from an older one."""
+    _, seqs = _missing(now, staged, table, {"tenant": scope.tenant, "user": scope.user})
+    free = _FREE.format(_DELETABLE[table])
+    return table, tuple(seq for (seq,) in now.execute(free, {"seqs": json.dumps(seqs)})) if seqs else ()
+
+
+def _missing(
+    now: sqlite3.Connection, staged: sqlite3.Connection, table: str, ours: dict[str, str]
+) -> tuple[str, Seqs]:
+    """Return what the staged database has of the user in the table, and the present one has not."""
+    name, number, where = _NAMES[table]
+    left = _names(now, f"SELECT {name} FROM {where}", ours)
+    found = staged.execute(f"SELECT {name}, {number} FROM {where}", ours)
+    return table, tuple(seq for id_, seq in found if id_ not in left)
 
 
 def _names(now: sqlite3.Connection, query: str, ours: dict[str, str]) -> set[str]:
