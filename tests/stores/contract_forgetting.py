@@ -62,6 +62,39 @@ class ForgettingContract:
         assert await forgotten(stores.memories, of(ANNA), "fact") == counted
         assert await contents(stores.memories, "zither dog Rex") == {"Has a dog called Rex"}
 
+    @pytest.mark.parametrize("how", ["at once", "after retention", "after an import"])
+    async def test_the_summary_goes_of_a_projects_session_in_which_a_general_memory_was_told(
+        self, stores, how
+    ):
+        told = exchange("to Zanzibar")
+        if how != "after an import":
+            told = await talk(stores.sessions, "to Zanzibar", scope=APOLLO, trigger=always)
+        await store(
+            stores.memories,
+            create("Will go to Zanzibar", evidence=quote(told, "Zanzibar"), id="fact"),
+            create("tea", APOLLO, id="beside", source="summary", evidence=quote(told, session="s2")),
+            create("rum", APOLLO, id="sum", source="summary", evidence=quote(told)),
+        )
+        if how == "after retention":
+            job = await stores.jobs.claim(NOW, 60)
+            batch = await stores.jobs.batch(job, limit=9, context=0)
+            await stores.memories.apply(ANNA, [], expect=batch.stamp, done=job)
+            assert await stores.sessions.prune(NOW + 1) == 1
+        await keep(stores, response("r", scope=APOLLO), response("elsewhere", session_id="s2", scope=APOLLO))
+        counted = await stores.memories.forget(of(ANNA), "fact", by="test", dry_run=True)
+        assert (counted.memories, counted.responses) == (2, 1)
+        assert await forgotten(stores.memories, of(ANNA), "fact") == counted
+        assert await contents(stores.memories, "Zanzibar tea rum", APOLLO) == {"tea"}
+
+    async def test_the_memory_of_a_project_takes_no_summary_of_anothers_session_of_that_name(self, stores):
+        told = exchange("to Zanzibar")
+        await store(
+            stores.memories,
+            create("Will go to Zanzibar", APOLLO, evidence=quote(told), id="fact"),
+            create("rum", source="summary", evidence=quote(told)),
+        )
+        assert (await forgotten(stores.memories, of(ANNA), "fact")).memories == 1
+
     async def test_a_dry_run_by_id_counts_just_what_a_forget_then_removes(self, stores):
         await everything(stores)
         counted = await stores.memories.forget(of(ANNA), "c", by="test", dry_run=True)

@@ -22,6 +22,7 @@ from proxy.stores.redis.layout import (
     SessionRow,
     StoredRow,
     UnreadRow,
+    summaries_key,
     summary_key,
 )
 from proxy.stores.redis.target import Target
@@ -128,6 +129,7 @@ class _Search:
         self._unit, self._target = unit, target
         self._sources: set[str] = set()  # ids of exchanges that must be quoted no more
         self._said_in: set[Session] = set()
+        self._said_somewhere: set[str] = set()  # names of sessions in projects that nothing tells
         self._doomed = Doomed()
 
     async def memories(self) -> None:
@@ -145,6 +147,11 @@ class _Search:
         told: dict[str, tuple[str, int]] = await unit.table("where").many(self._sources)
         for sid, seq in told.values():
             self._doomed.exchanges.setdefault(sid, set()).add(seq)
+        # A general memory may have been told in any project, and nothing says in which where that is gone.
+        for row in self._doomed.memories.values():
+            if row["project"] is None:
+                gone = (e["session_id"] for e in row["evidence"] if e["exchange_id"] not in told)
+                self._said_somewhere.update(gone)
         await self._summaries()
         await self._shown(self._doomed.memories)
 
@@ -198,6 +205,7 @@ class _Search:
         sessions: dict[str, SessionRow] = await unit.table("sessions").many(doomed.exchanges)
         told_in = {(row["project"], row["name"]) for row in sessions.values()} | self._said_in
         keys = {summary_key(project, name) for project, name in told_in}
+        keys |= set(map(summaries_key, self._said_somewhere))
         cited: dict[str, list[str]] = await unit.table("cited").many(keys)
         ids = {id_ for by in cited.values() for id_ in by} - doomed.memories.keys()
         found: dict[str, MemoryRow] = await unit.table("memories").many(ids)
@@ -261,7 +269,7 @@ class _Search:
             id_
             for id_, row in stored.items()
             if id_ in doomed.responses
-            or (row["project"], row["session"]) in self._said_in
+            or self._was_said(row["project"], row["session"])
             or not shown.isdisjoint(row["recalled"])
         ]
         found = dict.fromkeys(front)
@@ -282,7 +290,7 @@ class _Search:
             for id_, row in conversations.items()
             if id_ in emptied and id_ not in doomed.conversations
         }
-        if not self._said_in and not self._target.is_scope:
+        if not (self._said_in or self._said_somewhere or self._target.is_scope):
             return
         left = [id_ for id_ in conversations if id_ not in emptied and id_ not in doomed.conversations]
         for start in range(0, len(left), _CONVERSATIONS_AT_ONCE):
@@ -296,4 +304,7 @@ class _Search:
     def _is_doomed(self, item: ItemRow) -> bool:
         if self._target.is_scope and item["project"] == self._target.project:
             return True
-        return item["session"] is not None and (item["project"], item["session"]) in self._said_in
+        return item["session"] is not None and self._was_said(item["project"], item["session"])
+
+    def _was_said(self, project: str | None, session: str) -> bool:
+        return (project, session) in self._said_in or session in self._said_somewhere

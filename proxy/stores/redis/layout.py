@@ -20,7 +20,7 @@ A user's tables                     row by name
   weakest (a sorted set)            memory ids in the order in which they make room (weakest.py)
   successions                       ids of those whose `superseded_by` it is, by memory id
   cited                             ids of those that name it as what they come from, by exchange id,
-                                    and by the `summary_key` of a session that they sum up
+                                    and by the `summary_key` and `summaries_key` of a session that they sum up
   vectors   (bytes)                 float32 by memory id, until the index has it
   unindexed                         when it is due by memory id: the index has yet to hold what its row says
   obsolete                          when it is due by memory id: the index may still hold a point of it
@@ -125,6 +125,11 @@ def said_key(project: str | None, type: str, content: str) -> str:
 def summary_key(project: str | None, session: str) -> str:
     """Return under what the summaries of a session are cited."""
     return f"summary\0{storable(project or '')}\0{storable(session)}"
+
+
+def summaries_key(session: str) -> str:
+    """Return under what the summaries are cited of all sessions of this name, whatever their projects."""
+    return f"summaries\0{storable(session)}"
 
 
 def title_key(project: str | None, name: str) -> str:

@@ -11,7 +11,7 @@ from proxy.domain import Evidence, Memory, MemoryFilter, Scope, with_children
 from proxy.stores.redis import anchors, lapsing, order, weakest, words
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.indexing import OWN_S
-from proxy.stores.redis.layout import EvidenceRow, MemoryRow, said_key, storable, summary_key
+from proxy.stores.redis.layout import EvidenceRow, MemoryRow, said_key, storable, summaries_key, summary_key
 from proxy.stores.redis.unit import Unit
 
 _AT_ONCE = 1000  # memories that are read together to be erased
@@ -319,6 +319,7 @@ def _sources(row: MemoryRow | None) -> set[str]:
     found = {e["exchange_id"] for e in row["evidence"]}
     if row["source"] == "summary":
         found |= {summary_key(row["project"], e["session_id"]) for e in row["evidence"]}
+        found |= {summaries_key(e["session_id"]) for e in row["evidence"]}
     return found
 
 

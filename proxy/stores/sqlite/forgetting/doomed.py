@@ -61,6 +61,22 @@ _TOLD = f"""
     SELECT DISTINCT m.project, e.session_id FROM evidence e JOIN memories m ON m.seq = e.memory
     WHERE e.memory IN {_THESE}
 """
+# A general memory may have been told in any project, and where its exchange is gone nothing says in which.
+_TOLD_SOMEWHERE = f"""
+    WITH names (name) AS (
+        SELECT DISTINCT e.session_id FROM evidence e JOIN memories m ON m.seq = e.memory
+        WHERE e.memory IN {_THESE} AND m.project IS NULL AND NOT EXISTS (
+            SELECT 1 FROM exchanges x JOIN sessions n ON n.id = x.session
+            WHERE x.id = e.exchange_id AND n.owner = :owner))
+    SELECT m.project, e.session_id FROM memories m CROSS JOIN evidence e ON e.memory = m.seq
+    WHERE m.owner = :owner AND m.source = 'summary' AND e.session_id IN (SELECT name FROM names)
+    UNION
+    SELECT r.project, r.session FROM names JOIN stored_responses r
+    ON r.owner = :owner AND r.session = names.name
+    UNION
+    SELECT i.project, i.session FROM names CROSS JOIN conversation_items i ON i.session = names.name
+    JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner
+"""
 # By their ids, but only the owner's own: anybody may claim to quote anything. CROSS JOIN: in this order.
 _TOLD_IN = """
     SELECT x.seq, n.project, n.name FROM json_each(:sources) source
@@ -234,6 +250,7 @@ class _Search:
         self._sources = {source for (source,) in self._tx.execute(_SOURCES, self._ours)}
         self._ours["sources"] = rows.as_json(self._sources)
         self._sessions.update(self._tx.execute(_TOLD, self._ours))
+        self._sessions.update(self._tx.execute(_TOLD_SOMEWHERE, self._ours))
         self._add("exchanges", _TOLD_IN)
         summaries = self._summaries()
         ids = [id_ for _, id_, _ in found] + [id_ for _, id_ in summaries]
