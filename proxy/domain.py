@@ -324,6 +324,7 @@ class NewExchange:
     id: str
     key: str  # equal for the same request sent again: stored once
     standalone: bool = False  # the request holds no history: the same words may be said anew
+    unnamed: bool = False  # the session is known by its first words: another conversation may have the same
     scope: Scope
     session_id: str
     model: str

@@ -56,6 +56,7 @@ class ExchangeRecorder:
                 id=f"ex_{uuid4().hex}",
                 key=key,
                 standalone=sum(m.role in ("user", "assistant") for m in turn.messages) == 1,
+                unnamed=not turn.named and turn.continues is None,
                 scope=turn.scope,
                 session_id=safe_id(turn.session_id),
                 model=turn.model,

@@ -89,3 +89,19 @@ async def test_responses_that_two_users_have_under_one_id_are_told_apart_by_what
     for scope in (ANA, BEN):
         (exchange,) = await house.stores.sessions.recent(scope, "s-1", 9)
         assert exchange.answer.endswith(f"In May, {scope.user}.")
+
+
+@pytest.mark.parametrize(("named", "anew"), [(False, True), (True, False)])
+async def test_a_day_later_the_first_words_of_an_unnamed_conversation_begin_another(
+    house: House, named: bool, anew: bool
+) -> None:
+    recording = recorder(house, Readers())
+    opening = replace(turn("I live in Berlin."), named=named)
+    first = await recording.begin(opening, "k-1")
+    await recording.finish(first, Outcome("All right.", True))
+    more = (*opening.messages, Message("assistant", "All right."), Message("user", "And a joke."))
+    await recording.finish(
+        await recording.begin(replace(opening, messages=more), "k-2"), Outcome("A bear.", True)
+    )
+    again = await recording.begin(replace(opening, at=NOON + 86_400), "k-1")
+    assert (again != first) is anew

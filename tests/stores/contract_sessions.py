@@ -77,6 +77,39 @@ class SessionContract:
             again = await sessions.begin(exchange("Two coffees.", key="k1", standalone=True, at=at))
             assert (again.id == first.id) is is_retry
 
+    @pytest.mark.parametrize(
+        ("elsewhere", "is_retry"), [("One coffee, no, three.", False), ("Two coffees.", True)]
+    )
+    async def test_without_history_it_is_no_retry_if_something_else_was_said_elsewhere(
+        self, sessions, elsewhere, is_retry
+    ):
+        for name, whole in (("whole", True), ("broken off", False)):
+            first = await talk(sessions, "Two coffees.", key=name, standalone=True, whole=whole, session=name)
+            await talk(sessions, "Two of them!", scope=BEN)
+            await talk(sessions, elsewhere, standalone=True, session=f"beside {name}")
+            again = exchange("Two coffees.", key=name, standalone=True, session=name, at=NOW + 5)
+            assert ((await sessions.begin(again)).id == first.id) is is_retry
+
+    async def test_what_is_still_being_answered_is_a_retry_whatever_was_said_elsewhere(self, sessions):
+        first = await sessions.begin(exchange("Two coffees.", key="k1", standalone=True))
+        await talk(sessions, "One coffee, no, three.", standalone=True, session="s2")
+        assert await sessions.begin(exchange("Two coffees.", key="k1", standalone=True)) == first
+
+    async def test_the_first_words_of_an_unnamed_conversation_may_begin_another(self, sessions):
+        def opens(at: float):
+            return exchange("I live in Berlin.", key="k1", standalone=True, unnamed=True, at=NOW + at)
+
+        first = await sessions.begin(opens(0))
+        await sessions.complete(first, WHOLE, never)
+        await talk(sessions, "Now a joke.", key="k2")
+        assert await sessions.begin(opens(3_599)) == first
+        second = await sessions.begin(opens(3_600))
+        assert second != first
+        await sessions.complete(second, WHOLE, never)
+        assert await sessions.begin(opens(3_601)) == second
+        await talk(sessions, "I moved to Rome.", session="s2")
+        assert await sessions.begin(opens(3_602)) not in (first, second)
+
     async def test_the_same_request_again_is_the_same_exchange(self, sessions):
         first = await sessions.begin(exchange("hi", key="k"))
         again = await sessions.begin(exchange("hi", key="k"))

@@ -10,8 +10,10 @@ from proxy.stores.redis import anchors, library, orders, queue, rows, waiting
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ExchangeRow, SessionRow, sid, storable
 from proxy.stores.redis.queue import Queue
-from proxy.stores.redis.unit import Table, Unit
-from proxy.stores.retry import is_retry
+from proxy.stores.redis.repeats import name_of as name_of
+from proxy.stores.redis.repeats import newest, repeated
+from proxy.stores.redis.repeats import table as table
+from proxy.stores.redis.unit import Unit
 
 _UNLISTED_AT_ONCE = 1000
 
@@ -33,7 +35,7 @@ async def begin(unit: Unit, redis: Redis, new: NewExchange, instance: str) -> Ou
     jobs = await Queue.of(unit, redis)
     known: SessionRow | None = await unit.table("sessions").get(ours)
     session = _used(unit, redis, ours, known, new)
-    key, row = await _repeated(unit, ours, session, new)
+    key, row = await repeated(unit, ours, session, new)
     jobs.touch(ours)
     if row is None:
         row = await _written(unit, redis, ours, session, new, key, instance)
@@ -56,21 +58,10 @@ async def resume(
     row: ExchangeRow | None = await table(unit, ours).get(str(session["seqs"][-1]))
     assert row is not None
     if key is not None and row["key"].partition(":")[0] != key:
-        row = await _newest(unit, ours, key)
+        row = await newest(unit, ours, key)
     elif key is None and response_id is not None:
         row = await _answered_with(unit, ours, response_id)
     return OursBegun(row["id"], row["generation"], scope) if row is not None and not row["whole"] else None
-
-
-async def _newest(unit: Unit, ours: str, key: str) -> ExchangeRow | None:
-    """Return the session's newest exchange with the key; where the same was said anew, it has a suffix."""
-    keys = unit.table(f"keys:{ours}")
-    if await keys.get(key) is None:  # mostly so, and then nobody reads all that was ever said
-        return None
-    known: dict[str, int] = await keys.all()
-    newest = max(seq for each, seq in known.items() if each.partition(":")[0] == key)
-    row: ExchangeRow = await table(unit, ours).get(str(newest))
-    return row
 
 
 async def _answered_with(unit: Unit, ours: str, response_id: str) -> ExchangeRow | None:
@@ -302,16 +293,6 @@ def made_in(made: str) -> str:
     return made.partition(" ")[0]
 
 
-def name_of(ours: str) -> str:
-    """Return the name of the table of a session's exchanges."""
-    return f"exchanges:{ours}"
-
-
-def table(unit: Unit, ours: str) -> Table:
-    """Return the exchanges of one session."""
-    return unit.table(name_of(ours))
-
-
 def _used(unit: Unit, redis: Redis, ours: str, known: SessionRow | None, new: NewExchange) -> SessionRow:
     """Return the session's row, made if need be, after a request of it."""
     if known is not None:
@@ -329,26 +310,6 @@ def _used(unit: Unit, redis: Redis, ours: str, known: SessionRow | None, new: Ne
         unit.share("ZADD", redis.key("oldest"), "NX", new.at, f"{unit.uid} {ours}")
     unit.table("sessions").put(ours, session)
     return session
-
-
-async def _repeated(
-    unit: Unit, ours: str, session: SessionRow, new: NewExchange
-) -> tuple[str, ExchangeRow | None]:
-    """Return the key to store the exchange under, and the one that it repeats.
-
-    A request that holds its history repeats whichever has the same key. One without says the same words
-    anew, unless they are the last thing said and that is a retry (see stores/retry). But
-    where a session's requests hold their history (`retold`), one without is its beginning, sent again.
-    """
-    if session["retold"] or not new.standalone:
-        seq = await unit.table(f"keys:{ours}").get(new.key)
-        return new.key, None if seq is None else await table(unit, ours).get(str(seq))
-    if not session["seqs"]:
-        return new.key, None
-    row: ExchangeRow = await table(unit, ours).get(str(session["seqs"][-1]))
-    if is_retry(new, key=row["key"], whole=row["whole"], at=row["at"]):
-        return row["key"], row
-    return f"{new.key}:{row['seq']}", None
 
 
 async def _written(

@@ -6,7 +6,7 @@ import sqlite3
 
 from proxy.domain import Begun, NewExchange, Outcome, Scope
 from proxy.ports import Trigger
-from proxy.stores.retry import is_retry
+from proxy.stores.retry import is_opening, is_retry, said_anew
 from proxy.stores.sqlite import notes, owners, queue, rows
 from proxy.stores.sqlite.instance import Instance
 
@@ -25,6 +25,13 @@ _NEWEST = """
 """
 _OF_KEY = "(e.key = :key OR e.key > :key || ':' AND e.key < :key || ';')"  # said anew, it has a suffix: ":12"
 _OF_RESPONSE = "e.id = (SELECT r.exchange FROM responses r WHERE r.owner = n.owner AND r.id = :response)"
+_COLUMNS = "seq, id, generation, state, key, whole, at"
+# What the user said after it in other sessions, in other words.
+_SINCE = """
+    SELECT EXISTS (SELECT 1 FROM sessions n CROSS JOIN exchanges x ON x.session = n.id
+                   WHERE n.owner = (SELECT owner FROM sessions WHERE id = :session) AND n.id <> :session
+                   AND x.seq > :seq AND x.said <> :said)
+"""
 _OLD = "SELECT seq FROM exchanges WHERE extraction = 'done' AND state = 'done' AND at < ? LIMIT ?"
 
 
@@ -62,21 +69,33 @@ def _repeated(
 
     A request that holds its history repeats whichever has the same key. One without says the same words
     anew, unless they are the last thing said and that is a retry (see stores/retry). But
-    where a session's requests hold their history (`retold`), one without is its beginning, sent again.
+    where a session's requests hold their history (`retold`), one without is its beginning, sent again: in a
+    session without a name, which another conversation may share, only for a while.
     """
-    columns = "seq, id, generation, state, key, whole, at"
     if retold or not new.standalone:
-        query = f"SELECT {columns} FROM exchanges WHERE session = ? AND key = ?"
-        row = tx.execute(query, (session, new.key)).fetchone()
-        return new.key, row and row[:4]
-    query = f"SELECT {columns} FROM exchanges WHERE session = ? ORDER BY seq DESC LIMIT 1"
-    row = tx.execute(query, (session,)).fetchone()
-    if row is None:
-        return new.key, None
-    seq, *_, key, whole, at = row
-    if is_retry(new, key=key, whole=whole, at=at):
+        opens = new.standalone and new.unnamed
+        which = _OF_KEY if opens else "e.key = :key"
+        query = f"SELECT {_COLUMNS} FROM exchanges e WHERE session = :session AND {which} ORDER BY seq DESC"
+        row = tx.execute(query, {"session": session, "key": new.key}).fetchone()
+        if row is None or not opens:
+            return new.key, row and row[:4]
+        same = is_opening(new, at=row[-1])
+    else:
+        query = f"SELECT {_COLUMNS} FROM exchanges WHERE session = ? ORDER BY seq DESC LIMIT 1"
+        row = tx.execute(query, (session,)).fetchone()
+        if row is None:
+            return new.key, None
+        same = is_retry(new, key=row[4], whole=row[5], at=row[-1])
+    seq, _, _, state, key, _, _ = row
+    if same and (state == "open" or not _said_elsewhere(tx, session, new, seq)):
         return key, row[:4]
-    return f"{new.key}:{seq}", None
+    return said_anew(new.key, seq), None
+
+
+def _said_elsewhere(tx: sqlite3.Connection, session: int, new: NewExchange, seq: int) -> bool:
+    ours = {"session": session, "seq": seq, "said": rows.storable(new.said)}
+    (found,) = tx.execute(_SINCE, ours).fetchone()
+    return bool(found)
 
 
 def _session(tx: sqlite3.Connection, owner: int, new: NewExchange) -> tuple[int, bool, bool]:
