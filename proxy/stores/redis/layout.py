@@ -62,6 +62,7 @@ What all users share (Redis.key), changed by Unit.share in the same step
                                     generation of their vectors: below the store's, they wait for new ones
   to-embed:<uid document id>        there while a process gives them vectors; expires
   users                             hash: JSON [tenant, user] by uid: everybody who has anything
+  names                             sorted set of `tenant NUL user`, all with score 0: the same by name
   job-numbers                       how many jobs there ever were. A job's id is `uid.number`
   served                            how many claims there ever were: ranks of who was served
   due:<lane>                        sorted set of uids that have a job of the lane due and none running, by

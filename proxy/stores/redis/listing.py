@@ -7,7 +7,6 @@ next by name.
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from functools import partial
-from heapq import nsmallest
 from typing import NamedTuple
 
 import orjson
@@ -17,11 +16,11 @@ from proxy.errors import NotFound
 from proxy.stores.redis import order, orders, rows, words
 from proxy.stores.redis.connection import pairs
 from proxy.stores.redis.layout import EventRow, MemoryRow, storable
-from proxy.stores.redis.unit import Unit, Units
+from proxy.stores.redis.unit import Unit, Units, full_name
 
 _SLICE = 1000  # memories read at a time where it is not known how many are needed
 _NAMES = 1000  # users whose names are held at a time
-_LOOKED_AT = 1000  # users whose names are read at a time
+_LOOKED_AT = 1000  # users who are listed by name at a time
 
 
 class Listing:
@@ -125,20 +124,26 @@ class Listing:
                 return
 
     async def _names(self, tenant: str, beyond: str | None) -> list[str]:
-        """Return the tenant's next users by name. Goes through everybody's, and holds no more than these."""
-        found: list[str] = []
-        at = b"0"
+        """Return the tenant's next users by name."""
+        redis = self._units.redis
+        names, first = redis.key("names"), full_name(tenant, "")
+        if await redis.call("ZCARD", names) < await redis.call("HLEN", redis.key("users")):
+            await self._name_all()
+        since = b"[" + first if beyond is None else b"(" + full_name(tenant, beyond)
+        to = b"(" + first[:-1] + b"\1"
+        found = await redis.call("ZRANGEBYLEX", names, since, to, "LIMIT", 0, _NAMES)
+        return [name.removeprefix(first).decode() for name in found]
+
+    async def _name_all(self) -> None:
+        """List everybody by name: who came while an earlier version served is not yet."""
+        redis, at = self._units.redis, b"0"
         while True:
-            at, some = await self._units.redis.call(
-                "HSCAN", self._units.redis.key("users"), at, "COUNT", _LOOKED_AT
-            )
-            last = found[-1] if len(found) == _NAMES else None
-            users = {user for of, user in map(orjson.loads, pairs(some).values()) if of == tenant}
-            new = {u for u in users if (beyond is None or u > beyond) and (last is None or u < last)}
-            if new:
-                found = nsmallest(_NAMES, new.union(found))
+            at, some = await redis.call("HSCAN", redis.key("users"), at, "COUNT", _LOOKED_AT)
+            named = [full_name(*orjson.loads(each)) for each in pairs(some).values()]
+            if named:
+                await redis.call("ZADD", redis.key("names"), *(each for name in named for each in (0, name)))
             if int(at) == 0:
-                return found
+                return
 
     async def _row(self, scope: Scope, memory_id: str) -> MemoryRow | None:
         async def read(unit: Unit) -> dict[str, MemoryRow]:

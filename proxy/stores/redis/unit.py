@@ -50,6 +50,11 @@ def uid(scope: Scope) -> str:
     return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
+def full_name(tenant: str, user: str) -> bytes:
+    """Return by what a tenant's users are found in order of their names, which Redis keeps by bytes."""
+    return f"{tenant}\0{user}".encode("utf-8", "replace")
+
+
 class Table:
     """A hash of rows by name. What `get` returns is the unit's own copy: a changed row counts once it is
     `put`."""
@@ -294,6 +299,7 @@ class Unit:
             tenant, user = _storable(self.scope.tenant), _storable(self.scope.user)
             owner += ["tenant", tenant, "user", user]
             commands.append(("HSET", self._redis.key("users"), self.uid, orjson.dumps([tenant, user])))
+            commands.append(("ZADD", self._redis.key("names"), 0, full_name(tenant, user)))
         for name in self._changed:
             owner += [name, self._numbers[name]]
         if len(owner) > 2:

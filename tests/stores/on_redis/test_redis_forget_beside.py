@@ -115,7 +115,8 @@ async def test_nothing_of_a_forgotten_user_is_left_but_receipts(stores, redis):
     left = {key.decode().removeprefix("t:") for key in await redis.call("KEYS", "*")}
     uids = set(await redis.hash(redis.key("users")))
     of_users = {f"u:{uid}:{table}" for uid in uids for table in ("owner", "tables", "receipts", "obsolete")}
-    shared_keys = {"users", "receipts:acme", "unindexed", "embedded", "instances", "job-numbers", "purge-due"}
+    shared_keys = {"users", "names", "receipts:acme", "unindexed", "embedded", "instances", "job-numbers"}
+    shared_keys.add("purge-due")
     points = {f"points:{uid}" for uid in uids}
     assert {key for key in left if not key.startswith("commit:")} <= of_users | shared_keys | points
 
