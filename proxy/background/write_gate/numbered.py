@@ -3,8 +3,9 @@
 A number is a thing's name or a value. It is a name in the subject, before the verb that gives the value, as
 the label of a noun ("room 101", "web1", "3号楼") or as a time ("the dose at 8:00"): another one is another
 thing, however alike the rest is. With a unit, a currency or a noun that it counts it is a value, which may
-change. After the verb it is a value, too, unless it is of what one has many of ("read chapter 3"), or stands
-behind the value and changes along with it ("was 50000 euros in 2024"). What is in doubt is another thing.
+change. After the verb it is a value, too, unless it is of what one has many of ("read chapter 3") or puts
+somewhere ("keeps item 4 in drawer 2"), or stands behind the value and changes along with it ("was 50000 euros
+in 2024"). What is in doubt is another thing.
 """
 
 import re
@@ -33,6 +34,8 @@ _LIKE_A_VERB = re.compile(r"(?<= )(?!\w+ss\b)[a-z]{2,}(?:s|ed)\b")
 _LIKE_A_GERMAN_VERB = re.compile(r"(?<= )[a-z]{3,}t\b")
 _GERMAN = re.compile(r"\b(?:der|die|das|des|dem|den|meine?)\b")
 _DONE = re.compile(_said("done"))
+_PUT = re.compile(_said("put"))
+_SCALE = re.compile(_said("scale"))
 _NUMBERED = re.compile(_said("numbered"))
 _NO_THING = re.compile("|".join(_said(s) for s in ("no thing", "done", "verbs")))
 # Who does it is the user, and what stands before tells when. "The user's", "del usuario" is an owner.
@@ -77,6 +80,7 @@ _BEHIND = re.compile(
     r"\b(?:in|on|at|during|im|am|um|auf|en|a las?|a|au|aux|pour|for|fur|para)"
     r" (?:the |der |dem |el |la |le )?$"
 )
+_ONLY_ARTICLE = re.compile(r" (?:(?:the|an?|h(?:er|is)|their|its|my|d(?:as|en|ie|er)|el|las?|los|les?) )?")
 _BREAK = re.compile(r"[,;，；。]|\b(?:and|und|y|et|but|aber|pero|mais)\b")
 _CLAUSE_END = re.compile(r"[,;](?!\d)")
 _CLAUSE_END_CJK = re.compile("[,，;；。]")
@@ -106,6 +110,7 @@ class _Told:
     subject: tuple[_Mark, ...]  # before the verb
     behind: tuple[_Mark, ...]  # after the verb and something else
     labels: tuple[_Mark, ...]  # everywhere
+    put: tuple[_Mark, ...]  # of them, what somebody puts somewhere, keeps there or gives away
     turned: frozenset[str]  # the words of the subject, where it stands behind the verb
     done: bool  # one has many of these
     moved: bool  # says that something changed
@@ -125,6 +130,8 @@ def about_other_numbers(old: str, new: str) -> bool:
         other = tuple(m for m in b.subject if (m.noun, m.number) not in named)
         return _differ(one, other)
     if _differ(a.subject, b.subject):
+        return True
+    if _labels_differ(a.put, b.put, akin=True):
         return True
     return a.done and b.done and _labels_differ(a.labels, b.labels, akin=True)
 
@@ -209,10 +216,12 @@ def _told(text: str) -> _Told:
         before = [m for m in before if m.kind == "label"]  # "3 May is the wedding day" gives a date
     if _NEXT.search(clear[:subject]):
         before = [m for m in before if m.kind not in ("date", "weekday", "time")]
+    labels = tuple(m for m in marks if m.kind == "label")
     return _Told(
         subject=tuple(before),
         behind=tuple(_behind(clear, marks, rest)),
-        labels=tuple(m for m in marks if m.kind == "label"),
+        labels=labels,
+        put=tuple(_put(clear, labels)),
         turned=frozenset(terms(turned.group(1))) if turned else frozenset(),
         done=bool(_DONE.search(said)),
         moved=any(claim.cue is Cue.MOVED for claim in read(text).claims),
@@ -322,6 +331,16 @@ def _behind(text: str, marks: list[_Mark], start: int) -> Iterator[_Mark]:
                 yield mark
         elif _BEHIND.search(between) and (mark.kind != "date" or mark.number.isalpha()):
             yield mark
+
+
+def _put(text: str, labels: tuple[_Mark, ...]) -> Iterator[_Mark]:
+    """Yield the labels that stand right behind such a verb, and no preposition between."""
+    for verb in _PUT.finditer(text):
+        behind = [m for m in labels if m.start >= verb.end()]
+        if not behind or _SCALE.match(text, behind[0].start):
+            continue
+        if _ONLY_ARTICLE.fullmatch(text, verb.end(), behind[0].start):
+            yield behind[0]
 
 
 def _time(match: re.Match[str]) -> str:
