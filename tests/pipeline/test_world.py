@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.pipeline.decision.world import Worldly, worldly
+from proxy.pipeline.decision.world import worldly
+from proxy.pipeline.decision.worldly import Worldly
 from proxy.pipeline.roles import names_their_thing
 
 

@@ -20,7 +20,8 @@ from proxy.pipeline.decision.questions import (
     split_payload,
     without_dummies,
 )
-from proxy.pipeline.decision.world import Worldly, worldly
+from proxy.pipeline.decision.world import worldly
+from proxy.pipeline.decision.worldly import Worldly
 from proxy.terms import fold
 
 

@@ -8,16 +8,10 @@ import re
 
 from proxy.gloss import question_gloss
 from proxy.pipeline.decision.knowledge import is_knowledge
-from proxy.pipeline.decision.world import (
-    Worldly,
-    asks_origin,
-    names_known,
-    names_stranger,
-    of_nobody,
-    worldly,
-    zh_lived,
-    zh_of_nobody,
-)
+from proxy.pipeline.decision.origins import asks_origin, of_nobody
+from proxy.pipeline.decision.world import names_known, names_stranger, worldly
+from proxy.pipeline.decision.world_zh import zh_lived, zh_of_nobody
+from proxy.pipeline.decision.worldly import Worldly
 from proxy.pipeline.roles import is_of_life, names_their_thing, of_somebody
 from proxy.terms import fold, plain
 from proxy.wordlists import any_of, whole_words
