@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from proxy.domain import Message, Turn
 from proxy.pipeline.decision import questions
 from proxy.pipeline.decision.brought import brings_its_own, is_for_somebody
+from proxy.pipeline.decision.errands import is_errand
 from proxy.pipeline.decision.greeting import is_greeting
 from proxy.pipeline.decision.live import Live, live
 from proxy.pipeline.decision.own import is_personal, points_back
@@ -68,6 +69,8 @@ def _of_question(query: str) -> Verdict:
     query = without_doubt(query)
     if brings_its_own(query):
         return Verdict(False, Reason.SELF_CONTAINED)
+    if is_errand(query):
+        return Verdict(False, Reason.TOOL_ANSWERS)
     instruction, payload = questions.split_payload(query)
     if len(instruction) > INSTRUCTION_CHARS or is_personal(instruction):
         return _SEARCH
