@@ -31,6 +31,7 @@ def test_kinds_matters_and_places_are_the_worlds(text: str) -> None:
         "How long does Biscuit sleep?",
         "How long did the hedgehog sleep?",
         "Who moved to Chile?",
+        "wann war griechenland",
         "When does the Chile trip begin?",
         "Tell me about Helios.",
         "Do penguins suit the birthday theme?",

@@ -25,6 +25,22 @@ _RELATIONS, _PLACES, _PLACE_GLUE, _PERSONS, _PERSON_GLUE = (
 )
 _PLACE_NAMES = words("world", "known names") | _PLACES
 _KNOWN = _ASKS | _PARTS | _THINGS | _STUFFS | _KINDS | _SPORTS | _RELATIONS | _PLACE_NAMES | _PLACE_GLUE
+_MEASURES, _OF_BODIES, _BETWEEN, _AROUND, _CITIES = (
+    words("knowledge", name)
+    for name in ("measures", "measures of a body", "between places", "around places", "cities")
+)
+_BY_NATURE, _COUNTED_BETWEEN = (
+    words("knowledge", name) for name in ("rivers and mountains", "counted between places")
+)
+_FROM_TO = frozenset("between from entre zwischen von desde depuis difference diferencia".split())
+_IN_ATLAS = _PLACE_NAMES | _CITIES | _BY_NATURE
+_OF_ATLAS = _ASKS | _RELATIONS | _MEASURES | _OF_BODIES | _BETWEEN | _COUNTED_BETWEEN | _AROUND | _PLACE_GLUE
+# Where the user is, was or goes: "how far now", "far from here".
+_OF_THEM = frozenset(
+    "here there now away left take drive walk get go get gets going hier da jetzt weg noch aqui alli ahora"
+    " ici la-bas maintenant you they this it cost costs open closed cuando wann quand when who wer quien qui"
+    " born died lived nacio murio live lives one much cost invented wrote written work works".split()
+)
 _HISTORY = re.compile(rf"\b{any_of('knowledge', 'history')}(?!\w)")
 
 # Of one of them, in somebody's life: where it is, when, who has it.
@@ -63,6 +79,8 @@ def is_knowledge(text: str) -> bool:
     held = frozenset(said)
     if held & _PERSONS:
         return bool(held & _TOLD) and held <= _ASKS | _PERSONS | _PERSON_GLUE | _PLACE_NAMES | _PLACE_GLUE
+    if _is_of_atlas(said, held):
+        return True
     if not said or not held <= _KNOWN or _is_named(text):
         return False
     if rest != folded:
@@ -72,6 +90,18 @@ def is_knowledge(text: str) -> bool:
     if held & (_THINGS | _SPORTS | _KINDS | _STUFFS):
         return not (held & _WAS and held & _DEFINITE) and _is_of_nobody(said, held)
     return bool(held & _PLACE_NAMES and held & _RELATIONS)
+
+
+def _is_of_atlas(said: list[str], held: frozenset[str]) -> bool:
+    """True if nothing but a measure of a place is asked, or how far two places are from each other."""
+    if held.isdisjoint(_IN_ATLAS) or held & _OF_THEM or not held <= _OF_ATLAS | _IN_ATLAS:
+        return False
+    places = sum(word in _IN_ATLAS for word in said)
+    if places > 1 and (held & _BETWEEN or (held & _COUNTED_BETWEEN and held & _FROM_TO)):
+        return True
+    # "How tall is Florence?" may be asked of a girl, of the Teide not.
+    of_nature = held & _BY_NATURE and held & _OF_BODIES
+    return bool(of_nature or held & _MEASURES or (held & _PLACE_NAMES and held & _RELATIONS))
 
 
 def _is_named(text: str) -> bool:

@@ -51,13 +51,15 @@ _GENERAL = re.compile(
     r"|(?:les?|la|l'|est-ce que|pourquoi|comment|combien|ou vi\w+|c'est quoi|qu'est-ce que?|explique"
     r"|a quel\w*)\b)"
 )
+_ASKS_IN_GERMAN = frozenset("wann wie wo wer was warum wieso wieviel welche welcher".split())  # "wann war …"
 _WAS = frozenset("did was were had fue fueron hat hatte war waren wurde".split())
 _SAME = re.compile(
     r"\bdifferences? between an? [\w ]{2,30} and an? |\bis an? [\w-]+ an? [\w-]+ or an? "
     r"|\bhow many \w+ .*\b(?:on|in) an? "
     r"|\bwhat happens (?:if|when) (?:you|water|ice|an?)\b|\bhow (?:do|does) an? \w+(?: \w+)? (?:work"
     r"|differ)\b"
-    r"|\bdiferencia entre una? [\w ]{2,30} y una? |\bunterschied zwischen eine[mr] [\w ]{2,30} und eine[mr] "
+    r"|\bdiferencia entre una? [\w ]{2,30} y una? "
+    r"|\bunterschied zwischen eine[mr] [\w ]{2,30} und eine[mr] "
     r"|\b(?:coupe du monde|copa del mundo|copa mundial|fussball-wm|wm) (?:en |de |von )?\d{4}\b"
     r"|\bdifference entre une? [\w ]{2,30} et une? |\bcomo funciona una? |\bwie funktioniert eine? "
     r"|\bcomment fonctionne une? "
@@ -108,7 +110,10 @@ def _by_evidence(folded: str, tokens: list[str], held: set[str], known: bool) ->
     happened = bool(held & _WAS)
     if held & MATTERS:
         return Worldly.LIKELY if happened and not known else Worldly.SURE
-    if known and (held & _OF_PLACES or _WHERE_IS.search(folded)):
+    asked = held & _OF_PLACES
+    if asked == {"war"} and held & _ASKS_IN_GERMAN:
+        asked = set()
+    if known and (asked or _WHERE_IS.search(folded)):
         return Worldly.SURE
     at = next((i for i, t in enumerate(tokens) if t not in _OPENERS and t not in KNOWN_NAMES), -1)
     if happened or at < 0 or tokens[at] not in _KINDS or not _GENERAL.search(folded):
