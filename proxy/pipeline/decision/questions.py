@@ -8,7 +8,9 @@ import re
 
 from proxy.gloss import question_gloss
 from proxy.pipeline.decision.knowledge import is_knowledge
+from proxy.pipeline.decision.meanings import asks_meaning, is_meaning, is_of_words
 from proxy.pipeline.decision.origins import asks_origin, of_nobody
+from proxy.pipeline.decision.records import is_record
 from proxy.pipeline.decision.world import names_known, names_stranger, worldly
 from proxy.pipeline.decision.world_zh import zh_lived, zh_of_nobody
 from proxy.pipeline.decision.worldly import Worldly
@@ -56,8 +58,10 @@ _DUMMY = re.compile(
     r"|can) it (?:take|rain|snow|cost to|be)\b"
     r"|\b(?:do|did) they (?:speak|use|call|eat|celebrate)\b|\bone (?:hundred|thousand|million|year|day|hour"
     r"|pound|dollar|euro|mile|inch)\b"
-    r"|\bin one\b|\bone-\w+|\bone of the\b|\ben ce moment\b|\bce (?:soir|matin|week-end)\b|\bbefore christ\b"
+    r"|\bin one\b|\bone-\w+|\bone of the\b|\ben ce moment\b|\bce (?:soir|matin|week-end)\b"
+    r"|\bbefore christ\b"
     r"|\best-ce que?\b|\bqu'est-ce que?\b|\bc'est quoi\b|\best-(?:il|elle|ce)\b"
+    r"|\bwas it (?:that|who)\b|\b(?:c'est|ca (?:veut|signifie)) (?:dire )?quoi\b"
 )
 
 
@@ -65,10 +69,12 @@ _DUMMY = re.compile(
 _TEXT = re.compile(
     r"\b(?:this|these|the following) (?:\w+ )?(?:sentences?|text|paragraph|numbers?|words?|phrase|lists?"
     r"|fractions?|date|string|title|passage)\b"
-    r"|\best[aeo]s? (?:frases?|textos?|parrafo|numeros|palabras|lista|fecha|titulo)\b|\bel siguiente texto\b"
+    r"|\best[aeo]s? (?:frases?|textos?|parrafo|numeros|palabras|lista|fecha|titulo)\b"
+    r"|\bel siguiente texto\b"
     r"|\bdiese[nrsm]? (?:satz|text|absatz|zahlen|worter|liste|datum|titel|begriffe)\b"
     r"|\bden folgenden (?:satz|text)\b"
-    r"|\bce(?:tte|t|s)? (?:phrases?|textes?|paragraphe|nombres|mots|liste|date|titre)\b|\ble texte suivant\b"
+    r"|\bce(?:tte|t|s)? (?:phrases?|textes?|paragraphe|nombres|mots|liste|date|titre)\b"
+    r"|\ble texte suivant\b"
     r"|(?:这|下面|以下)(?:的)?(?:一)?[句段个些行篇则首]?(?:的)?(?:话|文字|文本|句子|段落|数字|数|词语?|单词"
     r"|列表|标题|日期|分数|字符串|短文)"
     r"|\bthe (?:string|word|sentence|numbers|letters|phrase|sequence|fraction|words) |把每个单词|换一种说法"
@@ -174,10 +180,13 @@ _NATURE, _PLACES = any_of("questions", "nature"), any_of("questions", "parts of 
 _ATTRIBUTE, _OF_THE_WORLD = any_of("questions", "attributes"), any_of("questions", "of the world")
 # What may stand between "why" and what happens in nature; a verb in the past or a name is of one case.
 _GENERALLY = (
-    r"(?:(?:se|es|son|hay|l[ao]s?|el|una?|ocurren?|producen?|forman?|funcionan?|causan?|atraen|brillan?|gatos"
-    r"|ist|sind|wirk(?:t|en)|entsteh(?:t|en)|funktionier(?:t|en)|gibt|es|der|die|das|den|eine?|kommt|kommen|zu"
+    r"(?:(?:se|es|son|hay|l[ao]s?|el|una?|ocurren?|producen?|forman?|funcionan?|causan?|atraen|brillan?"
+    r"|gatos"
+    r"|ist|sind|wirk(?:t|en)|entsteh(?:t|en)|funktionier(?:t|en)|gibt|es|der|die|das|den|eine?|kommt"
+    r"|kommen|zu"
     r"|bilden|sich|katzen|zum|zur"
-    r"|est|sont|les?|une?|des|y a-t-il|est-ce que|se forment|fonctionnent?|agissent|chats|apparait|ont lieu) "
+    r"|est|sont|les?|une?|des|y a-t-il|est-ce que|se forment|fonctionnent?|agissent|chats|apparait"
+    r"|ont lieu) "
     r"|l'){0,5}"
 )
 _SHAPE = r"\b(?:triangulo|pentagono|hexagono|octogono|triangle|pentagone|hexagone|octogone)\b"
@@ -194,6 +203,7 @@ _FACTS = re.compile(
         r"\bhow (?:many|much|far|long|tall|deep|high|fast|big|hot|heavy|old) .*"
         rf"\b(?:in an?|in one|{_UNIQUE}|{_PLANETS})\b",
         rf"\b(?:why|how|what) (?:is|are|do|does|makes|causes) the {_UNIQUE}\b",
+        r"^how is (?!the |it |this |that |a )[a-z]+ (?:made|formed|produced|measured|refined|mined)\W*$",
         r"\bhow (?:do|are) (?:[a-z]+ )?[a-z]+s (?:form|formed|made|work|fly|sleep|breathe|reproduce)\b",
         r"\b(?:chemical|atomic) (?:symbol|formula|number|weight)\b",
         r"\bwho (?:was|is) (?:the )?(?:president|king|queen|emperor|chancellor|prime minister|pope) of\b",
@@ -210,7 +220,14 @@ _FACTS = re.compile(
         r"\ba que temperatura (?:hierve|se congela|se funde)\b",
         rf"^\W*(?:por que|que causa|como) {_GENERALLY}{_NATURE}\b|\bque metal es\b",
         r"\bquien fue la primera persona en (?:la luna|el espacio)\b",
+        r"^\W*(?:cuant[oa]s?|que|cual|como|por que|cada cuanto)(?: \w+){0,3} (?:es|tiene|puede|debe"
+        r"|necesita|dura"
+        r"|vive|pesa|tarda|come|lleva) una? \w+(?!.* (?:con|para|del|sin) )",
         # German
+        r"^\W*(?:wie|wieviele?|ab wann|warum|wieso|welche[rsnm]?|was|an welche[rm])(?: \w+){0,3} (?:ist"
+        r"|darf"
+        r"|kann|muss|hat|braucht|bekommt|wechselt|trinkt|frisst|lebt|wiegt"
+        r"|dauert) eine? \w+(?!.* (?:bei|von|fur|mit) )",
         r"\bchemische\w* (?:symbol|formel|zeichen)\b|\bwer war der erste mensch\b|^welches metall ist\b",
         rf"^(?:warum|wie|wodurch|wieso) {_GENERALLY}{_NATURE}\b",
         r"\b(?:langste|hochste|grosste|kleinste|tiefste|schnellste)[nrs]? "
@@ -218,11 +235,15 @@ _FACTS = re.compile(
         r"\bbei welcher temperatur (?:kocht|siedet|gefriert|schmilzt)\b",
         r"\bhauptstadt (?:von|der|des)\b|\b(?:siede|schmelz)punkt von\b",
         # French
-        r"\bquelle est la (?:capitale|population|monnaie|formule) d|\bsymbole chimique\b|\bquel metal est\b",
+        r"^\W*(?:combien|comment|pourquoi|quel\w*)(?: \w+){0,3} (?:est|a|peut|doit|dure|vit|mange"
+        r"|pese) une? \w+(?!.* (?:avec|pour|chez|du) )",
+        r"\bquelle est la (?:capitale|population|monnaie|formule) d|\bsymbole chimique\b"
+        r"|\bquel metal est\b",
         rf"^(?:pourquoi|comment|qu'est-ce qui cause) {_GENERALLY}{_NATURE}\b|\bqui a marche le premier\b",
         rf"\b(?:fleuve|montagne|sommet|pays|ville|lac|ile|desert|animal) l[ae] plus \w+"
         rf" (?:du|d'|de) ?{_PLACES}",
-        rf"\bplus \w+ (?:fleuve|montagne|sommet|pays|ville|lac|ile|desert|animal) (?:du|d'|de) ?{_PLACES}",
+        rf"\bplus \w+ (?:fleuve|montagne|sommet|pays|ville|lac|ile|desert|animal) (?:du|des|d'"
+        rf"|de) ?{_PLACES}",
         r"\ba quelle temperature (?:bout|gele|fond)\b",
         rf"\bcombien de .*{_SHAPE}",
         # Portuguese, Italian
@@ -259,7 +280,8 @@ _HISTORY = re.compile(
 )
 _HAN = re.compile("[\u3400-\u9fff]")
 _ASKED_OF_NAMES = re.compile(
-    rf"\b(?:the {_ATTRIBUTE}|capital|capitale|poblacion|population|populacao|popolazione|moneda|moeda|valuta"
+    rf"\b(?:the {_ATTRIBUTE}|capital|capitale|poblacion|population|populacao|popolazione|moneda|moeda"
+    rf"|valuta"
     r"|monnaie|hauptstadt|symbol|simbolo|symbole|formula|formule|president|king|queen|chancellor"
     rf"|{_PLANETS})\b"
 )
@@ -291,53 +313,24 @@ def is_general_fact(text: str) -> bool:
     folded = fold(text).strip()
     if _CHARGED.search(folded):
         return False
-    if is_knowledge(text) or _OF_COUNTRY.search(fold(question_gloss(text).text)):
+    if (
+        is_knowledge(text)
+        or is_record(text)
+        or is_of_words(text)
+        or _OF_COUNTRY.search(fold(question_gloss(text).text))
+    ):
         return True
     if _HAN.search(text):
         known = zh_of_nobody(text) or (bool(_FACTS.search(folded)) and not zh_lived(text))
     elif meaning := asks_meaning(text, folded):
         # No other form may take "what does a yellow tag mean?" for a question about any tag.
-        theirs = names_their_thing(text, meant=True) or of_somebody(text)
-        return not theirs and _is_term(meaning["term"])
+        return is_meaning(text, meaning)
     elif asks_origin(folded):
         return of_nobody(text)
     else:
         known = of_nobody(text) or _is_history(text)
         known = known or (bool(_FACTS.search(folded)) and not _is_somebodys(text, folded))
     return (known or worldly(text) is Worldly.SURE) and not names_known_thing(text)
-
-
-# ---------------------------------------------------------------- what a word means
-_MEANING = re.compile(
-    r"(?i:\bqué significan?|\bque significan?|\bwas bedeutet|\bque (?:signifie|veut dire)|\bo que significa"
-    r"|\b(?:che )?cosa significa|\bwhat do(?:es)?) (?P<term>[^?\n]{1,60})"
-)
-# "the word serendipity", "de facto", GDP, "ubiquitous"; in other languages than English a name is no word.
-_TERM = re.compile(
-    r"(?i:the (?:word|term|abbreviation|acronym|phrase|prefix|symbol|idiom|latin|expression) "
-    r"|l[ae] (?:palabra|expresión|sigla) |el (?:acrónimo|término|símbolo) "
-    r"|das wort |der (?:begriff|ausdruck) |die abkürzung "
-    r"|le (?:mot|terme|sigle) |l['’](?:expression|acronyme|abréviation) )?(?!de |des |du |von )"
-    r"(?:[\"“”„«»‘’'].{1,40}[\"“”«»’']|[A-ZÀ-Þ]{2,}[A-ZÀ-Þ\d./-]*(?: \d+)?"
-    r"|[^\WA-ZÀ-Þ\d_]+(?:[ -][^\WA-ZÀ-Þ\d_]+)?)"
-    r"(?: (?:in|en|auf|em) [A-ZÀ-Þ]?\w+)?",
-)
-_MEAN = ("signif", "bedeutet", "veut dire", "mean", "stand")
-_MEANS = re.compile(r" (?:mean|means|stand for)\b(?P<tail>.*)")
-
-
-def asks_meaning(text: str, folded: str) -> re.Match[str] | None:
-    """Return where the (spaced) text asks what something means."""
-    # Looking for the verbs is quicker than the pattern.
-    return _MEANING.search(text) if any(verb in folded for verb in _MEAN) else None
-
-
-def _is_term(said: str) -> bool:
-    means = _MEANS.search(said)
-    term = said[: means.start()] if means else said
-    tail = means["tail"].strip(" .!") if means else ""
-    in_language = not tail or bool(re.fullmatch(r"in (?:[A-Z]\w+|slang|english|texting|law|math\w*)", tail))
-    return in_language and bool(_TERM.fullmatch(term.strip(" .!"))) and not is_of_life(term)
 
 
 def _is_somebodys(text: str, folded: str) -> bool:
