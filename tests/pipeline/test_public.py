@@ -179,3 +179,74 @@ def test_what_is_run_by_agreement_is_no_command(text: str) -> None:
 def test_no_text_keeps_the_rules_busy(text: str, benchmark_ms) -> None:
     assert benchmark_ms(lambda: is_public(text)) < 10
     assert benchmark_ms(lambda: is_command(text)) < 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "any delays on the Leeds trains right this second",
+        "is the M6 shut at this very minute",
+        "is the Forth Bridge open as we speak",
+        "is the A1 closed at present near Berwick",
+        "queues at Dover right this minute?",
+        "how long's the queue at Heathrow security as we speak",
+        "what's the traffic like on the M25 this very second",
+        "is the Northern line running at present",
+        "is it snowing in Aviemore right this minute",
+        "hay cola en la frontera de Tijuana en este preciso instante",
+        "está cortada la A-6 ahora mismo",
+        "¿está lloviendo en Bilbao en estos momentos?",
+        "cómo está el tráfico en la M-30 en este momento",
+        "ist die A8 gerade eben gesperrt",
+        "fährt die S-Bahn in Stuttgart im Moment",
+        "staut es sich gerade eben am Brenner",
+        "ist der Gotthard momentan zu",
+        "schneit es in Garmisch gerade",
+        "y a-t-il des bouchons sur l'A7 à l'instant",
+        "le RER B roule-t-il en ce moment même",
+        "est-ce que la ligne 13 est en retard à l'heure qu'il est",
+        "il pleut à Brest là tout de suite ?",
+        "地铁2号线此刻还在跑吗",
+        "这会儿南京南站人多吗",
+        "沪宁高速现在这一刻堵不堵",
+        "北京现在这会儿下雨吗",
+        "京沪高铁此时此刻晚点吗",
+        "are the trains from Leeds running late at present",
+        "is the ferry to Arran sailing right this second",
+        "is Heathrow backed up right this second",
+        "is the Severn Bridge shut to lorries as we speak",
+        "is the tide in at Whitby at this moment",
+        "how busy is Ikea Leeds at this very moment",
+        "is GitHub down as we speak",
+    ],
+)
+def test_how_it_is_at_a_named_place_this_very_minute_is_a_tool_s(text: str) -> None:
+    assert not decide(turn(text)).search
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "is the boiler man running late",
+        "is Tom's train late",
+        "is Ana's flight delayed right this second",
+        "is the shop open at this very minute",
+        "are we late right now",
+        "is the pool open as we speak",
+        "what are the hens doing right this second",
+        "is the kiln on at present",
+        "who's on shift right this second",
+        "ist der Klempner gerade eben unterwegs",
+        "está el horno encendido ahora mismo",
+        "who is at the cottage as we speak",
+        "où est Karim à l'instant",
+        "此刻谁在店里",
+        "这会儿该喂谁了",
+        "is the choir rehearsing at this moment",
+        "how long is the queue for the allotment at present",
+        "is the road to the farm shut at this very minute",
+        "what's on the hob at present",
+    ],
+)
+def test_how_it_is_with_the_user_s_own_this_very_minute_is_searched(text: str) -> None:
+    assert decide(turn(text)).search

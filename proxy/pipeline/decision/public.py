@@ -9,6 +9,7 @@ question is searched. Whether it says "my" is for `decide` to ask.
 import re
 from collections.abc import Iterable
 from enum import StrEnum
+from functools import cached_property
 
 from proxy.gloss import language
 from proxy.pipeline.roles import is_role, of_somebody, speaks_of_role
@@ -61,6 +62,7 @@ _TABLES = {kind: _Table(sections("public")[kind]) for kind in _Kind}
 _SERVICES = frozenset(sections("live")["services"])
 _GLUE, _NO_PLACE = words("public", "glue"), words("public", "own places")
 _LIVED, _KNOWN_NAMES = words("world", "lived"), words("world", "known names")
+_CITIES = _KNOWN_NAMES | words("knowledge", "cities") | words("knowledge", "places")
 _OWN = re.compile(whole_words("public", "own"))
 _AT = frozenset(
     "in at near from to around over between into towards on outside en a por desde hasta hacia cerca"
@@ -159,26 +161,34 @@ class _Said:
     """A question's words, and what each of them says."""
 
     def __init__(self, text: str) -> None:
+        self.text = text
         self.spelt = _WORD.findall(text)
         self.words = [plain(word).strip("'") for word in self.spelt]
+        self.bare = [_ELIDED.sub("", word) for word in self.words]
+        self.said = frozenset(self.words).union(self.bare)
         self.folded = " ".join(self.words)
         self.kinds: list[set[_Kind]] = [set() for _ in self.words]
         self.held: set[_Kind] = set()
         # Who begins with a capital writes names with one.
         self.careful = text.strip(" ¿¡\"'").strip()[:1].isupper()
-        self.german = language(text) == "de"  # every noun has a capital there
         stems = {word[:_STEM] for word in self.words} | {
             part[:_STEM] for word in self.words if "-" in word for part in word.split("-")
         }
-        stems |= {_ELIDED.sub("", word)[:_STEM] for word in self.words if "'" in word}
+        stems |= {bare[:_STEM] for bare in self.bare}
         for kind, table in _TABLES.items():
             self._mark(kind, table, stems)
 
+    @cached_property
+    def german(self) -> bool:
+        """True if every noun has a capital. Few questions get so far that it matters."""
+        return language(self.text) == "de"
+
     def _mark(self, kind: _Kind, table: _Table, stems: set[str]) -> None:
-        for i, word in enumerate(self.words):
-            if word in table.words or (_ELIDED.match(word) and _ELIDED.sub("", word) in table.words):
-                self.kinds[i].add(kind)
-                self.held.add(kind)
+        if not self.said.isdisjoint(table.words):
+            self.held.add(kind)
+            for i, (word, bare) in enumerate(zip(self.words, self.bare, strict=True)):
+                if word in table.words or bare in table.words:
+                    self.kinds[i].add(kind)
         if table.phrases is None or stems.isdisjoint(table.stems):
             return
         for found in table.phrases.finditer(self.folded):
@@ -253,7 +263,8 @@ class _Said:
         numbered = (word.isdigit() or len(word) == 1) and i > 0 and _Kind.RIDE in self.kinds[i - 1]
         timed = _Kind.RIDE in self.kinds[i] and word[0].isdigit()
         road = word.isdigit() and i > 0 and self.words[i - 1] == "route"
-        named = word in _KNOWN_NAMES or bool(_CODE.fullmatch(word) or _STREET.fullmatch(word))
+        line = "-" in word and all(part in _CITIES for part in word.split("-"))  # Paris-Lyon
+        named = line or word in _KNOWN_NAMES or bool(_CODE.fullmatch(word) or _STREET.fullmatch(word))
         return named or numbered or timed or road
 
     def _is_open(self, i: int) -> bool:
