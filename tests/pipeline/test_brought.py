@@ -148,6 +148,12 @@ def test_what_depends_on_the_user_is_searched(text: str) -> None:
         "2025年3月1日到2025年4月9日差几天",
         "五个人AA 640块,每人多少",
         "5/6和0.8哪个大",
+        "180 mg/dl in mmol/l umrechnen bitte",
+        "pásame 180 mg/dl a mmol/l",
+        "welche pace brauche ich für 42,195 km in 3:45",
+        "a qué ritmo tengo que ir para 42,195 km en 3:45",
+        "21,1 km en 1h52, ça donne quelle allure au km",
+        "280 jours après le 14 mars 2025 ?",
     ],
 )
 def test_sums_conversions_and_spans_with_all_their_numbers_are_calculations(text: str) -> None:

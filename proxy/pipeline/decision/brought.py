@@ -40,12 +40,14 @@ _FOR_ME = re.compile(
 )
 _POLITE = re.compile(
     r"^\W*(?:please |pls |can you |could you |would you |kindly |por favor |puedes |podrias |bitte "
-    r"|kannst du |konnten sie |konntest du |s'il te plait |peux-tu |pourriez-vous |tu peux |now |just |hey )+"
+    r"|kannst du |konnten sie |konntest du |s'il te plait |peux-tu |pourriez-vous |tu peux |now |just "
+    r"|hey )+"
 )
 # An order begins with its verb, and soon points.
 _ORDER = re.compile(
     rf"\W*(?!{any_of('brought', 'no order')}\b)[^\W\d]{{2,20}}(?:[ -][^\W\d]{{1,15}}){{0,2}}[ -]"
-    r"(?:this|these|those|the following|esto|est[ae]s?|lo siguiente|dies\w*|das|folgende\w*|ceci|cela|ca|cet"
+    r"(?:this|these|those|the following|esto|est[ae]s?|lo siguiente|dies\w*|das|folgende\w*|ceci|cela"
+    r"|ca|cet"
     r"|cette|ces|ce qui suit)\b|\W*(?:请|把|将|给|帮|对|按|用)"
 )
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -170,8 +172,9 @@ def _fits(asked: str, said: str, brought: str) -> bool:
     """True if the order is of a form that is about what follows. `said`: without "for me"."""
     points, works = _POINTS.search(said), _WORKS.search(asked)
     quoted = is_quoted(brought)
-    if not points and not quoted and _words(said) <= _A_HEADING and _A_QUESTION.search(brought):
-        return False  # "title: what was it?"
+    few = _words(said) <= _A_HEADING or _words(plain(brought)) <= _A_HEADING
+    if not points and not quoted and few and _A_QUESTION.search(brought):
+        return False  # "title: what was it?", "class council 4B: room?"
     named = points or _TEXT.search(said)
     if not works and named:
         works = _WORKS_ON_IT.search(said)
@@ -211,6 +214,10 @@ _A_QUESTION = re.compile("[?？吗呢啥谁哪]\\W*$")
 _TO_WHOM = re.compile(r"\b(?:an|for|para|pour|für|write to|send to) ([A-ZÀ-Þ][a-zà-ÿ]+)")
 _THAT = re.compile(r"\b(?:das|la)\b")  # points, too: "klingt das höflich?"
 _UPPER = re.compile(r"\b[A-Z][A-Z\d]+\b|\b(?:Python|Markdown|Excel|Bash|Java|JavaScript|Rust)\b")
+
+
+# "Add up my hours: 7.5, 8, 6": whose they are does not matter, they are all there.
+_MY_NUMBERS = re.compile(r"\b(?:my|our|mein|meine|unsere|mis|mes|nos) (?=\w+ ?:\s*$)")
 
 
 def _is_row(text: str) -> bool:

@@ -35,6 +35,10 @@ _DAY = (
     rf"|{_MONTH} \d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?|\d{{1,4}}[-./]\d{{1,2}}[-./](?:\d{{2,4}})?)"
 )
 _TIME = r"(?:\d{1,2}[:.h]\d{2}|\d{1,2} ?(?:am|pm|h|uhr|heures?|点))"
+_PER = r"(?:[a-zµμ]{1,4}/[a-z]{1,4}|mcg|µg|mg|iu|mmol|mol|mmhg|kpa|hpa)"
+_RUN = r"\d[\d.,]* ?(?:km|k|miles?|mi|m|kilometer|kilometres?|kilometros)"
+_CLOCK = r"\d{1,2}(?::\d{2}){1,2}|\d{1,2} ?h ?\d{0,2}|\d{1,3} ?min\w*"
+_CLOCK = rf"(?:{_CLOCK})"
 # A time of one place in another. Han characters are a place's name here.
 _ELSEWHERE = r"(?:[a-z]+(?: [a-z]+){0,2})"
 _SUM = re.compile(
@@ -47,7 +51,8 @@ _SUM = re.compile(
         r"|entre|dividido (?:entre|por)|multiplicado por|mas|menos|geteilt durch|mal|divise par|fois|moins)"
         rf"\s*{_NUMBER}\W*$",
         rf"^{_NUMBER}%?(?:除以|乘以|乘|加上?|减去?){_NUMBER}%?(?:等于|是)?(?:几|多少)?\W*$",
-        rf"\b(?:(?:square|cube) root of|raiz cuadrada de|(?:quadrat)?wurzel aus|racine carree de) {_NUMBER}",
+        rf"\b(?:(?:square|cube) root of|raiz cuadrada de|(?:quadrat)?wurzel aus"
+        rf"|racine carree de) {_NUMBER}",
         rf"{_NUMBER}\s*的平方根|^把?\s*{_NUMBER}\s*\S{{1,4}}(?:换算成|等于多少)\S{{1,4}}$",
         rf"\bconvert {_NUMBER}\s*\S+(?: \w+)? (?:to|into|in) \w+",
         rf"\bhow many \w+ (?:is|are|in) {_NUMBER}\s?\w+",
@@ -81,24 +86,40 @@ _SUM = re.compile(
         rf"|por ciento|prozent|pour cent)"
         r"(?: (?:de |of )?(?:tip|propina|trinkgeld|pourboire))?\W*$",
         rf"^\W*(?:(?:what(?:'s| is)|if it's|if it is|son|las|a las|um|wenn es|a|il est) )?{_TIME}"
-        rf"(?: (?:in|en|de|a|in der))? ?{_ELSEWHERE}(?: time)?,? (?:is what time |what time is (?:it|that) )?"
+        rf"(?: (?:in|en|de|a|in der))? ?{_ELSEWHERE}(?: time)?,? (?:is what time |what time is (?:it"
+        rf"|that) )?"
         rf"(?:in|to|en hora de|que hora es en|en que hora de|ist wie ?viel uhr in"
         rf"|ist wie spat in|ca fait quelle heure a"
         rf"|c'est quelle heure a|en heure de) {_ELSEWHERE}(?: time)?\W*$",
         rf"^{_TIME}?(?:\d{{1,2}}:\d{{2}})?[\u4e00-\u9fff]{{2,5}}时间(?:是|等于|换成"
         rf"|对应)[\u4e00-\u9fff]{{2,5}}(?:时间)?(?:是)?几点\W*$",
-        rf"^\W*(?:roman numerals?|binary|hex(?:adecimal)?|octal|factorial|(?:prime )?factors|log|cube|square)"
+        rf"^\W*(?:roman numerals?|binary|hex(?:adecimal)?|octal|factorial|(?:prime )?factors|log|cube"
+        rf"|square)"
         rf" (?:for|of) {_NUMBER}\W*$",
         rf"^\W*{_NUMBER} (?:in|to|en|a) (?:binary|hex|roman numerals|binario|binar)\W*$",
         rf"^\W*(?:convierte|rechne|wandle|convertis) {_NUMBER}\s*\w+ (?:a|en|in) \w+(?: um)?\W*$",
+        # A concentration, a dose; a pace, of a distance and a time
+        rf"^\W*(?:please |bitte |por favor )?(?:(?:convert|what is|what's|was (?:ist|sind)|pasa(?:me)?"
+        rf"|convierte|convertis"
+        rf"|passe(?:-moi)?|rechne|cuanto (?:es|son)|combien (?:fait|font)) )?{_NUMBER} ?{_PER}"
+        rf" (?:to|in|into|a|en|zu|nach|as) {_PER}(?: umrechnen| um| stp| please| bitte| porfa)*\W*$",
+        rf"\b(?:pace|ritmo|allure|tempo|vitesse|speed)\b[^.:]{{0,40}}\b(?:{_RUN} [^\d.]{{1,12}}{_CLOCK}"
+        rf"|{_CLOCK} [^\d.]{{1,12}}{_RUN})\W*$",
+        rf"\b{_RUN} (?:in|en|im) {_CLOCK},? [^.:]{{0,24}}\b(?:pace|ritmo|allure|tempo|vitesse"
+        rf"|speed)\b[^.:\d]{{0,12}}$",
+        rf"^\W*(?:date ?:? )?{_NUMBER} (?:days?|weeks?|months?|dias|semanas|meses|tage|wochen|monate"
+        rf"|jours|semaines|mois)"
+        rf" (?:after|from|before|despues (?:de|del)|antes (?:de|del)|nach|vor|apres|avant) {_DAY}\W*$",
         # Numbers of another base
         r"^\W*(?:(?:convert|what is|what's|was ist|cual es|cuanto es|pasa|convierte|convertis"
         r"|combien fait) )?"
         r"(?:(?:0x[\da-f]{1,16}|0b[01]{1,64}|0o[0-7]{1,22})|(?:hexa?(?:dez?cimal)?|bina\w{1,3}|octal"
         r"|decimal|dezimal) [\da-f]{1,16}"
         r"|[\da-f]{1,16} (?:hexa?(?:de[cz]imal)?|bina\w{1,3}|octal|decimal|dezimal)) ?"
-        r"(?:in|en|to|into|a|zu|nach|als|as) (?:de[cz]imale?|bina\w{1,3}|hexa?(?:de[cz]imal)?|o[ck]tal)\W*$",
-        rf"^(?:把)?(?:0x[\da-f]{{1,16}}|{_NUMBER})(?:转换?[成为]?|换算?成|变成|用)(?:二|八|十六?)进制(?:是多少|怎么写|表示)?\W*$",
+        r"(?:in|en|to|into|a|zu|nach|als|as) (?:de[cz]imale?|bina\w{1,3}|hexa?(?:de[cz]imal)?"
+        r"|o[ck]tal)\W*$",
+        rf"^(?:把)?(?:0x[\da-f]{{1,16}}|{_NUMBER})(?:转换?[成为]?|换算?成|变成|用)(?:二|八"
+        rf"|十六?)进制(?:是多少|怎么写|表示)?\W*$",
         # A price of each, and how many
         rf"^\W*{_NUMBER} \w{{2,20}}(?: (?:of|de|d'|von) ?\w{{2,20}})? (?:at|a|zu|je|for|por) (?:\$|€"
         rf"|£)?{_NUMBER} ?"
@@ -107,10 +128,13 @@ _SUM = re.compile(
         r"(?:total|in total|gesamt|zusammen|en tout|en total|insgesamt|how much|cuanto(?: es)?|combien"
         r"|macht)\W*$",
         # In Chinese: reduced by tenths, days between, shared, compared
-        rf"^{_NUMBER}[元块]?(?:的|打)?[一二三四五六七八九\d.]{{1,3}}折(?:后|之后)?(?:是|等于)?多少[钱元块]?\W*$",
-        r"^(?:从)?(?:\d{4}年)?\d{1,2}月\d{1,2}[日号](?:到|至|和|跟)(?:\d{4}年)?\d{1,2}月\d{1,2}[日号](?:之间)?"
+        rf"^{_NUMBER}[元块]?(?:的|打)?[一二三四五六七八九\d.]{{1,3}}折(?:后|之后)?(?:是"
+        rf"|等于)?多少[钱元块]?\W*$",
+        r"^(?:从)?(?:\d{4}年)?\d{1,2}月\d{1,2}[日号](?:到|至|和"
+        r"|跟)(?:\d{4}年)?\d{1,2}月\d{1,2}[日号](?:之间)?"
         r"(?:相?隔|相?差|有|是|一共|总共|共)?了?(?:几|多少)[天周]\W*$",
-        rf"^[一二三四五六七八九十两\d]{{1,3}}个?人(?:aa|平分|均分|平摊|分)\s?{_NUMBER}[块元]?钱?[,，]?\s?(?:每人|一人|人均)(?:是|要|付"
+        rf"^[一二三四五六七八九十两\d]{{1,3}}个?人(?:aa|平分|均分|平摊"
+        rf"|分)\s?{_NUMBER}[块元]?钱?[,，]?\s?(?:每人|一人|人均)(?:是|要|付"
         rf"|出)?多少[钱元块]?\W*$",
         rf"^{_NUMBER}(?:/\d+)?(?:和|跟|与|还是){_NUMBER}(?:/\d+)?[,，]?(?:谁|哪个)更?[大小]\W*$",
     )
