@@ -30,8 +30,12 @@ _MARKET = _any(
     rf"\bhow many {_CURRENCY} (?:is|are|to|in)\b",
 )
 _CLOCK = _any(
-    r"\bwhat time is it\b|\bwhat's the time\b|\btime (?:is it )?(?:now )?in [a-z]+\W*$",
-    r"\bque hora es\b|\bwie spat ist es\b|\bquelle heure est-il\b",
+    # Not "what time is it where Karim is", "like last time in Leeds".
+    r"\bwhat time is it\b(?! (?:where|for|at|with)\b)|\bwhat's the time\b(?! (?:where|for|at|with)\b)",
+    r"^\W*(?:so |and |hey |please )*(?:what(?:'s|s| is)? |tell me |give me )?(?:the )?"
+    r"(?:current |local |exact )?time (?:is it )?(?:now )?in [a-z]+\W*$",
+    r"\b(?:que hora es|wie spat ist es|quelle heure est-il)\b"
+    r"(?! (?:donde|para|con|en casa|bei|dort|wo|la ou|chez|pour)\b)",
     r"\bwhat(?:'s| is) (?:today's date|the date(?: today)?|the day today)\W*$",
     r"\bwhat (?:day|date)(?: of the week)? is (?:it|today)(?: today)?\W*$",
     r"\bque (?:dia|fecha) es(?: hoy)?\W*$|\bwelche[rs] (?:tag|datum) (?:ist|haben wir) heute\b"
