@@ -1,6 +1,7 @@
 """The house's walls: who may import whom, and which folder owns which library."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -118,6 +119,7 @@ INSIDE = {
     },
 }
 
+_WITH_DOCSTRING = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 MODULES = sorted(PROXY.rglob("*.py"))
 
 
@@ -185,3 +187,15 @@ def test_a_folder_inside_a_room_imports_only_what_it_may(room: str, folder: str)
 def test_files_stay_short() -> None:
     long = {p.name: n for p in MODULES if (n := len(p.read_text("utf-8").splitlines())) > 420}
     assert not long
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.relative_to(PROXY)))
+def test_no_docstring_cites_what_lies_outside_the_repository(path: Path) -> None:
+    said = [
+        ast.get_docstring(node) or ""
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, _WITH_DOCSTRING)
+    ]
+    assert not [
+        text for text in said if re.search(r"\(?requirements? [A-Z]\d|\([A-Z]\d(?:, [A-Z]\d)*\)", text)
+    ]

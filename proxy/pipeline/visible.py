@@ -1,4 +1,4 @@
-"""What the conversation already shows is not shown again (requirement E4)."""
+"""What the conversation already shows is not shown again."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

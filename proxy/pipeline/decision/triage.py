@@ -1,4 +1,4 @@
-"""The cheap half of the decision, remembered: what the rules say of a message (requirement B5, first layer).
+"""The cheap half of the decision, remembered: what the rules say of a message.
 
 The rules look at the words alone, at nothing of the user's, so that what they said of a text yesterday they
 say today, to anybody. Kept are digests and verdicts, no texts. The rules take some 0.15 ms, what is
