@@ -12,6 +12,7 @@ from tests.pipeline.conftest import turn
     [
         "set an alarm for ten to six",
         "wake me at six",
+        "start a timer for forty minutes will you",
         "ping me in 20 min",
         "timer 10 minutes",
         "timer 40 mins for the plaster",

@@ -25,6 +25,7 @@ def _of(section: str) -> str:
 
 # Atomic: what one word was taken for, it is not taken for another time.
 _POLITE = rf"\W*+(?>(?>{_of('polite')}),? )*+"
+_POLITE_END = re.compile(rf",? (?:{_of('polite ends')})\Z")
 _ALARM = re.compile(
     rf"{_POLITE}(?:{_of('sets')} (?:me |us |mir |uns |nous )?(?:up )?)?"
     rf"(?:(?:an?|the|una?|einen?|eine|den|die|le|la|les|l'|une) ?)?(?P<span>(?:[\d-]+|one|two|three"
@@ -112,7 +113,7 @@ def is_errand(text: str) -> bool:
         return False
     if _HAN.search(text):
         return _is_errand_zh(plain(text))
-    said = plain(text).strip(" .!?¿¡")
+    said = _POLITE_END.sub("", plain(text).strip(" .!?¿¡"))
     return (
         _is_alarm(said)
         or _is_switch(said)
