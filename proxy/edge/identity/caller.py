@@ -15,6 +15,7 @@ from proxy.wire.extensions import checked_id, take_header_extensions
 
 OPEN_TENANT = "default"
 USER_HEADER = "X-Memory-User-Id"
+PROJECT_HEADER = "X-Memory-Project-Id"
 _CALLER = "memory_proxy.caller"
 
 
@@ -25,6 +26,7 @@ class Caller:
     tenant: str
     user: str | None = None
     named: str | None = None  # the user that the request's header names
+    project: str | None = None  # the project that the request's header names
     rights: frozenset[str] = RIGHTS
     label: str = "open"  # who did it, in receipts: "open", "key:<id>", "jwt", "header"
     foreign: bool = False  # a web page of another origin asks: it gets no memory (see browsers.py)
@@ -51,8 +53,21 @@ class Caller:
         if user is None:
             why, code = "`user_id` is required.", "missing_required_parameter"
             raise InvalidRequest(why, param="user_id", code=code)
+        return Scope(self.tenant, user, self.project_of(project_id))
+
+    def project_of(self, project_id: str | None) -> str | None:
+        """Return the project that the request asks for, by `project_id` or by its header. Raises
+        InvalidRequest where they differ: whichever won, more or something else could be meant."""
         project = None if project_id is None else checked_id(project_id, "project_id")
-        return Scope(self.tenant, user, project)
+        if project is None or self.project in (None, project):
+            return project or self.project
+        why = f"`project_id` and {PROJECT_HEADER} name two projects."
+        raise InvalidRequest(why, param=PROJECT_HEADER, code="invalid_value")
+
+    def sees(self, project: str | None) -> bool:
+        """True unless what lies in the project is kept from a request whose header names another one. What
+        is of no project belongs to each."""
+        return self.project is None or project in (None, self.project)
 
 
 OPEN = Caller(OPEN_TENANT)
@@ -71,14 +86,13 @@ def admitted(scope: ASGIScope) -> Caller:
 
 
 def caller_of(scope: ASGIScope) -> Caller:
-    """Return who calls, with the user that the request's X-Memory-User-Id names.
+    """Return who calls, with the user and the project that the request's headers name.
 
     Raises Forbidden if the credential belongs to another, InvalidRequest for a malformed header; and
     KeyError where nobody was admitted: a route that the entrance does not guard must not answer.
     """
     caller = admitted(scope)
-    named = take_header_extensions(scope["headers"]).user_id
-    if named is None:
-        return caller
-    caller.narrow(named, USER_HEADER)
-    return replace(caller, named=named)
+    said = take_header_extensions(scope["headers"])
+    if said.user_id is not None:
+        caller.narrow(said.user_id, USER_HEADER)
+    return replace(caller, named=said.user_id, project=said.project_id)

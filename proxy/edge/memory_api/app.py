@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from proxy.edge.memory_api import present
 from proxy.edge.memory_api.operations import OPERATIONS, Operation
-from proxy.edge.memory_api.reading import Captured, body_of, captured, query_of, segments_of
+from proxy.edge.memory_api.reading import Captured, body_of, captured, query_of, refuse_body, segments_of
 from proxy.edge.memory_api.wiring import Asked, Tools
 from proxy.edge.reply import ASGIScope, Receive, Send, error_of
 from proxy.errors import NotFound, ProxyError, error_body
@@ -52,6 +52,8 @@ class MemoryApi:
         caller.require("memory")
         query = query_of(request, operation.query)
         body = await body_of(request, operation.body) if operation.body else None
+        if not operation.takes_body:
+            await refuse_body(request)
         return await operation.handler(self.tools, Asked(request, caller, path, query, body))
 
 

@@ -88,7 +88,7 @@ async def _found(tools: Tools, asked: Asked[DocumentQuery, None] | Asked[UserQue
     document_id = asked.path["document_id"]
     user = asked.caller.narrow(asked.query.user_id)
     document = await tools.documents.store.find(asked.caller.tenant, user, document_id)
-    if document is None:
+    if document is None or not asked.caller.sees(document.scope.project):
         raise _absent(document_id)
     return document
 

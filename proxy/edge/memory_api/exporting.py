@@ -28,7 +28,7 @@ async def export(tools: Tools, asked: Asked[ScopeQuery, None]) -> Response:
     where = MemoryFilter(
         tenant=asked.caller.tenant,
         user=asked.user_or_all(query.user_id),
-        project=query.project_id,
+        project=asked.caller.project_of(query.project_id),
         include_inactive=True,
         now=tools.clock(),
     )

@@ -13,7 +13,7 @@ from proxy.errors import InvalidRequest
 async def forget(tools: Tools, asked: Asked[ForgetQuery, None]) -> Response:
     """Forget one memory, what it superseded, and the exchanges that it came from."""
     memory_id, dry_run = asked.path["memory_id"], asked.query.dry_run
-    where = one_of(tools, asked, asked.query.user_id)
+    where = await one_of(tools, asked, asked.query.user_id)
     counts = await tools.memories.forget(where, memory_id, by=asked.caller.label, dry_run=dry_run)
     if not counts.memories:
         raise absent(memory_id)
@@ -23,7 +23,8 @@ async def forget(tools: Tools, asked: Asked[ForgetQuery, None]) -> Response:
 async def forget_scope(tools: Tools, asked: Asked[ForgetScopeQuery, None]) -> Response:
     """Forget a user's everything, or one project's, or one type.
 
-    A user named only in a header does not count: who lost the query's parameters has not asked for this.
+    A user named only in a header does not count: who lost the query's parameters has not asked for this. A
+    project does: it narrows.
     """
     query = asked.query
     if query.user_id is None and asked.caller.user is None:

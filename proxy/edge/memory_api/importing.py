@@ -75,13 +75,18 @@ class _Users:
     maps: bool  # the request says that all lines are that user's
 
     def scope_of(self, line: MemoryLine) -> Scope:
-        """Return the line's scope. Raises Forbidden for another user's, InvalidRequest for nobody's."""
+        """Return the line's scope. Raises Forbidden for another user's, InvalidRequest for nobody's, and for
+        another project's than the request's header names. A line that says nothing of a project is of that
+        one; `null`, as an export writes it, says of none."""
         if self.user is not None and not self.maps and line.user_id not in (None, self.user):
             raise Forbidden("this line is another user's; add `user_id` to the query to import it as yours")
         user = self.user or line.user_id
         if user is None:
             raise InvalidRequest("it names no `user_id`, and neither does the query")
-        return Scope(self.caller.tenant, user, line.project_id)
+        project = line.project_id
+        if project is not None or "project_id" not in line.model_fields_set:
+            project = self.caller.project_of(project)
+        return Scope(self.caller.tenant, user, project)
 
     def id_of(self, line: MemoryLine, scope: Scope, id_: str | None) -> str | None:
         """Return an id as the user may have it: one that came from another user is derived anew, the same

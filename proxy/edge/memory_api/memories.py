@@ -99,15 +99,16 @@ async def list_(tools: Tools, asked: Asked[ListQuery, None]) -> Response:
 
 async def get(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
     """One memory, also a superseded one."""
-    memory = await tools.memories.get(one_of(tools, asked, asked.query.user_id), asked.path["memory_id"])
+    memory_id = asked.path["memory_id"]
+    memory = await tools.memories.get(await one_of(tools, asked, asked.query.user_id), memory_id)
     if memory is None:
-        raise absent(asked.path["memory_id"])
+        raise absent(memory_id)
     return present.answer(present.memory(memory))
 
 
 async def history(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
     """What happened to one memory, oldest first."""
-    memory_id, where = asked.path["memory_id"], one_of(tools, asked, asked.query.user_id)
+    memory_id, where = asked.path["memory_id"], await one_of(tools, asked, asked.query.user_id)
     events = (await tools.memories.history(where, [memory_id])).get(memory_id)
     memory = await tools.memories.get(where, memory_id)
     if events is None or memory is None:
@@ -124,7 +125,7 @@ async def edit(tools: Tools, asked: Asked[UserQuery, EditBody]) -> Response:
         raise InvalidRequest("Say what to change: the body is empty.", param="body", code="invalid_value")
     now = tools.clock()
     _future(body.expires_at, now)
-    where = one_of(tools, asked, asked.query.user_id)
+    where = await one_of(tools, asked, asked.query.user_id)
     edited = await tools.by_hand.edit(where, memory_id, correction(body, now))
     if edited is None:
         raise absent(memory_id)
@@ -151,14 +152,20 @@ def correction(body: EditBody, now: float) -> Callable[[Memory], Memory]:
     return correct
 
 
-def one_of(tools: Tools, asked: Asked[Any, Any], user_id: str | None) -> MemoryFilter:
-    """Return where one memory may be looked up: in all of the tenant, unless a user is fixed or named."""
-    return MemoryFilter(
+async def one_of(tools: Tools, asked: Asked[Any, Any], user_id: str | None) -> MemoryFilter:
+    """Return where the memory of the path may be looked up: in all of the tenant, unless a user is fixed or
+    named. Raises NotFound for one of another project than the request's header names."""
+    where = MemoryFilter(
         tenant=asked.caller.tenant,
         user=asked.caller.narrow(user_id),
         include_inactive=True,
         now=tools.clock(),
     )
+    if asked.caller.project is not None:
+        found = await tools.memories.get(where, asked.path["memory_id"])
+        if found is None or not asked.caller.sees(found.scope.project):
+            raise absent(asked.path["memory_id"])
+    return where
 
 
 def absent(memory_id: str) -> NotFound:

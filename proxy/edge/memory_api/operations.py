@@ -49,6 +49,11 @@ class Operation:
     def __post_init__(self) -> None:
         object.__setattr__(self, "template", tuple(self.path.split("/")[1:]))
 
+    @property
+    def takes_body(self) -> bool:
+        """False where whatever the body says would not be read."""
+        return self.body is not None or self.takes_lines is not None
+
 
 _ALL, _ONE, _DOCUMENTS = "/v1/memory", "/v1/memory/{memory_id}", "/v1/memory/documents"
 

@@ -5,7 +5,6 @@ from starlette.responses import Response
 from proxy.edge.memory_api import present
 from proxy.edge.memory_api.answers import Discarded
 from proxy.edge.memory_api.bodies import ScopePageQuery, UserQuery
-from proxy.edge.memory_api.reading import refuse_form
 from proxy.edge.memory_api.wiring import Asked, Tools
 from proxy.errors import NotFound
 
@@ -21,7 +20,6 @@ async def held(tools: Tools, asked: Asked[ScopePageQuery, None]) -> Response:
 
 async def release(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
     """201 with the memory that the candidate has become."""
-    refuse_form(asked.request)
     held_id = asked.path["held_id"]
     memory = await tools.by_hand.release(asked.scope(asked.query.user_id), held_id)
     if memory is None:

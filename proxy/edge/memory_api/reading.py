@@ -64,10 +64,20 @@ async def body_of(request: Request, model: type[Model]) -> Model:
     return checked(parsed(bytes(raw)), model)
 
 
-def refuse_form(request: Request) -> None:
-    """Refuse what an HTML form could send to an operation that takes no body."""
-    if media_type(request) not in ("", "application/json"):
+async def refuse_body(request: Request) -> None:
+    """Refuse a body that says something to an operation that takes none: it was meant to narrow it.
+    Nothing, and `{}`, say nothing."""
+    if request.method == "POST" and media_type(request) not in ("", "application/json"):
+        # What an HTML form of any web page could send.
         raise InvalidRequest("This takes no such body.", param="content-type", code="invalid_value")
+    said = b""
+    async for chunk in stream_of(request):
+        said += chunk.translate(None, b" \t\r\n")
+        if not b"{}".startswith(said):
+            why = "This takes no body and would not heed it: say it in the query, as in `?project_id=`."
+            raise InvalidRequest(why, param="body", code="invalid_value")
+    if said == b"{":
+        raise InvalidRequest("The body is not valid JSON.", param="body", code="invalid_json")
 
 
 async def stream_of(request: Request) -> AsyncIterator[bytes]:

@@ -7,7 +7,6 @@ from starlette.responses import Response
 from proxy.edge.memory_api import present
 from proxy.edge.memory_api.answers import Identity, JobsRevived, SessionEnded
 from proxy.edge.memory_api.bodies import JobsQuery, NoQuery, ScopePageQuery, ScopeQuery, UserQuery
-from proxy.edge.memory_api.reading import refuse_form
 from proxy.edge.memory_api.wiring import Asked, Tools
 from proxy.errors import NotFound
 from proxy.wire.extensions import checked_id
@@ -15,7 +14,6 @@ from proxy.wire.extensions import checked_id
 
 async def end(tools: Tools, asked: Asked[ScopeQuery, None]) -> Response:
     """202: what the session holds is extracted soon. A session that holds nothing, or is none, queues 0."""
-    refuse_form(asked.request)
     session_id = checked_id(asked.path["session_id"], "session_id")
     scope = asked.scope(asked.query.user_id, asked.query.project_id)
     queued = await tools.sessions.end(scope, tools.session_key(session_id), tools.clock())
@@ -78,7 +76,6 @@ async def me(tools: Tools, asked: Asked[NoQuery, None]) -> Response:
 
 
 async def _revive(tools: Tools, asked: Asked[UserQuery, None], job_id: str | None) -> int:
-    refuse_form(asked.request)
     # A job's id is a number that can be guessed: without a user it takes the right to all of them.
     user = asked.user_or_all(asked.query.user_id)
     return await tools.jobs.revive(asked.caller.tenant, user, job_id)

@@ -65,6 +65,17 @@ def test_the_caller_is_read_from_the_scope_with_the_user_that_the_header_names()
         caller_of(scope)
 
 
+def test_the_project_that_the_header_names_is_the_requests_and_no_second_one_is_believed() -> None:
+    scope = {"headers": [(b"x-memory-project-id", b"apollo")]}
+    admit(scope, OPEN)
+    caller = caller_of(scope)
+    assert caller.scope("zoe", None) == caller.scope("zoe", "apollo") == Scope("default", "zoe", "apollo")
+    with pytest.raises(InvalidRequest) as refused:
+        caller.scope("zoe", "zeus")
+    assert refused.value.param == "X-Memory-Project-Id"
+    assert [caller.sees(project) for project in ("apollo", None, "zeus")] == [True, True, False]
+
+
 def test_whoever_was_not_admitted_is_nobody() -> None:
     with pytest.raises(KeyError):
         caller_of(scope_of(("X-Memory-User-Id", "bob")))

@@ -130,7 +130,11 @@ async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> 
         receipts=stores.receipts,
         recall=recall,
         by_hand=Remember(gate, stores.quarantine, time.time),
-        identify=lambda request: replace(callers[0], named=request.headers.get("x-memory-user-id")),
+        identify=lambda request: replace(
+            callers[0],
+            named=request.headers.get("x-memory-user-id"),
+            project=request.headers.get("x-memory-project-id"),
+        ),
         wake=lambda: woken.append(True),
         forgotten=credentials.forget,
         clock=time.time,

@@ -1,5 +1,6 @@
 """DELETE with its dry run and its receipt, over HTTP. What a forget erases is tested with the stores."""
 
+import json
 from typing import Any
 
 import pytest
@@ -86,3 +87,109 @@ async def test_a_dry_run_is_true_or_false_and_never_guessed(bench: Bench, value:
     answer = await bench.http.delete("/memory", params={"user_id": "alice", "dry_run": value})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "dry_run")
     assert (await bench.http.get("/memory", params={"user_id": "alice"})).json()["total"] == 1
+
+
+APOLLO = {"x-memory-project-id": "apollo"}
+
+
+@pytest.mark.parametrize(
+    "body", [b'{"project_id": "apollo"}', b'{"dry_run": true}', b"project_id=apollo", b"{"]
+)
+@pytest.mark.parametrize("path", ["/memory?user_id=alice", "/memory/{id}", "/memory/documents/doc_none"])
+async def test_a_body_that_was_to_narrow_a_forget_is_refused(bench: Bench, path: str, body: bytes) -> None:
+    """A body that nobody reads would let the forget take everything."""
+    made = await bench.add("User likes figs.")
+    answer = await bench.http.request("DELETE", path.format(**made), content=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "body")
+    assert "project_id" in answer.json()["error"]["message"] or body == b"{"
+    assert (await bench.http.get("/memory", params={"user_id": "alice"})).json()["total"] == 1
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b" { }\n"])
+async def test_a_body_that_says_nothing_is_none(bench: Bench, body: bytes) -> None:
+    made = await bench.add("User likes figs.")
+    answer = await bench.http.request("DELETE", f"/memory/{made['id']}", content=body)
+    assert (answer.status_code, answer.json()["deleted_count"]) == (200, 1)
+
+
+async def _three(bench: Bench) -> list[dict[str, Any]]:
+    return [
+        await bench.add("User's dentist is Dr. Okafor."),
+        await bench.add("The rocket is blue.", project_id="apollo"),
+        await bench.add("The temple is white.", project_id="zeus"),
+    ]
+
+
+async def test_the_project_that_the_header_names_narrows_a_forget(bench: Bench) -> None:
+    await _three(bench)
+    gone = await bench.http.delete("/memory", params={"user_id": "alice"}, headers=APOLLO)
+    assert (gone.status_code, gone.json()["deleted_count"]) == (200, 1)
+    left = (await bench.http.get("/memory", params={"user_id": "alice"})).json()["data"]
+    assert {m["project_id"] for m in left} == {None, "zeus"}
+
+
+async def test_two_projects_in_one_request_are_refused(bench: Bench) -> None:
+    await _three(bench)
+    params = {"user_id": "alice", "project_id": "zeus"}
+    for method, path in (("DELETE", "/memory"), ("GET", "/memory"), ("GET", "/memory/export")):
+        answer = await bench.http.request(method, path, params=params, headers=APOLLO)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Memory-Project-Id")
+    body = {"user_id": "alice", "content": "The temple has a roof.", "project_id": "zeus"}
+    answer = await bench.http.post("/memory", json=body, headers=APOLLO)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Memory-Project-Id")
+    same = await bench.http.delete("/memory", params={**params, "project_id": "apollo"}, headers=APOLLO)
+    assert same.json()["deleted_count"] == 1
+
+
+async def test_the_header_names_the_project_of_what_is_listed_added_and_found(bench: Bench) -> None:
+    await _three(bench)
+    user = {"user_id": "alice"}
+    listed = await bench.http.get("/memory", params=user, headers=APOLLO)
+    assert [m["project_id"] for m in listed.json()["data"]] == ["apollo"]
+    exported = await bench.http.get("/memory/export", params=user, headers=APOLLO)
+    assert exported.text.count("\n") == exported.text.count('"apollo"') == 1
+    added = await bench.http.post("/memory", json={**user, "content": "The crew is three."}, headers=APOLLO)
+    assert added.json()["project_id"] == "apollo"
+    found = await bench.http.post(
+        "/memory/search", json={**user, "query": "the white temple"}, headers=APOLLO
+    )
+    assert "zeus" not in {m["memory"]["project_id"] for m in found.json()["data"]}
+    name = {**user, "name": "Handbook", "content": "# Launch\n\nAt noon."}
+    document = await bench.http.post("/memory/documents", json=name, headers=APOLLO)
+    assert document.json()["project_id"] == "apollo"
+
+
+async def test_a_memory_of_another_project_than_the_header_names_is_absent(bench: Bench) -> None:
+    general, of_apollo, of_zeus = await _three(bench)
+    text = {"user_id": "alice", "name": "Roof", "content": "Tiles.", "project_id": "zeus"}
+    document = (await bench.http.post("/memory/documents", json=text)).json()
+    one = f"/memory/{of_zeus['id']}"
+    for method, path, body in (
+        ("GET", one, None), ("GET", f"{one}/history", None), ("DELETE", one, None),
+        ("PATCH", one, {"tags": ["x"]}), ("DELETE", f"/memory/documents/{document['id']}", None),
+    ):  # fmt: skip
+        answer = await bench.http.request(method, path, json=body, headers=APOLLO)
+        assert answer.status_code == 404, (method, path)
+    for seen in (general, of_apollo):
+        assert (await bench.http.get(f"/memory/{seen['id']}", headers=APOLLO)).status_code == 200
+    assert (await bench.http.get(one)).json()["tags"] == []
+
+
+async def test_the_header_fills_in_the_project_of_lines_that_name_none(bench: Bench) -> None:
+    lines = [
+        {"content": "The crew is three."},
+        {"content": "User likes figs.", "project_id": None},
+        {"content": "The temple is white.", "project_id": "zeus"},
+    ]
+    answer = await bench.http.post(
+        "/memory/import",
+        params={"user_id": "alice"},
+        content=b"".join(json.dumps(line).encode() + b"\n" for line in lines),
+        headers={**APOLLO, "content-type": "application/x-ndjson"},
+    )
+    assert [error["line"] for error in answer.json()["errors"]] == [3]
+    kept = (await bench.http.get("/memory", params={"user_id": "alice"})).json()["data"]
+    assert {m["content"]: m["project_id"] for m in kept} == {
+        "The crew is three.": "apollo",
+        "User likes figs.": None,
+    }
