@@ -191,12 +191,13 @@ class Intercept:
         if turn is None:
             return
         self._count(turn, progress, answer.usage)
-        if writing is not None and progress.refused:
+        if writing is not None and progress.refused and not progress.promised:
             await writing.abandon()
             return
         if writing is not None:
             # The credential first: the commit may start an extraction that needs it.
-            parts.keep_credential(turn.scope, progress.headers)
+            if not progress.unauthorised:
+                parts.keep_credential(turn.scope, progress.headers)
             if await writing.finish(self._outcome(turn, progress, answer)):
                 return
         if ids := progress.prepared.memory_ids:

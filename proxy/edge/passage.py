@@ -57,6 +57,7 @@ class Progress:
     forwarded: float = 0.0
     writing: Writing | None = None
     refused: bool = False  # by the upstream, or because there was none
+    promised: bool = False  # before the upstream was asked, the client was told that its words are kept
     opened: Opened | None = None
     tap: Tap = field(default_factory=Tap)
     ending: Ending = Ending.CLIENT_LEFT
@@ -70,6 +71,11 @@ class Progress:
     def left_s(self) -> float:
         """Seconds left of the deadline for memory work."""
         return self.deadline_s - (perf_counter() - self.started)
+
+    @property
+    def unauthorised(self) -> bool:
+        """True if the upstream did not take the request's credential."""
+        return self.opened is not None and self.opened.status in (401, 403)
 
     async def committed(self) -> bool:
         """True if the user's words are on disk, and stay there; waits for that within the deadline."""

@@ -48,7 +48,8 @@ class Writing:
         return True
 
     async def abandon(self) -> None:
-        """Take back what was begun: the upstream refused it, and the client will ask again."""
+        """Take back what was begun: the upstream refused it, and the client, which was promised nothing, will
+        ask again."""
         begun = await self._begin
         if isinstance(begun, Begun) and not self._turn.resumes:
             await self._fail_open.attempt("abandon", lambda: self._recorder.abandon(begun), COMMIT_S)

@@ -20,8 +20,9 @@ class Credentials:
         self._held: OrderedDict[tuple[str, str], Headers] = OrderedDict()
 
     def remember(self, scope: Scope, headers: Headers) -> None:
-        """Keep what the upstream has just accepted for the user. If that was a request without a credential
-        (the server's key goes with it, or none is needed), an older one is no longer used either."""
+        """Keep what the upstream has just accepted for the user, or not refused. If that was a request
+        without a credential (the server's key goes with it, or none is needed), an older one is no longer
+        used either."""
         key = (scope.tenant, scope.user)
         self._held[key] = [(name, value) for name, value in headers if name in _CARRIED]
         self._held.move_to_end(key)

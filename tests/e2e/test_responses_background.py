@@ -123,6 +123,38 @@ async def test_the_upstreams_refusal_fails_it(house: Houses) -> None:
         assert [event async for event in stream][-1].type == "response.failed"
 
 
+@pytest.mark.parametrize("status", [0, 400, 401, 503])
+@pytest.mark.parametrize("stream", [False, True])
+async def test_words_whose_keeping_was_promised_are_read_whatever_the_upstream_says(
+    house: Houses, status: int, stream: bool
+) -> None:
+    """The answer in the background says `queued` before the upstream was asked."""
+
+    async def fails(exchange: Exchange) -> None:
+        if status:
+            await exchange.json({"error": {"message": "not now"}}, status)
+        else:
+            exchange.reset()
+
+    model = ChatOnly(script=fails, facts=known(("Zanzibar", "The user will travel to Zanzibar in October.")))
+    async with house(model) as h, httpx2.AsyncClient(base_url=h.base_url, timeout=30) as http:
+        said = {
+            "model": "m",
+            "input": "Please remember that I will travel to Zanzibar in October.",
+            "memory_context": {"user_id": "alice", "session_id": "s"},
+        }
+        refused = await http.post("/responses", json=said | {"stream": stream})
+        assert refused.headers["x-memory-store"] == "off"
+        told = await http.post("/responses", json=said | {"background": True, "stream": stream})
+        assert (told.status_code, told.headers["x-memory-store"]) == (200, "queued")
+
+        async def remembered() -> list[Any]:
+            answer = await http.get("/memory", params={"user_id": "alice"})
+            return [memory["content"] for memory in answer.json()["data"]]
+
+        assert await until(remembered) == ["The user will travel to Zanzibar in October."]
+
+
 async def test_one_whose_process_died_has_failed(house: Houses, monkeypatch: pytest.MonkeyPatch) -> None:
     async with slow(house) as (_, _, client):
         made = await client.responses.create(model="m", input="A story", background=True)

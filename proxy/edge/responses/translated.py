@@ -158,7 +158,7 @@ class Translated:
         live = Live(making.id, making.owner, lambda: making.response)
         if not await self._keep(making, progress, with_beat(making.response, self._shared.clock())):
             raise StoreUnavailable("a background response cannot be kept")
-        queued = await progress.committed()
+        queued = progress.promised = await progress.committed()
         headers = [*progress.memory_headers(queued=queued, answered=False), *_dropped(making)]
         if making.plan.stream:
             making.stream = Stream(progress.send, lambda: self._save(making, progress))
