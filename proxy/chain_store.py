@@ -73,9 +73,11 @@ class ConversationStore(Protocol):
         *,
         generation: int,
         session_id: str | None = None,
+        only_new: bool = False,
     ) -> bool:
         """Append items that it does not hold yet, said in the session, durable on return; False if the
-        conversation is absent, another's, or was forgotten since `generation`."""
+        conversation is absent, another's, or was forgotten since `generation`; `only_new`: also if it holds
+        one of them, and then none is appended."""
         ...
 
     async def items(

@@ -291,6 +291,13 @@ class ConversationObjectContract:
         assert await conversations.add(ANNA, "c1", items("c", "a", "d"), generation=0)
         assert await names(conversations) == "a b c d"
 
+    async def test_items_that_have_to_be_new_are_added_all_or_none(self, conversations):
+        await converse(conversations, "a")
+        assert not await conversations.add(ANNA, "c1", items("b", "a"), generation=0, only_new=True)
+        assert await names(conversations) == "a"
+        assert await conversations.add(ANNA, "c1", items("b", "c"), generation=0, only_new=True)
+        assert await names(conversations) == "a b c"
+
     async def test_metadata_is_replaced(self, conversations):
         await converse(conversations)
         assert await conversations.update(ANNA, "c1", b'{"k":"v"}')

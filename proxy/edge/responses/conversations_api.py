@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from proxy.edge.responses.keeping import Item, Keeping
+from proxy.edge.responses.keeping import Item, Keeping, absent_conversation
 from proxy.edge.responses.owners import Owner
 from proxy.edge.responses.serving import REFUSALS, Identify, answer, asker, listed, page_of, unknown_after
 from proxy.errors import InvalidRequest, NotFound, TooLarge
@@ -117,7 +117,7 @@ class ConversationsApi:
         owner, id_ = asker(request, self.identify, user), request.path_params["conversation_id"]
         found = await self.keeping.conversation(owner, id_)
         if found is None:
-            raise NotFound(f"Conversation with id '{id_[:80]}' not found.", param="conversation_id")
+            raise absent_conversation(id_)
         return owner, found
 
     async def _body(self, request: Request, *known: str) -> tuple[dict[str, Any], str | None]:

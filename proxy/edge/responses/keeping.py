@@ -9,7 +9,7 @@ from proxy.domain import Scope, Stamp
 from proxy.edge.failopen import FailOpen
 from proxy.edge.responses.background import UNDER_WAY, shown
 from proxy.edge.responses.owners import Owner, new_id, shelf
-from proxy.errors import InvalidRequest, NotFound
+from proxy.errors import InvalidRequest, NotFound, StoreUnavailable
 from proxy.kept import Conversation, StoredResponse
 from proxy.ports import Clock, MemoryStore
 from proxy.wire.body import dump, loads
@@ -18,6 +18,7 @@ from proxy.wire.translation import items_of, response_of
 Item = dict[str, Any]
 
 STAMP_S = 1.0  # without a stamp the response is made all the same, and not kept
+APPEND_TRIES = 16  # each loses to a forget that came between
 SAVE_S = 5.0  # the last event waits for the save, since its client may continue the response at once
 LONGEST_CHAIN = 1_000  # responses
 PAGE = 100
@@ -223,11 +224,26 @@ class Keeping:
         return _numbered([*made.input_items, *output])
 
     async def append(self, conversation: Conversation, items: Sequence[Item]) -> None:
-        """Append items that the owner brings."""
-        stamp = await self.memories.stamp(conversation.scope)
-        await self.conversations.add(
-            conversation.scope, conversation.id, _numbered(items), generation=stamp.generation
-        )
+        """Append items that the owner brings: all of them are kept on return. Raises InvalidRequest for an
+        item that the conversation holds, NotFound where it has gone."""
+        where, id_ = conversation.scope, conversation.id
+        for _ in range(APPEND_TRIES):
+            stamp = await self.memories.stamp(where)
+            if await self.conversations.add(
+                where, id_, _numbered(items), generation=stamp.generation, only_new=True
+            ):
+                return
+            # Was the conversation forgotten, does it hold one of them, or was only something else forgotten?
+            if await self.conversations.get(where, id_) is None:
+                raise absent_conversation(id_)
+            for index, item in enumerate(items):
+                if await self.conversations.item(where, id_, item["id"]) is not None:
+                    raise InvalidRequest(
+                        f"The conversation holds an item with the id '{item['id'][:80]}' already.",
+                        param=f"items[{index}].id",
+                        code="duplicate_item",
+                    )
+        raise StoreUnavailable("the user's memories keep being forgotten")
 
     async def drop_conversation(self, owner: Owner, conversation: Conversation) -> None:
         """Delete the conversation that `conversation` returned, with its items."""
@@ -264,6 +280,11 @@ class Keeping:
             if not page.has_more:
                 break
         return items
+
+
+def absent_conversation(id_: str) -> NotFound:
+    """Return the refusal for a conversation that its path names and that is not there, or another's."""
+    return NotFound(f"Conversation with id '{id_[:80]}' not found.", param="conversation_id")
 
 
 def _items_of(kept: StoredResponse) -> list[Item]:

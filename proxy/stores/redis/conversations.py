@@ -78,6 +78,7 @@ class RedisConversations:
         *,
         generation: int,
         session_id: str | None = None,
+        only_new: bool = False,
     ) -> bool:
         """As the port says; an id that the conversation holds already is not added again. `session_id`:
         where the items were said, so that a forget of what was said there finds them."""
@@ -86,6 +87,8 @@ class RedisConversations:
         async def work(unit: Unit) -> bool:
             row: ConversationRow | None = await unit.table("conversations").get(id_)
             if row is None or unit.stamp.generation != generation:
+                return False
+            if only_new and not {storable(name) for name, _ in items}.isdisjoint(row["items"]):
                 return False
             session = None if session_id is None else storable(session_id)
             _append(unit, id_, row, items, project=_project(scope), session=session)

@@ -61,6 +61,7 @@ class SqliteConversations:
         *,
         generation: int,
         session_id: str | None = None,
+        only_new: bool = False,
     ) -> bool:
         """As the port says; an id that the conversation holds already is not added again. `session_id`:
         where the items were said, so that a forget of what was said there finds them."""
@@ -68,6 +69,8 @@ class SqliteConversations:
         def work(tx: sqlite3.Connection) -> bool:
             owner, seq = owners.find(tx, scope), _seq(tx, _named(scope, conversation_id))
             if owner is None or owner.stamp.generation != generation or seq is None:
+                return False
+            if only_new and _holds_any(tx, seq, items):
                 return False
             _append(tx, seq, items, project=scope.project, session=session_id)
             return True
@@ -114,6 +117,16 @@ def _named(scope: Scope, conversation_id: str) -> dict[str, Any]:
 def _seq(tx: sqlite3.Connection, named: dict[str, Any]) -> int | None:
     row = tx.execute(f"SELECT c.seq FROM {_THE_ONE}", named).fetchone()
     return int(row[0]) if row else None
+
+
+def _holds_any(tx: sqlite3.Connection, conversation: int, items: Sequence[tuple[str, bytes]]) -> bool:
+    ids = rows.as_json([rows.storable(id_) for id_, _ in items])
+    (held,) = tx.execute(
+        "SELECT EXISTS (SELECT 1 FROM conversation_items WHERE conversation = ?"
+        " AND id IN (SELECT value FROM json_each(?)))",
+        (conversation, ids),
+    ).fetchone()
+    return bool(held)
 
 
 def _append(
