@@ -121,12 +121,14 @@ class Supersede:
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """The same fact was stated again: refresh `updated_at`, keep the better confidence, add the evidence."""
+    """The same fact was stated again: refresh `updated_at`, keep the better confidence, add the evidence. One
+    that expires does so at `expires_at` if that is later; one that never does stays so."""
 
     id: str
     at: float
     confidence: float
     evidence: tuple[Evidence, ...] = ()
+    expires_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

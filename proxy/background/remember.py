@@ -1,7 +1,9 @@
 """What people change by hand, through the same gate as what is extracted: add, correct, release, discard."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
 from uuid import uuid4
 
 from proxy.background.embedding import vector_of
@@ -32,6 +34,7 @@ from proxy.terms import terms
 _JUDGED_HARMLESS = frozenset(("planted", "echo"))  # what the owner of a held candidate has decided about
 _FULL = "This user's memory is full, and new memories are refused."
 _SIMILAR = 12
+_MOST_TAGS = 20  # of one memory, as of one request
 _ATTEMPTS = 64  # a conflict means that somebody else's write went through: so many may be ahead of us
 
 
@@ -43,14 +46,18 @@ class Remember:
     quarantine: Quarantine
     clock: Clock
 
-    async def add(self, scope: Scope, candidate: Candidate) -> tuple[Memory, str]:
-        """Return the memory that now states it, and "created", "superseded" or "confirmed"."""
+    async def add(self, scope: Scope, candidate: Candidate, said: Collection[str] = ()) -> tuple[Memory, str]:
+        """Return the memory that now states it, and "created", "superseded" or "confirmed". `said`: which
+        of the candidate's `expires_at`, `importance` and `tags` a memory takes over that it confirms."""
         self._pass(candidate)
         for _ in range(_ATTEMPTS):
             try:
-                return await self._add(scope, candidate)
+                memory, change = await self._add(scope, candidate)
+                if change == "confirmed":
+                    memory = await self._taking_over(memory, candidate, said)
             except Conflict:  # the user forgot something at this very moment; the new memory is newer
                 continue
+            return memory, change
         raise Conflict("the user's memories keep changing")
 
     async def edit(
@@ -140,6 +147,19 @@ class Remember:
             raise QuotaExceeded(_FULL)
         return stored, happened
 
+    async def _taking_over(self, memory: Memory, candidate: Candidate, said: Collection[str]) -> Memory:
+        """Return the confirmed memory, corrected by what the candidate says besides its content."""
+        correct = partial(_corrected, candidate=candidate, said=said)
+        if correct(memory) == memory:
+            return memory
+        where = MemoryFilter(
+            tenant=memory.scope.tenant, user=memory.scope.user, include_inactive=True, now=self.clock()
+        )
+        edited = await self.edit(where, memory.id, correct)
+        if edited is None:
+            raise Conflict("the memory it confirms is gone")
+        return edited
+
     async def _weigh(self, scope: Scope, candidate: Candidate, *, seed: str) -> Create | Supersede | Confirm:
         """Return the change that the candidate makes."""
         embedder, now = self.gate.embedder, self.clock()
@@ -185,3 +205,14 @@ class Remember:
         memory_id = change.id if isinstance(change, Confirm) else change.memory.id
         where = MemoryFilter(tenant=scope.tenant, user=scope.user, include_inactive=True, now=self.clock())
         return await self.gate.memories.get(where, memory_id)
+
+
+def _corrected(memory: Memory, candidate: Candidate, said: Collection[str]) -> Memory:
+    """Return the memory with what the candidate says of itself; tags come to those that there are."""
+    taken: dict[str, Any] = {name: getattr(candidate, name) for name in said}
+    if "tags" in said:
+        taken["tags"] = tuple(dict.fromkeys((*memory.tags, *candidate.tags)))[-_MOST_TAGS:]
+    corrected = replace(memory, **taken)
+    if corrected == memory:
+        return memory
+    return replace(corrected, updated_at=max(memory.updated_at, candidate.observed_at))

@@ -114,6 +114,18 @@ async def test_the_expiry_of_a_type_is_stored_with_the_memory(house: House) -> N
     assert await house.memories() == []
 
 
+async def test_what_is_said_again_lives_as_long_as_if_it_were_new(house: House) -> None:
+    """Said on the first day and on the last but one: it is no memory that ends tomorrow."""
+    for day, ends in ((0, 90), (89, 179), (100, 190)):
+        house.now = NOON + day * DAY
+        began = await house.stores.memories.stamp(ANA)
+        said = [Candidate(type="episodic", content="User signed the lease", observed_at=house.now)]
+        bounds = gate(house, ttl_days={"episodic": 90})
+        await admit(bounds, ANA, said, began=began, now=house.now, seed=f"job {day}")
+        (memory,) = await house.memories()
+        assert memory.expires_at == NOON + ends * DAY
+
+
 def test_the_id_of_a_held_candidate_is_that_of_its_exchange_and_words() -> None:
     candidate = Candidate(type="semantic", content=CONTENT, origin=Evidence("s-1", "ex_1"))
     one, again = (hold(candidate, "x", now=NOON, seed=seed) for seed in ("job-1", "job-2"))

@@ -1,6 +1,7 @@
 """What every MemoryStore does. Subclass it where the fixture `memories` gives a backend."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -231,6 +232,29 @@ class ChangeContract:
         found = await memories.get(of(ANNA), "a")
         assert (found.confidence, found.updated_at) == (0.9, NOW + 1)
         assert found.evidence == (Evidence("s", "e1"), *again)
+
+    @pytest.mark.parametrize(
+        ("expires_at", "said", "then"),
+        [(10, 90, 90), (10, 5, 10), (10, None, 10), (None, 90, None), (None, None, None)],
+    )
+    async def test_confirming_moves_the_end_of_what_expires_and_only_to_later(
+        self, memories, expires_at, said, then
+    ):
+        def at(seconds):
+            return None if seconds is None else NOW + seconds
+
+        await store(memories, create("bay seven", id="a", vec=vector(1), expires_at=at(expires_at)))
+        assert await contents(memories, "bay", vec=vector(1)) == {"bay seven"}
+        await store(memories, Confirm("a", NOW + 1, 0.6, expires_at=at(said)))
+        assert (await memories.get(of(ANNA), "a")).expires_at == at(then)
+        for words, vec in (("bay", None), ("", vector(1))):
+            for now in (5, 50, 500):
+                lives = {"bay seven"} if then is None or then > now else set()
+                assert await contents(memories, words, vec=vec, now=NOW + now) == lives, (words, now)
+        page = await memories.list(replace(of(ANNA), now=NOW + 50), limit=9)
+        assert len(page.items) == page.total == (then in (90, None))
+        gone = await memories.expire(NOW + 1_000_000)
+        assert gone == (then is not None)
 
     async def test_touching_counts_only_what_exists(self, memories):
         await store(memories, create("tea", id="a"))

@@ -215,7 +215,8 @@ class _Ledger:
             self.dropped["duplicate"] += 1  # said twice in one batch, or read twice
             return
         sure = max(confirmed(old.confidence), candidate.confidence)
-        self.changes.append(Confirm(old.id, candidate.observed_at or self.now, sure, origin))
+        said = candidate.observed_at or self.now
+        self.changes.append(Confirm(old.id, said, sure, origin, candidate.expires_at))
 
     def _weaken(self, matches: Sequence[_Match], memory: Memory) -> None:
         """Let what was only inferred and says otherwise decay."""

@@ -15,9 +15,11 @@ from proxy.edge.memory_api.wiring import Asked, Tools
 from proxy.errors import InvalidRequest, NotFound
 from proxy.wire.extensions import MAX_ID_CHARS
 
+_OF_ITSELF = {"expires_at", "importance", "tags"}  # what a body may say of a memory that is there already
+
 
 async def add(tools: Tools, asked: Asked[NoQuery, AddBody]) -> Response:
-    """201 with the new memory, 200 with the one that the content confirmed."""
+    """201 with the new memory, 200 with the one that the content confirmed, and what else the body says."""
     body, now = asked.body, tools.clock()
     candidate = Candidate(
         type=body.type,
@@ -29,7 +31,8 @@ async def add(tools: Tools, asked: Asked[NoQuery, AddBody]) -> Response:
         observed_at=now,
         expires_at=_future(body.expires_at, now),
     )
-    memory, change = await tools.by_hand.add(asked.scope(body.user_id, body.project_id), candidate)
+    said = {name for name in _OF_ITSELF & body.model_fields_set if getattr(body, name) is not None}
+    memory, change = await tools.by_hand.add(asked.scope(body.user_id, body.project_id), candidate, said)
     shown: Added = {**present.memory(memory), "change": change}  # type: ignore[typeddict-item]
     return present.answer(shown, 200 if change == "confirmed" else 201)
 

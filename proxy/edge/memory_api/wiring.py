@@ -1,6 +1,6 @@
 """What the memory API is made of: ports, and the seams to what lies behind the write gate."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -44,8 +44,9 @@ class Taken(Protocol):
 class ByHand(Protocol):
     """What people change themselves, through the write gate. Raises InvalidRequest for what it refuses."""
 
-    async def add(self, scope: Scope, candidate: Candidate) -> tuple[Memory, str]:
-        """Return the memory that now states it, and "created", "superseded" or "confirmed"."""
+    async def add(self, scope: Scope, candidate: Candidate, said: Collection[str] = ()) -> tuple[Memory, str]:
+        """Return the memory that now states it, and "created", "superseded" or "confirmed". `said`: which
+        of the candidate's `expires_at`, `importance` and `tags` a memory takes over that it confirms."""
         ...
 
     async def edit(

@@ -100,6 +100,9 @@ class Writer:
             "confidence": max(row["confidence"], change.confidence),
             "evidence": with_evidence(row["evidence"], change.evidence),
         }
+        if row["expires_at"] is not None and (change.expires_at or 0.0) > row["expires_at"]:
+            # The index holds when it ends, too.
+            confirmed |= {"expires_at": change.expires_at, "written": self.version}
         await self.rows.put(memory_id, confirmed)
         await self.rows.record(memory_id, change.at, "confirmed", row["source"], row["content"])
         return True

@@ -167,7 +167,7 @@ class MemoryRow(TypedDict):
     access_count: int
     last_accessed: float | None
     terms: str  # of the content, in order, with spaces between them
-    written: int  # version of the last change by a Create, an Edit or a new model: what the index has to hold
+    written: int  # version of the last Create, Edit, later end or new model: what the index has to hold
     vector: int | None  # version under which its vector came; None: it has none
     generation: int  # of the model that was at hand then; -1: none was
 

@@ -94,8 +94,8 @@ class Writer:
         seq, content, source = found
         self.tx.execute(
             "UPDATE memories SET updated_at = max(updated_at, ?), confidence = max(confidence, ?),"
-            " changed = ? WHERE seq = ?",
-            (change.at, change.confidence, self.version, seq),
+            " expires_at = max(expires_at, coalesce(?, expires_at)), changed = ? WHERE seq = ?",
+            (change.at, change.confidence, change.expires_at, self.version, seq),
         )
         rows.insert_evidence(self.tx, seq, change.evidence)
         self._record(seq, change.at, "confirmed", source, content)

@@ -1,5 +1,6 @@
 """The memory API over HTTP: what it shows, what it refuses, whom it shows it to."""
 
+import time
 from typing import Any
 
 import httpx2
@@ -60,6 +61,28 @@ async def test_the_same_again_confirms_and_a_changed_value_supersedes(api: httpx
     assert {m["id"] for m in both} == {first["id"], raised["id"]}
     alias = await api.get("/memory", params={"user_id": "alice", "include": "archived"})
     assert (alias.status_code, alias.json()["error"]["param"]) == (400, "include"), "it would promise a part"
+
+
+async def test_what_a_confirming_post_says_besides_the_content_is_heeded(bench: Bench) -> None:
+    soon, later = time.time() + 60, time.time() + 86_400
+    first = await bench.add("User parks in bay seven.", expires_at=later, tags=["car"], importance=0.2)
+    plain = await bench.add("User parks in bay seven.")
+    assert (plain["change"], plain["tags"], plain["importance"]) == ("confirmed", ["car"], 0.2)
+    assert plain["expires_at"] == pytest.approx(later)
+    again = await bench.add(
+        "User parks in bay seven", expires_at=soon, tags=["work", "car"], importance=1.0, user="alice"
+    )
+    assert (again["id"], again["change"], again["importance"]) == (first["id"], "confirmed", 1.0)
+    assert again["tags"] == ["car", "work"]
+    assert again["expires_at"] == pytest.approx(soon)
+    assert again["content"] == "User parks in bay seven."
+    shown = (await bench.http.get(f"/memory/{first['id']}")).json()
+    assert {**shown, "change": "confirmed"} == again
+    history = (await bench.http.get(f"/memory/{first['id']}/history")).json()["data"]
+    assert [event["action"] for event in history] == ["created", "confirmed", "confirmed", "updated"]
+    await bench.add("User parks in bay seven.", tags=["car"], importance=1.0)  # what holds already
+    history = (await bench.http.get(f"/memory/{first['id']}/history")).json()["data"]
+    assert [event["action"] for event in history][4:] == ["confirmed"]
 
 
 async def test_pages_hold_every_memory_once(api: httpx2.AsyncClient) -> None:
