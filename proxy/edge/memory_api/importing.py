@@ -124,6 +124,9 @@ class _Importing:
             return
         if self.batch and self.batch[0][1].scope.user != memory.scope.user:
             await self.flush()  # a batch is one user's
+        if memory.scope.user not in self.began:
+            # Not only when the batch is stored: a forget that comes between is newer than the lines.
+            self.began[memory.scope.user] = await self.tools.memories.stamp(memory.scope)
         self.batch.append((number, memory, _history(line, self.users, memory.scope)))
         self.batch_bytes += len(raw)
         if len(self.batch) >= BATCH or self.batch_bytes >= BATCH_BYTES:
@@ -135,8 +138,6 @@ class _Importing:
             return
         batch, self.batch, self.batch_bytes = self.batch, [], 0
         scope = batch[0][1].scope
-        if scope.user not in self.began:
-            self.began[scope.user] = await self.tools.memories.stamp(scope)
         taken = await self.tools.by_hand.bring_in(
             scope,
             [memory for _, memory, _ in batch],

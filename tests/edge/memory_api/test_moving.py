@@ -354,6 +354,35 @@ async def test_an_import_does_not_bring_back_what_is_forgotten_while_it_runs(ben
     assert await bench.export(user_id="alice") == b""
 
 
+async def test_lines_that_came_before_a_forget_are_not_stored_after_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However few they are: a batch that is not full is stored at the end of the body."""
+    take, all_taken = importing._Importing.take, asyncio.Event()
+
+    async def counting(self: Any, number: int, raw: bytes | None) -> None:
+        await take(self, number, raw)
+        if number == len(lines):
+            all_taken.set()
+
+    monkeypatch.setattr(importing._Importing, "take", counting)
+    lines = [{"content": f"User owns boat {n}.", "user_id": user} for user in "ba" for n in range(3)]
+
+    async def body() -> AsyncIterator[bytes]:
+        yield ndjson(*lines)
+        await all_taken.wait()
+        assert (await bench.http.delete("/memory", params={"user_id": "a"})).status_code == 200
+        yield b"\n"
+
+    answer = await bench.http.post(
+        "/memory/import", content=body(), headers={"content-type": importing.MEDIA_TYPES[0]}
+    )
+    counts = answer.json()
+    assert (counts["imported"], counts["refused"]) == (3, 3)
+    assert all("forgot" in error["message"] for error in counts["errors"])
+    assert await bench.export(user_id="a") == b""
+
+
 # ---------------------------------------------------------------- reading lines
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 async def test_lines_are_the_same_however_the_body_is_cut(size: int) -> None:
