@@ -9,7 +9,7 @@ from proxy.edge.identity.caller import admitted, caller_of
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.responses.auto import Hearing, Speech
 from proxy.edge.responses.makers import CONVERSATION, Makers, Sighting, absent, in_plain, tells_apart
-from proxy.edge.responses.owners import is_ours
+from proxy.edge.responses.owners import credential_of, is_ours
 from proxy.edge.responses.probing import REFUSAL_BYTES
 from proxy.edge.routes import App
 from proxy.edge.turns import is_readable
@@ -69,7 +69,7 @@ class Door:
         sighting = Sighting(send, CONVERSATION)
         await self._ask({**scope, "headers": in_plain(scope["headers"])}, receive, sighting)
         if sighting.id and scope["method"] == "POST" and not is_ours(sighting.id):
-            await makers.note(caller, None, sighting.id)
+            await makers.note(caller, None, sighting.id, credential_of(scope["headers"]))
 
     async def _with_own(self, makers: Makers, scope: ASGIScope, receive: Receive) -> Receive:
         """Return the `receive` of a body that continues nothing of another's. Raises ClientError."""

@@ -7,11 +7,16 @@ nobody is noted for (it was made elsewhere, or before there were notes) stays th
 An application's key, which names its users itself, sees what was made for any of its tenant; a user's key or
 token sees what was made for that user. In mode `open` there is nothing to tell users apart by, and no note.
 A note holds digests: it is found by an id of the upstream's, and names nobody.
+
+Where users have upstream keys of their own, the upstream may count alike for each: all have a `resp_1`. So an
+id has a first maker, and others beside it, noted with another key. With the same key the first stays: one
+account has no id twice, so a second is a mistake, or a trick.
 """
 
 import re
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -35,6 +40,7 @@ RESPONSE, CONVERSATION = "resp_", "conv_"  # how ids begin
 
 # No tenant or user can be called so: ids hold no control characters.
 _NOTES = Scope("\x1fmakers", "\x1fmakers")
+_BESIDE = "\x1f"  # between an id and a maker of it that is not the first
 _MADE = {
     kind: re.compile(rb'"id"\s*:\s*"(' + kind.encode() + rb'[\w-]{1,250})"')
     for kind in (RESPONSE, CONVERSATION)
@@ -51,20 +57,26 @@ class Makers:
     ttl_s: float  # of a response's note; conversations do not expire
     _recent: OrderedDict[str, list[str]] = field(default_factory=OrderedDict)
 
-    async def note(self, caller: Caller, user: str | None, id_: str) -> None:
-        """Remember that the caller made the object, for the user whom its request named. The first to be
-        noted stays. Never raises."""
+    async def note(self, caller: Caller, user: str | None, id_: str, credential: str) -> None:
+        """Remember that the caller made the object, for the user whom its request named, with this
+        credential of the upstream's (see credential_of). Never raises."""
         if not tells_apart(caller):
             return
-        made_by = _digests(caller.tenant, caller.user or user)
-        self._recent[id_] = made_by
-        if len(self._recent) > RECENT:
-            self._recent.popitem(last=False)
+        mine = [*_digests(caller.tenant, caller.user or user), credential]
+        known = self._recent.get(id_)
+        self._note_recent(_others(id_, mine) if _is_beside(mine, known) else () if known else (id_,), mine)
 
         async def save() -> None:
             now = self.clock()
-            if await self.notes.get(shelf(_NOTES, id_), id_, now) is None:
-                await self.notes.save(_note(id_, made_by, now, self.ttl_s), generation=0)
+            found = await self.notes.get(shelf(_NOTES, id_), id_, now)
+            names: Sequence[str] = (id_,)
+            if found is not None:
+                first = list(loads(found.response)["by"])
+                names = _others(id_, mine) if _is_beside(mine, first) else ()
+                self._note_recent((id_,), first)
+                self._note_recent(names, mine)
+            for name in names:
+                await self.notes.save(_note(name, mine, now, self.ttl_s), generation=0)
 
         await self.fail_open.attempt("note", save, SAVE_S)
 
@@ -72,10 +84,19 @@ class Makers:
         """Raise the refusal if another made the object, StoreUnavailable if that cannot be known."""
         if not tells_apart(caller):
             return
-        made_by = self._recent.get(id_) or await self._noted(id_)
         tenant, user = _digests(caller.tenant, caller.user)
-        if made_by and (made_by[0] != tenant or (caller.user is not None and made_by[1] != user)):
-            raise refusal
+        place, mine = (0, tenant) if caller.user is None else (1, user)
+        beside = f"{id_}{_BESIDE}{mine}"
+        recent = self._recent.get(id_)
+        if (recent and recent[place] == mine) or beside in self._recent:
+            return
+        first = recent or await self._noted(id_)
+        if not first or first[place] == mine:
+            return
+        with suppress(StoreUnavailable):  # then it is the first maker's, as far as anybody knows
+            if await self._noted(beside):
+                return
+        raise refusal
 
     async def require_all(self, caller: Caller, body: Body) -> None:
         """The same for what a request to make a response continues."""
@@ -86,6 +107,12 @@ class Makers:
             await self.require(caller, previous, unknown_previous(previous))
         if isinstance(conversation, str):
             await self.require(caller, conversation, absent("Conversation", conversation, "conversation"))
+
+    def _note_recent(self, names: Iterable[str], made_by: list[str]) -> None:
+        for name in names:
+            self._recent[name] = made_by
+            if len(self._recent) > RECENT:
+                self._recent.popitem(last=False)
 
     async def _noted(self, id_: str) -> list[str]:
         found = await self.fail_open.attempt(
@@ -148,6 +175,18 @@ def _digests(tenant: str, user: str | None) -> list[str]:
     return [
         blake2b(name.encode(), digest_size=16).hexdigest() for name in (tenant, f"{tenant}\0{user or ''}")
     ]
+
+
+def _is_beside(mine: list[str], first: list[str] | None) -> bool:
+    """True if the first maker of an id is another, and the upstream was asked with another key then. Notes of
+    before there were several say nothing of the key."""
+    return first is not None and first[:2] != mine[:2] and first[2:] not in ([], mine[2:])
+
+
+def _others(id_: str, made_by: list[str]) -> tuple[str, str]:
+    """Return what a maker that is not the first is noted under: for its tenant's keys, and for its user."""
+    tenant, user = made_by[:2]
+    return f"{id_}{_BESIDE}{tenant}", f"{id_}{_BESIDE}{user}"
 
 
 def _note(id_: str, made_by: list[str], now: float, ttl_s: float) -> StoredResponse:

@@ -62,12 +62,13 @@ def owner_of(
     if caller.user is not None:
         return Owner(Scope(caller.tenant, caller.user, project), None)
     # A key of ours is told from others by its id: the upstream's, in the headers now, may be shared.
-    told = _credential(headers) if caller.label == OPEN.label else caller.label
+    told = credential_of(headers) if caller.label == OPEN.label else caller.label
     credential = Scope(caller.tenant, _UNNAMED + told)
     return Owner(credential if user is None else Scope(caller.tenant, user, project), credential)
 
 
-def _credential(headers: Iterable[Header]) -> str:
+def credential_of(headers: Iterable[Header]) -> str:
+    """Return a digest of the credential that the upstream is asked with, "nobody" without one."""
     for name, value in headers:
         if name in _CREDENTIALS and value.strip():
             return blake2b(value.strip(), digest_size=16, person=b"memory-proxy").hexdigest()

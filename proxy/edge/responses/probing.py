@@ -8,7 +8,7 @@ from proxy.edge.passage import Passage, Progress, Relayed
 from proxy.edge.reply import Header
 from proxy.edge.responses.auto import Hearing
 from proxy.edge.responses.makers import RESPONSE, Makers, Sighting, tells_apart
-from proxy.edge.responses.owners import is_ours
+from proxy.edge.responses.owners import credential_of, is_ours
 from proxy.edge.responses.translated import Translated
 from proxy.errors import InvalidRequest
 from proxy.ports import Clock
@@ -100,7 +100,9 @@ class Probing:
         """Conclude as the chosen way does; then whose response it was is written down."""
         said = await self._way.conclude(progress)
         if self._sighting is not None and self._sighting.id and self._makers and progress.caller:
-            await self._makers.note(progress.caller, progress.user, self._sighting.id)
+            await self._makers.note(
+                progress.caller, progress.user, self._sighting.id, credential_of(progress.headers)
+            )
         return said
 
     async def _absent(self, opened: Opened) -> bool:
