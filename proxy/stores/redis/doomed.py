@@ -1,11 +1,12 @@
 """What a forget takes: the memories and documents it covers, and everything else that holds their text.
 
 What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with what
-is forgotten in view, takes with it the stored responses of its session (later ones replay or repeat
+is forgotten in view, takes with it the later answers of its session (they were given with it in their
+history; what the user said stays), the stored responses of its session (later ones replay or repeat
 earlier ones), the responses that continue those, and the items of their conversations.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.domain import Forgotten
@@ -25,6 +26,7 @@ from proxy.stores.redis.layout import (
     summaries_key,
     summary_key,
 )
+from proxy.stores.redis.layout import sid as sid_of
 from proxy.stores.redis.target import Target
 from proxy.stores.redis.unit import Unit
 
@@ -152,8 +154,16 @@ class _Search:
             if row["project"] is None:
                 gone = (e["session_id"] for e in row["evidence"] if e["exchange_id"] not in told)
                 self._said_somewhere.update(gone)
+        # Retention has removed the exchange, and with it all that came before.
+        removed = {
+            sid_of(row["project"], evidence["session_id"])
+            for row in self._doomed.memories.values()
+            for evidence in row["evidence"]
+            if evidence["exchange_id"] not in told
+        }
         await self._summaries()
         await self._shown(self._doomed.memories)
+        await self._later(self._doomed.exchanges, removed)
 
     async def documents(self) -> None:
         """Find the documents, and the answers that were given with one of them in view."""
@@ -162,6 +172,7 @@ class _Search:
         about = {id_: row for id_, row in found.items() if self._target.is_about(row["project"])}
         self._doomed.documents = about
         await self._shown(about)
+        await self._later()
 
     async def said(self) -> None:
         """Find what the forget of a scope or type takes beside memories."""
@@ -221,6 +232,18 @@ class _Search:
                 for place in await table.all():
                     sid, _, seq = place.partition(" ")
                     self._doomed.answers.setdefault(sid, set()).add(int(seq))
+
+    async def _later(self, told: Mapping[str, set[int]] | None = None, removed: Iterable[str] = ()) -> None:
+        """Find the answers that came, in the sessions of those found or told, with or after the first; of
+        sessions where that was removed, all."""
+        answers = self._doomed.answers
+        first = dict.fromkeys(removed, 0)
+        for sid, seqs in (*answers.items(), *(told or {}).items()):
+            for seq in seqs:
+                first[sid] = min(first.get(sid, seq), seq)
+        sessions: dict[str, SessionRow] = await self._unit.table("sessions").many(first)
+        for sid, row in sessions.items():
+            answers.setdefault(sid, set()).update(seq for seq in row["seqs"] if seq >= first[sid])
 
     async def _name_sessions(self) -> None:
         """Find out in which sessions it was said, and what the exchanges are called that go."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from proxy.domain import Begun, Exchange, NewExchange, NewJob, Outcome, Scope
 from proxy.ports import Trigger
+from proxy.stores.in_view import FORGOTTEN
 from proxy.stores.redis import anchors, library, orders, queue, rows, waiting
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ExchangeRow, SessionRow, sid, storable
@@ -222,12 +223,14 @@ async def drop(unit: Unit, redis: Redis, ours: str, seqs: Collection[int], *, ol
 
 
 async def clear_answers(unit: Unit, ours: str, seqs: Collection[int]) -> None:
-    """Erase what was answered; what was said stays."""
+    """Erase what was answered, or is about to be; what was said stays."""
     found: dict[str, ExchangeRow] = await table(unit, ours).many(map(str, seqs))
     for row in found.values():
         if row["answer"]:
             anchors.answer_gone(unit, ours)
-            table(unit, ours).put(str(row["seq"]), {**row, "answer": ""})
+        if row["answer"] or FORGOTTEN not in row["recalled"]:
+            recalled = list(dict.fromkeys((*row["recalled"], FORGOTTEN)))
+            table(unit, ours).put(str(row["seq"]), {**row, "answer": "", "recalled": recalled})
 
 
 async def drop_session(unit: Unit, redis: Redis, ours: str) -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.stores.contract_chains import ForgetChainsContract
+from tests.stores.contract_forget_later import ForgetLaterContract
 from tests.stores.contract_forgetting import ForgettingContract
 from tests.stores.contract_memories import ForgetContract
 from tests.stores.contract_sessions import ForgetConversationsContract
@@ -23,6 +24,10 @@ async def revision(unit):
 
 class TestForgetting(ForgettingContract):
     """What a forget takes."""
+
+
+class TestForgettingWhatCameLater(ForgetLaterContract):
+    """What a forget takes of what came after."""
 
 
 class TestForgets(ForgetContract, ForgetConversationsContract, ForgetChainsContract):

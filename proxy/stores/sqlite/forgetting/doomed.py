@@ -1,7 +1,8 @@
 """Which rows a forget takes: the memories and documents it covers, and everything else that holds their text.
 
 What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with what
-is forgotten in view, takes with it the stored responses of its session (later ones replay or repeat
+is forgotten in view, takes with it the later answers of its session (they were given with it in their
+history; what the user said stays), the stored responses of its session (later ones replay or repeat
 earlier ones), the responses that continue those, and the items of their conversations.
 """
 
@@ -47,6 +48,22 @@ _SHOWN = f"""
 _ANSWERS = f"""
     SELECT x.seq, n.project, n.name FROM sessions n JOIN exchanges x ON x.session = n.id
     WHERE n.owner = :owner AND {_SHOWN}
+"""
+# Where it was told, or shown, first: whatever came then had it in view.
+_LATER = """
+    SELECT x.seq FROM (
+        SELECT e.session, min(e.seq) AS first FROM json_each(:seen) seen
+        CROSS JOIN exchanges e ON e.seq = seen.value GROUP BY e.session) told
+    CROSS JOIN exchanges x ON x.session = told.session AND x.seq >= told.first WHERE x.seq <= :exchanges
+"""
+# Retention has removed the exchange, and with it all that came before.
+_LATER_THAN_REMOVED = """
+    SELECT x.seq, n.project, n.name FROM memories m CROSS JOIN evidence e ON e.memory = m.seq
+    CROSS JOIN sessions n ON n.owner = :owner AND n.name = e.session_id AND n.project IS m.project
+    CROSS JOIN exchanges x ON x.session = n.id
+    WHERE m.seq IN (SELECT value FROM json_each(:these)) AND x.seq <= :exchanges
+    AND NOT EXISTS (SELECT 1 FROM exchanges source JOIN sessions o ON o.id = source.session
+                    WHERE source.id = e.exchange_id AND o.owner = :owner)
 """
 # A summary names one exchange of its session and repeats all of them. :sessions: where it was said.
 _SUMMARIES = """
@@ -165,7 +182,7 @@ class Doomed:
     responses: Seqs = ()
     items: Seqs = ()
     conversations: Seqs = ()
-    answers: Seqs = ()  # exchanges whose answer goes, while the user's words stay
+    answers: Seqs = ()  # exchanges whose answer goes, also one on its way; the user's words stay
     quotes: Seqs = ()  # evidence of memories that stay
     jobs: Seqs = ()
     held: Seqs = ()
@@ -252,11 +269,18 @@ class _Search:
         self._sessions.update(self._tx.execute(_TOLD, self._ours))
         self._sessions.update(self._tx.execute(_TOLD_SOMEWHERE, self._ours))
         self._add("exchanges", _TOLD_IN)
+        self._add("answers", _LATER_THAN_REMOVED)
         summaries = self._summaries()
         ids = [id_ for _, id_, _ in found] + [id_ for _, id_ in summaries]
         self._ours["ids"] = rows.as_json(dict.fromkeys(ids))
         self._add("answers", _ANSWERS)
         self._add("responses", _SHOWN_RESPONSES)
+        self._later("exchanges", "answers")
+
+    def _later(self, *tables: str) -> None:
+        """Find the answers that came, in the sessions of those found, with or after the first of them."""
+        self._ours["seen"] = rows.as_json(set().union(*(self._seqs[name] for name in tables)))
+        self._add("answers", _LATER)
 
     def _summaries(self) -> list[tuple[int, str]]:
         """Find the summaries of the sessions in which it was said: they may say it again."""
@@ -296,6 +320,7 @@ class _Search:
         self._ours["ids"] = rows.as_json(id_ for (id_,) in found)
         self._add("answers", _ANSWERS)
         self._add("responses", _SHOWN_RESPONSES)
+        self._later("answers")
 
     def found(self) -> Doomed:
         """Return all of it, with the responses of the sessions and those that continue them."""

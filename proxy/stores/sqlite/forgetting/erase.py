@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from proxy.domain import Forgotten
+from proxy.stores.in_view import FORGOTTEN
 from proxy.stores.sqlite import rows
 from proxy.stores.sqlite.forgetting.doomed import Doomed, Seqs
 
@@ -34,7 +35,11 @@ _DELETE = {
         RETURNING response IS NOT NULL""",
     "items": f"DELETE FROM conversation_items WHERE seq IN {_THESE}",
     "conversations": f"DELETE FROM conversations WHERE seq IN {_THESE}",
-    "answers": f"UPDATE exchanges SET answer = '' WHERE seq IN {_THESE}",
+    "answers": f"""
+        UPDATE exchanges SET answer = '', recalled = iif(
+            EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE shown.value = '{FORGOTTEN}'),
+            recalled, json_insert(recalled, '$[#]', '{FORGOTTEN}'))
+        WHERE seq IN {_THESE}""",
     "quotes": f"UPDATE evidence SET span = '' WHERE id IN {_THESE}",
     "jobs": f"DELETE FROM jobs WHERE id IN {_THESE}",
     "exchanges": f"DELETE FROM exchanges WHERE seq IN {_THESE}",

@@ -1,0 +1,122 @@
+"""What a forget takes of what came after: answers that had what is forgotten in their history, and name
+nothing of it. Subclass it where `stores` gives them all, and `written` what is on disk."""
+
+import pytest
+
+from proxy.domain import Outcome
+from tests.stores.contract_chains import keep, response
+from tests.stores.forgetting_support import WORD, shelve
+from tests.stores.making import (
+    ANNA,
+    APOLLO,
+    BEN,
+    NOW,
+    create,
+    exchange,
+    forgotten,
+    never,
+    of,
+    quote,
+    store,
+    talk,
+)
+
+
+async def session(stores, name="s1", scope=ANNA):
+    """What was said in a session and answered, oldest first."""
+    return [(e.said, e.answer) for e in await stores.sessions.recent(scope, name, 9)]
+
+
+class ForgetLaterContract:
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    @pytest.mark.parametrize("where", ["by id", "by type"])
+    async def test_later_answers_go_with_a_memory_and_what_the_user_said_stays(
+        self, stores, written, mode, where, request
+    ):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        await talk(stores.sessions, "hello", "hi, the first")
+        told = await talk(stores.sessions, f"I play the {WORD}", f"A {WORD}!")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}")
+        await talk(stores.sessions, "and how long?", f"the {WORD} for years")
+        await talk(stores.sessions, "elsewhere", "and it stays", session="s2")
+        await talk(stores.sessions, "another's", "stays, too", scope=BEN)
+        await read(stores)
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told, WORD)))
+        await stores.memories.forget(of(ANNA, type=None if where == "by id" else "semantic"),
+                                     "a" if where == "by id" else None, by="test")  # fmt: skip
+        assert await session(stores) == [
+            ("hello", "hi, the first"), ("what do I play?", ""), ("and how long?", "")
+        ]  # fmt: skip
+        assert await session(stores, "s2") == [("elsewhere", "and it stays")]
+        assert await session(stores, scope=BEN) == [("another's", "stays, too")]
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_answers_go_that_came_after_a_memory_was_shown(self, stores, written, mode, request):
+        """What was shown once stands in the history, and is not shown again."""
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        await store(stores.memories, create(f"plays the {WORD}", id="a"))
+        await talk(stores.sessions, "hello", "hi, the first")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}", recalled=("a",))
+        await talk(stores.sessions, "what was it?", f"the {WORD}, as I said")
+        await forgotten(stores.memories, of(ANNA), "a")
+        assert await session(stores) == [
+            ("hello", "hi, the first"), ("what do I play?", ""), ("what was it?", "")
+        ]  # fmt: skip
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_a_later_answer_that_is_on_its_way_is_not_kept(self, stores, written, mode, request):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        broken = await talk(stores.sessions, "since when?", f"the {WORD} si", whole=False)
+        begun = await stores.sessions.begin(exchange("what do I play?"))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await forgotten(stores.memories, of(ANNA), "a")
+        for late in (broken, begun):
+            await stores.sessions.complete(late, Outcome(f"the {WORD}", whole=True), never)
+        assert await session(stores) == [("since when?", ""), ("what do I play?", "")]
+        assert WORD.encode() not in await written()
+        await talk(stores.sessions, "and now?", "something else")
+        assert (await session(stores))[-1] == ("and now?", "something else")
+
+    async def test_all_answers_of_a_session_go_whose_beginning_retention_has_removed(self, stores, written):
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await read(stores, create(f"the {WORD}", id="a", evidence=quote(told)))
+        assert await stores.sessions.prune(NOW + 1) == 1
+        await talk(stores.sessions, "what do I play?", f"the {WORD}")
+        await talk(stores.sessions, "in the project", "of the same name", scope=APOLLO)
+        await forgotten(stores.memories, of(ANNA), "a")
+        assert await session(stores) == [("what do I play?", "")]
+        assert await session(stores, scope=APOLLO) == [("in the project", "of the same name")]
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.parametrize("mode", ["by id", "with its project", "with its project in portions"])
+    async def test_answers_go_that_came_after_a_document_was_shown(self, stores, written, mode, request):
+        if mode.endswith("portions"):
+            request.getfixturevalue("in_portions")
+        document = await shelve(stores, APOLLO)
+        await talk(stores.sessions, "hello", "hi, the first")
+        await talk(stores.sessions, "what does it say?", f"the {WORD}", recalled=(document.id,))
+        await talk(stores.sessions, "and again?", f"the {WORD}, as I said")
+        await keep(stores, response("r", text=WORD))
+        if mode == "by id":
+            await stores.documents.delete(document, by="test", now=NOW)
+        else:
+            await stores.memories.forget(of(APOLLO), by="test")
+        assert await session(stores) == [
+            ("hello", "hi, the first"), ("what does it say?", ""), ("and again?", "")
+        ]  # fmt: skip
+        assert WORD.encode() not in await written()
+
+
+async def read(stores, *changes):
+    """Extract what was said so far, and store what was found in it."""
+    for name in ("s1", "s2"):
+        await stores.sessions.end(ANNA, name, NOW)
+    while (job := await stores.jobs.claim(NOW, 60)) is not None:
+        stamp = (await stores.jobs.batch(job, limit=9, context=0)).stamp
+        await stores.memories.apply(ANNA, changes, expect=stamp, done=job)
