@@ -229,6 +229,21 @@ async def test_documents_go_along_and_the_fleet_goes_on_with_their_vectors(old, 
     await before.close()
 
 
+async def test_no_memory_is_made_of_what_follows_a_document_in_a_session_that_was_moved(
+    old, run, server
+) -> None:
+    await run(old)
+    async with fleet(server) as stores:
+        await talk(stores.sessions, "and again?", "At four.", scope=BEN, session="s1")
+        await stores.sessions.end(BEN, "s1", NOW + 9)
+        while (job := await stores.jobs.claim(NOW + 9e9, 60)) is not None:
+            found = (await stores.jobs.batch(job, limit=99, context=9)).pending
+            if job.scope == BEN and found[-1].said == "and again?":
+                break
+            await stores.jobs.retry(job, at=NOW + 9e12, reason="not of this test")
+    assert [(e.said, e.answer) for e in found[-2:]] == [("when?", ""), ("and again?", "")]
+
+
 async def test_headings_that_are_no_unicode_are_moved_as_they_can_be(old, run, server) -> None:
     before = await opened(old)
     passage = Passage(headings=("A \ud800 B",), section=0, tile="figs", start=0)

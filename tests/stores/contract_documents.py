@@ -326,25 +326,33 @@ class DocumentsContract:
         assert not await stores.chains.save(late, generation=before, recalled=(document.id,))
 
     async def test_an_answer_given_with_a_document_in_view_is_kept_and_never_extracted(self, stores):
+        """Nor are those that follow it: they were given with it in their history."""
         document = await put(stores, "figs")
+        await talk(stores.sessions, "hello", "hi")
         begun = await stores.sessions.begin(exchange("what are they?"))
         await stores.sessions.complete(begun, Outcome("sweet", whole=True, recalled=(document.id,)), always)
-        (kept,) = await stores.sessions.recent(ANNA, "s1", 9)
+        _, kept = await stores.sessions.recent(ANNA, "s1", 9)
         assert kept.answer == "sweet"
         job = await stores.jobs.claim(NOW, 60)
         batch = await stores.jobs.batch(job, limit=9, context=9)
-        assert [(e.said, e.answer) for e in batch.pending] == [("what are they?", "")]
+        assert [(e.said, e.answer) for e in batch.pending] == [("hello", "hi"), ("what are they?", "")]
         await stores.memories.apply(ANNA, (), expect=batch.stamp, done=job)
-        await talk(stores.sessions, "I play", "Nice!", always)
+        await talk(stores.sessions, "I play", "Sweet, as I said.", always)
+        await talk(stores.sessions, "elsewhere", "it is read", always, session="s2")
         again = await stores.jobs.claim(NOW + 9, 60)
         follow_up = await stores.jobs.batch(again, limit=9, context=9)
-        assert [e.answer for e in (*follow_up.context, *follow_up.pending)] == ["", "Nice!"]
+        assert [(e.said, e.answer) for e in follow_up.pending] == [("I play", "")]
+        assert [e.answer for e in follow_up.context] == ["hi", ""]
         await stores.memories.apply(ANNA, (), expect=follow_up.stamp, done=again)
         await stores.sessions.end(ANNA, "s1", NOW + 10)
         await stores.notes.close(idle_since=NOW + 20, left_since=NOW + 20, now=NOW + 20)
+        other = await stores.jobs.claim(NOW + 30, 60)
+        batch = await stores.jobs.batch(other, limit=9, context=9)
+        assert [e.answer for e in batch.pending] == ["it is read"]
+        await stores.memories.apply(ANNA, (), expect=batch.stamp, done=other)
         closing = await stores.jobs.claim(NOW + 30, 60)
         episode = await stores.notes.episode(closing, limit=9)
-        assert [e.answer for e in episode.exchanges] == ["", "Nice!"]
+        assert [e.answer for e in episode.exchanges] == ["hi", "", ""]
 
     @pytest.mark.parametrize("portions", [False, True])
     @pytest.mark.parametrize(

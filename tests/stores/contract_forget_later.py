@@ -112,6 +112,36 @@ class ForgetLaterContract:
         ]  # fmt: skip
         assert WORD.encode() not in await written()
 
+    async def test_no_memory_is_made_of_what_a_client_that_sends_its_history_is_answered_afterwards(
+        self, stores
+    ):
+        told = await talk(stores.sessions, f"I play the {WORD}", f"A {WORD}!")
+        await talk(stores.sessions, "since when?", f"the {WORD}?")
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await forgotten(stores.memories, of(ANNA), "a")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}, as I see above")
+        await talk(stores.sessions, "hello", "hi", session="s2")
+        assert await to_extract(stores, "s1") == [("since when?", ""), ("what do I play?", "")]
+        assert await to_extract(stores, "s2") == [("hello", "hi")]
+
+    async def test_no_memory_is_made_either_where_the_first_such_answer_came_after_the_forget(self, stores):
+        await store(stores.memories, create(f"the {WORD}", id="a"))
+        begun = await stores.sessions.begin(exchange("what do I play?"))
+        await forgotten(stores.memories, of(ANNA), "a")
+        late = Outcome(f"the {WORD}", whole=True, recalled=("a",))
+        await stores.sessions.complete(begun, late, never)
+        await talk(stores.sessions, "again?", f"the {WORD}")
+        assert await to_extract(stores, "s1") == [("what do I play?", ""), ("again?", "")]
+
+
+async def to_extract(stores, session):
+    """What a worker reads of it."""
+    await stores.sessions.end(ANNA, session, NOW)
+    job = await stores.jobs.claim(NOW, 60)
+    batch = await stores.jobs.batch(job, limit=9, context=9)
+    await stores.memories.apply(ANNA, (), expect=batch.stamp, done=job)
+    return [(e.said, e.answer) for e in batch.pending]
+
 
 async def read(stores, *changes):
     """Extract what was said so far, and store what was found in it."""

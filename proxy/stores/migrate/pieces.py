@@ -17,9 +17,11 @@ import orjson
 
 from proxy.domain import Memory
 from proxy.stores.generations import NO_MODEL
+from proxy.stores.in_view import is_not_to_be_read
 from proxy.stores.migrate.source import Remembered, Row, Source, User
 from proxy.stores.redis import layout, library
 from proxy.stores.redis.connection import Redis
+from proxy.stores.redis.exchanges import silence
 from proxy.stores.redis.layout import (
     AnchorRow,
     ConversationRow,
@@ -246,6 +248,8 @@ class Pieces:
             await _append(unit, "unread", ours, unread)
             session: SessionRow = await unit.table("sessions").get(ours)
             unit.table("sessions").put(ours, {**session, "seqs": [*session["seqs"], seq]})
+            if is_not_to_be_read(recalled):
+                await silence(unit, ours, seq)
 
         return Piece(put, _ROW_BYTES + len((row["said"] + row["answer"]).encode()))
 

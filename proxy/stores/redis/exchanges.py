@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from proxy.domain import Begun, Exchange, NewExchange, NewJob, Outcome, Scope
 from proxy.ports import Trigger
-from proxy.stores.in_view import FORGOTTEN
-from proxy.stores.redis import anchors, library, orders, queue, rows, waiting
+from proxy.stores.in_view import FORGOTTEN, is_not_to_be_read
+from proxy.stores.redis import anchors, orders, queue, rows, waiting
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ExchangeRow, SessionRow, sid, storable
 from proxy.stores.redis.queue import Queue
@@ -123,13 +123,17 @@ async def _answered(
     shown = list(dict.fromkeys((*row["recalled"], *new)))
     recalled = {**await unit.table("memories").many(shown), **await unit.table("documents").many(shown)}
     # An answer given with something in view that was forgotten meanwhile may repeat it; so may its beginning.
-    answer = "" if len(recalled) < len(shown) else storable(outcome.answer)
+    answer = storable(outcome.answer)
+    if len(recalled) < len(shown):
+        answer, shown = "", list(dict.fromkeys((*shown, FORGOTTEN)))
     changed: ExchangeRow = {
         **row, "open": False, "answer": answer, "whole": outcome.whole, "recalled": shown,
     }  # fmt: skip
     if row["answer"] and answer != row["answer"]:
         anchors.answer_gone(unit, ours)
     _not_shown(unit, ours, row)
+    if is_not_to_be_read(shown):
+        await silence(unit, ours, row["seq"])
     for id_ in recalled:
         unit.table(f"shown:{id_}").put(f"{ours} {row['seq']}", 1)
     await rows.touch(unit, list(dict.fromkeys(new)), row["at"])
@@ -181,21 +185,33 @@ async def read(
     unit: Unit, scope: Scope, name: str, ours: str, seqs: Sequence[int], *, aloud: bool = True
 ) -> list[Exchange]:
     """Return exchanges of one session, in this order. While something is being forgotten, an answer that was
-    given with memories in view may repeat it. Not `aloud`: without the answers that were given with a
-    document in view, since what is read out of it was never said."""
+    given with memories in view may repeat it. Not `aloud`: without the answers that no memory is to be made
+    of (see in_view)."""
     found: dict[str, ExchangeRow] = await table(unit, ours).many(map(str, seqs))
     hides = orders.are_standing(unit)
+    session: SessionRow | None = None if aloud else await unit.table("sessions").get(ours)
+    silent = session.get("silent") if session else None
     return [
         Exchange(
             seq=row["seq"], id=row["id"], scope=scope, session_id=name, model=row["model"], said=row["said"],
-            answer="" if _is_left_out(row, hides, aloud) else row["answer"], at=row["at"], whole=row["whole"],
+            answer="" if (hides and row["recalled"]) or _is_silent(row, aloud, silent) else row["answer"],
+            at=row["at"], whole=row["whole"],
         )
         for row in found.values()
     ]  # fmt: skip
 
 
-def _is_left_out(row: ExchangeRow, hides: bool, aloud: bool) -> bool:
-    return any(hides or (not aloud and id_.startswith(library.PREFIX)) for id_ in row["recalled"])
+def _is_silent(row: ExchangeRow, aloud: bool, silent: int | None) -> bool:
+    follows = silent is not None and row["seq"] >= silent
+    return not aloud and (follows or is_not_to_be_read(row["recalled"]))
+
+
+async def silence(unit: Unit, ours: str, seq: int) -> None:
+    """Let no memory be made of the session's answers from the exchange on."""
+    session: SessionRow = await unit.table("sessions").get(ours)
+    if session.get("silent", seq + 1) > seq:
+        silenced: SessionRow = {**session, "silent": seq}
+        unit.table("sessions").put(ours, silenced)
 
 
 # ---------------------------------------------------------------- erasing
@@ -231,6 +247,8 @@ async def clear_answers(unit: Unit, ours: str, seqs: Collection[int]) -> None:
         if row["answer"] or FORGOTTEN not in row["recalled"]:
             recalled = list(dict.fromkeys((*row["recalled"], FORGOTTEN)))
             table(unit, ours).put(str(row["seq"]), {**row, "answer": "", "recalled": recalled})
+    if found:
+        await silence(unit, ours, min(map(int, found)))
 
 
 async def drop_session(unit: Unit, redis: Redis, ours: str) -> None:

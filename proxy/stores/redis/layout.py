@@ -182,7 +182,8 @@ class EventRow(TypedDict):
 
 class SessionRow(TypedDict):
     """`seqs` are those of its exchanges, in order, `open` those of them that are being answered; of two
-    sessions, the one begun later has the higher `seq`."""
+    sessions, the one begun later has the higher `seq`. From the exchange `silent` on, no memory is made of
+    answers (see in_view); a row of an earlier version does not say."""
 
     seq: int
     project: str | None
@@ -194,6 +195,7 @@ class SessionRow(TypedDict):
     stateful: bool
     retold: bool
     unsummarised: int
+    silent: NotRequired[int]
 
 
 class ExchangeRow(TypedDict):

@@ -11,11 +11,11 @@ from proxy.domain import Scope
 from proxy.stores import usage
 from proxy.stores.exact.postings import pack
 from proxy.stores.generations import NO_MODEL
+from proxy.stores.in_view import DOCUMENT
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import DocumentRow, PassageRow, storable, title_key
 from proxy.stores.redis.unit import Unit
 
-PREFIX = "doc_"  # of documents' ids: no memory's begins so
 TO_EMBED = "to-embed"
 _SHOWN_EVERY = 256  # vectors of a document
 _HEAD = struct.Struct("<i")  # of terms: their section; of a vector: its generation
@@ -81,7 +81,7 @@ async def put(
     """Write a document, in the place of what has its name; return its id and row. `words`, one a passage, are
     as `packed_terms` gives them; `generation`: of the vectors that come with it."""
     old = await named(unit, new.scope.project, new.name)
-    document_id, before = old or (f"{PREFIX}{uuid4().hex}", None)
+    document_id, before = old or (f"{DOCUMENT}{uuid4().hex}", None)
     if before is not None:
         erase_passages(unit, document_id, before)
     seq, first = unit.next(), unit.number("last") + 1

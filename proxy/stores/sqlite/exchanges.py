@@ -6,6 +6,7 @@ import sqlite3
 
 from proxy.domain import Begun, NewExchange, Outcome, Scope
 from proxy.ports import Trigger
+from proxy.stores.in_view import FORGOTTEN
 from proxy.stores.retry import is_opening, is_retry, said_anew
 from proxy.stores.sqlite import notes, owners, queue, rows
 from proxy.stores.sqlite.instance import Instance
@@ -164,7 +165,8 @@ def complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Tr
         return True
     # An answer given with a memory in view that was forgotten meanwhile may repeat it; so may its beginning.
     recalled = tuple(dict.fromkeys((*json.loads(before), *outcome.recalled)))
-    repeats = _any_forgotten(tx, owner, recalled)
+    if repeats := _any_forgotten(tx, owner, recalled):
+        recalled = tuple(dict.fromkeys((*recalled, FORGOTTEN)))
     if stands:  # a step that comes late tells what else was in view
         tx.execute(
             "UPDATE exchanges SET recalled = ?, answer = iif(?, '', answer) WHERE seq = ?",

@@ -12,6 +12,7 @@ from typing import Any
 from proxy import terms
 from proxy.domain import Evidence, Exchange, Memory, MemoryFilter, Scope, with_children
 from proxy.stores.damage import legible
+from proxy.stores.in_view import is_not_to_be_read
 from proxy.stores.texts import storable as storable
 
 _MEMORY = """
@@ -35,9 +36,10 @@ _EXCHANGE = """
            ), '', e.answer), e.at, e.whole
     FROM exchanges e
 """
-_READ_ALOUD = """
-    SELECT seq FROM exchanges WHERE seq IN (SELECT value FROM json_each(?)) AND recalled <> '[]'
-    AND EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE substr(shown.value, 1, 4) = 'doc_')
+_IN_VIEW = """
+    SELECT e.seq, e.recalled FROM exchanges e
+    WHERE e.session = (SELECT session FROM exchanges WHERE seq = ?) AND e.seq <= ? AND e.recalled <> '[]'
+    ORDER BY e.seq
 """
 
 
@@ -197,11 +199,19 @@ def exchanges_where(
 
 
 def not_read_aloud(tx: sqlite3.Connection, exchanges: Sequence[Exchange]) -> tuple[Exchange, ...]:
-    """Return the exchanges without the answers that were given with a document in view: what is in a document
-    must not become a memory by being quoted."""
-    found = tx.execute(_READ_ALOUD, (as_json(e.seq for e in exchanges),))
-    aloud = {seq for (seq,) in found}
-    return tuple(replace(e, answer="") if e.seq in aloud else e for e in exchanges)
+    """Return the exchanges, of one session, without the answers that no memory is to be made of: see
+    in_view. From the first of them on: what was read out once is in view of what follows."""
+    if not exchanges:
+        return ()
+    last = exchanges[-1].seq
+    with legible():
+        aloud = (
+            seq
+            for seq, recalled in tx.execute(_IN_VIEW, (last, last))
+            if is_not_to_be_read(json.loads(recalled))
+        )
+        first = next(aloud, last + 1)
+    return tuple(replace(e, answer="") if e.seq >= first else e for e in exchanges)
 
 
 def touch(tx: sqlite3.Connection, owner: int, ids: Sequence[str], at: float) -> None:
