@@ -17,10 +17,10 @@ from proxy.documents import PATH, Look, PassageHit, PassageIndex, path_of
 from proxy.domain import Message, Scope, Search, Turn
 from proxy.errors import EmbeddingFailed, StoreError
 from proxy.observe import Seldom
+from proxy.overlap import held, is_content, searchable
 from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.decision.triage import Judged
 from proxy.pipeline.inject import SHORT_ID, Block
-from proxy.pipeline.overlap import held, is_content, searchable
 from proxy.pipeline.recall.rank import coverage, stretch
 from proxy.pipeline.recall.rewrite import Query, is_vague, rewrite
 from proxy.ports import Embedder, MemoryStore, TokenCounter

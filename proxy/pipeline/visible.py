@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from proxy.domain import Memory, Message, Ranked
-from proxy.pipeline.overlap import holds, restates, saying, searchable
+from proxy.overlap import holds, restates, saying, searchable
 from proxy.sentences import goes_on
 
 SHARE = 0.8  # of a memory's words in one message: it has been said

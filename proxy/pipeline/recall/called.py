@@ -8,7 +8,7 @@ naming right before the name ("from school is Jorinde"). Chinese names are known
 import re
 from dataclasses import dataclass
 
-from proxy.pipeline.overlap import searchable
+from proxy.overlap import searchable
 from proxy.pipeline.roles import is_role
 from proxy.terms import fold
 

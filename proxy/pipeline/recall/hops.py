@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from proxy.domain import Hit
-from proxy.pipeline.overlap import MEMORY_CHARS, searchable
+from proxy.overlap import MEMORY_CHARS, searchable
 from proxy.pipeline.recall.called import Name, names_of
 from proxy.pipeline.roles import Role, roles_in
 from proxy.terms import fold, terms

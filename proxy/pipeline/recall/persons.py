@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from proxy.pipeline.overlap import MEMORY_CHARS
+from proxy.overlap import MEMORY_CHARS
 from proxy.pipeline.recall.named import Lack, asks_for_fact, is_advice
 from proxy.pipeline.roles import Role, roles_in
 from proxy.terms import fold

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proxy.domain import Hit, Memory, Ranked
-from proxy.pipeline.overlap import MEMORY_CHARS, Saying, held, is_content, restates, saying, searchable
+from proxy.overlap import MEMORY_CHARS, Saying, held, is_content, restates, saying, searchable
 from proxy.pipeline.recall.aims import Aim
 from proxy.pipeline.recall.gate import Gate
 from proxy.pipeline.recall.times import Span, is_of

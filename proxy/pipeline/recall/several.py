@@ -14,8 +14,8 @@ import re
 from collections.abc import Sequence
 
 from proxy.domain import Ranked
+from proxy.overlap import is_content
 from proxy.pipeline.decision.decide import worth_searching
-from proxy.pipeline.overlap import is_content
 from proxy.pipeline.recall.compared import ASKING, sides
 from proxy.terms import terms
 

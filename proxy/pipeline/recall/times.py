@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from proxy.gloss import question_gloss
-from proxy.pipeline.overlap import MEMORY_CHARS
+from proxy.overlap import MEMORY_CHARS
 from proxy.terms import fold
 
 _MONTHS = "january february march april may june july august september october november december".split()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from proxy.domain import Turn
-from proxy.pipeline.overlap import is_content
+from proxy.overlap import is_content
 from proxy.pipeline.recall.rewrite import MAX_TERMS, Query, is_vague
 from proxy.pipeline.recall.short_call import ShortCall, Task, conversation
 from proxy.ports import Completer
