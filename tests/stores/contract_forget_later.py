@@ -1,5 +1,6 @@
-"""What a forget takes of what came after: answers that had what is forgotten in their history, and name
-nothing of it. Subclass it where `stores` gives them all, and `written` what is on disk."""
+"""What a forget takes of what came after, or beside: answers that had what is forgotten in their history,
+and what tells it and is not read yet. Subclass these where `stores` gives them all, and `written` what is on
+disk."""
 
 import pytest
 
@@ -18,6 +19,7 @@ from tests.stores.making import (
     of,
     quote,
     store,
+    supersede,
     talk,
 )
 
@@ -150,3 +152,67 @@ async def read(stores, *changes):
     while (job := await stores.jobs.claim(NOW, 60)) is not None:
         stamp = (await stores.jobs.batch(job, limit=9, context=0)).stamp
         await stores.memories.apply(ANNA, changes, expect=stamp, done=job)
+
+
+FACT = f"The user will play the {WORD} in October."
+
+
+class ForgetBesidesContract:
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_what_tells_a_forgotten_memory_and_is_not_read_yet_goes(
+        self, stores, written, mode, request
+    ):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        told = await talk(stores.sessions, f"I will play the {WORD} in October")
+        await read(stores, create(FACT, id="a", evidence=quote(told)))
+        await talk(stores.sessions, f"What to wear? I play the {WORD}, from October on.", session="s2")
+        await talk(stores.sessions, "and to eat?", "what you like", session="s2")
+        await talk(stores.sessions, "my dog is Rex", f"Nice! You play the {WORD} in October.", session="s3")
+        await talk(stores.sessions, "In October I play cards", "fine", session="s4")
+        open_ = await stores.sessions.begin(
+            exchange(f"In October, playing the {WORD}, what", APOLLO, session="s5")
+        )
+        counted = await stores.memories.forget(of(ANNA), "a", by="test", dry_run=True)
+        assert (counted.memories, counted.exchanges) == (1, 3)
+        assert await forgotten(stores.memories, of(ANNA), "a") == counted
+        assert await session(stores, "s2") == [("and to eat?", "")]
+        assert await session(stores, "s3") == [("my dog is Rex", "")]
+        assert await session(stores, "s4") == [("In October I play cards", "fine")]
+        assert not await stores.sessions.complete(open_, Outcome(f"the {WORD}", whole=True), never)
+        assert WORD.encode() not in await written()
+
+    async def test_what_another_user_says_stays(self, stores):
+        await store(stores.memories, create(FACT, id="a"))
+        await talk(stores.sessions, FACT, scope=BEN)
+        assert (await forgotten(stores.memories, of(ANNA), "a")).exchanges == 0
+        assert await session(stores, scope=BEN) == [(FACT, "hi")]
+
+    async def test_what_was_said_again_where_it_was_told_goes_though_it_is_read(self, stores, written):
+        told = await talk(stores.sessions, f"I will play the {WORD} in October")
+        await talk(stores.sessions, f"will I really play the {WORD} in October?", "yes")
+        await talk(stores.sessions, "my dog is Rex", "nice")
+        await read(stores, create(FACT, id="a", evidence=quote(told)))
+        await store(
+            stores.memories,
+            create(f"They play the {WORD}", id="s", source="summary", evidence=quote(told)),
+        )
+        gone = await forgotten(stores.memories, of(ANNA), "a")
+        assert (gone.memories, gone.exchanges) == (2, 2)
+        assert await session(stores) == [("my dog is Rex", "")]
+        assert WORD.encode() not in await written()
+
+    async def test_what_tells_what_a_forgotten_memory_superseded_goes_too(self, stores, written):
+        await store(stores.memories, create(FACT, id="a"))
+        await store(stores.memories, supersede("a", "The user will play the drums in May.", id="b"))
+        await talk(stores.sessions, f"in October, I play the {WORD}")
+        assert (await forgotten(stores.memories, of(ANNA), "b")).exchanges == 1
+        assert WORD.encode() not in await written()
+
+    async def test_a_memory_of_few_words_takes_only_what_says_something_about_the_user(self, stores):
+        await store(stores.memories, create(f"The user plays the {WORD}.", id="a"))
+        await talk(stores.sessions, f"what does a {WORD} play?", session="s2")
+        await talk(stores.sessions, f"I play the {WORD}", session="s3", personal=True)
+        assert (await forgotten(stores.memories, of(ANNA), "a")).exchanges == 1
+        assert [said for said, _ in await session(stores, "s2")] == [f"what does a {WORD} play?"]
+        assert await session(stores, "s3") == []

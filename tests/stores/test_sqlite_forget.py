@@ -3,7 +3,7 @@
 import pytest
 
 from tests.stores.contract_chains import ForgetChainsContract
-from tests.stores.contract_forget_later import ForgetLaterContract
+from tests.stores.contract_forget_later import ForgetBesidesContract, ForgetLaterContract
 from tests.stores.contract_forgetting import ForgettingContract
 from tests.stores.contract_memories import ForgetContract
 from tests.stores.contract_sessions import ForgetConversationsContract
@@ -23,6 +23,10 @@ class TestForgetting(ForgettingContract):
 
 class TestForgettingWhatCameLater(ForgetLaterContract):
     """What a forget takes of what came after."""
+
+
+class TestForgettingWhatTellsIt(ForgetBesidesContract):
+    """What a forget takes that tells the same."""
 
 
 @pytest.mark.usefixtures("in_portions")

@@ -12,7 +12,7 @@ from tests.stores import forgetting_support as support
 from tests.stores.contract_chains import keep, response
 from tests.stores.contract_forget_beside import ForgetBesideContract
 from tests.stores.forgetting_support import WORD, break_off, on_disk
-from tests.stores.making import ANNA, NOW, create, of, store
+from tests.stores.making import ANNA, NOW, create, of, quote, store, talk
 
 
 class TestForgetBeside(ForgetBesideContract):
@@ -96,6 +96,28 @@ async def test_another_process_finishes_the_forget_of_one_that_died(tmp_path, st
     assert await stores.memories.resume_forgets() == 1
     assert await stores.memories.resume_forgets() == 0
     assert WORD.encode() not in on_disk(tmp_path)
+
+
+@pytest.mark.usefixtures("in_portions")
+@pytest.mark.parametrize("portions", range(1, 5))
+async def test_what_came_later_and_tells_a_memory_goes_with_it_after_a_crash_too(tmp_path, stores, portions):
+    told = await talk(stores.sessions, f"I play the {WORD} in October")
+    await store(stores.memories, create(f"Plays the {WORD} in October.", id="a", evidence=quote(told)))
+    for n in range(3):
+        await talk(stores.sessions, f"what is {n}?", f"the {WORD}, as I said")
+        await talk(stores.sessions, f"as for October, I play the {WORD} {n} times", session=f"s{n + 2}")
+    dying = SqliteStores(tmp_path)
+    await dying.open()
+    break_off(dying, portions)
+    with pytest.raises(RuntimeError):
+        await dying.memories.forget(of(ANNA), "a", by="test")
+    await dying.close()
+    again = await talk(stores.sessions, f"I do play the {WORD} in October", session="anew")
+    assert await stores.memories.resume_forgets() == 1
+    assert [e.answer for e in await stores.sessions.recent(ANNA, "s1", 9)] == ["", "", ""]
+    assert [e.id for e in await stores.sessions.recent(ANNA, "anew", 9)] == [again.id]  # said after it
+    disk = on_disk(tmp_path)
+    assert disk.count(f"the {WORD}".encode()) == disk.count(f"do play the {WORD}".encode())
 
 
 # ---------------------------------------------------------------- the log

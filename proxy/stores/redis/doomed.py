@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from proxy.domain import Forgotten
 from proxy.stores.redis import exchanges
+from proxy.stores.redis.besides import told_besides
 from proxy.stores.redis.layout import (
     ConversationRow,
     DocumentRow,
@@ -161,9 +162,20 @@ class _Search:
             for evidence in row["evidence"]
             if evidence["exchange_id"] not in told
         }
-        await self._summaries()
         await self._shown(self._doomed.memories)
+        if target.memory_id is not None:
+            await self._told_besides(removed)
+        facts = {*self._doomed.memories}
+        await self._summaries()
+        await self._shown(self._doomed.memories.keys() - facts)
         await self._later(self._doomed.exchanges, removed)
+
+    async def _told_besides(self, removed: Iterable[str]) -> None:
+        """Find what else tells it: the user's words, or else the answer."""
+        doomed = self._doomed
+        seen = {*doomed.exchanges, *doomed.answers, *removed}
+        async for sid, seq, in_words in told_besides(self._unit, doomed.memories.values(), seen):
+            (doomed.exchanges if in_words else doomed.answers).setdefault(sid, set()).add(seq)
 
     async def documents(self) -> None:
         """Find the documents, and the answers that were given with one of them in view."""

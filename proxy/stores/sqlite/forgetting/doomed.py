@@ -13,6 +13,7 @@ from typing import Any
 
 from proxy.domain import Forgotten
 from proxy.stores.sqlite import rows
+from proxy.stores.sqlite.forgetting.besides import told_besides
 from proxy.stores.sqlite.forgetting.target import Target
 
 Seqs = tuple[int, ...]
@@ -269,22 +270,38 @@ class _Search:
         self._sessions.update(self._tx.execute(_TOLD, self._ours))
         self._sessions.update(self._tx.execute(_TOLD_SOMEWHERE, self._ours))
         self._add("exchanges", _TOLD_IN)
+        told_in = set(self._sessions)
         self._add("answers", _LATER_THAN_REMOVED)
-        summaries = self._summaries()
-        ids = [id_ for _, id_, _ in found] + [id_ for _, id_ in summaries]
-        self._ours["ids"] = rows.as_json(dict.fromkeys(ids))
+        ids = [id_ for _, id_, _ in found]
+        self._ours["ids"] = rows.as_json(ids)
+        self._add("answers", _ANSWERS)
+        if self._target.memory_id is not None:
+            told_in |= self._told_besides()
+        summaries = self._summaries(told_in)
+        self._ours["ids"] = rows.as_json(dict.fromkeys((*ids, *(id_ for _, id_ in summaries))))
         self._add("answers", _ANSWERS)
         self._add("responses", _SHOWN_RESPONSES)
         self._later("exchanges", "answers")
+
+    def _told_besides(self) -> set[Session]:
+        """Find what else tells it; return the sessions where the user's words do."""
+        self._ours["seen"] = rows.as_json(self._seqs["exchanges"] | self._seqs["answers"])
+        told_in: set[Session] = set()
+        for table, seq, session in told_besides(self._tx, self._ours):
+            self._seqs[table].add(seq)
+            self._sessions.add(session)
+            if table == "exchanges":
+                told_in.add(session)
+        return told_in
 
     def _later(self, *tables: str) -> None:
         """Find the answers that came, in the sessions of those found, with or after the first of them."""
         self._ours["seen"] = rows.as_json(set().union(*(self._seqs[name] for name in tables)))
         self._add("answers", _LATER)
 
-    def _summaries(self) -> list[tuple[int, str]]:
+    def _summaries(self, told_in: set[Session]) -> list[tuple[int, str]]:
         """Find the summaries of the sessions in which it was said: they may say it again."""
-        self._ours["sessions"] = rows.as_json(self._sessions)
+        self._ours["sessions"] = rows.as_json(told_in)
         found = self._tx.execute(_SUMMARIES, self._ours).fetchall()
         self._seqs["memories"].update({seq for seq, _ in found} - self._seqs["older"])
         these = self._seqs["memories"] | self._seqs["older"]

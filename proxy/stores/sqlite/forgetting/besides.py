@@ -1,0 +1,38 @@
+"""What tells a memory that is being forgotten, and nothing leads to it: no model has read it yet, or it was
+said again where the memory was told or shown.
+
+Of one memory that is named: with those of a kind, all goes that is not read yet.
+"""
+
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from proxy.stores.told import Told
+
+_THESE = "(SELECT value FROM json_each(:these))"
+_WORDS = f"SELECT content FROM memories WHERE seq IN {_THESE}"
+_QUOTES = f"SELECT span FROM evidence WHERE memory IN {_THESE}"
+_MAY_TELL = """
+    SELECT x.seq, n.project, n.name, x.said, x.answer, x.explicit OR x.personal
+    FROM sessions n JOIN exchanges x ON x.session = n.id
+    WHERE n.owner = :owner AND x.seq <= :exchanges AND (x.extraction <> 'done' OR n.id IN (
+        SELECT e.session FROM json_each(:seen) seen CROSS JOIN exchanges e ON e.seq = seen.value))
+"""
+
+
+def told_besides(
+    tx: sqlite3.Connection, ours: dict[str, Any]
+) -> Iterator[tuple[str, int, tuple[str | None, str]]]:
+    """Yield "exchanges" where the user's words tell one of `:these` memories, "answers" where only the answer
+    does; the exchange's number; its session. `:seen`: exchanges of sessions that are looked through."""
+    told = Told(_column(tx, _WORDS, ours), _column(tx, _QUOTES, ours))
+    for seq, project, name, said, answer, personal in tx.execute(_MAY_TELL, ours):
+        if told.is_in(said, personal=bool(personal)):
+            yield "exchanges", seq, (project, name)
+        elif told.is_in(answer, personal=False):
+            yield "answers", seq, (project, name)
+
+
+def _column(tx: sqlite3.Connection, query: str, ours: dict[str, Any]) -> list[str]:
+    return [text for (text,) in tx.execute(query, ours)]

@@ -1,0 +1,98 @@
+"""Whether what was said tells what is being forgotten: before anybody has read it, nothing links the two but
+their words.
+
+A wrong yes loses what the user said, a wrong no brings back what is forgotten: most of a fact's words, all of
+its numbers, close together. The words that it was learnt from count as the fact does: who says a thing twice
+says it alike.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from proxy.overlap import saying, searchable
+from proxy.sentences import sentences
+
+SHARE = 0.8  # of a fact's words
+ENOUGH = 3  # words; fewer are found in too much: only what says something about its user tells such a fact
+CLOSE = 3  # sentences in which the words stand
+_BEGINNING = 5  # letters of a word that its forms have in common: "travelling", "travel"; of a shorter one,
+_LAST = 1  # all but the last: "lives", "living"
+_SHORTEST = 3  # fewer begin too many words: "tea", "teacher"
+_NUMBER = re.compile(r"\d+(?:[.:]\d+)*")
+# Facts name the year, and the date where somebody said "tomorrow".
+_DATE = re.compile(r"\b(?:19|20)\d\d(?:-\d\d(?:-\d\d)?)?\b")
+_SUBJECT = re.compile(
+    r"\b(?:user|(?:be)?nutzer(?:in|s)?|utilisat(?:eur|rice)|usuari[oa]|utente)\b"
+    r"|用户的?|用戶的?|使用者的?|ユーザー[のはが]?|사용자[는가의]?",
+    re.I,
+)
+_GAP = re.compile(r"[\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    words: tuple[str, ...]
+    numbers: frozenset[str]
+
+    @property
+    def is_short(self) -> bool:
+        return len(self.words) + len(self.numbers) < ENOUGH
+
+
+class Told:
+    """Facts that are being forgotten, and the words of their users that they were learnt from."""
+
+    def __init__(self, contents: Iterable[str], quotes: Iterable[str]) -> None:
+        facts = dict.fromkeys(filter(None, map(_fact, contents)))
+        facts |= dict.fromkeys(fact for fact in map(_fact, quotes) if fact and not fact.is_short)
+        self._facts = tuple(facts)
+
+    def is_in(self, text: str, *, personal: bool) -> bool:
+        """Return whether the text tells one of the facts. `personal`: it says something about its user."""
+        wanted = [fact for fact in self._facts if personal or not fact.is_short]
+        # Nearly always false, and cheap then.
+        if not (wanted := _held(text, wanted)):
+            return False
+        said = sentences(text)
+        short, others = [f for f in wanted if f.is_short], [f for f in wanted if not f.is_short]
+        near = (" ".join(said[at : at + CLOSE]) for at in range(len(said)))
+        return any(_held(one, short) for one in said) or any(_held(some, others) for some in near)
+
+
+def _fact(text: str) -> _Fact | None:
+    """Return what of the text can be looked for; None if there is nothing."""
+    bare = _DATE.sub(" ", _SUBJECT.sub(" ", text))
+    words = dict.fromkeys(map(_beginning, saying(bare).words))
+    numbers = frozenset(_NUMBER.findall(searchable(bare)))
+    return _Fact(tuple(words), numbers) if words or numbers else None
+
+
+def _beginning(word: str) -> str:
+    """Return what stands in a text that holds a form of the word, with gaps of one blank."""
+    if word > "\u2e7f":
+        return word
+    if len(word) <= _SHORTEST:
+        return f" {word} "
+    return f" {word[: min(_BEGINNING, max(_SHORTEST, len(word) - _LAST))]}"
+
+
+def _held(text: str, facts: Sequence[_Fact]) -> list[_Fact]:
+    """Return those of the facts whose words and numbers are in the text, wherever."""
+    if not facts:
+        return []
+    folded = searchable(text)
+    spaced = f" {_GAP.sub(' ', folded)} "
+    return [
+        fact for fact in facts if _holds(spaced, fact.words) and fact.numbers <= set(_NUMBER.findall(folded))
+    ]
+
+
+def _holds(spaced: str, words: Sequence[str]) -> bool:
+    spare = len(words) * (1 - SHARE) + 1e-9
+    for word in words:
+        if word not in spaced and not (word[-1] == " " and f"{word[:-1]}s " in spaced):
+            spare -= 1
+            if spare < 0:
+                return False
+    return True
