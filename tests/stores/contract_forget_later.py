@@ -1,11 +1,11 @@
 """What a forget takes of what came after, or beside: answers that had what is forgotten in their history,
-and what tells it and is not read yet. Subclass these where `stores` gives them all, and `written` what is on
-disk."""
+what tells it and is not read yet, what was said of it in other sessions. Subclass these where `stores` gives
+them all, and `written` what is on disk."""
 
 import pytest
 
 from proxy.domain import Outcome
-from tests.stores.contract_chains import keep, response
+from tests.stores.contract_chains import converse, items, keep, names, response
 from tests.stores.forgetting_support import WORD, shelve
 from tests.stores.making import (
     ANNA,
@@ -216,3 +216,67 @@ class ForgetBesidesContract:
         assert (await forgotten(stores.memories, of(ANNA), "a")).exchanges == 1
         assert [said for said, _ in await session(stores, "s2")] == [f"what does a {WORD} play?"]
         assert await session(stores, "s3") == []
+
+
+class ForgetInConversationsContract:
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_a_conversation_goes_whichever_sessions_it_was_used_in(
+        self, stores, written, mode, request
+    ):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}", scope=APOLLO, session="s2")
+        await converse(stores.conversations, "made by the client")
+        await said(stores, "told", session_id="s1")
+        await said(stores, "asked", scope=APOLLO, session_id="s2")
+        await keep(
+            stores,
+            response("first", text=WORD, conversation_id="c1"),
+            response("second", APOLLO, text=WORD, session_id="s2", conversation_id="c1"),
+            response("on", text=WORD, session_id="s3", previous_id="second", conversation_id="c2"),
+            response("beside", text=WORD, session_id="s4", conversation_id="c2"),
+            response("elsewhere", session_id="s2", conversation_id="c3"),
+            response("alone", APOLLO, session_id="s2"),
+        )
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        counted = await stores.memories.forget(of(ANNA), "a", by="test", dry_run=True)
+        assert counted.responses == 4
+        assert await forgotten(stores.memories, of(ANNA), "a") == counted
+        assert await names(stores.conversations) == ""
+        assert await session(stores, "s2", APOLLO) == [("what do I play?", "")]
+        for kept in ("elsewhere", "alone"):
+            assert await stores.chains.get(ANNA, kept, NOW) is not None
+        assert WORD.encode() not in await written()
+
+    async def test_a_response_goes_of_a_conversation_that_only_items_lead_to(self, stores):
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await converse(stores.conversations)
+        await said(stores, "told", session_id="s1")
+        await keep(stores, response("asked", session_id="s2", conversation_id="c1"))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        assert (await forgotten(stores.memories, of(ANNA), "a")).responses == 1
+
+    async def test_what_came_to_a_conversation_before_it_was_told_there_stays(self, stores):
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}", session="s2")
+        await talk(stores.sessions, "and you?", "nothing", session="s3")
+        await converse(stores.conversations, "before")
+        await converse(stores.conversations, id="c2")
+        await said(stores, "told", session_id="s1")
+        await said(stores, "asked", session_id="s2")
+        await said(stores, "elsewhere", "c2", session_id="s3")
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await forgotten(stores.memories, of(ANNA), "a")
+        assert await names(stores.conversations) == "before"
+        assert await session(stores, "s2") == [("what do I play?", "")]
+        assert await session(stores, "s3") == [("and you?", "nothing")]
+        assert await stores.conversations.item(ANNA, "c2", "elsewhere") is not None
+
+
+async def said(stores, item, conversation="c1", *, scope=ANNA, session_id):
+    """An item of the conversation that was said in the session."""
+    generation = (await stores.memories.stamp(scope)).generation
+    assert await stores.conversations.add(
+        scope, conversation, items(item), generation=generation, session_id=session_id
+    )

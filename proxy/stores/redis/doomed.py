@@ -3,10 +3,11 @@
 What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with what
 is forgotten in view, takes with it the later answers of its session (they were given with it in their
 history; what the user said stays), the stored responses of its session (later ones replay or repeat
-earlier ones), the responses that continue those, and the items of their conversations.
+earlier ones), the responses that continue those or belong to their conversations, whose items go as well; and
+the answers of whichever sessions are reached so.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from proxy.domain import Forgotten
@@ -133,6 +134,7 @@ class _Search:
         self._sources: set[str] = set()  # ids of exchanges that must be quoted no more
         self._said_in: set[Session] = set()
         self._said_somewhere: set[str] = set()  # names of sessions in projects that nothing tells
+        self._linked: set[Session] = set()  # what goes of these was led to by what goes of others
         self._doomed = Doomed()
 
     async def memories(self) -> None:
@@ -217,6 +219,7 @@ class _Search:
         await self._quotes()
         await self._responses()
         await self._items()
+        await self._answers_linked()
         for sid, seqs in doomed.exchanges.items():
             doomed.answers[sid] = doomed.answers.get(sid, set()) - seqs
         return doomed
@@ -300,41 +303,71 @@ class _Search:
         unit, doomed = self._unit, self._doomed
         stored: dict[str, StoredRow] = await unit.table("stored").all()
         shown = doomed.memories.keys() | doomed.documents.keys()
-        front = [
+        direct = {
             id_
             for id_, row in stored.items()
             if id_ in doomed.responses
             or self._was_said(row["project"], row["session"])
             or not shown.isdisjoint(row["recalled"])
-        ]
-        found = dict.fromkeys(front)
-        while front:  # who continued a response was shown all of it
+        }
+        conversations = await self._items_said()
+        found = dict.fromkeys(direct)
+        front, is_first = list(direct), True
+        while front or is_first:  # who continued a response was shown all of it, and of its conversation
             later: dict[str, list[str]] = await unit.table("next").many(front)
-            front = [each for ids in later.values() for each in ids if each in stored and each not in found]
+            following = {each for ids in later.values() for each in ids}
+            conversations |= {stored[id_]["conversation_id"] for id_ in front} - {None}
+            front = [
+                id_
+                for id_, row in stored.items()
+                if id_ not in found and (id_ in following or row["conversation_id"] in conversations)
+            ]
             found.update(dict.fromkeys(front))
+            is_first = False
         doomed.responses = {id_: stored[id_] for id_ in found}
+        self._linked |= {(stored[id_]["project"], stored[id_]["session"]) for id_ in found.keys() - direct}
+
+    async def _items_said(self) -> set[str | None]:
+        """Find the items that were said in the sessions, or in the project, and what came after them; return
+        their conversations."""
+        doomed = self._doomed
+        conversations: dict[str, ConversationRow] = await self._unit.table("conversations").all()
+        if self._said_in or self._said_somewhere or self._target.is_scope:
+            async for id_, items in self._items_of(conversations):
+                order = conversations[id_]["items"]
+                said = [each for each in order if each in items and self._is_doomed(items[each])]
+                if said:
+                    doomed.items[id_] = {*order[order.index(said[0]) :]}
+        return {*doomed.items, *doomed.conversations}
 
     async def _items(self) -> None:
-        """Find the items that were said in the sessions, or in the project, and all of the conversations
-        that responses belong to."""
-        unit, doomed = self._unit, self._doomed
-        conversations: dict[str, ConversationRow] = await unit.table("conversations").all()
-        emptied = {row["conversation_id"] for row in doomed.responses.values()}
-        doomed.items = {
-            id_: set(row["items"])
-            for id_, row in conversations.items()
-            if id_ in emptied and id_ not in doomed.conversations
-        }
-        if not (self._said_in or self._said_somewhere or self._target.is_scope):
-            return
-        left = [id_ for id_ in conversations if id_ not in emptied and id_ not in doomed.conversations]
-        for start in range(0, len(left), _CONVERSATIONS_AT_ONCE):
-            tables = {id_: unit.table(f"items:{id_}") for id_ in left[start : start + _CONVERSATIONS_AT_ONCE]}
-            await unit.fetch(*((table, None) for table in tables.values()))
+        """Find all of the conversations that responses belong to, and where their items were said."""
+        doomed = self._doomed
+        conversations: dict[str, ConversationRow] = await self._unit.table("conversations").all()
+        emptied = {row["conversation_id"] for row in doomed.responses.values()} | doomed.conversations
+        doomed.items |= {id_: set(row["items"]) for id_, row in conversations.items() if id_ in emptied}
+        async for id_, items in self._items_of(doomed.items):
+            for each in items.keys() & doomed.items[id_]:
+                if (name := items[each]["session"]) is not None:
+                    self._linked.add((items[each]["project"], name))
+        for id_ in doomed.conversations:
+            doomed.items.pop(id_, None)
+
+    async def _items_of(self, conversations: Iterable[str]) -> AsyncIterator[tuple[str, dict[str, ItemRow]]]:
+        names = list(conversations)
+        for start in range(0, len(names), _CONVERSATIONS_AT_ONCE):
+            some = names[start : start + _CONVERSATIONS_AT_ONCE]
+            tables = {id_: self._unit.table(f"items:{id_}") for id_ in some}
+            await self._unit.fetch(*((table, None) for table in tables.values()))
             for id_, table in tables.items():
-                items: dict[str, ItemRow] = await table.all()
-                if gone := {each for each, item in items.items() if self._is_doomed(item)}:
-                    doomed.items[id_] = gone
+                yield id_, await table.all()
+
+    async def _answers_linked(self) -> None:
+        """Find the answers of the sessions that were reached by what leads from one to another."""
+        reached = {sid_of(*place) for place in self._linked - self._said_in}
+        sessions: dict[str, SessionRow] = await self._unit.table("sessions").many(reached)
+        for sid, row in sessions.items():
+            self._doomed.answers.setdefault(sid, set()).update(row["seqs"])
 
     def _is_doomed(self, item: ItemRow) -> bool:
         if self._target.is_scope and item["project"] == self._target.project:

@@ -3,7 +3,11 @@
 import pytest
 
 from tests.stores.contract_chains import ForgetChainsContract
-from tests.stores.contract_forget_later import ForgetBesidesContract, ForgetLaterContract
+from tests.stores.contract_forget_later import (
+    ForgetBesidesContract,
+    ForgetInConversationsContract,
+    ForgetLaterContract,
+)
 from tests.stores.contract_forgetting import ForgettingContract
 from tests.stores.contract_memories import ForgetContract
 from tests.stores.contract_sessions import ForgetConversationsContract
@@ -32,6 +36,10 @@ class TestForgettingWhatCameLater(ForgetLaterContract):
 
 class TestForgettingWhatTellsIt(ForgetBesidesContract):
     """What a forget takes that tells the same."""
+
+
+class TestForgettingInConversations(ForgetInConversationsContract):
+    """What a forget takes of conversations that several sessions have a part in."""
 
 
 class TestForgets(ForgetContract, ForgetConversationsContract, ForgetChainsContract):

@@ -3,7 +3,7 @@
 What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with what
 is forgotten in view, takes with it the later answers of its session (they were given with it in their
 history; what the user said stays), the stored responses of its session (later ones replay or repeat
-earlier ones), the responses that continue those, and the items of their conversations.
+earlier ones), and what hangs together with those (kept.py).
 """
 
 import sqlite3
@@ -14,6 +14,7 @@ from typing import Any
 from proxy.domain import Forgotten
 from proxy.stores.sqlite import rows
 from proxy.stores.sqlite.forgetting.besides import told_besides
+from proxy.stores.sqlite.forgetting.kept import Kept
 from proxy.stores.sqlite.forgetting.target import Target
 
 Seqs = tuple[int, ...]
@@ -129,37 +130,9 @@ _HELD = """
 _HELD_OF = (
     f"SELECT q.seq FROM quarantine q WHERE q.owner = :owner AND q.exchange_id IN {_IDS.format('sources')}"
 )
-_OF_SESSIONS = """
-    SELECT x.seq FROM (SELECT json_extract(value, '$[0]') AS project, json_extract(value, '$[1]') AS name
-                       FROM json_each(:sessions)) n
-    JOIN stored_responses x ON x.owner = :owner AND x.session = n.name WHERE x.project IS n.project
-"""
-_ITEMS_OF_SESSIONS = """
-    SELECT i.seq FROM (SELECT json_extract(value, '$[0]') AS project, json_extract(value, '$[1]') AS name
-                       FROM json_each(:sessions)) n
-    JOIN conversation_items i ON i.session = n.name AND i.project IS n.project
-    JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner
-"""
 _RESPONSES = "SELECT seq FROM stored_responses WHERE owner = :owner AND seq <= :responses"
 _OF_PROJECT = f"{_RESPONSES} AND project = :project"
 _SHOWN_RESPONSES = f"SELECT seq FROM stored_responses WHERE owner = :owner AND {_SHOWN}"
-# Who continued a response was shown all of it.
-_WITH_LATER = """
-    WITH RECURSIVE doomed (seq, owner, id) AS (
-        SELECT r.seq, r.owner, r.id FROM stored_responses r WHERE r.seq IN (SELECT value FROM json_each(?))
-        UNION
-        SELECT later.seq, later.owner, later.id
-        FROM doomed JOIN stored_responses later
-        ON later.previous_id = doomed.id AND later.owner = doomed.owner
-    )
-    SELECT r.seq, r.response IS NOT NULL FROM doomed JOIN stored_responses r ON r.seq = doomed.seq
-"""
-_ITEMS_OF_RESPONSES = """
-    SELECT i.seq FROM stored_responses r
-    JOIN conversations c ON c.owner = r.owner AND c.id = r.conversation_id
-    JOIN conversation_items i ON i.conversation = c.seq
-    WHERE r.seq IN (SELECT value FROM json_each(?))
-"""
 _DOCUMENTS = """
     SELECT d.seq FROM documents d WHERE d.owner = :owner AND d.seq <= :documents
     AND (:project IS NULL OR d.project = :project) AND (:document_id IS NULL OR d.id = :document_id)
@@ -180,10 +153,12 @@ class Doomed:
     """Numbers of rows, table by table, in the order in which they go: what leads to others goes last, so
     that after a crash the rest is found again."""
 
+    answers: Seqs = ()  # exchanges whose answer goes, also one on its way; the user's words stay
+    linked_items: Seqs = ()  # that responses, or other items, have led to
+    linked_responses: Seqs = ()  # the same; those that were led to by most others first
     responses: Seqs = ()
     items: Seqs = ()
     conversations: Seqs = ()
-    answers: Seqs = ()  # exchanges whose answer goes, also one on its way; the user's words stay
     quotes: Seqs = ()  # evidence of memories that stay
     jobs: Seqs = ()
     held: Seqs = ()
@@ -255,7 +230,7 @@ class _Search:
         self._ours: dict[str, Any] = target.parameters() | {"these": "[]"}
         self._sources: set[str] = set()
         self._sessions: set[Session] = set()
-        self._seqs: dict[str, set[int]] = {each.name: set() for each in fields(Doomed)}
+        self._seqs: dict[str, set[int]] = {each.name: set() for each in fields(Doomed) if each.name != "kept"}
 
     def memories(self) -> None:
         """Find the memories, the exchanges they came from, and the answers that may repeat them."""
@@ -347,19 +322,14 @@ class _Search:
         self._ours["sources"] = rows.as_json(self._sources)
         self._add("quotes", _QUOTES)
         self._add("held", _HELD_OF)
-        self._ours["sessions"] = rows.as_json(self._sessions)
-        self._add("responses", _OF_SESSIONS)
-        self._add("items", _ITEMS_OF_SESSIONS)
-        first = rows.as_json(self._seqs["responses"])
-        later = self._tx.execute(_WITH_LATER, (first,)).fetchall()
-        self._seqs["responses"] = {seq for seq, _ in later}
-        ours = (rows.as_json(self._seqs["responses"]),)
-        self._seqs["items"].update(seq for (seq,) in self._tx.execute(_ITEMS_OF_RESPONSES, ours))
+        kept = Kept(self._tx, self._ours, self._sessions)
+        kept.follow(self._seqs["responses"], self._seqs["items"], self._seqs["conversations"])
+        self._seqs["answers"].update(kept.answers())
         self._seqs["answers"] -= self._seqs["exchanges"]
-        names = [each.name for each in fields(Doomed) if each.name != "kept"]
-        return Doomed(
-            **{name: tuple(sorted(self._seqs[name])) for name in names}, kept=sum(kept for _, kept in later)
-        )
+        found = {name: tuple(sorted(seqs)) for name, seqs in self._seqs.items()}
+        found |= {"linked_responses": kept.linked_responses, "linked_items": kept.linked_items}
+        responses = (*found["responses"], *found["linked_responses"])
+        return Doomed(**found, kept=_with_content(self._tx, responses))
 
     def _add(self, table: str, query: str) -> None:
         """Add what the query finds; where it names sessions, remember them."""

@@ -15,16 +15,15 @@ Portion = tuple[tuple[str, Seqs], ...]
 _FULL = 1.0
 # What one row takes of a portion: a portion is to hold the writer up for about 5 ms.
 _WEIGHTS = {
-    "responses": 1 / 25,  # large
-    "items": 1 / 100,
+    "linked_responses": 1 / 25,  # large
+    "responses": 1 / 25,
     "conversations": 1 / 100,
     "older": 0.0,  # together: the way to them is lost with the first of those that superseded them
 }
 _WEIGHT = 1 / 100
 _THESE = "(SELECT value FROM json_each(:seqs))"
-_DELETE = {
-    # Somebody may have continued one of them meanwhile.
-    "responses": f"""
+# Somebody may have continued one of them meanwhile.
+_RESPONSES = f"""
         DELETE FROM stored_responses WHERE seq IN (
             WITH RECURSIVE doomed (seq, owner, id) AS (
                 SELECT seq, owner, id FROM stored_responses WHERE seq IN {_THESE}
@@ -32,8 +31,13 @@ _DELETE = {
                 SELECT later.seq, later.owner, later.id FROM doomed JOIN stored_responses later
                 ON later.previous_id = doomed.id AND later.owner = doomed.owner)
             SELECT seq FROM doomed)
-        RETURNING response IS NOT NULL""",
-    "items": f"DELETE FROM conversation_items WHERE seq IN {_THESE}",
+        RETURNING response IS NOT NULL"""
+_ITEMS = f"DELETE FROM conversation_items WHERE seq IN {_THESE}"
+_DELETE = {
+    "linked_items": _ITEMS,
+    "linked_responses": _RESPONSES,
+    "responses": _RESPONSES,
+    "items": _ITEMS,
     "conversations": f"DELETE FROM conversations WHERE seq IN {_THESE}",
     "answers": f"""
         UPDATE exchanges SET answer = '', recalled = iif(
@@ -60,6 +64,7 @@ _COUNTED_AS = {
     "sessions": "sessions",
     "jobs": "jobs",
     "responses": "responses",
+    "linked_responses": "responses",
     "held": "quarantined",
     "documents": "documents",
 }
@@ -92,7 +97,7 @@ def erase(tx: sqlite3.Connection, owner: int, portion: Portion) -> Forgotten:
         if table == "quotes":
             _announce(tx, owner, these)
         cursor = tx.execute(_DELETE[table], these)
-        gone = sum(kept for (kept,) in cursor.fetchall()) if table == "responses" else cursor.rowcount
+        gone = sum(kept for (kept,) in cursor.fetchall()) if cursor.description else cursor.rowcount
         if (name := _COUNTED_AS.get(table)) is not None:
             counted[name] = counted.get(name, 0) + gone
     return Forgotten(**counted)
