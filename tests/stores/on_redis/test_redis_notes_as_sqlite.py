@@ -20,6 +20,7 @@ from tests.stores.on_redis.kept_support import replicas
 SEEDS = range(int(os.environ.get("TWIN_SEEDS", "10")))
 STEPS = int(os.environ.get("TWIN_STEPS", "120"))
 SCOPES = (ANNA, ANNA, APOLLO, BEN)
+ALL_SCOPES = (ANNA, APOLLO, BEN)
 SESSIONS = ("s1", "s2", "s3")
 ANSWERS = ("yes", "no", " yes\n", "as you like", "")
 SLOTS = ("language", "length", OTHER)
@@ -36,6 +37,8 @@ class Steps:
         self.read: list[tuple[Scope, str, Any, Any]] = []
         self.jobs: list[tuple[Any, Any]] = []
         self.said: list[tuple[Scope, str]] = []
+        # Ids, of which the last two are shown, and forgotten; none is given twice.
+        self.remembered = ["never", "never"]
 
     async def step(self) -> str:
         chosen = self.random.choice(STEP_NAMES)
@@ -68,7 +71,7 @@ class Steps:
         if not self.begun:
             return
         begun = self.begun.pop(self.random.randrange(len(self.begun)))
-        shown = tuple(self.random.sample(("m1", "m2"), self.random.choice((0, 0, 1))))
+        shown = tuple(self.random.sample(self.remembered[-2:], self.random.choice((0, 0, 1))))
         outcome = Outcome(self.random.choice(ANSWERS), self.random.random() < 0.8, recalled=shown)
         trigger = self.random.choice((always, never, never))
         first, second = [
@@ -90,7 +93,7 @@ class Steps:
 
     # ------------------------------------------------------------ what is kept of it
     async def look(self, both: Any) -> None:
-        for scope in set(SCOPES):
+        for scope in ALL_SCOPES:
             for session in SESSIONS:
                 after, lines = self.random.choice((None, None, *ANSWERS, "never")), self.random.randrange(4)
                 first, second = [
@@ -178,7 +181,8 @@ class Steps:
         if not self.said:
             return
         scope, source = self.random.choice(self.said)
-        id_ = self.random.choice(("m1", "m2"))
+        id_ = f"m{len(self.remembered)}"
+        self.remembered.append(id_)
         fact = create(f"fact {id_}", scope, id=id_, evidence=(Evidence("s1", source),))
         for each in both:
             await store(each.memories, fact, scope=scope)
@@ -190,7 +194,7 @@ class Steps:
 
     async def forget(self, both: Any) -> None:
         scope = self.random.choice(SCOPES)
-        memory_id = self.random.choice(("m1", "m2", "m1", "m2", None))
+        memory_id = self.random.choice((*self.remembered[-2:] * 2, None))
         type_ = None if memory_id or self.random.random() < 0.3 else "episodic"
         gone = [await each.memories.forget(of(scope, type=type_), memory_id, by="t") for each in both]
         first, second = [replace(each, receipt=None) for each in gone]
