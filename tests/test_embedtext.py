@@ -76,3 +76,8 @@ def test_a_note_of_the_day_is_no_part_of_what_is_said(note):
 )
 def test_a_date_that_says_which_day_is_meant_stays(told):
     assert without_note(told) == told
+
+
+def test_a_bare_date_is_embedded_and_a_note_is_not():
+    assert embed_text("User's festival is in Cork (2026-04-29).") == "My festival is in Cork (2026-04-29)."
+    assert embed_text("User's festival is in Cork (stated 2026-04-29).") == "My festival is in Cork."
