@@ -48,8 +48,8 @@ _OTHER_LANGUAGES = (("用户", "我"), ("使用者", "我"), ("ユーザー", "�
 def embed_text(content: str) -> str:
     """Return the text to embed for a memory with this content; queries are embedded as they are.
 
-    A bare date stays: it answers "when?", whether it was meant so or not (12 blind users, recall@5 in English .94
-    with it, .92 without).
+    A bare date stays: it answers "when?", whether it was meant so or not (blind users, recall@5 in English
+    .94 with it, .92 without).
     """
     return first_person(_NOTE.sub(lambda note: note[0] if note["bare"] else "", content))
 

@@ -15,8 +15,8 @@ from bench.soak.people import FACTS, SMALL_TALK, Crowd, Person, Told, asked
 
 MODEL = "scripted-demo"
 TURNS = 5  # of a conversation
-# A fact must be known so long after it was told: four turns that each came just before 15 s of silence were over,
-# then the silence, then its extraction.
+# A fact must be known so long after it was told: four turns, each just before 15 s of silence were over, then
+# the silence, then its extraction.
 REMEMBERED_S = 80.0
 DOCUMENT = "# {0}\n\n## Opening\n\nThe gate of {0} is opened at dawn by hand.\n\n## Closing\n\nAt dusk.\n"
 
