@@ -1,9 +1,13 @@
 """Whether what was said tells what is being forgotten: before anybody has read it, nothing links the two but
 their words.
 
-A wrong yes loses what the user said, a wrong no brings back what is forgotten: most of a fact's words, all of
-its numbers, close together. The words that it was learnt from count as the fact does: who says a thing twice
-says it alike.
+A wrong yes loses what the user said, a wrong no brings back what is forgotten: all of a fact's numbers, and of its
+words half, of a few all, close together. The words that it was learnt from count as the fact does: who says a
+thing twice says it alike.
+
+1,135 facts of 40 personas against all that these said, without those words: three in four are found where they were
+told, and 23 other messages of 41,352 are taken, most of which say the same or correct it. (Four fifths of the
+words: one in four, and 1.)
 """
 
 import re
@@ -13,7 +17,8 @@ from dataclasses import dataclass
 from proxy.overlap import saying, searchable
 from proxy.sentences import sentences
 
-SHARE = 0.8  # of a fact's words
+SHARE = 0.5  # of a fact's words
+FEW = 4  # words; of so many all are wanted
 ENOUGH = 3  # words; fewer are found in too much: only what says something about its user tells such a fact
 CLOSE = 3  # sentences in which the words stand
 _BEGINNING = 5  # letters of a word that its forms have in common: "travelling", "travel"; of a shorter one,
@@ -27,6 +32,8 @@ _SUBJECT = re.compile(
     r"|用户的?|用戶的?|使用者的?|ユーザー[のはが]?|사용자[는가의]?",
     re.I,
 )
+# Who goes somewhere says "we go", "I'm off" or "we fly".
+_LIGHT = frozenset({"goe", "going", "gone", "went", "get", "getting", "got"})  # as `saying` has them
 _GAP = re.compile(r"[\W_]+")
 
 
@@ -63,7 +70,7 @@ class Told:
 def _fact(text: str) -> _Fact | None:
     """Return what of the text can be looked for; None if there is nothing."""
     bare = _DATE.sub(" ", _SUBJECT.sub(" ", text))
-    words = dict.fromkeys(map(_beginning, saying(bare).words))
+    words = dict.fromkeys(_beginning(word) for word in saying(bare).words if word not in _LIGHT)
     numbers = frozenset(_NUMBER.findall(searchable(bare)))
     return _Fact(tuple(words), numbers) if words or numbers else None
 
@@ -89,7 +96,7 @@ def _held(text: str, facts: Sequence[_Fact]) -> list[_Fact]:
 
 
 def _holds(spaced: str, words: Sequence[str]) -> bool:
-    spare = len(words) * (1 - SHARE) + 1e-9
+    spare = len(words) * (1 - SHARE) if len(words) > FEW else 0
     for word in words:
         if word not in spaced and not (word[-1] == " " and f"{word[:-1]}s " in spaced):
             spare -= 1

@@ -15,6 +15,14 @@ TOLD = [
     ("User's budget is $7,500 for the kitchen.", "my kitchen budget of 7500 is gone"),
     ("User's sister Anna lives in Berlin.", "My sister Anna is living in Berlin"),
     ("User owns a cat, and a boat.", "my boat, which I own, and cats"),
+    (
+        "User goes to Zanzibar in July with her mother Ines.",
+        "Mother and I, we go to Zanzibar in July: Ines insists",
+    ),
+    (
+        "The dentist, Dr Weiss in Graz, wants to see the user's son again in May about braces.",
+        "Dr Weiss in Graz will see Leo in May, for the braces",
+    ),
     ("用户对花生过敏", "我对花生过敏，能吃什么？"),
     ("Der Nutzer wohnt in der Lindenstraße in Köln.", "Ich wohne ja in Köln, Lindenstraße 4."),
 ]
@@ -48,6 +56,9 @@ def test_a_fact_of_few_words_is_told_by_what_says_something_about_the_user():
     vegan = Told(["The user is vegan."], [])
     assert vegan.is_in("I am vegan, by the way", personal=True)
     assert not vegan.is_in("Is there a vegan restaurant?", personal=False)
+    trip = Told(["User goes to Zanzibar in July"], [])
+    assert trip.is_in("My cat is called Momo and we go to Zanzibar in July.", personal=True)
+    assert not trip.is_in("My cat is called Momo and we go to Madagascar in July.", personal=True)
     assert not Told(["User likes tea."], []).is_in("My teacher likes me", personal=True)
     assert not Told(["User likes tea."], []).is_in("I do like it. Is it tea?", personal=True)
 
