@@ -51,7 +51,7 @@ async def test_a_store_of_another_model_that_comes_back_leaves_memory_off_and_re
     with closing(sqlite3.connect(stored)) as db, db:
         db.execute("UPDATE embeddings SET name = 'another-model', dimension = 768")
     stored.rename(tmp_path / "away.db")
-    stored.symlink_to(tmp_path)  # not a file, and the file takes its place at once: no retry finds nothing there
+    stored.symlink_to(tmp_path)  # not a file; and the file takes its place at once, so no retry finds nothing
     monkeypatch.setattr(care, "STORE_RETRY_S", 0.05)
     async with house(ScriptedModel()) as h:
         assert (await tell(h, "I like rain.")).status_code == 200
