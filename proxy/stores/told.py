@@ -5,9 +5,9 @@ A wrong yes loses what the user said, a wrong no brings back what is forgotten: 
 of its words half, of a few all, close together. The words that it was learnt from count as the fact does: who
 says a thing twice says it alike.
 
-1,135 facts of 40 personas against all that these said, without those words: three in four are found where they
-were told, and 23 other messages of 41,352 are taken, most of which say the same or correct it. (Four fifths of
-the words: one in four, and 1.)
+1,135 facts of 40 personas against all that these said, without those words: three in four are found where
+they were told, and 23 other messages of 41,352 are taken, most of which say the same or correct it. (Four
+fifths of the words: one in four, and 1.)
 """
 
 import re
