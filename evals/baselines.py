@@ -45,26 +45,26 @@ class Corpus:
 
 
 async def measure(
-    personas: Sequence[Persona], models_dir: Path, budgets: Sequence[int]
+    personas: Sequence[Persona], models_dir: Path, model: str, budgets: Sequence[int]
 ) -> dict[str, list[Outcome]]:
     """Return the outcomes of all questions with an answer, by baseline and size of the block in tokens
     ("dense-600"); {} without an embedder."""
-    embedder = load_embedder(models_dir).embedder
+    embedder = load_embedder(models_dir, model=model).embedder
     if embedder is None:
         return {}
-    texts = {f.content for p in personas for f in p.current()}
-    texts |= {q.query for p in personas for q in p.questions}
-    ordered = sorted(texts)
-    made = [v for i in range(0, len(ordered), 64) for v in await embedder.embed(ordered[i : i + 64])]
+    facts = sorted({f.content for p in personas for f in p.current()})
+    questions = sorted({q.query for p in personas for q in p.questions})
+    made = [v for i in range(0, len(facts), 64) for v in await embedder.embed(facts[i : i + 64])]
+    asked = [await embedder.embed_query(question) for question in questions]
     embedder.close()
-    vectors = {t: np.frombuffer(v, np.float32) for t, v in zip(ordered, made, strict=True)}
+    vectors, wanted = _by_text(facts, made), _by_text(questions, asked)
     tokens = Tokens()
     tokens.start().result(60)
     found: dict[str, list[Outcome]] = {f"{name}-{b}": [] for name in NAMES for b in budgets}
     for persona in personas:
         for question in (q for q in persona.questions if q.answers):
             corpus = Corpus.of(persona, question)
-            dense = rank_dense(corpus, question.query, vectors)
+            dense = rank_dense(corpus, wanted[question.query], vectors)
             lexical = rank_bm25(corpus, question.query)
             for name, ranking in zip(NAMES, (dense, lexical, fuse([dense, lexical])), strict=True):
                 for budget in budgets:
@@ -73,9 +73,12 @@ async def measure(
     return found
 
 
-def rank_dense(corpus: Corpus, query: str, vectors: Vectors) -> list[str]:
+def _by_text(texts: Sequence[str], made: Sequence[bytes]) -> Vectors:
+    return {text: np.frombuffer(vector, np.float32) for text, vector in zip(texts, made, strict=True)}
+
+
+def rank_dense(corpus: Corpus, wanted: npt.NDArray[np.float32], vectors: Vectors) -> list[str]:
     """Return the facts' ids by cosine."""
-    wanted = vectors[query]
     return _ordered({f.id: float(vectors[f.content] @ wanted) for f in corpus.facts})
 
 

@@ -262,27 +262,34 @@ class RateLimits(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingModel:
-    """What the thresholds and the collection's stamp belong to."""
+    """What the thresholds, the weight and the collection's stamp belong to."""
 
     name: str
     dimension: int
     similarity_threshold: float  # cosine from which a memory may belong to a query
     duplicate_threshold: float  # cosine from which two memories may state the same thing
+    dense_weight: float = 0.65  # the cosine's share of the fused order; the rest is the words'
 
 
 class Embedder(Protocol):
-    """Texts to unit vectors."""
+    """Texts to unit vectors. Many models read a question otherwise than what may answer it."""
 
     @property
     def model(self) -> EmbeddingModel: ...
 
     def begin(self, text: str) -> None:
-        """Begin to embed a text that is about to be asked for, if that can be done meanwhile. A hint: it
+        """Begin to embed a question that is about to be asked for, if that can be done meanwhile. A hint: it
         never fails, and may be wrong."""
         ...
 
+    async def embed_query(self, text: str) -> bytes:
+        """Return the float32 unit vector, as bytes, of a question that texts are looked up with. Raises
+        EmbeddingFailed."""
+        ...
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
-        """Return one float32 unit vector a text, as bytes. Long texts are truncated by the model."""
+        """Return one float32 unit vector, as bytes, for each text that is found or compared. Long texts are
+        truncated by the model. Raises EmbeddingFailed."""
         ...
 
     def understands(self, text: str) -> bool:

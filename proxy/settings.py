@@ -172,7 +172,7 @@ class Retrieval(Section):
     dense: bool = True
     lexical: bool = True
     fusion: Literal["linear", "rrf"] = "linear"
-    dense_weight: float = Field(0.65, ge=0, le=1)
+    dense_weight: float | None = Field(None, ge=0, le=1)
     recency_depth: float = Field(0.03, ge=0, le=0.5)
     half_life_days: float = Field(90, gt=0)
     hyde: bool = False

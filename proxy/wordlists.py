@@ -17,11 +17,13 @@ _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 @cache
-def sections(name: str) -> Mapping[str, Sequence[str]]:
-    """Return the alternatives of each section of a file, in their order."""
+def sections(name: str | Path) -> Mapping[str, Sequence[str]]:
+    """Return the alternatives of each section of a file, in their order. `name`: of one of `words/*.txt`, or
+    the path of another one."""
     found: dict[str, list[str]] = {}
     section: list[str] = []
-    for line in (_FOLDER / f"{name}.txt").read_text("utf-8").splitlines():
+    file = name if isinstance(name, Path) else _FOLDER / f"{name}.txt"
+    for line in file.read_text("utf-8").splitlines():
         if line.startswith("[") and (heading := _SECTION.fullmatch(line)):
             section = found.setdefault(heading[1], [])
         elif line and not line.startswith("#"):

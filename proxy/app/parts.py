@@ -99,7 +99,7 @@ class Parts:
             tokens=tokens,
             clock=clock,
             budget_tokens=memory.budget_tokens,
-            ranking=_ranking(settings.retrieval),
+            ranking=_ranking(settings.retrieval, loaded.embedder),
             shelf=shelf_of(stores, loaded.embedder, memory.deadline_ms),
             stage=metrics.stage,
         )
@@ -165,12 +165,13 @@ def _ledger(settings: Settings, stack: AsyncExitStack) -> Ledger | None:
     return ledger
 
 
-def _ranking(chosen: Retrieval) -> Ranking:
+def _ranking(chosen: Retrieval, embedder: OnnxEmbedder | None) -> Ranking:
+    own = embedder.model.dense_weight if embedder else 0.0  # no cosines
     return Ranking(
         dense=chosen.dense,
         lexical=chosen.lexical,
         fusion=chosen.fusion,
-        dense_weight=chosen.dense_weight,
+        dense_weight=own if chosen.dense_weight is None else chosen.dense_weight,
         recency_depth=chosen.recency_depth,
         half_life_days=chosen.half_life_days,
     )

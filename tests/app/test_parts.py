@@ -3,11 +3,14 @@
 import asyncio
 import json
 import sys
+import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
 from proxy.app import App
+from proxy.app.parts import Parts
 from proxy.domain import Scope
 from proxy.settings import load
 from proxy.stores.sqlite.passages import SqlitePassages
@@ -89,3 +92,14 @@ async def test_a_first_look_up_that_takes_its_time_is_no_trouble(
     async with App.open(settings, "http://127.0.0.1:9/v1"):
         pass
     assert [event for event, _ in lines if event in ("documents.left_out", "memory.failed")] == []
+
+
+@pytest.mark.parametrize(("chosen", "used"), [(None, 0.65), (0.4, 0.4), (0.0, 0.0)])
+async def test_meaning_weighs_what_its_model_says_unless_the_operator_does(
+    tmp_path: Path, models_dir: Path, chosen: float | None, used: float
+) -> None:
+    (tmp_path / "models").symlink_to(models_dir)
+    read = load(None, {}, {"storage": {"data_dir": tmp_path}, "retrieval": {"dense_weight": chosen}})
+    async with AsyncExitStack() as stack:
+        parts = await Parts.open(read, "http://127.0.0.1:9/v1", stack, clock=time.time)
+        assert parts.tools.ranking.dense_weight == used

@@ -138,6 +138,9 @@ class _Counting:
         self.calls, self.readable = 0, True
         self.error: EmbeddingFailed | None = None
 
+    async def embed_query(self, text: str) -> bytes:
+        return (await self.embed([text]))[0]
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         self.calls += 1
         if self.error:

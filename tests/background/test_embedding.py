@@ -28,6 +28,9 @@ class Watched:
     embedded: list[str] = field(default_factory=list)
     model: EmbeddingModel = MODEL
 
+    async def embed_query(self, text: str) -> bytes:
+        return (await self.embed([text]))[0]
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         self.embedded += texts
         return [np.array([1, 0, len(text)], np.float32).tobytes() for text in texts]

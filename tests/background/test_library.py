@@ -33,6 +33,9 @@ class Embedder:
     embedded: list[str] = field(default_factory=list)
     model: EmbeddingModel = MODEL
 
+    async def embed_query(self, text: str) -> bytes:
+        return (await self.embed([text]))[0]
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         if self.failing:
             raise EmbeddingFailed("closed")

@@ -294,6 +294,9 @@ class BrokenEmbedder:
     def __init__(self, embedder: Embedder) -> None:
         self.model = embedder.model
 
+    async def embed_query(self, text: str) -> bytes:
+        return (await self.embed([text]))[0]
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         raise EmbeddingFailed("no")
 

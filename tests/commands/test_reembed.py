@@ -34,6 +34,9 @@ class Fake:
         self.embedded = 0
         self.fails_after = fails_after
 
+    async def embed_query(self, text: str) -> bytes:
+        return (await self.embed([text]))[0]
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         self.embedded += len(texts)
         if self.embedded > self.fails_after:
@@ -123,6 +126,9 @@ async def test_what_a_proxy_of_the_old_model_stores_meanwhile_is_embedded_too(tm
     late = [Edit(edited, WIDE.vector(edited.content)), Create(written, WIDE.vector(written.content))]
 
     class Busy(Fake):
+        async def embed_query(self, text: str) -> bytes:
+            return (await self.embed([text]))[0]
+
         async def embed(self, texts: Sequence[str]) -> list[bytes]:
             while late:
                 now = await running.memories.stamp(ANNA)
@@ -141,6 +147,9 @@ from pathlib import Path
 from tests.commands.test_reembed import Fake, reembed, SqliteStores
 
 class Slow(Fake):
+    async def embed_query(self, text):
+        return (await self.embed([text]))[0]
+
     async def embed(self, texts):
         await asyncio.sleep(0.01)
         return await super().embed(texts)

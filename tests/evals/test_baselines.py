@@ -16,9 +16,9 @@ def test_bm25_wants_a_shared_word_and_likes_the_rare_one() -> None:
 
 
 def test_dense_ranks_everything_by_cosine() -> None:
-    made = {"q": (1, 0), FACTS[0].content: (0.5, 0), FACTS[1].content: (0, 1), FACTS[2].content: (0.9, 0)}
+    made = {FACTS[0].content: (0.5, 0), FACTS[1].content: (0, 1), FACTS[2].content: (0.9, 0)}
     vectors = {text: np.array(v, np.float32) for text, v in made.items()}
-    assert rank_dense(Corpus(FACTS), "q", vectors) == ["f3", "f1", "f2"]
+    assert rank_dense(Corpus(FACTS), np.array((1, 0), np.float32), vectors) == ["f3", "f1", "f2"]
 
 
 def test_fusion_prefers_what_both_lists_hold() -> None:

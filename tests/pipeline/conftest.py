@@ -125,6 +125,9 @@ class Scripted:
     begun: list[str] = field(default_factory=list)
     model: EmbeddingModel = MODEL
 
+    async def embed_query(self, text: str) -> bytes:
+        return (await self.embed([text]))[0]
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         if self.failing:
             raise EmbeddingFailed

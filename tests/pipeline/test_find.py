@@ -29,6 +29,9 @@ class Library:
 class Readable(Scripted):
     """An embedder whose vectors can be read."""
 
+    async def embed_query(self, text):
+        return (await self.embed([text]))[0]
+
     async def embed(self, texts):
         self.embedded += texts
         return [text.encode() for text in texts]

@@ -52,6 +52,9 @@ class Model:
 class Floats(Scripted):
     """An embedder whose vectors are vectors: all the same."""
 
+    async def embed_query(self, text):
+        return (await self.embed([text]))[0]
+
     async def embed(self, texts):
         self.embedded += texts
         return [np.array([1, 0, 0], np.float32).tobytes() for _ in texts]

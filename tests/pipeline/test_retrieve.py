@@ -23,6 +23,9 @@ class Axes:
         self.model = MODEL
         self.known = {"question": unit(1, 0, 0), "near": unit(1, 1, 0), "far": unit(0, 0, 1)}
 
+    async def embed_query(self, text: str) -> bytes:
+        return (await self.embed([text]))[0]
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         return [self.known[text] for text in texts]
 

@@ -33,7 +33,7 @@ def weights_dir() -> Path:
 def models_dir(weights_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A models directory with the packed file in it."""
     directory = tmp_path_factory.mktemp("models")
-    weights.ensure_packed(weights_dir / weights.SOURCE_NAME, directory / weights.PACKED_NAME)
+    weights.ensure_packed(weights_dir / weights.SOURCE_NAME, directory / weights.MINILM.packed_name)
     return directory
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from proxy.errors import EmbeddingFailed
 from proxy.ports import Embedder, EmbeddingModel
+from proxy.stores.models.catalog import Prompts
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.encoder import Encoder
 from proxy.stores.models.load import load_embedder
@@ -62,6 +63,29 @@ def session() -> GatedSession:
 def embedder(session: GatedSession) -> OnnxEmbedder:
     encoder: Any = Encoder(session, Letters(), english_only=False)  # type: ignore[arg-type]
     return OnnxEmbedder(encoder, MODEL)
+
+
+async def test_the_model_reads_its_prompts_first(session: GatedSession) -> None:
+    encoder: Any = Encoder(session, Letters(), english_only=False)  # type: ignore[arg-type]
+    embedder = OnnxEmbedder(encoder, MODEL, prompts=Prompts("query: ", "passage: "))
+    session.gate.set()
+    embedder.begin("seven")
+    await embedder.embed_query("seven")
+    await embedder.embed(["seven"])
+    await embedder.in_background().embed(["seven"])  # kept
+    await embedder.in_background().embed_query("twelve")
+    embedder.close()
+    assert session.runs == [len("query: seven"), len("passage: seven"), len("query: twelve")]
+
+
+async def test_without_prompts_a_text_is_read_once_for_both(
+    embedder: OnnxEmbedder, session: GatedSession
+) -> None:
+    session.gate.set()
+    await embedder.embed(["my cat"])
+    await embedder.embed_query("my cat")
+    embedder.close()
+    assert len(session.runs) == 1
 
 
 async def test_the_event_loop_runs_while_the_model_does(

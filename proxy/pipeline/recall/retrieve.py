@@ -67,9 +67,9 @@ async def _vector(query: Query, embedder: Embedder | None) -> tuple[bytes | None
     if not embedder.understands(query.text):
         return None, Level.FULL
     led = bool(query.imagined) and embedder.understands(query.imagined)
-    texts = [query.text, embed_text(query.imagined)] if led else [query.text]
     try:
-        vector, *imagined = await embedder.embed(texts)
+        vector = await embedder.embed_query(query.text)
+        imagined = await embedder.embed([embed_text(query.imagined)]) if led else []
     except EmbeddingFailed:
         return None, Level.LEXICAL
     least = embedder.model.similarity_threshold

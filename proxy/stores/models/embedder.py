@@ -10,6 +10,7 @@ from hashlib import blake2b
 
 from proxy.errors import EmbeddingFailed
 from proxy.ports import EmbeddingModel
+from proxy.stores.models.catalog import Prompts
 from proxy.stores.models.encoder import MAX_CHARS, Encoder, Vector
 from proxy.stores.threads import step_back
 
@@ -28,10 +29,17 @@ class OnnxEmbedder:
     """
 
     def __init__(
-        self, encoder: Encoder, model: EmbeddingModel, *, threads: int = 2, cache_size: int = 1024
+        self,
+        encoder: Encoder,
+        model: EmbeddingModel,
+        *,
+        prompts: Prompts | None = None,
+        threads: int = 2,
+        cache_size: int = 1024,
     ) -> None:
         self._encoder = encoder
         self._model = model
+        self._prompts = prompts or Prompts()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed", initializer=step_back)
         self._recent = _Recent(cache_size)
         self._begun: dict[bytes, _Begun] = {}
@@ -42,11 +50,12 @@ class OnnxEmbedder:
 
     def begin(self, text: str) -> None:
         """See ports.Embedder: whoever asks for the text while the model reads it waits for this run."""
-        key = _key(text)
+        asked = self._prompts.query + text
+        key = _key(asked)
         if key in self._begun or self._recent.get(key) or not self.understands(text):
             return
         with suppress(RuntimeError):  # the pool was shut down: whoever asks will be told
-            run = asyncio.get_running_loop().run_in_executor(self._pool, self._encoder.encode, [text])
+            run = asyncio.get_running_loop().run_in_executor(self._pool, self._encoder.encode, [asked])
             self._begun[key] = _Begun(run, partial(self._begun.pop, key))
             run.add_done_callback(partial(self._ended, key))
 
@@ -57,16 +66,24 @@ class OnnxEmbedder:
         if not run.cancelled() and run.exception() is None:
             self._recent.put(key, run.result()[0].tobytes())
 
+    async def embed_query(self, text: str) -> bytes:
+        """See ports.Embedder."""
+        (vector,) = await self._embed([self._prompts.query + text], None)
+        return vector
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Return one float32 unit vector a text, in order. Raises EmbeddingFailed."""
-        return await self._embed(texts, None)
+        return await self._passages(texts, None)
 
     def in_background(self) -> "BackgroundEmbedder":
         """Return the same embedder for work that nobody waits for."""
-        return BackgroundEmbedder(self, self._embed)
+        return BackgroundEmbedder(self, self._passages)
+
+    async def _passages(self, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
+        return await self._embed([self._prompts.passage + text for text in texts], turn)
 
     async def _embed(self, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
-        """Embed; each step waits for its `turn`, if it is given one."""
+        """Embed what the model is to read; each step waits for its `turn`, if it is given one."""
         keys = [_key(text) for text in texts]
         found = {key: vector for key in keys if (vector := self._recent.get(key))}
         for key in set(keys) & self._begun.keys():
@@ -137,6 +154,10 @@ class BackgroundEmbedder:
     def begin(self, text: str) -> None:
         """Do nothing: nobody waits."""
 
+    async def embed_query(self, text: str) -> bytes:
+        """See ports.Embedder."""
+        return await self._embedder.embed_query(text)
+
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Return one float32 unit vector a text, in order. Raises EmbeddingFailed."""
         return await self._embed(texts, self._turn)
@@ -147,7 +168,7 @@ class BackgroundEmbedder:
 
 
 class _Recent:
-    """The last vectors, by a hash of the text: clients resend, and one text is searched and then stored.
+    """The last vectors, by a hash of what was read: clients resend, and one text is searched and then stored.
 
     It holds no text, and a vector leads back to no user or memory.
     """

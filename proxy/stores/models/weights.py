@@ -1,8 +1,9 @@
-"""Weights of all-MiniLM-L6-v2 as int8, packed once from the published safetensors file.
+"""Weights of small BERT encoders as int8, packed once: of all-MiniLM-L6-v2 from the published safetensors
+file, of multilingual-e5-small see e5.py.
 
-The graph `minilm-int8.onnx` (16 kB, committed) holds no weights: it refers to (offset, length) pairs
-of a file that `ensure_packed` writes beside the operator's data. `tensors` is the single source of
-truth for both: `scripts/dev/make_graph.py` lays the graph out by it, the packer writes the bytes by it.
+The graphs (16 and 32 kB, committed) hold no weights: they refer to (offset, length) pairs of a file that is
+written beside the operator's data. `tensors` is the single source of truth for both:
+`scripts/dev/make_graph.py` lays a graph out by it, `write` the bytes.
 
 Quantisation: matrices have one scale per output column and seven bits (±63), since AVX2 machines
 without VNNI saturate when they add two products of eight-bit values; the word table has one scale per
@@ -15,7 +16,7 @@ import os
 import struct
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,9 @@ from numpy.typing import NDArray
 
 from proxy.errors import EmbeddingFailed
 
-GRAPH = Path(__file__).with_name("minilm-int8.onnx")
-PACKED_NAME = "minilm-int8.bin"
 SOURCE_NAME = "model.safetensors"
 SOURCE_SIZE = 90_868_376
 SOURCE_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
-LAYERS = 6
 
 # Raise the number whenever the layout or the quantisation changes: older packed files are then replaced.
 _FORMAT = b"MPMINI01"
@@ -39,6 +37,20 @@ _BODY = 4096  # the body starts on a page of its own, so that onnxruntime can ma
 _PAGE_FROM = 65_536  # tensors from this size start on a page, smaller ones on a cache line
 
 Array = NDArray[Any]
+Published = Callable[[str], Array]  # a tensor's published name to its float32 values
+Named = Iterable[tuple[str, Array]]
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A graph, and the name of the file of its weights."""
+
+    graph: Path
+    packed_name: str
+
+
+MINILM = Layout(Path(__file__).with_name("minilm-int8.onnx"), "minilm-int8.bin")
+E5 = Layout(Path(__file__).with_name("multilingual-e5-small-int8.onnx"), "multilingual-e5-small-int8.bin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +67,7 @@ class NotWritten(EmbeddingFailed):
 
 
 def ensure_packed(source: Path, target: Path) -> Path:
-    """Return `target`, packed from the safetensors file `source` unless it is there, whole and current.
+    """Return `target`, packed from MiniLM's safetensors file `source` unless it is there, whole and current.
 
     Safe when several processes start at once: each writes a file of its own and renames it into place,
     and all of them write the same bytes. Raises EmbeddingFailed with the reason, NotWritten where the
@@ -65,7 +77,7 @@ def ensure_packed(source: Path, target: Path) -> Path:
         try:
             _check_source(source)
             target.parent.mkdir(parents=True, exist_ok=True)
-            _write(source, target)
+            write(minilm(source), target)
         except OSError as e:
             raise NotWritten(f"cannot pack {SOURCE_NAME}: {e.strerror or e}") from e
     return target
@@ -89,17 +101,22 @@ def is_whole(packed: Path) -> bool:
     return header == _HEADER.pack(_FORMAT, checksum, length)
 
 
-def place(source: Path) -> Iterator[Placed]:
+def place(named: Named) -> Iterator[Placed]:
     """Yield every tensor of the packed file in file order, with its offset."""
     offset = _BODY
-    for name, array in tensors(read_safetensors(source)):
+    for name, array in named:
         align = 4096 if array.nbytes >= _PAGE_FROM else 64
         offset += -offset % align
         yield Placed(name, np.ascontiguousarray(array), offset)
         offset += array.nbytes
 
 
-def tensors(get: Callable[[str], Array]) -> Iterator[tuple[str, Array]]:
+def minilm(source: Path) -> Named:
+    """Return the quantised tensors of all-MiniLM-L6-v2."""
+    return tensors(read_safetensors(source), layers=6)
+
+
+def tensors(get: Published, layers: int) -> Iterator[tuple[str, Array]]:
     """Yield (name, array) of the quantised model, made from the published tensors that `get` returns."""
     words, scale = _quantise(get("embeddings.word_embeddings.weight"), axis=1, peak=127)
     yield from (("word", words), ("word_scale", scale))
@@ -107,7 +124,7 @@ def tensors(get: Callable[[str], Array]) -> Iterator[tuple[str, Array]]:
     segment = get("embeddings.token_type_embeddings.weight")[0]
     yield "position", get("embeddings.position_embeddings.weight") + segment
     yield from _norm(get, "norm_in", "embeddings.LayerNorm")
-    for i in range(LAYERS):
+    for i in range(layers):
         layer = f"encoder.layer.{i}."
         attention = [f"{layer}attention.self.{part}" for part in ("query", "key", "value")]
         yield from _linear(get, f"qkv{i}", attention)
@@ -118,7 +135,7 @@ def tensors(get: Callable[[str], Array]) -> Iterator[tuple[str, Array]]:
         yield from _norm(get, f"norm_out{i}", layer + "output.LayerNorm")
 
 
-def read_safetensors(path: Path) -> Callable[[str], Array]:
+def read_safetensors(path: Path) -> Published:
     """Return a function that maps a tensor's name to its float32 values, read lazily.
 
     Format: u64 length of a JSON header, the header, then the tensors at `data_offsets`.
@@ -134,14 +151,14 @@ def read_safetensors(path: Path) -> Callable[[str], Array]:
     return get
 
 
-def _linear(get: Callable[[str], Array], name: str, parts: list[str]) -> Iterator[tuple[str, Array]]:
+def _linear(get: Published, name: str, parts: list[str]) -> Iterator[tuple[str, Array]]:
     weight = np.concatenate([get(p + ".weight").T for p in parts], axis=1)
     quantised, scale = _quantise(weight, axis=0, peak=63)
     yield from ((name, quantised), (name + "_scale", scale.reshape(-1)))
     yield name + "_bias", np.concatenate([get(p + ".bias") for p in parts])
 
 
-def _norm(get: Callable[[str], Array], name: str, part: str) -> Iterator[tuple[str, Array]]:
+def _norm(get: Published, name: str, part: str) -> Iterator[tuple[str, Array]]:
     yield from ((name + "_gain", get(part + ".weight")), (name + "_bias", get(part + ".bias")))
 
 
@@ -160,13 +177,14 @@ def _check_source(path: Path) -> None:
         raise EmbeddingFailed(f"{path} is not the published all-MiniLM-L6-v2 (sha256 {digest[:12]}…)")
 
 
-def _write(source: Path, target: Path) -> None:
+def write(named: Named, target: Path) -> None:
+    """Write the packed file, so that no reader ever sees half of it."""
     handle, temporary = tempfile.mkstemp(prefix=target.name, suffix=".tmp", dir=target.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             checksum, end = 0, _BODY
             file.seek(_BODY)
-            for tensor in place(source):
+            for tensor in place(named):
                 block = bytes(tensor.offset - end) + tensor.array.tobytes()
                 file.write(block)
                 checksum = zlib.crc32(block, checksum)
