@@ -12,7 +12,7 @@ fifths of the words: one in four, and 1.)
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.overlap import saying, searchable
 from proxy.sentences import sentences
@@ -42,29 +42,76 @@ class _Fact:
     words: tuple[str, ...]
     numbers: frozenset[str]
 
+    def may_be_in(self, folded: str) -> bool:
+        """False where the text (in searchable form) surely lacks the words, or a number."""
+        words = [word.strip() for word in self.words]
+        return _holds(folded, words) and all(number in folded for number in self.numbers)
+
     @property
     def is_short(self) -> bool:
         return len(self.words) + len(self.numbers) < ENOUGH
 
 
+Case = tuple[tuple[_Fact, ...], str]
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """Which texts tell facts whose words they hold: found out once, and where nobody waits for it. Where the
+    sentences of a long text end takes up to 0.1 s to tell.
+
+    `put_off`: say no for now, and note what is asked until `settle` has found it out, in whatever thread.
+    """
+
+    put_off: bool = False
+    _known: dict[Case, bool] = field(default_factory=dict)
+    _asked: dict[Case, None] = field(default_factory=dict)
+
+    def tell(self, facts: tuple[_Fact, ...], text: str) -> bool:
+        """Return whether the text tells one of the facts."""
+        case = facts, text
+        if (known := self._known.get(case)) is not None:
+            return known
+        if self.put_off:
+            self._asked[case] = None
+            return False
+        return self._known.setdefault(case, _tell(*case))
+
+    def settle(self) -> None:
+        """Find out what was put off."""
+        self._known |= {case: _tell(*case) for case in self._asked}
+        self._asked.clear()
+        self.put_off = False
+
+
 class Told:
     """Facts that are being forgotten, and the words of their users that they were learnt from."""
 
-    def __init__(self, contents: Iterable[str], quotes: Iterable[str]) -> None:
+    def __init__(
+        self, contents: Iterable[str], quotes: Iterable[str], verdicts: Verdicts | None = None
+    ) -> None:
         facts = dict.fromkeys(filter(None, map(_fact, contents)))
         facts |= dict.fromkeys(fact for fact in map(_fact, quotes) if fact and not fact.is_short)
         self._facts = tuple(facts)
+        self._verdicts = verdicts or Verdicts()
 
     def is_in(self, text: str, *, personal: bool) -> bool:
         """Return whether the text tells one of the facts. `personal`: it says something about its user."""
         wanted = [fact for fact in self._facts if personal or not fact.is_short]
-        # Nearly always false, and cheap then.
-        if not (wanted := _held(text, wanted)):
-            return False
-        said = sentences(text)
-        short, others = [f for f in wanted if f.is_short], [f for f in wanted if not f.is_short]
-        near = (" ".join(said[at : at + CLOSE]) for at in range(len(said)))
-        return any(_held(one, short) for one in said) or any(_held(some, others) for some in near)
+        folded = searchable(text)
+        # Nearly always none, and cheap then.
+        may = tuple(fact for fact in wanted if fact.may_be_in(folded))
+        return bool(may) and self._verdicts.tell(may, text)
+
+
+def _tell(facts: tuple[_Fact, ...], text: str) -> bool:
+    """Return whether one of the facts stands in sentences that are close together."""
+    if not (facts := tuple(_held(text, facts))):
+        return False
+    said = sentences(text)
+    short, others = [f for f in facts if f.is_short], [f for f in facts if not f.is_short]
+    near = (" ".join(said[at : at + CLOSE]) for at in range(len(said)))
+    return any(_held(one, short) for one in said) or any(_held(some, others) for some in near)
 
 
 def _fact(text: str) -> _Fact | None:

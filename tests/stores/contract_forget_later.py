@@ -2,9 +2,13 @@
 what tells it and is not read yet, what was said of it in other sessions. Subclass these where `stores` gives
 them all, and `written` what is on disk."""
 
+import threading
+
 import pytest
 
 from proxy.domain import Outcome
+from proxy.sentences import sentences
+from proxy.stores import told as module
 from tests.stores.contract_chains import converse, items, keep, names, response
 from tests.stores.forgetting_support import WORD, shelve
 from tests.stores.making import (
@@ -216,6 +220,30 @@ class ForgetBesidesContract:
         assert (await forgotten(stores.memories, of(ANNA), "a")).exchanges == 1
         assert [said for said, _ in await session(stores, "s2")] == [f"what does a {WORD} play?"]
         assert await session(stores, "s3") == []
+
+    @pytest.mark.parametrize("dry_run", [False, True])
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_what_takes_long_to_judge_holds_up_nobody_else(
+        self, stores, mode, dry_run, monkeypatch, request
+    ):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        judged = []
+
+        def noted(text):
+            judged.append(threading.current_thread().name)
+            return sentences(text)
+
+        monkeypatch.setattr(module, "sentences", noted)
+        await store(stores.memories, create(FACT, id="a"))
+        for n in range(3):
+            await talk(stores.sessions, f"I will play the {WORD} in October, {n} times", session=f"s{n}")
+        gone = await stores.memories.forget(of(ANNA), "a", by="test", dry_run=dry_run)
+        assert (gone.memories, gone.exchanges) == (1, 3)
+        assert len(judged) == 3
+        for thread in judged:  # neither the event loop, nor who reads or writes the store for everybody
+            assert thread != threading.main_thread().name
+            assert not thread.startswith("store-")
 
 
 class ForgetInConversationsContract:

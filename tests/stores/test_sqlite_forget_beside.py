@@ -30,7 +30,7 @@ class TestForgetBeside(ForgetBesideContract):
             if portions:
                 support.break_off(stores, portions)
             else:
-                stores.memories.forgetting._carry_out = lambda order: support.crash()
+                stores.memories.forgetting._carry_out = lambda *_: support.crash()
 
         return after
 

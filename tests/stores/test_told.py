@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from proxy.stores.told import Told
+from proxy.stores import told as module
+from proxy.stores.told import Told, Verdicts
 
 ISLAND = "The user will travel to Zanzibar in October."
 TOLD = [
@@ -65,6 +66,18 @@ def test_a_fact_of_few_words_is_told_by_what_says_something_about_the_user():
 
 def test_a_fact_without_words_is_told_by_nothing():
     assert not Told(["I am it.", ""], ["", "no"]).is_in("I am it.", personal=True)
+
+
+def test_what_is_put_off_is_found_out_once_and_elsewhere(monkeypatch):
+    verdicts, read = Verdicts(put_off=True), []
+    monkeypatch.setattr(module, "sentences", lambda text: read.append(text) or [text])
+    told = [text for fact, text in TOLD if fact == ISLAND]
+    assert not any(Told([ISLAND], [], verdicts).is_in(text, personal=True) for text in told)
+    assert read == []
+    verdicts.settle()
+    assert sorted(read) == sorted(told)
+    assert all(Told([ISLAND], [], verdicts).is_in(text, personal=True) for text in told)
+    assert len(read) == len(told)
 
 
 def test_long_texts_are_looked_at_in_time_linear_in_them():

@@ -31,6 +31,7 @@ from proxy.stores.redis.layout import (
 from proxy.stores.redis.layout import sid as sid_of
 from proxy.stores.redis.target import Target
 from proxy.stores.redis.unit import Unit
+from proxy.stores.told import Verdicts
 
 _AT_ONCE = 1000  # tables in one round trip
 _CONVERSATIONS_AT_ONCE = 50  # their items may be large
@@ -68,9 +69,9 @@ class Doomed:
         )
 
 
-async def find(unit: Unit, target: Target) -> Doomed:
+async def find(unit: Unit, target: Target, verdicts: Verdicts | None = None) -> Doomed:
     """Return what a forget of the target takes."""
-    search = _Search(unit, target)
+    search = _Search(unit, target, verdicts or Verdicts())
     if target.document_id is not None:
         await search.documents()
         return await search.found()
@@ -82,7 +83,7 @@ async def find(unit: Unit, target: Target) -> Doomed:
 
 async def find_said(unit: Unit, target: Target) -> Doomed:
     """Return what a forget of a scope or type takes without its memories and what hangs on them."""
-    search = _Search(unit, target)
+    search = _Search(unit, target, Verdicts())
     await search.said()
     return await search.found()
 
@@ -129,8 +130,8 @@ async def all_memories(unit: Unit) -> dict[str, MemoryRow]:
 class _Search:
     """Follows what hangs together, from the memories to everything that may repeat them."""
 
-    def __init__(self, unit: Unit, target: Target) -> None:
-        self._unit, self._target = unit, target
+    def __init__(self, unit: Unit, target: Target, verdicts: Verdicts) -> None:
+        self._unit, self._target, self._verdicts = unit, target, verdicts
         self._sources: set[str] = set()  # ids of exchanges that must be quoted no more
         self._said_in: set[Session] = set()
         self._said_somewhere: set[str] = set()  # names of sessions in projects that nothing tells
@@ -176,7 +177,8 @@ class _Search:
         """Find what else tells it: the user's words, or else the answer."""
         doomed = self._doomed
         seen = {*doomed.exchanges, *doomed.answers, *removed}
-        async for sid, seq, in_words in told_besides(self._unit, doomed.memories.values(), seen):
+        memories = doomed.memories.values()
+        async for sid, seq, in_words in told_besides(self._unit, memories, seen, self._verdicts):
             (doomed.exchanges if in_words else doomed.answers).setdefault(sid, set()).add(seq)
 
     async def documents(self) -> None:

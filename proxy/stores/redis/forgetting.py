@@ -22,6 +22,7 @@ from proxy.stores.redis.layout import MemoryRow, storable
 from proxy.stores.redis.queue import Queue
 from proxy.stores.redis.target import Target
 from proxy.stores.redis.unit import Unit, Units
+from proxy.stores.told import Verdicts
 
 AT_ONCE = 2000  # memories, tables or responses: who has more is forgotten in portions
 PORTION = 400
@@ -49,7 +50,9 @@ class Forgetting:
         scope = await self._scope(where, memory_id)
         if scope is None:
             return Forgotten()
-        work = partial(_begin, redis=self._redis, where=where, memory_id=memory_id, by=by)
+        work = partial(
+            _begin, redis=self._redis, where=where, memory_id=memory_id, by=by, verdicts=Verdicts()
+        )
         begun = await self._units.write(scope, work)
         self._let_go(scope)
         if begun.order is not None:
@@ -79,7 +82,8 @@ class Forgetting:
         scope = await self._scope(where, memory_id)
         if scope is None:
             return Forgotten()
-        return await self._units.read(scope, partial(_count, where=where, memory_id=memory_id))
+        work = partial(_count, where=where, memory_id=memory_id, verdicts=Verdicts())
+        return await self._units.read(scope, work)
 
     async def resume(self) -> int:
         """Carry out the orders whose process died, or whose caller gave up; return how many. Then what the
@@ -131,7 +135,9 @@ class Forgetting:
         return None if holder is None else (await self._units.scopes((holder.decode(),))).get(holder.decode())
 
 
-async def _begin(unit: Unit, *, redis: Redis, where: MemoryFilter, memory_id: str | None, by: str) -> _Begun:
+async def _begin(
+    unit: Unit, *, redis: Redis, where: MemoryFilter, memory_id: str | None, by: str, verdicts: Verdicts
+) -> _Begun:
     target = Target.of(where, memory_id)
     if not await _is_there(unit, target):
         return _Begun(Forgotten())
@@ -151,7 +157,7 @@ async def _begin(unit: Unit, *, redis: Redis, where: MemoryFilter, memory_id: st
         await _announce_jobs(unit, redis)
         return _Begun(said.counts, token)
     else:
-        doomed = await find(unit, target)
+        doomed = await find(unit, target, verdicts)
         counts = doomed.counts
         await erasing.erase(unit, redis, doomed)
     purging.ask(unit, redis)
@@ -220,11 +226,11 @@ def _raise_generation(unit: Unit) -> None:
         unit.set_number(name, unit.number(name) + 1)
 
 
-async def _count(unit: Unit, *, where: MemoryFilter, memory_id: str | None) -> Forgotten:
+async def _count(unit: Unit, *, where: MemoryFilter, memory_id: str | None, verdicts: Verdicts) -> Forgotten:
     target = Target.of(where, memory_id)
     if not await _is_there(unit, target):
         return Forgotten()
-    return await count_all(unit) if target.is_everything else (await find(unit, target)).counts
+    return await count_all(unit) if target.is_everything else (await find(unit, target, verdicts)).counts
 
 
 async def _is_there(unit: Unit, target: Target) -> bool:

@@ -8,7 +8,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
-from proxy.stores.told import Told
+from proxy.stores.told import Told, Verdicts
 
 _THESE = "(SELECT value FROM json_each(:these))"
 _WORDS = f"SELECT content FROM memories WHERE seq IN {_THESE}"
@@ -22,11 +22,11 @@ _MAY_TELL = """
 
 
 def told_besides(
-    tx: sqlite3.Connection, ours: dict[str, Any]
+    tx: sqlite3.Connection, ours: dict[str, Any], verdicts: Verdicts
 ) -> Iterator[tuple[str, int, tuple[str | None, str]]]:
     """Yield "exchanges" where the user's words tell one of `:these` memories, "answers" where only the answer
     does; the exchange's number; its session. `:seen`: exchanges of sessions that are looked through."""
-    told = Told(_column(tx, _WORDS, ours), _column(tx, _QUOTES, ours))
+    told = Told(_column(tx, _WORDS, ours), _column(tx, _QUOTES, ours), verdicts)
     for seq, project, name, said, answer, personal in tx.execute(_MAY_TELL, ours):
         if told.is_in(said, personal=bool(personal)):
             yield "exchanges", seq, (project, name)

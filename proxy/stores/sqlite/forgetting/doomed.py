@@ -16,6 +16,7 @@ from proxy.stores.sqlite import rows
 from proxy.stores.sqlite.forgetting.besides import told_besides
 from proxy.stores.sqlite.forgetting.kept import Kept
 from proxy.stores.sqlite.forgetting.target import Target
+from proxy.stores.told import Verdicts
 
 Seqs = tuple[int, ...]
 Session = tuple[str | None, str]
@@ -190,11 +191,11 @@ class Doomed:
                 yield each.name, seqs
 
 
-def find(tx: sqlite3.Connection, target: Target) -> Doomed:
+def find(tx: sqlite3.Connection, target: Target, verdicts: Verdicts | None = None) -> Doomed:
     """Return what a forget of the target takes, as far as it is still there."""
     if target.is_everything:
         return _everything(tx, target)
-    search = _Search(tx, target)
+    search = _Search(tx, target, verdicts or Verdicts())
     if target.document_id is not None:
         search.documents()
         return search.found()
@@ -225,8 +226,8 @@ def _everything(tx: sqlite3.Connection, target: Target) -> Doomed:
 class _Search:
     """Follows what hangs together, from the memories to everything that may repeat them."""
 
-    def __init__(self, tx: sqlite3.Connection, target: Target) -> None:
-        self._tx, self._target = tx, target
+    def __init__(self, tx: sqlite3.Connection, target: Target, verdicts: Verdicts) -> None:
+        self._tx, self._target, self._verdicts = tx, target, verdicts
         self._ours: dict[str, Any] = target.parameters() | {"these": "[]"}
         self._sources: set[str] = set()
         self._sessions: set[Session] = set()
@@ -262,7 +263,7 @@ class _Search:
         """Find what else tells it; return the sessions where the user's words do."""
         self._ours["seen"] = rows.as_json(self._seqs["exchanges"] | self._seqs["answers"])
         told_in: set[Session] = set()
-        for table, seq, session in told_besides(self._tx, self._ours):
+        for table, seq, session in told_besides(self._tx, self._ours, self._verdicts):
             self._seqs[table].add(seq)
             self._sessions.add(session)
             if table == "exchanges":

@@ -1,5 +1,6 @@
 """Forgets carried out: in one transaction where there is little, else by an order and in portions."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from proxy.stores.sqlite.forgetting.erase import Portion, erase, erase_all, port
 from proxy.stores.sqlite.forgetting.orders import Order
 from proxy.stores.sqlite.forgetting.target import Target, aimed
 from proxy.stores.sqlite.instance import Instance
+from proxy.stores.told import Verdicts
 
 _AT_ONCE = 500  # rows of memories, exchanges or responses: who has more is forgotten in portions
 _MUCH = """
@@ -63,13 +65,24 @@ class Forgetting:
 
     async def forget(self, where: MemoryFilter, memory_id: str | None, by: str) -> Forgotten:
         """Erase, durable on return, what the filter or the one memory covers."""
-        begun = await self._database.write(lambda tx: self._begin(tx, where, memory_id, by), purge=True)
+        verdicts = await self._judged(where, memory_id)
+        begun = await self._database.write(
+            lambda tx: self._begin(tx, where, memory_id, by, verdicts), purge=True
+        )
         for owner in begun.owners:
             self._let_go(owner)
         gone = begun.gone
         for order in begun.orders:
-            gone = plus(gone, await self._carry_out(order))
+            gone = plus(gone, await self._carry_out(order, verdicts))
         return gone
+
+    async def _judged(self, where: MemoryFilter, memory_id: str | None) -> Verdicts:
+        """Find out which texts tell the memory while the writer and the readers serve others."""
+        verdicts = Verdicts(put_off=memory_id is not None)
+        if verdicts.put_off:
+            await self._database.read(lambda tx: _count(tx, where, memory_id, verdicts))
+            await asyncio.to_thread(verdicts.settle)
+        return verdicts
 
     async def forget_document(self, scope: Scope, document_id: str, by: str, now: float) -> Forgotten:
         """Erase, durable on return, a document and what may repeat it. None there: nothing, no receipt."""
@@ -102,7 +115,8 @@ class Forgetting:
 
     async def count(self, where: MemoryFilter, memory_id: str | None) -> Forgotten:
         """Return what a forget would erase now."""
-        return await self._database.read(lambda tx: _count(tx, where, memory_id))
+        verdicts = await self._judged(where, memory_id)
+        return await self._database.read(lambda tx: _count(tx, where, memory_id, verdicts))
 
     async def resume(self) -> int:
         """Carry out the orders whose process died, or whose caller here gave up; return how many. What a
@@ -118,7 +132,14 @@ class Forgetting:
                 done += 1
         return done
 
-    def _begin(self, tx: sqlite3.Connection, where: MemoryFilter, memory_id: str | None, by: str) -> Begun:
+    def _begin(
+        self,
+        tx: sqlite3.Connection,
+        where: MemoryFilter,
+        memory_id: str | None,
+        by: str,
+        verdicts: Verdicts,
+    ) -> Begun:
         assert self.instance is not None, "the database is open only after the instance lives"
         gone, left, touched = Forgotten(), list[Order](), set[int]()
         for target in _targets(tx, where, memory_id, make=True):
@@ -129,17 +150,19 @@ class Forgetting:
                 order, _ = orders.place(tx, target, where, by=by, instance=self.instance.id)
                 left.append(order)
                 continue
-            erased = erase_all(tx, target.owner, find(tx, target))
+            erased = erase_all(tx, target.owner, find(tx, target, verdicts))
             issued = receipts.issue(tx, target.owner, where, memory_id=memory_id, by=by, counts=erased)
             gone = plus(gone, replace(erased, receipt=issued.id))
         return Begun(gone, tuple(left), frozenset(touched))
 
-    async def _carry_out(self, order: Order) -> Forgotten:
+    async def _carry_out(self, order: Order, verdicts: Verdicts | None = None) -> Forgotten:
         """Erase what the order covers, portion by portion, and close it; return what went in all."""
         self._running.add(order.receipt)
         try:
             # Again, until nothing is found: somebody may have added to what hangs together.
-            while doomed := await self._database.read(lambda tx: list(portions(find(tx, order.target)))):
+            while doomed := await self._database.read(
+                lambda tx: list(portions(find(tx, order.target, verdicts)))
+            ):
                 for portion in doomed:
                     await self._database.write(partial(_erase_portion, order=order, portion=portion))
                     await self._database.checkpoint()
@@ -173,8 +196,10 @@ def _is_much(tx: sqlite3.Connection, owner: int) -> bool:
     return bool(much)
 
 
-def _count(tx: sqlite3.Connection, where: MemoryFilter, memory_id: str | None) -> Forgotten:
-    found = [find(tx, target).counts for target in _targets(tx, where, memory_id, make=False)]
+def _count(
+    tx: sqlite3.Connection, where: MemoryFilter, memory_id: str | None, verdicts: Verdicts
+) -> Forgotten:
+    found = [find(tx, target, verdicts).counts for target in _targets(tx, where, memory_id, make=False)]
     return reduce(plus, found, Forgotten())
 
 
