@@ -111,6 +111,16 @@ async def test_a_stream_goes_on_without_its_client_and_can_be_resumed(house: Hou
         assert len([event async for event in again]) == events[-1].sequence_number + 1
 
 
+@pytest.mark.parametrize("after", ["²", "٣", "9" * 5_000, "-", "1.5", "x"])
+async def test_what_is_no_number_to_start_after_is_refused(house: Houses, after: str) -> None:
+    async with house(ChatOnly()) as h, h.client() as client:
+        made = await client.responses.create(model="m", input="Hi", background=True)
+        await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "completed")
+        with pytest.raises(APIStatusError) as refused:
+            await client.responses.retrieve(made.id, stream=True, extra_query={"starting_after": after})
+        assert refused.value.status_code == 400
+
+
 async def test_the_upstreams_refusal_fails_it(house: Houses) -> None:
     async def answer(exchange: Exchange) -> None:
         await exchange.json({"error": {"message": "too much", "code": "rate_limit_exceeded"}}, 429)

@@ -25,6 +25,7 @@ from proxy.wire.translation import encode
 
 CANCEL_TRIES = 5  # each loses to a beat that came between, and beats are seconds apart
 POLL_S = 1.0
+LONGEST_NUMBER = 18  # digits
 END_S = 5.0  # for work that was ended to be saved; the answer then says how far it came
 
 
@@ -137,14 +138,12 @@ class ResponsesApi:
         return response
 
     def _stream(self, request: Request, owner: Owner, kept: StoredResponse) -> Response:
-        after = request.query_params.get("starting_after", "-1")
-        if not after.removeprefix("-").isdigit():
-            raise InvalidRequest("`starting_after` must be a whole number.", param="starting_after")
+        after = _starting_after(request)
         if (live := self.lives.recent(owner, kept.id)) is not None:
-            return Following(live.follow(int(after)))
+            return Following(live.follow(after))
         if not json_body.loads(kept.response).get("background"):
             raise InvalidRequest("Only a response made in the background can be streamed.", param="stream")
-        return Following(self._until_its_end(owner, kept, int(after)))
+        return Following(self._until_its_end(owner, kept, after))
 
     async def _until_its_end(self, owner: Owner, kept: StoredResponse, after: int) -> AsyncIterator[bytes]:
         """Yield the last event of a response whose events are in another process, or in none any more. It
@@ -185,6 +184,15 @@ def last_event(response: dict[str, Any], number: int) -> dict[str, Any]:
     """Return the event that tells the end of a response."""
     ended = response["status"] if response["status"] in ("completed", "incomplete") else "failed"
     return {"type": f"response.{ended}", "sequence_number": number, "response": response}
+
+
+def _starting_after(request: Request) -> int:
+    text = request.query_params.get("starting_after", "-1")
+    digits = text.removeprefix("-")
+    # "²" is a digit to Python, too, and no number; nor are thousands of nines.
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= LONGEST_NUMBER):
+        raise InvalidRequest("`starting_after` must be a whole number.", param="starting_after")
+    return int(text)
 
 
 def _id(request: Request) -> str:
