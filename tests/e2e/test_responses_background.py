@@ -111,6 +111,25 @@ async def test_a_stream_goes_on_without_its_client_and_can_be_resumed(house: Hou
         assert len([event async for event in again]) == events[-1].sequence_number + 1
 
 
+async def test_it_outlives_a_forget_of_something_else(house: Houses) -> None:
+    async with slow(house) as (h, model, client), httpx2.AsyncClient(base_url=h.base_url) as raw:
+        anna = {"memory_context": {"user_id": "anna", "session_id": "s1"}}
+        tea = await raw.post("/memory", json={"user_id": "anna", "content": "User likes tea"})
+        made = await client.responses.create(model="m", input="A story", background=True, extra_body=anna)
+
+        async def stands() -> Any:
+            return await client.responses.retrieve(made.id, extra_query={"user_id": "anna"})
+
+        await until(stands, lambda r: r.output_text == "Once ")
+        gone = await raw.delete(f"/memory/{tea.json()['id']}", params={"user_id": "anna"})
+        assert gone.status_code == 200
+        model.go.set()
+        whole = await until(stands, lambda r: r.status not in ("queued", "in_progress"))
+        assert (whole.status, whole.output_text) == ("completed", "Once upon.")
+        on = {"model": "m", "input": "More", "previous_response_id": made.id, "extra_body": anna}
+        assert (await client.responses.create(**on)).output_text == "Once upon."
+
+
 @pytest.mark.parametrize("after", ["²", "٣", "9" * 5_000, "-", "1.5", "x"])
 async def test_what_is_no_number_to_start_after_is_refused(house: Houses, after: str) -> None:
     async with house(ChatOnly()) as h, h.client() as client:

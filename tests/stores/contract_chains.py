@@ -173,6 +173,26 @@ class ChainContract:
         await keep(stores, response("after"))
         assert await chains.get(ANNA, "after", NOW) is not None
 
+    async def test_a_running_response_that_a_forget_has_left_is_stored_by_its_end(
+        self, stores, chains, memories, conversations
+    ):
+        """The forget has looked at it, with all that the model was shown."""
+        await store(memories, create("tea", id="a"), create("rum", id="b"))
+        await converse(conversations)
+        before = (await memories.stamp(ANNA)).generation
+        left, taken = response("left", text="so far", conversation_id="c1"), response("taken", text="so far")
+        await keep(stores, left, recalled=("a",))
+        await keep(stores, taken, recalled=("b",))
+        await forgotten(memories, of(ANNA), "b")
+        whole, over = response("left", text="whole", conversation_id="c1"), left.response
+        assert await chains.save(whole, generation=before, recalled=("a",), over=over, said=items("x"))
+        assert not await chains.save(taken, generation=before, recalled=("b",), over=taken.response)
+        assert await chains.get(ANNA, "left", NOW) == whole
+        assert await chains.get(ANNA, "taken", NOW) is None
+        assert await names(conversations) == "x"
+        await forgotten(memories, of(ANNA), "a")
+        assert await chains.get(ANNA, "left", NOW) is None
+
     async def test_anothers_forget_stops_nobody(self, chains, memories):
         await forgotten(memories, of(BEN))
         assert await chains.save(response("r1"), generation=0)

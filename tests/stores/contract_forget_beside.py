@@ -17,7 +17,7 @@ import pytest
 from proxy.domain import Edit, Forgotten, Outcome, Scope
 from proxy.errors import Conflict
 from proxy.oversight import Applied
-from tests.stores.contract_chains import keep, response
+from tests.stores.contract_chains import converse, items, keep, response
 from tests.stores.forgetting_support import SCOPES, WORD, ZEUS, everything
 from tests.stores.making import (
     ANNA,
@@ -139,6 +139,26 @@ class ForgetBesideContract:
         batch = await jobs.batch(await jobs.claim(NOW, 60), limit=9, context=0)
         assert [(e.said, e.answer) for e in batch.pending] == [("who am I?", "")]
         await agrees()
+
+    @pytest.mark.usefixtures("in_portions")
+    async def test_nothing_is_said_in_a_conversation_by_a_running_response_while_much_is_forgotten(
+        self, stores, gate, written
+    ):
+        await converse(stores.conversations, scope=APOLLO)
+        running = response("r1", APOLLO, conversation_id="c1")
+        generation = (await stores.memories.stamp(ANNA)).generation
+        await keep(stores, running)
+        await store(stores.memories, *(create(f"fact {n}", APOLLO, type="episodic") for n in range(9)))
+        forgetting = asyncio.create_task(stores.memories.forget(of(ANNA, type="episodic"), by="test"))
+        await gate.reached.wait()
+        ended = response("r1", APOLLO, text=WORD, conversation_id="c1")
+        over = running.response
+        said = await stores.chains.save(ended, generation=generation, over=over, said=items("late"))
+        gate.go_on.set()
+        await forgetting
+        assert not said
+        assert WORD.encode() not in await written()
+        assert await stores.chains.save(ended, generation=generation, over=over, said=items("now"))
 
     @pytest.mark.usefixtures("in_portions")
     @pytest.mark.parametrize("where", [PROJECT, of(ANNA, type="episodic")], ids=["project", "type"])

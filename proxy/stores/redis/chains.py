@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from proxy.domain import Scope
 from proxy.kept import StoredResponse
-from proxy.stores.redis import conversations
+from proxy.stores.redis import conversations, orders
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import StoredRow, storable
 from proxy.stores.redis.unit import Unit, Units
@@ -40,7 +40,8 @@ class RedisChains:
         that the model was shown, since the answer may repeat them; none: those of the last save."""
 
         async def work(unit: Unit) -> bool:
-            if unit.stamp.generation != generation:
+            late = unit.stamp.generation != generation
+            if late and (over is None or (said and orders.are_standing(unit))):
                 return False
             if over is not None and await unit.blobs("bodies").get(f"{storable(response.id)} r") != over:
                 return False

@@ -88,7 +88,12 @@ class SqliteChains:
         that the model was shown, since the answer may repeat them; none: those of the last save."""
 
         def work(tx: sqlite3.Connection) -> bool:
-            saved = _save(tx, response, generation, recalled, over)
+            owner = owners.ensure(tx, response.scope)
+            if owner.stamp.generation != generation and (
+                over is None or (said and _is_forgetting(tx, owner.id))
+            ):
+                return False
+            saved = _save(tx, owner.id, response, recalled, over)
             if saved and said:
                 conversations.append_said(tx, response, said)
             return saved
@@ -134,13 +139,12 @@ def _named(scope: Scope, id_: str) -> dict[str, Any]:
 
 def _save(
     tx: sqlite3.Connection,
+    owner: int,
     response: StoredResponse,
-    generation: int,
     recalled: Sequence[str],
     over: bytes | None,
 ) -> bool:
-    owner = owners.ensure(tx, response.scope)
-    if owner.stamp.generation != generation or _has_lost_its_beginning(tx, owner.id, response):
+    if _has_lost_its_beginning(tx, owner, response):
         return False
     if over is not None:
         now = tx.execute(f"SELECT r.response FROM {_THE_ONE}", _named(response.scope, response.id)).fetchone()
@@ -149,10 +153,17 @@ def _save(
     r = response
     saved = tx.execute(
         _SAVE,
-        (r.id, owner.id, r.scope.project, r.session_id, r.previous_id, r.conversation_id, r.created_at,
+        (r.id, owner, r.scope.project, r.session_id, r.previous_id, r.conversation_id, r.created_at,
          r.expires_at, rows.as_json(recalled), r.response, r.input_items),
     )  # fmt: skip
     return saved.rowcount > 0
+
+
+def _is_forgetting(tx: sqlite3.Connection, owner: int) -> bool:
+    """True while a forget of much is under way: of a conversation, it takes what it finds there, and not what
+    is said later on."""
+    (standing,) = tx.execute("SELECT EXISTS (SELECT 1 FROM forgets WHERE owner = ?)", (owner,)).fetchone()
+    return bool(standing)
 
 
 def _has_lost_its_beginning(tx: sqlite3.Connection, owner: int, response: StoredResponse) -> bool:
