@@ -102,9 +102,11 @@ def _calls(message: Any) -> bool:
 
 
 def _texts(message: Any) -> Iterator[str]:
-    """Yield the pieces of content and refusal as they stand."""
+    """Yield the pieces of content, refusal and spoken words as they stand."""
     if isinstance(message, dict):
         content = message.get("content")
         for part in content if isinstance(content, list) else [content]:
             yield part_text(part)
         yield part_text(message.get("refusal"))
+        audio = message.get("audio")  # an answer that is spoken has no content
+        yield part_text(audio.get("transcript")) if isinstance(audio, dict) else ""

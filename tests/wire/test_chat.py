@@ -362,6 +362,13 @@ def test_a_refusal_is_an_answer() -> None:
     assert heard(chunk({"refusal": "I "}), chunk({"refusal": "cannot."}), STOP).text == "I cannot."
 
 
+def test_what_is_spoken_is_an_answer() -> None:
+    spoken = [{"id": "a", "data": "UklG"}, {"transcript": "It is "}, {"transcript": "Oslo."}, {}]
+    assert heard(*(chunk({"audio": each}) for each in spoken), STOP).text == "It is Oslo."
+    message = {"content": None, "audio": {"id": "a", "data": "UklG", "transcript": "It is Oslo."}}
+    assert heard(document(message), kind="application/json") == Answer("It is Oslo.", whole=True)
+
+
 def test_an_echo_of_our_block_is_not_part_of_the_answer() -> None:
     echo = [chunk({"content": piece}) for piece in ("You told me:\n\n", BLOCK[:40], BLOCK[40:])]
     assert heard(*echo, STOP) == Answer("You told me:", whole=True)
