@@ -32,6 +32,14 @@ class Writing:
             await asyncio.wait({self._begin}, timeout=max(0.0, within_s))
         return self._begin.done() and isinstance(self._begin.result(), Begun)
 
+    @property
+    def begun(self) -> Begun | None:
+        """The exchange that the request began, once that is on disk; None where it goes on with one."""
+        if self._turn.resumes or not self._begin.done():
+            return None
+        begun = self._begin.result()
+        return begun if isinstance(begun, Begun) else None
+
     async def finish(self, outcome: Outcome) -> bool:
         """Commit how the exchange ended, now or, where that fails, as soon as it can be. False if there is
         none to end."""

@@ -130,6 +130,30 @@ async def test_it_outlives_a_forget_of_something_else(house: Houses) -> None:
         assert (await client.responses.create(**on)).output_text == "Once upon."
 
 
+@pytest.mark.parametrize(("said", "kept"), [("A story", True), ("What do I drink, which tea?", False)])
+async def test_one_whose_client_waits_outlives_a_forget_of_what_it_was_not_shown(
+    house: Houses, said: str, kept: bool
+) -> None:
+    async with slow(house) as (h, model, client), httpx2.AsyncClient(base_url=h.base_url) as raw:
+        anna = {"memory_context": {"user_id": "anna", "session_id": "s1"}}
+        tea = await raw.post("/memory", json={"user_id": "anna", "content": "User drinks green tea"})
+        stream = await client.responses.create(model="m", input=said, stream=True, extra_body=anna)
+        assert stream.response.headers["x-memory-status"] == ("none" if kept else "injected")
+        events = aiter(stream)
+        made = (await anext(events)).response.id
+        gone = await raw.delete(f"/memory/{tea.json()['id']}", params={"user_id": "anna"})
+        assert gone.status_code == 200
+        model.go.set()
+        assert [event async for event in events][-1].response.output_text == "Once upon."
+        on = {"model": "m", "input": "More", "previous_response_id": made, "extra_body": anna}
+        if kept:
+            assert (await client.responses.create(**on)).output_text == "Once upon."
+            return
+        with pytest.raises(APIStatusError) as refused:
+            await client.responses.create(**on)
+        assert refused.value.code == "previous_response_not_found"
+
+
 @pytest.mark.parametrize("after", ["²", "٣", "9" * 5_000, "-", "1.5", "x"])
 async def test_what_is_no_number_to_start_after_is_refused(house: Houses, after: str) -> None:
     async with house(ChatOnly()) as h, h.client() as client:

@@ -193,6 +193,37 @@ class ChainContract:
         await forgotten(memories, of(ANNA), "a")
         assert await chains.get(ANNA, "left", NOW) is None
 
+    async def test_the_answer_of_an_exchange_that_a_forget_has_left_is_stored(
+        self, stores, chains, memories, sessions
+    ):
+        await store(memories, create("tea", id="a"), create("rum", id="b"), create("gin", id="c"))
+        told = await talk(sessions, "I drink rum", session="told")
+        await store(memories, create("drinks rum", id="d", evidence=quote(told)))
+        await keep(stores, response("there", session_id="s0"), response("gone", session_id="told"))
+        before = (await memories.stamp(ANNA)).generation
+        begun = [await sessions.begin(exchange("hello", session=s)) for s in ("s1", "told", "s3")]
+        one, of_told, _ = (each.id for each in begun)
+        await forgotten(memories, of(ANNA), "b")
+        await forgotten(memories, of(ANNA), "d")
+        late = await sessions.begin(exchange("hello", session="s4"))
+
+        async def is_stored(id_, exchange, *recalled, **fields):
+            made = response(id_, session_id="s1", **fields)
+            return await chains.save(made, generation=before, recalled=recalled, exchange=exchange)
+
+        assert await is_stored("r1", one, "a")
+        assert await is_stored("r2", one, "a", previous_id="there")
+        assert not await is_stored("r3", None, "a")
+        assert not await is_stored("r4", one, "a", "b")  # shown, and forgotten
+        assert not await is_stored("r5", one, "a", previous_id="gone")
+        assert not await is_stored("r6", of_told, "a")  # told in that session
+        assert not await is_stored("r7", late.id, "a")  # began after it: nobody has looked
+        assert not await is_stored("r8", "unknown", "a")
+        assert not await is_stored("r9", one, "a", conversation_id="c1")
+        await forgotten(memories, of(ANNA))
+        assert not await is_stored("r10", one)
+        assert await chains.get(ANNA, "r1", NOW) is None
+
     async def test_anothers_forget_stops_nobody(self, chains, memories):
         await forgotten(memories, of(BEN))
         assert await chains.save(response("r1"), generation=0)

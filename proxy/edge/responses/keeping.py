@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.chain_store import ChainStore, ConversationStore
-from proxy.domain import Scope, Stamp
+from proxy.domain import Begun, Scope, Stamp
 from proxy.edge.failopen import FailOpen
 from proxy.edge.responses.background import UNDER_WAY, shown
 from proxy.edge.responses.owners import Owner, new_id, shelf
@@ -47,6 +47,7 @@ class Made:
     input_items: Sequence[Item]
     created_at: float
     recalled: tuple[str, ...] = ()
+    exchange: Begun | None = None  # that it is the answer of
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +155,20 @@ class Keeping:
             expires_at=made.created_at + self.ttl_s,
         )
 
+        begun = made.exchange
+        exchange = begun.id if begun is not None and begun.generation == generation else None
+
         async def save() -> bool:
             if (credential := made.owner.credential) is not None and made.owner.named:
                 await self.responses.save(_pointer(stored, shelf(credential, stored.id)), generation=0)
             said = await self._said(made, output)
             return await self.responses.save(
-                stored, generation=generation, recalled=made.recalled, over=over, said=said
+                stored,
+                generation=generation,
+                recalled=made.recalled,
+                over=over,
+                exchange=exchange,
+                said=said,
             )
 
         saved = await self.fail_open.attempt("keep", save, SAVE_S)

@@ -319,6 +319,7 @@ class Translated:
             input_items=making.plan.input_items,
             created_at=making.created_at,
             recalled=progress.prepared.memory_ids,
+            exchange=progress.writing.begun if progress.writing is not None else None,
         )
 
     async def _beat(self, making: Making, live: Live, progress: Progress) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from proxy.domain import Scope
 from proxy.kept import StoredResponse
-from proxy.stores.redis import conversations, orders
+from proxy.stores.redis import conversations, exchanges, orders
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import StoredRow, storable
 from proxy.stores.redis.unit import Unit, Units
@@ -34,6 +34,7 @@ class RedisChains:
         generation: int,
         recalled: Sequence[str] = (),
         over: bytes | None = None,
+        exchange: str | None = None,
         said: Sequence[tuple[str, bytes]] = (),
     ) -> bool:
         """As the port says; False also if the owner has deleted this response. `recalled`: the memories
@@ -41,7 +42,7 @@ class RedisChains:
 
         async def work(unit: Unit) -> bool:
             late = unit.stamp.generation != generation
-            if late and (over is None or (said and orders.are_standing(unit))):
+            if late and not await _is_left(unit, response, recalled, of=(exchange, generation), over=over):
                 return False
             if over is not None and await unit.blobs("bodies").get(f"{storable(response.id)} r") != over:
                 return False
@@ -118,6 +119,33 @@ class RedisChains:
             return await _expire(unit, self._units.redis, ids, now)
 
         return await self._units.write(scope, work)
+
+
+async def _is_left(
+    unit: Unit,
+    response: StoredResponse,
+    recalled: Sequence[str],
+    *,
+    of: tuple[str | None, int],
+    over: bytes | None,
+) -> bool:
+    """True where a forget that came meanwhile has looked at the response, which is stored already, or at
+    the exchange that it is of, and has taken nothing that the model was shown.
+
+    While a forget of much is under way, that is not known yet."""
+    exchange, generation = of
+    if over is not None and response.conversation_id is None:
+        return True
+    if orders.are_standing(unit):
+        return False
+    if over is not None:
+        return True
+    if exchange is None or response.conversation_id is not None:
+        return False
+    previous = response.previous_id
+    if previous is not None and await unit.table("stored").get(storable(previous)) is None:
+        return False
+    return await exchanges.is_left(unit, exchange, generation, recalled)
 
 
 async def drop(unit: Unit, redis: Redis, ids: Iterable[str]) -> None:

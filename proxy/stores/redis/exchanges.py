@@ -110,6 +110,17 @@ async def complete(unit: Unit, redis: Redis, begun: Begun, outcome: Outcome, tri
     return True
 
 
+async def is_left(unit: Unit, exchange: str, generation: int, recalled: Sequence[str]) -> bool:
+    """True if no forget has taken the exchange, or anything that its answer was given with in view."""
+    ours, seq = await unit.table("where").get(exchange) or ("", 0)
+    row: ExchangeRow | None = await table(unit, ours).get(str(seq))
+    if row is None or row["generation"] != generation or FORGOTTEN in row["recalled"]:
+        return False
+    shown = {*map(storable, recalled)}
+    found = {**await unit.table("memories").many(shown), **await unit.table("documents").many(shown)}
+    return len(found) == len(shown)
+
+
 async def _is_untouched(unit: Unit, ours: str, seq: int) -> bool:
     """True unless a job has read it: an answer that broke off gives way to a whole one."""
     entries = await waiting.unread(unit, ours)

@@ -12,7 +12,8 @@ from typing import Any
 
 from proxy.domain import Scope
 from proxy.kept import StoredResponse
-from proxy.stores.sqlite import conversations, owners, rows
+from proxy.stores.in_view import FORGOTTEN
+from proxy.stores.sqlite import conversations, exchanges, owners, rows
 from proxy.stores.sqlite.database import Database
 
 _COLUMNS = """
@@ -66,6 +67,14 @@ _EXPIRE = """
         SELECT 1 FROM stored_responses r WHERE r.owner = old.owner AND r.previous_id = old.id
         AND (r.expires_at IS NULL OR r.expires_at > :now))
 """
+# A response whose chain or session was reached by a forget is not kept: see forgetting/kept.py.
+_LEFT = """
+    SELECT EXISTS (SELECT 1 FROM exchanges x JOIN sessions n ON n.id = x.session
+                   WHERE n.owner = :owner AND x.id = :exchange AND x.generation = :generation AND NOT EXISTS (
+                       SELECT 1 FROM json_each(x.recalled) shown WHERE shown.value = :forgotten))
+       AND (:previous IS NULL OR EXISTS (
+                SELECT 1 FROM stored_responses r WHERE r.owner = :owner AND r.id = :previous))
+"""
 _EXPIRE_AT_ONCE = 200  # rows of a transaction: other writers wait meanwhile
 
 
@@ -82,6 +91,7 @@ class SqliteChains:
         generation: int,
         recalled: Sequence[str] = (),
         over: bytes | None = None,
+        exchange: str | None = None,
         said: Sequence[tuple[str, bytes]] = (),
     ) -> bool:
         """As the port says; False also if the owner has deleted this response. `recalled`: the memories
@@ -89,9 +99,9 @@ class SqliteChains:
 
         def work(tx: sqlite3.Connection) -> bool:
             owner = owners.ensure(tx, response.scope)
-            if owner.stamp.generation != generation and (
-                over is None or (said and _is_forgetting(tx, owner.id))
-            ):
+            is_late = owner.stamp.generation != generation
+            of = (exchange, generation)
+            if is_late and not _is_left(tx, owner.id, response, recalled, of=of, over=over):
                 return False
             saved = _save(tx, owner.id, response, recalled, over)
             if saved and said:
@@ -159,11 +169,35 @@ def _save(
     return saved.rowcount > 0
 
 
-def _is_forgetting(tx: sqlite3.Connection, owner: int) -> bool:
-    """True while a forget of much is under way: of a conversation, it takes what it finds there, and not what
-    is said later on."""
-    (standing,) = tx.execute("SELECT EXISTS (SELECT 1 FROM forgets WHERE owner = ?)", (owner,)).fetchone()
-    return bool(standing)
+def _is_left(
+    tx: sqlite3.Connection,
+    owner: int,
+    response: StoredResponse,
+    recalled: Sequence[str],
+    *,
+    of: tuple[str | None, int],
+    over: bytes | None,
+) -> bool:
+    """True where a forget that came meanwhile has looked at the response, which is stored already, or at
+    the exchange that it is of, and has taken nothing that the model was shown.
+
+    While a forget of much is under way, that is not known yet; of a conversation it takes what it finds
+    there, and not what is said later on."""
+    exchange, generation = of
+    if over is not None and response.conversation_id is None:
+        return True
+    if tx.execute("SELECT 1 FROM forgets WHERE owner = ?", (owner,)).fetchone():
+        return False
+    if over is not None:
+        return True
+    if exchange is None or response.conversation_id is not None:
+        return False
+    asked = {
+        "owner": owner, "exchange": exchange, "generation": generation, "forgotten": FORGOTTEN,
+        "previous": response.previous_id,
+    }  # fmt: skip
+    (left,) = tx.execute(_LEFT, asked).fetchone()
+    return bool(left) and not exchanges.any_forgotten(tx, owner, recalled)
 
 
 def _has_lost_its_beginning(tx: sqlite3.Connection, owner: int, response: StoredResponse) -> bool:

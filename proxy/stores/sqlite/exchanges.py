@@ -3,6 +3,7 @@ the writer's transaction."""
 
 import json
 import sqlite3
+from collections.abc import Collection
 
 from proxy.domain import Begun, NewExchange, Outcome, Scope
 from proxy.ports import Trigger
@@ -165,7 +166,7 @@ def complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Tr
         return True
     # An answer given with a memory in view that was forgotten meanwhile may repeat it; so may its beginning.
     recalled = tuple(dict.fromkeys((*json.loads(before), *outcome.recalled)))
-    if repeats := _any_forgotten(tx, owner, recalled):
+    if repeats := any_forgotten(tx, owner, recalled):
         recalled = tuple(dict.fromkeys((*recalled, FORGOTTEN)))
     if stands:  # a step that comes late tells what else was in view
         tx.execute(
@@ -187,7 +188,8 @@ def complete(tx: sqlite3.Connection, begun: Begun, outcome: Outcome, trigger: Tr
     return True
 
 
-def _any_forgotten(tx: sqlite3.Connection, owner: int, ids: tuple[str, ...]) -> bool:
+def any_forgotten(tx: sqlite3.Connection, owner: int, ids: Collection[str]) -> bool:
+    """Return whether one of what was shown is not there any more."""
     if not ids:
         return False
     (left,) = tx.execute(_STILL_THERE, {"owner": owner, "ids": rows.as_json(ids)}).fetchone()
