@@ -21,13 +21,13 @@ class ChainStore(Protocol):
         said: Sequence[tuple[str, bytes]] = (),
     ) -> bool:
         """Store or replace the response, durable on return. `recalled`: the memories that the model was
-        shown, so that forgetting one finds it. Returns False, and stores nothing, if the user deleted it
-        or forgot something since `generation` (Stamp.generation when the request began), or is forgetting
-        what it continues; and if `over` is given and is not the `response` that stands there. What a
-        forget since then has looked at and left is stored all the same: where `over` stands there, or where
-        the response is of the `exchange`, which began under `generation`, and belongs to no conversation.
-        `said`: items that are appended to its conversation, as ConversationStore.add does, if and only if
-        it is stored."""
+        shown, and the responses that it holds items of, so that forgetting one finds it. Returns False, and
+        stores nothing, if the user deleted it or forgot something since `generation` (Stamp.generation when
+        the request began), or is forgetting what it continues; and if `over` is given and is not the
+        `response` that stands there. What a forget since then has looked at and left is stored all the same:
+        where `over` stands there, or where the response is of the `exchange`, which began under
+        `generation`, and belongs to no conversation. `said`: items that are appended to its conversation, as
+        ConversationStore.add does, if and only if it is stored."""
         ...
 
     async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:

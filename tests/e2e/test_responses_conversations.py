@@ -7,9 +7,11 @@ import pytest
 from openai import APIStatusError, NotFoundError
 
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import Houses
+from tests.e2e.conftest import Houses, until
+from tests.support.model import known
 
 TRANSLATE: Any = {"upstream_extra": {"responses": "translate"}}
+NOT_SHOWN = {"memory_types": ["procedural"]}
 
 
 async def test_a_conversation_lives_from_its_creation_to_its_deletion(house: Houses) -> None:
@@ -127,3 +129,27 @@ async def test_what_is_malformed_is_refused_by_name(house: Houses, body: Any, pa
     async with house(ChatOnly(), **TRANSLATE) as h, httpx2.AsyncClient(timeout=30) as http:
         refused = await http.post(f"{h.base_url}/conversations", json=body)
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
+
+
+async def test_what_was_copied_from_a_response_by_a_reference_is_forgotten_with_it(house: Houses) -> None:
+    model = ChatOnly("Zanzibar it is.", known(("Zanzibar", "User lives in Zanzibar")))
+    async with (
+        house(model, **TRANSLATE) as h,
+        h.client() as client,
+        httpx2.AsyncClient(base_url=h.base_url, params={"user_id": "anna"}) as raw,
+    ):
+
+        def of_anna(session: str) -> dict[str, Any]:
+            return {"memory_context": {"user_id": "anna", "session_id": session}, "memory_config": NOT_SHOWN}
+
+        told = await client.responses.create(model="m", input="I live in Zanzibar", extra_body=of_anna("s1"))
+        found = await until(lambda: raw.get("/memory"), lambda listed: listed.json()["data"] != [])
+        ask: Any = [
+            {"type": "item_reference", "id": told.output[0].id},
+            {"role": "user", "content": "Make that shorter please"},
+        ]
+        copied = await client.responses.create(model="m", input=ask, extra_body=of_anna("s2"))
+        await raw.delete(f"/memory/{found.json()['data'][0]['id']}")
+        for gone in (told, copied):
+            with pytest.raises(NotFoundError):
+                await client.responses.retrieve(gone.id, extra_query={"user_id": "anna"})

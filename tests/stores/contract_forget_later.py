@@ -277,6 +277,19 @@ class ForgetInConversationsContract:
             assert await stores.chains.get(ANNA, kept, NOW) is not None
         assert WORD.encode() not in await written()
 
+    async def test_a_response_goes_that_holds_an_item_of_one_that_goes(self, stores, written):
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await talk(stores.sessions, "shorter, please", f"the {WORD}", session="s2")
+        await keep(stores, response("first", text=WORD, session_id="s1"))
+        await keep(stores, response("copy", text=WORD, session_id="s2"), recalled=("first",))
+        await keep(stores, response("of it", text=WORD, session_id="s3"), recalled=("gone", "copy"))
+        await keep(stores, response("beside", session_id="s4"), recalled=("another",))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        assert (await forgotten(stores.memories, of(ANNA), "a")).responses == 3
+        assert await stores.chains.get(ANNA, "beside", NOW) is not None
+        assert await session(stores, "s2") == [("shorter, please", "")]
+        assert WORD.encode() not in await written()
+
     async def test_a_response_goes_of_a_conversation_that_only_items_lead_to(self, stores):
         told = await talk(stores.sessions, f"I play the {WORD}")
         await converse(stores.conversations)

@@ -40,6 +40,7 @@ from proxy.wire.translation import (
     items_of,
     plan,
     referenced_ids,
+    response_of,
 )
 
 IN_THREAD_BYTES = 256 * 1024  # a document of this size takes some 5 ms to translate
@@ -71,6 +72,7 @@ class Making:
     generation: int | None  # None: it cannot be kept
     session_id: str
     created_at: float
+    refers: tuple[str, ...] = ()  # responses whose items the input names: they are copied into this one
     live: Live | None = None
     beat: asyncio.Task[None] | None = None
     stream: Stream | None = None  # of a background response whose client stays
@@ -127,6 +129,7 @@ class Translated:
             generation=generation,
             session_id=turn.session_id if turn else earlier.session_id,
             created_at=created_at,
+            refers=tuple(dict.fromkeys(filter(None, map(response_of, referenced_ids(body.get("input")))))),
         )
         progress.payload = json_body.dump(planned.chat)
 
@@ -318,7 +321,7 @@ class Translated:
             response=response,
             input_items=making.plan.input_items,
             created_at=making.created_at,
-            recalled=progress.prepared.memory_ids,
+            recalled=(*progress.prepared.memory_ids, *making.refers),
             exchange=progress.writing.begun if progress.writing is not None else None,
         )
 

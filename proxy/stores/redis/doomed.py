@@ -319,10 +319,18 @@ class _Search:
             later: dict[str, list[str]] = await unit.table("next").many(front)
             following = {each for ids in later.values() for each in ids}
             conversations |= {stored[id_]["conversation_id"] for id_ in front} - {None}
+            led = {*front}
             front = [
                 id_
                 for id_, row in stored.items()
-                if id_ not in found and (id_ in following or row["conversation_id"] in conversations)
+                if id_ not in found
+                and (
+                    id_ in following
+                    or row["conversation_id"] in conversations
+                    or not led.isdisjoint(
+                        row["recalled"]
+                    )  # whose input named an item of one has a copy of it
+                )
             ]
             found.update(dict.fromkeys(front))
             is_first = False

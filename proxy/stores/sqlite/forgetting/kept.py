@@ -1,9 +1,9 @@
 """Which stored responses and items of conversations go with what is forgotten: those of the sessions in
 which it was told or shown, and whatever was given with those in view.
 
-That are the responses that continue one that goes, all of the conversation that one belongs to, and what came
-to a conversation after an item that goes: whichever session a client has named there. In the sessions that
-are reached so, the answers go.
+That are the responses that continue one that goes, or hold an item of it, all of the conversation that one
+belongs to, and what came to a conversation after an item that goes: whichever session a client has named
+there. In the sessions that are reached so, the answers go.
 """
 
 import sqlite3
@@ -50,6 +50,14 @@ _OF_CONVERSATIONS = f"""
         UNION
         SELECT id FROM conversations WHERE seq IN {_THESE.format("conversations_led")})
 """
+# Whose input named an item of one has a copy of it.
+_REFERRING = f"""
+    SELECT r.seq, r.project, r.session FROM stored_responses r
+    WHERE r.owner = :owner AND r.recalled <> '[]' AND EXISTS (
+        SELECT 1 FROM json_each(r.recalled) shown
+        JOIN stored_responses led ON led.owner = r.owner AND led.id = shown.value
+        WHERE led.seq IN {_THESE.format("responses_led")})
+"""
 _ITEMS = f"""
     SELECT i.seq, i.project, i.session FROM stored_responses r
     JOIN conversations c ON c.owner = r.owner AND c.id = r.conversation_id
@@ -87,7 +95,7 @@ class Kept:
         self._ours |= {"items_led": rows.as_json(items), "conversations_led": rows.as_json(conversations)}
         while True:
             self._ours["responses_led"] = rows.as_json({*responses, *self._linked})
-            more = dict([*self._rows(_LATER), *self._rows(_OF_CONVERSATIONS)])
+            more = dict(row for query in (_LATER, _OF_CONVERSATIONS, _REFERRING) for row in self._rows(query))
             if not (new := more.keys() - responses - self._linked.keys()):
                 break
             self._linked |= {seq: more[seq] for seq in sorted(new)}
