@@ -9,6 +9,7 @@ from proxy.background.remember import Remember
 from proxy.background.safety.filters import safe_id
 from proxy.domain import Scope
 from proxy.edge.chains import RecentChains
+from proxy.edge.forwarding import Relayed
 from proxy.edge.identity.caller import caller_of
 from proxy.edge.intercept import Intercept, Interception
 from proxy.edge.limits import Limits, Rate
@@ -16,7 +17,6 @@ from proxy.edge.memory_api import MemoryApi, Recall, Recalled
 from proxy.edge.memory_api import Tools as ApiTools
 from proxy.edge.memory_api.openapi import OpenApi
 from proxy.edge.operations import Operations
-from proxy.edge.passage import Relayed
 from proxy.edge.reply import ASGIScope, Receive, Send
 from proxy.edge.responses.auto import Hearing, Speech
 from proxy.edge.responses.background import Lives

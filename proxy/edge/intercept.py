@@ -5,7 +5,7 @@
 Memory may fail at every step and the request still goes through: all its work runs in FailOpen, within
 one deadline that starts with the request. The user's words are on disk before the client sees a byte of
 the answer (then `X-Memory-Store: queued`), so that what was acknowledged survives a kill. How a request is
-forwarded and answered is its passage's affair: relayed (passage.py) or translated (responses/).
+forwarded and answered is for its Forwarding to say: relayed (forwarding.py) or translated (responses/).
 """
 
 import asyncio
@@ -18,8 +18,8 @@ from proxy import observe, tracing
 from proxy.domain import Level, Outcome, Prepared, Scope, Status, Turn
 from proxy.edge.chains import RecentChains
 from proxy.edge.failopen import Failed, FailOpen
+from proxy.edge.forwarding import Forwarding, Progress
 from proxy.edge.identity.caller import Caller
-from proxy.edge.passage import Passage, Progress
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.turns import Defaults, is_readable, understand
 from proxy.edge.writing import Writing
@@ -64,10 +64,10 @@ class Intercept:
     parts: Interception
     dialect: Dialect
     chains: RecentChains
-    passage: Callable[[], Passage]
+    forwarding: Callable[[], Forwarding]
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        passage = self.passage()
+        forwarding = self.forwarding()
         async with asyncio.TaskGroup() as tasks:
             # A client that leaves ends the inner block where it stands. What it said still counts.
             async with Downstream(receive) as downstream:
@@ -79,9 +79,9 @@ class Intercept:
                     deadline_s=self.parts.deadline_s,
                 )
                 try:
-                    await self._understand(progress, passage)
-                    await self._recall(progress, passage)
-                    await self._forward(progress, passage)
+                    await self._understand(progress, forwarding)
+                    await self._recall(progress, forwarding)
+                    await self._forward(progress, forwarding)
                 except (ClientError, StoreError) as error:
                     progress.refused = True
                     await send_error(progress.send, error)
@@ -89,10 +89,10 @@ class Intercept:
                     progress.refused = True
                     headers = progress.memory_headers(queued=False, answered=False)
                     await send_error(progress.send, error, headers)
-            await self._write_down(progress, await passage.conclude(progress))
+            await self._write_down(progress, await forwarding.conclude(progress))
 
     # ------------------------------------------------------------ understand
-    async def _understand(self, progress: Progress, passage: Passage) -> None:
+    async def _understand(self, progress: Progress, forwarding: Forwarding) -> None:
         """Read the body and what it asks of memory. Raises ClientError for what is ours to refuse."""
         progress.payload = await progress.downstream.read(self.parts.max_body_bytes)
         progress.started = perf_counter()  # the upload's time is the client's
@@ -117,10 +117,10 @@ class Intercept:
             if asked.turn is not None and asked.turn.named:
                 named = self.parts.session_key(asked.turn.session_id)
                 progress.turn = replace(asked.turn, session_id=named)
-        await passage.adopt(progress)
+        await forwarding.adopt(progress)
 
     # ------------------------------------------------------------ remember
-    async def _recall(self, progress: Progress, passage: Passage) -> None:
+    async def _recall(self, progress: Progress, forwarding: Forwarding) -> None:
         """Inject what memory knows, while the user's words are being committed."""
         turn, parts = progress.turn, self.parts
         if turn is not None and turn.options.write and (turn.said.strip() or turn.resumes):
@@ -130,27 +130,27 @@ class Intercept:
         elif not turn.options.read:
             progress.prepared = Prepared(status=Status.OFF, reason=Reason.READ_OFF)
         else:
-            shown = await self._compressed(turn, progress, passage) if turn.options.compress else turn
+            shown = await self._compressed(turn, progress, forwarding) if turn.options.compress else turn
             recalled = await parts.fail_open.attempt("recall", lambda: parts.recall(shown), progress.left_s)
             if isinstance(recalled, Failed):
                 recalled = Prepared(status=Status.DEGRADED, reason=recalled.reason, level=Level.NONE)
             progress.prepared = recalled
         if block := progress.prepared.block:
-            passage.inject(progress, block)
+            forwarding.inject(progress, block)
 
-    async def _compressed(self, turn: Turn, progress: Progress, passage: Passage) -> Turn:
+    async def _compressed(self, turn: Turn, progress: Progress, forwarding: Forwarding) -> Turn:
         """Let the session's state take the place of old turns; return the turn as the model is shown it."""
         shown = await self.parts.fail_open.attempt(
-            "compress", lambda: self._compress(turn, progress, passage), progress.left_s
+            "compress", lambda: self._compress(turn, progress, forwarding), progress.left_s
         )
         return turn if isinstance(shown, Failed) else shown
 
-    async def _compress(self, turn: Turn, progress: Progress, passage: Passage) -> Turn:
+    async def _compress(self, turn: Turn, progress: Progress, forwarding: Forwarding) -> Turn:
         parts = self.parts
         found = await parts.notes.standing(turn.scope, turn.session_id)
         if found is None:
             return turn
-        body, history = passage.conversation(progress)
+        body, history = forwarding.conversation(progress)
         spans = turns_of(body, history, turn.messages)
         block = compress.state_block(found.state)
         places = compress.plan(spans, turn.messages, turn.session_id, block, found.covered, parts.rules)
@@ -158,13 +158,13 @@ class Intercept:
         shorter = without(body, history, gone, block, parts.placement)
         if shorter is body:
             return turn
-        passage.shorten(progress, shorter)
+        forwarding.shorten(progress, shorter)
         messages = kept(turn.messages, gone)
         progress.left_out = len(turn.messages) - len(messages)
         return replace(turn, messages=messages)
 
     # ------------------------------------------------------------ forward
-    async def _forward(self, progress: Progress, passage: Passage) -> None:
+    async def _forward(self, progress: Progress, forwarding: Forwarding) -> None:
         """Ask the upstream and give the client its answer. Raises UpstreamError if there is none."""
         progress.forwarded = perf_counter()
         model = progress.body.get("model")
@@ -174,15 +174,15 @@ class Intercept:
                 gen_ai__request__model=model if isinstance(model, str) else None,
                 gen_ai__output__type="text",
             )
-            await passage.acknowledge(progress)
-            opened = await passage.open(progress)
+            await forwarding.acknowledge(progress)
+            opened = await forwarding.open(progress)
             progress.opened = opened
             progress.refused = opened.status >= 400
             span.tell(http__response__status_code=opened.status)
             with opened:
                 queued = await progress.committed()
                 headers = progress.memory_headers(queued=queued, answered=True)
-                progress.ending = await passage.answer(progress, opened, headers)
+                progress.ending = await forwarding.answer(progress, opened, headers)
 
     # ------------------------------------------------------------ write down
     async def _write_down(self, progress: Progress, answer: Answer) -> None:

@@ -1,10 +1,10 @@
-"""The passage of mode `auto`: as it is where the upstream speaks the Responses API, else translated.
+"""The Forwarding of mode `auto`: as it is where the upstream speaks the Responses API, else translated.
 
 A request finds out by being sent. Where the upstream turns out not to know the route, the same request goes
 on translated, and those after it are translated from the start, until it is time to ask again.
 """
 
-from proxy.edge.passage import Passage, Progress, Relayed
+from proxy.edge.forwarding import Forwarding, Progress, Relayed
 from proxy.edge.reply import Header
 from proxy.edge.responses.auto import Hearing
 from proxy.edge.responses.makers import RESPONSE, Makers, Sighting, tells_apart
@@ -25,7 +25,7 @@ _MAY_BE_ABSENT = (404, 405, 501)
 
 
 class Probing:
-    """See Passage for when the methods are called. `makers`: who made what the upstream keeps; None where
+    """See Forwarding for when the methods are called. `makers`: who made what the upstream keeps; None where
     nobody has to know."""
 
     def __init__(
@@ -38,7 +38,7 @@ class Probing:
     ) -> None:
         self._relayed, self._translated = relayed, translated
         self._hearing, self._clock, self._makers = hearing, clock, makers
-        self._way: Passage = relayed
+        self._way: Forwarding = relayed
         self._sighting: Sighting | None = None
 
     async def adopt(self, progress: Progress) -> None:

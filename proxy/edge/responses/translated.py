@@ -1,7 +1,7 @@
 """A Responses request on its way through an upstream that speaks only chat completions.
 
-The passage of `Intercept` that translates: the request becomes a plan (wire/translation), memory enters the
-plan's chat body, the upstream's answer becomes events, and what was made is kept for its owner.
+The Forwarding of `Intercept` that translates: the request becomes a plan (wire/translation), memory enters
+the plan's chat body, the upstream's answer becomes events, and what was made is kept for its owner.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.domain import Turn
-from proxy.edge.passage import Progress
+from proxy.edge.forwarding import Progress
 from proxy.edge.reply import Header, send_bytes
 from proxy.edge.responses import background
 from proxy.edge.responses.answering import Background, Outlet, Stream, Whole, for_client
@@ -93,7 +93,7 @@ class Making:
 
 
 class Translated:
-    """See Passage for when the methods are called."""
+    """See Forwarding for when the methods are called."""
 
     def __init__(self, shared: Translating) -> None:
         self._shared, self._keeping = shared, shared.keeping

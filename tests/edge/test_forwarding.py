@@ -9,7 +9,7 @@ import pytest
 from proxy.domain import MemoryOptions, Message, Scope, Turn
 from proxy.edge.chains import RecentChains
 from proxy.edge.failopen import FailOpen
-from proxy.edge.passage import Progress, Relayed
+from proxy.edge.forwarding import Progress, Relayed
 from proxy.observe import Metrics
 from proxy.wire.responses import RESPONSES
 

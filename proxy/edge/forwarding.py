@@ -1,7 +1,7 @@
 """One request's way to the upstream and back: as it is (here), or translated (edge/responses).
 
-`Intercept` tells the story; a passage is what differs between the ways of forwarding. Everything both
-know of the request under way is in `Progress`.
+`Intercept` tells the story; where the two differ, it asks a `Forwarding`. Everything both know of the
+request under way is in `Progress`.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ class Progress:
         )
 
 
-class Passage(Protocol):
+class Forwarding(Protocol):
     """Made anew for each request; the methods are called in this order, `conclude` in any case."""
 
     async def adopt(self, progress: Progress) -> None:
