@@ -13,7 +13,7 @@ from proxy.background.extraction import cues, provenance, repair
 from proxy.background.extraction.dates import is_ahead
 from proxy.background.extraction.ground import _invents, ground, sources
 from proxy.background.extraction.objects import objects
-from proxy.background.extraction.worth import passages
+from proxy.background.extraction.worth import statements
 from proxy.background.safety.filters import redact
 from proxy.background.safety.policy import DEFAULT
 from proxy.background.split import split
@@ -81,7 +81,7 @@ def test_a_long_rule_across_the_page_costs_no_time(benchmark_ms):
 
 @pytest.mark.parametrize("repeated", ["a", "."])
 def test_a_word_without_an_end_is_soon_known_for_no_statement(repeated, benchmark_ms):
-    assert benchmark_ms(lambda: passages(repeated * 8_000 + "\x01")) < 150  # 250 and 800 ms
+    assert benchmark_ms(lambda: statements(repeated * 8_000 + "\x01")) < 150  # 250 and 800 ms
 
 
 def test_a_table_of_heads_is_read_once(benchmark_ms):

@@ -2,11 +2,11 @@
 
 import pytest
 
-from proxy.background.extraction.worth import passages
+from proxy.background.extraction.worth import statements
 
 
 def contents(said: str) -> list[str]:
-    return [p.content for p in passages(said)]
+    return [p.content for p in statements(said)]
 
 
 @pytest.mark.parametrize(
@@ -75,9 +75,9 @@ def test_a_sentence_that_leans_on_the_one_before_is_taken_with_it() -> None:
 
 def test_numbered_steps_are_one_procedure_with_their_heading() -> None:
     said = "Write down how we drain a node:\n1. cordon it\n2. drain it\n3. end it\n\nThanks!"
-    (passage,) = passages(said)
-    assert passage.steps
-    assert passage.content == said.removesuffix("\n\nThanks!")
+    (statement,) = statements(said)
+    assert statement.steps
+    assert statement.content == said.removesuffix("\n\nThanks!")
 
 
 def test_forms_and_pasted_texts_are_no_words_of_the_user() -> None:
@@ -93,4 +93,4 @@ def test_a_fiction_ends_where_the_user_ends_it() -> None:
 
 
 def test_a_huge_text_is_judged_in_bounded_time() -> None:
-    assert len(passages("I live in Ghent, 1. and so on. " * 20_000)) < 1_000
+    assert len(statements("I live in Ghent, 1. and so on. " * 20_000)) < 1_000

@@ -6,12 +6,12 @@ import pytest
 
 from proxy.background.safety.filters import clean
 from proxy.background.safety.planted import REMOVED, is_planted
-from proxy.background.safety.wrapped import passages
+from proxy.background.safety.wrapped import unwrapped
 from tests.background.wrapped_corpus import MARKUP, PLANTED, PROSE
 
 
 def read(text: str) -> list[str]:
-    return [passage.text for passage in passages(text.split("\n"), lambda _: False)]
+    return [piece.text for piece in unwrapped(text.split("\n"), lambda _: False)]
 
 
 def flat(text: str) -> str:

@@ -1,7 +1,7 @@
 """Grounding: what an extraction model says the exchanges state, held against what they state.
 
 A fact that quotes evidence must quote it from the exchanges to extract, or have its words there. One that
-merely copies what was said was not understood by any model: it is cut to the passages that would be kept
+merely copies what was said was not understood by any model: it is cut to the statements that would be kept
 without one (see worth), and what the assistant said is not copied at all.
 """
 
@@ -15,7 +15,7 @@ from proxy.background.extraction.dates import anchored, expiry
 from proxy.background.extraction.doubt import steers
 from proxy.background.extraction.provenance import flat, share, told
 from proxy.background.extraction.verbatim import candidate as copied
-from proxy.background.extraction.worth import Passage, passages
+from proxy.background.extraction.worth import Statement, statements
 from proxy.background.safety.planted import REMOVED
 from proxy.background.safety.policy import SafetyPolicy
 from proxy.domain import Candidate, Evidence, Exchange, Memory
@@ -106,7 +106,7 @@ class Source:
     flat_answer: str
     words: frozenset[str]
     sentences: frozenset[str]  # of what is said, flat, of some length
-    kept: tuple[Passage, ...]
+    kept: tuple[Statement, ...]
     adopted: bool  # the user takes up the answer in their next words
 
     def states(self, span: str) -> bool:
@@ -129,7 +129,7 @@ def sources(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> list[Source]
                 flat_answer=flat(answer),
                 words=frozenset(terms(said)) | frozenset(terms(answer)),
                 sentences=frozenset(f for s in sentences(said) if len(f := flat(s)) >= _MIN_COPY),
-                kept=tuple(passages(said)),
+                kept=tuple(statements(said)),
                 adopted=bool(_ADOPTS.search(plain(after))),
             )
         )
@@ -152,7 +152,7 @@ def _ground(candidate: Candidate, sources: list[Source], known: Sequence[Memory]
     candidate = _without_subject(candidate, sources)
     content, span = flat(candidate.content), flat(candidate.evidence)
     if any(s.states(content) for s in sources):
-        yield from _passages_of(candidate, content, sources)
+        yield from _statements_of(candidate, content, sources)
         return
     if any(content in s.flat_answer for s in sources) and not (span and any(s.states(span) for s in sources)):
         return  # the assistant's sentence, copied
@@ -186,8 +186,8 @@ def _without_subject(candidate: Candidate, sources: list[Source]) -> Candidate:
 
 
 # ---------------------------------------------------------------- copies
-def _passages_of(candidate: Candidate, content: str, sources: list[Source]) -> Iterator[Candidate]:
-    """Yield the user's passages that the copy holds or is part of, from the last exchange that has them."""
+def _statements_of(candidate: Candidate, content: str, sources: list[Source]) -> Iterator[Candidate]:
+    """Yield the user's statements that the copy holds or is part of, from the last exchange that has them."""
     if len(content) < _MIN_COPY:
         return
     holder = next((s for s in reversed(sources) if s.states(content)), None)
@@ -197,16 +197,16 @@ def _passages_of(candidate: Candidate, content: str, sources: list[Source]) -> I
         fact = replace(candidate, evidence=candidate.content)
         yield replace(fact, observed_at=holder.exchange.at, origin=_origin(fact, holder.exchange))
         return  # a rule in a pasted text: its owner decides (see doubt)
-    for passage in holder.kept:
-        text = flat(passage.text)
-        if content in text or flat(passage.content) in content:
-            fact = copied(passage, holder.exchange)
+    for statement in holder.kept:
+        text = flat(statement.text)
+        if content in text or flat(statement.content) in content:
+            fact = copied(statement, holder.exchange)
             yield replace(
                 fact,
                 content=anchored(fact.content, fact.type, holder.exchange.at),
                 confidence=min(fact.confidence, candidate.confidence),
                 tags=candidate.tags,
-                source="explicit" if passage.explicit else "extracted",
+                source="explicit" if statement.explicit else "extracted",
             )
 
 

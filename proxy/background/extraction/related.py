@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from proxy.background.embedding import as_it_stands, vectors_of
 from proxy.background.extraction.cues import own_words
-from proxy.background.extraction.worth import passages
+from proxy.background.extraction.worth import statements
 from proxy.domain import Batch, Exchange, Hit, Memory, Search
 from proxy.errors import EmbeddingFailed
 from proxy.ports import Embedder, MemoryStore
@@ -44,7 +44,7 @@ def _take(hits: Sequence[Hit], found: dict[str, tuple[int, Hit]]) -> None:
 
 def _statements(exchange: Exchange) -> list[str]:
     """Return what to look up: the user's statements, the last ones of many, and the end of the message."""
-    stated = list(dict.fromkeys(p.content for p in passages(exchange.said)))[-_STATEMENTS:]
+    stated = list(dict.fromkeys(p.content for p in statements(exchange.said)))[-_STATEMENTS:]
     tail = own_words(exchange.said)[-_TEXT:].strip()
     return [text for text in dict.fromkeys((*stated, tail)) if terms(text)]
 

@@ -5,7 +5,7 @@ Nothing is rephrased, so nothing can be invented. Which sentences are kept: see 
 
 import re
 
-from proxy.background.extraction.worth import Passage, passages
+from proxy.background.extraction.worth import Statement, statements
 from proxy.background.safety.filters import clean
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.domain import Batch, Candidate, Evidence, Exchange
@@ -37,28 +37,28 @@ def candidates(batch: Batch, policy: SafetyPolicy = DEFAULT) -> tuple[Candidate,
     """Return what the user stated in the batch, in order, each statement once."""
     found: dict[str, Candidate] = {}
     for exchange in batch.pending:
-        for passage in passages(clean(exchange.said, policy))[:MAX_PER_EXCHANGE]:
-            found.setdefault(normalise(passage.content), candidate(passage, exchange))
+        for statement in statements(clean(exchange.said, policy))[:MAX_PER_EXCHANGE]:
+            found.setdefault(normalise(statement.content), candidate(statement, exchange))
     return tuple(found.values())
 
 
-def candidate(passage: Passage, exchange: Exchange) -> Candidate:
-    """Return the passage as a candidate of its exchange."""
+def candidate(statement: Statement, exchange: Exchange) -> Candidate:
+    """Return the statement as a candidate of its exchange."""
     return Candidate(
-        type=type_of(passage),
-        content=passage.content,
-        confidence=_HEDGED_CONFIDENCE if passage.hedged else _CONFIDENCE,
-        evidence=passage.text,
-        source="explicit" if passage.explicit else "verbatim",
-        importance=0.8 if passage.explicit else 0.5,
+        type=type_of(statement),
+        content=statement.content,
+        confidence=_HEDGED_CONFIDENCE if statement.hedged else _CONFIDENCE,
+        evidence=statement.text,
+        source="explicit" if statement.explicit else "verbatim",
+        importance=0.8 if statement.explicit else 0.5,
         observed_at=exchange.at,
-        origin=Evidence(exchange.session_id, exchange.id, passage.text[:500]),
+        origin=Evidence(exchange.session_id, exchange.id, statement.text[:500]),
     )
 
 
-def type_of(passage: Passage) -> str:
-    """Return the type that the passage's words point to; semantic where none does."""
-    folded = plain(passage.content)
-    if passage.steps:
+def type_of(statement: Statement) -> str:
+    """Return the type that the statement's words point to; semantic where none does."""
+    folded = plain(statement.content)
+    if statement.steps:
         return "procedural"
     return next((name for name, cue in _TYPE_CUES if cue.search(folded)), "semantic")

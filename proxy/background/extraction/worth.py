@@ -66,7 +66,7 @@ _PREFIX = re.compile(r"^[^,.:;!?\uff1a]{1,24}[:\uff1a,]\s+")
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class Statement:
     """Own words worth keeping. `steps`: a procedure, in order."""
 
     text: str
@@ -76,11 +76,11 @@ class Passage:
     steps: bool = False
 
 
-def passages(said: str) -> list[Passage]:
-    """Return the passages of a (cleaned) user's text that are worth keeping, in order."""
+def statements(said: str) -> list[Statement]:
+    """Return the statements of a (cleaned) user's text that are worth keeping, in order."""
     own = _without_forms(told(said))
     procedures = list(_procedures(own))
-    found: list[Passage] = []
+    found: list[Statement] = []
     for paragraph in cues.paragraphs(own):
         before = ""
         real = cues.meant(paragraph)
@@ -103,7 +103,7 @@ def _without_forms(text: str) -> str:
     return "\n".join(kept)
 
 
-def _kept(sentence: str, before: str) -> Iterator[Passage]:
+def _kept(sentence: str, before: str) -> Iterator[Statement]:
     """Yield what the sentence says that is worth keeping. What leans on the sentence before is kept with it:
     alone nobody could tell whom or what it is about."""
     is_question = cues.asks(sentence)
@@ -120,7 +120,7 @@ def _kept(sentence: str, before: str) -> Iterator[Passage]:
             continue
         content = _LEAD_IN.sub("", text, count=1).strip()
         if _fits(content):
-            yield Passage(text, content[0].upper() + content[1:], explicit, cues.is_hedged(part))
+            yield Statement(text, content[0].upper() + content[1:], explicit, cues.is_hedged(part))
 
 
 def _is_fit(sentence: str) -> bool:
@@ -165,7 +165,7 @@ def _fits(content: str) -> bool:
     return shortest <= len(content) <= MAX_CHARACTERS
 
 
-def _procedures(own: str) -> Iterator[Passage]:
+def _procedures(own: str) -> Iterator[Statement]:
     """Yield the numbered lists of steps with the line that introduces them."""
     lines = own.splitlines()
     at = 0
@@ -176,12 +176,12 @@ def _procedures(own: str) -> Iterator[Passage]:
         at += len(block)
         for line in () if is_step else block:
             if _INLINE_STEPS.search(line) and _fits_steps(line):
-                yield Passage(line.strip(), line.strip(), steps=True)
+                yield Statement(line.strip(), line.strip(), steps=True)
         if not (numbered or (is_step and len(block) >= 3 and _introduces_steps(intro))):
             continue
         text = "\n".join([intro, *block] if intro.endswith((":", "\uff1a")) else block)
         if _fits_steps(text):
-            yield Passage(text, text, steps=True)
+            yield Statement(text, text, steps=True)
 
 
 def _marker(line: str) -> str:

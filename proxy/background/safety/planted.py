@@ -11,7 +11,7 @@ from bisect import bisect_right
 
 from proxy.background.safety.steering import STEERS
 from proxy.background.safety.unmask import decoded, readable
-from proxy.background.safety.wrapped import Passage, passages
+from proxy.background.safety.wrapped import Unwrapped, unwrapped
 
 REMOVED = "[removed]"
 
@@ -134,7 +134,7 @@ def is_planted(text: str) -> bool:
     """True if the text holds a planted instruction, plain, disguised or encoded."""
     seen = readable(text)
     return bool(_HIDDEN.search(seen) or _revealed(seen) != seen) or any(
-        _CUES.search(passage.text) for passage in passages(seen.split("\n"), _begins)
+        _CUES.search(piece.text) for piece in unwrapped(seen.split("\n"), _begins)
     )
 
 
@@ -146,11 +146,11 @@ def without_planted(text: str) -> str:
     lines = text.split("\n")
     kept: list[str] = []
     announced, at = False, 0
-    for passage in passages(readable(text).split("\n"), _begins):
-        to = at + len(passage.starts)
-        announced = announced and bool(passage.text.strip())
+    for piece in unwrapped(readable(text).split("\n"), _begins):
+        to = at + len(piece.starts)
+        announced = announced and bool(piece.text.strip())
         if not announced:
-            whole, rest, announced = _cut(passage)
+            whole, rest, announced = _cut(piece)
             kept += [*lines[at : at + whole], *rest]
         at = to
     return "\n".join(kept)
@@ -161,33 +161,33 @@ def _begins(line: str) -> bool:
     return _CUES.match(line) is not None
 
 
-def _cut(passage: Passage) -> tuple[int, list[str], bool]:
+def _cut(piece: Unwrapped) -> tuple[int, list[str], bool]:
     """Return how many lines stay as they stand, what is left of the others, and whether the lines below
     belong to an instruction.
 
     One in quotation marks ends with them: what follows are the words of who quotes it. Any other reaches to
     the end."""
-    seen = passage.text
+    seen = piece.text
     cue = _CUES.search(seen)
     if cue is None:
-        return len(passage.starts), [], False
-    whole = bisect_right(passage.starts, _beginning(passage, cue.start())) - 1
+        return len(piece.starts), [], False
+    whole = bisect_right(piece.starts, _beginning(piece, cue.start())) - 1
     kept, at = "", 0
     while cue is not None:
-        start = max(_beginning(passage, at + cue.start()) - at, 0)
+        start = max(_beginning(piece, at + cue.start()) - at, 0)
         kept += seen[:start] + REMOVED
         end = _end_of_quotation(seen, start, cue.end())
         if end is None:
-            return whole, [kept[passage.starts[whole] :]], len(seen) - cue.end() < _HEADING
+            return whole, [kept[piece.starts[whole] :]], len(seen) - cue.end() < _HEADING
         seen, at = seen[end:], at + end
         cue = _CUES.search(seen)
-    return whole, [(kept + seen)[passage.starts[whole] :]], False
+    return whole, [(kept + seen)[piece.starts[whole] :]], False
 
 
-def _beginning(passage: Passage, cue: int) -> int:
+def _beginning(piece: Unwrapped, cue: int) -> int:
     """Return where the sentence of the cue begins; without a margin not above the cue's own line."""
-    starts = [m.end() for m in _START.finditer(passage.text, 0, cue)]
-    line = 0 if passage.margin else passage.starts[bisect_right(passage.starts, cue) - 1]
+    starts = [m.end() for m in _START.finditer(piece.text, 0, cue)]
+    line = 0 if piece.margin else piece.starts[bisect_right(piece.starts, cue) - 1]
     return max(starts[-1] if starts else 0, line)
 
 

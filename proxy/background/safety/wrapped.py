@@ -19,7 +19,7 @@ _NARROWEST, _FEWEST = 30, 3  # characters and lines of a paragraph that shows it
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class Unwrapped:
     """Lines that read as one.
 
     `text`: the lines joined, marked as a quotation if the first is. `starts`: where in it each line begins.
@@ -30,7 +30,7 @@ class Passage:
     margin: bool = False
 
 
-def passages(lines: Sequence[str], begins: Callable[[str], bool]) -> Iterator[Passage]:
+def unwrapped(lines: Sequence[str], begins: Callable[[str], bool]) -> Iterator[Unwrapped]:
     """Yield the lines, without their ends, as sentences and wrapped paragraphs, each line in one of them.
 
     `begins`: whether a line begins something whatever stands above it."""
@@ -43,7 +43,7 @@ def passages(lines: Sequence[str], begins: Callable[[str], bool]) -> Iterator[Pa
     yield from _sentences(paragraph)
 
 
-def _sentences(paragraph: Sequence[str]) -> Iterator[Passage]:
+def _sentences(paragraph: Sequence[str]) -> Iterator[Unwrapped]:
     """Yield the paragraph where a margin ended its lines, else what stands between ends of sentences."""
     if _has_margin(paragraph):
         yield _joined(paragraph, margin=True)
@@ -58,9 +58,9 @@ def _sentences(paragraph: Sequence[str]) -> Iterator[Passage]:
         yield _joined(lines)
 
 
-def _joined(lines: Sequence[str], *, margin: bool = False) -> Passage:
+def _joined(lines: Sequence[str], *, margin: bool = False) -> Unwrapped:
     if len(lines) == 1:
-        return Passage(lines[0], (0,))
+        return Unwrapped(lines[0], (0,))
     pieces, starts, at = [lines[0].rstrip()], [0], len(lines[0].rstrip())
     for line in lines[1:]:
         piece = _QUOTED.sub("", line).strip()
@@ -69,7 +69,7 @@ def _joined(lines: Sequence[str], *, margin: bool = False) -> Passage:
         pieces.append(piece)
         starts.append(at + len(piece) - len(piece.lstrip()))
         at += len(piece)
-    return Passage("".join(pieces), starts, margin)
+    return Unwrapped("".join(pieces), starts, margin)
 
 
 def _has_margin(lines: Sequence[str]) -> bool:
