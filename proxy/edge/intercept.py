@@ -151,10 +151,10 @@ class Intercept:
         if found is None:
             return turn
         body, history = forwarding.conversation(progress)
-        spans = turns_of(body, history, turn.messages)
+        turns = turns_of(body, history, turn.messages)
         block = compress.state_block(found.state)
-        places = compress.plan(spans, turn.messages, turn.session_id, block, found.covered, parts.rules)
-        gone = [spans[place] for place in places]
+        places = compress.plan(turns, turn.messages, turn.session_id, block, found.covered, parts.rules)
+        gone = [turns[place] for place in places]
         shorter = without(body, history, gone, block, parts.placement)
         if shorter is body:
             return turn

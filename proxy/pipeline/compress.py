@@ -26,7 +26,7 @@ NOTICE = (
 _PER_MESSAGE = 4  # tokens that a message's frame takes
 
 
-class Span(Protocol):
+class TurnPlace(Protocol):
     """One turn, by the places of its messages: it is [start:end], [:asked] is the request that asked it."""
 
     @property
@@ -51,7 +51,7 @@ class Rules:
 
 
 def plan(
-    spans: Sequence[Span],
+    turns: Sequence[TurnPlace],
     messages: Sequence[Message],
     session_id: str,
     block: str,
@@ -64,18 +64,18 @@ def plan(
     Empty where the history is short, where nothing is covered, or where the block would save nothing.
     The same history always gives the same answer; a longer one gives the same until the next step.
     """
-    old = len(spans) - rules.keep_turns
+    old = len(turns) - rules.keep_turns
     if old < rules.step_turns or not block or not covered:
         return ()
     costs = [rough_tokens(m.text) + _PER_MESSAGE for m in messages]
     if sum(costs) <= rules.threshold_tokens:
         return ()
-    stands = [mark in covered for mark in _marks(session_id, messages, spans[:old])]
+    stands = [mark in covered for mark in _marks(session_id, messages, turns[:old])]
     # Turns that are new to the state will be covered soon: the cut waits for all of its step.
     known = max((i + 1 for i, is_covered in enumerate(stands) if is_covered), default=0)
     cut = known - known % rules.step_turns
-    gone = tuple(i for i in range(cut) if stands[i] and spans[i].whole)
-    saved = sum(_cost(spans[i], messages, costs) for i in gone)
+    gone = tuple(i for i in range(cut) if stands[i] and turns[i].whole)
+    saved = sum(_cost(turns[i], messages, costs) for i in gone)
     return gone if saved > rough_tokens(block) + _PER_MESSAGE else ()
 
 
@@ -111,13 +111,13 @@ def mark(key: str, answer: str) -> str:
     return digest.hexdigest()
 
 
-def _marks(session_id: str, messages: Sequence[Message], spans: Sequence[Span]) -> Iterator[str]:
-    keys = exchange_keys(session_id, messages, (span.asked for span in spans))
-    for span, key in zip(spans, keys, strict=True):
-        yield mark(key, "\n".join(spoken(messages[span.asked : span.end])))
+def _marks(session_id: str, messages: Sequence[Message], turns: Sequence[TurnPlace]) -> Iterator[str]:
+    keys = exchange_keys(session_id, messages, (turn.asked for turn in turns))
+    for turn, key in zip(turns, keys, strict=True):
+        yield mark(key, "\n".join(spoken(messages[turn.asked : turn.end])))
 
 
-def _cost(span: Span, messages: Sequence[Message], costs: Sequence[int]) -> int:
+def _cost(turn: TurnPlace, messages: Sequence[Message], costs: Sequence[int]) -> int:
     return sum(
-        costs[i] for i in range(span.start, span.end) if messages[i].role not in ("system", "developer")
+        costs[i] for i in range(turn.start, turn.end) if messages[i].role not in ("system", "developer")
     )

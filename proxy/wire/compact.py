@@ -27,7 +27,7 @@ Places = tuple[int, ...]  # of entries in the body's list
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TurnPlace:
     """One turn. `start`, `asked` and `end` count messages as `Dialect.messages` gives them: the turn is
     [start:end], and [:asked] is the conversation of the request that asked it."""
 
@@ -35,9 +35,8 @@ class Span:
     start: int
     asked: int
     end: int
-    whole: (
-        bool  # it may go: nothing but text was said, every call has its output and was answered, all is known
-    )
+    whole: bool
+    """It may go: nothing but text was said, every call has its output and was answered, all is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ class Entry:
     plain: bool = True  # what a person or the model said in it is text and nothing else
 
 
-def turns_of(body: Body, history: History, messages: Sequence[Message]) -> list[Span]:
+def turns_of(body: Body, history: History, messages: Sequence[Message]) -> list[TurnPlace]:
     """Return the body's turns, oldest first. `messages` are what the dialect reads in the body.
 
     There are none where the upstream holds the conversation, or where entries and messages do not match.
@@ -84,7 +83,7 @@ def turns_of(body: Body, history: History, messages: Sequence[Message]) -> list[
     ranges = list(_ranges(every))
     loose = frozenset(chain.from_iterable(_loose(read) for *_, read in ranges))
     return [
-        Span(
+        TurnPlace(
             places=tuple(start + i for i, entry in enumerate(read) if entry.part != "stays"),
             start=before[start],
             asked=before[asked],
@@ -95,14 +94,14 @@ def turns_of(body: Body, history: History, messages: Sequence[Message]) -> list[
     ]
 
 
-def without(body: Body, history: History, gone: Iterable[Span], block: str, placement: str) -> Body:
+def without(body: Body, history: History, gone: Iterable[TurnPlace], block: str, placement: str) -> Body:
     """Return the body with the block in place of the turns; it shares all else with `body`, which is
     unchanged. With no turns to go, no block, or no place for it, `body` itself is returned.
 
     The block stands where the first of the turns stood, so that the prompt is the same up to there from
     request to request; a placement other than `before_last_user` puts it where memories go.
     """
-    places = frozenset(place for span in gone for place in span.places)
+    places = frozenset(place for turn in gone for place in turn.places)
     if not places or not block:
         return body
     entries: Sequence[Any] = body[history.field]
@@ -114,11 +113,11 @@ def without(body: Body, history: History, gone: Iterable[Span], block: str, plac
     return body if placed is shorter else placed
 
 
-def kept(messages: Sequence[Message], gone: Iterable[Span]) -> tuple[Message, ...]:
+def kept(messages: Sequence[Message], gone: Iterable[TurnPlace]) -> tuple[Message, ...]:
     """Return the conversation as the model is shown it: system messages and the turns that stay."""
     left = list(messages)
-    for span in sorted(gone, key=lambda span: span.start, reverse=True):
-        left[span.start : span.end] = [m for m in left[span.start : span.end] if _is_system(m)]
+    for turn in sorted(gone, key=lambda turn: turn.start, reverse=True):
+        left[turn.start : turn.end] = [m for m in left[turn.start : turn.end] if _is_system(m)]
     return tuple(left)
 
 

@@ -80,10 +80,10 @@ def compress(made: Talk, rules: Rules = EAGER, state: Any = STATE, body: Body | 
     """Compress the conversation as the proxy does."""
     body = made.body if body is None else body
     messages = made.history.dialect.messages(body)
-    spans = turns_of(body, made.history, messages)
+    turns = turns_of(body, made.history, messages)
     block = state_block(state)
-    gone = plan(spans, messages, SESSION, block, made.marks, rules)
-    return without(body, made.history, [spans[i] for i in gone], block, "before_last_user")
+    gone = plan(turns, messages, SESSION, block, made.marks, rules)
+    return without(body, made.history, [turns[i] for i in gone], block, "before_last_user")
 
 
 def numbers(body: Body) -> list[int]:
@@ -180,10 +180,10 @@ def test_a_history_that_was_changed_is_another_conversation(change: str) -> None
 def test_another_session_covers_nothing() -> None:
     made = talk(10)
     messages = CHAT_HISTORY.dialect.messages(made.body)
-    spans = turns_of(made.body, CHAT_HISTORY, messages)
+    turns = turns_of(made.body, CHAT_HISTORY, messages)
     block = state_block(STATE)
-    assert plan(spans, messages, SESSION, block, made.marks, EAGER)
-    assert not plan(spans, messages, "s-2", block, made.marks, EAGER)
+    assert plan(turns, messages, SESSION, block, made.marks, EAGER)
+    assert not plan(turns, messages, "s-2", block, made.marks, EAGER)
 
 
 def test_a_client_that_trims_answers_or_keeps_thoughts_is_recognised() -> None:
@@ -208,10 +208,10 @@ def test_an_answer_after_tools_covers_the_turn_only_if_it_was_seen() -> None:
     made.ask("and now?")
     assert numbers(compress(made)) == [8, 9]
     messages = CHAT_HISTORY.dialect.messages(made.body)
-    spans = turns_of(made.body, CHAT_HISTORY, messages)
+    turns = turns_of(made.body, CHAT_HISTORY, messages)
     unseen = Talk(entries=made.entries)
-    for span in spans[:-1]:
-        unseen.marks.add(mark(exchange_key(SESSION, messages[: span.asked]), ""))
+    for turn in turns[:-1]:
+        unseen.marks.add(mark(exchange_key(SESSION, messages[: turn.asked]), ""))
     assert compress(unseen) == made.body
 
 
@@ -364,7 +364,7 @@ def test_what_stays_is_original_complete_and_in_order(made: Talk, rules: Rules) 
     assert body == before
     name, read = made.history.field, made.history.dialect.messages
     messages = read(body)
-    spans = turns_of(body, made.history, messages)
+    turns = turns_of(body, made.history, messages)
     left = shorter[name]
     if shorter is not body:
         left = [e for e in left if e != made.history.note(state_block(STATE))]
@@ -375,13 +375,13 @@ def test_what_stays_is_original_complete_and_in_order(made: Talk, rules: Rules) 
     for place in gone:
         assert body[name][place].get("role") not in ("system", "developer")
         assert not isinstance(body[name][place].get("content"), list)
-    for index, span in enumerate(spans):
-        in_gone = [place in gone for place in span.places]
+    for index, turn in enumerate(turns):
+        in_gone = [place in gone for place in turn.places]
         assert all(in_gone) or not any(in_gone)
         if any(in_gone):
-            assert index < len(spans) - rules.keep_turns
-            key = exchange_key(SESSION, messages[: span.asked])
-            *_, said = (m.text for m in messages[span.asked : span.end] if m.role == "assistant")
+            assert index < len(turns) - rules.keep_turns
+            key = exchange_key(SESSION, messages[: turn.asked])
+            *_, said = (m.text for m in messages[turn.asked : turn.end] if m.role == "assistant")
             assert mark(key, said) in made.marks
     assert torn(left) == torn(body[name])
     assert size(read(shorter), shorter, made) <= size(messages, body, made)
@@ -396,10 +396,10 @@ def test_compressing_twice_is_compressing_once(made: Talk, rules: Rules) -> None
 @given(talks(), rules)
 def test_memory_sees_of_the_rest_what_the_model_sees(made: Talk, rules: Rules) -> None:
     messages = made.history.dialect.messages(made.body)
-    spans = turns_of(made.body, made.history, messages)
-    gone = plan(spans, messages, SESSION, state_block(STATE), made.marks, rules)
+    turns = turns_of(made.body, made.history, messages)
+    gone = plan(turns, messages, SESSION, state_block(STATE), made.marks, rules)
     assume(gone)
-    left = kept(messages, [spans[i] for i in gone])
+    left = kept(messages, [turns[i] for i in gone])
     assert left == made.history.dialect.messages(compress(made, rules))
     assert left[-1] == Message("user", "and now?")
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from proxy.block import fence
 from proxy.domain import Message
-from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History, Span, kept, turns_of, without
+from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History, TurnPlace, kept, turns_of, without
 from proxy.wire.placement import PLACEMENTS
 
 BLOCK = fence(["- topic: Hawaii"])
@@ -54,67 +54,67 @@ def responses(*items: Any, **more: Any) -> dict[str, Any]:
     return {"model": "m", "input": list(items), **more}
 
 
-def spans(body: dict[str, Any], history: History = CHAT_HISTORY) -> list[Span]:
+def turns(body: dict[str, Any], history: History = CHAT_HISTORY) -> list[TurnPlace]:
     return turns_of(body, history, history.dialect.messages(body))
 
 
 def whole(*entries: Any, history: History = CHAT_HISTORY) -> bool:
     """Return whether a turn of these entries, with another after it, may go."""
-    return spans({history.field: [*entries, user()]}, history)[0].whole
+    return turns({history.field: [*entries, user()]}, history)[0].whole
 
 
 # ---------------------------------------------------------------- where a turn begins and ends
 def test_a_turn_is_a_question_and_all_that_follows_it() -> None:
     body = chat(RULES, user(), calls("a", "b"), result("a"), result("b"), told(), user(), told(), user())
-    assert [span.places for span in spans(body)] == [(1, 2, 3, 4, 5), (6, 7), (8,)]
-    assert [(span.start, span.asked, span.end) for span in spans(body)] == [(1, 2, 6), (6, 7, 8), (8, 9, 9)]
+    assert [turn.places for turn in turns(body)] == [(1, 2, 3, 4, 5), (6, 7), (8,)]
+    assert [(turn.start, turn.asked, turn.end) for turn in turns(body)] == [(1, 2, 6), (6, 7, 8), (8, 9, 9)]
 
 
 def test_messages_that_were_answered_together_are_one_turn() -> None:
     body = chat(user("one"), user("two"), told(), user("three"))
-    assert [span.places for span in spans(body)] == [(0, 1, 2), (3,)]
-    assert spans(body)[0].asked == 2
+    assert [turn.places for turn in turns(body)] == [(0, 1, 2), (3,)]
+    assert turns(body)[0].asked == 2
 
 
 def test_an_answer_that_cannot_be_read_ends_the_question_all_the_same() -> None:
     body = chat(user("one"), told(None, tool_calls=[{"type": "function"}]), user("two"), told())
-    assert [(span.places, span.whole) for span in spans(body)] == [((0, 1), False), ((2, 3), True)]
+    assert [(turn.places, turn.whole) for turn in turns(body)] == [((0, 1), False), ((2, 3), True)]
 
 
 def test_what_stands_before_the_first_question_is_no_turn() -> None:
     body = chat(RULES, told("How can I help?"), user(), told())
-    assert [span.places for span in spans(body)] == [(2, 3)]
+    assert [turn.places for turn in turns(body)] == [(2, 3)]
 
 
 def test_system_messages_belong_to_no_turn_but_count_in_what_was_asked() -> None:
     late = {"role": "developer", "content": "It is Monday."}
     body = chat(RULES, user(), told(), late, user(), late, told())
-    assert [span.places for span in spans(body)] == [(1, 2), (4, 6)]
-    assert [span.asked for span in spans(body)] == [2, 6]
+    assert [turn.places for turn in turns(body)] == [(1, 2), (4, 6)]
+    assert [turn.asked for turn in turns(body)] == [2, 6]
 
 
 def test_an_empty_system_message_gives_no_message_and_shifts_nothing() -> None:
     body = chat(RULES, {"role": "system", "content": ""}, user(), NOTE, told(), user())
-    assert [(span.start, span.asked, span.end) for span in spans(body)] == [(1, 2, 3), (3, 4, 4)]
+    assert [(turn.start, turn.asked, turn.end) for turn in turns(body)] == [(1, 2, 3), (3, 4, 4)]
 
 
 def test_items_of_the_responses_api_make_turns_after_the_instructions() -> None:
     thought = {"type": "reasoning", "id": "rs", "summary": []}
     body = responses(user(), thought, call("a"), output("a"), told(), user(), instructions="Be kind.")
-    assert [span.places for span in spans(body, RESPONSES_HISTORY)] == [(0, 1, 2, 3, 4), (5,)]
-    assert [(s.start, s.asked, s.end) for s in spans(body, RESPONSES_HISTORY)] == [(1, 2, 5), (5, 6, 6)]
+    assert [turn.places for turn in turns(body, RESPONSES_HISTORY)] == [(0, 1, 2, 3, 4), (5,)]
+    assert [(s.start, s.asked, s.end) for s in turns(body, RESPONSES_HISTORY)] == [(1, 2, 5), (5, 6, 6)]
 
 
 @pytest.mark.parametrize("field", [{"previous_response_id": "resp_1"}, {"conversation": {"id": "conv_1"}}])
 def test_a_conversation_that_the_upstream_holds_has_no_turns(field: dict[str, Any]) -> None:
     body = responses(user(), told(), user(), **field)
-    assert spans(body, RESPONSES_HISTORY) == []
+    assert turns(body, RESPONSES_HISTORY) == []
 
 
 @pytest.mark.parametrize("given", ["hello", None, 7, []])
 def test_a_body_without_a_list_has_no_turns(given: Any) -> None:
-    assert spans({"messages": given}) == []
-    assert spans({"input": given}, RESPONSES_HISTORY) == []
+    assert turns({"messages": given}) == []
+    assert turns({"input": given}, RESPONSES_HISTORY) == []
 
 
 def test_an_image_behind_a_tools_output_begins_no_turn() -> None:
@@ -122,10 +122,10 @@ def test_an_image_behind_a_tools_output_begins_no_turn() -> None:
     body = chat(
         user("one"), calls("a"), result("a"), *shown, told(), user("two"), told(), user([IMAGE]), told()
     )
-    assert [span.places for span in spans(body)] == [(0, 1, 2, 3, 4, 5), (6, 7), (8, 9)]
-    assert [span.whole for span in spans(body)] == [False, True, False]
+    assert [turn.places for turn in turns(body)] == [(0, 1, 2, 3, 4, 5), (6, 7), (8, 9)]
+    assert [turn.whole for turn in turns(body)] == [False, True, False]
     items = responses(user("one"), call("a"), output("a"), user(""), told(), user("two"))
-    assert [span.places for span in spans(items, RESPONSES_HISTORY)] == [(0, 1, 2, 3, 4), (5,)]
+    assert [turn.places for turn in turns(items, RESPONSES_HISTORY)] == [(0, 1, 2, 3, 4), (5,)]
 
 
 def test_messages_of_another_body_give_no_turns() -> None:
@@ -174,7 +174,7 @@ def test_a_turn_that_says_more_than_can_be_known_stays(entries: list[Any]) -> No
 
 def test_a_call_and_its_output_in_two_turns_keep_both() -> None:
     body = chat(user(), calls("a"), user("stop"), result("a"), told(), user())
-    assert [span.whole for span in spans(body)] == [False, False, False]
+    assert [turn.whole for turn in turns(body)] == [False, False, False]
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_an_item_that_others_may_refer_to_keeps_its_turn(item: dict[str, Any]) -
 def test_a_servers_list_of_tools_stays_where_it_stood() -> None:
     listed = {"type": "mcp_list_tools", "id": "l", "tools": []}
     body = responses(user("one"), listed, told(), user("two"))
-    first, _ = spans(body, RESPONSES_HISTORY)
+    first, _ = turns(body, RESPONSES_HISTORY)
     assert without(body, RESPONSES_HISTORY, [first], BLOCK, "before_last_user")["input"] == [
         ITEM_NOTE,
         listed,
@@ -246,7 +246,7 @@ def test_the_block_stands_where_the_first_turn_stood() -> None:
     greeting, late = told("How can I help?"), {"role": "system", "content": "It is Monday."}
     body = chat(RULES, greeting, user("one"), told("1"), late, user("two"), told("2"), user("three"))
     before = copy.deepcopy(body)
-    first, second, _ = spans(body)
+    first, second, _ = turns(body)
     shorter = without(body, CHAT_HISTORY, [first, second], BLOCK, "before_last_user")
     assert shorter == {**body, "messages": [RULES, greeting, NOTE, late, user("three")]}
     assert without(body, CHAT_HISTORY, [second], BLOCK, "before_last_user")["messages"][:5] == [
@@ -265,13 +265,13 @@ def test_the_block_stands_where_the_first_turn_stood() -> None:
 )
 def test_other_placements_put_the_block_where_memories_go(placement: str, expected: list[Any]) -> None:
     body = chat(RULES, user("one"), told(), user("two"))
-    assert without(body, CHAT_HISTORY, spans(body)[:1], BLOCK, placement)["messages"] == expected
+    assert without(body, CHAT_HISTORY, turns(body)[:1], BLOCK, placement)["messages"] == expected
 
 
 def test_with_no_place_for_the_block_nothing_goes() -> None:
     body = chat(user("one"), told(), user({"odd": 1}))
-    assert without(body, CHAT_HISTORY, spans(body)[:1], BLOCK, "in_user") is body
-    assert without(body, CHAT_HISTORY, spans(body)[:1], "", "before_last_user") is body
+    assert without(body, CHAT_HISTORY, turns(body)[:1], BLOCK, "in_user") is body
+    assert without(body, CHAT_HISTORY, turns(body)[:1], "", "before_last_user") is body
     assert without(body, CHAT_HISTORY, [], BLOCK, "before_last_user") is body
 
 
@@ -297,14 +297,14 @@ conversations = st.tuples(chats, st.just(CHAT_HISTORY)) | st.tuples(inputs, st.j
 def test_the_messages_of_a_turn_are_those_of_its_entries(given: tuple[dict[str, Any], History]) -> None:
     body, history = given
     read, entries = history.dialect.messages, body[history.field]
-    found = spans(body, history)
+    found = turns(body, history)
     assert bool(found) == any(m.role == "user" for m in read(body))
-    for span in found:
-        first, last = span.places[0], span.places[-1]
-        assert span.start == len(read({**body, history.field: entries[:first]}))
-        assert span.end >= len(read({**body, history.field: entries[: last + 1]}))
-        assert read(body)[span.start].role == "user"
-        assert all(m.role != "assistant" for m in read(body)[span.start : span.asked])
+    for turn in found:
+        first, last = turn.places[0], turn.places[-1]
+        assert turn.start == len(read({**body, history.field: entries[:first]}))
+        assert turn.end >= len(read({**body, history.field: entries[: last + 1]}))
+        assert read(body)[turn.start].role == "user"
+        assert all(m.role != "assistant" for m in read(body)[turn.start : turn.asked])
     ends = [(a.end, b.start) for a, b in pairwise(found)]
     assert all(end == start for end, start in ends)
 
@@ -315,12 +315,12 @@ def test_what_is_left_is_what_was_there_in_its_order(
 ) -> None:
     body, history = given
     before = copy.deepcopy(body)
-    found = spans(body, history)
+    found = turns(body, history)
     gone = data.draw(st.lists(st.sampled_from(found), unique=True)) if found else []
     placement = data.draw(st.sampled_from(sorted(PLACEMENTS)))
     shorter = without(body, history, gone, BLOCK, placement)
     assert body == before
-    places = {place for span in gone for place in span.places}
+    places = {place for turn in gone for place in turn.places}
     left = [entry for place, entry in enumerate(body[history.field]) if place not in places]
     if shorter is not body and placement == "before_last_user":
         at = min(places)
@@ -341,7 +341,7 @@ def test_no_call_or_output_loses_its_other_half(
     given: tuple[dict[str, Any], History], data: st.DataObject
 ) -> None:
     body, history = given
-    free = [span for span in spans(body, history) if span.whole]
+    free = [turn for turn in turns(body, history) if turn.whole]
     gone = data.draw(st.lists(st.sampled_from(free), unique=True)) if free else []
     shorter = without(body, history, gone, BLOCK, "before_last_user")
     before, after = halves(body, history), halves(shorter, history)
@@ -359,4 +359,4 @@ def halves(body: dict[str, Any], history: History) -> Counter[tuple[bool, str]]:
 def test_a_turn_whose_call_another_turn_answers_once_more_stays() -> None:
     pair = [call("a"), output("a"), told()]
     body = responses(user(), *pair, user(), output("a"), told(), user(), call("b"), output("b"), told())
-    assert [span.whole for span in spans(body, RESPONSES_HISTORY)] == [False, False, True]
+    assert [turn.whole for turn in turns(body, RESPONSES_HISTORY)] == [False, False, True]
