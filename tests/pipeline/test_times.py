@@ -29,8 +29,8 @@ def day(text: str) -> float:
     ],
 )
 def test_a_time_is_read(text: str, start: str, end: str) -> None:
-    (span,) = named_times(text, NOW)
-    assert (span.start, span.end) == (day(start), day(end))
+    (period,) = named_times(text, NOW)
+    assert (period.start, period.end) == (day(start), day(end))
 
 
 @pytest.mark.parametrize("text", ["May I park here?", "They march in step", "What's my budget?"])

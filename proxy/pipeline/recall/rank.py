@@ -19,7 +19,7 @@ from proxy.domain import Hit, Memory, Ranked
 from proxy.overlap import MEMORY_CHARS, Saying, held, is_content, restates, saying, searchable
 from proxy.pipeline.recall.aims import Aim
 from proxy.pipeline.recall.gate import Gate
-from proxy.pipeline.recall.times import Span, is_of
+from proxy.pipeline.recall.times import Period, is_of
 
 DAY = 86_400.0
 # Shares of a memory's words that a better one must hold for the memory to add nothing.
@@ -64,7 +64,7 @@ def rank(
     limit: int,
     now: float,
     ranking: Ranking | None = None,
-    times: Sequence[Span] = (),
+    times: Sequence[Period] = (),
     links: Mapping[str, float] | None = None,
     glossed: bool = False,
     project: str | None = None,
@@ -166,8 +166,8 @@ def _meant(memory: Memory, project: str | None, aims: Sequence[Aim], ranking: Ra
     return own + (ranking.aim_worth if any(aim.meets(memory) for aim in aims) else 0.0)
 
 
-def _timely(memory: Memory, times: Sequence[Span], ranking: Ranking) -> float:
-    meant = bool(times) and any(is_of(span, memory.content, memory.valid_from) for span in times)
+def _timely(memory: Memory, times: Sequence[Period], ranking: Ranking) -> float:
+    meant = bool(times) and any(is_of(period, memory.content, memory.valid_from) for period in times)
     return 1 + ranking.time_depth if meant else 1.0
 
 

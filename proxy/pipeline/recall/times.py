@@ -27,7 +27,7 @@ _ISO = re.compile(r"\b(20\d\d)-(\d\d)(?:-(\d\d))?\b")
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class Period:
     """From `start` up to `end`, Unix seconds; `words` name it in a text ("march 2026")."""
 
     start: float
@@ -35,7 +35,7 @@ class Span:
     words: tuple[str, ...] = ()
 
 
-def named_times(text: str, now: float) -> tuple[Span, ...]:
+def named_times(text: str, now: float) -> tuple[Period, ...]:
     """Return the times that the text names, the past ones that are nearest to `now` where it leaves the year
     open."""
     said = fold(question_gloss(text).text)
@@ -46,26 +46,26 @@ def named_times(text: str, now: float) -> tuple[Span, ...]:
     return tuple(found)
 
 
-def is_of(span: Span, content: str, valid_from: float) -> bool:
-    """True if the memory began in the span, or its content names a day of it."""
-    if span.start <= valid_from < span.end:
+def is_of(period: Period, content: str, valid_from: float) -> bool:
+    """True if the memory began in the period, or its content names a day of it."""
+    if period.start <= valid_from < period.end:
         return True
-    if any(span.start <= day < span.end for day in _days(content)):
+    if any(period.start <= day < period.end for day in _days(content)):
         return True
     said = fold(content, MEMORY_CHARS)
     # Not "in Mayfair"; Chinese has no edges.
-    return any(re.search(rf"(?<![a-z]){re.escape(word)}(?![a-z])", said) for word in span.words)
+    return any(re.search(rf"(?<![a-z]){re.escape(word)}(?![a-z])", said) for word in period.words)
 
 
-def _month(match: re.Match[str], at: datetime) -> Span:
+def _month(match: re.Match[str], at: datetime) -> Period:
     month = _MONTHS.index(match["month"]) + 1
     year = int(match["year"] or (at.year if month <= at.month else at.year - 1))
     # "Delivered on 6 May 2026", "in May".
     words = (f"{match['month']} {year}", f"in {match['month']}")
-    return Span(_day(year, month), _day(year + month // 12, month % 12 + 1), words)
+    return Period(_day(year, month), _day(year + month // 12, month % 12 + 1), words)
 
 
-def _season(match: re.Match[str], at: datetime) -> Span:
+def _season(match: re.Match[str], at: datetime) -> Period:
     first, last = _SEASONS[match["season"]]
     year = at.year if first <= at.month else at.year - 1
     if match["which"] == "last" and first <= at.month <= last:
@@ -73,22 +73,22 @@ def _season(match: re.Match[str], at: datetime) -> Span:
     end = year + (last < first)
     months = [*range(first, last + 1)] if first <= last else [12, 1, 2]
     words = tuple(f"{_MONTHS[m - 1]} {year if m >= first else end}" for m in months)
-    return Span(_day(year, first), _day(end, last + 1), words)
+    return Period(_day(year, first), _day(end, last + 1), words)
 
 
-def _ago(match: re.Match[str], at: datetime) -> Span:
+def _ago(match: re.Match[str], at: datetime) -> Period:
     today = at.replace(hour=0, minute=0, second=0, microsecond=0)
     if match["day"]:
         start = today - timedelta(days=match["day"] == "yesterday")
-        return Span(start.timestamp(), (start + timedelta(days=1)).timestamp())
+        return Period(start.timestamp(), (start + timedelta(days=1)).timestamp())
     back = match["which"] == "last"
     if match["unit"] == "week":
         start = today - timedelta(days=today.weekday() + 7 * back)
-        return Span(start.timestamp(), (start + timedelta(days=7)).timestamp())
+        return Period(start.timestamp(), (start + timedelta(days=7)).timestamp())
     if match["unit"] == "year":
-        return Span(_day(at.year - back, 1), _day(at.year - back + 1, 1), (f" {at.year - back}",))
+        return Period(_day(at.year - back, 1), _day(at.year - back + 1, 1), (f" {at.year - back}",))
     year, month = (at.year, at.month) if not back else (at.year - (at.month == 1), (at.month - 2) % 12 + 1)
-    return Span(
+    return Period(
         _day(year, month), _day(year + month // 12, month % 12 + 1), (f"{_MONTHS[month - 1]} {year}",)
     )
 
