@@ -25,7 +25,7 @@ _FIXED_SECTIONS = frozenset(("redis", "qdrant", "tracing"))
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Reload:
     """What becomes of a new configuration."""
 
     settings: Settings  # to serve with: the new ones, but for what has to stay
@@ -33,7 +33,7 @@ class Plan:
     needs_restart: tuple[str, ...]  # keys that differ, and do not count until a restart
 
 
-def planned(current: Settings, wanted: Settings) -> Plan:
+def planned(current: Settings, wanted: Settings) -> Reload:
     """Return what can be changed of `current` towards `wanted`."""
     differing = [key for key, value in _values(wanted).items() if value != _values(current)[key]]
     kept = [key for key in differing if is_fixed(key)]
@@ -43,7 +43,7 @@ def planned(current: Settings, wanted: Settings) -> Plan:
         values = {name: getattr(getattr(current, section), name)}
         changed = getattr(settings, section).model_copy(update=values)
         settings = settings.model_copy(update={section: changed})
-    return Plan(settings, tuple(key for key in differing if key not in kept), tuple(kept))
+    return Reload(settings, tuple(key for key in differing if key not in kept), tuple(kept))
 
 
 def is_fixed(key: str) -> bool:
