@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 from proxy.background.extraction.extract import ROLE
-from proxy.background.schedule import BATCH, EXPLICIT
 from proxy.calls import HOUR_S, Calls, OwnCalls, Spent
 from proxy.errors import (
     CompletionFailed,
@@ -25,6 +24,7 @@ from proxy.errors import (
     CredentialNeeded,
     StoreUnavailable,
 )
+from proxy.lanes import BATCH, EXPLICIT
 from proxy.ports import Clock, Completer, CompletionRequest
 
 NO_LANE = 0

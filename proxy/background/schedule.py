@@ -1,15 +1,11 @@
-"""When a session's pending exchanges become an extraction job: pure triggers for the session store.
-
-Lanes: 1 an explicit ask, at once; 2 ordinary; 3 idle sessions, when nothing else waits.
-"""
+"""When a session's pending exchanges become an extraction job: pure triggers for the session store."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from proxy.domain import NewJob, Scope, SessionState
+from proxy.lanes import BATCH, EXPLICIT, ORDINARY, rest_of
 from proxy.ports import Trigger
-
-EXPLICIT, ORDINARY, BATCH = 1, 2, 3
 
 TOOLS_S = 120.0  # that tools may take, from the question on, before the exchange is read without its end
 
@@ -57,7 +53,7 @@ def on_sweep(policy: Policy, now: float) -> Trigger:
 
 def on_end(state: SessionState) -> NewJob | None:
     """Trigger for the end of a session and for shutdown: everything that is pending."""
-    return _job(state, EXPLICIT if state.explicit else ORDINARY) if state.pending else None
+    return rest_of(state) if state.pending else None
 
 
 def unless_due(trigger: Trigger, others: list[SessionState]) -> Trigger:

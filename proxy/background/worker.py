@@ -10,9 +10,10 @@ from contextlib import suppress
 from proxy.background.budget import NO_LANE, Bounds, Load
 from proxy.background.drift import Drift
 from proxy.background.one_job import Closing, Mode, OneJob, Pace, Refresh, Report, Tools
-from proxy.background.schedule import BATCH, Policy, on_end, on_sweep, unless_due, up_to
+from proxy.background.schedule import Policy, on_end, on_sweep, unless_due, up_to
 from proxy.domain import Job, SessionState
 from proxy.errors import StoreError, StoreUnavailable
+from proxy.lanes import BATCH
 from proxy.observe import Seldom, log
 from proxy.ports import Clock
 

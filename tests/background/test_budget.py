@@ -3,7 +3,6 @@
 import pytest
 
 from proxy.background.budget import NO_LANE, Bounds, Call, Load, Metered
-from proxy.background.schedule import BATCH, EXPLICIT
 from proxy.calls import HOUR_S, OwnCalls, Spent
 from proxy.errors import (
     CompletionFailed,
@@ -12,6 +11,7 @@ from proxy.errors import (
     CredentialNeeded,
     StoreUnavailable,
 )
+from proxy.lanes import BATCH, EXPLICIT
 from proxy.ports import CompletionRequest
 from tests.background.support import ANA, NOON, ScriptedCompleter
 

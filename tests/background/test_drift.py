@@ -7,9 +7,10 @@ import pytest
 
 from proxy.background.budget import Bounds, Load
 from proxy.background.drift import Drift, Said, shifts
-from proxy.background.schedule import ORDINARY, Policy
+from proxy.background.schedule import Policy
 from proxy.background.worker import Worker
 from proxy.errors import EmbeddingFailed
+from proxy.lanes import ORDINARY
 from proxy.ports import Embedder
 from tests.background.support import House
 

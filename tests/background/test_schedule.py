@@ -1,9 +1,6 @@
 from dataclasses import replace
 
 from proxy.background.schedule import (
-    BATCH,
-    EXPLICIT,
-    ORDINARY,
     TOOLS_S,
     Policy,
     on_completion,
@@ -11,6 +8,7 @@ from proxy.background.schedule import (
     on_sweep,
 )
 from proxy.domain import NewJob, SessionState
+from proxy.lanes import BATCH, EXPLICIT, ORDINARY
 from tests.background.support import ANA, NOON
 
 POLICY = Policy(batch_size=5, idle_seconds=600, personal_idle_seconds=15)

@@ -5,9 +5,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from proxy.domain import Begun, Exchange, NewExchange, NewJob, Outcome, Scope
+from proxy.lanes import ORDINARY
 from proxy.ports import Trigger
 from proxy.stores.in_view import FORGOTTEN, is_not_to_be_read
-from proxy.stores.redis import anchors, orders, queue, rows, waiting
+from proxy.stores.redis import anchors, orders, rows, waiting
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ExchangeRow, SessionRow, sid, storable
 from proxy.stores.redis.queue import Queue
@@ -77,8 +78,7 @@ async def _make_others_due(unit: Unit, jobs: Queue, ours: str, at: float) -> Non
     """Who opens a new conversation should be known in it."""
     others = (await unit.table("unread").all()).keys() - {ours}
     for found in (await jobs.waiting(others)).values() if others else ():
-        lane = queue.ORDINARY_LANE
-        await jobs.put(found.sid, NewJob(found.state.session_id, found.state.last_seq, lane), at=at)
+        await jobs.put(found.sid, NewJob(found.state.session_id, found.state.last_seq, ORDINARY), at=at)
 
 
 async def complete(unit: Unit, redis: Redis, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:

@@ -10,12 +10,13 @@ import orjson
 
 from proxy.domain import Batch, Job, Scope
 from proxy.errors import NotFound
+from proxy.lanes import LANES
 from proxy.oversight import JobInfo, QueueCounts
 from proxy.stores.redis import exchanges, overview, queue, waiting
 from proxy.stores.redis.connection import Command, pairs, scored
 from proxy.stores.redis.instance import Instance
 from proxy.stores.redis.layout import SessionRow, UnreadRow
-from proxy.stores.redis.queue import LANES, STATES, Queue
+from proxy.stores.redis.queue import STATES, Queue
 from proxy.stores.redis.unit import Unit, Units
 
 _RIPE_AT_ONCE = 50  # jobs put back whose time has come; the next claim sees to more

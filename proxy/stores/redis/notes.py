@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import orjson
 
-from proxy.domain import Exchange, Job, Scope, Stamp
+from proxy.domain import Exchange, Job, NewJob, Scope, Stamp
+from proxy.lanes import BATCH
 from proxy.note_store import Episode, Unread
 from proxy.notes import MOST_LINE_CHARS, NOTHING, Line, SessionNotes, Standing, State
 from proxy.stores.redis import exchanges, orders, queue, unsummarised, waiting
@@ -190,7 +191,8 @@ class RedisNotes:
             unit.table("sessions").put(named, changed)
             unsummarised.note(unit, redis, named, changed)
             return False
-        await queue.put(unit, redis, named, upto=answered[-1], lane=queue.BATCH_LANE, at=now, closing=True)
+        closing = NewJob(session["name"], answered[-1], BATCH, closing=True)
+        await queue.put(unit, redis, named, closing, at=now)
         return True
 
 

@@ -13,8 +13,9 @@ from collections.abc import Collection, Iterable
 
 import orjson
 
-from proxy.domain import Job, NewJob, Scope, SessionState
+from proxy.domain import Job, NewJob, Scope
 from proxy.errors import LeaseLost
+from proxy.lanes import LANES, rest_of
 from proxy.ports import Trigger
 from proxy.stores.redis import orders, unsummarised, waiting
 from proxy.stores.redis.connection import Redis
@@ -22,8 +23,6 @@ from proxy.stores.redis.layout import JobRow, SessionRow
 from proxy.stores.redis.unit import Unit
 from proxy.stores.redis.waiting import Waiting
 
-EXPLICIT_LANE, ORDINARY_LANE, BATCH_LANE = 1, 2, 3
-LANES = (EXPLICIT_LANE, ORDINARY_LANE, BATCH_LANE)
 STATES = ("queued", "running", "waiting", "dead")
 _PENDING = ("queued", "waiting")
 _NEVER_SERVED = -(2**52)  # exact in a sorted set's score, with a job's number added
@@ -350,12 +349,6 @@ def wanted_of(found: Waiting, trigger: Trigger) -> NewJob | None:
     return trigger(found.state) or (rest_of(found.state) if found.ended else None)
 
 
-def rest_of(state: SessionState, *, closing: bool = False) -> NewJob:
-    """Return the job that reads all that a session holds."""
-    lane = EXPLICIT_LANE if state.explicit else ORDINARY_LANE
-    return NewJob(state.session_id, state.last_seq, lane, closing)
-
-
 # ---------------------------------------------------------------- for who does other things in the same unit
 async def finish(unit: Unit, redis: Redis, job: Job) -> None:
     """Settle what the job has read. Raises LeaseLost if the lease is no longer the job's."""
@@ -371,13 +364,10 @@ async def leased(unit: Unit, job: Job) -> JobRow | None:
     return row if held else None
 
 
-async def put(
-    unit: Unit, redis: Redis, sid: str, *, upto: int, lane: int, at: float, closing: bool = False
-) -> None:
+async def put(unit: Unit, redis: Redis, sid: str, wanted: NewJob, *, at: float) -> None:
     """Queue a job for a session, or widen the one that is queued or waits."""
-    session: SessionRow = await unit.table("sessions").get(sid)
     queue = await Queue.of(unit, redis)
-    await queue.put(sid, NewJob(session["name"], upto, lane, closing), at=at)
+    await queue.put(sid, wanted, at=at)
     await queue.settle()
 
 

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Collection, Sequence
 
 from proxy.domain import Scope
+from proxy.lanes import rest_of
 from proxy.ports import Trigger
 from proxy.stores.redis import exchanges, queue, waiting
 from proxy.stores.redis.connection import Redis, pairs
@@ -116,7 +117,7 @@ async def end(unit: Unit, redis: Redis, instance: Instance, scope: Scope, name: 
         jobs.touch(ours)
         count += len(ended["open"])
     for found in (await jobs.waiting(sessions)).values():
-        await jobs.put(found.sid, queue.rest_of(found.state, closing=True), at=at)
+        await jobs.put(found.sid, rest_of(found.state, closing=True), at=at)
         jobs.hurry(found.sid)
         count += found.state.pending
     await jobs.settle()

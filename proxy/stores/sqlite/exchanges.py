@@ -5,7 +5,8 @@ import json
 import sqlite3
 from collections.abc import Collection
 
-from proxy.domain import Begun, NewExchange, Outcome, Scope
+from proxy.domain import Begun, NewExchange, NewJob, Outcome, Scope
+from proxy.lanes import ORDINARY
 from proxy.ports import Trigger
 from proxy.stores.in_view import FORGOTTEN
 from proxy.stores.retry import is_opening, is_retry, said_anew
@@ -60,7 +61,8 @@ def begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:
         # Who opens a new conversation should be known in it.
         others = {"owner": owner.id, "session": session}
         for found in queue.pending(tx, "n.owner = :owner AND n.id <> :session", others):
-            queue.enqueue(tx, found, upto=found.state.last_seq, lane=queue.ORDINARY_LANE, at=new.at)
+            wanted = NewJob(found.state.session_id, found.state.last_seq, ORDINARY)
+            queue.enqueue(tx, found, wanted, at=new.at)
     return Begun(new.id, owner.stamp.generation)
 
 

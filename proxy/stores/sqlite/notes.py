@@ -7,9 +7,10 @@ what it said, and what held before holds again. Lines are no rows of their own b
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from proxy.domain import Exchange, Job, NewExchange, Scope, Stamp
+from proxy.domain import Exchange, Job, NewExchange, NewJob, Scope, Stamp
+from proxy.lanes import BATCH
 from proxy.note_store import Episode, Unread
 from proxy.notes import (
     EVERY,
@@ -75,7 +76,7 @@ _SUMMARY = """
     AND m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq DESC LIMIT 1
 """
 _ENDED = """
-    SELECT n.id, n.owner, count(x.seq), max(x.seq) FROM (
+    SELECT n.id, n.owner, n.name, count(x.seq), max(x.seq) FROM (
         SELECT * FROM sessions n WHERE n.unsummarised > 0
         AND (n.ended OR n.last_at <= :idle_since
              OR (n.last_at <= :left_since
@@ -85,6 +86,16 @@ _ENDED = """
         LIMIT :limit) n
     LEFT JOIN exchanges x ON x.session = n.id AND x.state = 'done' GROUP BY n.id
 """
+
+
+class _Ended(NamedTuple):
+    """A row of _ENDED."""
+
+    session: int
+    owner: int
+    name: str
+    exchanges: int
+    last: int | None
 
 
 class SqliteNotes:
@@ -170,8 +181,8 @@ class SqliteNotes:
         since = {"idle_since": idle_since, "left_since": left_since, "limit": _AT_ONCE}
 
         def work(tx: sqlite3.Connection) -> int:
-            ended: list[tuple[int, int, int, int | None]] = tx.execute(_ENDED, since).fetchall()
-            return sum(_close(tx, *each, now=now) for each in ended)
+            ended = [_Ended(*row) for row in tx.execute(_ENDED, since).fetchall()]
+            return sum(_close(tx, each, now) for each in ended)
 
         # Asked every few seconds and seldom fruitful: reading first spares the write, and its fsync.
         if not await self._database.read(lambda tx: tx.execute(_ENDED, since).fetchone()):
@@ -245,12 +256,10 @@ def _keys(tx: sqlite3.Connection, exchanges: Sequence[Exchange]) -> tuple[str, .
     return tuple(found[e.seq] for e in exchanges)
 
 
-def _close(
-    tx: sqlite3.Connection, session: int, owner: int, exchanges: int, last: int | None, *, now: float
-) -> bool:
+def _close(tx: sqlite3.Connection, ended: _Ended, now: float) -> bool:
     """Queue the closing job of a session, or note that it needs none."""
-    if exchanges < 2 or last is None:
-        tx.execute("UPDATE sessions SET unsummarised = 0 WHERE id = ?", (session,))
+    if ended.exchanges < 2 or ended.last is None:
+        tx.execute("UPDATE sessions SET unsummarised = 0 WHERE id = ?", (ended.session,))
         return False
-    queue.put(tx, session, owner, upto=last, lane=queue.BATCH_LANE, at=now, closing=True)
+    queue.put(tx, ended.session, ended.owner, NewJob(ended.name, ended.last, BATCH, closing=True), at=now)
     return True

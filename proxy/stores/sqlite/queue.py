@@ -12,10 +12,9 @@ from typing import Any
 
 from proxy.domain import Job, NewJob, Scope, SessionState
 from proxy.errors import LeaseLost
+from proxy.lanes import rest_of
 from proxy.ports import Trigger
 from proxy.stores.sqlite import rows
-
-EXPLICIT_LANE, ORDINARY_LANE, BATCH_LANE = 1, 2, 3
 
 # Exchanges that are answered, not extracted, and not in the hands of a running job.
 _STATES = """
@@ -86,7 +85,7 @@ def pending(tx: sqlite3.Connection, condition: str, parameters: dict[str, Any]) 
 def offer(tx: sqlite3.Connection, found: Pending, trigger: Trigger, at: float) -> None:
     """Make the job that the trigger asks for, or that the session's end calls for, if any."""
     if wanted := _wanted(found, trigger):
-        enqueue(tx, found, upto=wanted.upto, lane=wanted.lane, at=at, closing=wanted.closing)
+        enqueue(tx, found, wanted, at=at)
 
 
 def due(tx: sqlite3.Connection, condition: str, trigger: Trigger) -> list[tuple[int, NewJob]]:
@@ -96,19 +95,15 @@ def due(tx: sqlite3.Connection, condition: str, trigger: Trigger) -> list[tuple[
 
 
 def _wanted(found: Pending, trigger: Trigger) -> NewJob | None:
-    return trigger(found.state) or (_rest(found.state) if found.ended else None)
+    return trigger(found.state) or (rest_of(found.state) if found.ended else None)
 
 
-def enqueue(
-    tx: sqlite3.Connection, found: Pending, *, upto: int, lane: int, at: float, closing: bool = False
-) -> None:
+def enqueue(tx: sqlite3.Connection, found: Pending, wanted: NewJob, *, at: float) -> None:
     """Queue a job for the session, or widen the one that is queued or waits."""
-    put(tx, found.session, found.owner, upto=upto, lane=lane, at=at, closing=closing)
+    put(tx, found.session, found.owner, wanted, at=at)
 
 
-def put(
-    tx: sqlite3.Connection, session: int, owner: int, *, upto: int, lane: int, at: float, closing: bool
-) -> None:
+def put(tx: sqlite3.Connection, session: int, owner: int, wanted: NewJob, *, at: float) -> None:
     """The same, of a session by its row."""
     tx.execute(
         "INSERT INTO jobs (session, owner, upto, lane, state, created_at, closing)"
@@ -116,7 +111,7 @@ def put(
         " ON CONFLICT (session) WHERE state IN ('queued', 'waiting')"
         " DO UPDATE SET upto = max(upto, excluded.upto), lane = min(lane, excluded.lane),"
         " closing = max(closing, excluded.closing)",
-        (session, owner, upto, lane, at, closing),
+        (session, owner, wanted.upto, wanted.lane, at, wanted.closing),
     )
 
 
@@ -127,16 +122,10 @@ def end(tx: sqlite3.Connection, scope: Scope, name: str, at: float) -> int:
     tx.execute(f"UPDATE sessions SET ended = 1 WHERE id IN (SELECT n.id {_NAMED})", ours)
     (count,) = tx.execute(f"SELECT count(*) {_BEING_ANSWERED}", ours).fetchone()
     for found in pending(tx, f"n.id IN (SELECT n.id {_NAMED})", ours):
-        rest = _rest(found.state)
-        enqueue(tx, found, upto=rest.upto, lane=rest.lane, at=at, closing=True)
+        enqueue(tx, found, rest_of(found.state, closing=True), at=at)
         tx.execute("UPDATE jobs SET due_at = 0 WHERE session = ? AND state = 'queued'", (found.session,))
         count += found.state.pending
     return int(count)
-
-
-def _rest(state: SessionState) -> NewJob:
-    """Return the job that reads all that a session holds."""
-    return NewJob(state.session_id, state.last_seq, EXPLICIT_LANE if state.explicit else ORDINARY_LANE)
 
 
 def any_lost(tx: sqlite3.Connection, now: float, dead: Sequence[str]) -> bool:

@@ -165,8 +165,7 @@ def _queue(tx: sqlite3.Connection, *, wanted: Mapping[int, NewJob], now: float) 
     condition = f"e.session IN (SELECT value FROM json_each(:sessions)) AND {_UNQUEUED}"
     found = queue.pending(tx, condition, {"sessions": rows.as_json(wanted)})
     for one in found:
-        job = wanted[one.session]
-        queue.enqueue(tx, one, upto=job.upto, lane=job.lane, at=now, closing=job.closing)
+        queue.enqueue(tx, one, wanted[one.session], at=now)
     return len(found)
 
 

@@ -2,9 +2,10 @@
 
 import orjson
 
+from proxy.lanes import LANES
 from proxy.stores.redis import orders
 from proxy.stores.redis.connection import pairs, scored
-from proxy.stores.redis.queue import LANES, STATES
+from proxy.stores.redis.queue import STATES
 from proxy.stores.redis.unit import Unit, Units
 
 SORTED = (*(f"jobs:{state}" for state in STATES), *(f"due:{lane}" for lane in LANES), "queued-since", "later")
