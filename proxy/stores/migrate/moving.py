@@ -245,7 +245,7 @@ async def _write(
         for name, number in {**numbers, "last": pieces.numbers.last}.items():
             unit.set_number(name, number)
         unit.set_number("session", pieces.numbers.last_of("sessions"))
-    into = Into(unit, redis, Rows(unit, redis))
+    into = Into(unit, Rows(unit))
     memories = [piece.memory for piece in portion if piece.memory is not None]
     await into.rows.fetch([memory.id for memory in memories], memories)
     for piece in portion:
@@ -255,8 +255,8 @@ async def _write(
 async def _erase(unit: Unit, *, redis: Redis, before: MovedRow, after: MovedRow) -> None:
     """Erase all of the user but receipts, which the directory has, too."""
     await _take(unit, before, after)
-    await erase_all(unit, redis, at=0.0)
-    purging.ask(unit, redis)
+    await erase_all(unit, at=0.0)
+    purging.ask(unit)
     unit.table(TABLE).put(ROW, after)
 
 

@@ -20,7 +20,6 @@ from proxy.stores.generations import NO_MODEL
 from proxy.stores.in_view import is_not_to_be_read
 from proxy.stores.migrate.source import Remembered, Row, Source, User
 from proxy.stores.redis import layout, library
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.exchanges import silence
 from proxy.stores.redis.layout import (
     AnchorRow,
@@ -56,7 +55,6 @@ class Into:
     """A unit of the target that pieces are written into."""
 
     unit: Unit
-    redis: Redis
     rows: Rows
 
 
@@ -325,7 +323,7 @@ class Pieces:
                     unit.blobs("bodies").put(name, body)
             if stored["expires_at"] is not None:
                 member = f"{unit.uid} {id_}"
-                unit.share("ZADD", into.redis.key("expiring-responses"), stored["expires_at"], member)
+                unit.share("ZADD", unit.redis.key("expiring-responses"), stored["expires_at"], member)
 
         return Piece(put, _ROW_BYTES + sum(len(body or b"") for body in bodies.values()))
 
@@ -344,7 +342,7 @@ class Pieces:
         }  # fmt: skip
 
         async def put(into: Into) -> None:
-            library.put_document(into.unit, into.redis, id_, document)
+            library.put_document(into.unit, id_, document)
 
         yield Piece(put, _ROW_BYTES + 3 * len(numbered))
         for passage in self._of("passages", "x.document = :document", **mine):
@@ -384,15 +382,15 @@ async def _append(unit: Unit, table: str, name: str, entry: UnreadRow | None) ->
 
 
 async def _make_known(into: Into, *, jobs: Mapping[str, JobRow], oldest: Mapping[str, float]) -> None:
-    unit, redis = into.unit, into.redis
+    unit = into.unit
     for id_, job in jobs.items():
         dead = job["state"] == "dead"
         unit.table("dead" if dead else "jobs").put(id_, job)
         if dead:
-            unit.share("ZADD", redis.key("jobs:dead"), job["seq"], id_)
+            unit.share("ZADD", unit.redis.key("jobs:dead"), job["seq"], id_)
     for ours, at in oldest.items():
-        unit.share("ZADD", redis.key("oldest"), at, f"{unit.uid} {ours}")
-    queue = await Queue.of(unit, redis)
+        unit.share("ZADD", unit.redis.key("oldest"), at, f"{unit.uid} {ours}")
+    queue = await Queue.of(unit)
     queue.announce_all()
     for ours in oldest:
         queue.touch(ours)

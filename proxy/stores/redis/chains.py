@@ -13,7 +13,6 @@ from collections.abc import Iterable, Sequence
 from proxy.domain import Scope
 from proxy.kept import StoredResponse
 from proxy.stores.redis import conversations, exchanges, orders
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import StoredRow, storable
 from proxy.stores.redis.unit import Unit, Units
 
@@ -46,7 +45,7 @@ class RedisChains:
                 return False
             if over is not None and await unit.blobs("bodies").get(f"{storable(response.id)} r") != over:
                 return False
-            saved = await _save(unit, self._units.redis, response, recalled)
+            saved = await _save(unit, response, recalled)
             if saved and said:
                 await conversations.append_said(unit, response, said)
             return saved
@@ -116,7 +115,7 @@ class RedisChains:
 
     async def _expire(self, scope: Scope, ids: Sequence[str], now: float) -> int:
         async def work(unit: Unit) -> int:
-            return await _expire(unit, self._units.redis, ids, now)
+            return await _expire(unit, ids, now)
 
         return await self._units.write(scope, work)
 
@@ -148,18 +147,18 @@ async def _is_left(
     return await exchanges.is_left(unit, exchange, generation, recalled)
 
 
-async def drop(unit: Unit, redis: Redis, ids: Iterable[str]) -> None:
+async def drop(unit: Unit, ids: Iterable[str]) -> None:
     """Erase responses that are being forgotten, with their bodies; what they continue may be able to go."""
     rows: dict[str, StoredRow] = await unit.table("stored").many(ids)
     previous = {row["previous_id"] for row in rows.values() if row["previous_id"] is not None}
     await unit.fetch((unit.table("next"), previous), (unit.table("stored"), previous))
     for id_, row in rows.items():
-        await _erase(unit, redis, id_, row)
+        await _erase(unit, id_, row)
     for id_, row in (await unit.table("stored").many(previous)).items():
-        _look_at(unit, redis, id_, row)
+        _look_at(unit, id_, row)
 
 
-async def _save(unit: Unit, redis: Redis, response: StoredResponse, recalled: Sequence[str]) -> bool:
+async def _save(unit: Unit, response: StoredResponse, recalled: Sequence[str]) -> bool:
     stored, following, id_ = unit.table("stored"), unit.table("next"), storable(response.id)
     previous = None if response.previous_id is None else storable(response.previous_id)
     await unit.fetch((stored, (id_,)), (following, () if previous is None else (previous,)))
@@ -182,24 +181,24 @@ async def _save(unit: Unit, redis: Redis, response: StoredResponse, recalled: Se
     if before is not None and before["previous_id"] not in (None, previous):
         await _unlink(unit, id_, before)
         for freed, old in (await stored.many((before["previous_id"],))).items():
-            _look_at(unit, redis, freed, old)
+            _look_at(unit, freed, old)
     if previous is not None and id_ not in (known := await following.get(previous) or []):
         following.put(previous, [*known, id_])
     stored.put(id_, row)
     unit.blobs("bodies").put(f"{id_} r", response.response)
     unit.blobs("bodies").put(f"{id_} i", response.input_items)
-    _look_at(unit, redis, id_, row)
+    _look_at(unit, id_, row)
     return True
 
 
-async def _expire(unit: Unit, redis: Redis, ids: Sequence[str], now: float) -> int:
+async def _expire(unit: Unit, ids: Sequence[str], now: float) -> int:
     """Erase those of the responses that have expired and that nothing living continues; then those before
     them that nothing living continues any more. Return how many."""
     stored = unit.table("stored")
     await unit.fetch((stored, ids), (unit.table("next"), ids))
     rows: dict[str, StoredRow] = await stored.many(ids)
     for id_ in ids:
-        _stop_looking(unit, redis, id_)
+        _stop_looking(unit, id_)
     left = sorted(rows, key=lambda each: rows[each]["seq"])  # the newest, which others lead to, from the end
     needed: set[str] = set()
     gone = 0
@@ -209,12 +208,12 @@ async def _expire(unit: Unit, redis: Redis, ids: Sequence[str], now: float) -> i
         if row is None:
             continue
         if not _has_expired(row, now):
-            _look_at(unit, redis, id_, row)
+            _look_at(unit, id_, row)
         elif await _is_needed(unit, id_, now, needed):
             needed.add(id_)
-            unit.share("ZADD", redis.key("expiring-responses"), now + _LOOK_AGAIN_S, f"{unit.uid} {id_}")
+            unit.share("ZADD", unit.redis.key("expiring-responses"), now + _LOOK_AGAIN_S, f"{unit.uid} {id_}")
         else:
-            await _erase(unit, redis, id_, row)
+            await _erase(unit, id_, row)
             gone += 1
             left += [row["previous_id"]] if row["previous_id"] is not None else []
     return gone
@@ -235,10 +234,10 @@ async def _is_needed(unit: Unit, id_: str, now: float, needed: set[str]) -> bool
     return False
 
 
-async def _erase(unit: Unit, redis: Redis, id_: str, row: StoredRow) -> None:
+async def _erase(unit: Unit, id_: str, row: StoredRow) -> None:
     unit.table("stored").drop(id_)
     _drop_bodies(unit, id_)
-    _stop_looking(unit, redis, id_)
+    _stop_looking(unit, id_)
     await _unlink(unit, id_, row)
 
 
@@ -252,15 +251,15 @@ async def _unlink(unit: Unit, id_: str, row: StoredRow) -> None:
         following.drop(previous)
 
 
-def _look_at(unit: Unit, redis: Redis, id_: str, row: StoredRow) -> None:
+def _look_at(unit: Unit, id_: str, row: StoredRow) -> None:
     if row["expires_at"] is None:
-        _stop_looking(unit, redis, id_)
+        _stop_looking(unit, id_)
     else:
-        unit.share("ZADD", redis.key("expiring-responses"), row["expires_at"], f"{unit.uid} {id_}")
+        unit.share("ZADD", unit.redis.key("expiring-responses"), row["expires_at"], f"{unit.uid} {id_}")
 
 
-def _stop_looking(unit: Unit, redis: Redis, id_: str) -> None:
-    unit.share("ZREM", redis.key("expiring-responses"), f"{unit.uid} {id_}")
+def _stop_looking(unit: Unit, id_: str) -> None:
+    unit.share("ZREM", unit.redis.key("expiring-responses"), f"{unit.uid} {id_}")
 
 
 def _drop_bodies(unit: Unit, id_: str) -> None:

@@ -55,7 +55,7 @@ class _Clearing:
             memories=memories, exchanges=sum(said.values()), sessions=sessions, jobs=jobs + dead,
             responses=sum(kept.values()), quarantined=held, documents=documents,
         )  # fmt: skip
-        await self._portion(partial(orders.count, redis=self._redis, token=self._token, counts=counts))
+        await self._portion(partial(orders.count, token=self._token, counts=counts))
 
     async def unlist(self) -> None:
         """Take it all from what all users share."""
@@ -120,7 +120,7 @@ class _Clearing:
 async def _portion(unit: Unit, *, redis: Redis, token: str, work: Callable[[Unit], Awaitable[None]]) -> None:
     unit.frees = True
     await work(unit)
-    await orders.still_at_it(unit, redis, token)
+    await orders.still_at_it(unit, token)
 
 
 async def _nothing(unit: Unit) -> None:
@@ -129,26 +129,26 @@ async def _nothing(unit: Unit) -> None:
 
 async def _unlist_memories(unit: Unit, *, redis: Redis, ids: Sequence[str]) -> None:
     ours = await unit.table("memories").many(ids)
-    await erasing.unlist(unit, redis, [id_ for id_ in ids if id_ not in ours], ())
+    await erasing.unlist(unit, [id_ for id_ in ids if id_ not in ours], ())
 
 
 async def _unlist_responses(unit: Unit, *, redis: Redis, ids: Sequence[str]) -> None:
     ours = await unit.table("stored").many(ids)
-    await erasing.unlist(unit, redis, (), [id_ for id_ in ids if id_ not in ours])
+    await erasing.unlist(unit, (), [id_ for id_ in ids if id_ not in ours])
 
 
 async def _unlist_sessions(unit: Unit, *, redis: Redis, sids: Sequence[str], open_: Sequence[str]) -> None:
     ours = await unit.table("sessions").many(sids)
-    exchanges.unlist_sessions(unit, redis, [sid for sid in sids if sid not in ours], open_)
+    exchanges.unlist_sessions(unit, [sid for sid in sids if sid not in ours], open_)
 
 
 async def _unlist_jobs(unit: Unit, *, redis: Redis, ids: Sequence[str]) -> None:
-    await queue.drop(unit, redis, ids)
+    await queue.drop(unit, ids)
 
 
 async def _unlist_documents(unit: Unit, *, redis: Redis, ids: Sequence[str]) -> None:
     ours = await unit.table("documents").many(ids)
-    library.unlist(unit, redis, [id_ for id_ in ids if id_ not in ours])
+    library.unlist(unit, [id_ for id_ in ids if id_ not in ours])
 
 
 def _some(names: Iterable[str], most: int) -> Iterator[list[str]]:

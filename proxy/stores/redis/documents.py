@@ -37,7 +37,7 @@ class RedisDocuments:
             if old is not None and old[1]["digest"] == new.digest.hex():
                 return document_of(new.scope, *old, newest), "unchanged"
             library.check_room(unit, new, old and old[1], limits)
-            made = await library.put(unit, redis, new, words, held.generation)
+            made = await library.put(unit, new, words, held.generation)
             return document_of(new.scope, *made, newest), "updated" if old else "created"
 
         return await self._units.write(new.scope, work)

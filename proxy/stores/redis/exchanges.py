@@ -9,7 +9,6 @@ from proxy.lanes import ORDINARY
 from proxy.ports import Trigger
 from proxy.stores.in_view import FORGOTTEN, is_not_to_be_read
 from proxy.stores.redis import anchors, orders, rows, waiting
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ExchangeRow, SessionRow, sid, storable
 from proxy.stores.redis.queue import Queue
 from proxy.stores.redis.repeats import name_of as name_of
@@ -28,22 +27,22 @@ class OursBegun(Begun):
 
 
 # ---------------------------------------------------------------- an exchange's life
-async def begin(unit: Unit, redis: Redis, new: NewExchange, instance: str) -> OursBegun:
+async def begin(unit: Unit, new: NewExchange, instance: str) -> OursBegun:
     ours = sid(new.scope.project, new.session_id)
     await unit.fetch(
         (unit.table("sessions"), (ours,)), (unit.table(f"keys:{ours}"), (new.key,)),
         (unit.table("unread"), (ours,)), (unit.table("jobs"), None),
     )  # fmt: skip
-    jobs = await Queue.of(unit, redis)
+    jobs = await Queue.of(unit)
     known: SessionRow | None = await unit.table("sessions").get(ours)
-    session = _used(unit, redis, ours, known, new)
+    session = _used(unit, ours, known, new)
     key, row = await repeated(unit, ours, session, new)
     jobs.touch(ours)
     if row is None:
-        row = await _written(unit, redis, ours, session, new, key, instance)
+        row = await _written(unit, ours, session, new, key, instance)
     elif row["open"]:
         table(unit, ours).put(str(row["seq"]), {**row, "holders": row["holders"] + 1, "instance": instance})
-        unit.share("HSET", redis.key("open"), f"{unit.uid} {row['id']}", instance)
+        unit.share("HSET", unit.redis.key("open"), f"{unit.uid} {row['id']}", instance)
     if known is None:
         await _make_others_due(unit, jobs, ours, new.at)
     await jobs.settle()
@@ -81,7 +80,7 @@ async def _make_others_due(unit: Unit, jobs: Queue, ours: str, at: float) -> Non
         await jobs.put(found.sid, NewJob(found.state.session_id, found.state.last_seq, ORDINARY), at=at)
 
 
-async def complete(unit: Unit, redis: Redis, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+async def complete(unit: Unit, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
     where = await unit.table("where").get(begun.id)
     if where is None:
         return False
@@ -94,18 +93,18 @@ async def complete(unit: Unit, redis: Redis, begun: Begun, outcome: Outcome, tri
     row: ExchangeRow = await table(unit, ours).get(str(seq))
     if row["generation"] != begun.generation:
         return False
-    jobs = await Queue.of(unit, redis)
+    jobs = await Queue.of(unit)
     jobs.wake()  # the request that was answered brought a credential, maybe a better one
     if outcome.response_id is not None:
         unit.table("made").put(storable(outcome.response_id), f"{ours} {begun.id}")
     if row["open"] or (outcome.whole and not row["whole"] and await _is_untouched(unit, ours, seq)):
-        await _answered(unit, redis, jobs, ours, row, outcome)
+        await _answered(unit, jobs, ours, row, outcome)
         for found in (await jobs.waiting((ours,))).values():
             await jobs.offer(found, trigger, row["at"])
     elif not outcome.whole and not {*map(storable, outcome.recalled)} <= {*row["recalled"]}:
         # A step that comes late tells what else was in view.
         stands = Outcome(row["answer"], row["whole"], recalled=outcome.recalled)
-        await _answered(unit, redis, jobs, ours, row, stands)
+        await _answered(unit, jobs, ours, row, stands)
     await jobs.settle()
     return True
 
@@ -127,9 +126,7 @@ async def _is_untouched(unit: Unit, ours: str, seq: int) -> bool:
     return any(entry["seq"] == seq and entry["job"] is None and not entry["dead"] for entry in entries)
 
 
-async def _answered(
-    unit: Unit, redis: Redis, jobs: Queue, ours: str, row: ExchangeRow, outcome: Outcome
-) -> None:
+async def _answered(unit: Unit, jobs: Queue, ours: str, row: ExchangeRow, outcome: Outcome) -> None:
     new = [storable(id_) for id_ in outcome.recalled]
     shown = list(dict.fromkeys((*row["recalled"], *new)))
     recalled = {**await unit.table("memories").many(shown), **await unit.table("documents").many(shown)}
@@ -149,7 +146,7 @@ async def _answered(
         unit.table(f"shown:{id_}").put(f"{ours} {row['seq']}", 1)
     await rows.touch(unit, list(dict.fromkeys(new)), row["at"])
     if row["open"]:
-        await _closed(unit, redis, jobs, ours, changed, summarise=True, at_work=outcome.calls)
+        await _closed(unit, jobs, ours, changed, summarise=True, at_work=outcome.calls)
         return
     table(unit, ours).put(str(row["seq"]), changed)
     if outcome.whole:
@@ -157,12 +154,12 @@ async def _answered(
         jobs.touch(ours)
 
 
-async def close(unit: Unit, redis: Redis, jobs: Queue, ours: str, row: ExchangeRow) -> None:
+async def close(unit: Unit, jobs: Queue, ours: str, row: ExchangeRow) -> None:
     """Complete, as broken off, an exchange whose process died."""
-    await _closed(unit, redis, jobs, ours, {**row, "open": False, "whole": False}, summarise=False)
+    await _closed(unit, jobs, ours, {**row, "open": False, "whole": False}, summarise=False)
 
 
-async def abort(unit: Unit, redis: Redis, begun: Begun) -> None:
+async def abort(unit: Unit, begun: Begun) -> None:
     """Remove the exchange once no request holds it, and the session if nothing else is in it."""
     where = await unit.table("where").get(begun.id)
     if where is None:
@@ -174,11 +171,11 @@ async def abort(unit: Unit, redis: Redis, begun: Begun) -> None:
     if row["holders"] > 1:
         table(unit, ours).put(str(seq), {**row, "holders": row["holders"] - 1})
         return
-    await drop(unit, redis, ours, (seq,))
+    await drop(unit, ours, (seq,))
     session: SessionRow = await unit.table("sessions").get(ours)
     made: dict[str, str] = await unit.table("made").all()
     if not session["seqs"] and not any(made_in(each) == ours for each in made.values()):
-        await drop_session(unit, redis, ours)
+        await drop_session(unit, ours)
 
 
 # ---------------------------------------------------------------- reading
@@ -226,7 +223,7 @@ async def silence(unit: Unit, ours: str, seq: int) -> None:
 
 
 # ---------------------------------------------------------------- erasing
-async def drop(unit: Unit, redis: Redis, ours: str, seqs: Collection[int], *, old: bool = False) -> None:
+async def drop(unit: Unit, ours: str, seqs: Collection[int], *, old: bool = False) -> None:
     """Erase exchanges of a session, with everything that leads to them. `old`: retention removes them, which
     is no forget: what was made of them for their session stays."""
     gone = set(seqs)
@@ -235,7 +232,7 @@ async def drop(unit: Unit, redis: Redis, ours: str, seqs: Collection[int], *, ol
     for row in found.values():
         table(unit, ours).drop(str(row["seq"]))
         unit.table(f"keys:{ours}").drop(row["key"])
-        _unlinked(unit, redis, ours, row)
+        _unlinked(unit, ours, row)
         if not old:
             await anchors.exchange_gone(unit, ours, row)
     await waiting.gone(unit, ours, gone)
@@ -244,7 +241,7 @@ async def drop(unit: Unit, redis: Redis, ours: str, seqs: Collection[int], *, ol
         "open": [seq for seq in session["open"] if seq not in gone],
     }  # fmt: skip
     unit.table("sessions").put(ours, left)
-    jobs = await Queue.of(unit, redis)
+    jobs = await Queue.of(unit)
     jobs.touch(ours)
     await jobs.settle()
 
@@ -262,14 +259,14 @@ async def clear_answers(unit: Unit, ours: str, seqs: Collection[int]) -> None:
         await silence(unit, ours, min(map(int, found)))
 
 
-async def drop_session(unit: Unit, redis: Redis, ours: str) -> None:
+async def drop_session(unit: Unit, ours: str) -> None:
     """Erase a session with its exchanges, its jobs, and all that leads to them."""
-    await drop_sessions(unit, redis, (ours,))
+    await drop_sessions(unit, (ours,))
 
 
-async def drop_sessions(unit: Unit, redis: Redis, sids: Collection[str]) -> None:
+async def drop_sessions(unit: Unit, sids: Collection[str]) -> None:
     """Erase sessions, each with all of it."""
-    jobs = await Queue.of(unit, redis)
+    jobs = await Queue.of(unit)
     await unit.fetch(
         (unit.table("made"), None), (unit.table("dead"), None),
         *((unit.table(f"{name}:{ours}"), None) for ours in sids for name in ("exchanges", "anchors")),
@@ -277,13 +274,13 @@ async def drop_sessions(unit: Unit, redis: Redis, sids: Collection[str]) -> None
     for ours in sids:
         found: dict[str, ExchangeRow] = await table(unit, ours).all()
         for row in found.values():
-            _unlinked(unit, redis, ours, row)
+            _unlinked(unit, ours, row)
         await anchors.session_gone(unit, ours)
         for name in ("exchanges", "keys"):
             unit.table(f"{name}:{ours}").clear()
         unit.table("unread").drop(ours)
         unit.table("sessions").drop(ours)
-        unit.share("ZREM", redis.key("oldest"), f"{unit.uid} {ours}")
+        unit.share("ZREM", unit.redis.key("oldest"), f"{unit.uid} {ours}")
         await jobs.drop_of(ours)
     for response_id, made in (await unit.table("made").all()).items():
         if made_in(made) in sids:
@@ -291,7 +288,7 @@ async def drop_sessions(unit: Unit, redis: Redis, sids: Collection[str]) -> None
     await jobs.settle()
 
 
-async def unlist(unit: Unit, redis: Redis) -> None:
+async def unlist(unit: Unit) -> None:
     """Take all of the user's sessions, jobs and open exchanges from what all users share: the user's tables
     are about to be wiped."""
     sessions: dict[str, SessionRow] = await unit.table("sessions").all()
@@ -299,25 +296,25 @@ async def unlist(unit: Unit, redis: Redis) -> None:
     for ours, session in sessions.items():
         found: dict[str, ExchangeRow] = await table(unit, ours).many(map(str, session["open"]))
         open_ += [row["id"] for row in found.values()]
-    jobs = await Queue.of(unit, redis)
+    jobs = await Queue.of(unit)
     jobs.drop([*await unit.table("jobs").all(), *await unit.table("dead").all()])
     await jobs.settle()
-    unlist_sessions(unit, redis, list(sessions), open_)  # last: without its job, a session waits for another
+    unlist_sessions(unit, list(sessions), open_)  # last: without its job, a session waits for another
 
 
 # ---------------------------------------------------------------- rows
-def unlist_sessions(unit: Unit, redis: Redis, sids: Sequence[str], open_: Sequence[str]) -> None:
+def unlist_sessions(unit: Unit, sids: Sequence[str], open_: Sequence[str]) -> None:
     """Take sessions, and the exchanges that are being answered in them, from what all users share. Some at a
     time: Redis's scripts take no more than a few thousand arguments."""
     uid = unit.uid
     for start in range(0, len(open_), _UNLISTED_AT_ONCE):
         ids = open_[start : start + _UNLISTED_AT_ONCE]
-        unit.share("HDEL", redis.key("open"), *(f"{uid} {id_}" for id_ in ids))
+        unit.share("HDEL", unit.redis.key("open"), *(f"{uid} {id_}" for id_ in ids))
     for start in range(0, len(sids), _UNLISTED_AT_ONCE):
         members = [f"{uid} {ours}" for ours in sids[start : start + _UNLISTED_AT_ONCE]]
-        unit.share("ZREM", redis.key("oldest"), *members)
-        unit.share("ZREM", redis.key("unsummarised"), *members)
-        unit.share("HDEL", redis.key(waiting.HASH), *members)
+        unit.share("ZREM", unit.redis.key("oldest"), *members)
+        unit.share("ZREM", unit.redis.key("unsummarised"), *members)
+        unit.share("HDEL", unit.redis.key(waiting.HASH), *members)
 
 
 def made_in(made: str) -> str:
@@ -325,7 +322,7 @@ def made_in(made: str) -> str:
     return made.partition(" ")[0]
 
 
-def _used(unit: Unit, redis: Redis, ours: str, known: SessionRow | None, new: NewExchange) -> SessionRow:
+def _used(unit: Unit, ours: str, known: SessionRow | None, new: NewExchange) -> SessionRow:
     """Return the session's row, made if need be, after a request of it."""
     if known is not None:
         session: SessionRow = {
@@ -339,13 +336,13 @@ def _used(unit: Unit, redis: Redis, ours: str, known: SessionRow | None, new: Ne
             "retold": not new.standalone, "unsummarised": 0,
         }  # fmt: skip
         unit.set_number("session", session["seq"])
-        unit.share("ZADD", redis.key("oldest"), "NX", new.at, f"{unit.uid} {ours}")
+        unit.share("ZADD", unit.redis.key("oldest"), "NX", new.at, f"{unit.uid} {ours}")
     unit.table("sessions").put(ours, session)
     return session
 
 
 async def _written(
-    unit: Unit, redis: Redis, ours: str, session: SessionRow, new: NewExchange, key: str, instance: str
+    unit: Unit, ours: str, session: SessionRow, new: NewExchange, key: str, instance: str
 ) -> ExchangeRow:
     seq = unit.next()
     row: ExchangeRow = {
@@ -356,7 +353,7 @@ async def _written(
     table(unit, ours).put(str(seq), row)
     unit.table(f"keys:{ours}").put(key, seq)
     unit.table("where").put(new.id, [ours, seq])
-    unit.share("HSET", redis.key("open"), f"{unit.uid} {new.id}", instance)
+    unit.share("HSET", unit.redis.key("open"), f"{unit.uid} {new.id}", instance)
     await anchors.anchor(unit, ours, row, new)
     more: SessionRow = {**session, "seqs": [*session["seqs"], seq], "open": [*session["open"], seq]}
     unit.table("sessions").put(ours, more)
@@ -364,14 +361,7 @@ async def _written(
 
 
 async def _closed(
-    unit: Unit,
-    redis: Redis,
-    jobs: Queue,
-    ours: str,
-    row: ExchangeRow,
-    *,
-    summarise: bool,
-    at_work: bool = False,
+    unit: Unit, jobs: Queue, ours: str, row: ExchangeRow, *, summarise: bool, at_work: bool = False
 ) -> None:
     """Write down an exchange that nobody answers any more, or (`at_work`) only once tools have been used."""
     table(unit, ours).put(str(row["seq"]), row)
@@ -380,17 +370,17 @@ async def _closed(
         **session, "open": [seq for seq in session["open"] if seq != row["seq"]],
         "unsummarised": session["unsummarised"] + summarise,
     })  # fmt: skip
-    unit.share("HDEL", redis.key("open"), f"{unit.uid} {row['id']}")
+    unit.share("HDEL", unit.redis.key("open"), f"{unit.uid} {row['id']}")
     await waiting.answered(unit, ours, row, at_work=at_work)
     jobs.touch(ours)
 
 
-def _unlinked(unit: Unit, redis: Redis, ours: str, row: ExchangeRow) -> None:
+def _unlinked(unit: Unit, ours: str, row: ExchangeRow) -> None:
     """Erase what leads to an exchange from outside its session."""
     unit.table("where").drop(row["id"])
     _not_shown(unit, ours, row)
     if row["open"]:
-        unit.share("HDEL", redis.key("open"), f"{unit.uid} {row['id']}")
+        unit.share("HDEL", unit.redis.key("open"), f"{unit.uid} {row['id']}")
 
 
 def _not_shown(unit: Unit, ours: str, row: ExchangeRow) -> None:

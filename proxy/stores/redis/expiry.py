@@ -88,12 +88,12 @@ async def _expire(
     if not doomed:
         return _Portion(0, receipt)
     unit.frees = True
-    await erase_memories(unit, redis, doomed)
-    purging.ask(unit, redis)
+    await erase_memories(unit, doomed)
+    purging.ask(unit)
     gone = Forgotten(memories=len(doomed))
     if receipt is None:
         where = MemoryFilter(tenant=unit.scope.tenant, user=unit.scope.user, now=now)
-        receipt = receipts.issue(unit, redis, where, memory_id=None, by=_BY, counts=gone)
+        receipt = receipts.issue(unit, where, memory_id=None, by=_BY, counts=gone)
     else:
         await receipts.add(unit, receipt, gone)
     return _Portion(len(doomed), receipt)

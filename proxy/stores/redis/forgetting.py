@@ -142,26 +142,26 @@ async def _begin(
     if not await _is_there(unit, target):
         return _Begun(Forgotten())
     _raise_generation(unit)
-    is_much = target.is_of_many and await _is_much(unit, redis)
+    is_much = target.is_of_many and await _is_much(unit)
     if target.is_everything and is_much:
-        left = erasing.leave_all(unit, redis, at=time.time())
-        return _Begun(Forgotten(), orders.place_clearing(unit, redis, where, by=by, left=left))
+        left = erasing.leave_all(unit, at=time.time())
+        return _Begun(Forgotten(), orders.place_clearing(unit, where, by=by, left=left))
     if target.is_everything:
         counts = await count_all(unit)
-        await erasing.erase_all(unit, redis, at=time.time())
+        await erasing.erase_all(unit, at=time.time())
     # A text is content: an order must not keep it.
     elif target.text is None and is_much:
         said = await find_said(unit, target)
-        await erasing.erase(unit, redis, said)
-        token = orders.place(unit, redis, where, by=by, counts=said.counts)
-        await _announce_jobs(unit, redis)
+        await erasing.erase(unit, said)
+        token = orders.place(unit, where, by=by, counts=said.counts)
+        await _announce_jobs(unit)
         return _Begun(said.counts, token)
     else:
         doomed = await find(unit, target, verdicts)
         counts = doomed.counts
-        await erasing.erase(unit, redis, doomed)
-    purging.ask(unit, redis)
-    receipt = receipts.issue(unit, redis, where, memory_id=memory_id, by=by, counts=counts)
+        await erasing.erase(unit, doomed)
+    purging.ask(unit)
+    receipt = receipts.issue(unit, where, memory_id=memory_id, by=by, counts=counts)
     return _Begun(replace(counts, receipt=receipt))
 
 
@@ -172,9 +172,9 @@ async def _forget_document(
     if not doomed.documents:
         return Forgotten()
     _raise_generation(unit)
-    await erasing.erase(unit, redis, doomed)
-    purging.ask(unit, redis)
-    receipt = receipts.issue(unit, redis, where, memory_id=document_id, by=by, counts=doomed.counts)
+    await erasing.erase(unit, doomed)
+    purging.ask(unit)
+    receipt = receipts.issue(unit, where, memory_id=document_id, by=by, counts=doomed.counts)
     return replace(doomed.counts, receipt=receipt)
 
 
@@ -186,29 +186,29 @@ async def _erase_portion(unit: Unit, *, redis: Redis, token: str, only: frozense
     doomed = await find(unit, replace(orders.target_of(unit.scope, order), only=only))
     if doomed.memories:
         _raise_generation(unit)
-        await erasing.erase(unit, redis, doomed)
-        await orders.add(unit, redis, token, doomed.counts)
+        await erasing.erase(unit, doomed)
+        await orders.add(unit, token, doomed.counts)
     else:
-        await orders.still_at_it(unit, redis, token)
+        await orders.still_at_it(unit, token)
 
 
 async def _finish(unit: Unit, *, redis: Redis, token: str) -> Forgotten:
     unit.frees = True
-    gone = await orders.finish(unit, redis, token)
-    purging.ask(unit, redis)
-    await _announce_jobs(unit, redis)
+    gone = await orders.finish(unit, token)
+    purging.ask(unit)
+    await _announce_jobs(unit)
     return gone
 
 
-async def _is_much(unit: Unit, redis: Redis) -> bool:
+async def _is_much(unit: Unit) -> bool:
     """True of a user of whom one commit would erase too much."""
     asked = ("SCARD", unit.key("tables")), ("HLEN", unit.key("stored"))
-    return any(int(each) > AT_ONCE for each in (unit.number("memories"), *await redis.pipeline(asked)))
+    return any(int(each) > AT_ONCE for each in (unit.number("memories"), *await unit.redis.pipeline(asked)))
 
 
-async def _announce_jobs(unit: Unit, redis: Redis) -> None:
+async def _announce_jobs(unit: Unit) -> None:
     """While an order stands, no job of the user is due."""
-    jobs = await Queue.of(unit, redis)
+    jobs = await Queue.of(unit)
     jobs.announce_all()
     await jobs.settle()
 

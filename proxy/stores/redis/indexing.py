@@ -103,11 +103,11 @@ class Indexing:
         ]
 
 
-def let_go_of_all(unit: Unit, redis: Redis, *, at: float) -> None:
+def let_go_of_all(unit: Unit, *, at: float) -> None:
     """Have the index let go of all that the user has in it, after the user's tables were wiped."""
     upto = unit.stamp.version
     unit.table("obsolete").put(_EVERYTHING, {"due": at + OWN_S, "again": False, "upto": upto})
-    unit.share("ZADD", redis.key("unindexed"), "LT", at + OWN_S, unit.uid)
+    unit.share("ZADD", unit.redis.key("unindexed"), "LT", at + OWN_S, unit.uid)
 
 
 async def _planned(unit: Unit, now: float | None) -> _Plan:

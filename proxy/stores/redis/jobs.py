@@ -76,7 +76,7 @@ class RedisJobs:
             return None
 
         async def work(unit: Unit) -> Job | None:
-            jobs = await Queue.of(unit, self._redis)
+            jobs = await Queue.of(unit)
             job = await jobs.claim(self._instance.id, now, lease_s, upto_lane)
             await jobs.settle()
             unit.share("DEL", self._reservation(owner))
@@ -105,7 +105,7 @@ class RedisJobs:
         for owner, scope in (await self._units.scopes(theirs)).items():
 
             async def work(unit: Unit, ids: Sequence[str] = tuple(theirs[owner])) -> None:
-                jobs = await Queue.of(unit, self._redis)
+                jobs = await Queue.of(unit)
                 for job_id in ids:
                     change(jobs, job_id)
                 await jobs.settle()
@@ -147,7 +147,7 @@ class RedisJobs:
         """Change the job, unless it was forgotten or is somebody else's by now."""
 
         async def work(unit: Unit) -> None:
-            jobs = await Queue.of(unit, self._redis)
+            jobs = await Queue.of(unit)
             if jobs.leased(job) is not None:
                 await change(jobs)
                 await jobs.settle()
@@ -159,7 +159,7 @@ class RedisJobs:
             return any([await self.wake(each) for each in await self._who_waits()])
 
         async def work(unit: Unit) -> bool:
-            jobs = await Queue.of(unit, self._redis)
+            jobs = await Queue.of(unit)
             woken = jobs.wake()
             await jobs.settle()
             return woken
@@ -210,7 +210,7 @@ class RedisJobs:
 
     async def _revive(self, scope: Scope, job_id: str | None) -> int:
         async def work(unit: Unit) -> int:
-            jobs = await Queue.of(unit, self._redis)
+            jobs = await Queue.of(unit)
             count = await jobs.revive(job_id)
             await jobs.settle()
             return count

@@ -76,7 +76,7 @@ async def named(unit: Unit, project: str | None, name: str) -> tuple[str, Docume
 
 
 async def put(
-    unit: Unit, redis: Redis, new: NewDocument, words: Sequence[bytes], generation: int
+    unit: Unit, new: NewDocument, words: Sequence[bytes], generation: int
 ) -> tuple[str, DocumentRow]:
     """Write a document, in the place of what has its name; return its id and row. `words`, one a passage, are
     as `packed_terms` gives them; `generation`: of the vectors that come with it."""
@@ -99,7 +99,7 @@ async def put(
         put_passage(unit, document_id, number, row_of(passage), hashes)
         if vector is not None:
             put_vector(unit, document_id, number, vector, generation)
-    put_document(unit, redis, document_id, row)
+    put_document(unit, document_id, row)
     return document_id, row
 
 
@@ -111,13 +111,13 @@ def row_of(passage: Passage) -> PassageRow:
     }  # fmt: skip
 
 
-def put_document(unit: Unit, redis: Redis, document_id: str, row: DocumentRow) -> None:
+def put_document(unit: Unit, document_id: str, row: DocumentRow) -> None:
     """Write a document's own row where there is none, and make it known."""
     unit.table("documents").put(document_id, row)
     unit.table("titles").put(title_key(row["project"], row["name"]), document_id)
     _count(unit, documents=1, passages=len(row["generations"]))
-    unit.share("HSET", _ids(unit, redis), document_id, unit.uid)
-    _list(unit, redis, document_id, row)
+    unit.share("HSET", _ids(unit), document_id, unit.uid)
+    _list(unit, document_id, row)
 
 
 def put_passage(unit: Unit, document_id: str, number: int, row: PassageRow, hashes: bytes) -> None:
@@ -135,9 +135,7 @@ def put_vector(unit: Unit, document_id: str, number: int, vector: bytes | None, 
         table.put(str(number), with_generation(generation, vector))
 
 
-async def fill(
-    unit: Unit, redis: Redis, made: Mapping[str, Mapping[int, bytes | None]], generation: int
-) -> int:
+async def fill(unit: Unit, made: Mapping[str, Mapping[int, bytes | None]], generation: int) -> int:
     """Write vectors of the generation, by document and the passage's number, where there are older ones or
     none; return how many. Searches compare those of a long document some at a time, and all in the end."""
     rows: dict[str, DocumentRow] = await unit.table("documents").many(made)
@@ -153,7 +151,7 @@ async def fill(
         if generations != row["generations"]:
             filled: DocumentRow = {**row, "generations": generations}
             unit.table("documents").put(document_id, filled)
-            _list(unit, redis, document_id, filled)
+            _list(unit, document_id, filled)
             shown = shown or _is_to_be_shown(row, filled, generation)
     if shown:
         _count(unit)
@@ -168,22 +166,22 @@ def _is_to_be_shown(before: DocumentRow, after: DocumentRow, generation: int) ->
     )
 
 
-async def drop(unit: Unit, redis: Redis, documents: Mapping[str, DocumentRow]) -> None:
+async def drop(unit: Unit, documents: Mapping[str, DocumentRow]) -> None:
     """Erase documents with their passages, and all that leads to them."""
     for document_id, row in documents.items():
         erase_passages(unit, document_id, row)
         unit.table("documents").drop(document_id)
         unit.table("titles").drop(title_key(row["project"], row["name"]))
-    unlist(unit, redis, documents)
+    unlist(unit, documents)
 
 
-def unlist(unit: Unit, redis: Redis, documents: Collection[str]) -> None:
+def unlist(unit: Unit, documents: Collection[str]) -> None:
     """Take documents from what all users share."""
     for document_id in documents:
         member = f"{unit.uid} {document_id}"
-        unit.share("HDEL", _ids(unit, redis), document_id)
-        unit.share("ZREM", redis.key(TO_EMBED), member)
-        unit.share("DEL", redis.key(f"{TO_EMBED}:{member}"))
+        unit.share("HDEL", _ids(unit), document_id)
+        unit.share("ZREM", unit.redis.key(TO_EMBED), member)
+        unit.share("DEL", unit.redis.key(f"{TO_EMBED}:{member}"))
 
 
 def erase_passages(unit: Unit, document_id: str, row: DocumentRow) -> None:
@@ -214,12 +212,12 @@ def count_none(unit: Unit) -> None:
     _count(unit, documents=-unit.number("documents"), passages=-unit.number("passages"))
 
 
-def _list(unit: Unit, redis: Redis, document_id: str, row: DocumentRow) -> None:
-    unit.share("ZADD", redis.key(TO_EMBED), min(row["generations"]), f"{unit.uid} {document_id}")
+def _list(unit: Unit, document_id: str, row: DocumentRow) -> None:
+    unit.share("ZADD", unit.redis.key(TO_EMBED), min(row["generations"]), f"{unit.uid} {document_id}")
 
 
-def _ids(unit: Unit, redis: Redis) -> str:
-    return ids_key(redis, unit.scope.tenant)
+def _ids(unit: Unit) -> str:
+    return ids_key(unit.redis, unit.scope.tenant)
 
 
 def ids_key(redis: Redis, tenant: str) -> str:

@@ -126,11 +126,9 @@ class RedisMemories:
         if unit.stamp != expect:
             raise Conflict("the user's memories have changed meanwhile")
         if done is not None:
-            await queue.finish(unit, self._units.redis, done)
-        await make_way(unit, self._units.redis, changes)
-        writer = Writer(
-            Rows(unit, self._units.redis), scope, expect.version + 1, held, embeds=self._model is not None
-        )
+            await queue.finish(unit, done)
+        await make_way(unit, changes)
+        writer = Writer(Rows(unit), scope, expect.version + 1, held, embeds=self._model is not None)
         await writer.fetch(changes)
         result = await apply_within(self._quota, writer, changes)
         if result.changed:

@@ -175,24 +175,23 @@ class RedisNotes:
 
     async def _close(self, unit: Unit, named: str, since: tuple[float, float], now: float) -> bool:
         """Queue the closing job of a session, or note that it needs none."""
-        redis = self._units.redis
         session: SessionRow | None = await unit.table("sessions").get(named)
         if session is None or not session["unsummarised"]:
-            unsummarised.note(unit, redis, named, session)
+            unsummarised.note(unit, named, session)
             return False
         if not await _has_ended(unit, session, *since):
             return False
         if await _is_closing(unit, named):
-            unsummarised.queued(unit, redis, named)
+            unsummarised.queued(unit, named)
             return False
         answered = _answered(session)
         if len(answered) < 2:
             changed: SessionRow = {**session, "unsummarised": 0}
             unit.table("sessions").put(named, changed)
-            unsummarised.note(unit, redis, named, changed)
+            unsummarised.note(unit, named, changed)
             return False
         closing = NewJob(session["name"], answered[-1], BATCH, closing=True)
-        await queue.put(unit, redis, named, closing, at=now)
+        await queue.put(unit, named, closing, at=now)
         return True
 
 

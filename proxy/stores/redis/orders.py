@@ -23,28 +23,26 @@ _STANDING = "forgetting"  # the counter of a user's orders: to read it costs not
 _AT_ONCE = 100
 
 
-def place(unit: Unit, redis: Redis, where: MemoryFilter, *, by: str, counts: Forgotten) -> str:
+def place(unit: Unit, where: MemoryFilter, *, by: str, counts: Forgotten) -> str:
     """Write an order down, with what is erased already; return the id of the receipt that it will have."""
     unit.set_number(_STANDING, unit.number(_STANDING) + 1)
-    return _placed(unit, redis, where, by=by, left=None, counts=numbers(counts))
+    return _placed(unit, where, by=by, left=None, counts=numbers(counts))
 
 
-def place_clearing(unit: Unit, redis: Redis, where: MemoryFilter, *, by: str, left: str) -> str:
+def place_clearing(unit: Unit, where: MemoryFilter, *, by: str, left: str) -> str:
     """Write down that a home is to be cleared that the user has left; return the receipt's id. It does not
     stand in the user's way: nothing of it can be seen."""
-    return _placed(unit, redis, where, by=by, left=left, counts={})
+    return _placed(unit, where, by=by, left=left, counts={})
 
 
-def _placed(
-    unit: Unit, redis: Redis, where: MemoryFilter, *, by: str, left: str | None, counts: dict[str, int]
-) -> str:
+def _placed(unit: Unit, where: MemoryFilter, *, by: str, left: str | None, counts: dict[str, int]) -> str:
     token = new_receipt_id()
     row: ForgetRow = {
         "project": None if where.project is None else storable(where.project), "type": where.type,
         "by": storable(by), "at": where.now, "upto": unit.number("last"), "left": left, "until": 0.0,
         "counts": counts,
     }  # fmt: skip
-    _keep(unit, redis, token, row)
+    _keep(unit, token, row)
     return token
 
 
@@ -108,29 +106,29 @@ async def with_newer(unit: Unit, rows: Mapping[str, MemoryRow]) -> dict[str, Mem
     return line
 
 
-async def add(unit: Unit, redis: Redis, token: str, more: Forgotten) -> None:
+async def add(unit: Unit, token: str, more: Forgotten) -> None:
     """Count what was erased besides, if the order still stands; somebody is at it."""
     row = await find(unit, token)
     if row is not None:
         counts = plus(Forgotten(**row["counts"], receipt=None), more)
-        _keep(unit, redis, token, {**row, "counts": numbers(counts)})
+        _keep(unit, token, {**row, "counts": numbers(counts)})
 
 
-async def count(unit: Unit, redis: Redis, token: str, counts: Forgotten) -> None:
+async def count(unit: Unit, token: str, counts: Forgotten) -> None:
     """Note what is in the home that is to be cleared, if the order still stands."""
     row = await find(unit, token)
     if row is not None:
-        _keep(unit, redis, token, {**row, "counts": numbers(counts)})
+        _keep(unit, token, {**row, "counts": numbers(counts)})
 
 
-async def still_at_it(unit: Unit, redis: Redis, token: str) -> None:
+async def still_at_it(unit: Unit, token: str) -> None:
     """Keep others away from the order, if it still stands and the time is near when they would come."""
     row = await find(unit, token)
     if row is not None and row["until"] - time.time() < LEASE_S / 2:
-        _keep(unit, redis, token, row)
+        _keep(unit, token, row)
 
 
-async def finish(unit: Unit, redis: Redis, token: str) -> Forgotten:
+async def finish(unit: Unit, token: str) -> Forgotten:
     """Close the order with its receipt, unless another process has done so; return what went in all."""
     row = await find(unit, token)
     if row is None:
@@ -138,9 +136,9 @@ async def finish(unit: Unit, redis: Redis, token: str) -> Forgotten:
     unit.table(TABLE).drop(token)
     if home_left(row) is None:
         unit.set_number(_STANDING, unit.number(_STANDING) - 1)
-    unit.share("ZREM", redis.key(TABLE), f"{unit.uid} {token}")
+    unit.share("ZREM", unit.redis.key(TABLE), f"{unit.uid} {token}")
     counts, where = Forgotten(**row["counts"], receipt=None), where_of(unit.scope, row)
-    receipts.issue(unit, redis, where, memory_id=None, by=row["by"], counts=counts, receipt_id=token)
+    receipts.issue(unit, where, memory_id=None, by=row["by"], counts=counts, receipt_id=token)
     return replace(counts, receipt=token)
 
 
@@ -153,7 +151,7 @@ async def take_over(unit: Unit, *, redis: Redis, token: str, now: float) -> Forg
     if row["until"] > now:
         return None
     unit.frees = True
-    _keep(unit, redis, token, row)
+    _keep(unit, token, row)
     return row
 
 
@@ -175,7 +173,7 @@ def target_of(scope: Scope, row: ForgetRow) -> Target:
     return replace(Target.of(where_of(scope, row), None), upto=row["upto"])
 
 
-def _keep(unit: Unit, redis: Redis, token: str, row: ForgetRow) -> None:
+def _keep(unit: Unit, token: str, row: ForgetRow) -> None:
     until = time.time() + LEASE_S
     unit.table(TABLE).put(token, {**row, "until": until})
-    unit.share("ZADD", redis.key(TABLE), until, f"{unit.uid} {token}")
+    unit.share("ZADD", unit.redis.key(TABLE), until, f"{unit.uid} {token}")

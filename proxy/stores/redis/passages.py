@@ -115,7 +115,7 @@ class RedisPassages:
 
     async def _fill(self, unit: Unit, *, made: dict[str, dict[int, bytes | None]], generation: int) -> int:
         redis = self._units.redis
-        count = await library.fill(unit, redis, made, generation)
+        count = await library.fill(unit, made, generation)
         for document_id in await unit.table("documents").many(made) if count else ():
             lease = redis.key(f"{TO_EMBED}:{unit.uid} {document_id}")
             unit.share("SET", lease, self._token, "EX", LEASE_S)

@@ -13,9 +13,9 @@ EVERY_S = 900
 _DUE, _DONE = "purge-due", "purged"
 
 
-def ask(unit: Unit, redis: Redis) -> None:
+def ask(unit: Unit) -> None:
     """Have the file written anew some time after this commit."""
-    unit.share("SET", redis.key(_DUE), "1")
+    unit.share("SET", unit.redis.key(_DUE), "1")
 
 
 async def purge_if_due(redis: Redis) -> bool:

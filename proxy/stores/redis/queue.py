@@ -18,7 +18,6 @@ from proxy.errors import LeaseLost
 from proxy.lanes import LANES, rest_of
 from proxy.ports import Trigger
 from proxy.stores.redis import orders, unsummarised, waiting
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import JobRow, SessionRow
 from proxy.stores.redis.unit import Unit
 from proxy.stores.redis.waiting import Waiting
@@ -42,16 +41,16 @@ def number(job_id: str) -> int:
 class Queue:
     """A user's jobs in one unit of work. What is changed counts once `settle` was called."""
 
-    def __init__(self, unit: Unit, redis: Redis, jobs: dict[str, JobRow]) -> None:
-        self._unit, self._redis, self._jobs = unit, redis, jobs
+    def __init__(self, unit: Unit, jobs: dict[str, JobRow]) -> None:
+        self._unit, self._jobs = unit, jobs
         self._dead: dict[str, JobRow] = {}  # letters that this unit has written
         self._changed: dict[str, None] = {}
         self._sessions: dict[str, None] = {}
         self._is_outdated = False  # something shared does not agree with the rows
 
     @classmethod
-    async def of(cls, unit: Unit, redis: Redis) -> "Queue":
-        return cls(unit, redis, await unit.table("jobs").all())
+    async def of(cls, unit: Unit) -> "Queue":
+        return cls(unit, await unit.table("jobs").all())
 
     # ------------------------------------------------------------ looking
     def leased(self, job: Job) -> JobRow | None:
@@ -92,7 +91,7 @@ class Queue:
         if (known := self.pending(sid)) is not None:
             self._widen(known, wanted.upto, wanted.lane, wanted.closing)
             return known
-        count = int(await self._redis.call("INCR", self._redis.key("job-numbers")))
+        count = int(await self._unit.redis.call("INCR", self._unit.redis.key("job-numbers")))
         id_ = f"{self._unit.uid}.{count}"
         row: JobRow = {
             "seq": count, "sid": sid, "upto": wanted.upto, "lane": wanted.lane, "state": "queued",
@@ -135,7 +134,7 @@ class Queue:
             "leased_until": now + lease_s, "instance": instance,
         }  # fmt: skip
         session: SessionRow = await self._unit.table("sessions").get(row["sid"])
-        rank = await self._redis.call("INCR", self._redis.key("served"))
+        rank = await self._unit.redis.call("INCR", self._unit.redis.key("served"))
         self._unit.set_number("served", int(rank))
         self._put(due, row)
         scope = self._unit.scope
@@ -262,16 +261,16 @@ class Queue:
         rows: dict[str, SessionRow] = await self._unit.table("sessions").many(self._sessions)
         for sid in self._sessions:
             offered = found.get(sid) if self.pending(sid) is None else None
-            waiting.announce(self._unit, self._redis, sid, offered)
+            waiting.announce(self._unit, sid, offered)
             if self._is_closing(sid):
-                unsummarised.queued(self._unit, self._redis, sid)
+                unsummarised.queued(self._unit, sid)
             else:
-                unsummarised.note(self._unit, self._redis, sid, rows.get(sid))
+                unsummarised.note(self._unit, sid, rows.get(sid))
 
     def _announce(self, id_: str) -> None:
         row = self._jobs.get(id_) or self._dead.get(id_)
         state = row["state"] if row else None
-        share, key = self._unit.share, self._redis.key
+        share, key = self._unit.share, self._unit.redis.key
         for each in STATES:
             if row and each == state:
                 share("ZADD", key(f"jobs:{each}"), row["seq"], id_)
@@ -299,9 +298,9 @@ class Queue:
             )
             if numbers:
                 rank = served or _NEVER_SERVED + min(numbers)
-                self._unit.share("ZADD", self._redis.key(f"due:{lane}"), rank, self._unit.uid)
+                self._unit.share("ZADD", self._unit.redis.key(f"due:{lane}"), rank, self._unit.uid)
             else:
-                self._unit.share("ZREM", self._redis.key(f"due:{lane}"), self._unit.uid)
+                self._unit.share("ZREM", self._unit.redis.key(f"due:{lane}"), self._unit.uid)
 
     # ------------------------------------------------------------ rows
     def _is_closing(self, sid: str) -> bool:
@@ -350,9 +349,9 @@ def wanted_of(found: Waiting, trigger: Trigger) -> NewJob | None:
 
 
 # ---------------------------------------------------------------- for who does other things in the same unit
-async def finish(unit: Unit, redis: Redis, job: Job) -> None:
+async def finish(unit: Unit, job: Job) -> None:
     """Settle what the job has read. Raises LeaseLost if the lease is no longer the job's."""
-    queue = await Queue.of(unit, redis)
+    queue = await Queue.of(unit)
     await queue.finish(job)
     await queue.settle()
 
@@ -364,15 +363,15 @@ async def leased(unit: Unit, job: Job) -> JobRow | None:
     return row if held else None
 
 
-async def put(unit: Unit, redis: Redis, sid: str, wanted: NewJob, *, at: float) -> None:
+async def put(unit: Unit, sid: str, wanted: NewJob, *, at: float) -> None:
     """Queue a job for a session, or widen the one that is queued or waits."""
-    queue = await Queue.of(unit, redis)
+    queue = await Queue.of(unit)
     await queue.put(sid, wanted, at=at)
     await queue.settle()
 
 
-async def drop(unit: Unit, redis: Redis, job_ids: Iterable[str]) -> None:
+async def drop(unit: Unit, job_ids: Iterable[str]) -> None:
     """Erase jobs, whatever their state."""
-    queue = await Queue.of(unit, redis)
+    queue = await Queue.of(unit)
     queue.drop(job_ids)
     await queue.settle()

@@ -113,7 +113,7 @@ async def _in_order(rows: Rows, *, is_current: bool) -> AsyncIterator[tuple[str,
         for memory_id, row in (await rows.many(rows.changed)).items()
         if words.is_counted(row) == is_current
     }
-    async for some in weakest.walk(rows.unit, rows.redis, is_current=is_current):
+    async for some in weakest.walk(rows.unit, is_current=is_current):
         committed = [each for each in some if weakest.id_of(each) not in rows.changed]
         ours = {each for each in changed if some and each < some[-1]}
         changed -= ours

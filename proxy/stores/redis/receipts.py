@@ -78,7 +78,6 @@ class RedisReceipts:
 
 def issue(
     unit: Unit,
-    redis: Redis,
     where: MemoryFilter,
     *,
     memory_id: str | None,
@@ -98,7 +97,7 @@ def issue(
         "counts": numbers(counts),
     }
     unit.table("receipts").put(id_, row)
-    unit.share("RPUSH", _all(redis, unit.scope.tenant), f"{unit.uid} {id_}")
+    unit.share("RPUSH", _all(unit.redis, unit.scope.tenant), f"{unit.uid} {id_}")
     return id_
 
 

@@ -84,7 +84,7 @@ class RedisVectors:
 
     async def _put(self, scope: Scope, generation: int, made: Sequence[tuple[Stale, bytes | None]]) -> int:
         async def work(unit: Unit) -> int:
-            rows, version, count = Rows(unit, self._units.redis), unit.stamp.version + 1, 0
+            rows, version, count = Rows(unit), unit.stamp.version + 1, 0
             await rows.fetch([stale.id for stale, _ in made])
             for stale, vector in made:
                 row = await rows.get(stale.id)

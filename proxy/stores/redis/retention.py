@@ -7,7 +7,6 @@ something older has a later place in it: nothing is looked at twice for one time
 from collections.abc import Sequence
 
 from proxy.stores.redis import exchanges, waiting
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ExchangeRow, JobRow, SessionRow
 from proxy.stores.redis.unit import Unit, Units
 
@@ -36,29 +35,29 @@ async def prune(units: Units, before: float) -> int:
             for ours in sids:
 
                 async def work(unit: Unit, ours: str = ours) -> int:
-                    return await _prune(unit, units.redis, ours, before)
+                    return await _prune(unit, ours, before)
 
                 pruned += await units.write(scopes[owner], work)
         if not found:
             return pruned
 
 
-async def _prune(unit: Unit, redis: Redis, ours: str, before: float) -> int:
+async def _prune(unit: Unit, ours: str, before: float) -> int:
     """Remove what is old of one session; say when to look again."""
     member = f"{unit.uid} {ours}"
     session: SessionRow | None = await unit.table("sessions").get(ours)
     if session is None:
-        unit.share("ZREM", redis.key("oldest"), member)
+        unit.share("ZREM", unit.redis.key("oldest"), member)
         return 0
     gone, again_at = await _old(unit, ours, session, before)
     unit.frees = bool(gone)
     if gone:
-        await exchanges.drop(unit, redis, ours, gone, old=True)
+        await exchanges.drop(unit, ours, gone, old=True)
     empty = len(gone) == len(session["seqs"])
     if empty and session["last_at"] < before and not await _has_jobs(unit, ours):
-        await exchanges.drop_session(unit, redis, ours)
+        await exchanges.drop_session(unit, ours)
     else:
-        unit.share("ZADD", redis.key("oldest"), again_at, member)
+        unit.share("ZADD", unit.redis.key("oldest"), again_at, member)
     return len(gone)
 
 

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from proxy import terms
 from proxy.domain import Evidence, Memory, MemoryFilter, Scope, with_children
 from proxy.stores.redis import anchors, lapsing, order, weakest, words
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.indexing import OWN_S
 from proxy.stores.redis.layout import EvidenceRow, MemoryRow, said_key, storable, summaries_key, summary_key
 from proxy.stores.redis.unit import Unit
@@ -102,11 +101,11 @@ async def touch(unit: Unit, ids: Sequence[str], at: float) -> None:
 class Rows:
     """The memories of a unit's user. Rows are values: a changed one is put as a new one."""
 
-    def __init__(self, unit: Unit, redis: Redis) -> None:
-        self.unit, self.redis = unit, redis
+    def __init__(self, unit: Unit) -> None:
+        self.unit = unit
         self.changed: set[str] = set()  # what may not be any more as it is committed
         self._due = time.time() + OWN_S  # until then it is the business of who wrote it
-        self._ids = redis.key(f"ids:{storable(unit.scope.tenant)}")
+        self._ids = unit.redis.key(f"ids:{storable(unit.scope.tenant)}")
         self._memories = unit.table("memories")
         self._said = unit.table("said")
         self._successions, self._cited = unit.table("successions"), unit.table("cited")
@@ -186,7 +185,7 @@ class Rows:
             await self._follow(memory_id, row, None)
             await order.remove(self.unit, row["seq"])
             self._unlist(memory_id)
-        holders = await self.redis.call("HMGET", self._ids, *rows)
+        holders = await self.unit.redis.call("HMGET", self._ids, *rows)
         ours = [each for each, held in zip(rows, holders, strict=True) if held == self.unit.uid.encode()]
         if ours:
             self.unit.share("HDEL", self._ids, *ours)
@@ -198,12 +197,12 @@ class Rows:
             self._vectors.drop(memory_id)
         else:
             self._vectors.put(memory_id, vector)
-            self.unit.share("SADD", self.redis.key("embedded"), generation)
+            self.unit.share("SADD", self.unit.redis.key("embedded"), generation)
 
     async def claim(self, memory_id: str) -> bool:
         """Return whether the id is the user's own among the tenant's, and from now on nobody else's."""
         asked = ("HSETNX", self._ids, memory_id, self.unit.uid), ("HGET", self._ids, memory_id)
-        _, holder = await self.redis.pipeline(asked)
+        _, holder = await self.unit.redis.pipeline(asked)
         return bool(holder == self.unit.uid.encode())
 
     async def record(self, memory_id: str, at: float, action: str, by: str, content: str) -> None:
@@ -278,7 +277,7 @@ class Rows:
                 self._cited.drop(source)
 
     def _expire(self, memory_id: str, old: float | None, new: float | None) -> None:
-        expiring, member = self.redis.key("expiring"), f"{self.unit.uid} {memory_id}"
+        expiring, member = self.unit.redis.key("expiring"), f"{self.unit.uid} {memory_id}"
         if new is not None and new != old:
             self.unit.share("ZADD", expiring, new, member)
         elif new is None and old is not None:
@@ -299,7 +298,7 @@ class Rows:
         self._remind()
 
     def _remind(self) -> None:
-        self.unit.share("ZADD", self.redis.key("unindexed"), "LT", self._due, self.unit.uid)
+        self.unit.share("ZADD", self.unit.redis.key("unindexed"), "LT", self._due, self.unit.uid)
 
 
 def _read(row: MemoryRow) -> tuple[object, ...]:

@@ -16,12 +16,12 @@ class RedisSessions:
     """Exchanges of all replicas."""
 
     def __init__(self, units: Units, instance: Instance) -> None:
-        self._units, self._redis, self._instance = units, units.redis, instance
+        self._units, self._instance = units, instance
         self._sweep = sweeping.Sweep(units, instance)
 
     async def begin(self, exchange: NewExchange) -> Begun:
         async def work(unit: Unit) -> Begun:
-            return await exchanges.begin(unit, self._redis, exchange, self._instance.id)
+            return await exchanges.begin(unit, exchange, self._instance.id)
 
         return await self._units.write(exchange.scope, work)
 
@@ -37,13 +37,13 @@ class RedisSessions:
         """As the port says; `trigger` may be asked more than once, the last time counts."""
 
         async def work(unit: Unit) -> bool:
-            return await exchanges.complete(unit, self._redis, begun, outcome, trigger)
+            return await exchanges.complete(unit, begun, outcome, trigger)
 
         return await self._units.write(_owner(begun), work)
 
     async def abort(self, begun: Begun) -> None:
         async def work(unit: Unit) -> None:
-            await exchanges.abort(unit, self._redis, begun)
+            await exchanges.abort(unit, begun)
 
         await self._units.write(_owner(begun), work)
 
@@ -66,7 +66,7 @@ class RedisSessions:
 
     async def end(self, scope: Scope, session_id: str, at: float) -> int:
         async def work(unit: Unit) -> int:
-            return await sweeping.end(unit, self._redis, self._instance, scope, session_id, at)
+            return await sweeping.end(unit, self._instance, scope, session_id, at)
 
         return await self._units.write(scope, work)
 

@@ -9,7 +9,7 @@ from proxy.domain import Scope
 from proxy.lanes import rest_of
 from proxy.ports import Trigger
 from proxy.stores.redis import exchanges, queue, waiting
-from proxy.stores.redis.connection import Redis, pairs
+from proxy.stores.redis.connection import pairs
 from proxy.stores.redis.instance import Instance
 from proxy.stores.redis.layout import ExchangeRow, SessionRow, sid, storable
 from proxy.stores.redis.queue import Queue
@@ -62,10 +62,10 @@ class Sweep:
 
     async def _close(self, scope: Scope, exchange_ids: Sequence[str], dead: Collection[str]) -> None:
         async def work(unit: Unit) -> None:
-            jobs = await Queue.of(unit, self._redis)
+            jobs = await Queue.of(unit)
             places: dict[str, tuple[str, int]] = await unit.table("where").many(exchange_ids)
             for exchange_id in exchange_ids:
-                await _close_dead(unit, self._redis, jobs, exchange_id, places.get(exchange_id), dead)
+                await _close_dead(unit, jobs, exchange_id, places.get(exchange_id), dead)
             await jobs.settle()
 
         await self._units.write(scope, work)
@@ -89,7 +89,7 @@ class Sweep:
             return False
 
         async def work(unit: Unit) -> bool:
-            jobs = await Queue.of(unit, self._redis)
+            jobs = await Queue.of(unit)
             jobs.touch(found.sid)
             by_now = None if jobs.pending(found.sid) else (await jobs.waiting((found.sid,))).get(found.sid)
             asked = wanted if by_now == found else by_now and queue.wanted_of(by_now, trigger)
@@ -101,14 +101,14 @@ class Sweep:
         return await self._units.write(found.state.scope, work)
 
 
-async def end(unit: Unit, redis: Redis, instance: Instance, scope: Scope, name: str, at: float) -> int:
+async def end(unit: Unit, instance: Instance, scope: Scope, name: str, at: float) -> int:
     """Queue at once what the user's sessions of this name hold, and what is still being answered in them
     as soon as it is; return how many exchanges. A later exchange takes a session up again."""
     sessions = await _named(unit, scope, name)
     if not sessions:
         return 0
-    jobs = await Queue.of(unit, redis)
-    await _close_those_of_dead(unit, redis, instance, jobs, sessions)
+    jobs = await Queue.of(unit)
+    await _close_those_of_dead(unit, instance, jobs, sessions)
     count = 0
     rows: dict[str, SessionRow] = await unit.table("sessions").many(sessions)
     for ours, session in rows.items():
@@ -134,7 +134,7 @@ async def _named(unit: Unit, scope: Scope, name: str) -> dict[str, SessionRow]:
 
 
 async def _close_those_of_dead(
-    unit: Unit, redis: Redis, instance: Instance, jobs: Queue, sessions: dict[str, SessionRow]
+    unit: Unit, instance: Instance, jobs: Queue, sessions: dict[str, SessionRow]
 ) -> None:
     being_answered: list[tuple[str, ExchangeRow]] = [
         (ours, row)
@@ -144,17 +144,17 @@ async def _close_those_of_dead(
     dead = await instance.dead({row["instance"] for _, row in being_answered})
     for ours, row in being_answered:
         if row["instance"] in dead:
-            await exchanges.close(unit, redis, jobs, ours, row)
+            await exchanges.close(unit, jobs, ours, row)
 
 
 async def _close_dead(
-    unit: Unit, redis: Redis, jobs: Queue, exchange_id: str, place: tuple[str, int] | None,
+    unit: Unit, jobs: Queue, exchange_id: str, place: tuple[str, int] | None,
     dead: Collection[str],
 ) -> None:  # fmt: skip
     row: ExchangeRow | None = None
     if place is not None:
         row = await exchanges.table(unit, place[0]).get(str(place[1]))
     if place is None or row is None or not row["open"]:
-        unit.share("HDEL", redis.key("open"), f"{unit.uid} {exchange_id}")
+        unit.share("HDEL", unit.redis.key("open"), f"{unit.uid} {exchange_id}")
     elif row["instance"] in dead:  # nobody has sent the request again meanwhile
-        await exchanges.close(unit, redis, jobs, place[0], row)
+        await exchanges.close(unit, jobs, place[0], row)

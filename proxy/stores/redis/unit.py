@@ -182,10 +182,10 @@ class Savepoint:
 
 
 class Unit:
-    """One attempt of a unit of work on a user's data."""
+    """One attempt of a unit of work on a user's data. `redis`: for the keys that all users share."""
 
     def __init__(self, redis: Redis, scope: Scope, owner: Mapping[str, str]) -> None:
-        self._redis, self.scope, self.uid = redis, scope, uid(scope)
+        self.redis, self.scope, self.uid = redis, scope, uid(scope)
         self.is_new = not owner
         self._numbers = {name: int(value) for name, value in owner.items() if name not in ("tenant", "user")}
         self.revision = self._numbers.get("revision", 0)
@@ -248,7 +248,7 @@ class Unit:
     async def fetch(self, *wanted: tuple[Table, Iterable[str] | None]) -> None:
         """Read rows of several tables (None: all of a table) in one go, before they are asked for."""
         asked = [(table, command) for table, names in wanted if (command := table.wanting(names))]
-        answers = await self._redis.pipeline([command for _, command in asked])
+        answers = await self.redis.pipeline([command for _, command in asked])
         for (table, command), answer in zip(asked, answers, strict=True):
             table.take(command, answer)
 
@@ -263,7 +263,7 @@ class Unit:
 
     async def wipe(self, *, keep: Iterable[str] = ()) -> None:
         """Delete all tables but those to keep, with what this unit has written into them."""
-        names = {name.decode() for name in await self._redis.call("SMEMBERS", self._key("tables"))}
+        names = {name.decode() for name in await self.redis.call("SMEMBERS", self._key("tables"))}
         gone = (names | self._tables.keys()) - set(keep)
         for name in gone:
             self._tables.pop(name, None)
@@ -283,7 +283,7 @@ class Unit:
 
     async def is_stale(self) -> bool:
         """True if somebody has changed the user's data since: what was read may not fit together."""
-        now = await self._redis.call("HGET", _owner_key(self._redis, self.uid), "revision")
+        now = await self.redis.call("HGET", _owner_key(self.redis, self.uid), "revision")
         return int(now or 0) != self.revision
 
     @property
@@ -293,13 +293,13 @@ class Unit:
 
     async def commit(self) -> bool:
         """Write everything down; False, with nothing written, if the user's data have changed since."""
-        owner: list[Argument] = ["HSET", _owner_key(self._redis, self.uid)]
+        owner: list[Argument] = ["HSET", _owner_key(self.redis, self.uid)]
         commands: list[Command] = []
         if self.is_new:
             tenant, user = _storable(self.scope.tenant), _storable(self.scope.user)
             owner += ["tenant", tenant, "user", user]
-            commands.append(("HSET", self._redis.key("users"), self.uid, orjson.dumps([tenant, user])))
-            commands.append(("ZADD", self._redis.key("names"), 0, full_name(tenant, user)))
+            commands.append(("HSET", self.redis.key("users"), self.uid, orjson.dumps([tenant, user])))
+            commands.append(("ZADD", self.redis.key("names"), 0, full_name(tenant, user)))
         for name in self._changed:
             owner += [name, self._numbers[name]]
         if len(owner) > 2:
@@ -312,19 +312,19 @@ class Unit:
             if table.is_changed:
                 commands.append(("SREM" if table.is_gone else "SADD", self._key("tables"), name))
                 commands += table.commands()
-        return await self._redis.commit(
-            _owner_key(self._redis, self.uid), self.revision, commands + self._shared, though_full=self.frees
+        return await self.redis.commit(
+            _owner_key(self.redis, self.uid), self.revision, commands + self._shared, though_full=self.frees
         )
 
     def _table(self, name: str, *, raw: bool) -> Table:
         if name not in self._tables:
-            self._tables[name] = Table(self._redis, self._key(name), raw=raw)
+            self._tables[name] = Table(self.redis, self._key(name), raw=raw)
             if name in self._wiped:
                 self._tables[name].clear()
         return self._tables[name]
 
     def _key(self, name: str) -> str:
-        return key_of(self._redis, self.uid if name in LASTING else self.home, name)
+        return key_of(self.redis, self.uid if name in LASTING else self.home, name)
 
 
 class Units:

@@ -4,23 +4,22 @@ A session is in the set while its row says that something is unsummarised and no
 Whoever changes a session's `unsummarised`, `last_at` or `ended` says so here, in the same unit of work.
 """
 
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import SessionRow
 from proxy.stores.redis.unit import Unit
 
 ENDED_AT = 0.0  # earlier than any time that is asked for: its client said that nothing more will come
 
 
-def note(unit: Unit, redis: Redis, sid: str, session: SessionRow | None) -> None:
+def note(unit: Unit, sid: str, session: SessionRow | None) -> None:
     """Let the sweep find the session if anything of it is to be summed up. None: it is being erased."""
     member = f"{unit.uid} {sid}"
     if session is None or not session["unsummarised"]:
-        unit.share("ZREM", redis.key("unsummarised"), member)
+        unit.share("ZREM", unit.redis.key("unsummarised"), member)
     else:
         at = ENDED_AT if session["ended"] else session["last_at"]
-        unit.share("ZADD", redis.key("unsummarised"), at, member)
+        unit.share("ZADD", unit.redis.key("unsummarised"), at, member)
 
 
-def queued(unit: Unit, redis: Redis, sid: str) -> None:
+def queued(unit: Unit, sid: str) -> None:
     """A closing job sees to the session: its end puts back what it leaves."""
-    unit.share("ZREM", redis.key("unsummarised"), f"{unit.uid} {sid}")
+    unit.share("ZREM", unit.redis.key("unsummarised"), f"{unit.uid} {sid}")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import orjson
 
 from proxy.domain import Scope, SessionState
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ExchangeRow, JobRow, SessionRow, UnreadRow
 from proxy.stores.redis.unit import Unit
 
@@ -89,13 +88,13 @@ async def among(unit: Unit, sids: Collection[str], jobs: Iterable[JobRow]) -> di
     return {each.sid: each for each in waiting if each is not None}
 
 
-def announce(unit: Unit, redis: Redis, sid: str, waiting: Waiting | None) -> None:
+def announce(unit: Unit, sid: str, waiting: Waiting | None) -> None:
     """Let sweeps find the session, or (None) not."""
     field = f"{unit.uid} {sid}"
     if waiting is None:
-        unit.share("HDEL", redis.key(HASH), field)
+        unit.share("HDEL", unit.redis.key(HASH), field)
     else:
-        unit.share("HSET", redis.key(HASH), field, _encoded(waiting))
+        unit.share("HSET", unit.redis.key(HASH), field, _encoded(waiting))
 
 
 def decoded(field: str, value: bytes) -> Waiting:

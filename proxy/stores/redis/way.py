@@ -9,7 +9,6 @@ from dataclasses import replace
 from proxy.domain import Change, Create, Edit, Memory, Supersede
 from proxy.errors import Conflict
 from proxy.stores.redis import orders
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.doomed import find
 from proxy.stores.redis.erasing import erase
 from proxy.stores.redis.layout import MemoryRow, said_key, storable
@@ -17,7 +16,7 @@ from proxy.stores.redis.target import Target
 from proxy.stores.redis.unit import Unit
 
 
-async def make_way(unit: Unit, redis: Redis, changes: Sequence[Change]) -> None:
+async def make_way(unit: Unit, changes: Sequence[Change]) -> None:
     """Erase what is being forgotten and would keep out what the changes are about to store.
 
     Raises Conflict for an Edit that would turn a memory from before a forget into one that it covers."""
@@ -28,8 +27,8 @@ async def make_way(unit: Unit, redis: Redis, changes: Sequence[Change]) -> None:
         target = orders.target_of(unit.scope, order)
         if only := await _in_the_way(unit, target, new):
             doomed = await find(unit, replace(target, project=None, type=None, only=only))
-            await erase(unit, redis, doomed)
-            await orders.add(unit, redis, token, doomed.counts)
+            await erase(unit, doomed)
+            await orders.add(unit, token, doomed.counts)
         for change in changes:
             if isinstance(change, Edit) and await _would_be_covered(unit, target, change.memory):
                 raise Conflict("what the memory would become is being forgotten")

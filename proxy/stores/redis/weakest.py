@@ -6,7 +6,6 @@ at the quota would read all that the user has.
 import struct
 from collections.abc import AsyncIterator
 
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import MemoryRow
 from proxy.stores.redis.unit import Unit
 
@@ -39,12 +38,14 @@ def follow(unit: Unit, memory_id: str, old: MemoryRow | None, new: MemoryRow | N
         unit.share("ZADD", unit.key("weakest"), 0, after)
 
 
-async def walk(unit: Unit, redis: Redis, *, is_current: bool) -> AsyncIterator[list[str]]:
+async def walk(unit: Unit, *, is_current: bool) -> AsyncIterator[list[str]]:
     """Yield the members as they are committed, the weakest first, some at a time."""
     least, most = ("[1", "+") if is_current else ("-", "(1")
     start, count = 0, _FIRST
     while True:
-        found = await redis.call("ZRANGE", unit.key("weakest"), least, most, "BYLEX", "LIMIT", start, count)
+        found = await unit.redis.call(
+            "ZRANGE", unit.key("weakest"), least, most, "BYLEX", "LIMIT", start, count
+        )
         yield [each.decode() for each in found]
         if len(found) < count:
             return

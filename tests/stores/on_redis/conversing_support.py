@@ -31,7 +31,7 @@ class Replica:
         """Store what was extracted and settle the job, in one step, as MemoryStore.apply does."""
 
         async def work(unit: Unit) -> None:
-            await queue.finish(unit, self.redis, job)
+            await queue.finish(unit, job)
             for fact in facts:
                 found = await unit.table(FACTS).get(fact) or 0
                 unit.table(FACTS).put(fact, found + 1)

@@ -95,13 +95,13 @@ class OverRedis:
         async def work(unit):
             memory = create(f"fact {id_}", scope, id=id_).memory
             row = row_of(memory, seq=1, version=1, vector=None, generation=-1)
-            await Rows(unit, self._redis).put(id_, row)
+            await Rows(unit).put(id_, row)
 
         await self._open[0][3].write(scope, work)
 
     async def finish(self, n, job):
         async def work(unit):
-            await queue.finish(unit, self._redis, job)
+            await queue.finish(unit, job)
 
         await self._open[n][3].write(job.scope, work)
 

@@ -284,7 +284,7 @@ async def test_an_order_of_an_earlier_release_is_carried_out(stores, second, red
     await store(stores.memories, *(create(f"{WORD} {n}", id=f"f{n}") for n in range(9)))
 
     async def placed(unit):
-        return orders.place(unit, redis, of(ANNA, type="semantic"), by="test", counts=Forgotten())
+        return orders.place(unit, of(ANNA, type="semantic"), by="test", counts=Forgotten())
 
     token = await stores.units.write(ANNA, placed)
 
