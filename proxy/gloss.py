@@ -131,18 +131,24 @@ def _lexicon() -> _Lexicon:
     words: dict[str, dict[str, str]] = {name: {} for name in _LANGUAGES}
     forms: set[str] = set()
     english = set(ENGLISH_STOP_WORDS)
+    for meaning, row, are_forms in _rows():
+        english.update(re.findall(r"[a-z]{3,}", fold(meaning)))
+        for name, word in row:
+            if are_forms and word not in words[name]:
+                forms.add(word)
+            words[name].setdefault(word, meaning)
+    return _Lexicon(words, frozenset(forms), frozenset(english), max(map(len, words["zh"])))
+
+
+def _rows() -> Iterator[tuple[str, list[tuple[str, str]], bool]]:
+    """Yield the rows of all files: a meaning, its words (language, folded), whether the file is of forms."""
     for file in sorted(_FOLDER.glob("*.txt")):
-        are_forms = file.match("*.forms.txt")
         for line in file.read_text("utf-8").splitlines():
             meaning, *cells = line.split("|")
-            english.update(re.findall(r"[a-z]{3,}", fold(meaning)))
-            for name, cell in zip(_LANGUAGES, cells, strict=True):
-                # An apostrophe ends a word: "d'accord" is a phrase of two.
-                for word in filter(None, (fold(w.strip()).replace("'", " ") for w in cell.split(","))):
-                    if are_forms and word not in words[name]:
-                        forms.add(word)
-                    words[name].setdefault(word, meaning)
-    return _Lexicon(words, frozenset(forms), frozenset(english), max(map(len, words["zh"])))
+            named = [(n, w) for n, cell in zip(_LANGUAGES, cells, strict=True) for w in cell.split(",")]
+            # An apostrophe ends a word: "d'accord" is a phrase of two.
+            folded = [(name, fold(word.strip()).replace("'", " ")) for name, word in named]
+            yield meaning, [(name, word) for name, word in folded if word], file.match("*.forms.txt")
 
 
 # Words of several languages say nothing about which one it is.

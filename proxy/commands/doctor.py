@@ -18,6 +18,7 @@ from proxy.stores.models.reranker import load_reranker
 from proxy.stores.models.tokens import Tokens
 from proxy.upstream.client import Upstream
 from proxy.upstream.fetch import fetch
+from proxy.upstream.headers import Headers
 from proxy.upstream.opened import Timeouts
 
 
@@ -175,11 +176,7 @@ async def _upstream(
         return Finding(NOTE, subject, "none: the scripted demo model is served; set --upstream URL")
     headers = [(b"authorization", f"Bearer {key}".encode())] if key else []
     try:
-        async with Upstream(url, timeouts=Timeouts(headers_s=10, read_s=10)) as upstream:
-            with await upstream.open("GET", b"/v1/models", headers) as opened:
-                status, body = opened.status, b""
-                while not opened.at_end and len(body) < 1_000_000:
-                    body += await opened.read()
+        status, body = await _models(url, headers)
     except (UpstreamError, ProxyError) as e:
         return Finding(BAD, subject, f"{url}: {e}")
     if status in (401, 403):
@@ -189,6 +186,16 @@ async def _upstream(
             NOTE, subject, f"{url}/models answers {status}: is this an OpenAI-compatible base URL?"
         )
     return _listed(subject, url, body, model)
+
+
+async def _models(url: str, headers: Headers) -> tuple[int, bytes]:
+    """Return the status of the upstream's list of models, and its body, as far as anybody will read it."""
+    async with Upstream(url, timeouts=Timeouts(headers_s=10, read_s=10)) as upstream:
+        with await upstream.open("GET", b"/v1/models", headers) as opened:
+            body = b""
+            while not opened.at_end and len(body) < 1_000_000:
+                body += await opened.read()
+            return opened.status, body
 
 
 def _turned_away(subject: str, url: str, status: int, configured: str | None) -> Finding:

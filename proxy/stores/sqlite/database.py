@@ -235,10 +235,10 @@ class Database:
         """Empty the write-ahead log, which still holds the pages as they were."""
         # Our own readers are gone at once; another process may read for minutes, and nobody waits for that.
         connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
-        (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        emptied = _empty_log(connection)
         connection.execute(f"PRAGMA busy_timeout = {file.BUSY_TIMEOUT_MS}")
-        self._purge_due = time.monotonic() + _PURGE_AGAIN_S if busy else None
-        if busy:
+        self._purge_due = None if emptied else time.monotonic() + _PURGE_AGAIN_S
+        if not emptied:
             observe.log.warning("store.purge.delayed")  # a commit after that tries again
 
     # ------------------------------------------------------------ connections
@@ -296,10 +296,8 @@ class Database:
         read it into it, and delete it. Then the one would be spoilt, and the other incomplete."""
         for handle in list(self._handles):
             with handle.lock, suppress(sqlite3.Error):
-                if handle.connection is not None:
-                    (busy, _, _) = handle.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                    if not busy:
-                        return
+                if handle.connection is not None and _empty_log(handle.connection):
+                    return
 
     def _shutdown(self) -> None:
         self._writer.shutdown(wait=True)
@@ -308,6 +306,12 @@ class Database:
         for handle in self._handles:
             with handle.lock, file.mapped(self.path):
                 handle.discard()
+
+
+def _empty_log(connection: sqlite3.Connection) -> bool:
+    """Empty the write-ahead log; return whether it is: it is not while somebody reads from it."""
+    (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
 def _nothing(tx: sqlite3.Connection) -> None:
