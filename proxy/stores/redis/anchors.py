@@ -10,7 +10,8 @@ from collections.abc import Collection, Iterable
 from proxy.domain import NewExchange
 from proxy.notes import EVERY, LATEST, MOST_ANCHORS, OTHER, Anchor
 from proxy.stores.redis.layout import AnchorRow, ExchangeRow, storable
-from proxy.stores.redis.unit import Table, Unit
+from proxy.stores.redis.table import Table
+from proxy.stores.redis.unit import Unit
 
 _MOST_LOGGED = 4 * MOST_ANCHORS
 

@@ -6,7 +6,8 @@ from proxy.domain import Scope
 from proxy.errors import StoreUnavailable
 from proxy.kept import Conversation, ItemPage, StoredResponse
 from proxy.stores.redis.layout import ConversationRow, ItemRow, storable
-from proxy.stores.redis.unit import Table, Unit, Units
+from proxy.stores.redis.table import Table
+from proxy.stores.redis.unit import Unit, Units
 
 Items = Sequence[tuple[str, bytes]]
 

@@ -2,7 +2,8 @@
 
 from proxy.domain import NewExchange
 from proxy.stores.redis.layout import ExchangeRow, SessionRow, storable
-from proxy.stores.redis.unit import Table, Unit
+from proxy.stores.redis.table import Table
+from proxy.stores.redis.unit import Unit
 from proxy.stores.retry import is_opening, is_retry, said_anew
 
 

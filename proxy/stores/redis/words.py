@@ -13,7 +13,8 @@ from typing import Any
 
 from proxy.stores.redis import lapsing
 from proxy.stores.redis.layout import MemoryRow, storable
-from proxy.stores.redis.unit import Table, Unit
+from proxy.stores.redis.table import Table
+from proxy.stores.redis.unit import Unit
 from proxy.stores.vector_index import Wanted
 
 # BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
