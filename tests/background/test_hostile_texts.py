@@ -17,7 +17,7 @@ from proxy.background.extraction.worth import statements
 from proxy.background.safety.filters import redact
 from proxy.background.safety.policy import DEFAULT
 from proxy.background.split import split
-from proxy.background.write_gate import compare
+from proxy.background.write_gate import fact
 from proxy.background.write_gate.reading import read
 from proxy.domain import Candidate, Exchange, Scope
 from proxy.sentences import sentences, without_inner_stops
@@ -111,7 +111,7 @@ def test_digits_without_an_end_are_no_amount(benchmark_ms):
 
 def test_a_run_of_blanks_is_no_note_of_a_date(benchmark_ms):
     text = " " * 8_000 + "!"
-    assert benchmark_ms(lambda: compare._read.__wrapped__(text)) < 100  # 570 ms
+    assert benchmark_ms(lambda: fact.read_fact.__wrapped__(text)) < 100  # 570 ms
     assert benchmark_ms(lambda: read.__wrapped__(text)) < 100
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import proxy
 from proxy.background.extraction import ground
-from proxy.background.write_gate import compare, contrast, reading
+from proxy.background.write_gate import contrast, fact, reading
 from proxy.terms import stems, terms
 from proxy.wordlists import sections
 
@@ -19,7 +19,7 @@ PACKAGE = Path(proxy.__file__).parent
 
 
 def roots(text: str) -> Iterable[str]:
-    return map(compare._root, terms(text))
+    return map(fact._root, terms(text))
 
 
 Table = Iterable[str]
@@ -27,7 +27,7 @@ Lookup = Callable[[str], Iterable[str]]
 # The table as it was made, and the form in which words are looked up in it.
 TABLES: dict[str, tuple[Table, Lookup]] = {
     "extraction/ground._NARRATION": (ground._NARRATION, terms),
-    "write_gate/compare._GLUE": (compare._GLUE, roots),
+    "write_gate/fact._GLUE": (fact._GLUE, roots),
     "write_gate/reading.FORM": (reading.FORM, terms),
     "write_gate/reading.COMMON": (reading.COMMON, reading._words),
     "write_gate/reading._SYNONYM": (reading._SYNONYM, terms),

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxy.background.write_gate import numbered
+from proxy.background.write_gate import marks
 from proxy.background.write_gate.compare import Relation, relate
 from proxy.background.write_gate.decide import Weighed, decide_changes
 from proxy.background.write_gate.numbered import about_other_numbers, hold_at_other_times
@@ -96,4 +96,4 @@ def test_a_value_with_its_own_year_holds_beside_that_of_another_year_and_no_plan
 
 @pytest.mark.parametrize("text", ["1" * 8_000, "1," * 4_000, "一" * 8_000, "may " * 2_000, "2024 " * 1_600])
 def test_a_long_run_of_numbers_costs_no_time(text, benchmark_ms):
-    assert benchmark_ms(lambda: numbered._told.__wrapped__(text)) < 100  # 5 s where all of it is read
+    assert benchmark_ms(lambda: marks.told.__wrapped__(text)) < 100  # 5 s where all of it is read
