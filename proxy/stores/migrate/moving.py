@@ -16,7 +16,6 @@ from proxy.stores.migrate.pieces import Into, Piece, Pieces, Target, count_of
 from proxy.stores.migrate.source import Refused, Source, User
 from proxy.stores.migrate.tally import Tally
 from proxy.stores.redis import model, purging
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.erasing import erase_all
 from proxy.stores.redis.indexing import Indexing
 from proxy.stores.redis.layout import MovedRow
@@ -169,7 +168,7 @@ class Move:
             plan.goes_on_from = before or empty
             return
         scope = plan.user.scope
-        await self._units.write(scope, partial(_erase, redis=self._redis, before=before, after=empty))
+        await self._units.write(scope, partial(_erase, before=before, after=empty))
         plan.note = plan.goes_on_from = empty
         await self._settle(scope)
 
@@ -183,7 +182,7 @@ class Move:
         for portion in _portions(pieces, note["pieces"]):
             at = plan.goes_on_from["pieces"] + len(portion)
             after: MovedRow = {**note, "pieces": at, "whole": at == whole}
-            write = partial(_write, redis=self._redis, plan=plan, pieces=pieces, portion=portion, after=after)
+            write = partial(_write, plan=plan, pieces=pieces, portion=portion, after=after)
             await self._units.write(plan.user.scope, write)
             plan.note = plan.goes_on_from = after
             await self._settle(plan.user.scope)
@@ -234,7 +233,7 @@ def _portions(pieces: Pieces, start: int) -> Iterator[Sequence[Piece]]:
 
 
 async def _write(
-    unit: Unit, *, redis: Redis, plan: _Plan, pieces: Pieces, portion: Sequence[Piece], after: MovedRow
+    unit: Unit, *, plan: _Plan, pieces: Pieces, portion: Sequence[Piece], after: MovedRow
 ) -> None:
     """Write one portion, and note it. Raises Refused if anybody else has touched what is under way."""
     await _take(unit, plan.note, after)
@@ -252,7 +251,7 @@ async def _write(
         await piece.put(into)
 
 
-async def _erase(unit: Unit, *, redis: Redis, before: MovedRow, after: MovedRow) -> None:
+async def _erase(unit: Unit, *, before: MovedRow, after: MovedRow) -> None:
     """Erase all of the user but receipts, which the directory has, too."""
     await _take(unit, before, after)
     await erase_all(unit, at=0.0)

@@ -13,7 +13,7 @@ import orjson
 
 from proxy.domain import Forgotten, Scope
 from proxy.stores.redis import erasing, exchanges, library, orders, queue
-from proxy.stores.redis.connection import Redis, pairs
+from proxy.stores.redis.connection import pairs
 from proxy.stores.redis.layout import SessionRow
 from proxy.stores.redis.unit import LASTING, Unit, Units, key_of
 
@@ -62,21 +62,21 @@ class _Clearing:
         async for spans in self._rows("order", _SPANS):
             ids = [id_ for span in spans.values() for id_ in span.values()]
             for some in _some(ids, _ROWS):
-                await self._portion(partial(_unlist_memories, redis=self._redis, ids=some))
+                await self._portion(partial(_unlist_memories, ids=some))
         async for responses in self._rows("stored"):
             for some in _some(responses, _ROWS):
-                await self._portion(partial(_unlist_responses, redis=self._redis, ids=some))
+                await self._portion(partial(_unlist_responses, ids=some))
         async for sessions in self._rows("sessions"):
             for some in _some(sessions, _ROWS):
                 open_ = await self._open({sid: sessions[sid] for sid in some})
-                await self._portion(partial(_unlist_sessions, redis=self._redis, sids=some, open_=open_))
+                await self._portion(partial(_unlist_sessions, sids=some, open_=open_))
         for table in ("jobs", "dead"):
             async for jobs in self._rows(table):
                 for some in _some(jobs, _JOBS):
-                    await self._portion(partial(_unlist_jobs, redis=self._redis, ids=some))
+                    await self._portion(partial(_unlist_jobs, ids=some))
         async for documents in self._rows("documents"):
             for some in _some(documents, _ROWS):
-                await self._portion(partial(_unlist_documents, redis=self._redis, ids=some))
+                await self._portion(partial(_unlist_documents, ids=some))
 
     async def erase(self) -> None:
         """Erase the tables. What was large, Redis frees beside what it serves."""
@@ -110,14 +110,14 @@ class _Clearing:
                 return
 
     async def _portion(self, work: Callable[[Unit], Awaitable[None]]) -> None:
-        done = partial(_portion, redis=self._redis, token=self._token, work=work)
+        done = partial(_portion, token=self._token, work=work)
         await self._units.write(self._scope, done)
 
     def _key(self, table: str) -> str:
         return key_of(self._redis, self._left, table)
 
 
-async def _portion(unit: Unit, *, redis: Redis, token: str, work: Callable[[Unit], Awaitable[None]]) -> None:
+async def _portion(unit: Unit, *, token: str, work: Callable[[Unit], Awaitable[None]]) -> None:
     unit.frees = True
     await work(unit)
     await orders.still_at_it(unit, token)
@@ -127,26 +127,26 @@ async def _nothing(unit: Unit) -> None:
     pass
 
 
-async def _unlist_memories(unit: Unit, *, redis: Redis, ids: Sequence[str]) -> None:
+async def _unlist_memories(unit: Unit, *, ids: Sequence[str]) -> None:
     ours = await unit.table("memories").many(ids)
     await erasing.unlist(unit, [id_ for id_ in ids if id_ not in ours], ())
 
 
-async def _unlist_responses(unit: Unit, *, redis: Redis, ids: Sequence[str]) -> None:
+async def _unlist_responses(unit: Unit, *, ids: Sequence[str]) -> None:
     ours = await unit.table("stored").many(ids)
     await erasing.unlist(unit, (), [id_ for id_ in ids if id_ not in ours])
 
 
-async def _unlist_sessions(unit: Unit, *, redis: Redis, sids: Sequence[str], open_: Sequence[str]) -> None:
+async def _unlist_sessions(unit: Unit, *, sids: Sequence[str], open_: Sequence[str]) -> None:
     ours = await unit.table("sessions").many(sids)
     exchanges.unlist_sessions(unit, [sid for sid in sids if sid not in ours], open_)
 
 
-async def _unlist_jobs(unit: Unit, *, redis: Redis, ids: Sequence[str]) -> None:
+async def _unlist_jobs(unit: Unit, *, ids: Sequence[str]) -> None:
     await queue.drop(unit, ids)
 
 
-async def _unlist_documents(unit: Unit, *, redis: Redis, ids: Sequence[str]) -> None:
+async def _unlist_documents(unit: Unit, *, ids: Sequence[str]) -> None:
     ours = await unit.table("documents").many(ids)
     library.unlist(unit, [id_ for id_ in ids if id_ not in ours])
 

@@ -15,7 +15,6 @@ from functools import partial
 from proxy import observe
 from proxy.domain import Forgotten, MemoryFilter, Scope
 from proxy.stores.redis import clearing, erasing, orders, purging, receipts
-from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.doomed import count_all, find, find_said
 from proxy.stores.redis.indexing import Indexing
 from proxy.stores.redis.layout import MemoryRow, storable
@@ -50,9 +49,7 @@ class Forgetting:
         scope = await self._scope(where, memory_id)
         if scope is None:
             return Forgotten()
-        work = partial(
-            _begin, redis=self._redis, where=where, memory_id=memory_id, by=by, verdicts=Verdicts()
-        )
+        work = partial(_begin, where=where, memory_id=memory_id, by=by, verdicts=Verdicts())
         begun = await self._units.write(scope, work)
         self._let_go(scope)
         if begun.order is not None:
@@ -64,7 +61,7 @@ class Forgetting:
     async def forget_document(self, scope: Scope, document_id: str, by: str, now: float) -> Forgotten:
         """Erase, durable on return, a document and what may repeat it. None there: nothing, no receipt."""
         where = MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=now)
-        work = partial(_forget_document, redis=self._redis, where=where, document_id=document_id, by=by)
+        work = partial(_forget_document, where=where, document_id=document_id, by=by)
         gone = await self._units.write(scope, work)
         self._let_go(scope)
         return gone
@@ -109,7 +106,7 @@ class Forgetting:
                 await self._erase_covered(scope, token)
             else:
                 await clearing.clear(self._units, scope, token, left)
-        gone = await self._units.write(scope, partial(_finish, redis=self._redis, token=token))
+        gone = await self._units.write(scope, partial(_finish, token=token))
         await self._indexing.settle(scope)
         return gone
 
@@ -118,9 +115,7 @@ class Forgetting:
         ids = await self._units.glance(scope, _in_order)
         for number, start in enumerate(range(0, len(ids), PORTION), 1):
             portion = frozenset(ids[start : start + PORTION])
-            await self._units.write(
-                scope, partial(_erase_portion, redis=self._redis, token=token, only=portion)
-            )
+            await self._units.write(scope, partial(_erase_portion, token=token, only=portion))
             if number % _SETTLE_EVERY == 0:
                 await self._indexing.settle(scope)
 
@@ -136,7 +131,7 @@ class Forgetting:
 
 
 async def _begin(
-    unit: Unit, *, redis: Redis, where: MemoryFilter, memory_id: str | None, by: str, verdicts: Verdicts
+    unit: Unit, *, where: MemoryFilter, memory_id: str | None, by: str, verdicts: Verdicts
 ) -> _Begun:
     target = Target.of(where, memory_id)
     if not await _is_there(unit, target):
@@ -165,9 +160,7 @@ async def _begin(
     return _Begun(replace(counts, receipt=receipt))
 
 
-async def _forget_document(
-    unit: Unit, *, redis: Redis, where: MemoryFilter, document_id: str, by: str
-) -> Forgotten:
+async def _forget_document(unit: Unit, *, where: MemoryFilter, document_id: str, by: str) -> Forgotten:
     doomed = await find(unit, Target(document_id=storable(document_id)))
     if not doomed.documents:
         return Forgotten()
@@ -178,7 +171,7 @@ async def _forget_document(
     return replace(doomed.counts, receipt=receipt)
 
 
-async def _erase_portion(unit: Unit, *, redis: Redis, token: str, only: frozenset[str]) -> None:
+async def _erase_portion(unit: Unit, *, token: str, only: frozenset[str]) -> None:
     """Erase those of the memories that the order covers, as far as they are still there."""
     order = (await orders.standing(unit)).get(token)
     if order is None:
@@ -192,7 +185,7 @@ async def _erase_portion(unit: Unit, *, redis: Redis, token: str, only: frozense
         await orders.still_at_it(unit, token)
 
 
-async def _finish(unit: Unit, *, redis: Redis, token: str) -> Forgotten:
+async def _finish(unit: Unit, *, token: str) -> Forgotten:
     unit.frees = True
     gone = await orders.finish(unit, token)
     purging.ask(unit)
