@@ -216,10 +216,6 @@ _THAT = re.compile(r"\b(?:das|la)\b")  # points, too: "klingt das höflich?"
 _UPPER = re.compile(r"\b[A-Z][A-Z\d]+\b|\b(?:Python|Markdown|Excel|Bash|Java|JavaScript|Rust)\b")
 
 
-# "Add up my hours: 7.5, 8, 6": whose they are does not matter, they are all there.
-_MY_NUMBERS = re.compile(r"\b(?:my|our|mein|meine|unsere|mis|mes|nos) (?=\w+ ?:\s*$)")
-
-
 def _is_row(text: str) -> bool:
     """True for a row of numbers, and what is to be done with it."""
     numbers = _NUMBERS.search(text) if text[-1:].isdigit() or text[-2:-1].isdigit() else None

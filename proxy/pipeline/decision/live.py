@@ -140,7 +140,7 @@ def live(text: str) -> Live:
         return Live.SURE
     now = _NOW.search(folded) is not None
     if _WEATHER.search(folded) and not _EYES.search(folded):
-        if any(place in text for place in _PLACES) or "月相" in text:
+        if any(place in text for place in _PLACES):
             return Live.SURE
         if _DEGREES.search(folded) and not _OUTSIDE.search(folded):
             return Live.NO

@@ -82,9 +82,6 @@ WORLD_NAME = re.compile(
 )
 
 
-_HISTORIC = re.compile(r"War|Guerr|krieg|Revolu|Révolu|Dynasty|dynasty|Empire|empire|Treaty|Battle")
-
-
 def _of_spaced(text: str) -> Worldly:
     tokens = [_ELIDED.sub("", fold(t).replace("’", "'")) for t in _TOKEN.findall(text)]
     held = set(tokens)
@@ -94,12 +91,10 @@ def _of_spaced(text: str) -> Worldly:
     work = _WORK.search(text)
     if work and len(_TOKEN.findall(work[1])) > 2:
         return Worldly.SURE
-    event = WORLD_NAME.search(text)
-    known = held & KNOWN_NAMES or event
     if _names_unknown(text):
         return Worldly.NO
-    sure = event and _HISTORIC.search(event[0])
-    found = Worldly.SURE if sure else _by_evidence(folded, tokens, held, bool(known))
+    known = held & KNOWN_NAMES or WORLD_NAME.search(text)
+    found = _by_evidence(folded, tokens, held, bool(known))
     return Worldly.NO if found and roles.names_their_thing(text) else found
 
 

@@ -120,7 +120,6 @@ _ZH_GOES_WRONG = re.compile(
 )
 _ZH_INVENTIONS = words("world_zh", "inventions")
 _ZH_MEANS = re.compile(r"(?:的(?:意思|含义)是什么|是什么意思|什么意思|的含义)")
-_ZH_QUOTED = re.compile("[“\"'「『《].{1,30}[”\"'」』》]")
 # Two to six characters that no 的 or 上 ties to anything: a word, an idiom.
 _ZH_WORD = re.compile(
     "(?:请问|你知道|成语|词语|单词|网络用语)?(?![小老阿])[^的里上中下那这\\s，,]{1,8}(?:这个词|这个成语|一词)?"
@@ -139,10 +138,8 @@ _ZH_OF_PLACE = re.compile(
 
 
 def zh_of_nobody(text: str) -> bool:
-    """True if the (Chinese) text asks who made something, in which year it was, how high it is or what it
-    means, and that something can only be the world's."""
-    if _zh_meaning(text):
-        return not zh_lived(text)
+    """True if the (Chinese) text asks who made something, in which year it was or how high it is, and that
+    something can only be the world's."""
     if len(text) > LONGEST or not _ZH_ASKED_OF.search(text) or zh_lived(text):
         return False
     pieces = {text[at : at + size] for at in range(len(text)) for size in range(1, 8)}
@@ -163,7 +160,7 @@ def _zh_meaning(text: str) -> bool:
     if not means:
         return False
     asked = text[: means.start()].strip()
-    return bool(_ZH_QUOTED.search(asked) or _ZH_WORD.fullmatch(asked))
+    return _ZH_WORD.fullmatch(asked) is not None
 
 
 def _is_of_kind(subject: str, text: str) -> bool:
