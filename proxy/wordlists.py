@@ -45,6 +45,11 @@ def any_of(name: str, section: str) -> str:
     return f"(?:{'|'.join(sections(name)[section])})"
 
 
+def either(*patterns: str) -> str:
+    """Return the pattern, a group, of any of the rows of a table."""
+    return f"(?:{'|'.join(patterns)})"
+
+
 def whole_words(name: str, section: str) -> str:
     """Return the pattern of the alternatives as whole words; of Chinese, Japanese and Korean, whose words
     have no edges to be seen, wherever they stand. A pattern without group around it."""

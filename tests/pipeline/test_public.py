@@ -2,8 +2,9 @@
 
 import pytest
 
+from proxy.pipeline.decision.commands import is_command
 from proxy.pipeline.decision.decide import decide
-from proxy.pipeline.decision.public import is_command, is_public
+from proxy.pipeline.decision.public import is_public
 from tests.pipeline.conftest import turn
 
 

@@ -8,8 +8,9 @@ plan, to save a number (`words/brought.txt`, [life]); nor what names a person, o
 
 import re
 
+from proxy.pipeline.decision.facts import names_known_thing
 from proxy.pipeline.decision.own import is_personal
-from proxy.pipeline.decision.questions import asks, is_agreed, is_quoted, names_known_thing, split_payload
+from proxy.pipeline.decision.payload import asks, is_agreed, is_quoted, split_payload
 from proxy.pipeline.decision.world import names_stranger
 from proxy.pipeline.roles import names_their_thing, of_somebody
 from proxy.terms import plain

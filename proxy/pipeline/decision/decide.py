@@ -8,14 +8,25 @@ never fires where the instruction is personal or points at something said before
 from dataclasses import dataclass
 
 from proxy.domain import Message, Turn
-from proxy.pipeline.decision import questions
 from proxy.pipeline.decision.brought import brings_its_own, is_for_somebody
+from proxy.pipeline.decision.commands import is_command
 from proxy.pipeline.decision.errands import is_errand
+from proxy.pipeline.decision.facts import is_general_fact
 from proxy.pipeline.decision.greeting import is_greeting
 from proxy.pipeline.decision.live import Live, live
 from proxy.pipeline.decision.own import is_personal, points_back
 from proxy.pipeline.decision.paste import beside_the_paste, names_something, own_words
-from proxy.pipeline.decision.public import is_command, is_public, without_doubt
+from proxy.pipeline.decision.payload import (
+    asks,
+    is_agreed,
+    is_transformation,
+    is_translation,
+    means_the_text,
+    needs_nothing,
+    split_payload,
+    without_dummies,
+)
+from proxy.pipeline.decision.public import is_public, without_doubt
 from proxy.pipeline.decision.sums import is_calculation
 from proxy.reasons import Reason
 
@@ -52,10 +63,10 @@ def decide(turn: Turn) -> Verdict:
 
 def _around_paste(own: str) -> Verdict:
     beside = beside_the_paste(own)
-    if is_personal(own) or points_back(beside) or questions.is_agreed(own):
+    if is_personal(own) or points_back(beside) or is_agreed(own):
         return _SEARCH
     of_paste = beside != own and not names_something(own)
-    if of_paste or questions.is_transformation(own):
+    if of_paste or is_transformation(own):
         return Verdict(False, Reason.SELF_CONTAINED)
     return _SEARCH
 
@@ -71,26 +82,26 @@ def _of_question(query: str) -> Verdict:
         return Verdict(False, Reason.SELF_CONTAINED)
     if is_errand(query):
         return Verdict(False, Reason.TOOL_ANSWERS)
-    instruction, payload = questions.split_payload(query)
+    instruction, payload = split_payload(query)
     if len(instruction) > INSTRUCTION_CHARS or is_personal(instruction):
         return _SEARCH
-    works_on_it = questions.is_transformation(instruction) or questions.means_the_text(instruction)
+    works_on_it = is_transformation(instruction) or means_the_text(instruction)
     works_on_it = works_on_it and not is_for_somebody(instruction)
     if payload and works_on_it and not _asks_besides(instruction, payload):
         return Verdict(False, Reason.SELF_CONTAINED)
-    if is_calculation(query) or questions.needs_nothing(query):
+    if is_calculation(query) or needs_nothing(query):
         return Verdict(False, Reason.SELF_CONTAINED)
-    leaning = questions.without_dummies(instruction)
+    leaning = without_dummies(instruction)
     if live(query) is Live.SURE or is_public(query) or is_command(query):
         return Verdict(False, Reason.TOOL_ANSWERS)
-    if not points_back(leaning) and questions.is_general_fact(query):
+    if not points_back(leaning) and is_general_fact(query):
         return Verdict(False, Reason.GENERAL_FACT)
     return _SEARCH
 
 
 def _asks_besides(instruction: str, payload: str) -> bool:
     """True for "sum up the order: how many, how much"; a question that is to be translated is a text."""
-    return questions.asks(payload) and not questions.is_translation(instruction)
+    return asks(payload) and not is_translation(instruction)
 
 
 def was_asked(messages: tuple[Message, ...]) -> bool:

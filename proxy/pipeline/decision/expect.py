@@ -8,15 +8,15 @@ import re
 from enum import IntEnum
 
 from proxy.gloss import question_gloss
+from proxy.pipeline.decision.facts import names_known_thing
 from proxy.pipeline.decision.live import Live, live
 from proxy.pipeline.decision.own import is_personal, points_back
 from proxy.pipeline.decision.paste import own_words
-from proxy.pipeline.decision.questions import (
+from proxy.pipeline.decision.payload import (
     asks,
     brings_code,
     is_quoted,
     means_the_text,
-    names_known_thing,
     split_payload,
     without_dummies,
 )

@@ -8,7 +8,7 @@ import re
 from enum import IntEnum
 
 from proxy.terms import fold
-from proxy.wordlists import any_of, whole_words, words
+from proxy.wordlists import any_of, either, whole_words, words
 
 
 class Live(IntEnum):
@@ -19,17 +19,13 @@ class Live(IntEnum):
     SURE = 2
 
 
-def _any(*patterns: str) -> str:
-    return f"(?:{'|'.join(patterns)})"
-
-
 _CURRENCY = f"{any_of('live', 'currency')}s?"
-_MARKET = _any(
+_MARKET = either(
     whole_words("live", "market"),
     rf"\b{_CURRENCY}\b(?=.*\b(?:at|worth|against|rate|trading|to the|in|is|today)\b)",
     rf"\bhow many {_CURRENCY} (?:is|are|to|in)\b",
 )
-_CLOCK = _any(
+_CLOCK = either(
     # Not "what time is it where Karim is", "like last time in Leeds".
     r"\bwhat time is it\b(?! (?:where|for|at|with)\b)|\bwhat's the time\b(?! (?:where|for|at|with)\b)",
     r"^\W*(?:so |and |hey |please )*(?:what(?:'s|s| is)? |tell me |give me )?(?:the )?"
@@ -48,12 +44,12 @@ _CLOCK = _any(
     r"|지금 몇 시",
 )
 # Of somebody's team as well as of one that everybody knows: whose, the names tell.
-_GAME = _any(
+_GAME = either(
     r"\bwho won .*\b(?:game|match|race|election|final)\b|\bdid .* win\b|\b(?:quien|qui) a? ?(?:gano"
     r"|gagne) (?:el|le)\b",
     r"\bhat \w+ .*\bgewonnen\b|\b(?:partido|spiel|match) (?:del?|von|du|des)\b",
 )
-_LOOK_UP = _any(
+_LOOK_UP = either(
     r"^(?:please |can you |could you )?(?:google|search (?:the web|online|the internet)|look up online"
     r"|web search|browse)\b",
     r"^(?:busca|buscar) en (?:internet|google|la web)|^such(?:e)? (?:im (?:internet|netz|web)|online)"
@@ -70,7 +66,7 @@ _NUMBERED = (
     r"|delay\w*|subway|tube)\b)|\bretards? sur la ligne\b"
 )
 _SERVICES = any_of("live", "services")
-_NAMED = _any(
+_NAMED = either(
     rf"\b(?:is|are|ist|esta|est) {_SERVICES} (?:down|up|offline|caido|en panne|gerade down)\b"
     rf"|{_SERVICES}.{{0,4}}(?:挂了|宕机|崩了)",
     r"\b(?:next|last|first) (?:train|bus|ferry|flight|tram) from [a-z]+ to [a-z]+|\b(?:current|latest"
@@ -86,7 +82,7 @@ _NAMED = _any(
     r"(?:现在|今天|目前).{0,8}(?:大桥|公园|景区|博物馆|动物园|图书馆|美术馆|机场|地铁|轻轨|城际|轮渡|缆车"
     r"|高速|故宫|长城).{0,8}(?:开|运行|堵|排队|人多)",
 )
-_RUN = _any(
+_RUN = either(
     r"^(?:please |can you |could you |pls )?(?:run|execute|exec) "
     r"(?!the |a |an |our |this |that |it |all )\S.*\b(?:output|result|prints?|stdout|say)\b",
     r"^(?:请|麻烦)?(?:跑一下|跑下|运行一下|运行|执行一下|执行).*(?:输出|结果|打印)",
@@ -97,7 +93,7 @@ _SAFE_THE = re.compile(rf"{any_of('live', 'the')}\b")
 _PLACES = words("world_zh", "places")
 # On the text as typed: a place has a capital. Weather without a place is weather where the user lives.
 _PLACE = re.compile(
-    _any(
+    either(
         r"\b(?:in|at|for|near|en|à|a|au|em|auf|im|zum|beim|on|from|over|pour|para|sur|del?|di|du"
         r"|l['’])\s*(?:the |la |el |le |der |die )?(?!Q[1-4]\b)[A-ZÀ-Þ]\w+\b(?!['’]s)",
         r"^(?:请问|查查|看看|查一下)?(?!今天|现在|明天|外面|这里|这边|实时|当前|今晚|昨晚|目前|周末|天气"
@@ -113,7 +109,7 @@ _DEGREES = re.compile(r"温度|几度|多少度|多?[热冷]|[冷热]不[冷热]
 _OUTSIDE = re.compile(r"\boutside\b|\bdraussen\b|\bdehors\b|\bafuera\b|外面|室外")
 _SURE_ANYWHERE = re.compile(rf"{_RUN}|{_CLOCK}|{_LOOK_UP}", re.DOTALL)
 _SURE = re.compile(
-    _any(_MARKET, whole_words("live", "news"), whole_words("live", "score"), _NUMBERED, _NAMED), re.DOTALL
+    either(_MARKET, whole_words("live", "news"), whole_words("live", "score"), _NUMBERED, _NAMED), re.DOTALL
 )
 _WEATHER = re.compile(whole_words("live", "weather"))
 _EYES = re.compile(r"[眼镜鏡]|近视|近視|散光")  # have degrees, too

@@ -63,7 +63,7 @@ _SERVICES = frozenset(sections("live")["services"])
 _GLUE, _NO_PLACE = words("public", "glue"), words("public", "own places")
 _LIVED, _KNOWN_NAMES = words("world", "lived"), words("world", "known names")
 _CITIES = _KNOWN_NAMES | words("knowledge", "cities") | words("knowledge", "places")
-_OWN = re.compile(whole_words("public", "own"))
+OWN = re.compile(whole_words("public", "own"))
 _AT = frozenset(
     "in at near from to around over between into towards on outside en a por desde hasta hacia cerca"
     " direccion nach ab bis uber richtung"
@@ -119,18 +119,6 @@ _ZH_LIVE = re.compile(
     )
 )
 _ZH_OWN = re.compile(any_of("public", "zh own"))
-_COMMAND = re.compile(
-    r"\W*(?:please |pls |can you |could you )?"
-    r"(?:(?:run|exec|execute|do(?: an?)?|type|ejecuta|corre|lanza|teclea|haz(?: un)?|fuhre?"
-    r"|mach(?:e)?(?: (?:ein(?:en)?|mal))?"
-    r"|tippe?|starte|lance|tape|fais(?: un)?"
-    r"|跑一?下?|运行一?下?|执行一?下?)(?: mal)? ?"
-    r"(?:the command |el comando |den befehl )?[`'\"“]?"
-    rf"{any_of('public', 'commands')}(?!\w)"
-    r"|(?:ping|curl|dig|wget|nslookup|traceroute) (?:mal )?[^\s,;]{0,40}\.\w"
-    r"|git (?:status|log)\b|docker ps\b)"
-    r"(?P<rest>[^,;\n]{0,60})"
-)
 
 
 def without_doubt(text: str) -> str:
@@ -146,7 +134,7 @@ def is_public(text: str) -> bool:
         return _is_public_zh(text)
     text = _FLIGHT.sub(r"\1\2", _CONTRACTED.sub(r"\1", text))  # or "how long's" were somebody's
     said = _Said(text)
-    return said.is_live() and not _OWN.search(said.folded) and not of_somebody(text)
+    return said.is_live() and not OWN.search(said.folded) and not of_somebody(text)
 
 
 def _is_public_zh(text: str) -> bool:
@@ -336,29 +324,3 @@ class _Said:
 
     def _kinds_at(self, i: int) -> set[_Kind]:
         return self.kinds[i] if 0 <= i < len(self.kinds) else set()
-
-
-_OF_FILES = re.compile(
-    r"\W*(?:please |bitte |can you )?(?:zeige?(?: mir)?(?: mal)?|show(?: me)?|list|lista|muestra(?:me)?"
-    r"|ensename|montre(?:-moi)?"
-    r"|affiche|cat|tail|head|what's|was|que hay|qu'y a-t-il)(?: \w{1,12}){0,4} (?:/(?:var|etc|tmp|usr"
-    r"|opt|proc|dev)\b\S{0,60}"
-    r"|(?:current|working) (?:directory|folder)|(?:directorio|carpeta) actual|(?:repertoire"
-    r"|dossier) (?:courant|actuel)"
-    r"|aktuellen (?:verzeichnis|ordner))(?: (?:liegt|steht|ist|hay|drin))?\W*"
-)
-# A Chinese sentence, and the command at its end.
-_ZH_COMMAND = re.compile(
-    r"^(?:看看|看一?下|查看?一?下?|帮我).{0,20} (?:df -h|free -[hm]|ls -\w+"
-    r"|top|uptime|nvidia-smi|docker ps)\W*$"
-)
-
-
-def is_command(text: str) -> bool:
-    """True if the text tells to run a command that is the same on everybody's machine."""
-    if len(text) > _LONGEST:
-        return False
-    if _OF_FILES.fullmatch(plain(text)) or _ZH_COMMAND.search(fold(text)):
-        return True
-    found = _COMMAND.match(plain(text))
-    return found is not None and not _OWN.search(found["rest"])

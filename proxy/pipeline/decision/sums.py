@@ -3,11 +3,7 @@
 import re
 
 from proxy.terms import fold
-
-
-def _any(*patterns: str) -> str:
-    return f"(?:{'|'.join(patterns)})"
-
+from proxy.wordlists import either
 
 _NUMBER = r"(?<![\d.,])[.,]?\d[\d.,]*+"
 _UNIT = (
@@ -42,7 +38,7 @@ _CLOCK = rf"(?:{_CLOCK})"
 # A time of one place in another. Han characters are a place's name here.
 _ELSEWHERE = r"(?:[a-z]+(?: [a-z]+){0,2})"
 _SUM = re.compile(
-    _any(
+    either(
         rf"{_NUMBER}\s*%\s*(?:of|de|von|da|di)\s*[^\d\s]?{_NUMBER}",
         rf"{_NUMBER}\s*的\s*{_NUMBER}\s*%",
         r"^(?:what(?:'s| is)|calculate|compute|how much is)?\s*"
