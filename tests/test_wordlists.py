@@ -8,7 +8,7 @@ import pytest
 
 import proxy.wordlists
 from proxy.terms import fold
-from proxy.wordlists import any_of, sections, whole_words, words
+from proxy.wordlists import alternatives, any_of, sections, whole_words, words
 
 AS_TYPED = {"abbreviations", "steering", "things"}  # looked for in text with its accents, too
 PACKAGE = Path(proxy.wordlists.__file__).parent
@@ -89,3 +89,29 @@ def test_every_section_is_named_in_the_code_or_found_by_its_family(file: Path) -
     assert file.stem in named
     begun = {name.partition(", then ")[0] for name in names if ", then " in name}
     assert not [name for name in names if name not in named | begun and not families.fullmatch(name)]
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_alternatives_find_what_the_lines_one_by_one_would_find(file: Path) -> None:
+    for name, lines in sections(file.stem).items():
+        one_by_one, together = re.compile("|".join(lines)), re.compile(alternatives(lines))
+        text = f"{' '.join(lines)} {''.join(lines[:100])} say {name} today"
+        found = [(m.start(), m[0]) for m in one_by_one.finditer(text)]
+        assert [(m.start(), m[0]) for m in together.finditer(text)] == found, name
+
+
+def test_alternatives_that_begin_alike_keep_their_order() -> None:
+    assert re.match(alternatives(["hi", "hi there"]), "hi there")[0] == "hi"  # type: ignore[index]
+    assert re.match(alternatives(["hi there", "who", "hi"]), "hi there")[0] == "hi there"  # type: ignore[index]
+    assert re.match(alternatives(["h.", "hi", "hey"]), "hey")[0] == "he"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("line", ["a?b", "a*b", "a+b", "a{2}b", "x|b", r"\bb|b", "(?:a|c)b", "[a-c]b"])
+def test_what_is_no_letter_by_itself_is_left_as_it_is(line: str) -> None:
+    together = re.compile(alternatives([line, "ax", "b", r"\bq"]))
+    for text in ("b", "ab", "aab", "cb", "x", "ax", "q", "xq", "axb"):
+        assert [m[0] for m in together.finditer(text)] == re.findall(rf"(?:{line}|ax|b|\bq)", text), text
+
+
+def test_a_line_costs_nothing_where_no_word_begins_as_it_does() -> None:
+    assert alternatives([r"\bone\b", r"\btwo\b", "was", "will"]) == r"\b(?:one\b|two\b)|w(?:as|ill)"

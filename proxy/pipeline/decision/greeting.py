@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 
 from proxy.terms import plain
-from proxy.wordlists import sections, whole_words
+from proxy.wordlists import alternatives, sections, whole_words
 
 LONGEST = 120  # characters; a longer message is not only a greeting
 
@@ -24,7 +24,7 @@ def _either(lines: Iterable[str]) -> str:
 
     "哈哈哈" is told in four ways as 哈, 哈哈 and 哈哈哈, a message of twenty in a million, and backtracking
     would try them all."""
-    return f"(?>{'|'.join(sorted(lines, key=len, reverse=True))})"
+    return f"(?>{alternatives(sorted(lines, key=len, reverse=True))})"
 
 
 # A wish that asks: "hope you remember the boat".

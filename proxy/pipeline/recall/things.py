@@ -9,7 +9,7 @@ from weakref import WeakValueDictionary
 from proxy.gloss import gloss
 from proxy.pipeline.recall.beside import asked_part
 from proxy.terms import fold
-from proxy.wordlists import sections
+from proxy.wordlists import alternatives, sections
 
 _READ_CHARS = 600  # of a memory: what a question of one thing asks for stands in its beginning
 _GLOSS_CHARS = 6 * _READ_CHARS  # a Chinese character may be a word
@@ -122,7 +122,7 @@ _TABLE = sections("things")
 _OF_ANYBODY = _rows("of anybody")
 _OF_PERSONS = (*_OF_ANYBODY, *_rows("of a person"))
 _OF_THINGS = (*_rows("patterns"), *_rows("events", event=True))
-_ANY = re.compile("|".join(thing.asked.pattern for thing in (*_OF_ANYBODY, *_OF_THINGS)))
+_ANY = re.compile(alternatives(thing.asked.pattern for thing in (*_OF_ANYBODY, *_OF_THINGS)))
 
 # Literal names are looked up: as a pattern they would cost half a millisecond a question.
 _NAMES = _TABLE["names"]
