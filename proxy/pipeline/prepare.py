@@ -20,7 +20,7 @@ from proxy.pipeline.decision.triage import Triage
 from proxy.pipeline.documents import Shelf, look_up, with_passages
 from proxy.pipeline.inject import inject
 from proxy.pipeline.recall.find import Finder, Finding, Wanted
-from proxy.pipeline.recall.plan import NO_PLAN, Plan, Planner, narrowed, planned
+from proxy.pipeline.recall.plan import NO_PLAN, Planner, narrowed, planned
 from proxy.pipeline.recall.rank import Ranking
 from proxy.pipeline.recall.rerank import Reranking
 from proxy.pipeline.recall.rewrite import VAGUE_CHARS, Query, is_vague, rewrite
@@ -220,10 +220,13 @@ async def _ask(turn: Turn, expected: Expectation, tools: Tools) -> tuple[Query, 
     history = await _earlier(turn, tools) if vague else ()
     expected = Expectation.STRONG if history else expected
     spent_s = tools.clock() - turn.at
-    query, plan = await asyncio.gather(
-        _worded(turn, history, tools, spent_s=spent_s),
-        tools.planner.plan(turn, history, spent_s=spent_s) if tools.planner else _no_plan(),
-    )
+    if tools.planner is None:
+        query, plan = await _worded(turn, history, tools, spent_s=spent_s), NO_PLAN
+    else:
+        query, plan = await asyncio.gather(
+            _worded(turn, history, tools, spent_s=spent_s),
+            tools.planner.plan(turn, history, spent_s=spent_s),
+        )
     if not plan.search and expected is not Expectation.STRONG:
         return query, None
     asked = turn.options
@@ -244,10 +247,6 @@ async def _worded(turn: Turn, history: Sequence[str], tools: Tools, *, spent_s: 
     if tools.wording is None:
         return query
     return await tools.wording.improve(turn, query, history, spent_s=spent_s)
-
-
-async def _no_plan() -> Plan:
-    return NO_PLAN
 
 
 async def _find(query: Query, wanted: Wanted, turn: Turn, tools: Tools) -> Finding:

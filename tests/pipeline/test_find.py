@@ -1,10 +1,13 @@
 """Finding: parts of a question side by side, the gate by part, and a plan's words."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from proxy.domain import Hit, Scope, Search
 from proxy.pipeline.prepare import prepare
+from proxy.pipeline.prepare import search as search_memories
+from proxy.pipeline.recall import find
 from tests.pipeline.conftest import Scripted, memory, turn
 
 RENT = Hit(memory("rent", "User pays 900 for the flat."), 0.5, 0.0)
@@ -51,6 +54,35 @@ async def test_one_question_is_one_search(tools):
     library = Library({"flat": [RENT]})
     await prepare(turn("What do we pay for the flat?"), replace(tools, memories=library, embedder=Readable()))
     assert len(library.asked) == 1
+
+
+async def test_one_question_is_searched_in_the_task_that_asks(tools):
+    searchers = []
+
+    class Here(Library):
+        async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
+            searchers.append(asyncio.current_task())
+            return await super().search(scope, search)
+
+    asked = replace(tools, memories=Here({"flat": [RENT]}), embedder=Readable())
+    await search_memories(turn("?").scope, "What do we pay for the flat?", asked, limit=3)
+    assert searchers == [asyncio.current_task()]
+
+
+async def test_the_rules_read_the_question_while_the_model_does(tools, monkeypatch):
+    order = []
+
+    class Slow(Readable):
+        async def embed(self, texts):
+            order.append("model")
+            return await super().embed(texts)
+
+    monkeypatch.setattr(find, "aims_of", lambda text: order.append("aims") or ())
+    monkeypatch.setattr(find, "named_times", lambda text, now: order.append("times") or ())
+    asked = replace(tools, memories=Library({"flat": [RENT]}), embedder=Slow())
+    await search_memories(turn("?").scope, "What do we pay for the flat?", asked, limit=3)
+    assert order[-1] == "model"
+    assert {"aims", "times"} <= set(order)
 
 
 async def test_a_part_whose_name_is_not_in_memory_closes_its_own_gate_alone(tools):

@@ -70,12 +70,12 @@ class Finder:
         if self.reranking is not None and not parts:
             return await self._reranked(query, wanted, self.reranking, began=began)
         now = self.clock()
+        if not parts:
+            return await self._one(query, wanted, now=now)
         whole, *each = await asyncio.gather(
             self._one(query, wanted, now=now),
             *(self._one(part, replace(wanted, named=wanted.named and part.text), now=now) for part in parts),
         )
-        if not each:
-            return whole
         found = [one.ranked for one in each if one.reason is not Reason.NOT_IN_MEMORY]
         # Where memory has nothing under a part's name, what the whole found may be near that part alone.
         ranked = merged(whole.ranked if len(found) == len(each) else (), found, wanted.limit)
@@ -92,6 +92,7 @@ class Finder:
     async def _one(self, query: Query, wanted: Wanted, *, now: float) -> Finding:
         # While the model reads the question:
         lacks, glossed = _lacks_of(wanted.named), question_gloss(query.text).text != query.text
+        aims, times = aims_of(query.text), (*named_times(query.text, now), *named_times(query.time, now))
         looked_up = (*query.terms, *query.extra) if self.ranking.lexical else ()
         embedder = self.embedder if self.ranking.dense else None
         found = await retrieve(
@@ -104,7 +105,6 @@ class Finder:
         )
         if embedder is not None and found.level is Level.LEXICAL:
             self.seldom.warning("memory.embedding_failed")
-        aims = aims_of(query.text)
         gate = gate_for(
             # "My usual way" speaks of what was said before, whatever else is asked.
             expected=Expectation.STRONG if aims else wanted.expected,
@@ -119,7 +119,7 @@ class Finder:
             limit=wanted.limit,
             now=now,
             ranking=self.ranking,
-            times=(*named_times(query.text, now), *named_times(query.time, now)),
+            times=times,
             links=found.links,
             glossed=glossed,
             project=wanted.scope.project,
