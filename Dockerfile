@@ -1,11 +1,13 @@
 # docker build -t memory-proxy .
+# (with --build-arg MODELS=multilingual: multilingual-e5-small, too)
 # docker run -p 127.0.0.1:8080:8080 -v memory:/data memory-proxy --allow-open --upstream URL
 FROM python:3.11-slim
 WORKDIR /app
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY scripts/fetch-models scripts/fetch-models
 COPY proxy proxy
-RUN pip install --no-cache-dir --constraint requirements.lock ".[fleet,otel]" && python scripts/fetch-models
+ARG MODELS=""
+RUN pip install --no-cache-dir --constraint requirements.lock ".[fleet,otel]" && python scripts/fetch-models $MODELS
 RUN useradd --create-home proxy && mkdir /data && chown proxy /data
 USER proxy
 VOLUME /data

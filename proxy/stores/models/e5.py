@@ -32,7 +32,6 @@ from proxy.stores.models.weights import Array
 SOURCE_NAME = "e5-small-q4.bin"
 SOURCE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 LAYERS = 12
-_MAGIC = b"E5S1"
 _HEADER = struct.Struct("<4sI7ifi")
 _BLOCK = 32  # weights that share a scale: a float16, then two to a byte, the first half in the low bits
 _BLOCK_BYTES = 18
@@ -56,9 +55,8 @@ _EMBEDDINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Tensor:
+class _Place:
     in_blocks: bool
-    count: int
     offset: int
     length: int
 
@@ -74,12 +72,10 @@ class Blob:
         digest = hashlib.sha256(self._raw).hexdigest()
         if digest != SOURCE_SHA256:
             raise EmbeddingFailed(f"{path.name} is not the known one (sha256 {digest[:12]}…)")
-        magic, _, width, _, _, inner, _, _, _, _, _ = _HEADER.unpack_from(self._raw)
-        assert magic == _MAGIC  # by its hash
-        self._width, self._inner = int(width), int(inner)
+        _, _, self._width, _, _, self._inner, *_ = _HEADER.unpack_from(self._raw)
         self.pieces, self.scores, at = self._vocabulary(_HEADER.size)
         _, table_length = struct.unpack_from("<iI", self._raw, at)
-        self._tensors = self._directory(at + 8 + table_length)
+        self._places = self._directory(at + 8 + table_length)
 
     def quantised(self) -> Iterator[tuple[str, Array]]:
         """Yield (name, array) of the model as it is packed."""
@@ -94,28 +90,22 @@ class Blob:
     def _blocks(self, name: str) -> tuple[Array, Array]:
         """Return the matrix as onnxruntime's MatMulNBits takes it: (rows, blocks, 16) of two weights a byte,
         in their order, and the scales of all blocks."""
-        held = self._tensors[_own_name(name)]
-        scales, nibbles = _opened(self._raw[held.offset : held.offset + held.length])
+        place = self._places[_own_name(name)]
+        scales, nibbles = _opened(self._raw[place.offset : place.offset + place.length])
         paired = nibbles[:, 0::2] | (nibbles[:, 1::2] << 4)
         return paired.reshape(self._width, -1, _BLOCK // 2), scales.reshape(-1)
 
     def _tensor(self, name: str) -> Array:
         """Return the tensor of this published name, a matrix or a vector, as float32."""
-        held = self._tensors[_own_name(name)]
-        raw = self._raw[held.offset : held.offset + held.length]
-        if held.in_blocks:
-            scales, nibbles = _opened(raw)
-            values = ((nibbles.astype(np.float32) - 8) * scales).reshape(-1)
-        else:
+        place = self._places[_own_name(name)]
+        raw = self._raw[place.offset : place.offset + place.length]
+        if not place.in_blocks:
             values = np.frombuffer(raw, np.float32)
-        if not name.endswith("_embeddings.weight") and not held.in_blocks:
-            return values
-        narrow = (
-            self._inner
-            if name.endswith(".output.dense.weight") and ".attention." not in name
-            else self._width
-        )
-        return values.reshape(-1, narrow)
+            return values.reshape(-1, self._width) if name.endswith("_embeddings.weight") else values
+        scales, nibbles = _opened(raw)
+        reads_widest = name.endswith(".output.dense.weight") and ".attention." not in name
+        columns = self._inner if reads_widest else self._width
+        return ((nibbles.astype(np.float32) - 8) * scales).reshape(-1, columns)
 
     def _vocabulary(self, at: int) -> tuple[list[str], list[float], int]:
         count, *_, length = struct.unpack_from("<5iQ", self._raw, at)
@@ -127,7 +117,7 @@ class Blob:
         pieces = [text[first:last].decode() for first, last in pairwise(offsets)]
         return pieces, scores, at + length
 
-    def _directory(self, at: int) -> dict[str, _Tensor]:
+    def _directory(self, at: int) -> dict[str, _Place]:
         (count,) = struct.unpack_from("<i", self._raw, at)
         at += 4
         found = {}
@@ -135,8 +125,8 @@ class Blob:
             (length,) = struct.unpack_from("<H", self._raw, at)
             name = self._raw[at + 2 : at + 2 + length].decode()
             at += 2 + length
-            kind, values, offset, size = struct.unpack_from("<BIQQ", self._raw, at)
-            found[name] = _Tensor(kind == 1, values, offset, size)
+            kind, _, offset, size = struct.unpack_from("<BIQQ", self._raw, at)
+            found[name] = _Place(kind == 1, offset, size)
             at += 21
         return found
 
