@@ -105,6 +105,14 @@ async def test_a_chain_survives_a_restart(house: Houses) -> None:
         assert [m["content"] for m in h.model.last_messages] == ["I pack my bag.", "All right.", "And now?"]
 
 
+async def test_a_response_without_a_name_cannot_be_continued(house: Houses) -> None:
+    async with house(ChatOnly()) as h, h.client() as client:
+        with pytest.raises(APIStatusError) as refused:
+            await client.responses.create(model="m", input="And?", previous_response_id="")
+        assert refused.value.status_code == 400
+        assert refused.value.body["code"] == "previous_response_not_found"  # type: ignore[index]
+
+
 async def test_what_is_not_stored_can_neither_be_retrieved_nor_continued(house: Houses) -> None:
     async with house(ChatOnly()) as h, h.client() as client:
         made = await client.responses.create(model="m", input="Psst", store=False)

@@ -39,6 +39,7 @@ from proxy.wire.translation import (
     conversation_of,
     items_of,
     plan,
+    previous_of,
     referenced_ids,
     response_of,
 )
@@ -114,9 +115,7 @@ class Translated:
         project = turn.scope.project if turn else None
         owner = owner_of(progress.caller, progress.headers, progress.user, project)
         generation = await self._keeping.generation(owner)
-        earlier = await self._keeping.earlier(
-            owner, RESPONSES.previous_response_id(body), conversation_of(body)
-        )
+        earlier = await self._keeping.earlier(owner, previous_of(body), conversation_of(body))
         planned = await self._plan(body, owner, earlier)
         if turn is not None and not progress.forwarded:
             progress.turn = turn = _continuing(turn, planned, earlier)

@@ -5,7 +5,7 @@ chunks   → events      (translation, calls, output, figures)
 """
 
 from proxy.wire.translation.items import as_items, referenced_ids, response_of
-from proxy.wire.translation.request import Plan, conversation_of, plan
+from proxy.wire.translation.request import Plan, conversation_of, plan, previous_of
 from proxy.wire.translation.translation import Translation, encode, items_of
 
 __all__ = [
@@ -16,6 +16,7 @@ __all__ = [
     "encode",
     "items_of",
     "plan",
+    "previous_of",
     "referenced_ids",
     "response_of",
 ]

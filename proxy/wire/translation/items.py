@@ -103,6 +103,8 @@ def _resolved(item_id: str, referenced: Mapping[str, Item], param: str) -> Item:
 # ---------------------------------------------------------------- one item of each type
 def _as_item(raw: Item, param: str, taken: set[Any]) -> Item:
     kind = optional(raw, "type", STRING, within=param) or "message"
+    if kind == "item_reference":
+        required(raw, "id", STRING, within=param)
     form = _FORMS.get(kind)
     if form is None:
         raise unsupported(f"{param}.type", f"an item of type '{shown(kind)}'")

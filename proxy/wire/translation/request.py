@@ -77,6 +77,12 @@ def plan(body: Body, earlier: Sequence[Item], referenced: Mapping[str, Item] | N
     )
 
 
+def previous_of(body: Body) -> str | None:
+    """Return the id of the response that the request continues; "" names one, too, which is not there. Raises
+    InvalidRequest."""
+    return optional(body, "previous_response_id", STRING)
+
+
 def conversation_of(body: Body) -> str | None:
     """Return the id of the conversation that the request belongs to. Raises InvalidRequest, also where it
     continues a response besides."""
@@ -87,7 +93,7 @@ def conversation_of(body: Body) -> str | None:
         given = required(given, "id", STRING, within="conversation")
     if not isinstance(given, str):
         raise wrong_type("conversation", "a string or an object", given)
-    if optional(body, "previous_response_id", STRING) is not None:
+    if previous_of(body) is not None:
         raise InvalidRequest(
             "Mutually exclusive parameters: give only one of 'previous_response_id' and 'conversation'.",
             param="conversation",

@@ -267,6 +267,12 @@ def test_a_reference_to_nothing_is_refused() -> None:
     assert "msg_9" in error.message
 
 
+@pytest.mark.parametrize("id_", [5, None, []])
+def test_a_reference_without_a_name_is_refused_by_its_field(id_: Any) -> None:
+    error = refusal([user("Hi"), {"type": "item_reference", "id": id_}])
+    assert error.param == "input[1].id"
+
+
 def test_references_are_listed_for_who_can_look_them_up() -> None:
     items = [user("Hi"), {"type": "item_reference", "id": "rs_1"}, {"id": "msg_2"}, said("Yo"), "?"]
     assert referenced_ids(items) == ("rs_1", "msg_2")
