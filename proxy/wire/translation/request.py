@@ -80,7 +80,8 @@ def plan(body: Body, earlier: Sequence[Item], referenced: Mapping[str, Item] | N
 def previous_of(body: Body) -> str | None:
     """Return the id of the response that the request continues; "" names one, too, which is not there. Raises
     InvalidRequest."""
-    return optional(body, "previous_response_id", STRING)
+    given: str | None = optional(body, "previous_response_id", STRING)
+    return given
 
 
 def conversation_of(body: Body) -> str | None:
