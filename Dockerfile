@@ -8,11 +8,14 @@ COPY scripts/fetch-models scripts/fetch-models
 COPY proxy proxy
 ARG MODELS=""
 RUN pip install --no-cache-dir --constraint requirements.lock ".[fleet,otel]" && python scripts/fetch-models $MODELS
-RUN useradd --create-home proxy && mkdir /data && chown proxy /data
-USER proxy
+# Debian has a user `proxy` already.
+RUN useradd --create-home memory && mkdir /data && chown memory /data
+USER memory
+# For every command, so that `docker exec NAME memory-proxy doctor` (keys, backup, ...) means the same store.
+ENV MEMORY_PROXY__SERVER__HOST=0.0.0.0 MEMORY_PROXY__STORAGE__DATA_DIR=/data
 VOLUME /data
 EXPOSE 8080
 HEALTHCHECK CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health', timeout=2)"]
 # In identity mode `open` whoever reaches the port is believed, so it starts with --allow-open only, which is for
 # ports that are published to a trusted network; elsewhere take another mode: -e MEMORY_PROXY__IDENTITY__MODE=keys
-ENTRYPOINT ["memory-proxy", "serve", "--host", "0.0.0.0", "--data-dir", "/data"]
+ENTRYPOINT ["memory-proxy", "serve"]

@@ -9,7 +9,7 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str
     """Return the screen's text. `embedder`: what computes embeddings, "" for nothing, None if unknown."""
     memory = settings.memory
     rows = [
-        ("Listening", f"{origin}/v1   ← your client's base_url"),
+        ("Listening", f"{origin}/v1   ← your client's base_url{_everywhere(settings.server.host)}"),
         ("Upstream", settings.upstream.base_url or "a small scripted model, for trying things out"),
         ("Data", _data(settings)),
         ("Embeddings", f"{settings.embedding.model}" + (f" ({embedder})" if embedder else "")),
@@ -33,6 +33,10 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str
             3, "  MEMORY IS OFF unless a request sets memory_config.enabled (setting memory.enabled)"
         )
     return "\n".join(lines)
+
+
+def _everywhere(host: str) -> str:
+    return " (and on every other address of this machine)" if host in ("0.0.0.0", "::") else ""
 
 
 def _data(settings: Settings) -> str:

@@ -199,8 +199,9 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def address_of(listener: socket.socket) -> str:
-    """Return the origin under which the socket is reached."""
+    """Return the origin under which this machine reaches the socket."""
     host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # all addresses: none that one can ask
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -146,9 +146,18 @@ def test_a_wrong_command_says_what_to_do(
     assert says in capsys.readouterr().err
 
 
+def dockerfile() -> str:
+    return (ROOT / "Dockerfile").read_text("utf-8")
+
+
+def environment_of_image() -> list[tuple[str, str]]:
+    (line,) = re.findall(r"^ENV (.+)$", dockerfile(), re.MULTILINE)
+    return re.findall(r"(\w+)=(\S+)", line)
+
+
 def shipped_commands() -> dict[str, list[str]]:
     """Return the command lines that are started on other machines, without the program's name."""
-    entry = re.search(r"^ENTRYPOINT (.+)$", (ROOT / "Dockerfile").read_text("utf-8"), re.MULTILINE)
+    entry = re.search(r"^ENTRYPOINT (.+)$", dockerfile(), re.MULTILINE)
     assert entry
     of_platform = (ROOT / "Procfile").read_text("utf-8").removeprefix("web: ").replace("$PORT", "0")
     return {"Dockerfile": json.loads(entry[1])[1:], "Procfile": shlex.split(of_platform)[1:]}
@@ -161,11 +170,22 @@ def test_what_is_shipped_for_other_machines_believes_nobody_there(
     started: list[str] = []
     monkeypatch.setattr("proxy.serve.serve", lambda settings: started.append(settings.identity.mode) or 0)
     command = shipped_commands()[file]
+    for name, value in environment_of_image() if file == "Dockerfile" else []:
+        monkeypatch.setenv(name, value)
     assert main(command) == 2
     assert "refusing to listen on 0.0.0.0 in identity mode `open`" in capsys.readouterr().err
     monkeypatch.setenv(f"{PREFIX}IDENTITY__MODE", "keys")
     assert main(command) == 0
     assert started == ["keys"]
+
+
+def test_the_image_has_its_place_for_every_command_and_a_user_that_debian_has_not() -> None:
+    # `docker exec NAME memory-proxy doctor` is to see what `serve` writes.
+    assert ("MEMORY_PROXY__STORAGE__DATA_DIR", "/data") in environment_of_image()
+    of_debian = "root daemon bin sys sync games man lp mail news uucp proxy www-data backup list nobody"
+    (made,) = re.findall(r"useradd \S+ (\w+)", dockerfile())
+    assert made not in of_debian.split()
+    assert f"\nUSER {made}\n" in dockerfile()
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "config").glob("*.yaml")), ids=lambda file: file.name)

@@ -1,11 +1,13 @@
 """The opening screen: what it says of where things are."""
 
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from proxy.open_stores import stores_of
 from proxy.screen import opening_screen
+from proxy.serve import address_of, bind
 from proxy.settings import load
 
 
@@ -35,3 +37,13 @@ async def test_the_screen_says_where_a_fleet_s_data_are_as_the_stores_do(
 
 def test_the_screen_says_which_directory_holds_the_data() -> None:
     assert data_line(storage={"data_dir": "/var/lib/memory"}) == "/var/lib/memory"
+
+
+def test_an_address_that_cannot_be_asked_is_shown_as_one_that_can() -> None:
+    with closing(bind("0.0.0.0", 0)) as listener:
+        origin = address_of(listener)
+    assert origin.startswith("http://127.0.0.1:")
+    settings = load(None, {}, {"server": {"host": "0.0.0.0"}})
+    listening = opening_screen(settings, origin, None).splitlines()[3]
+    assert listening.endswith("(and on every other address of this machine)")
+    assert "other address" not in opening_screen(load(None, {}, {}), origin, None)

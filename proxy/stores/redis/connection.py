@@ -2,13 +2,14 @@
 
 import asyncio
 import hashlib
+import re
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from redis.asyncio import Redis as Client
-from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError
+from redis.exceptions import NoScriptError, OutOfMemoryError, RedisError, ResponseError
 
 from proxy import observe
 from proxy.errors import StoreUnavailable
@@ -23,6 +24,7 @@ MOST_AT_ONCE = (
 )
 _ASK_S = 0.2
 _ASKS = 5
+_CODE = re.compile(r"[A-Z]{3,}(?= )")  # DENIED, LOADING, NOAUTH
 # Commands come with their lengths before them; all of them are applied, or none.
 _COMMIT = """
 local revision = tonumber(redis.call('HGET', KEYS[1], 'revision') or '0')
@@ -62,7 +64,7 @@ class Redis:
         try:
             return await self._one(*command)
         except (RedisError, OSError, TimeoutError) as error:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
 
     async def hash(self, key: str) -> dict[str, bytes]:
         """Return all of a hash."""
@@ -75,7 +77,7 @@ class Redis:
         try:
             return await self._all(commands)
         except (RedisError, OSError, TimeoutError) as error:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
 
     async def commit(
         self, owner: str, revision: int, commands: Sequence[Command], *, though_full: bool = False
@@ -97,7 +99,7 @@ class Redis:
         except (RedisError, OSError, TimeoutError) as error:
             self.trouble.refused(error)
             if not await self._happened(token):
-                raise _unavailable(error) from error
+                raise unavailable(error) from error
             done, acknowledged = 1, []
         else:
             if done and not though_full:  # else it says nothing about other writes
@@ -120,7 +122,7 @@ class Redis:
                     raise
                 return await self._one("EVAL", _THOUGH_FULL + source, *with_them)
         except (RedisError, OSError, TimeoutError) as error:
-            raise _unavailable(error) from error
+            raise unavailable(error) from error
 
     async def _known(self, digest: str, source: str, with_them: Command) -> Any:
         """Return what a script returns that Redis knows, or learns."""
@@ -202,9 +204,10 @@ class Redis:
         raise StoreUnavailable("Redis went away during a commit")
 
 
-def _unavailable(error: Exception) -> StoreUnavailable:
-    """Name the kind of error only: its text may hold what was to be stored."""
-    return StoreUnavailable(f"Redis: {type(error).__name__}")
+def unavailable(error: Exception) -> StoreUnavailable:
+    """Name the kind of error and Redis's word for it only: its text may hold what was to be stored."""
+    code = _CODE.match(str(error)) if isinstance(error, ResponseError) else None
+    return StoreUnavailable(f"Redis: {type(error).__name__}{f' {code[0]}' if code else ''}")
 
 
 @contextmanager

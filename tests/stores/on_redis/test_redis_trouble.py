@@ -13,7 +13,7 @@ from proxy.errors import StoreUnavailable
 from proxy.stores import outages
 from proxy.stores.outages import HOLD_S
 from proxy.stores.redis import instance
-from proxy.stores.redis.connection import Redis
+from proxy.stores.redis.connection import Redis, unavailable
 from proxy.stores.redis.instance import Instance
 from proxy.stores.redis.trouble import DISK_FULL, FULL, READ_ONLY, Trouble, kind_of
 from proxy.stores.redis.unit import Unit, Units
@@ -90,6 +90,19 @@ async def test_a_replica_is_alive_to_the_others_though_redis_is_full(full: Any, 
 )
 def test_redis_objections_have_names(error: Exception, kind: str) -> None:
     assert kind_of(error) == kind
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (ResponseError("DENIED Redis is running in protected mode"), "Redis: ResponseError DENIED"),
+        (ResponseError("Unknown argument My salary is 9,000"), "Redis: ResponseError"),
+        (ResponseError("I earn 9,000"), "Redis: ResponseError"),
+        (TimeoutError("DENIED"), "Redis: TimeoutError"),
+    ],
+)
+def test_an_objection_is_told_by_its_word_and_never_by_its_text(error: Exception, shown: str) -> None:
+    assert str(unavailable(error)) == shown
 
 
 @pytest.fixture
