@@ -373,3 +373,18 @@ async def test_a_stop_in_the_middle_of_a_reload_is_a_stop(tmp_path: Path, models
             await asyncio.sleep(0.05)  # it may have begun, or be done: either way
             served.signal(signal.SIGTERM)
             assert await served.ended() == 0
+
+
+async def test_nothing_is_written_or_reported_beside_the_data_directory(
+    http: httpx2.AsyncClient, tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # onnxruntime keeps the number it reports this machine by in ~/.cache.
+    for name in ("ORT_DISABLE_TELEMETRY", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)  # `import proxy` has set it for these tests
+    home = tmp_path / "home"
+    home.mkdir()
+    async with serving_process(tmp_path / "data", models_dir=models_dir, HOME=str(home)) as server:
+        told = {"memory_context": {"user_id": "ann"}, "messages": [{"role": "user", "content": "I like it."}]}
+        response = await http.post(f"{server.base_url}/chat/completions", json=body(**told))
+        assert response.headers["x-memory-level"] == "full"
+    assert not list(home.rglob("*"))
