@@ -48,6 +48,8 @@ from tests.pipeline.conftest import turn
         # Roads and rides, and how they are
         "Is the highway at Enterprise open at this moment, any closures?",
         "is the snake pass open or shut",
+        "is the red line running in Boston right this minute?",
+        "what's the traffic like on I-90 right this second",
         "Could you find out whether the 17:42 from Paddington is running late?",
         "Schau bitte nach, ob der RE nach Bremen gerade Verspätung hat",
         "ya aterrizó el IB6830",
