@@ -25,6 +25,7 @@ from proxy.reload import pinned, planned
 from proxy.screen import opening_screen
 from proxy.served import OpenUpstream, Served, Terminal, settings_of, settings_of_process
 from proxy.settings import Settings, from_process
+from proxy.tcp import ask_when_silent
 
 BACKLOG = 4096
 STARTING_S = 30.0  # that a worker may take to
@@ -194,6 +195,7 @@ def bind(host: str, port: int) -> socket.socket:
         listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as e:
         raise ConfigError(f"cannot listen on {host}:{port}: {e.strerror}; choose another --port") from e
+    ask_when_silent(listener)
     listener.set_inheritable(True)
     return listener
 

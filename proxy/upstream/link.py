@@ -26,6 +26,8 @@ from typing import Any
 from aiohttp import TCPConnector
 from aiohttp.client_proto import ResponseHandler
 
+from proxy.tcp import ask_when_silent
+
 # tcpi_bytes_acked, a u64 in the kernel's struct tcp_info since Linux 4.1
 _ACKED = struct.Struct("120x Q")
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
@@ -43,6 +45,10 @@ class Link(ResponseHandler):
         self._acked_before: int | None = None
         self._acked_at_end: int | None = None
         self._heard = False  # something of an answer to the last request
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        ask_when_silent(_socket(transport))
 
     def reusable(self) -> bool:
         """False where the upstream has closed it meanwhile, or sent what nobody asked for."""
@@ -140,7 +146,7 @@ def _bytes_acked(witness: socket.socket | None) -> int | None:
     return int(acked)
 
 
-def _socket(transport: asyncio.Transport | None) -> socket.socket:
+def _socket(transport: asyncio.BaseTransport | None) -> socket.socket:
     found: socket.socket | None = transport.get_extra_info("socket") if transport is not None else None
     if found is None:
         raise OSError("the connection has no socket any more")

@@ -1,0 +1,28 @@
+"""A peer whose machine, or whose way to us, is gone says nothing: the kernel has to ask.
+
+Without this an answer that a model thinks about for minutes is lost where a NAT gateway forgets silent
+connections (cloud providers' do after four to six minutes), and a client that vanished keeps its upstream at
+work until the timeout. OpenAI's own clients ask in the same way.
+
+Only silence is asked about. What a peer does not take (a slow reader, a server that is busy with another's
+request) is not silence: its kernel answers.
+"""
+
+import socket
+
+IDLE_S = 60  # of silence, before the peer's kernel is asked whether it is there
+BETWEEN_S = 10
+QUESTIONS = 6  # without an answer: the connection ends
+
+
+def ask_when_silent(connection: socket.socket) -> None:
+    """Have the kernel end the connection two minutes after it last heard of the peer. What a listener accepts
+    has this from the listener. Of the numbers, a platform is told those that it knows."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (
+        ("TCP_KEEPIDLE", IDLE_S),
+        ("TCP_KEEPINTVL", BETWEEN_S),
+        ("TCP_KEEPCNT", QUESTIONS),
+    ):
+        if hasattr(socket, option):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
