@@ -15,7 +15,7 @@ USER memory
 ENV MEMORY_PROXY__SERVER__HOST=0.0.0.0 MEMORY_PROXY__STORAGE__DATA_DIR=/data
 VOLUME /data
 EXPOSE 8080
-HEALTHCHECK CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health', timeout=2)"]
+HEALTHCHECK --interval=10s --timeout=4s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health', timeout=2)"]
 # In identity mode `open` whoever reaches the port is believed, so it starts with --allow-open only, which is for
 # ports that are published to a trusted network; elsewhere take another mode: -e MEMORY_PROXY__IDENTITY__MODE=keys
 ENTRYPOINT ["memory-proxy", "serve"]

@@ -64,3 +64,8 @@ def test_an_answer_without_a_body_promises_no_length() -> None:
     headers = [(b"content-length", b"5"), (b"etag", b"e")]
     assert response_headers(headers, 304) == [(b"etag", b"e")]
     assert response_headers(headers, 204) == [(b"etag", b"e")]
+
+
+def test_an_answer_says_of_memory_only_what_we_say() -> None:
+    headers = [(b"X-Memory-Status", b"off"), (b"x-memory-ids", b"mem_1"), (b"x-memoryless", b"w")]
+    assert response_headers(headers, 200) == [(b"x-memoryless", b"w")]
