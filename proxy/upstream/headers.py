@@ -42,13 +42,18 @@ def request_headers(headers: Iterable[tuple[bytes, bytes]], *, identity: bool = 
 
 def response_headers(headers: Iterable[tuple[bytes, bytes]], status: int) -> Headers:
     """Return the upstream's headers as the client may see them: order, duplicates, encoding and length
-    stay; hop-by-hop goes, and what an upstream with a memory says of its own, since the client takes it for
-    ours. A length on 204 and 304 speaks of a body that is not there, and goes too."""
+    stay; hop-by-hop goes. A length on 204 and 304 speaks of a body that is not there, and goes too."""
     lowered = [(name.lower(), value) for name, value in headers]
     drops = _HOP_BY_HOP | _named_in_connection(lowered)
     if status in (204, 304):
         drops |= {b"content-length"}
-    return [(name, value) for name, value in lowered if name not in drops and not name.startswith(_OURS)]
+    return [header for header in lowered if header[0] not in drops]
+
+
+def with_ours(upstream: Iterable[tuple[bytes, bytes]], ours: Iterable[tuple[bytes, bytes]]) -> Headers:
+    """Return the upstream's headers and what we say of memory. What an upstream with a memory of its own says
+    is left out: the client would take it for ours."""
+    return [*(header for header in upstream if not header[0].startswith(_OURS)), *ours]
 
 
 def _named_in_connection(headers: Headers) -> frozenset[bytes]:

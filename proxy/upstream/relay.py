@@ -1,7 +1,7 @@
 """The relay: the upstream's answer to the client, byte for byte, as it comes."""
 
 import asyncio
-from collections.abc import Iterable, MutableMapping
+from collections.abc import MutableMapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -11,7 +11,7 @@ from proxy import observe
 from proxy.errors import UpstreamCut, UpstreamError, error_body
 from proxy.upstream.client import PREFIX, Upstream
 from proxy.upstream.downstream import Downstream, Receive, Send
-from proxy.upstream.headers import request_headers
+from proxy.upstream.headers import request_headers, with_ours
 from proxy.upstream.opened import Opened
 
 HTTPScope = MutableMapping[str, Any]
@@ -50,7 +50,7 @@ async def relay(
     downstream: Downstream,
     send: Send,
     *,
-    extra_headers: Iterable[tuple[bytes, bytes]] = (),
+    extra_headers: Sequence[tuple[bytes, bytes]] = (),
     tap: Tap | None = None,
 ) -> Ending:
     """Pass the answer on and return how it ended. `opened` is closed in any case, and `downstream` entered.
@@ -61,7 +61,7 @@ async def relay(
     """
     with opened:
         try:
-            headers = [*opened.headers, *extra_headers]
+            headers = with_ours(opened.headers, extra_headers) if extra_headers else opened.headers
             await send({"type": "http.response.start", "status": opened.status, "headers": headers})
             last = False
             while not last:

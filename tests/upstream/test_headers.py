@@ -1,6 +1,6 @@
 """Which headers pass."""
 
-from proxy.upstream.headers import request_headers, response_headers
+from proxy.upstream.headers import request_headers, response_headers, with_ours
 
 
 def test_the_client_s_own_headers_reach_the_upstream_in_order_and_to_the_byte() -> None:
@@ -68,4 +68,6 @@ def test_an_answer_without_a_body_promises_no_length() -> None:
 
 def test_an_answer_says_of_memory_only_what_we_say() -> None:
     headers = [(b"X-Memory-Status", b"off"), (b"x-memory-ids", b"mem_1"), (b"x-memoryless", b"w")]
-    assert response_headers(headers, 200) == [(b"x-memoryless", b"w")]
+    assert response_headers(headers, 200) == [(name.lower(), value) for name, value in headers]
+    ours = (b"x-memory-status", b"injected")
+    assert with_ours(response_headers(headers, 200), [ours]) == [(b"x-memoryless", b"w"), ours]

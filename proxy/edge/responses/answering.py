@@ -10,6 +10,7 @@ from proxy.edge.reply import Header, Send, send_bytes
 from proxy.edge.responses.background import Live
 from proxy.edge.responses.listening import TERMINAL, Event, Listener
 from proxy.errors import UpstreamBroken
+from proxy.upstream.headers import with_ours
 from proxy.wire.body import dump
 from proxy.wire.translation import Translation, encode
 
@@ -49,7 +50,7 @@ class Outlet(Protocol):
 
 def for_client(upstream: Sequence[Header], ours: Sequence[Header]) -> list[Header]:
     """Return the upstream's headers that do not speak of its body, and ours."""
-    return [*(header for header in upstream if header[0] not in _OF_THE_BODY), *ours]
+    return with_ours((header for header in upstream if header[0] not in _OF_THE_BODY), ours)
 
 
 class Stream:
