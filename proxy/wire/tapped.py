@@ -30,14 +30,15 @@ def json_values(
 
 
 def usage_of(values: Sequence[dict[str, Any]]) -> tuple[int, int] | None:
-    """Return the tokens read and written that an answer tells of, the last time it does."""
+    """Return the tokens read and written that an answer tells of, the last time it does. Some servers say -1
+    where they have not counted."""
     for value in reversed(values):
         response = value.get("response")
         usage = (response if isinstance(response, dict) else value).get("usage")
         if isinstance(usage, dict):
             read = usage.get("prompt_tokens", usage.get("input_tokens"))
             written = usage.get("completion_tokens", usage.get("output_tokens"))
-            if type(read) is int and type(written) is int:
+            if type(read) is int and type(written) is int and read >= 0 and written >= 0:
                 return read, written
     return None
 

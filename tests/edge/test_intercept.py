@@ -1,11 +1,15 @@
 """What is counted of a request with memory, and what its session is called."""
 
+from typing import Any
+
 import pytest
 from openai import BadRequestError
 
 from proxy.background.safety.filters import safe_id
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import House, Houses
+from tests.e2e.conftest import House, Houses, until
+from tests.support.model import ScriptedModel, known
+from tests.support.upstream import Exchange, completion
 
 ANA = {"memory_context": {"user_id": "ana"}}
 KEY = "sk-proj-9fK2mQ7xW4tB8vLzR3nY6cH1"
@@ -41,3 +45,24 @@ async def test_a_session_that_is_named_by_a_secret_goes_by_another_name(house: H
             extra_body={"memory_context": {"user_id": "ana", "session_id": KEY}},
         )
         assert raw.headers["x-memory-session-id"] == safe_id(KEY) != KEY
+
+
+class Uncounted(ScriptedModel):
+    async def converse(self, exchange: Exchange) -> None:
+        usage = {"prompt_tokens": -1, "completion_tokens": -1, "total_tokens": -1}
+        await exchange.json({**completion(self.answer), "usage": usage})
+
+
+async def test_an_answer_whose_tokens_nobody_counted_is_written_down(house: Houses) -> None:
+    model = Uncounted(facts=known(("cello", "User plays the cello.")))
+    async with house(model) as h, h.client() as client:
+        await client.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "I play the cello."}], extra_body=ANA
+        )
+
+        async def listed() -> list[Any]:
+            found: Any = await client.get("/memory", cast_to=object, options={"params": {"user_id": "ana"}})
+            memories: list[Any] = found["data"]
+            return memories
+
+        await until(listed)

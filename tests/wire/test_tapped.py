@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from proxy.wire import tapped
-from proxy.wire.tapped import decoded, json_values
+from proxy.wire.tapped import decoded, json_values, usage_of
 
 PLAIN = b"data: some text that repeats, repeats, repeats\n\n" * 50
 
@@ -69,3 +69,11 @@ def test_values_that_json_cannot_spell_are_left_out() -> None:
 def test_a_stream_is_known_by_its_bytes_where_the_type_is_wrong() -> None:
     assert json_values([b" \n", b'data: {"a":1}\n\n'], "text/plain", "")[0] is True
     assert json_values([b" \n", b' {"a":1}'], "text/plain", "") == (False, [{"a": 1}])
+
+
+def test_tokens_that_nobody_counted_are_no_usage() -> None:
+    assert usage_of([{"usage": {"prompt_tokens": 3, "completion_tokens": 0}}]) == (3, 0)
+    assert usage_of([{"usage": {"prompt_tokens": -1, "completion_tokens": 4}}]) is None
+    counted = {"usage": {"input_tokens": 3, "output_tokens": 4}}
+    uncounted = {"response": {"usage": {"input_tokens": 3, "output_tokens": -1}}}
+    assert usage_of([counted, uncounted]) == (3, 4)
