@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 from proxy import admission, observe
 from proxy.commands import doctor_data, doctor_fleet
@@ -21,6 +22,8 @@ from proxy.upstream.fetch import fetch
 from proxy.upstream.headers import Headers
 from proxy.upstream.opened import Timeouts
 
+_NO_KEY = Finding(BAD, "identity", "keys: there is none; memory-proxy keys create --name NAME")
+
 
 def diagnose(settings: Settings) -> int:
     """Print what was found; returns 0 if nothing has to be fixed, else 1."""
@@ -37,8 +40,8 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     yield _data_dir(settings)
     if settings.storage.backend != "sqlite":
         yield from asyncio.run(doctor_fleet.findings(settings))
-    elif (settings.data_dir / "memory.db").is_file():
-        yield from doctor_data.findings(settings.data_dir / "memory.db", settings.embedding.model)
+    elif (database := _database(settings)).is_file() and doctor_data.is_there(database):
+        yield from doctor_data.findings(database, settings.embedding.model)
     yield from _embedder(settings)
     yield from _reranker(settings)
     yield _tokens()
@@ -61,7 +64,14 @@ def _data_dir(settings: Settings) -> Finding:
         return Finding(BAD, "data", f"{path} cannot be read and written by this user")
     if settings.storage.backend != "sqlite":
         return Finding(GOOD, "data", f"{path}, for models only")
+    if not doctor_data.is_there(_database(settings)):
+        # To open the store would make one, which a running proxy would take for the one that it has lost.
+        return doctor_data.absent(_database(settings))
     return asyncio.run(_store(settings))
+
+
+def _database(settings: Settings) -> Path:
+    return settings.data_dir / "memory.db"
 
 
 async def _store(settings: Settings) -> Finding:
@@ -122,7 +132,10 @@ def _identity(settings: Settings) -> Iterator[Finding]:
         case "open":
             yield Finding(NOTE, "identity", "open: whoever reaches the port may name any user")
         case "keys":
-            yield asyncio.run(_keys(stores))
+            if settings.storage.backend == "sqlite" and not doctor_data.is_there(_database(settings)):
+                yield _NO_KEY
+            else:
+                yield asyncio.run(_keys(stores))
         case "jwt":
             yield asyncio.run(_tokens_of(identity))
         case "header":
@@ -140,7 +153,7 @@ async def _keys(stores: Stores) -> Finding:
     finally:
         await stores.close()
     if not valid:
-        return Finding(BAD, "identity", "keys: there is none; memory-proxy keys create --name NAME")
+        return _NO_KEY
     return Finding(GOOD, "identity", f"keys: {len(valid)} valid")
 
 

@@ -1,5 +1,6 @@
 """What `memory-proxy doctor` has to say of the database: its disk, its log, its soundness, its privacy."""
 
+import os
 import shutil
 import time
 from collections.abc import Iterator
@@ -25,6 +26,20 @@ class Finding:
     mark: str
     subject: str
     text: str
+
+
+def is_there(database: Path) -> bool:
+    """False where a start would make an empty database: there is no file, or one without a byte."""
+    return os.path.lexists(database) and not (database.is_file() and not database.stat().st_size)
+
+
+def absent(database: Path) -> Finding:
+    """Return what a directory without a database is: to be used first, or one that has lost it."""
+    traces = (database.with_suffix(".opening"), database.with_name(database.name + "-wal"))
+    if not any(trace.exists() for trace in traces):
+        return Finding(GOOD, "data", f"{database.parent}: nothing is stored yet")
+    remedy = "put it back, or restore a backup (docs/operations.md)"
+    return Finding(BAD, "data", f"{database} is gone: {remedy}; a start makes an empty one")
 
 
 def findings(database: Path, model: str) -> Iterator[Finding]:

@@ -1,5 +1,6 @@
 """What `memory-proxy doctor` says of single settings."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from proxy.commands import doctor
 from proxy.settings import Settings, load
+from proxy.stores.sqlite.stores import SqliteStores
 from tests.support.upstream import ScriptedUpstream
 
 
@@ -76,3 +78,30 @@ def test_the_doctor_knows_which_keys_are_configured(tmp_path: Path, monkeypatch:
         ("upstream", KEY, "upstream.api_key"),
         ("memory_extraction", KEY, "its llm_api_key"),
     ]
+
+
+def test_the_doctor_makes_no_database(tmp_path: Path) -> None:
+    """A proxy that has lost its own would take it, and remember nothing."""
+    keys = load(None, {}, {"storage": {"data_dir": tmp_path}, "identity": {"mode": "keys"}})
+    found = doctor._data_dir(keys)
+    assert (found.mark, found.subject) == (doctor.GOOD, "data")
+    assert [finding.mark for finding in doctor._identity(keys)] == [doctor.BAD]
+    assert not (tmp_path / "memory.db").exists()
+
+
+@pytest.mark.parametrize("left", ["nothing", "an empty file"])
+def test_a_database_that_is_gone_is_to_be_fixed(tmp_path: Path, left: str) -> None:
+    async def lived() -> None:
+        stores = SqliteStores(tmp_path)
+        await stores.open()
+        await stores.close()
+
+    asyncio.run(lived())
+    assert doctor._data_dir(settings(tmp_path, "none")).mark == doctor.GOOD
+    (tmp_path / "memory.db").unlink()
+    if left == "an empty file":
+        (tmp_path / "memory.db").touch()
+    found = doctor._data_dir(settings(tmp_path, "none"))
+    assert found.mark == doctor.BAD
+    assert "put it back, or restore a backup" in found.text
+    assert not (tmp_path / "memory.db").exists() or not (tmp_path / "memory.db").stat().st_size
