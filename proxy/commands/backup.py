@@ -25,6 +25,7 @@ from proxy.domain import Forgotten
 from proxy.errors import ConfigError, StoreError
 from proxy.oversight import Receipt
 from proxy.settings import Settings
+from proxy.stores.models.catalog import short_name
 
 STANDARD = "-"
 _DOING = {"copy": "copying", "verify": "verifying", "forget": "forgetting what was forgotten since"}
@@ -162,7 +163,7 @@ def _restore(args: argparse.Namespace, settings: Settings) -> int:
         print(
             f"What was there before: {done.aside}\nDelete it when all is well: forgetting does not reach it."
         )
-    if manifest.model not in (None, settings.embedding.model):
+    if manifest.model not in (None, short_name(settings.embedding.model)):
         print(
             f"Its vectors were made with {manifest.model}, and the settings name {settings.embedding.model}:"
             " run `memory-proxy reembed`, or set embedding.model."

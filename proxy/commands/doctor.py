@@ -14,6 +14,7 @@ from proxy.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.open_stores import stores_of
 from proxy.settings import Identity, Settings
 from proxy.storage import Stores
+from proxy.stores.models.catalog import short_name
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.reranker import load_reranker
 from proxy.stores.models.tokens import Tokens
@@ -41,7 +42,7 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     if settings.storage.backend != "sqlite":
         yield from asyncio.run(doctor_fleet.findings(settings))
     elif (database := _database(settings)).is_file() and doctor_data.is_there(database):
-        yield from doctor_data.findings(database, settings.embedding.model)
+        yield from doctor_data.findings(database, short_name(settings.embedding.model))
     yield from _embedder(settings)
     yield from _reranker(settings)
     yield _tokens()

@@ -19,6 +19,7 @@ from proxy.commands.shared import progress, settings_of
 from proxy.errors import ConfigError, StoreError, WrongModel
 from proxy.open_stores import stores_of
 from proxy.settings import Settings
+from proxy.stores.models.catalog import short_name
 
 if TYPE_CHECKING:
     from proxy.stores.migrate import Moved
@@ -114,7 +115,7 @@ def _say(moved: "Moved", args: argparse.Namespace, settings: Settings) -> None:
     out.print(f"{moved.users:,} users moved{before}; {moved.keys:,} API keys.")
     if moved.left_out:
         out.print(f"{moved.left_out:,} users were left out: they have other data in the target.")
-    if moved.model not in (None, settings.embedding.model):
+    if moved.model not in (None, short_name(settings.embedding.model)):
         out.print(
             f"The vectors were made with {moved.model}, and the configuration names"
             f" {settings.embedding.model}: set embedding.model, or run `memory-proxy reembed`."

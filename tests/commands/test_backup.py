@@ -152,3 +152,14 @@ def test_a_running_server_a_bad_backup_and_no_database_are_said_in_a_sentence(
 
 def _none_in(tmp_path: Path) -> str:
     return f"there is no {tmp_path / 'data' / 'memory.db'}: set --data-dir"
+
+
+def test_a_model_named_with_its_organisation_is_the_one_of_the_vectors(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(remember(tmp_path / "data", "tea"))
+    run("backup", str(tmp_path / "copy"))
+    monkeypatch.setenv(f"{PREFIX}EMBEDDING__MODEL", "somebody/mini")
+    assert "vectors" not in run("restore", str(tmp_path / "copy"))[1]
+    monkeypatch.setenv(f"{PREFIX}EMBEDDING__MODEL", "somebody/maxi")
+    assert "Its vectors were made with mini" in run("restore", str(tmp_path / "copy"))[1]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.commands import doctor
+from proxy.ports import EmbeddingModel
 from proxy.settings import Settings, load
 from proxy.stores.sqlite.stores import SqliteStores
 from tests.support.upstream import ScriptedUpstream
@@ -105,3 +106,25 @@ def test_a_database_that_is_gone_is_to_be_fixed(tmp_path: Path, left: str) -> No
     assert found.mark == doctor.BAD
     assert "put it back, or restore a backup" in found.text
     assert not (tmp_path / "memory.db").exists() or not (tmp_path / "memory.db").stat().st_size
+
+
+def test_a_model_named_with_its_organisation_is_the_one_of_the_vectors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("_embedder", "_reranker", "_identity"):
+        monkeypatch.setattr(doctor, name, lambda _: ())
+
+    async def lived() -> None:
+        stores = SqliteStores(tmp_path)
+        await stores.open()
+        await stores.memories.stamp_model(EmbeddingModel("mini", 3, 0.3, 0.8))
+        await stores.close()
+
+    asyncio.run(lived())
+
+    def vectors(model: str) -> list[str]:
+        chosen = load(None, {}, {"storage": {"data_dir": tmp_path}, "embedding": {"model": model}})
+        return [found.mark for found in doctor._checks(chosen) if found.subject == "vectors"]
+
+    assert vectors("mini") == vectors("somebody/mini") == []
+    assert vectors("somebody/maxi") == [doctor.BAD]
