@@ -3,6 +3,7 @@ what tells it and is not read yet, what was said of it in other sessions. Subcla
 them all, and `written` what is on disk."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -288,6 +289,34 @@ class ForgetInConversationsContract:
         assert (await forgotten(stores.memories, of(ANNA), "a")).responses == 3
         assert await stores.chains.get(ANNA, "beside", NOW) is not None
         assert await session(stores, "s2") == [("shorter, please", "")]
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.parametrize("link", ["item", "chain", "conversation", "store: false"])
+    async def test_the_answer_of_a_copy_goes_though_its_session_was_shown_it_only_later(
+        self, stores, written, link
+    ):
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await talk(stores.sessions, "shorter, please", f"the {WORD}", session="s2")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}", session="s2", recalled=("a",))
+        first, copy = response("first", text=WORD), response("copy", text=WORD, session_id="s2")
+        match link:
+            case "item":
+                await keep(stores, first)
+                await keep(stores, copy, recalled=("first",))
+            case "chain":
+                await keep(stores, first, replace(copy, previous_id="first"))
+            case "conversation":
+                await converse(stores.conversations)
+                await said(stores, "told", session_id="s1")
+                await said(stores, "copied", session_id="s2")
+                await keep(stores, *(replace(each, conversation_id="c1") for each in (first, copy)))
+            case _:
+                await converse(stores.conversations)
+                await said(stores, "told", session_id="s1")
+                await said(stores, "copied", session_id="s2")
+        await forgotten(stores.memories, of(ANNA), "a")
+        assert await session(stores, "s2") == [("shorter, please", ""), ("what do I play?", "")]
         assert WORD.encode() not in await written()
 
     async def test_a_response_goes_of_a_conversation_that_only_items_lead_to(self, stores):

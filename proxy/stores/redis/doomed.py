@@ -136,6 +136,7 @@ class _Search:
         self._said_in: set[Session] = set()
         self._said_somewhere: set[str] = set()  # names of sessions in projects that nothing tells
         self._linked: set[Session] = set()  # what goes of these was led to by what goes of others
+        self._crossed: set[Session] = set()  # the same of those in which it was told or shown, too
         self._doomed = Doomed()
 
     async def memories(self) -> None:
@@ -335,7 +336,11 @@ class _Search:
             found.update(dict.fromkeys(front))
             is_first = False
         doomed.responses = {id_: stored[id_] for id_ in found}
-        self._linked |= {(stored[id_]["project"], stored[id_]["session"]) for id_ in found.keys() - direct}
+        self._linked |= {_place(stored[id_]) for id_ in found.keys() - direct}
+        for row in doomed.responses.values():
+            led_by = (doomed.responses.get(id_ or "") for id_ in (row["previous_id"], *row["recalled"]))
+            if any(other is not None and _place(other) != _place(row) for other in led_by):
+                self._crossed.add(_place(row))
 
     async def _items_said(self) -> set[str | None]:
         """Find the items that were said in the sessions, or in the project, and what came after them; return
@@ -357,9 +362,11 @@ class _Search:
         emptied = {row["conversation_id"] for row in doomed.responses.values()} | doomed.conversations
         doomed.items |= {id_: set(row["items"]) for id_, row in conversations.items() if id_ in emptied}
         async for id_, items in self._items_of(doomed.items):
-            for each in items.keys() & doomed.items[id_]:
-                if (name := items[each]["session"]) is not None:
-                    self._linked.add((items[each]["project"], name))
+            gone = [items[each] for each in items.keys() & doomed.items[id_]]
+            places = {(row["project"], name) for row in gone if (name := row["session"]) is not None}
+            self._linked |= places
+            if len(places) > 1:
+                self._crossed |= places
         for id_ in doomed.conversations:
             doomed.items.pop(id_, None)
 
@@ -374,7 +381,7 @@ class _Search:
 
     async def _answers_linked(self) -> None:
         """Find the answers of the sessions that were reached by what leads from one to another."""
-        reached = {sid_of(*place) for place in self._linked - self._said_in}
+        reached = {sid_of(*place) for place in self._linked - self._said_in | self._crossed}
         sessions: dict[str, SessionRow] = await self._unit.table("sessions").many(reached)
         for sid, row in sessions.items():
             self._doomed.answers.setdefault(sid, set()).update(row["seqs"])
@@ -386,3 +393,7 @@ class _Search:
 
     def _was_said(self, project: str | None, session: str) -> bool:
         return (project, session) in self._said_in or session in self._said_somewhere
+
+
+def _place(row: StoredRow) -> Session:
+    return row["project"], row["session"]

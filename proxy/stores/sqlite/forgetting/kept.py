@@ -3,7 +3,8 @@ which it was told or shown, and whatever was given with those in view.
 
 That are the responses that continue one that goes, or hold an item of it, all of the conversation that one
 belongs to, and what came to a conversation after an item that goes: whichever session a client has named
-there. In the sessions that are reached so, the answers go.
+there. In the sessions that are reached so, the answers go: all of them, also where it was told or shown
+later.
 """
 
 import sqlite3
@@ -70,6 +71,25 @@ _ITEMS = f"""
     JOIN conversation_items i ON i.conversation = led.conversation AND i.seq >= led.first
     WHERE i.seq <= :items
 """
+# Sessions that something led to out of another, whatever else leads to them. CROSS JOIN, plus: each by its
+# name, and looked for among the numbers.
+_CROSSED = f"""
+    SELECT r.project, r.session FROM stored_responses r
+    CROSS JOIN stored_responses led ON led.owner = r.owner AND led.id = r.previous_id
+    WHERE r.seq IN {_THESE.format("responses_led")} AND +led.seq IN {_THESE.format("responses_led")}
+    AND (led.session <> r.session OR led.project IS NOT r.project)
+    UNION
+    SELECT r.project, r.session FROM stored_responses r CROSS JOIN json_each(r.recalled) shown
+    CROSS JOIN stored_responses led ON led.owner = r.owner AND led.id = shown.value
+    WHERE r.seq IN {_THESE.format("responses_led")} AND +led.seq IN {_THESE.format("responses_led")}
+    AND (led.session <> r.session OR led.project IS NOT r.project)
+    UNION
+    SELECT i.project, i.session FROM conversation_items i
+    WHERE i.seq IN {_THESE.format("items_all")} AND i.conversation IN (
+        SELECT conversation FROM conversation_items
+        WHERE seq IN {_THESE.format("items_all")} AND session IS NOT NULL
+        GROUP BY conversation HAVING count(DISTINCT json_array(project, session)) > 1)
+"""
 _ANSWERS = f"""
     SELECT x.seq FROM {_NAMED} named
     CROSS JOIN sessions n ON n.owner = :owner AND n.name = named.name AND n.project IS named.project
@@ -85,6 +105,7 @@ class Kept:
         self._linked: dict[int, Session] = {}  # responses, as they were led to
         self._items: set[int] = set()
         self._said_in: set[Session] = set()  # the items of the conversations that something goes of
+        self._crossed: set[Session] = set()
 
     def follow(self, responses: set[int], items: set[int], conversations: set[int]) -> None:
         """Add to the responses and items those of the sessions; find what they and the conversations lead
@@ -101,6 +122,8 @@ class Kept:
             self._linked |= {seq: more[seq] for seq in sorted(new)}
         found = dict(self._rows(_ITEMS))
         self._items, self._said_in = found.keys() - items, {*found.values()}
+        self._ours["items_all"] = rows.as_json({*found, *items})
+        self._crossed = {(project, session) for project, session in self._tx.execute(_CROSSED, self._ours)}
 
     @property
     def linked_responses(self) -> tuple[int, ...]:
@@ -113,7 +136,7 @@ class Kept:
 
     def answers(self) -> Iterable[int]:
         """Return the exchanges of the sessions that were reached by what leads from one to another."""
-        reached = {*self._linked.values(), *self._said_in} - {*self._sessions}
+        reached = {*self._linked.values(), *self._said_in} - {*self._sessions} | self._crossed
         self._ours["sessions"] = rows.as_json(sorted(reached, key=str))
         return [seq for (seq,) in self._tx.execute(_ANSWERS, self._ours)]
 
