@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -192,6 +193,21 @@ async def test_who_asks_for_what_was_begun_waits_for_that_run(
     embedder.close()
     assert sorted(session.runs) == [len("soon"), len("a hint that was wrong")]
     embedder.begin("late")  # never fails
+
+
+async def test_of_several_that_were_begun_some_may_end_while_another_is_waited_for(
+    embedder: OnnxEmbedder, session: GatedSession
+) -> None:
+    texts = ["one", "other"]
+    for text in texts:
+        embedder.begin(text)
+    asked = asyncio.create_task(embedder.embed(texts))
+    for _ in texts:
+        await asyncio.to_thread(session.entered.acquire)
+    session.gate.set()
+    time.sleep(0.05)  # noqa: ASYNC251 the loop hears of both ends at once
+    assert len(await asked) == 2
+    embedder.close()
 
 
 async def test_what_was_begun_is_called_off_when_all_who_waited_have_gone(

@@ -87,7 +87,8 @@ class OnnxEmbedder:
         keys = [_key(text) for text in texts]
         found = {key: vector for key in keys if (vector := self._recent.get(key))}
         for key in set(keys) & self._begun.keys():
-            found[key] = await self._begun[key].vector()
+            if begun := self._begun.get(key):  # it may have ended while another was waited for
+                found[key] = await begun.vector()
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:
             vectors = await self._compute(list(missing.values()), turn)
