@@ -40,7 +40,7 @@ async def forget_scope(tools: Tools, asked: Asked[ForgetScopeQuery, None]) -> Re
         now=tools.clock(),
     )
     counts = await tools.memories.forget(where, by=asked.caller.label, dry_run=query.dry_run)
-    if not (query.dry_run or query.project_id or query.type):
+    if not (query.dry_run or scope.project or query.type):
         tools.forgotten(scope)
     return present.answer(present.deleted(counts, dry_run=query.dry_run))
 

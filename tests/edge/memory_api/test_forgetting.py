@@ -57,7 +57,16 @@ async def test_receipts_tell_what_went_by_whom_and_no_content(bench: Bench) -> N
     assert "figs" not in page.text
 
 
-@pytest.mark.parametrize("narrowed", [{"project_id": "apollo"}, {"type": "event"}, {"dry_run": "true"}, {}])
+@pytest.mark.parametrize(
+    "narrowed",
+    [
+        {"project_id": "apollo"},
+        {"type": "episodic"},
+        {"dry_run": "true"},
+        {"x-memory-project-id": "apollo"},
+        {},
+    ],
+)
 async def test_who_is_forgotten_as_a_whole_leaves_no_credential(
     bench: Bench, narrowed: dict[str, str]
 ) -> None:
@@ -65,7 +74,9 @@ async def test_who_is_forgotten_as_a_whole_leaves_no_credential(
     key = [(b"authorization", b"Bearer sk-1")]
     for user in (alice, bob):
         bench.credentials.remember(user, key)
-    await bench.http.delete("/memory", params={"user_id": "alice", **narrowed})
+    headers = {name: value for name, value in narrowed.items() if name.startswith("x-")}
+    params = {"user_id": "alice"} | {name: narrowed[name] for name in narrowed.keys() - headers.keys()}
+    assert (await bench.http.delete("/memory", params=params, headers=headers)).status_code == 200
     assert bench.credentials.get(alice) == (key if narrowed else [])
     assert bench.credentials.get(bob) == key
 
