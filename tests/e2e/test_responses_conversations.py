@@ -153,3 +153,25 @@ async def test_what_was_copied_from_a_response_by_a_reference_is_forgotten_with_
         for gone in (told, copied):
             with pytest.raises(NotFoundError):
                 await client.responses.retrieve(gone.id, extra_query={"user_id": "anna"})
+
+
+@pytest.mark.parametrize("path", ["", "/conv_mp00", "/conv_mp00/items"])
+async def test_a_client_that_leaves_while_it_uploads_is_no_error_of_ours(house: Houses, path: str) -> None:
+    said = [{"type": "http.request", "body": b"{", "more_body": True}, {"type": "http.disconnect"}]
+    answered: list[Any] = []
+
+    async def receive() -> Any:
+        return said.pop(0)
+
+    async def send(message: Any) -> None:
+        answered.append(message)
+
+    async with house(ChatOnly(), **TRANSLATE) as h:
+        scope = {
+            "type": "http", "http_version": "1.1", "method": "POST", "path": f"/v1/conversations{path}",
+            "raw_path": f"/v1/conversations{path}".encode(), "query_string": b"", "root_path": "",
+            "headers": [(b"host", b"localhost")], "scheme": "http", "client": ("127.0.0.1", 1),
+            "server": ("127.0.0.1", 2),
+        }  # fmt: skip
+        await h.app.routes(scope, receive, send)
+    assert answered[0]["status"] == 400

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -123,10 +123,13 @@ class ConversationsApi:
     async def _body(self, request: Request, *known: str) -> tuple[dict[str, Any], str | None]:
         """Return the body, and the user that its `memory_context` names. Raises ClientError."""
         raw = bytearray()
-        async for chunk in request.stream():
-            raw += chunk
-            if len(raw) > self.max_body_bytes:
-                raise TooLarge(f"The request body is larger than {self.max_body_bytes} bytes.")
+        try:
+            async for chunk in request.stream():
+                raw += chunk
+                if len(raw) > self.max_body_bytes:
+                    raise TooLarge(f"The request body is larger than {self.max_body_bytes} bytes.")
+        except ClientDisconnect:
+            raise InvalidRequest("The client left before the body was complete.", param="body") from None
         body = json_body.parse(bytes(raw)) if raw.strip() else {}
         user = take_extensions(body).user_id
         for name in body:
