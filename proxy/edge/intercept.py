@@ -10,7 +10,8 @@ forwarded and answered is for its Forwarding to say: relayed (forwarding.py) or 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 from uuid import uuid4
 
@@ -21,6 +22,7 @@ from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.forwarding import Forwarding, Progress
 from proxy.edge.identity.caller import Caller
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
+from proxy.edge.settling import Settling
 from proxy.edge.turns import Defaults, is_readable, understand
 from proxy.edge.writing import Writing
 from proxy.errors import ClientError, StoreError, UpstreamError
@@ -55,6 +57,7 @@ class Interception:
     notes: NoteStore
     rules: compress.Rules = compress.Rules()  # noqa: RUF009 frozen
     placement: str = "before_last_user"
+    settling: Settling = field(default_factory=Settling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,10 @@ class Intercept:
     forwarding: Callable[[], Forwarding]
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        with ExitStack() as settling:
+            await self._serve(scope, receive, send, settling)
+
+    async def _serve(self, scope: ASGIScope, receive: Receive, send: Send, settling: ExitStack) -> None:
         forwarding = self.forwarding()
         async with asyncio.TaskGroup() as tasks:
             # A client that leaves ends the inner block where it stands. What it said still counts.
@@ -82,6 +89,8 @@ class Intercept:
                     await self._understand(progress, forwarding)
                     await self._recall(progress, forwarding)
                     await self._forward(progress, forwarding)
+                    if progress.turn is not None:
+                        settling.enter_context(self.parts.settling.answered(progress.turn))
                 except (ClientError, StoreError) as error:
                     progress.refused = True
                     await send_error(progress.send, error)
@@ -130,6 +139,7 @@ class Intercept:
         elif not turn.options.read:
             progress.prepared = Prepared(status=Status.OFF, reason=Reason.READ_OFF)
         else:
+            await parts.settling.settled(turn, progress.left_s)
             shown = await self._compressed(turn, progress, forwarding) if turn.options.compress else turn
             recalled = await parts.fail_open.attempt("recall", lambda: parts.recall(shown), progress.left_s)
             if isinstance(recalled, Failed):

@@ -123,6 +123,19 @@ async def test_a_session_without_history_is_reminded_of_its_last_turns(house: Ho
         assert "[turn " not in block(h)
 
 
+async def test_the_next_turn_knows_the_last_however_fast_it_comes(house: Houses) -> None:
+    async with house(ScriptedModel(answer=FORTY)) as h, httpx2.AsyncClient(timeout=30) as http:
+        fact = {"user_id": "alice", "content": "User's ferry to Naxos costs 90 euros."}
+        assert (await http.post(f"{h.base_url}/memory", json=fact)).status_code == 201
+        for number in range(5):
+            session = context("alice", session_id=f"quick-{number}")
+            for text in (f"Let us talk about the ferry to Naxos, option {number}.", "How much?"):
+                body = {"model": "m", "messages": [{"role": "user", "content": text}], **session}
+                answer = await http.post(f"{h.base_url}/chat/completions", json=body)
+            assert "[turn " in block(h)
+            assert answer.headers["x-memory-count"] == "1"
+
+
 # ---------------------------------------------------------------- summaries
 async def end(h: House, session: str = "s-1", user: str = "alice") -> None:
     async with httpx2.AsyncClient(timeout=30) as http:
