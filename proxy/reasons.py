@@ -24,7 +24,7 @@ class Reason(StrEnum):
         return made
 
     # The request has no memory: status off.
-    NOT_JSON = "not_json", "by its headers the body is no plain JSON; it is forwarded as it is"
+    NOT_JSON = "not_json", "the body is no JSON object, or a compressed one; it is forwarded as it is"
     FOREIGN_ORIGIN = "foreign_origin", "a web page of another origin sent it (`identity.allowed_origins`)"
     DISABLED = "disabled", "the request, or the server's settings, want nothing read and nothing stored"
     NO_USER = "no_user", "nobody is named whose memory it could be"

@@ -23,7 +23,7 @@ from proxy.edge.forwarding import Forwarding, Progress
 from proxy.edge.identity.caller import Caller
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.settling import Settling
-from proxy.edge.turns import Defaults, is_readable, understand
+from proxy.edge.turns import Defaults, is_object, is_readable, understand
 from proxy.edge.writing import Writing
 from proxy.errors import ClientError, StoreError, UpstreamError
 from proxy.note_store import NoteStore
@@ -106,7 +106,7 @@ class Intercept:
         progress.payload = await progress.downstream.read(self.parts.max_body_bytes)
         progress.started = perf_counter()  # the upload's time is the client's
         progress.caller = self.parts.identify(progress.scope)
-        progress.is_json = is_readable(progress.headers)
+        progress.is_json = is_readable(progress.headers) or is_object(progress.headers, progress.payload)
         if progress.is_json:
             progress.body = json_body.parse(progress.payload)
             progress.request_id = f"req_{uuid4().hex}"

@@ -9,7 +9,7 @@ from proxy.edge.reply import Header
 from proxy.errors import InvalidRequest
 from proxy.pipeline.session import fingerprint
 from proxy.reasons import Reason
-from proxy.wire.body import Body
+from proxy.wire.body import Body, parse
 from proxy.wire.dialect import Dialect
 from proxy.wire.extensions import Extensions, merge, take_extensions, take_header_extensions
 
@@ -118,8 +118,23 @@ def _options(asked: Extensions, read: bool, write: bool, defaults: Defaults) -> 
 def is_readable(headers: Sequence[Header]) -> bool:
     """True if the body says that it is plain JSON, or nothing: other kinds are not ours to judge."""
     media_type = _header(headers, b"content-type").partition(b";")[0].strip().lower()
-    encoding = _header(headers, b"content-encoding").strip().lower()
-    return media_type in (b"", b"application/json") and encoding in (b"", b"identity")
+    return media_type in (b"", b"application/json") and _is_plain(headers)
+
+
+def is_object(headers: Sequence[Header], payload: bytes) -> bool:
+    """True if the body is a JSON object, whatever it says that it is: `curl -d` calls all a form, and servers
+    that do not look at the name (Ollama, llama.cpp) would be sent our fields."""
+    if not _is_plain(headers) or payload.lstrip()[:1] != b"{":
+        return False
+    try:
+        parse(payload)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _is_plain(headers: Sequence[Header]) -> bool:
+    return _header(headers, b"content-encoding").strip().lower() in (b"", b"identity")
 
 
 def _header(headers: Sequence[Header], name: bytes) -> bytes:

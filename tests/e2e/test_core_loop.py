@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e.conftest import House, Houses, until
 from tests.support.model import ScriptedModel, known
+from tests.support.upstream import Exchange, completion
 
 FIVE = (
     ("Hawaii", "User's budget for the Hawaii trip is $10,000.", "My budget for the Hawaii trip is $10,000."),
@@ -117,6 +118,33 @@ async def test_the_headers_say_what_happened(house: Houses) -> None:
         assert nobody["x-memory-store"] == "off"
         off = await headers("My dog is Rex.", **context("alice"), memory_config={"enabled": False})
         assert (off["x-memory-status"], off["x-memory-store"]) == ("off", "off")
+
+
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", "application/x+json"])
+async def test_json_by_another_name_has_a_memory_and_our_fields_go_no_further(
+    house: Houses, kind: str
+) -> None:
+    class Deaf(ScriptedModel):
+        async def converse(self, exchange: Exchange) -> None:
+            await exchange.json(completion("All right."))
+
+    async with house(Deaf()) as h, httpx2.AsyncClient(timeout=30) as http:
+
+        async def post(body: bytes, **more: str) -> Any:
+            headers = {"content-type": kind, **more}
+            return await http.post(f"{h.base_url}/chat/completions", content=body, headers=headers)
+
+        said = b' {"messages": [{"role": "user", "content": "My dog is Rex."}], "memory_context": %s}'
+        answer = await post(said % b'{"user_id": "alice"}')
+        assert answer.headers["x-memory-store"] == "queued"
+        assert "memory_context" not in h.model.chats[-1].json
+        assert (h.model.chats[-1].header(b"content-type") or b"").decode() == kind
+        refused = await post(said % b'{"user_id": 7}')
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "memory_context.user_id")
+        for body, more in ((b'{"a": 1', {}), (b"a=1", {}), (b'{"a": 1}', {"content-encoding": "br"})):
+            answer = await post(body, **more)
+            assert (answer.status_code, answer.headers["x-memory-reason"]) == (200, "not_json")
+            assert h.upstream.requests[-1].body == body
 
 
 async def test_where_extraction_is_off_no_request_is_stored_and_none_is_told_so(house: Houses) -> None:
