@@ -58,12 +58,6 @@ def understand(
     if not (read or write):
         return Asked(None, Reason.DISABLED, stripped, user=user)
     if user is None:
-        if asked.enabled:
-            raise InvalidRequest(
-                "Memory is enabled but nobody is named: set `memory_context.user_id`.",
-                param="memory_context.user_id",
-                code="missing_required_parameter",
-            )
         return Asked(None, Reason.NO_USER, stripped)
     scope = Scope(caller.tenant, user, asked.project_id)
     messages = dialect.messages(body)

@@ -45,6 +45,8 @@ def test_where_nothing_is_stored_no_request_can_ask_for_it(said: dict[str, Any])
         (asked(memory_context=ANNA, memory_config={"enabled": False}), Reason.DISABLED),
         (asked(memory_context=ANNA, mode="write", may_store=False), Reason.DISABLED),
         (asked(), Reason.NO_USER),
+        (asked(memory_config={"enabled": True}), Reason.NO_USER),
+        (asked(mode="on"), Reason.NO_USER),
         (asked(memory_context=ANNA), None),
     ],
 )
