@@ -20,8 +20,7 @@ from proxy.reasons import Status as Status
 @dataclass(frozen=True, slots=True)
 class Scope:
     """Whose memory it is. `project=None` in a request means all of the user's memories; with a
-    project, that project's and those of no project. A memory of `project=None` belongs to no project.
-    """
+    project, that project's and those of no project. A memory of `project=None` belongs to no project."""
 
     tenant: str
     user: str
@@ -209,6 +208,7 @@ class MemoryFilter:
     type: str | None = None
     text: str | None = None  # substring, case-insensitive
     include_inactive: bool = False  # archived, superseded, expired too
+    include_archived: bool = False  # archived too
     now: float = 0.0
 
 

@@ -353,6 +353,12 @@ class ListContract:
         assert (await memories.list(of(ANNA), limit=9)).total == 1
         assert (await memories.list(of(ANNA, include_inactive=True), limit=9)).total == 3
 
+    async def test_what_is_archived_is_listed_without_the_rest_of_the_past(self, memories):
+        await store(memories, create("a", archived=True), create("b", expires_at=NOW), create("c", id="c"))
+        await store(memories, supersede("c", "d"), create("e", archived=True, expires_at=NOW))
+        page = await memories.list(of(ANNA, include_archived=True), limit=9)
+        assert ({m.content for m in page.items}, page.total) == ({"a", "d"}, 2)
+
     async def test_a_foreign_id_is_as_absent_as_a_missing_one(self, memories):
         await store(memories, create("mine", id="a"))
         assert await memories.get(of(BEN), "a") is None

@@ -48,7 +48,7 @@ class ScopeQuery(UserQuery):
 class ListQuery(ScopeQuery):
     type: Kind | None = None
     q: Annotated[str, Field(min_length=1, max_length=1_000)] | None = None
-    include: Literal["inactive"] | None = None
+    include: Literal["archived", "inactive"] | None = None  # inactive: superseded and expired ones, too
     limit: Limit = 20
     after: Cursor | None = None
 

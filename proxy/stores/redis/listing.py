@@ -86,7 +86,7 @@ class Listing:
 
     async def _count(self, scope: Scope, where: MemoryFilter) -> int:
         """Return how many match; by what is counted already, where that is enough."""
-        if where.text is None and not where.include_inactive:
+        if where.text is None and not (where.include_inactive or where.include_archived):
             project = None if where.project is None else storable(where.project)
             types = None if where.type is None else with_children((where.type,)) | {where.type}
             counted = await self._units.glance(

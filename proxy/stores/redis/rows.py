@@ -80,8 +80,11 @@ def matches(row: MemoryRow, where: MemoryFilter, *, inactive: bool) -> bool:
         return False
     if where.type is not None and row["type"] not in with_children((where.type,)) | {where.type}:
         return False
-    if not inactive and (not words.is_counted(row) or words.has_expired(row, where.now)):
-        return False
+    if not inactive:
+        if row["superseded_by"] is not None or words.has_expired(row, where.now):
+            return False
+        if row["archived"] and not where.include_archived:
+            return False
     return where.text is None or terms.fold(storable(where.text)) in terms.fold(row["content"])
 
 

@@ -177,7 +177,7 @@ def conditions(where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, A
         )
         parameters["text"] = terms.fold(storable(where.text))
     if not inactive:
-        clauses.append("m.archived = 0 AND m.superseded_by IS NULL")
+        clauses.append("m.superseded_by IS NULL" + ("" if where.include_archived else " AND m.archived = 0"))
         clauses.append("(m.expires_at IS NULL OR m.expires_at > :now)")
     return " AND ".join(clauses), parameters
 

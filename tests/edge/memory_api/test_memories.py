@@ -59,8 +59,12 @@ async def test_the_same_again_confirms_and_a_changed_value_supersedes(api: httpx
     ]
     both = (await api.get("/memory", params={"user_id": "alice", "include": "inactive"})).json()["data"]
     assert {m["id"] for m in both} == {first["id"], raised["id"]}
-    alias = await api.get("/memory", params={"user_id": "alice", "include": "archived"})
-    assert (alias.status_code, alias.json()["error"]["param"]) == (400, "include"), "it would promise a part"
+    await api.patch(f"/memory/{raised['id']}", json={"archived": True})
+    shelved = (await api.get("/memory", params={"user_id": "alice", "include": "archived"})).json()
+    assert [m["id"] for m in shelved["data"]] == [raised["id"]]
+    assert (await api.get("/memory", params={"user_id": "alice"})).json()["data"] == []
+    wrong = await api.get("/memory", params={"user_id": "alice", "include": "everything"})
+    assert (wrong.status_code, wrong.json()["error"]["param"]) == (400, "include")
 
 
 async def test_what_a_confirming_post_says_besides_the_content_is_heeded(bench: Bench) -> None:
