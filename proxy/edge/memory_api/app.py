@@ -51,7 +51,9 @@ class MemoryApi:
         caller = self.tools.identify(request)
         caller.require("memory")
         query = query_of(request, operation.query)
-        body = await body_of(request, operation.body) if operation.body else None
+        body = None
+        if operation.body:
+            body = await body_of(request, operation.body, may_lack=operation.may_lack_body)
         if not operation.takes_body:
             await refuse_body(request)
         return await operation.handler(self.tools, Asked(request, caller, path, query, body))

@@ -100,6 +100,11 @@ class SearchBody(Body):
     include: Annotated[list[Literal["documents"]], Field(max_length=1)] = []
 
 
+class EndBody(Body):
+    user_id: Id | None = None
+    project_id: Id | None = None
+
+
 class DocumentBody(Body):
     name: Name
     content: Annotated[str, Field(min_length=1, max_length=1_000_000)]

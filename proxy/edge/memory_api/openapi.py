@@ -104,7 +104,8 @@ def _operation(operation: Operation, schemas: Mapping[Any, Any]) -> dict[str, An
         "responses": _responses(operation, schemas),
     }
     if operation.body is not None:
-        described["requestBody"] = {"required": True, "content": _json(schemas[operation.body])}
+        needed = not operation.may_lack_body
+        described["requestBody"] = {"required": needed, "content": _json(schemas[operation.body])}
     if operation.takes_lines is not None:
         line = schemas[operation.takes_lines]
         described["requestBody"] = {

@@ -13,6 +13,7 @@ from proxy.edge.memory_api.bodies import (
     DocumentBody,
     DocumentQuery,
     EditBody,
+    EndBody,
     ForgetQuery,
     ForgetScopeQuery,
     JobsQuery,
@@ -42,6 +43,7 @@ class Operation:
     refusals: tuple[int, ...] = ()  # besides those that every operation may answer with
     query: type[Query] = NoQuery
     body: type[BaseModel] | None = None
+    may_lack_body: bool = False
     lines: type[Any] | None = None  # the answer is NDJSON of this shape
     takes_lines: type[BaseModel] | None = None  # the body is NDJSON of this model
     template: tuple[str, ...] = field(init=False)
@@ -100,7 +102,8 @@ OPERATIONS = (
     ),
     Operation(
         method="POST", path=f"{_ALL}/sessions/{{session_id}}/end", id="endSession", handler=sessions.end,
-        summary="Extract now what a session holds", query=ScopeQuery, answers={202: shapes.SessionEnded},
+        summary="Extract now what a session holds", query=ScopeQuery, body=EndBody, may_lack_body=True,
+        answers={202: shapes.SessionEnded}, refusals=(413,),
     ),
     Operation(
         method="GET", path=f"{_ALL}/jobs", id="listJobs", handler=sessions.jobs,

@@ -49,9 +49,10 @@ def query_of(request: Request, model: type[QueryModel]) -> QueryModel:
     return checked(given, model)
 
 
-async def body_of(request: Request, model: type[Model]) -> Model:
-    """Return the JSON body. Raises InvalidRequest, TooLarge."""
-    if media_type(request) != "application/json":
+async def body_of(request: Request, model: type[Model], *, may_lack: bool = False) -> Model:
+    """Return the JSON body; with `may_lack` nothing is as good as `{}`. Raises InvalidRequest, TooLarge."""
+    kind = media_type(request)
+    if kind != "application/json" and (kind or not may_lack):
         # Also what keeps a web page from writing to a proxy on the visitor's own machine: a browser
         # asks before it sends JSON to another origin, and we never agree.
         why = "Send JSON, with Content-Type: application/json."
@@ -61,6 +62,8 @@ async def body_of(request: Request, model: type[Model]) -> Model:
         raw += chunk
         if len(raw) > MAX_BODY_BYTES:
             raise TooLarge(f"The body is larger than {MAX_BODY_BYTES} bytes.", param="body")
+    if may_lack and not raw.strip():
+        return checked({}, model)
     return checked(parsed(bytes(raw)), model)
 
 

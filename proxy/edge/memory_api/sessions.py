@@ -6,16 +6,19 @@ from starlette.responses import Response
 
 from proxy.edge.memory_api import present
 from proxy.edge.memory_api.answers import Identity, JobsRevived, SessionEnded
-from proxy.edge.memory_api.bodies import JobsQuery, NoQuery, ScopePageQuery, ScopeQuery, UserQuery
+from proxy.edge.memory_api.bodies import EndBody, JobsQuery, NoQuery, ScopePageQuery, ScopeQuery, UserQuery
 from proxy.edge.memory_api.wiring import Asked, Tools
-from proxy.errors import NotFound
+from proxy.errors import InvalidRequest, NotFound
 from proxy.wire.extensions import checked_id
 
 
-async def end(tools: Tools, asked: Asked[ScopeQuery, None]) -> Response:
+async def end(tools: Tools, asked: Asked[ScopeQuery, EndBody]) -> Response:
     """202: what the session holds is extracted soon. A session that holds nothing, or is none, queues 0."""
     session_id = checked_id(asked.path["session_id"], "session_id")
-    scope = asked.scope(asked.query.user_id, asked.query.project_id)
+    query, body = asked.query, asked.body
+    scope = asked.scope(
+        _one(query.user_id, body.user_id, "user_id"), _one(query.project_id, body.project_id, "project_id")
+    )
     queued = await tools.sessions.end(scope, tools.session_key(session_id), tools.clock())
     if queued:
         tools.wake()
@@ -73,6 +76,13 @@ async def me(tools: Tools, asked: Asked[NoQuery, None]) -> Response:
         "version": tools.version,
     }
     return present.answer(identity)
+
+
+def _one(in_query: str | None, in_body: str | None, param: str) -> str | None:
+    """Return what either says. Raises InvalidRequest where they differ."""
+    if None not in (in_query, in_body) and in_query != in_body:
+        raise InvalidRequest(f"Query and body name two `{param}`.", param=param, code="invalid_value")
+    return in_body if in_query is None else in_query
 
 
 async def _revive(tools: Tools, asked: Asked[UserQuery, None], job_id: str | None) -> int:

@@ -89,13 +89,13 @@ async def send(http: httpx2.AsyncClient, operation: Operation, request: dict[str
     for name, value in request["path"].items():
         path = path.replace("{" + name + "}", quote(value, safe=""))
     more: dict[str, Any] = {}
-    if operation.body is not None:
-        body = request["body"]
+    body = request["body"]
+    if operation.body is not None and (body is not None or not operation.may_lack_body):
         if "user_id" in body:
             body = {**body, "user_id": "alice"}
         more = {"content": json.dumps(body), "headers": {"content-type": "application/json"}}
     elif operation.takes_lines is not None:
-        lines = "\n".join(json.dumps(line) for line in request["body"])
+        lines = "\n".join(json.dumps(line) for line in body)
         more = {"content": lines, "headers": {"content-type": "application/x-ndjson"}}
     return await http.request(
         operation.method,
@@ -143,6 +143,7 @@ PLAIN: dict[str, dict[str, Any]] = {
     "addMemory": {"body": {"content": "User owns a canoe.", "user_id": "alice"}},
     "searchMemories": {"body": {"query": "figs", "user_id": "alice"}},
     "importMemories": {"body": [{"content": "User sails.", "user_id": "alice"}]},
+    "endSession": {"body": {"user_id": "alice"}},
     "editMemory": {"body": {"content": "User likes dates."}},
     "postDocument": {"body": {"name": "Guide", "content": "# Figs\n\nPick them ripe.", "user_id": "alice"}},
 }
@@ -179,7 +180,7 @@ async def test_a_parameter_that_is_not_documented_is_refused(
 @pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.body], ids=lambda o: o.id)
 async def test_a_field_that_is_not_documented_is_refused(bench: Bench, operation: Operation) -> None:
     body = {**PLAIN[operation.id]["body"], "colour": "red"}
-    request = {"path": {"memory_id": "mem_1"}, "query": {}, "body": body}
+    request = {"path": {"memory_id": "mem_1", "session_id": "s"}, "query": {}, "body": body}
     answer = await send(bench.http, operation, request)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "colour")
 

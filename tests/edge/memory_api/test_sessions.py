@@ -180,3 +180,23 @@ async def test_a_discarded_candidate_is_gone_for_good(bench: Bench) -> None:
     for method, path in (("DELETE", "held_1"), ("POST", "held_1/release")):
         answer = await bench.http.request(method, f"/memory/quarantine/{path}", params={"user_id": "alice"})
         assert answer.status_code == 404
+
+
+async def test_whose_session_ends_is_said_in_query_or_body(bench: Bench) -> None:
+    await say(bench, "s-1", "I like figs", project="apollo")
+    for query, body, queued in (
+        ({}, {"user_id": "alice", "project_id": "other"}, 0),
+        ({"user_id": "bob"}, {"project_id": "apollo"}, 0),
+        ({"user_id": "alice"}, {"user_id": "alice", "project_id": "apollo"}, 1),
+    ):
+        answer = await bench.http.post("/memory/sessions/s-1/end", params=query, json=body)
+        assert (answer.status_code, answer.json()["queued_exchanges"]) == (202, queued)
+    for query, said, param in (
+        ({"user_id": "alice"}, {"json": {"user_id": "bob"}}, "user_id"),
+        ({"user_id": "alice"}, {"json": {"projectid": "apollo"}}, "projectid"),
+        ({"user_id": "alice"}, {"content": b'{"project_id": "apollo"}'}, "content-type"),
+        ({}, {"json": {}}, "user_id"),
+    ):
+        headers = {"content-type": "text/plain"} if "content" in said else {}
+        refused = await bench.http.post("/memory/sessions/s-1/end", params=query, headers=headers, **said)
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, param)
