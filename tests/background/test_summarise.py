@@ -102,6 +102,21 @@ def test_the_call_shows_the_conversation_and_no_planted_instruction() -> None:
 def test_small_talk_has_no_substance() -> None:
     assert summarise.has_substance(SESSION)
     assert not summarise.has_substance((exchange("hi"), exchange("thanks!"), SESSION[0]))
+    assert not summarise.has_substance(
+        (exchange("Hello there, how are you?"), exchange("good morning my friend"))
+    )
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ("I'm planning a trip to Kyoto in April.", "My budget is $3,000."),
+        ("I bought a lathe yesterday.", "I set it up in the cellar, and it works."),
+        ("预算三千美元。", "我住京都。"),
+    ],
+)
+def test_two_short_statements_are_enough(said: tuple[str, str]) -> None:
+    assert summarise.has_substance([exchange(text, "Noted.", seq=n) for n, text in enumerate(said, 1)])
 
 
 def test_a_name_behind_a_title_must_have_been_said() -> None:

@@ -25,6 +25,7 @@ MAX_SUMMARY = 600  # characters
 _MAX_CONTENT = 780  # with actions and outcomes: what a memory may hold
 _MOST_TOPICS, _MOST_ITEMS, _MAX_ITEM = 5, 4, 120
 _SUPPORT = 0.6  # share of the summary's terms that must be in the session
+_SAYS, _SUBSTANCE = 2, 6  # terms of an exchange that says something ("My budget is $3,000"), and of them all
 _TELLING = 4  # terms of the session, beside the words of narration, that it must tell
 _CONFIDENCE = 0.8
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
@@ -45,8 +46,11 @@ _SAYS_NOTHING = re.compile(
 
 
 def has_substance(exchanges: Sequence[Exchange]) -> bool:
-    """True if at least two exchanges say something, so that there is something to sum up."""
-    return sum(len(frozenset(terms(e.said))) >= _TELLING for e in exchanges if e.answer.strip()) >= 2
+    """True if at least two exchanges say something, and all of them enough to be summed up. Whether a summary
+    tells anything is judged when it is there."""
+    said = [frozenset(terms(e.said)) for e in exchanges if e.answer.strip()]
+    saying = [found for found in said if len(found) >= _SAYS]
+    return len(saying) >= 2 and len(frozenset().union(*saying)) >= _SUBSTANCE
 
 
 def request(exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT) -> CompletionRequest:
