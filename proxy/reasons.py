@@ -36,6 +36,8 @@ class Reason(StrEnum):
     SELF_CONTAINED = "self_contained", "a task that brings all it needs: to translate, calculate, rewrite …"
     TOOL_ANSWERS = "tool_answers", "live data: the weather, a price, the time somewhere"
     GENERAL_FACT = "general_fact", "a question of general knowledge"
+    SHORT_QUERY = "short_query", "it is shorter than `retrieval.min_query_chars`"
+    FIRST_TURN = "first_turn", "it begins a conversation (`retrieval.skip_first_turn`)"
     PLAN = "plan", "a model that plans searches saw nothing to look for"
     # Searched for, and nothing to show: status none.
     NO_MEMORIES = "no_memories", "the user has none"

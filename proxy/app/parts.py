@@ -16,6 +16,7 @@ from proxy.edge.failopen import FailOpen
 from proxy.edge.ledger import Ledger
 from proxy.errors import ConfigError, StoreUnavailable, WrongModel
 from proxy.open_stores import stores_of
+from proxy.pipeline.decision.restraint import Restraint
 from proxy.pipeline.prepare import Tools, prepare
 from proxy.pipeline.recall.rank import Ranking
 from proxy.ports import Clock
@@ -102,6 +103,7 @@ class Parts:
             ranking=_ranking(settings.retrieval, loaded.embedder),
             shelf=shelf_of(stores, loaded.embedder, memory.deadline_ms),
             stage=metrics.stage,
+            restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),
         )
         fail_open = FailOpen(clock, metrics)
         await _warm_up(

@@ -16,6 +16,7 @@ from proxy.note_store import NoteStore
 from proxy.notes import NOTHING, SessionNotes
 from proxy.observe import Seldom
 from proxy.pipeline.decision.expect import Expectation
+from proxy.pipeline.decision.restraint import Restraint
 from proxy.pipeline.decision.triage import Triage
 from proxy.pipeline.documents import Shelf, look_up, with_passages
 from proxy.pipeline.inject import inject
@@ -56,6 +57,7 @@ class Tools:
     # First come, first served: of a burst that is too much for the deadline, the first still make it.
     at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS_AT_ONCE))
     triage: Triage = field(default_factory=Triage)
+    restraint: Restraint = field(default_factory=Restraint)
     wording: Wording | None = None  # a model that says vague questions in full
     planner: Planner | None = None  # a model that plans the search
     reranking: Reranking | None = None  # a model that reads question and memory together
@@ -93,9 +95,13 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
     # A turn that may have to wait for a model takes no place: it would keep the others waiting as well.
     async with nullcontext() if tools.waits else tools.at_once:
         # The recall first: it takes longest, and what the others need of the loop is done meanwhile.
-        recalled, notes, passages = await asyncio.gather(
-            _recall(turn, tools), _noted(turn, tools), look_up(turn, tools.shelf, tools.triage.judge)
-        )
+        if (held := await tools.restraint.holds_back(turn, tools.sessions)) is None:
+            recalled, notes, passages = await asyncio.gather(
+                _recall(turn, tools), _noted(turn, tools), look_up(turn, tools.shelf, tools.triage.judge)
+            )
+        else:
+            recalled, passages = _Recalled(status=Status.SKIPPED, reason=held), ()
+            notes = await _noted(turn, tools)
     with tools.stage("inject"):
         block = inject(
             recalled.fresh,

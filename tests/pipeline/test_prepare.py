@@ -9,6 +9,7 @@ from proxy.domain import Hit, Level, MemoryOptions, Status
 from proxy.errors import StoreUnavailable
 from proxy.notes import Anchor, SessionNotes
 from proxy.observe import REMIND_S, Seldom
+from proxy.pipeline.decision.restraint import Restraint
 from proxy.pipeline.prepare import LINES, prepare, search, unshown
 from proxy.pipeline.recall.wording import Wording
 from tests.pipeline.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, turn
@@ -31,6 +32,29 @@ async def test_a_greeting_reaches_neither_embedder_nor_store(tools):
     assert (prepared.status, prepared.reason) == (Status.SKIPPED, "greeting")
     assert tools.embedder.embedded == []
     assert tools.memories.asked == []
+
+
+async def test_a_conversation_may_begin_without_memories_where_an_operator_wants_that(tools):
+    kept = replace(tools, memories=Shelf([BUDGET]), restraint=Restraint(skip_first_turn=True))
+    first = await prepare(turn("What can we spend in Portugal?"), kept)
+    assert (first.status, first.reason) == (Status.SKIPPED, "first_turn")
+    assert kept.memories.asked == []
+    assert (await prepare(turn("Hi", "Hello!", "What can we spend in Portugal?"), kept)).memory_ids
+    named = replace(turn("What can we spend in Portugal?"), named=True, standalone=True)
+    assert (await prepare(named, kept)).reason == "first_turn"
+    later = replace(kept, sessions=Past(["I am off to Porto"]))
+    assert (await prepare(named, later)).memory_ids
+    assert (
+        await prepare(replace(turn("What can we spend in Portugal?"), continues="resp_1"), kept)
+    ).memory_ids
+
+
+async def test_short_messages_may_stay_without_memories(tools):
+    kept = replace(tools, memories=Shelf([BUDGET]), restraint=Restraint(min_query_chars=16))
+    short = await prepare(turn("Portugal budget?  "), replace(kept, restraint=Restraint(min_query_chars=17)))
+    assert (short.status, short.reason) == (Status.SKIPPED, "short_query")
+    assert (await prepare(turn("Portugal budget?"), kept)).memory_ids
+    assert (await prepare(turn(""), kept)).reason == "no_query"
 
 
 async def test_the_model_begins_with_what_it_will_be_asked_for_and_nothing_else(tools):
