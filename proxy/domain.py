@@ -271,6 +271,7 @@ class Turn:
     named: bool = False  # the client named the session itself; else its beginning did
     standalone: bool = False  # of a named session, and with nothing of its history in it
     continues: str | None = None  # the response that the upstream is to go on from
+    shown: frozenset[str] = frozenset()  # memories that what it continues was given: the upstream holds them
 
     @property
     def query(self) -> str:
@@ -282,12 +283,8 @@ class Turn:
     @property
     def said(self) -> str:
         """The user's new words: user messages after the last assistant message, joined."""
-        new: list[str] = []
-        for message in reversed(self.messages):
-            if message.role == "assistant":
-                break
-            if message.role == "user" and message.text:
-                new.append(message.text)
+        since = takewhile(lambda m: m.role != "assistant", reversed(self.messages))
+        new = [m.text for m in since if m.role == "user" and m.text]
         return "\n\n".join(reversed(new))
 
     @property

@@ -148,7 +148,10 @@ class Relayed:
     async def adopt(self, progress: Progress) -> None:
         """Give the turn its session: one that continues a response belongs to that response's."""
         turn, response_id = progress.turn, self.dialect.previous_response_id(progress.body)
-        if turn is None or response_id is None or turn.named:
+        if turn is None or response_id is None:
+            return
+        progress.turn = turn = replace(turn, shown=self.chains.shown(turn, response_id))
+        if turn.named:
             return
         found = self.chains.session_of(turn, response_id) or await self.fail_open.attempt(
             "session", lambda: self._stored(turn, response_id), progress.left_s

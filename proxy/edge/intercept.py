@@ -216,7 +216,9 @@ class Intercept:
     def _outcome(self, turn: Turn, progress: Progress, answer: Answer) -> Outcome:
         """Return the answer as far as it came; nothing where the client left before there was one."""
         if answer.response_id is not None:
-            self.chains.note(turn, answer.response_id)
+            # Instructions are not handed on along a chain; input items are.
+            kept = self.parts.placement != "merge_system"
+            self.chains.note(turn, answer.response_id, progress.prepared.memory_ids if kept else ())
         whole = answer.whole and not answer.calls and progress.ending is Ending.COMPLETE
         before = answers_so_far(turn.messages) if turn.resumes else []
         text = "\n".join(text for text in (*before, answer.text) if text)

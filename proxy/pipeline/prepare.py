@@ -147,7 +147,7 @@ async def _recall(turn: Turn, tools: Tools) -> _Recalled:
         return _Recalled(level=Level.SESSION, error=error)
     if not found.ranked:
         return _Recalled(reason=found.reason, level=found.level)
-    fresh = unseen(found.ranked, turn.messages)
+    fresh = unseen([r for r in found.ranked if r.memory.id not in turn.shown], turn.messages)
     return _Recalled(fresh, reason=None if fresh else Reason.ALREADY_VISIBLE, level=found.level)
 
 

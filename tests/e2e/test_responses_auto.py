@@ -93,6 +93,47 @@ async def test_a_native_upstream_keeps_its_own_responses(house: Houses) -> None:
         assert (await http.post(f"{h.base_url}/responses", json=body)).json() == NATIVE
 
 
+class Counting(Changing):
+    """Native; gives each response an id of its own."""
+
+    native = True
+    made = 0
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if exchange.request.target != b"/v1/responses":
+            await super().__call__(exchange)
+            return
+        self.made += 1
+        self.chats.append(exchange.request)
+        await exchange.json({**NATIVE, "id": f"resp_{self.made}"})
+
+
+async def test_what_the_upstreams_chain_holds_is_not_injected_again(house: Houses) -> None:
+    model = Counting()
+    async with house(model) as h, httpx2.AsyncClient(timeout=30) as http:
+        for fact in ("User's boat is moored in Hobart.", "User's boat is called Petrel."):
+            body = {"user_id": "anna", "content": fact}
+            assert (await http.post(f"{h.base_url}/memory", json=body)).status_code == 201
+
+        async def ask(user: str = "anna", session: str | None = None, **more: Any) -> set[str]:
+            context = {"user_id": user, "session_id": session}
+            body = {"model": "m", "input": "Where is my boat moored?", "memory_context": context, **more}
+            answer = await http.post(f"{h.base_url}/responses", json=body)
+            assert answer.status_code == 200
+            return set(filter(None, answer.headers.get("x-memory-ids", "").split(",")))
+
+        (first,) = await ask(memory_config={"retrieval_limit": 1})
+        (other,) = await ask(previous_response_id="resp_1")
+        assert other != first
+        assert await ask(previous_response_id="resp_1", session="s") == {other}, (
+            "a branch, in a named session"
+        )
+        assert await ask(previous_response_id="resp_2") == set()
+        assert await ask(previous_response_id="resp_4") == set()
+        assert await ask() == {first, other}, "another chain"
+        assert await ask(previous_response_id="resp_0") == {first, other}, "of which nothing is known"
+
+
 async def test_an_upstream_that_learns_or_forgets_the_api_is_noticed(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
