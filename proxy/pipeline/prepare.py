@@ -10,7 +10,18 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
-from proxy.domain import Level, MemoryFilter, MemoryOptions, Message, Prepared, Ranked, Scope, Status, Turn
+from proxy.domain import (
+    Level,
+    Memory,
+    MemoryFilter,
+    MemoryOptions,
+    Message,
+    Prepared,
+    Ranked,
+    Scope,
+    Status,
+    Turn,
+)
 from proxy.errors import StoreError
 from proxy.note_store import NoteStore
 from proxy.notes import NOTHING, SessionNotes
@@ -31,6 +42,7 @@ from proxy.ports import Clock, Embedder, MemoryStore, SessionStore, TokenCounter
 from proxy.reasons import Reason
 
 TURNS_AT_ONCE = 6  # more keep no more threads busy, and in a burst make all of them late
+SURE = 0.7  # a preference that is no surer than this steers nobody; saying it again makes it surer
 LINES = 3  # turns of the session that a request without history is reminded of
 
 Stage = Callable[[str], AbstractContextManager[None]]
@@ -147,8 +159,15 @@ async def _recall(turn: Turn, tools: Tools) -> _Recalled:
         return _Recalled(level=Level.SESSION, error=error)
     if not found.ranked:
         return _Recalled(reason=found.reason, level=found.level)
-    fresh = unseen([r for r in found.ranked if r.memory.id not in turn.shown], turn.messages)
+    sure = [r for r in found.ranked if not _is_doubted(r.memory)]
+    if not sure:
+        return _Recalled(reason=Reason.BELOW_THRESHOLD, level=found.level)
+    fresh = unseen([r for r in sure if r.memory.id not in turn.shown], turn.messages)
     return _Recalled(fresh, reason=None if fresh else Reason.ALREADY_VISIBLE, level=found.level)
+
+
+def _is_doubted(memory: Memory) -> bool:
+    return memory.type == "preference" and memory.confidence <= SURE
 
 
 async def _noted(turn: Turn, tools: Tools) -> SessionNotes:

@@ -78,6 +78,18 @@ async def test_a_user_without_memories_is_told_apart_from_a_poor_match(tools):
     assert (weak.status, weak.reason) == (Status.NONE, "below_threshold")
 
 
+@pytest.mark.parametrize(
+    ("type_", "confidence", "shown"),
+    [("preference", 0.7, ()), ("preference", 0.71, ("aisle",)), ("semantic", 0.6, ("aisle",))],
+)
+async def test_a_preference_told_with_a_doubt_steers_nobody(tools, type_, confidence, shown):
+    told = replace(memory("aisle", "User prefers aisle seats."), type=type_, confidence=confidence)
+    shelf = replace(tools, memories=Shelf([Hit(told, 0.6, 3.0)]))
+    prepared = await prepare(turn("Which seats do I prefer?"), shelf)
+    assert prepared.memory_ids == shown
+    assert prepared.reason == (None if shown else "below_threshold")
+
+
 async def test_what_is_visible_is_not_injected(tools):
     shelf = replace(tools, memories=Shelf([BUDGET]))
     said = "Our budget for the Portugal trip is $6,200. Where do we sleep?"
