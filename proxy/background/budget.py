@@ -1,12 +1,13 @@
-"""How much of the upstream our own calls may take: how many at once, how many an hour, and when none.
+"""The budget of our own model calls: how many run at once, how many are made in an hour, and when none.
 
-Few calls at once are the rule. When jobs have waited for longer than is right, more are let out with every
-call that comes back as fast as usual, up to a bound; an upstream that gets slower by it (a model on one
-machine answers one at a time) gets no more. When it says stop, it is one call at a time until one succeeds.
-The last of an hour's calls are kept for what users ask to be remembered, and so is one call at once.
+By default few calls run at once. When jobs have waited for too long, concurrency grows by one step with
+every call that comes back as fast as usual, up to a bound; an upstream that gets slower by it (a model on
+one machine answers one request at a time) gets no more. When the upstream says stop, one call runs at a
+time until one succeeds. The last of an hour's calls, and one slot, are reserved for what users explicitly
+ask to be remembered.
 
-All processes that share a store share the hour's calls. While it is away none is made: the jobs are in it,
-too, and what a call found could not be kept.
+All processes that share a store share the hourly budget. While the store is away no call is made: the jobs
+are in the same store, and what a call found could not be saved.
 """
 
 import time

@@ -1,4 +1,5 @@
-"""Topic drift: when a user's new words leave what the session was about, what was said before is due.
+"""Topic drift: detect that a user has changed the subject, so that what was said before is due for
+extraction.
 
 A text's distance alone says little: people wander, some more than others. So a text is compared with how
 near to their past the session's earlier texts came: its own running spread. Looked for in the background,

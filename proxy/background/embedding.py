@@ -1,4 +1,6 @@
-"""Vectors of what is to be stored; texts that the model does not understand have none."""
+"""Compute the vectors of what is to be stored; a text in a language that the model does not understand gets
+none.
+"""
 
 import asyncio
 from collections.abc import Callable, Sequence

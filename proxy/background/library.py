@@ -1,7 +1,8 @@
-"""Taking documents in: made safe, cut into passages, embedded, kept.
+"""Ingest knowledge documents: make the text safe, cut it into passages, embed them, store them.
 
-What is short is embedded before the answer. Of what is long, the passages are found by their words at once,
-and given vectors some at a time by whoever keeps this process up; what a crash leaves undone tells itself.
+A short document is embedded before the request is answered. The passages of a long one can be found by
+their words at once, and get their vectors in batches from the background loop that calls this module. What
+a crash leaves undone is found again from the stored rows.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""One job from its claim to its acknowledgement: read, extract, admit, finish; or give it back.
+"""Process one extraction job, from claim to acknowledgement: read, extract, admit, finish; or give it back.
 
 The job is finished in the transaction that stores its memories, so a crash at any point before it leaves
 the job to be claimed again. What fails is retried with growing pauses, then kept as a dead letter.

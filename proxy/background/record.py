@@ -1,4 +1,6 @@
-"""The exchange as it is written down: the user's half before the answer begins, the answer after it ended."""
+"""Write each exchange to the session store: the user's half before the answer begins, the answer after it
+ended.
+"""
 
 import asyncio
 from collections import OrderedDict, deque

@@ -1,4 +1,6 @@
-"""What people change by hand, through the same gate as what is extracted: add, correct, release, discard."""
+"""Changes that people make by hand (add, correct, release, discard), through the same write gate as
+extracted facts.
+"""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,6 @@
-"""When a session's pending exchanges become an extraction job: pure triggers for the session store."""
+"""Triggers: pure functions by which the session store decides when pending exchanges become an extraction
+job.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""A document into passages, along its headings: Markdown's ATX and underlined ones; plain text has none.
+"""Split a document into passages, along its headings: Markdown's ATX and underlined ones; plain text has
+none.
 
 Passages are made of whole paragraphs, lists, tables and code blocks as far as these are short enough to be
 found and shown as one. Their tiles cover the document without a gap, so that joined they are its text.

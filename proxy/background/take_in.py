@@ -1,4 +1,4 @@
-"""Memories that were exported, taken in again: as they were, through the gate's safety."""
+"""Import exported memories unchanged, through the safety part of the write gate."""
 
 import asyncio
 from collections.abc import Mapping, Sequence, Set

@@ -1,4 +1,4 @@
-"""Which memories were shown in answers that are not stored, counted together.
+"""Batch the access counts of memories that were shown in answers which are not stored.
 
 An access only weighs a memory a little: it is not worth a commit of its own within a request. What is noted
 is written every few seconds, and by an orderly end; a crash takes the last seconds with it.

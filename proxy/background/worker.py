@@ -1,4 +1,6 @@
-"""The worker: claims extraction jobs as the load allows and serves them; at least once, stored once."""
+"""The worker: claims extraction jobs as the load allows and runs them. A job may run more than once
+(at-least-once delivery); its result is stored once.
+"""
 
 import asyncio
 import random

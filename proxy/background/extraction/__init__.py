@@ -1,1 +1,1 @@
-"""From exchanges to candidates: what was stated, and whose words it rests on."""
+"""Fact extraction: from exchanges to candidate memories, with the text that each candidate rests on."""

@@ -1,4 +1,5 @@
-"""How sentences begin, and speak of oneself: a row of regular expressions for each language.
+"""Patterns for how statements about oneself and requests to remember begin: one row of regular expressions
+for each language.
 
 They match folded text (see `terms.fold`). Words that may stand anywhere are in `words/cues.txt`.
 """

@@ -1,4 +1,4 @@
-"""What a user's own words are: an explicit ask to remember, or a statement about themselves.
+"""Classify the user's own words: an explicit request to remember, or a statement about themselves.
 
 Rules and words of many languages, matched on the folded text (no case, no accents). They decide only how
 soon an exchange is extracted and what `verbatim` keeps, so they lean towards yes for short, real

@@ -1,4 +1,4 @@
-"""Which candidates are not taken at their word: steering by others, fiction, states that pass.
+"""Decide which candidates are suspicious: attempts to steer the assistant, fiction, states that soon pass.
 
 The same words are a preference in the user's mouth and an attack in a pasted page. So both are asked:
 does the candidate steer the assistant, and whose words does it rest on?

@@ -1,4 +1,4 @@
-"""Extraction: one LLM call for a batch of exchanges, and what of its answer is kept.
+"""LLM extraction: one call for a batch of exchanges, and the checks that its answer has to pass.
 
 The conversation is data: it is redacted, planted instructions are cut out, our own markers in it are
 defused, and every part is cut to a bound (see transcript). The answer is data too: what is readable of it

@@ -1,4 +1,5 @@
-"""Sentences that are not meant for long: inside a fiction or a hypothesis, or true for minutes only.
+"""Recognise sentences that should not be kept for long: inside a fiction or a hypothesis, or true for
+minutes only.
 
 Stricter than what `verbatim` leaves out: here a language model has already judged that it is worth keeping.
 """

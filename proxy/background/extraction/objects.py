@@ -1,4 +1,6 @@
-"""The JSON objects in a model's answer, however it is wrapped: fences, thoughts, prose, slips."""
+"""Find and read the JSON objects in a model's answer, however it is wrapped: code fences, thoughts, prose,
+syntax slips.
+"""
 
 from collections.abc import Iterator
 from typing import Any

@@ -1,4 +1,6 @@
-"""Whose words a candidate rests on: the user's own, something they quote, the assistant's, a tool's."""
+"""Tell whose words a candidate rests on: the user's own, something they quote, the assistant's, or a
+tool's.
+"""
 
 import re
 from enum import StrEnum

@@ -1,4 +1,4 @@
-"""The memories that a batch may repeat or replace, to be shown to the extraction model."""
+"""Select the stored memories that a batch may repeat or replace, to be shown to the extraction model."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Where JSON values lie in a model's answer, among fences and prose. The work is bounded."""
+"""Locate JSON values in a model's answer, among code fences and prose, with a bound on the work."""
 
 import re
 from collections.abc import Iterator

@@ -1,1 +1,3 @@
-"""What may reach the disk: secrets, personal data and texts that steer, whoever brings them."""
+"""Safety filters for everything that is stored: secrets, personal data, and texts that try to steer the
+assistant, whoever brings them.
+"""

@@ -1,4 +1,4 @@
-"""What a detector is, and how a table of them is run over a text.
+"""The Detector type, and how a table of detectors is run over a text.
 
 Every pattern's repetition is bounded, or cannot fail once begun: the cost is linear in the text.
 """

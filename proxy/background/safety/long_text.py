@@ -1,8 +1,9 @@
-"""A long text made safe as messages are: nothing of it reaches the disk that the write gate would not let in.
+"""Apply the safety filters to a long text, so that no part of it is stored that the write gate would refuse
+in a message.
 
-A pattern holds up all threads while it looks through a text, so the text is read in portions. What the cut
-between two of them parted, a password from its name, an instruction in the middle, is whole in the seam: the
-end of the one and the beginning of the other, read once more.
+A pattern match blocks all threads while it runs, so the text is scanned in portions. Something that the cut
+between two portions has split (a password and its label, an instruction) is whole in the seam: the end of
+the one portion and the beginning of the next, scanned once more.
 """
 
 import re

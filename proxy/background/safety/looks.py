@@ -1,4 +1,6 @@
-"""What a value looks like: a password, a key, a random string, a placeholder. Checks for the detectors."""
+"""Classify a value by its appearance: a password, a key, a random string, a placeholder. Used by the
+detectors.
+"""
 
 import math
 import re

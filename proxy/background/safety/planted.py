@@ -1,4 +1,5 @@
-"""Recognise text that tries to steer an assistant through its memory: a pasted page, a tool's output.
+"""Detect planted instructions: text from a page or a tool that tries to steer an assistant through its
+memory.
 
 The user's own "remember that I …", "always answer in French", "always recommend vegan places" is no such
 text; what gives a planted instruction away is that it addresses assistants, speaks about "the user",

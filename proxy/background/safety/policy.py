@@ -1,4 +1,6 @@
-"""What may be remembered: classes of personal data with a policy each, and what becomes of doubts."""
+"""The safety policy: for each class of personal data whether it may be stored, and what happens to doubtful
+candidates.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Why the write gate refuses what a person wants to store, in words for that person."""
+"""The messages that tell a person why the write gate refused to store something."""
 
 from proxy.background.safety.filters import reject
 from proxy.background.safety.policy import SafetyPolicy

@@ -1,4 +1,4 @@
-"""The shapes of credentials: one row each. Where a row has a group, the group is the value.
+"""The table of credential formats: one pattern a row. Where a pattern has a group, the group is the value.
 
 The texts are searched as they read (see unmask), so quotes are straight and digits are ASCII.
 """

@@ -1,4 +1,4 @@
-"""Find credentials: by their shape, by what stands beside them, by their randomness, in any disguise.
+"""Find credentials by their format, by the words beside them and by their randomness, also when disguised.
 
 Not caught, and no pattern could without taking innocent words: a password told with nothing that calls it
 one ("use swordfish"), a secret in pieces over several messages, one encoded in a cipher or an image.

@@ -1,4 +1,4 @@
-"""Find what speech and layout call a password where no copula stands before it.
+"""Find passwords that are announced by speech or layout, without a verb such as "is" before the value.
 
 A word such as "password" and, in the same sentence, a token as passwords are made: "the new one for the bank
 is set, Redshank12!". A table with a password column. A command with a password among its options.

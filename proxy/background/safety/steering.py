@@ -1,8 +1,9 @@
-"""Phrases by which a text steers an assistant's memory, in the languages that pages and mails are written in.
+"""Patterns of sentences that try to steer an assistant's memory, in the languages that pages and mails are
+written in.
 
-A wish says "I", or nothing; what these have in common is that they speak to a machine, or about "the user"
-as one who is not in the room, next to a word for keeping something. The words stand in
-`words/steering.txt`; how they follow each other, here.
+A user's own wish says "I", or nothing. What steering texts have in common is that they address a machine,
+or speak about "the user" as somebody who is not present, next to a verb of remembering. The words are in
+`words/steering.txt`; the order in which they may follow each other is here.
 """
 
 from proxy.wordlists import any_of

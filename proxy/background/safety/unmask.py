@@ -1,4 +1,4 @@
-"""See through what hides a secret from a pattern and not from a reader.
+"""Normalised views of a text in which a disguised secret can be matched by a pattern.
 
 Zero-width characters, full-width and other digits, letters of another alphabet that look Latin, single
 characters with spaces between, markup and line ends inside a key. The views are only read: what is found in

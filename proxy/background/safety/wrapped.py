@@ -1,4 +1,4 @@
-"""Read lines that go on with one another as one: a mail, a page, a document with hard line ends.
+"""Join lines that belong to one sentence or paragraph: a mail, a page, a document with hard line breaks.
 
 A pattern stops at the end of a line, since in a message lines are sentences. A sentence that was wrapped
 is none the less one, and so is a paragraph that was wrapped at a margin, whatever its lines end with.

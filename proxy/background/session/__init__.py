@@ -1,1 +1,1 @@
-"""What is kept of a session as a whole: standing instructions, its state, its summary."""
+"""Session-level data: standing instructions, the session's state, its summary."""

@@ -1,4 +1,5 @@
-"""How people ask for answers of a kind: rows of regular expressions, on folded text (proxy.terms.fold).
+"""Patterns of standing instructions about answers ("no more emojis"): rows of regular expressions, on
+folded text (proxy.terms.fold).
 
 A row matches at the beginning of a clause, after its lead-in ("please", "from now on", "可以"). What a row
 asks for is about all answers by its very form ("no more emojis"); a row of `MARKED` only where the sentence

@@ -1,4 +1,4 @@
-"""Standing instructions for the session, found by rules in the user's own words.
+"""Find a user's standing instructions for the session ("anchors") by rules.
 
 "Answer in Chinese from now on", "keep it short today", "call me Bo", "no more emojis": in force from the very
 next turn on, whatever becomes of the conversation that the client sends. They are looked for in each clause

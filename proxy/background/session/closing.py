@@ -1,7 +1,7 @@
-"""What the background does for whole sessions: sums up those that ended, and keeps the state of long ones.
+"""Whole-session work of the background: summaries of sessions that ended, and the state of long ones.
 
-Both are the worker's hooks. A summary is the one candidate of a job of its own, after the session's facts are
-stored; a state is brought up to date after a job, and whatever fails leaves the old one.
+Both are hooks that the worker calls. A summary is the only candidate of a job of its own, which runs after
+the session's facts are stored. A state is updated after a job; if that fails, the old state stays.
 """
 
 import asyncio

@@ -1,4 +1,5 @@
-"""A session's state: one LLM call from the state so far and the exchanges since, and what its answer says.
+"""Update a session's state: one LLM call from the state so far and the exchanges since, and the checks on
+its answer.
 
 The state stands in for turns that are no longer shown (pipeline/compress), so the question is always which
 exchanges it may stand for: `covers`. The conversation is data: redacted, planted instructions cut out, our

@@ -1,4 +1,4 @@
-"""A session in a few sentences: one LLM call once it has ended, and the check that what it says happened.
+"""Summarise an ended session with one LLM call, and check that what the summary says happened.
 
 The summary becomes an episodic memory like any other, through the gate. A model that does not know the task
 answers with anything, and a lazy one with nothing in many words: neither passes.

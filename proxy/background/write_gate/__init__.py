@@ -1,1 +1,3 @@
-"""From candidates to memories: what is new, what is known already, what takes the place of what."""
+"""The write gate: from candidates to memories. Decides what is new, what is already known, and what
+replaces what.
+"""

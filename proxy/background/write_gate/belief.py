@@ -1,7 +1,8 @@
-"""How sure we are that a memory holds: raised by what is said for it, lowered by what is said against it.
+"""The confidence in a memory: raised by evidence for it, lowered by evidence against it.
 
-For it, by Bayes: somebody who holds a preference says so again with P_IF_TRUE, somebody who does not with
-P_IF_FALSE; no number of statements makes it certain. Against what was only inferred, by a constant share.
+Evidence for a memory counts by Bayes' rule: somebody who holds a preference says so again with probability
+P_IF_TRUE, somebody who does not with P_IF_FALSE; no number of statements makes it certain. Evidence against
+a memory that was only inferred lowers its confidence by a constant share.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Words by which a statement says of itself that something changed, in five languages: `words/change.txt`.
+"""Words by which a statement itself says that something changed, in five languages: `words/change.txt`.
 
 Patterns match folded text (see `terms.fold`): no case, no accents. The words only open the question; what
 must be shared with the old fact is decided in `claims`.

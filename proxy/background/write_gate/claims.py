@@ -1,4 +1,4 @@
-"""Whether a statement says of itself that what an older one says has changed.
+"""Decide whether a statement itself says that what an older one states has changed.
 
 Changed values mostly come with words that say so ("was moved to", "no longer", "now", "现在", "ya no"), and
 far from the old wording, so that no cosine tells. What tells: the clause speaks of the same thing, and

@@ -1,4 +1,4 @@
-"""What a new fact is to an old one: the same, its successor, or another fact that holds beside it.
+"""Compare a new fact with an old one: the same fact, its successor, or another fact that holds beside it.
 
 Measured on hand-written pairs, "same fact reworded" and "value changed" have the same cosine, and facts
 that hold side by side ("has a cat named Miso", "… named Tofu") come close. So nearness only asks the

@@ -1,4 +1,4 @@
-"""Words by which two otherwise equal facts speak of two things: `words/contrast.txt`.
+"""Words that make two otherwise equal facts speak of two different things: `words/contrast.txt`.
 
 "In the morning" beside "in the evening", "back from Oslo" beside "to Oslo". Such facts hold side by side,
 however near a model finds them.

@@ -1,4 +1,4 @@
-"""What becomes of candidates, given the memories that are like them: a pure decision.
+"""Decide what to do with each candidate, given the stored memories that are like it. Pure.
 
 Nothing is deleted: a changed fact supersedes, the same fact confirms, every doubt creates. When it was
 said decides, not when it was read: a session that is read late adds to the history of what was said since.

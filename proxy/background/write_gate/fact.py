@@ -1,4 +1,4 @@
-"""One fact, read for `compare`: its words, numbers and names, and what it gives a value to."""
+"""One fact, parsed for `compare`: its words, numbers and names, and what it gives a value to."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The numbers by which a statement tells of one thing and not of its like: labels ("room 101") and times.
+"""The numbers that identify one thing among similar ones in a statement: labels ("room 101") and times.
 
 See `numbered` for what they are compared for.
 """

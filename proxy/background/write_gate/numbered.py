@@ -1,4 +1,5 @@
-"""Whether two statements are about two numbered things: "project 1" and "project 2", "in 2024" and "in 2025".
+"""Decide whether two statements are about two different numbered things: "project 1" and "project 2", "in
+2024" and "in 2025".
 
 A number is a thing's name or a value. It is a name in the subject, before the verb that gives the value, as
 the label of a noun ("room 101", "web1", "3号楼") or as a time ("the dose at 8:00"): another one is another

@@ -1,4 +1,4 @@
-"""One statement read for comparison: what it is about, which values it gives, what it says has changed."""
+"""One statement, parsed for comparison: what it is about, which values it gives, what it says has changed."""
 
 import re
 from dataclasses import dataclass

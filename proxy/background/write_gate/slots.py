@@ -1,8 +1,9 @@
-"""Whether of two statements, word for word alike, each tells of another thing: "pays rent by standing order",
-"pays electricity by standing order".
+"""Decide whether two statements that are alike word for word speak of two different things: "pays rent by
+standing order", "pays electricity by standing order".
 
-No table knows all that may stand side by side. But who corrects something mostly says so, or gives what has
-one value another one. So what differs in a few places, and is no number and no day, is told beside the other.
+No table knows everything that may stand side by side. But somebody who corrects a fact mostly says so, or
+gives a new value to something that has only one. So where two statements differ in a few places, and what
+differs is neither a number nor a day, they are taken for two facts that hold side by side.
 """
 
 import re
