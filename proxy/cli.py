@@ -1,4 +1,4 @@
-"""The `memory-proxy` command: serve, demo, doctor, keys, memory, and what cares for the data."""
+"""The `memory-proxy` command: serve, demo, doctor, keys, memory, and the commands that maintain the data."""
 
 import argparse
 import os

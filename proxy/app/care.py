@@ -1,4 +1,4 @@
-"""What a running process does for its own health, and how it says that it is well."""
+"""Self-maintenance of a running process, and the health it reports."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""The routes of one process, over its parts."""
+"""Builds the HTTP application of one process: the routes, wired to the parts that serve them."""
 
 from proxy import __version__
 from proxy.admission import entrance

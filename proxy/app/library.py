@@ -1,4 +1,4 @@
-"""Knowledge documents of one process."""
+"""Builds the knowledge-document service of one process."""
 
 from collections.abc import Sequence
 from functools import partial

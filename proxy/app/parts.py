@@ -1,4 +1,4 @@
-"""Everything that one process is made of, made from the settings."""
+"""Builds, from the settings, everything that one process is made of."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress

@@ -1,4 +1,6 @@
-"""The models that look at a question before its answer, each only where the operator asked for it."""
+"""Builds the optional models of the read path (query rewriting, planning, reranking), each only where the
+operator asked for it.
+"""
 
 import asyncio
 from contextlib import AsyncExitStack

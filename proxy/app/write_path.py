@@ -1,4 +1,4 @@
-"""Everything that becomes of what was said: recorder, worker, write gate, sessions' ends, documents."""
+"""Builds the write path: recorder, worker, write gate, the hooks for ended sessions, and documents."""
 
 from dataclasses import dataclass
 from functools import partial

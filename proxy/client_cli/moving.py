@@ -1,4 +1,4 @@
-"""Export and import, of any size: nothing is held but what is on its way."""
+"""The export and import commands, for any size: only what is in transit is held in memory."""
 
 import argparse
 import os

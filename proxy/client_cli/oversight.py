@@ -1,4 +1,4 @@
-"""The commands about what is being remembered: sessions, jobs, quarantine."""
+"""The commands on what is being remembered: sessions, jobs, quarantine."""
 
 import argparse
 

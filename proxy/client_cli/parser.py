@@ -1,4 +1,4 @@
-"""The command line of `memory-proxy memory …`, and what becomes of errors."""
+"""The command line of `memory-proxy memory …`, and how errors become messages and exit codes."""
 
 import argparse
 import os

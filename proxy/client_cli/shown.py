@@ -1,4 +1,4 @@
-"""How the commands show what they got: tables of 80 columns, plain lines, JSON."""
+"""Output formats of the commands: tables of 80 columns, plain lines, JSON."""
 
 import argparse
 import json

@@ -1,4 +1,4 @@
-"""Times as somebody types them: a date, with an hour or without, how long from now, or Unix seconds."""
+"""Parse times as people type them: a date, with or without an hour, a duration from now, or Unix seconds."""
 
 import argparse
 import math

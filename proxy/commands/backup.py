@@ -1,4 +1,5 @@
-"""`memory-proxy backup`, `restore` and `receipts`: the data directory's database, safe and back.
+"""`memory-proxy backup`, `restore` and `receipts`: back up and restore the data directory's database, and
+export the receipts of what was forgotten.
 
 They work on the data directory itself. A backup and the receipts are taken while a proxy serves; a restore
 needs it stopped, and says so.

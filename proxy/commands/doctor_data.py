@@ -1,4 +1,6 @@
-"""What `memory-proxy doctor` has to say of the database: its disk, its log, its soundness, its privacy."""
+"""The checks of `memory-proxy doctor` on the database: its disk, its log, its integrity, who else may read
+it, its clock and its vectors.
+"""
 
 import os
 import shutil

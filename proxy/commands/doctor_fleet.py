@@ -1,4 +1,6 @@
-"""What `memory-proxy doctor` has to say of Redis and Qdrant: whether they answer, and keep what they get."""
+"""The checks of `memory-proxy doctor` on Redis and Qdrant: whether they answer, and keep what they are
+given.
+"""
 
 import time
 from collections.abc import AsyncIterator

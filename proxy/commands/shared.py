@@ -1,4 +1,6 @@
-"""What the commands that work on the stores themselves have in common: where the settings are, and a bar."""
+"""What the commands that work on the stores directly have in common: where the settings are, and a progress
+bar.
+"""
 
 import argparse
 import contextlib

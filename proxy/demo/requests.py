@@ -1,4 +1,4 @@
-"""What the scripted model accepts: like the real APIs, it refuses fields that it does not know.
+"""Validate the scripted model's requests: like the real APIs, it refuses fields that it does not know.
 
 That is what proves that the proxy in front takes its own fields out of the body.
 """

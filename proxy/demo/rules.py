@@ -1,4 +1,4 @@
-"""What the scripted model takes from a user's words: transparent rules in place of understanding.
+"""Extract facts from a user's words by rules, for the scripted model: transparent, in place of understanding.
 
 A clause is a fact if it is a plain first-person statement ("My budget for …", "I'm allergic …", "we
 moved …"), a rule for the assistant ("call me …", "from now on …") or an explicit "remember that …".

@@ -1,4 +1,4 @@
-"""Plain text out of the bodies of both APIs, and text cut into token-sized pieces."""
+"""Extract plain text from the bodies of both APIs, and cut text into token-sized pieces."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a fact is about, and which earlier fact it therefore replaces.
+"""Decide what a fact is about, and which earlier fact it therefore replaces.
 
 The question is always the same: two facts with one subject, do they hold side by side ("my sister is a
 doctor", "my sister is tall") or is the later one the new state ("my budget is …")?

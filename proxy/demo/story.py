@@ -1,4 +1,4 @@
-"""What is said in the demo. No question shares a word that matters with the fact that answers it."""
+"""The script of the demo. No question shares a word that matters with the fact that answers it."""
 
 import re
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which session a response was made in, and what it was shown, known before it is on disk: a client may
+"""Remember in which session a response was made, and what it was shown, before that is on disk: a client may
 continue it at once.
 
 At another replica it may not be on disk yet: see Relayed.patience_s.

@@ -1,4 +1,4 @@
-"""The one place where memory's failures end.
+"""Fail-open: the one place where errors of memory end.
 
 A request must succeed even if memory fails, so all memory work of the request path runs inside
 `FailOpen.attempt`: it has a deadline, and whatever goes wrong becomes a `Failed` with a reason for the

@@ -1,4 +1,4 @@
-"""One request's way to the upstream and back: as it is (here), or translated (edge/responses).
+"""How one request is sent to the upstream and answered: unchanged (here), or translated (edge/responses).
 
 `Intercept` tells the story; where the two differ, it asks a `Forwarding`. Everything both know of the
 request under way is in `Progress`.

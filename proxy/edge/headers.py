@@ -1,4 +1,4 @@
-"""What the response headers say about memory: status, ids, counts and times, never text."""
+"""Build the response headers that tell about memory: status, ids, counts and times, never text."""
 
 from urllib.parse import quote
 

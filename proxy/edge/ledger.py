@@ -1,4 +1,4 @@
-"""Times by key, shared by the processes of one machine: a file of fixed size, mapped into each.
+"""A table of times by key, shared by the processes of one machine: a file of fixed size, mapped into each.
 
 A key's place is one of eight slots of a bucket, both found by a hash under a secret of the file's own: what
 is on the disk names nobody. A slot holds a tag of the key and one time. A key without a slot takes a free

@@ -1,5 +1,5 @@
-"""Rate limits: how many requests may come, of one key or user, over all processes of the machine or all
-replicas of the fleet. The rule is in proxy.rates.
+"""Rate limiting: how many requests a key or user may make, over all processes of the machine or all
+replicas of the fleet. The algorithm is in proxy.rates.
 """
 
 import asyncio

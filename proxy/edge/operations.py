@@ -1,4 +1,6 @@
-"""For operators: /health (alive, and how degraded), /ready (takes traffic), /metrics (Prometheus)."""
+"""Endpoints for operators: /health (alive, and how degraded), /ready (takes traffic), /metrics
+(Prometheus).
+"""
 
 import asyncio
 import time

@@ -1,4 +1,5 @@
-"""uvicorn's HTTP protocol, with what a relay must not lose and what a server must not take.
+"""uvicorn's HTTP protocol, adjusted to keep what a relay must not lose and to refuse what a server must not
+take.
 
 The request target as it came over the wire: ASGI's path and query lose bytes (a `?` with nothing behind
 it). The body of a request that offers an upgrade, as Java's client does for HTTP/2: the parser takes the

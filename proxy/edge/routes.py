@@ -1,4 +1,4 @@
-"""The front door: which path goes where. A dictionary look-up, so that passthrough costs nothing.
+"""The router: which path is served by what. A dictionary look-up, so that passthrough costs nothing.
 
 `/v1/chat/completions` and `/v1/responses` (POST) are intercepted, `/v1/memory…` is ours, `/v1/responses/…`
 and `/v1/conversations…` are ours where we keep what they name, `/health`, `/ready`, `/metrics`,

@@ -1,4 +1,4 @@
-"""From a request's body and headers to a Turn: what memory is asked, by whom, in which session."""
+"""Parse a request's body and headers into a Turn: what is asked of memory, by whom, in which session."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

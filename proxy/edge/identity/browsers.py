@@ -1,4 +1,5 @@
-"""Browsers: whose page makes the request?
+"""Protect against web pages that use a visitor's browser to reach the proxy (cross-origin requests, DNS
+rebinding).
 
 A page of any web site can make a visitor's browser send requests to a proxy that the visitor can reach. In
 modes `open` and `header` such a request is believed like any other, so the page has to be told from the

@@ -1,8 +1,8 @@
-"""The entrance: what every request for something of somebody's passes first.
+"""The authentication middleware: every request that touches somebody's data passes it first.
 
-It finds out who calls, once; notes that in the ASGI scope, where whatever serves the request reads it
-(`caller_of`); and replaces the scope's headers by those that what follows, and the upstream, may see. Where
-that fails the request ends here, with nothing forwarded.
+It identifies the caller, once; stores the caller in the ASGI scope, where the rest of the proxy reads it
+(`caller_of`); and replaces the scope's headers by those that the rest, and the upstream, may see. Where
+identification fails the request ends here, with nothing forwarded.
 """
 
 from collections.abc import Awaitable, Callable

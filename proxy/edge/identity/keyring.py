@@ -1,4 +1,5 @@
-"""Keys that were looked up, for a moment: a request does not wait for the store, a revoked key dies soon.
+"""A short-lived cache of API keys: a request does not wait for the store, and a revoked key soon stops
+working.
 
 What is known is believed for FRESH_S, so that a key revoked now is refused within a second, and one created
 now works within a second. While one request asks the store again, the others are served from what is known.

@@ -1,4 +1,6 @@
-"""The shapes of the answers. mypy holds the handlers to them, and the OpenAPI document is made of them."""
+"""Types of the memory API's answers. mypy holds the handlers to them, and the OpenAPI document is made from
+them.
+"""
 
 from typing import Literal, NotRequired
 

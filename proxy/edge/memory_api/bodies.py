@@ -1,4 +1,6 @@
-"""What requests may hold: a model a query and a model a body. What is not named here is refused."""
+"""Types of the memory API's requests: a model for each query and each body. What is not named here is
+refused.
+"""
 
 from typing import Annotated, Any, Literal
 

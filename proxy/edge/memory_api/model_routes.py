@@ -1,5 +1,6 @@
-"""The routes that are not the memory API, as the OpenAPI document tells of them: what we add, in words of
-JSON schema. Data only; a test holds it to the routes that are served."""
+"""OpenAPI descriptions of the routes outside the memory API: what the proxy adds to them, in JSON schema.
+Data only; a test compares it with the routes that are served.
+"""
 
 from typing import Any
 

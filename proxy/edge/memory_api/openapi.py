@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document at /openapi.json, made of the same table, bodies and shapes that serve.
+"""Build the OpenAPI 3.1 document at /openapi.json from the same table, bodies and shapes that serve requests.
 
 The model routes are the upstream's; of them only what we add is described.
 """

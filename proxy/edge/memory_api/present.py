@@ -1,4 +1,4 @@
-"""Domain values as the API shows them. An embedding is never shown."""
+"""Convert domain values to the API's JSON. An embedding is never shown."""
 
 from collections.abc import Sequence
 from typing import Any, Literal, TypeVar, cast

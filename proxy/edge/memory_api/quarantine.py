@@ -1,4 +1,4 @@
-"""Candidates that looked planted: their owner releases or discards them."""
+"""The quarantine endpoints: candidates that looked planted, for their owner to release or discard."""
 
 from starlette.responses import Response
 

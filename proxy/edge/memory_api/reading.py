@@ -1,4 +1,6 @@
-"""Reading a request: its path, its query, its body. What is wrong is refused with its name in `param`."""
+"""Parse and validate a request: its path, its query, its body. What is wrong is refused with its name in
+`param`.
+"""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""What is being remembered: sessions, the jobs that read them, and who is asking."""
+"""Endpoints that show what is being remembered: sessions, the jobs that read them, and who is asking."""
 
 from typing import Any, cast
 

@@ -1,4 +1,4 @@
-"""What the memory API is made of: ports, and the seams to what lies behind the write gate."""
+"""The dependencies of the memory API: ports, and callables for what lies behind the write gate."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass

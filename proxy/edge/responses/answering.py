@@ -1,4 +1,4 @@
-"""The answer of a translated request, given to the client: as events, as one object, or not at all.
+"""Send the answer of a translated request to the client: as events, as one object, or not at all.
 
 The last event, and the whole object, wait until the response is saved: whoever has it may continue it.
 """

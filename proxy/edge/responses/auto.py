@@ -1,4 +1,4 @@
-"""Does the upstream speak the Responses API? Asked once with a real request, asked again now and then.
+"""Detect whether the upstream speaks the Responses API: with a real request, repeated now and then.
 
 Pure: what was seen goes in, what to do comes out. Each process finds out for itself.
 """

@@ -1,4 +1,4 @@
-"""Responses made in the background: under way in this process, followed, cancelled, and remembered a while.
+"""Background responses: run in this process, followed, cancelled, and remembered for a while.
 
 A background response runs in the task of the request that asked for it, after that request was answered;
 the server waits for it at shutdown. It saves itself every few seconds. So a response that says it is in

@@ -1,4 +1,6 @@
-"""Whose are the routes beside `POST /v1/responses`: the upstream's, or ours where we keep the objects?"""
+"""Route the requests beside `POST /v1/responses`: to the upstream, or to our own endpoints where we keep
+the objects.
+"""
 
 from collections.abc import MutableMapping
 from dataclasses import dataclass

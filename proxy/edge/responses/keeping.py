@@ -1,4 +1,4 @@
-"""What is kept for an upstream that keeps nothing: responses, chains, conversations."""
+"""Storage of what an upstream does not keep itself: responses, chains, conversations."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace

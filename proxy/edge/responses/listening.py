@@ -1,4 +1,4 @@
-"""The upstream's bytes, however it chose to answer, to the events of the response being made.
+"""Parse the upstream's bytes, in whatever form it answered, into the events of the response being made.
 
 Sans-I/O. A stream is read as it comes; a document, or what is compressed although we asked for plain, when
 it is whole. What the upstream sends need not be what was asked for: some stream unasked, others never do.

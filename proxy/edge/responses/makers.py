@@ -1,16 +1,17 @@
-"""Who made what the upstream keeps, where users of ours share its key.
+"""Access control for objects that the upstream keeps, where several of our users share its key: who made
+what.
 
-To the upstream all of them are one account: it hands any of them any response or conversation whose id they
-know. So the maker of each is noted when the upstream has made it, and to anybody else it is absent. What
-nobody is noted for (it was made elsewhere, or before there were notes) stays the upstream's affair.
+To the upstream all of them are one account: it gives any of them any response or conversation whose id they
+know. So the maker of each object is noted when the upstream has made it, and for anybody else it does not
+exist. An object without a note (it was made elsewhere, or before there were notes) is left to the upstream.
 
-An application's key, which names its users itself, sees what was made for any of its tenant; a user's key or
-token sees what was made for that user. In mode `open` there is nothing to tell users apart by, and no note.
-A note holds digests: it is found by an id of the upstream's, and names nobody.
+An application's key, which names its users itself, sees what was made for any of its tenant; a user's key
+or token sees what was made for that user. In mode `open` users cannot be told apart, and nothing is noted.
+A note holds digests only: it is found by the upstream's id of the object, and names nobody.
 
-Where users have upstream keys of their own, the upstream may count alike for each: all have a `resp_1`. So an
-id has a first maker, and others beside it, noted with another key. With the same key the first stays: one
-account has no id twice, so a second is a mistake, or a trick.
+Where users have upstream keys of their own, several upstream accounts may give the same id (all have a
+`resp_1`). So an id has a first maker, and others beside it, noted with their own upstream key. With the
+same key the first maker stays: one account has no id twice, so a second is a mistake, or a trick.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Whose a stored response or conversation is, and the ids under which we hand them out.
+"""Ownership of stored responses and conversations, and the ids under which clients get them.
 
 OpenAI's clients fetch, delete and continue by id alone: many name a user when they create, and nobody when
 they retrieve. So an object belongs to the user that its request named, else to the credential (the key) that

@@ -1,4 +1,4 @@
-"""What the endpoints of stored objects have in common: who asks, pages, and OpenAI's shapes."""
+"""What the endpoints of stored objects share: identifying the caller, pagination, and OpenAI's shapes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

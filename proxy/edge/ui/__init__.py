@@ -1,1 +1,1 @@
-"""The page at /ui: what is remembered, for the one it belongs to."""
+"""The web page at /ui, on which users see and change what is remembered about them."""
