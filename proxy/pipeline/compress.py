@@ -1,4 +1,5 @@
-"""Which turns of a long history may give way to the session's state, and how that state is shown.
+"""History compression: which turns of a long history may be replaced by the session's state, and how that
+state is shown.
 
 The rule that everything here serves: what the client said is dropped only where the state provably stands
 for it. The proof is a mark, made when an exchange was read into the state, of the exchange's key (a digest

@@ -1,4 +1,4 @@
-"""Passages of the user's documents for the read path: found, judged, and written below the memories.
+"""Document passages in the read path: found, judged, and written below the memories.
 
 They have a budget of their own, so that no memory loses its place. Whether they belong to a question is
 asked more strictly than of memories, since a manual has words for everything: the best of them must be near

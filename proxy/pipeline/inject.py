@@ -1,14 +1,15 @@
-"""From ranked memories to the block of text.
+"""Fill the token budget with ranked memories, and write the block of text that is injected.
 
-The best match goes in first, whatever it costs, since it is what was asked for. The rest of a short budget is
-filled by worth: the score over the square root of the cost, so that a long procedure does not push out three
-facts that score a little less, a tenth more for preferences, since they shape every answer. Between equals
-the kind decides. (Share of the answers of eleven personas that is in a block of 400 and of 250 tokens: .92
-and .81; with half of the budget reserved by kind, .89 and .76.)
-In the block the best match stands first, so that a reader, and a log, sees
-at the top what the search thought of most. What the session's notes say comes before all memories. Where a
-project's preferences stand beside general ones, the block says which count: whether two of
-them differ, the model sees better than a rule.
+The best match goes in first, whatever it costs, since it is what was asked for. The rest of a short budget
+is filled by worth: the score divided by the square root of the cost, so that a long procedure does not push
+out three facts that score a little less; preferences get a tenth more, since they shape every answer.
+Between equals the kind decides. (Share of the answers of eleven personas that is in a block of 400 and of
+250 tokens: .92 and .81; with half of the budget reserved by kind, .89 and .76.)
+
+In the block the best match stands first, so that a reader, and a log, sees at the top what the search
+ranked highest. What the session's notes say comes before all memories. Where a project's preferences stand
+beside general ones, the block says which take precedence: whether two of them conflict, the model sees
+better than a rule.
 """
 
 import math

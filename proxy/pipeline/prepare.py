@@ -1,8 +1,8 @@
-"""The read path, told in order: decide, say what is looked for, find it, leave out what is visible, inject.
+"""The read path, stage by stage: decide, build the query, search, leave out what is already visible, inject.
 
-What the session's notes hold is read meanwhile, and is injected also where no memory is looked for or found.
-Nothing is caught here but what a stage can do without. The deadline, and forwarding the turn unchanged
-when memory fails, stand once, in the caller.
+The session's notes are read at the same time, and are injected also where no memory is searched for or
+found. The only errors caught here are those of stages that the result can do without. The deadline, and
+forwarding the turn unchanged when memory fails, are handled once, in the caller.
 """
 
 import asyncio

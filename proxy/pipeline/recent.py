@@ -1,4 +1,4 @@
-"""What was decided a moment ago, and for how long something that fails is left alone."""
+"""Small in-memory caches: what was decided a moment ago, and a pause for something that keeps failing."""
 
 from collections import OrderedDict
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What a session's notes say to a request of it: lines for the block, the most binding first."""
+"""Turn a session's notes into lines of the block, the most binding first."""
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime

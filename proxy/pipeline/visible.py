@@ -1,4 +1,4 @@
-"""What the conversation already shows is not shown again."""
+"""Leave out memories that the conversation already shows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

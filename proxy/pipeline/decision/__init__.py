@@ -1,1 +1,1 @@
-"""Does this turn need memory, and how much does its form promise? Rules on the words alone."""
+"""The decision whether a turn needs memory, and how much its wording promises. Rules on the words alone."""

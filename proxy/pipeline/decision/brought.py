@@ -1,9 +1,11 @@
-"""Does the message bring all that it asks about? ("Put these in capitals: …", "anagram of "listen"")
+"""Recognise a message that brings along everything it asks about ("Put these in capitals: …", "anagram of
+"listen""), which needs no memory.
 
-An order that points at what follows it ("this", 下面这句) is about that, whatever its verb is; so is one of
-a few words that names something done to texts. What follows stands in quotes, behind a colon, an arrow or a
-line break, or is a row of numbers. What depends on who asks is none of it: to answer a letter, to check a
-plan, to save a number (`words/brought.txt`, [life]); nor what names a person, or a thing both sides know.
+An order that points at what follows it ("this", 下面这句) is about that text, whatever its verb is; so is a
+short order that names an operation on texts. The text that follows stands in quotes, behind a colon, an
+arrow or a line break, or is a row of numbers. The rule does not cover what depends on who asks: to answer a
+letter, to check a plan, to save a number (`words/brought.txt`, [life]); nor a message that names a person,
+or a thing that both sides know.
 """
 
 import re

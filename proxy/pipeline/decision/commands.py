@@ -1,4 +1,4 @@
-"""Does the message tell to run a command that is the same on everybody's machine? ("run df -h")"""
+"""Recognise a request to run a command that is the same on everybody's machine ("run df -h")."""
 
 import re
 

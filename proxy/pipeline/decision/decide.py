@@ -1,4 +1,4 @@
-"""Does this turn need memory?
+"""Decide whether this turn needs memory.
 
 A search costs two milliseconds, a missed memory costs the user's trust: everything is searched unless a
 rule is sure. A rule looks at the instruction alone (a pasted text says "I" without meaning the user) and

@@ -1,4 +1,4 @@
-"""Is the message an errand that a tool runs as it is told? ("timer 40 mins for the plaster", "lights off")
+"""Recognise an errand that a tool can run as it is told ("timer 40 mins for the plaster", "lights off").
 
 All that the tool must know stands in the message: an alarm has its time in numbers, music its kind or
 player, a lamp its switch. An errand that leaves something out ("the usual time", "an hour before the

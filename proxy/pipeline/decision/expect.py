@@ -1,4 +1,5 @@
-"""How much does a question's form promise that memory has something? (the first half of the gate)
+"""Estimate from a question's wording how likely it is that memory holds the answer (the first half of the
+gate).
 
 "When do we fly?" expects memory, "write a haiku about fog" does not. A form is looked for in the text and in
 its English gloss (see proxy.gloss), so that one table serves the languages that the lexicon knows.

@@ -1,4 +1,4 @@
-"""What everybody could know: forms of questions about the world, which need no memory.
+"""Recognise questions of general knowledge, which need no memory, by their wording.
 
 A table of patterns on folded text, and the rules beside it (`knowledge`, `records`, `meanings`, `origins`,
 `world`). They are narrow on purpose: what none of them knows is searched. Whether a question is personal or

@@ -1,4 +1,5 @@
-"""Is a message only a greeting? A small grammar: words of greeting, wishes, praise, and whom one speaks to.
+"""Recognise a message that is only a greeting, by a small grammar: words of greeting, wishes, praise, and
+whom one speaks to.
 
 A message is cut at punctuation and emojis; every piece must be a greeting, a wish, a word of praise or
 thanks, or small talk that asks nothing of the user's life ("back again", "did you sleep well"), as a whole.

@@ -1,9 +1,10 @@
-"""Does a question ask for what an encyclopedia holds? ("unterschied gneis granit", "moneda de suecia")
+"""Recognise a question for what an encyclopedia holds ("unterschied gneis granit", "moneda de suecia").
 
-Decided word by word, as in `public`, and for the short questions without capitals, verbs and articles that
-people type: every word must ask, or be of the world (`words/knowledge.txt`). One word that is neither may be
-of the user's life, and the question is left to the other rules. What people also have at home ("bread", "a
-violin") counts only where one of it in general is meant. Whether it says "my" is for `decide` to ask.
+The rule decides word by word, as in `public`, and covers the short questions without capitals, verbs and
+articles that people type: every word must ask, or belong to public knowledge (`words/knowledge.txt`). One
+word that does neither may belong to the user's life, and the question is left to the other rules. What
+people also have at home ("bread", "a violin") counts only where such things in general are meant. Whether
+the question says "my" is checked in `decide`.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Does a question ask for what only a tool can know: the weather at a place, a price, a score, the news?
+"""Recognise a question that only a tool can answer: the weather at a place, a price, a score, the news.
 
 A topic of live data is enough where it needs no place (a market, the news); the weather and the traffic
 need one, since those of the user's own place need memory to know the place.

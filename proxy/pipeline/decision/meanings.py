@@ -1,9 +1,9 @@
-"""What a word means, what a thing is, how two kinds differ: "was heißt legato", "difference between jam and
-jelly".
+"""Recognise questions for definitions and differences: what a word means, what a thing is, how two kinds
+differ ("was heißt legato", "difference between jam and jelly").
 
-A word is asked for as such, a kind with a small article or none. What people label for themselves ("plan A
-and plan B", "the red tags": `words/meanings.txt`, [labelled]), what has a name or a definite article, is
-theirs.
+The rule accepts a word that is asked for as such, and a kind of thing, with an indefinite article or none.
+What people label for themselves ("plan A and plan B", "the red tags": `words/meanings.txt`, [labelled]),
+and what has a name or a definite article, is theirs, so memory is searched.
 """
 
 import re

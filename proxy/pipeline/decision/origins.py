@@ -1,6 +1,8 @@
-"""Who wrote it, painted it, invented it, and since when: of the world's works and inventions, nobody's.
+"""Recognise questions for the origin of a public work or invention: who wrote, painted or invented it, and
+when.
 
-The forms fit a cathedral and a kitchen: what is asked about has to be of the world, seen by its name.
+The same wording fits a cathedral and the user's kitchen, so what is asked about has to be public, which its
+name shows.
 """
 
 import re

@@ -1,4 +1,6 @@
-"""Whether a text shows that it is the user's own: it says I, my, we, or leans on what was said before."""
+"""Decide whether a text shows that it is about the user: it says I, my, we, or refers to what was said
+before.
+"""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What somebody says around a long paste: the line before it, or the lines after it.
+"""Find the user's own words around a long paste: the line before it, or the lines after it.
 
 A paste says "I" without meaning the user, and asks questions that nobody wants answered. What is looked for
 is the user's own line: short, at either end, outside a fence, and asking or telling to do something.

@@ -1,4 +1,5 @@
-"""An instruction and its payload: where a message parts into them, and what is to be done with the text.
+"""Split a message into an instruction and its payload, the text to be worked on, and recognise what is to
+be done with it.
 
 Each is a table of patterns, on folded text unless said otherwise. What needs no text at all (a throw of dice,
 a word in another language) stands here, too.

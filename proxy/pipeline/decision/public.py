@@ -1,9 +1,10 @@
-"""Does a question ask for what is public and changes by the hour? ("Is the Snake Pass open at the moment?")
+"""Recognise a question about something public that changes by the hour ("Is the Snake Pass open at the
+moment?").
 
-Decided word by word. Something public must be named (`words/public.txt`): a feed, a road and how it is, a
-team and how it plays. Every other word must ask, count or say when, or name a place: by standing behind a
-preposition or beside the public thing. One word that does neither may be of the user's life, and the
-question is searched. Whether it says "my" is for `decide` to ask.
+The rule decides word by word. Something public must be named (`words/public.txt`): a feed, a road and its
+state, a team and how it plays. Every other word must ask, count or say when, or name a place: by standing
+behind a preposition or beside the public thing. One word that does neither may belong to the user's life,
+and the question is searched. Whether the question says "my" is checked in `decide`.
 """
 
 import re

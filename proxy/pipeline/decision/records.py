@@ -1,10 +1,10 @@
-"""Does a question ask for what the world keeps a record of? ("who came up with the accordion", "what year
-did the tube open", "who was the first person to swim the Channel")
+"""Recognise a question about recorded history ("who came up with the accordion", "what year did the tube
+open", "who was the first person to swim the Channel").
 
-Two kinds of forms. Where a thing is invented or patented, it is the world's, unless it may well be of the
-user's own people ("the nickname", "the recipe": `words/records.txt`, [maybe theirs]), or speaks of a life.
-Where somebody came up with it, discovered or opened it, the thing itself must be known to be the world's,
-word by word.
+There are two groups of forms. What was invented or patented is taken for public, unless it may well belong
+to the user's own people ("the nickname", "the recipe": `words/records.txt`, [maybe theirs]) or the question
+speaks of somebody's life. Where somebody came up with a thing, discovered or opened it, the thing itself
+must be known to be public, word by word.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Is the message a sum, a conversion, a count of days, with all its numbers in it?"""
+"""Recognise a sum, a conversion or a count of days that has all its numbers in the message."""
 
 import re
 

@@ -1,8 +1,8 @@
-"""The cheap half of the decision, remembered: what the rules say of a message.
+"""A cache of what the rules of the decision say of a message.
 
-The rules look at the words alone, at nothing of the user's, so that what they said of a text yesterday they
-say today, to anybody. Kept are digests and verdicts, no texts. The rules take some 0.15 ms, what is
-remembered some 5 µs.
+The rules look at the words alone, at nothing of the user's, so that their verdict on a text is the same on
+any day and for anybody. Digests and verdicts are kept, no texts. The rules take some 0.15 ms, a cached
+verdict some 5 µs.
 """
 
 import time

@@ -1,12 +1,12 @@
-"""Is a question about the world rather than about anybody's life? ("How long do hamsters live?")
+"""Recognise a question about the world rather than about anybody's life ("How long do hamsters live?").
 
-Decided by what is asked about, not by whole phrases. A matter of science or history is nobody's, and so is a
-kind ("cats", "a tomato", 猫) that is the subject of a general question. What is named must be known to
-everybody: a name that is not may be the user's. One word of somebody's life ("the trip", "should", 我们)
-and the question is searched.
+The rule looks at what is asked about, not at whole phrases. A subject of science or history is nobody's
+own, and so is a kind of thing ("cats", "a tomato", 猫) that is the subject of a general question. A name has
+to be one that everybody knows: any other may be the user's. One word that belongs to somebody's life ("the
+trip", "should", 我们) and the question is searched.
 
-Three answers: SURE (nothing of the user's can be meant), LIKELY (memory is looked at, but only what comes
-very near is shown), NO.
+There are three answers: SURE (nothing of the user's can be meant), LIKELY (memory is searched, but only
+what comes very near is shown), NO.
 """
 
 import re

@@ -1,4 +1,5 @@
-"""Is a Chinese question about the world rather than about anybody's life? As `world`, without spaces.
+"""Recognise a Chinese question about the world rather than about anybody's life: as `world`, for text
+without spaces.
 
 Words are looked for wherever they stand (`words/world_zh.txt`); a kind only where the question begins with
 it.

@@ -1,4 +1,4 @@
-"""How sure it is that a question is about the world, for each half of the rule (`world`, `world_zh`)."""
+"""The levels of certainty that a question is about the world, shared by `world` and `world_zh`."""
 
 from enum import IntEnum
 

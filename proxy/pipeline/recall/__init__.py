@@ -1,1 +1,1 @@
-"""From a question to the memories that belong to it, best first."""
+"""Recall: from a question to the memories that belong to it, best first."""

@@ -1,4 +1,4 @@
-"""What a question aims at, where its words and those of the answer never meet.
+"""Link a question to memories of the kind it asks for, where the two share neither words nor vectors.
 
 "Write it up my usual way" is answered by "wants reports of one page, no p-values", "whose say-so is needed?"
 by "cheques take two signatures", "what was I in two minds about?" by "may leave the chapter out": neither

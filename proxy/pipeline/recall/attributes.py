@@ -1,9 +1,10 @@
-"""Is what the question asks of somebody told of that very person?
+"""Check that what a question asks about a person is told of that very person in memory.
 
-"How old is my wife?" comes close to the user's own age. Where memory speaks of the person, and never in the
-same breath of such a thing, it does not know. Which things, and how they are told, says `words/things.txt`;
-allergies are told in any words ("ended up in hospital after a peanut") and are never judged. A person goes by
-a role ("my wife"), by the names that memories give together with it, or by a name.
+"How old is my wife?" comes close to the user's own age. Where memory speaks of the person, but never of
+such a thing in the same breath, it does not hold the answer. Which things are checked, and how they are
+told, is in `words/things.txt`; allergies are told in any words ("ended up in hospital after a peanut") and
+are never checked. A person is recognised by a role ("my wife"), by the names that memories give together
+with it, or by a name.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""What a question asks for, without what it mentions beside.
+"""Strip a question of the circumstances it mentions, leaving what it asks for.
 
-"Which restaurant did we eat at after the dentist?" asks for a restaurant; who told of it need not have said a
-word of the dentist. What follows "after", "near", "for", "while", "because" and their like is why, when or
-whereabouts somebody asks, and memory may hold the answer without it. Only what is left has to be in memory
-for the gate to stay open (see `find`). Rather too much is cut than too little: what is cut closes no gate.
+"Which restaurant did we eat at after the dentist?" asks for a restaurant; whoever told of it need not have
+mentioned the dentist. What follows "after", "near", "for", "while", "because" and the like is why, when or
+where, and memory may hold the answer without it. Only what is left has to be in memory for the gate to stay
+open (see `find`). The rule would rather cut too much than too little: what is cut closes no gate.
 """
 
 import re

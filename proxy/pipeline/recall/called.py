@@ -1,4 +1,4 @@
-"""By which name does a text call a role? "User's sister is called Marta", "Mr. Abiola, the landlord".
+"""Find the name that a text gives to a role: "User's sister is called Marta", "Mr. Abiola, the landlord".
 
 A capitalised word near a role is no name yet: German capitalises every noun, and a sister may be in Leeds. So
 what stands between the role and the name must say so: nothing at all ("sister Marta"), a comma, or a verb of

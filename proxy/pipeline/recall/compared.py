@@ -1,4 +1,4 @@
-"""Two things of which one question asks how they lie to each other: "How many weeks between the bid and the
+"""Split a question that compares two things into its two sides: "How many weeks between the bid and the
 final papers?", "Which came first, the new job or the move?", "Did we swap it before or after the upgrade?"
 
 Neither side is near the vector of the whole, and each is told in a memory of its own: so each is looked up by

@@ -1,4 +1,5 @@
-"""From a question to the memories that belong to it, best first: retrieve, rank, close the gate or not.
+"""The search as a whole, from a question to the memories that belong to it, best first: retrieve, rank, and
+open or close the gate.
 
 A message that asks several things is searched as a whole and part by part, side by side; each part passes the
 gate by itself, and each gets its best memories in.

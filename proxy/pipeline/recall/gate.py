@@ -1,4 +1,5 @@
-"""Does a hit belong to the question? A cosine alone does not say.
+"""The relevance gate: decide whether the best hits belong to the question at all. A cosine alone does not
+say.
 
 On eight personas two in five true memories lie below .20, where half of the unrelated prompts have their
 best hit. What tells them apart is the form of the question (see `expect`): the less it promises, the better

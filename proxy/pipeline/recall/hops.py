@@ -1,12 +1,12 @@
-"""One hop further: what memory holds about those whom the question names by their role alone.
+"""Two-hop recall: find what memory holds about people whom the question names by their role alone.
 
-"When does my sister's flight land?" comes close to "User's sister is Marta" and to every flight, and not to
-"Marta lands at Gatwick at 18:40". A memory that calls the role by a name is a bridge: those that speak of the
-name are worth more for the question, and so is the bridge, without which nobody knows who Marta is.
+"When does my sister's flight land?" comes close to "User's sister is Marta" and to every flight, but not to
+"Marta lands at Gatwick at 18:40". A memory that gives the role a name is a bridge: memories that mention
+the name are worth more for the question, and so is the bridge, without which nobody knows who Marta is.
 
-A bridge needs a role (see roles.py) in the question, and in a memory a name for it (see called.py). Names of
-the best hits at large were tried: they link everything to everything and cost single facts a place.
-No graph is kept. The links are read from the hits, and from at most two more searches of the same scope where
+A bridge needs a role (see roles.py) in the question, and in a memory a name for it (see called.py). Taking
+any name from the best hits was tried: it links everything to everything and costs single facts a place. No
+graph is kept. The links are read from the hits, and from at most two more searches of the same scope where
 the user has more memories than the lists hold; questions without a role cost nothing.
 """
 

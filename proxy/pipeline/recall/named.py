@@ -1,4 +1,4 @@
-"""Is what the question asks for known by one name, and is that name in memory at all?
+"""Close the gate on a question for something that goes by one name, where that name is not in memory at all.
 
 "When is Iain's birthday?" comes close to every memory of Iain, and no cosine tells that none of them is about
 a birthday. But a birthday is called so, or "born", wherever it is told: things that go by one name (a

@@ -1,4 +1,4 @@
-"""Is the person whom the question asks about in memory at all?
+"""Check that the person whom the question asks about is in memory at all.
 
 "What did my mother cook at Christmas?" comes close to every memory of Christmas. Where no memory speaks of
 the user's mother, or of parents, none of them is the answer. Only roles that are told by their names are

@@ -1,4 +1,4 @@
-"""A model's plan of the search: whether to search at all, for which kinds, with which words.
+"""An optional search plan by a model: whether to search at all, for which kinds of memory, with which words.
 
 Asked only where the operator named a model for the role memory_plan, and only about what the rules would
 search. A plan may widen a search, or narrow it to kinds of memory; it may call a search off only where the

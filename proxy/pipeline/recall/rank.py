@@ -1,4 +1,4 @@
-"""From hits to the order in which they are worth showing.
+"""Rank hits: fuse cosine and BM25 into one score, and order them by what they are worth showing.
 
 Cosines lie between .0 and .7, BM25 between 0 and 20: both are brought to [0, 1] and added. The cosine is
 stretched over the hits at hand. BM25 is too where the model reads a gloss, word by word, and knows less than

@@ -1,4 +1,5 @@
-"""The order of the best, looked at once more by a model that reads question and memory together.
+"""Optional reranking: the best hits are put in a new order by a model that reads question and memory
+together.
 
 Such a model costs some milliseconds for every memory, so it gets the first `top` and a share of the time that
 is left. It reads them a few at a time, the best first: when time runs out, those that it has read are in

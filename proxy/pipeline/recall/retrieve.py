@@ -1,4 +1,4 @@
-"""From a query to hits: embed it, search the scope by vector and by words.
+"""Retrieve hits for a query: embed it, and search the scope by vector and by words.
 
 An embedder that is missing, fails, or does not know the language costs its half of the search, never the
 whole. The store's failures are the caller's: without a store there is no memory.

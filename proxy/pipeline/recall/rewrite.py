@@ -1,4 +1,4 @@
-"""From what the user typed to what is searched.
+"""Build the search query from what the user typed.
 
 A self-contained question is searched as it is. A vague one ("How much?", "那是哪天?") takes its topic from
 the last user messages. A long paste is reduced to its question: embedding costs 14 ms for 150 tokens, and

@@ -1,4 +1,4 @@
-"""Several questions in one message, taken apart: "What's my budget, and who is my dentist?"
+"""Split a message that asks several questions: "What's my budget, and who is my dentist?"
 
 The vector of two questions lies between both and near neither. Each is searched by itself, beside the whole,
 and each gets its best memories in. Every part costs an embedding and a search of its own. (48

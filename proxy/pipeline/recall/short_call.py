@@ -1,9 +1,9 @@
-"""One short question to a model while a request waits: late, failing or confused, it changes nothing.
+"""A short model call while a request waits: if it is late, fails or answers nonsense, nothing changes.
 
-Only an endpoint that the operator named for the role is asked, and never longer than a share of the time that
-memory has left. What it says is checked by the caller, and then kept for ten minutes, the refusals too: a
-client that asks again, and a regenerated answer, cost no call. A key holds the conversation and whose it is:
-what was forgotten finds nothing.
+Only an endpoint that the operator named for the role is called, and never for longer than a share of the
+time that memory has left. The caller checks the answer, which is then cached for ten minutes, rejected ones
+too: a client that repeats a request, and a regenerated answer, cost no call. The cache's key covers the
+conversation and its owner: what was forgotten finds nothing.
 """
 
 import asyncio

@@ -1,5 +1,6 @@
-"""Things of everyday life that go by few names, and the words under which a memory would hold them: the table
-of `words/things.txt`. They are looked for in a text as it stands and in its gloss."""
+"""Look up everyday things that go by few names, and the words under which a memory would hold them: the
+table of `words/things.txt`. They are looked for in a text as it stands and in its gloss.
+"""
 
 import re
 from dataclasses import dataclass

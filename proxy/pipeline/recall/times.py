@@ -1,4 +1,4 @@
-"""Times that a question names: "in March", "last week", "im März", "上个月", "el verano pasado".
+"""Find the times that a question names: "in March", "last week", "im März", "上个月", "el verano pasado".
 
 A memory of that time is worth a little more than another (see `rank`); it is never left out for its time,
 since a fact noted in May may well be about March. Times are read in English, in other languages in the gloss.

@@ -1,4 +1,4 @@
-"""What a model makes of a question before it is searched: said in full, or answered by guesswork.
+"""Optional query rewriting by a model: the question said in full, or a hypothetical answer to it (HyDE).
 
 At most one short call for a turn (see `short_call`), to the endpoint that the operator named for the role
 memory_rewrite. Whatever goes wrong, the query stays as the rules made it. What a model says is searched with
