@@ -1,4 +1,4 @@
-"""What a forget is aimed at, as every store means it: memories, and what else holds their text."""
+"""The target of a forget, in the form that every store shares: memories, and what else holds their text."""
 
 from collections.abc import Collection
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""Rows that a dying disk has changed: the file is whole, and what one of its rows says is nonsense.
+"""Single rows that a failing disk has damaged: the file is readable, but the content of a row makes no sense.
 
-That is no state of the store, as trouble with the file is: other rows are as good as ever, and writing does
-no harm.
+Unlike trouble with the file (trouble.py) this does not change the state of the store: other rows are as
+good as ever, and writing does no harm.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What a forget has erased, added up for its receipt: the same in every store."""
+"""Counts of what a forget has erased, for its receipt: the same in every store."""
 
 import secrets
 from dataclasses import asdict

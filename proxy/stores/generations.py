@@ -1,4 +1,4 @@
-"""The embedding models that vectors were made with, each a generation: what every store says of it."""
+"""The generations of stored vectors, each of one embedding model, and what every store reports of them."""
 
 from dataclasses import dataclass
 

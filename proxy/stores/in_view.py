@@ -1,5 +1,7 @@
-"""What an answer was given with in view, as `recalled` names it: memories and documents by their ids, and
-what was forgotten since. An answer is in view of those that follow it in its session, and may be repeated."""
+"""What the model was shown when it gave an answer (`recalled`): the ids of memories and documents, and
+whether any of them was forgotten since. An answer is itself in view of those that follow it in its session,
+and may be repeated by them.
+"""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,7 @@
-"""What the log says of trouble with a place: that it began, once a minute that it lasts, and that it is over.
+"""Log an outage without flooding the log: that it began, once a minute while it lasts, and that it is over.
 
-Trouble seldom ends at once: on a disk that is nearly full, small writes work between large ones that do not.
-So it is said to be over when it has not come back for a while; what comes back before was never over.
+Outages seldom end at once: on a disk that is nearly full, small writes work between large ones that do not.
+So an outage is reported as over only when it has not come back for a while; until then it is the same one.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What every store sees to when it takes a memory in, or gives one up."""
+"""What every store does when it stores a memory, or gives one up."""
 
 from collections.abc import Mapping
 

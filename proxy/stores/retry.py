@@ -1,4 +1,4 @@
-"""When the same words in a session without history are the same request, sent again.
+"""Recognise a retry: when the same words in a session without history are the same request, sent again.
 
 A client sends them again soon. A person who has said something else meanwhile, in whatever session, says
 them anew: they may have changed their mind, and changed it back. What is still being answered is the same

@@ -1,4 +1,4 @@
-"""Text as it can be stored."""
+"""Make text storable."""
 
 
 def storable(text: str) -> str:

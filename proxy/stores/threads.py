@@ -1,4 +1,4 @@
-"""Threads that do memory's work, beside an event loop that relays."""
+"""Threads for memory's work, which leave the event loop free to relay."""
 
 import os
 import threading

@@ -1,5 +1,5 @@
-"""Whether what was said tells what is being forgotten: before anybody has read it, nothing links the two but
-their words.
+"""Decide whether an exchange tells a fact that is being forgotten: before a model has read the exchange,
+nothing links the two but their words.
 
 A wrong yes loses what the user said, a wrong no brings back what is forgotten: all of a fact's numbers, and
 of its words half, of a few all, close together. The words that it was learnt from count as the fact does: who

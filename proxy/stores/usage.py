@@ -1,4 +1,4 @@
-"""How much one user may have remembered: the rule, without a store."""
+"""The rule of the quota: how much one user may have remembered. Independent of the store."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

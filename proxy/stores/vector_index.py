@@ -1,6 +1,8 @@
-"""The index of vectors and words that the stores of a fleet ask: in Redis itself, or in Qdrant.
+"""The port of the index of vectors and words that the stores of a fleet search: in Redis itself, or in
+Qdrant.
 
-It finds candidates. The rows in Redis are the truth: what a point says other than its row is nobody's.
+The index only proposes candidates. The rows in Redis are the truth: a point that disagrees with its row is
+ignored.
 """
 
 from collections.abc import Collection, Mapping, Sequence

@@ -1,4 +1,5 @@
-"""The move: user by user, each in portions, every portion one step that also notes how far the user has come.
+"""Migrate data user by user, each in portions; every portion is one step that also records how far the user
+has come.
 
 A run that was killed is gone on with by the next. A user who has data of other origin in the target is never
 touched: what tells is the note (`moved`), which names the directory that the data came from.

@@ -1,5 +1,5 @@
-"""What a user has, in pieces that a portion is made of: each writes some rows of the target from some of the
-source. In a fixed order, so that a number of pieces tells how far a move has come.
+"""The pieces in which a user's data is migrated: each writes some rows of the target from some of the
+source. Their order is fixed, so that a number of pieces tells how far a move has come.
 
 The user's numbers in the target are dense, and the memories' are the last ones: lists of memories begin
 there. Whatever makes replicas act on the user comes with the last piece.

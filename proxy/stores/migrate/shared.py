@@ -1,4 +1,4 @@
-"""What all users share in the target, and what belongs to none: numbers of jobs, ranks, receipts, keys."""
+"""Migrate what all users share, and what belongs to none: job numbers, ranks, receipts, keys."""
 
 from base64 import b64encode
 from collections.abc import Collection

@@ -1,4 +1,5 @@
-"""The data directory that is moved from: settled as a start of the proxy would, then read by us alone.
+"""Open the data directory that is migrated: brought to rest as at a start of the proxy, then read by us
+alone.
 
 Rows are read as they are, user by user. What a process left that died is settled by the store's own means
 first, so that nothing is open and no job is running when it is read.

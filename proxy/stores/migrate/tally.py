@@ -1,4 +1,4 @@
-"""What there is on either side, counted and summed up: nothing here knows how it was moved."""
+"""Count and sum up what either side of a migration holds: nothing here knows how it was moved."""
 
 import hashlib
 import json

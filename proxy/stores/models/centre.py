@@ -1,4 +1,4 @@
-"""The point that a model's vectors lie around.
+"""Centring of embeddings: subtract the mean that a model's vectors lie around.
 
 Some models put every text into a narrow cone: of E5 two texts that have nothing in common have a cosine of
 .8, and all that a threshold could tell apart lies within .1. Seen from the middle of the cone, unrelated

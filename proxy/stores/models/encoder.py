@@ -1,8 +1,9 @@
-"""A text to a unit vector with a tokenizer and an ONNX graph; synchronous, no files, no threads of its own.
+"""Encode a text to a unit vector with a tokenizer and an ONNX graph; synchronous, no files, no threads of
+its own.
 
-Every text is a run of its own. In a batch, int8 models scale activations over all texts at once, so that
-a text's vector would depend on its neighbours (cosine .98 to the vector it has alone); on one core a
-batch would save only a tenth of the time.
+Every text is encoded separately. In a batch, int8 models scale activations over all texts at once, so that
+a text's vector would depend on its neighbours (cosine .98 to the vector it has alone); on one core a batch
+would save only a tenth of the time.
 
 An encoder may be called from several threads at once: onnxruntime sessions and tokenizers both allow it.
 """

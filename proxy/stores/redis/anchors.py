@@ -1,4 +1,5 @@
-"""What hangs on a session beside its exchanges, and goes when they go: anchors, and the state with its marks.
+"""Rows that belong to a session beside its exchanges, and are erased with them: anchors, and the state with
+its marks.
 
 Whoever writes or erases exchanges calls these, inside the same unit of work: there are no triggers here.
 Anchors are a log, resolved when they are read (`in_force`): an exchange that is taken back, or forgotten,

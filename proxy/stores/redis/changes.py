@@ -1,4 +1,6 @@
-"""What a Change does to a user's rows. Runs inside a unit of work: see sqlite/changes.py for the same."""
+"""Apply a Change to a user's rows. Runs inside a unit of work; stores/sqlite/changes.py does the same for
+SQLite.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,8 +1,9 @@
-"""Clearing a home that a user has left: what was everything of theirs when they were forgotten.
+"""Delete in portions the data ("home") of a user who was forgotten entirely.
 
-Nobody finds it there, and nothing in it changes: it may be cleared in portions, again after a crash, and by
-two at once. First it is counted, then taken from what all users share, to which its tables lead, and then the
-tables go. The user may have begun anew meanwhile: what is theirs again stays in the shared lists.
+Nobody else can find that data any more, and nothing in it changes: it may be deleted in portions, again
+after a crash, and by two processes at once. It is counted first; then its entries in the structures that
+all users share are removed, which its tables lead to; and then the tables go. The user may have begun anew
+meanwhile: what is theirs again stays in the shared lists.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence

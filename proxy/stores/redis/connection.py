@@ -1,4 +1,4 @@
-"""One process's connections to Redis: commands, and the script that commits a unit."""
+"""One process's connections to Redis, and the script that commits a unit of work."""
 
 import asyncio
 import hashlib

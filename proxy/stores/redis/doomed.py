@@ -1,10 +1,11 @@
-"""What a forget takes: the memories and documents it covers, and everything else that holds their text.
+"""Collect what a forget erases: the memories and documents it covers, and everything else that holds their
+text.
 
-What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with what
-is forgotten in view, takes with it the later answers of its session (they were given with it in their
-history; what the user said stays), the stored responses of its session (later ones replay or repeat
-earlier ones), the responses that continue those or belong to their conversations, whose items go as well; and
-the answers of whichever sessions are reached so.
+Whatever is not known to be free of that text is erased too. An exchange that is erased, or whose answer was
+given with what is forgotten in view, takes with it: the later answers of its session, which were given with
+it in their history (what the user said stays); the stored responses of its session, since later ones replay
+or repeat earlier ones; the responses that continue those, or belong to their conversations, whose items go
+as well; and the answers of every session that is reached in this way.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping

@@ -1,4 +1,6 @@
-"""Erasing doomed rows, with what all users share of them, and everything of a user at once."""
+"""Erase doomed rows, with their entries in the structures that all users share, or everything of a user at
+once.
+"""
 
 from collections.abc import Collection
 

@@ -1,10 +1,10 @@
-"""Forgets carried out. What is not much is found and erased in one commit.
+"""Carry out forgets. A small one is found and erased in one commit.
 
-Much would hold up everybody whom Redis serves, and goes in portions. Everything of a user is left behind in
-one step, which hides it; then it is cleared away (clearing.py). A project's or a type's is hidden by
-conditions while its order stands: first goes what was said, then some memories after the other, each with all
-that hangs on them. Each of these portions raises the generation: nobody who has seen a part writes it down
-afterwards.
+A large one would block Redis for everybody, so it is done in portions. Where everything of a user is
+forgotten, one step hides it by moving the user to a new home; the old one is then cleared (clearing.py).
+Where a project or a type is forgotten, conditions hide it while its order stands: first the exchanges are
+erased, then the memories some at a time, each with all that depends on them. Each of these portions raises
+the generation: nobody who has seen a part writes it down afterwards.
 """
 
 import time

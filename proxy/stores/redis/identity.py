@@ -1,4 +1,4 @@
-"""Ids of memories that come from outside, as the store may keep them: see own_ids."""
+"""Store imported memory ids, or ids of the user's own in their place: see own_ids."""
 
 from dataclasses import replace
 

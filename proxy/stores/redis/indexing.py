@@ -1,10 +1,10 @@
-"""Keeping the index of vectors and words in agreement with the rows, which are the truth.
+"""Keep the index of vectors and words consistent with the rows, which are the truth.
 
-A commit notes what the index has to hold (`unindexed`) or to let go of (`obsolete`) together with the rows.
-After it the same process sees to that; where it dies, or the index is away, any process does it later:
-`catch_up`. A memory is looked at again after its point was written: had it changed meanwhile, the point is
-made anew. What is erased is erased a second time some time later: a process that was slow, not dead, might
-have written its point in between. A point that says other than its row is nobody's: see search.py.
+A commit notes, together with the rows, what the index has to take in (`unindexed`) or to drop (`obsolete`).
+After the commit the same process carries that out; if it dies, or the index is away, any process does it
+later: `catch_up`. A memory is read again after its point was written: if it changed meanwhile, the point is
+written anew. What is erased is erased a second time some time later: a process that was slow, not dead,
+might have written its point in between. A point that disagrees with its row is ignored: see search.py.
 """
 
 import time

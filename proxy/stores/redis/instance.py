@@ -1,4 +1,4 @@
-"""Which replicas are alive: each says so every few seconds, on Redis's own clock."""
+"""Heartbeats that tell which replicas are alive: one every few seconds, on Redis's own clock."""
 
 import asyncio
 import secrets

@@ -1,5 +1,6 @@
-"""Which of a user's memories expire when: rows of a day each, so that what has expired is found without
-reading the rest. Only those are in it that count for BM25: see words.py."""
+"""An index of expiry times, one row for each day, which finds expired memories without reading the rest. It
+holds only memories that count for BM25: see words.py.
+"""
 
 from proxy.stores.redis.unit import Unit
 

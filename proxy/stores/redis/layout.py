@@ -1,4 +1,4 @@
-"""What is kept where: the tables of a user's unit, their rows, and what all users share.
+"""The key layout: the tables of a user's unit, their rows, and what all users share.
 
 Rows are JSON objects. Times are Unix seconds. A `seq` is the user's own counter (Unit.next): it orders what
 came in. A session is named in keys by `sid(project, name)`: names are the clients', and may be anything.

@@ -1,5 +1,6 @@
-"""Rows of documents and of their passages: how a document is written, takes an older one's place, gets
-vectors, and is erased. Runs inside a unit of work."""
+"""Rows of documents and of their passages: how a document is written, replaces an older version, gets
+vectors, and is erased. Runs inside a unit of work.
+"""
 
 import struct
 from collections.abc import Collection, Mapping, Sequence

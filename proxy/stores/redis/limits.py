@@ -1,4 +1,6 @@
-"""The limits of a fleet, by Redis's clock, each kept by one script: rates of subjects, the hour's calls."""
+"""Shared limits of a fleet, by Redis's clock, each kept by one script: rate limits, and the hour's model
+calls.
+"""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Reading memories by filter: one, a page of them, how many there are, and what became of one.
+"""Read memories by filter: one, a page of them, their number, and the history of one.
 
 A list goes along the order in which memories came, some hundred at a time: where a filter lets few through,
 other requests need not wait. Users have no order among each other: a list of all users' goes from one to the

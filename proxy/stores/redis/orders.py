@@ -1,8 +1,9 @@
-"""Orders: forgets of much that are under way, and what is left to do of them. Of some of the memories, each
-portion is a forget of its own, with all that hangs on them, so that a crash leaves nothing half erased. Of
-everything, what the user has left behind is cleared (clearing.py).
+"""Orders: large forgets under way, and what is left to do of each. Where only some of the memories are
+forgotten, each portion is a forget of its own, with all that depends on them, so that a crash leaves
+nothing half erased. Where everything is, what the user has left behind is cleared (clearing.py).
 
-Whoever is at it says until when; then another process may go on. That two are at it does no harm.
+A process that works on an order holds it for a stated time; after that another process may take over. Two
+that work on it at once do no harm.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Sessions and jobs as their owners and operators see them: lists, page by page. Never what was said."""
+"""Lists of sessions and jobs for their owners and operators, page by page. Never what was said."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence

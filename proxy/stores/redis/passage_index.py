@@ -1,4 +1,4 @@
-"""What a replica keeps of users' documents: all of one user's in arrays, as of one state of them.
+"""A replica's cache of users' documents: each user's passages as arrays, at one version of them.
 
 A document that has not changed is not read again for the next state, and of one that was given vectors only
 these are.

@@ -1,8 +1,8 @@
 """The VectorIndex in Redis itself: every user's points, searched exactly, in arrays that each replica keeps.
 
-No further server is needed, and a write reaches all replicas: a replica asks for the number of the last
-change before each search, and reads what has changed since its own. The vectors take Redis's memory (1.5 kB a
-memory); where that is too much, they belong into Qdrant.
+No further server is needed, and a write reaches all replicas: before each search a replica asks for the
+number of the last change, and reads what has changed since its own. The vectors take Redis's memory (1.5 kB
+for each memory); where that is too much, they belong in Qdrant.
 
 Of one user:  points:<uid>                        hash: `changes` (the last one's number), `read-anew` (the
                                                   last one that the log does not tell), `g<generation>`s

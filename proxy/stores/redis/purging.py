@@ -1,7 +1,7 @@
-"""Having Redis write its append-only file anew after forgets: until then it tells of what was forgotten.
+"""Rewrite Redis's append-only file after forgets: until then it still contains what was forgotten.
 
-A rewrite costs what all data cost to be written. So one follows all forgets of some time, and Redis makes it
-beside what it serves. Snapshots and backups that were made earlier are not ours to change.
+A rewrite costs as much as writing all the data. So one follows all forgets of some time, and Redis makes it
+while it goes on serving. Snapshots and backups that were made earlier are not ours to change.
 """
 
 from proxy import observe

@@ -1,4 +1,4 @@
-"""How much one user may have remembered, and who makes room. Runs inside a unit of work.
+"""The quota of one user, and which memories are evicted at it. Runs inside a unit of work.
 
 The user's counters say what there is. Everything counts, the history too. Under `evict` the changes are
 applied and the weakest of the others are erased: the history first, then what has expired, then by

@@ -1,4 +1,4 @@
-"""Giving the memories the vectors of another model, some hundred at a time, while requests go on.
+"""Re-embed the memories with another model, some hundred at a time, while requests go on.
 
 The new model is the store's from the first moment; what has none of its vectors yet is found by its words.
 A process killed in the middle leaves nothing to mend: what is still to do is told by the rows themselves.

@@ -1,4 +1,4 @@
-"""Which exchange of its session a request repeats: the same sent again, or nothing of before."""
+"""Recognise a request that repeats one of its session's exchanges: the same request sent again."""
 
 from proxy.domain import NewExchange
 from proxy.stores.redis.layout import ExchangeRow, SessionRow, storable

@@ -1,4 +1,4 @@
-"""What retention removes: exchanges that are extracted and old, and sessions that are empty then.
+"""Retention: remove exchanges that are extracted and old, and sessions that are empty then.
 
 All users share a list of sessions by when their oldest exchange was. A session that was looked at and keeps
 something older has a later place in it: nothing is looked at twice for one time.

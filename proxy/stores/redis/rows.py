@@ -1,5 +1,6 @@
-"""A user's memories as rows, with all that has to agree with them: counters, lists, words, what is said once,
-what the index has to hold. Whoever writes or erases a memory does it through `Rows`.
+"""Write and erase a user's memory rows together with everything that has to agree with them: counters,
+lists, words, uniqueness of what is said, and what the index has to hold. Every such change goes through
+`Rows`.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""Searching a user's memories: candidates from the index, the truth from the rows.
+"""Search a user's memories: candidates from the index, the truth from the rows.
 
 A candidate counts only if its row is there, is current, and has the vector that was compared. What the index
 does not hold yet is looked at here, so that everybody finds what was stored, at once. Without the index, the

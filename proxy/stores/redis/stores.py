@@ -1,4 +1,4 @@
-"""The stores of a fleet: everything in one Redis, the vectors there too or in Qdrant."""
+"""All stores of a fleet: everything in one Redis, the vectors there too or in Qdrant."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field

@@ -1,5 +1,6 @@
-"""What is seen to without a request: exchanges whose replica died, sessions that wait for a trigger or whose
-client has ended them."""
+"""The periodic sweep: exchanges whose replica died, sessions that wait for a trigger, and sessions that
+their client has ended.
+"""
 
 import asyncio
 import secrets

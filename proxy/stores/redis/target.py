@@ -1,4 +1,4 @@
-"""What a forget is aimed at: memories of one user, and what else holds their text."""
+"""The target of a forget: memories of one user, and what else holds their text."""
 
 from dataclasses import dataclass
 

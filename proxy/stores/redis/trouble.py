@@ -1,4 +1,6 @@
-"""What a Redis that answers has to object: it is full, or cannot write. Reading may go on meanwhile."""
+"""Recognise why a Redis that answers cannot take a write: it is full, or cannot persist. Reading may go on
+meanwhile.
+"""
 
 import time
 from collections.abc import Callable

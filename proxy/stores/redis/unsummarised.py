@@ -1,4 +1,4 @@
-"""Which sessions have anything that is not summed up yet: shared, so that no sweep reads all users.
+"""The set of sessions that hold anything not summarised yet: shared, so that no sweep reads all users.
 
 A session is in the set while its row says that something is unsummarised and no closing job of it is queued.
 Whoever changes a session's `unsummarised`, `last_at` or `ended` says so here, in the same unit of work.

@@ -1,4 +1,4 @@
-"""What a user's sessions hold unread: exchanges that are answered and not extracted.
+"""The shared index of sessions with unread exchanges: those that are answered and not yet extracted.
 
 The states of the sessions that hold some, and have no job to come for it, are shared in one hash: a sweep
 asks its trigger about them without reading anybody's data. They follow from the rows, in the same commit.

@@ -1,6 +1,7 @@
-"""What is being forgotten does not keep out what is stored anew: neither its id nor its words.
+"""Clear the way for a memory that is stored anew while an older one with the same id or words is being
+forgotten.
 
-It is erased at once, with all that hangs on it, before its portion's turn.
+The older one is erased at once, with every row that depends on it, before its portion's turn.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
-"""The order in which a user's memories make room at the quota: a sorted set whose members sort by whether
-the memory is over, its strength, when it was used last, and its age. Without it, each write of a user who is
-at the quota would read all that the user has.
+"""The eviction order of a user's memories at the quota: a sorted set whose members sort by whether the
+memory is over, its strength, when it was used last, and its age. Without it, each write of a user who is at
+the quota would read all that the user has.
 """
 
 import struct

@@ -1,4 +1,4 @@
-"""What BM25 has to know of a user's memories, counted as they are written.
+"""BM25 statistics of a user's memories, counted as they are written.
 
 Memories count that are neither superseded nor archived, in groups of one type and one project, so that
 whatever a search leaves out leaves the counts, too. One that has expired still counts; `lapsing` finds it,

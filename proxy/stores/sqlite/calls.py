@@ -1,4 +1,4 @@
-"""Our own model calls of the last hour, of all processes of one data directory. See calls.Calls."""
+"""The hourly quota of our own model calls, shared by all processes of one data directory. See calls.Calls."""
 
 import json
 import sqlite3

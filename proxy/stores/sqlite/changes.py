@@ -1,4 +1,4 @@
-"""What a Change does to the tables. Runs inside the writer's transaction."""
+"""Apply a Change to the tables. Runs inside the writer's transaction."""
 
 import sqlite3
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""One SQLite file used from asyncio: a writer thread that commits in groups, and reader threads.
+"""Asynchronous access to one SQLite file: a writer thread that commits in groups, and reader threads.
 
 Writes wait in a list. The writer takes all that have gathered while it was busy and runs them in one
 transaction, each in a savepoint of its own: one fsync serves them all, and work that raises undoes only

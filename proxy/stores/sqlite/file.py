@@ -1,4 +1,4 @@
-"""The database file: made, opened, checked. Every foreign error becomes StoreUnavailable here.
+"""Create, open and check the database file. Every foreign error becomes StoreUnavailable here.
 
 An operator's file is never deleted or overwritten: what is not our database is refused.
 """

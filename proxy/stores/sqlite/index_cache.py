@@ -1,4 +1,6 @@
-"""The indexes of the users who were active last, within a bound in bytes, brought up to date when used."""
+"""A cache of the search indexes of recently active users, bounded in bytes and brought up to date when
+used.
+"""
 
 import sqlite3
 import threading

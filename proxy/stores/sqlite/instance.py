@@ -1,7 +1,8 @@
-"""Which processes are alive: each holds a lock on a file of its own, which the kernel releases at its death.
+"""Tell which processes are alive: each holds a lock on a file of its own, which the kernel releases at its
+death.
 
-That is known at once and cannot be wrong, where a lease would have to run out first, and a pid can be
-used again.
+So a death is known at once and for certain. A lease would have to run out first, and a pid can be used
+again.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Reading memories by filter: one, a page of them, how many there are, and what became of one.
+"""Read memories by filter: one, a page of them, their number, and the history of one.
 
 A list goes along the rows' numbers by an index, a slice at a time. Each slice is a read of its own: where
 a filter lets few rows through, other requests need not wait until all have been looked at.

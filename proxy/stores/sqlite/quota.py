@@ -1,4 +1,4 @@
-"""How much one user may have remembered, and who makes room. Runs inside the writer's transaction.
+"""The quota of one user, and which memories are evicted at it. Runs inside the writer's transaction.
 
 `scopes` says what a user has; triggers keep it. Everything counts, the history too. Under `evict` the
 changes are applied and the weakest of the others are erased: the history first, then what has expired, then

@@ -1,4 +1,4 @@
-"""Restoring a backup: proved, completed and made ready in a directory of its own, then put in place at once.
+"""Restore a backup: verified, completed and prepared in a directory of its own, then put in place at once.
 
 Until the one rename that puts it in place, the present database is as it was; after it, the backup serves. A
 kill in between leaves one or the other, and a directory that the next restore clears away. What was

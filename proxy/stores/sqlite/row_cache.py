@@ -1,4 +1,4 @@
-"""Memories as read from their rows, kept for the searches to come.
+"""A cache of memories as read from their rows, for the searches to come.
 
 Reading a row anew costs more than searching a small user's index. A kept memory is as good as its row
 while the row's `changed` is the same, and nothing of the user was forgotten; only the access counter

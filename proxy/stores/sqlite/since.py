@@ -1,5 +1,5 @@
-"""What must outlive a restore, though the backup knows nothing of it: forgets, what clients deleted, and keys
-made or revoked.
+"""Carry over what must outlive a restore, since the backup does not know of it: forgets, responses that
+clients deleted, and keys made or revoked.
 
 Where the present database can be read, it decides: of a user who has forgotten anything since, nothing comes
 back that is not in it. Receipts alone would not do: they name a memory, not what it had been made of.

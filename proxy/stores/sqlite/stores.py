@@ -1,5 +1,4 @@
-"""The embedded default: memories, sessions, jobs, chains and conversations of a data directory, in one
-SQLite file."""
+"""All stores of a data directory: memories, sessions, jobs, chains and conversations, in one SQLite file."""
 
 import asyncio
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A look at a database as an operator's doctor takes it: nothing is changed, a proxy may be serving."""
+"""A read-only inspection of a database for `memory-proxy doctor`; a proxy may be serving meanwhile."""
 
 import shutil
 import stat

@@ -1,4 +1,5 @@
-"""What is wrong with the file, in one word: for the log, for /health, and for what may still be done with it.
+"""Classify what is wrong with the database file, in one word: for the log, for /health, and to decide which
+operations may still be tried.
 
 Reading and writing fail apart: on a full disk everything that is remembered can still be recalled. Trouble is
 over with the first operation of its side that works, so whoever has none under way tries one now and then

@@ -1,7 +1,8 @@
-"""What tells a memory that is being forgotten, and nothing leads to it: no model has read it yet, or it was
-said again where the memory was told or shown.
+"""Find exchanges that tell a memory which is being forgotten, though no row links the two: no model has
+read them yet, or the fact was said again where the memory was told or shown.
 
-Of one memory that is named: with those of a kind, all goes that is not read yet.
+Where one memory is named, only such exchanges go; where a whole kind is forgotten, everything that is not
+read yet goes.
 """
 
 import sqlite3

@@ -1,9 +1,10 @@
-"""Which rows a forget takes: the memories and documents it covers, and everything else that holds their text.
+"""Collect the rows that a forget erases: the memories and documents it covers, and everything else that
+holds their text.
 
-What is not known to be free of it goes too: an exchange that is erased, or whose answer was given with what
-is forgotten in view, takes with it the later answers of its session (they were given with it in their
-history; what the user said stays), the stored responses of its session (later ones replay or repeat
-earlier ones), and what hangs together with those (kept.py).
+Whatever is not known to be free of that text is erased too. An exchange that is erased, or whose answer was
+given with what is forgotten in view, takes with it: the later answers of its session, which were given with
+it in their history (what the user said stays); the stored responses of its session, since later ones replay
+or repeat earlier ones; and what hangs together with those (kept.py).
 """
 
 import sqlite3

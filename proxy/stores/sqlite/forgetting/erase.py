@@ -1,4 +1,4 @@
-"""Erasing doomed rows, all at once or in portions. secure_delete overwrites each with zeros."""
+"""Erase doomed rows, all at once or in portions. secure_delete overwrites each with zeros."""
 
 import sqlite3
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Erasing memories whose time is over, with what they superseded and all that hangs on their rows.
+"""Erase expired memories, with what they superseded and every row that depends on theirs.
 
 What was said stays as long as its own retention says, and so do stored responses: nobody asked to forget.
 """

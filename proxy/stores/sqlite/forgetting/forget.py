@@ -1,4 +1,4 @@
-"""Forgets carried out: in one transaction where there is little, else by an order and in portions."""
+"""Carry out forgets: a small one in one transaction, a large one by an order and in portions."""
 
 import asyncio
 import sqlite3

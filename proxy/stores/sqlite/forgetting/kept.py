@@ -1,10 +1,10 @@
-"""Which stored responses and items of conversations go with what is forgotten: those of the sessions in
-which it was told or shown, and whatever was given with those in view.
+"""Find the stored responses and conversation items that are erased by a forget: those of the sessions in
+which the memory was told or shown, and whatever was given with those in view.
 
-That are the responses that continue one that goes, or hold an item of it, all of the conversation that one
-belongs to, and what came to a conversation after an item that goes: whichever session a client has named
-there. In the sessions that are reached so, the answers go: all of them, also where it was told or shown
-later.
+"In view" means: responses that continue one that is erased or hold an item of it; everything of a
+conversation that one belongs to; and what came to a conversation after an item that is erased, whichever
+session a client has named there. In the sessions that are reached in this way, all answers are erased, also
+where the memory was told or shown only later.
 """
 
 import sqlite3

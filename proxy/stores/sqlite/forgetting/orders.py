@@ -1,4 +1,4 @@
-"""Orders: forgets that are under way. What one covers is hidden at once, whoever asks.
+"""Orders: large forgets under way. What one covers is hidden at once, from every query.
 
 All of a user is hidden by taking the row of `scopes` away from its name: a new row takes its place, and
 no query by tenant and user finds the old one's memories, sessions, responses any more. Anything less is

@@ -1,4 +1,4 @@
-"""What a forget is aimed at: rows of one owner, up to those that were there when it began."""
+"""The target of a forget: rows of one owner, up to those that were there when it began."""
 
 import sqlite3
 from dataclasses import dataclass
