@@ -1,5 +1,6 @@
-"""Who may come in: on which network, and through which entrance, as the settings say. Raises ConfigError
-for what only an operator can mend."""
+"""Checks at start-up that the network address and the identity mode fit together, and builds what
+identifies callers, as the settings say. Raises ConfigError for what only an operator can mend.
+"""
 
 from functools import partial
 from urllib.parse import urlsplit

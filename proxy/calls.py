@@ -1,4 +1,4 @@
-"""Our own model calls of the last hour, without I/O: how many are left, and when the next is free.
+"""The hourly quota of our own model calls, without I/O: how many are left, and when the next is free.
 
 All processes that share a store share them: what an hour may cost is one sum, however many there are.
 """

@@ -1,4 +1,6 @@
-"""The ports of what is kept for an upstream that keeps nothing. They may raise StoreUnavailable."""
+"""The ports of what is stored for an upstream that stores nothing itself: responses, their chains,
+conversations. Every method may raise StoreUnavailable.
+"""
 
 from collections.abc import Sequence
 from typing import Protocol

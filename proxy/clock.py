@@ -1,9 +1,9 @@
-"""The time of day, for a process that must not be thrown off by somebody who sets the clock.
+"""A clock that does not follow sudden jumps of the system's time.
 
-Deadlines of jobs, idle sessions, what expires and what is due for deletion all hang on the time of day. When
-it jumps, by an operator's slip, a failing battery or a virtual machine that is moved, whatever was to last a
-day is over, or stands still for one. So a jump is not believed at once: time goes on as it did, and only
-when the clock has kept to its new time for `PATIENCE_S` is that taken up. Small corrections are followed.
+Job deadlines, idle sessions, expiry and retention all depend on the time of day. When it jumps, by an
+operator's slip, a failing battery or a virtual machine that is moved, whatever was to last a day is over,
+or stands still for one. So a jump is not believed at once: time goes on as before, and only when the system
+clock has kept to its new time for `PATIENCE_S` is that adopted. Small corrections are followed.
 """
 
 import threading

@@ -1,4 +1,4 @@
-"""Other languages in English words, for an embedding model that reads English alone.
+"""Gloss texts of other languages in English, word by word, for an embedding model that reads English alone.
 
 all-MiniLM-L6-v2 takes "我对青霉素过敏" for a row of unknown signs, and Spanish or German for noise. Said word
 by word in English ("I antibiotic penicillin allergy") the same model finds it from "is there a medicine I

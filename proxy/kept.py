@@ -1,4 +1,6 @@
-"""What the proxy keeps of the Responses API for an upstream that keeps nothing: plain frozen values."""
+"""Frozen values for what the proxy stores of the Responses API on behalf of an upstream that stores
+nothing.
+"""
 
 from dataclasses import dataclass
 

@@ -1,5 +1,5 @@
-"""The lanes of extraction jobs, of which the lowest goes first: 1 an explicit ask, at once; 2 ordinary;
-3 idle sessions, when nothing else waits.
+"""The priorities ("lanes") of extraction jobs; the lowest number goes first: 1 an explicit request to
+remember, at once; 2 ordinary; 3 idle sessions, when nothing else waits.
 """
 
 from proxy.domain import NewJob, SessionState

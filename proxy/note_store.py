@@ -1,4 +1,6 @@
-"""The port of what is kept of sessions beside their exchanges. It may raise StoreUnavailable."""
+"""The port for session notes: what is stored of a session beside its exchanges. It may raise
+StoreUnavailable.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,4 +1,5 @@
-"""What is kept of a session beside its exchanges: plain frozen values, nothing of ours imported.
+"""Session notes: what is stored of a session beside its exchanges. Plain frozen values, nothing of ours
+imported.
 
 Anchors are the user's standing instructions for the session, lines say in short what was last said, and the
 state stands for all that came before. They are not memories: they belong to one session and end with it.

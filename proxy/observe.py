@@ -1,4 +1,4 @@
-"""Logs and metrics: how they look, and every metric's name.
+"""Logging and metrics: their format, and the name of every metric.
 
 A log line is a constant dotted event with facts as keys: counts, ids, milliseconds. Never memory text,
 prompts, keys or user ids; metrics carry no user ids either (personal data, unbounded cardinality).

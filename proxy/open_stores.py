@@ -1,4 +1,4 @@
-"""Which stores the settings ask for. Nothing is opened yet."""
+"""Choose the stores that the settings ask for. Nothing is opened yet."""
 
 from typing import TYPE_CHECKING
 

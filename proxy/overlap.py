@@ -1,4 +1,4 @@
-"""Which of a text's words stand in another text: the cheap test behind ranking and "already visible".
+"""Test which of a text's words occur in another text: the cheap test behind ranking and "already visible".
 
 Splitting every candidate into terms costs 10 µs each, on every request. Terms are stems, and a stem is a
 part of its word, so looking for the term inside the folded text answers the same question in a tenth.

@@ -1,4 +1,4 @@
-"""What owners and operators look at: receipts, quarantine, sessions, jobs, keys, quotas. Frozen values."""
+"""Frozen values that owners and operators look at: receipts, quarantine, sessions, jobs, keys, quotas."""
 
 from dataclasses import dataclass
 

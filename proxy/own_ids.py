@@ -1,4 +1,4 @@
-"""Ids that come from outside: one that another user of the tenant has is replaced by one of the user's own.
+"""Imported memory ids: one that another user of the tenant already has is replaced by one of the user's own.
 
 A call by id that names no user would otherwise meet two memories. Which id it becomes depends on nothing but
 the user and the id, so that links between memories hold, and the importer learns nothing about others.

@@ -1,4 +1,6 @@
-"""What memory did for a request, and why, in the words of the response headers. Nothing of ours imported."""
+"""The values of X-Memory-Status and X-Memory-Reason: what memory did for a request, and why. Nothing of
+ours imported.
+"""
 
 from enum import StrEnum
 

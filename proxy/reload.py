@@ -1,4 +1,4 @@
-"""What a changed configuration changes while the proxy runs, and what it does not."""
+"""Configuration reload: which changed settings take effect while the proxy runs, and which do not."""
 
 import json
 from collections.abc import Iterator, Mapping

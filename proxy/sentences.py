@@ -1,4 +1,4 @@
-"""Where a sentence ends: text into sentences, for English, German, French, Spanish, Chinese and Japanese.
+"""Sentence splitting for English, German, French, Spanish, Chinese and Japanese.
 
 A stop with a blank behind it ends one, unless it stands after an abbreviation ("Dr. Ohm", "6 p.m. on
 Friday", "z. B. Wein"), an initial, or a number that is a German ordinal ("am 3. Mai"); one inside 3.14 or

@@ -1,4 +1,4 @@
-"""Running the proxy as a process: uvicorn, its worker processes, the demo's stage."""
+"""Run the proxy as a process: uvicorn, its worker processes, and the demo's scripted model."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The ASGI application of one process: the proxy, from its start to its end, and changed in between.
+"""The ASGI application of one process, from start to end, with its configuration exchanged while it serves.
 
 A new configuration is served by a new App beside the old one. Requests that come from then on are the new
 one's; the old one stays until the last of its requests is answered, however long that streams.

@@ -1,4 +1,4 @@
-"""What a process is given to keep everything in: all stores together, and what their upkeep needs.
+"""The Stores port: all stores of a process together, and what their maintenance needs.
 
 `stores/sqlite` keeps them in one file for the processes of a machine, `stores/redis` in Redis and Qdrant for
 the replicas of a fleet. Every method may raise StoreUnavailable.

@@ -1,11 +1,11 @@
-"""A peer whose machine, or whose way to us, is gone says nothing: the kernel has to ask.
+"""TCP keep-alive: detect a peer whose machine, or whose way to us, is gone without a word.
 
-Without this an answer that a model thinks about for minutes is lost where a NAT gateway forgets silent
-connections (cloud providers' do after four to six minutes), and a client that vanished keeps its upstream at
-work until the timeout. OpenAI's own clients ask in the same way.
+Without it an answer that a model thinks about for minutes is lost where a NAT gateway forgets silent
+connections (cloud providers' do after four to six minutes), and a client that vanished keeps its upstream
+at work until the timeout. OpenAI's own clients do the same.
 
-Only silence is asked about. What a peer does not take (a slow reader, a server that is busy with another's
-request) is not silence: its kernel answers.
+The kernel asks only a silent peer. One that does not read (a slow client, a server that is busy with
+another's request) is not silent: its kernel answers.
 """
 
 import socket

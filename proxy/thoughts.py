@@ -1,4 +1,4 @@
-"""What reasoning models think before they answer, told apart from the answer."""
+"""Separate what reasoning models think before they answer from the answer."""
 
 import re
 

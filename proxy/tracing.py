@@ -1,4 +1,5 @@
-"""Spans, where the operator wants them (tracing.endpoint): OpenTelemetry, with its names for generative AI.
+"""OpenTelemetry spans, where the operator wants them (tracing.endpoint), named by its conventions for
+generative AI.
 
 Without it a span costs a look at a variable. Spans carry names, counts and times: never a text, a user or a
 credential.

@@ -1,1 +1,3 @@
-"""The way to the model and back: requests out, answers relayed, and our own LLM calls."""
+"""Everything that is sent to the model: clients' requests, whose answers are relayed, and our own LLM
+calls.
+"""

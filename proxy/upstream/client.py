@@ -1,4 +1,4 @@
-"""The upstream: one OpenAI-compatible endpoint, asked in the client's own words."""
+"""The HTTP client of the upstream: one OpenAI-compatible endpoint, sent the client's request as it came."""
 
 import ssl
 from types import TracebackType

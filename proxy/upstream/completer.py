@@ -1,4 +1,4 @@
-"""Our own LLM calls: one chat completion, not streamed, to whatever endpoint the role has."""
+"""Our own LLM calls: one chat completion, not streamed, to the endpoint that is configured for the role."""
 
 import asyncio
 import errno

@@ -1,4 +1,4 @@
-"""What the upstream is asked with for each user, kept in memory only, for our own calls on their behalf.
+"""Each user's upstream credentials, kept in memory only, for our own calls on the user's behalf.
 
 The headers are those that the upstream sees, after the entrance has done its work (edge/identity): a key or
 token of ours is never among them, the upstream key that it stands for may be.

@@ -1,4 +1,4 @@
-"""The client's half of an exchange: its body as it comes, and the news that it has left."""
+"""The client's side of an exchange: its body as it arrives, and the news that it has disconnected."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping

@@ -1,4 +1,4 @@
-"""One small document from one address: an identity provider's keys."""
+"""Fetch one small document from one address: an identity provider's keys."""
 
 import aiohttp
 

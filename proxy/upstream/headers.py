@@ -1,4 +1,4 @@
-"""Which headers pass, in each direction. Names are lower case, as ASGI has them."""
+"""Header rules: which headers are forwarded, in each direction. Names are lower case, as ASGI has them."""
 
 from collections.abc import Iterable
 

@@ -1,4 +1,5 @@
-"""One connection to the upstream: aiohttp's, told apart where aiohttp is silent.
+"""One connection to the upstream: aiohttp's, extended to tell whether a failed request may safely be sent
+again.
 
 An idle connection may be closed by the upstream just as the next request is written to it. Such a request
 was lost on the way and may be sent again; no other may. The proof is TCP's own: if the connection ends

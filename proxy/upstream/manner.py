@@ -1,4 +1,4 @@
-"""How a model is asked for JSON: with which options, and what is given up when it refuses them.
+"""Request options for asking a model for JSON, and which of them are given up when it refuses them.
 
 Servers differ: some hold a model to a JSON schema, some know `json_object` only, some neither; reasoning
 models take `max_completion_tokens` in place of `max_tokens`, and no temperature.

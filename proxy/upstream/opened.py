@@ -1,4 +1,4 @@
-"""An answer of the upstream from its first byte to its last."""
+"""An answer that the upstream has begun, from its first byte to its last."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""When an endpoint wants to be left alone: one pause for each endpoint and credential. Time is passed in.
+"""Back-off: one pause for each endpoint and credential that wants to be left alone. Time is passed in.
 
 When a pause is over, one call goes ahead to see how things are, and the others wait for how it ends: an
 endpoint that comes back is not met at once by all that has waited.

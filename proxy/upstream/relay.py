@@ -1,4 +1,4 @@
-"""The relay: the upstream's answer to the client, byte for byte, as it comes."""
+"""The relay: forwards the upstream's answer to the client, byte for byte, as it arrives."""
 
 import asyncio
 from collections.abc import MutableMapping, Sequence

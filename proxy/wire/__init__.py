@@ -1,1 +1,1 @@
-"""What both APIs look like on the wire: bytes and JSON to plain values and back. No I/O."""
+"""Codecs of both APIs: bytes and JSON to plain values and back. No I/O."""

@@ -1,4 +1,4 @@
-"""JSON bodies of intercepted requests, read and written without losing what the client sent.
+"""Read and write the JSON bodies of intercepted requests without losing what the client sent.
 
 orjson is fast and strict. Upstreams written in Python take more: integers beyond 64 bits (which orjson
 turns into floats without a word), NaN and infinities, and lone surrogates (clients that cut a text in

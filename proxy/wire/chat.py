@@ -1,4 +1,4 @@
-"""Chat completions: `POST /v1/chat/completions`."""
+"""The chat completions dialect: `POST /v1/chat/completions`."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,4 +1,5 @@
-"""The turns of a request's history, and the same request without some of them: no I/O, no judgement.
+"""Divide a request's history into turns, and write the same request without some of them: no I/O, no
+judgement.
 
 A turn is what one exchange holds: the user's messages (as many as came with no answer between them) and
 all that follows until the user speaks again. It goes as a whole or stays as it is, so that no tool call

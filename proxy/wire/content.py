@@ -1,4 +1,4 @@
-"""The text of messages, as both APIs write them. What is not understood gives no text and no error."""
+"""Read the text of messages, as both APIs write them. What is not understood gives no text and no error."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The two APIs that are intercepted, as the rest of the proxy sees them: one protocol, no I/O.
+"""The Dialect protocol: the two intercepted APIs as the rest of the proxy sees them. No I/O.
 
 A dialect reads a request's body without judging it: whatever it does not understand it leaves alone,
 and the upstream gets it as it came. Only malformed JSON and our own fields are refused (body, extensions).

@@ -1,4 +1,4 @@
-"""Where the injected block goes in a list of messages: one small function a placement.
+"""Insert the memory block into a list of messages: one small function for each placement.
 
 None of them touches what stands before the block, so that the provider's prompt cache keeps hitting,
 and none parts a tool call from its output: a user message never stands between the two.

@@ -1,4 +1,4 @@
-"""The Responses API: `POST /v1/responses`, as forwarded to an upstream that speaks it."""
+"""The Responses dialect: `POST /v1/responses`, as forwarded to an upstream that speaks it."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace

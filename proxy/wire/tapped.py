@@ -1,4 +1,4 @@
-"""The bytes of an answer that passed by: out of their content coding, and to JSON values.
+"""Decode an answer that was relayed: undo its content coding, and parse it to JSON values.
 
 The answer may have been cut at any byte, and nothing in it is ours to complain about: what cannot be
 read is left out.

@@ -1,4 +1,5 @@
-"""The Responses API spoken to an upstream that knows only chat completions. Pure: values in, values out.
+"""Translation of the Responses API for an upstream that knows only chat completions. Pure: values in,
+values out.
 
 request  → plan        (request, items, parts, messages, sealed, tools, parameters)
 chunks   → events      (translation, calls, output, figures)

@@ -1,4 +1,4 @@
-"""Tool calls of a chat stream, told apart: which fragment belongs to which call.
+"""Assemble the tool calls of a chat stream: which fragment belongs to which call.
 
 Fragments carry an index. Not all servers count: some give every call the index 0 and another id, some
 leave the index out, some repeat the id and the name in each fragment, some make up a new id for each.

@@ -1,4 +1,4 @@
-"""Refusals of what a Responses request holds: malformed, or nothing that a chat completion could say.
+"""Validate a Responses request: refuse what is malformed, and what a chat completion cannot express.
 
 Every one of them names the field in `param`, as the real API does: `input[2].content[0].image_url`.
 """

@@ -1,4 +1,4 @@
-"""Log probabilities, citations and usage: the same figures under other names."""
+"""Convert log probabilities, citations and usage: the same figures under other names."""
 
 from collections.abc import Mapping
 from typing import Any

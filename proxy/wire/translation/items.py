@@ -1,4 +1,6 @@
-"""A request's input as items: one shape, each with an id, as they are listed, chained and replayed."""
+"""Normalise a request's input to items: one shape, each with an id, as they are listed, chained and
+replayed.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Items to chat messages.
+"""Convert input items to chat messages.
 
 The Responses API has a flat list in which calls, outputs and messages stand apart; a chat conversation
 has assistant messages that hold their calls, each directly followed by the calls' outputs. So the items

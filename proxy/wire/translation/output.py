@@ -1,4 +1,5 @@
-"""Output items under way. Each method returns the events that its change causes, still without numbers.
+"""Output items while they are being made. Each method returns the events that its change causes, still
+without numbers.
 
 An item is announced once (`output_item.added`), grows by deltas, and is done once with all it holds;
 its `id` and `output_index` are given when it is announced.

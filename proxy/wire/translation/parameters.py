@@ -1,4 +1,4 @@
-"""The other fields of a request: which a chat completion knows, under which name, and what is echoed.
+"""Map the other fields of a request: which a chat completion knows, under which name, and what is echoed.
 
 Fields that we do not know are forwarded as they came: the upstream may know them.
 """

@@ -1,4 +1,4 @@
-"""Content parts: as the Responses API keeps them in items, and as a chat message says them."""
+"""Convert content parts between the form that the Responses API keeps in items and that of chat messages."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

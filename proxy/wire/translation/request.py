@@ -1,4 +1,4 @@
-"""A Responses request as a chat completion: the plan of one answer."""
+"""Convert a Responses request to a chat completion: the plan of one answer."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Thoughts that a client carries for us, in `encrypted_content`.
+"""Reasoning that the client stores for us, in `encrypted_content`.
 
 Clients that keep no state at the server (`store: false`) ask for it, drop the plain thoughts and send this
 back; models that think between their tool calls need them then, and some servers refuse to go on without.

@@ -1,4 +1,5 @@
-"""Tools and the choice among them: functions pass, custom tools pass as functions, hosted ones cannot.
+"""Convert tools and the choice among them: functions pass, custom tools pass as functions, hosted ones
+cannot.
 
 Hosted tools (web search, file search, MCP servers, Codex' namespaces …) run at OpenAI. Clients send them
 unasked and break on a refusal, so they are left out and named; only a choice that demands one is refused.

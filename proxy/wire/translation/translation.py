@@ -1,4 +1,4 @@
-"""One response being made: chat chunks in, the Responses API's events out. Sans-I/O.
+"""The state machine of one translated response: chat chunks in, the Responses API's events out. Sans-I/O.
 
     start → feed* → finish | fail        a stream
     complete                             a whole chat completion
