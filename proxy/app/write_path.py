@@ -15,7 +15,7 @@ from proxy.background.safety.policy import PII, SafetyPolicy
 from proxy.background.schedule import Policy, on_completion
 from proxy.background.session.closing import Keeper
 from proxy.background.touches import Touches
-from proxy.background.worker import Pace, Report, Worker
+from proxy.background.worker import Pace, Report, Worker, WorkerConfig
 from proxy.background.worker import Tools as WorkerTools
 from proxy.background.write_gate.admit import Gate
 from proxy.pipeline.compress import mark
@@ -71,13 +71,11 @@ def write_path(
             metered,
             closing=keeper.closing,
             state=keeper.refresh,
+            drift=Drift(stores.sessions, quiet) if quiet else None,
+            load=load,
             shared=settings.server.workers > 1 or settings.storage.backend != "sqlite",
         ),
-        mode=memory.extraction,
-        policy=policy,
-        pace=_pace(memory),
-        load=load,
-        drift=Drift(stores.sessions, quiet) if quiet else None,
+        WorkerConfig(memory.extraction, policy, _pace(memory)),
         clock=clock,
         report=lambda report: _count(metrics, report),
     )

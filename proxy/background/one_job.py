@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, ParamSpec, TypeVar
 
+from proxy.background.budget import Load
+from proxy.background.drift import Drift
 from proxy.background.extraction import extract, verbatim
 from proxy.background.extraction.doubt import judge_of
 from proxy.background.extraction.extract import Facts
@@ -66,7 +68,9 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """The ports of the write path. `completer` None: verbatim in place of an LLM."""
+    """What the worker works with. `completer` None: verbatim in place of an LLM. `drift` None: nobody looks
+    for changes of topic. `load`: what the completer's calls are metered by; None: `Pace.concurrency` jobs
+    at once."""
 
     jobs: JobQueue
     sessions: SessionStore
@@ -74,6 +78,8 @@ class Tools:
     completer: Completer | None
     closing: Closing | None = None
     state: Refresh | None = None
+    drift: Drift | None = None
+    load: Load | None = None
     shared: bool = False  # with processes that may know credentials which this one does not
 
 

@@ -8,9 +8,9 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 from proxy.background.budget import NO_LANE, Bounds, Load
-from proxy.background.drift import Drift
 from proxy.background.one_job import Closing, Mode, OneJob, Pace, Refresh, Report, Tools
 from proxy.background.schedule import Policy, on_end, on_sweep, unless_due, up_to
 from proxy.domain import Job, SessionState
@@ -19,7 +19,16 @@ from proxy.lanes import BATCH
 from proxy.observe import Seldom, log
 from proxy.ports import Clock
 
-__all__ = ["Closing", "Mode", "Pace", "Refresh", "Report", "Tools", "Worker"]
+__all__ = ["Closing", "Mode", "Pace", "Refresh", "Report", "Tools", "Worker", "WorkerConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerConfig:
+    """How a worker works: who extracts, when exchanges become a job, and how often and how long it tries."""
+
+    mode: Mode = "llm"
+    policy: Policy = field(default_factory=Policy)
+    pace: Pace = field(default_factory=Pace)
 
 
 class Worker:
@@ -28,26 +37,20 @@ class Worker:
     def __init__(
         self,
         tools: Tools,
+        config: WorkerConfig = WorkerConfig(),
         *,
-        mode: Mode = "llm",
-        policy: Policy = Policy(),  # noqa: B008 frozen
-        pace: Pace = Pace(),  # noqa: B008
-        load: Load | None = None,
-        drift: Drift | None = None,
         clock: Clock = time.time,
-        wake: asyncio.Event | None = None,
         report: Callable[[Report], None] = lambda report: None,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        """`load`: the one that the calls of `tools` are metered by; None: `pace.concurrency` jobs at once.
-        `drift`: None where topics are not watched."""
-        self._tools, self._mode, self._policy, self._pace = tools, mode, policy, pace
-        self._load = load or Load(Bounds(pace.concurrency, peak=pace.concurrency), clock)
-        self._drift, self._clock, self._report = drift, clock, report
-        self._one = OneJob(tools, mode, pace, clock, jitter)
+        at_once = config.pace.concurrency
+        self._tools, self._mode, self._policy, self._pace = tools, config.mode, config.policy, config.pace
+        self._load = tools.load or Load(Bounds(at_once, peak=at_once), clock)
+        self._clock, self._report = clock, report
+        self._one = OneJob(tools, config.mode, config.pace, clock, jitter)
         self._seldom = Seldom(clock)
         self._stranded = deque[Job]()  # ours no longer, and not given back yet: the store was away
-        self.wake = wake or asyncio.Event()
+        self.wake = asyncio.Event()
 
     # ------------------------------------------------------------ loops
     async def run(self) -> None:
@@ -94,8 +97,8 @@ class Worker:
         jobs made."""
         now, others = self._clock(), list[SessionState]()
         made = await self._tools.sessions.sweep(now, unless_due(on_sweep(self._policy, now), others))
-        if self._drift is not None:
-            left = await self._drift.left_behind(others)
+        if self._tools.drift is not None:
+            left = await self._tools.drift.left_behind(others)
             made += await self._tools.sessions.sweep(now, up_to(left)) if left else 0
         if made:
             self.wake.set()

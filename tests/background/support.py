@@ -9,7 +9,7 @@ from typing import Any
 from proxy.background.extraction import cues
 from proxy.background.safety import filters
 from proxy.background.schedule import Policy, on_completion
-from proxy.background.worker import Mode, Pace, Report, Tools, Worker
+from proxy.background.worker import Mode, Pace, Report, Tools, Worker, WorkerConfig
 from proxy.background.write_gate.admit import Gate
 from proxy.domain import Batch, Begun, Exchange, Memory, MemoryFilter, NewExchange, Outcome, Scope, Stamp
 from proxy.ports import CompletionRequest, Embedder
@@ -111,9 +111,7 @@ class House:
         )
         return Worker(
             tools,
-            mode=self.mode,
-            policy=self.policy,
-            pace=self.pace,
+            WorkerConfig(self.mode, self.policy, self.pace),
             clock=lambda: self.now,
             report=self.reports.append,
             jitter=lambda: 1.0,

@@ -12,7 +12,7 @@ import pytest
 from proxy.background.one_job import Tools
 from proxy.background.session import summarise
 from proxy.background.session.closing import Keeper
-from proxy.background.worker import Worker
+from proxy.background.worker import Worker, WorkerConfig
 from proxy.domain import NewExchange, Outcome
 from proxy.errors import CompletionFailed
 from proxy.notes import Anchor
@@ -69,9 +69,8 @@ def worker(h: House, keep: Keeper) -> Worker:
         h.stores.jobs, h.stores.sessions, made._tools.gate, h.completer,
         closing=keep.closing, state=keep.refresh,
     )  # fmt: skip
-    return Worker(
-        tools, policy=h.policy, pace=h.pace, clock=lambda: h.now, report=h.reports.append, jitter=lambda: 1.0
-    )
+    config = WorkerConfig(policy=h.policy, pace=h.pace)
+    return Worker(tools, config, clock=lambda: h.now, report=h.reports.append, jitter=lambda: 1.0)
 
 
 async def work(h: House, keep: Keeper) -> None:

@@ -1,6 +1,7 @@
 """Topic drift, with the real embedding model and the real store."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from proxy.background.budget import Bounds, Load
 from proxy.background.drift import Drift, Said, shifts
 from proxy.background.schedule import Policy
-from proxy.background.worker import Worker
+from proxy.background.worker import Worker, WorkerConfig
 from proxy.errors import EmbeddingFailed
 from proxy.lanes import ORDINARY
 from proxy.ports import Embedder
@@ -68,12 +69,12 @@ def patient(house: House) -> House:
 
 
 def worker(house: House, embedder: Embedder) -> Worker:
-    drift = Drift(house.stores.sessions, embedder)
-    own = house.worker()
-    return Worker(
-        own._tools, policy=house.policy, drift=drift, load=Load(Bounds(), lambda: house.now),
-        clock=lambda: house.now,
-    )  # fmt: skip
+    tools = replace(
+        house.worker()._tools,
+        drift=Drift(house.stores.sessions, embedder),
+        load=Load(Bounds(), lambda: house.now),
+    )
+    return Worker(tools, WorkerConfig(policy=house.policy), clock=lambda: house.now)
 
 
 async def test_what_was_said_before_a_new_topic_is_due_and_the_new_one_is_not(

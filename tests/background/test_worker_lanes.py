@@ -8,7 +8,7 @@ import pytest
 
 from proxy.background.budget import NO_LANE, Bounds, Load, Metered
 from proxy.background.schedule import Policy, on_completion
-from proxy.background.worker import Pace, Report, Tools, Worker
+from proxy.background.worker import Pace, Report, Tools, Worker, WorkerConfig
 from proxy.background.write_gate.admit import Gate
 from proxy.domain import Job, NewExchange, Outcome, Scope
 from proxy.errors import CompletionPostponed
@@ -41,9 +41,9 @@ class Town:
                 stores.sessions,
                 Gate(stores.memories, None),
                 Metered(self, self.load, timer=lambda: self.now),
+                load=self.load,
             ),
-            pace=Pace(poll_seconds=3600, sweep_seconds=3600),
-            load=self.load,
+            WorkerConfig(pace=Pace(poll_seconds=3600, sweep_seconds=3600)),
             clock=lambda: self.now,
             report=self.reports.append,
             jitter=lambda: 0.0,

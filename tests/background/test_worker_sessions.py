@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.background.schedule import Policy
-from proxy.background.worker import Pace, Tools, Worker
+from proxy.background.worker import Pace, Tools, Worker, WorkerConfig
 from proxy.background.write_gate.admit import Gate
 from proxy.domain import Batch, Candidate, Job
 from proxy.errors import CompletionFailed
@@ -22,9 +22,8 @@ def keeping(house: House, **hooks: Any) -> Worker:
     tools = Tools(
         house.stores.jobs, house.stores.sessions, Gate(house.stores.memories, None), completer, **hooks
     )
-    return Worker(
-        tools, mode=house.mode, pace=house.pace, clock=lambda: house.now, report=house.reports.append
-    )
+    config = WorkerConfig(house.mode, pace=house.pace)
+    return Worker(tools, config, clock=lambda: house.now, report=house.reports.append)
 
 
 async def work(house: House, worker: Worker) -> None:
