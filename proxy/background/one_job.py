@@ -19,7 +19,7 @@ from proxy.background.extraction.doubt import judge_of
 from proxy.background.extraction.extract import Facts
 from proxy.background.extraction.related import related
 from proxy.background.extraction.repair import Unreadable
-from proxy.background.write_gate.admit import Gate, admit
+from proxy.background.write_gate.admit import Basis, Gate, admit
 from proxy.background.write_gate.decide import Decision
 from proxy.domain import Batch, Candidate, Confirm, Create, Hold, Job, Supersede
 from proxy.errors import (
@@ -183,10 +183,7 @@ class OneJob:
             admit,
             scope=job.scope,
             candidates=facts.candidates,
-            began=batch.stamp,
-            now=self.clock(),
-            seed=job.id,
-            done=job,
+            basis=Basis(batch.stamp, self.clock(), seed=job.id, done=job),
             judge=judge_of(gate.policy, batch.pending),
         )
         try:

@@ -12,7 +12,7 @@ from proxy.background.embedding import vector_of
 from proxy.background.safety.filters import without_personal_data
 from proxy.background.safety.refusals import refusal_of
 from proxy.background.take_in import NOTHING_TOLD, Taken, take_in
-from proxy.background.write_gate.admit import DEFAULT_NEAR, Gate, admit
+from proxy.background.write_gate.admit import DEFAULT_NEAR, Basis, Gate, admit
 from proxy.background.write_gate.decide import Weighed, decide_changes
 from proxy.domain import (
     Candidate,
@@ -132,7 +132,8 @@ class Remember:
     # ------------------------------------------------------------ steps
     async def _add(self, scope: Scope, candidate: Candidate) -> tuple[Memory, str]:
         began = await self.gate.memories.stamp(scope)
-        decision = await admit(self.gate, scope, [candidate], began=began, now=self.clock(), seed=uuid4().hex)
+        basis = Basis(began, self.clock(), seed=uuid4().hex)
+        decision = await admit(self.gate, scope, [candidate], basis)
         match decision.changes:
             case (Create() as change,):
                 happened = "created"

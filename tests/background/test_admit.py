@@ -6,7 +6,7 @@ import pytest
 
 from proxy.background.extraction.doubt import Doubt, no_doubt
 from proxy.background.safety.policy import DEFAULT_PII, SafetyPolicy
-from proxy.background.write_gate.admit import Gate, admit, sort
+from proxy.background.write_gate.admit import Basis, Gate, admit, sort
 from proxy.background.write_gate.decide import hold
 from proxy.domain import Candidate, Create, Evidence, Hold
 from proxy.errors import Conflict, LeaseLost
@@ -28,7 +28,7 @@ def suspicious(candidate: Candidate) -> Doubt | None:
 async def test_a_doubtful_candidate_is_held_and_the_others_are_stored(house: House) -> None:
     began = await house.stores.memories.stamp(ANA)
     candidates = [Candidate(type="semantic", content=c) for c in (CONTENT, "User lives in Ghent")]
-    decision = await admit(gate(house), ANA, candidates, began=began, now=NOON, seed="job", judge=suspicious)
+    decision = await admit(gate(house), ANA, candidates, Basis(began, NOON, seed="job"), judge=suspicious)
     assert decision.count(Create) == 1
     assert decision.count(Hold) == 1
     assert await house.contents() == ["User lives in Ghent"]
@@ -40,7 +40,7 @@ async def test_a_replay_of_the_same_job_holds_a_candidate_once(house: House) -> 
     candidate = Candidate(type="semantic", content=CONTENT)
     for _ in range(2):
         began = await house.stores.memories.stamp(ANA)
-        await admit(gate(house), ANA, [candidate], began=began, now=NOON, seed="job", judge=suspicious)
+        await admit(gate(house), ANA, [candidate], Basis(began, NOON, seed="job"), judge=suspicious)
     assert len(await house.stores.quarantine.held(ANA, limit=10)) == 1
 
 
@@ -50,9 +50,7 @@ async def test_without_quarantine_a_doubtful_candidate_is_dropped_with_its_reaso
         gate(house, policy=SafetyPolicy(quarantine=False)),
         ANA,
         [Candidate(type="semantic", content=CONTENT)],
-        began=began,
-        now=NOON,
-        seed="job",
+        Basis(began, NOON, seed="job"),
         judge=suspicious,
     )
     assert decision.changes == ()
@@ -107,7 +105,7 @@ def test_a_memory_expires_as_its_type_does_unless_it_says_when_itself(house: Hou
 async def test_the_expiry_of_a_type_is_stored_with_the_memory(house: House) -> None:
     began = await house.stores.memories.stamp(ANA)
     candidates = [Candidate(type="episodic", content="User signed the lease")]
-    await admit(gate(house, ttl_days={"episodic": 2}), ANA, candidates, began=began, now=NOON, seed="job")
+    await admit(gate(house, ttl_days={"episodic": 2}), ANA, candidates, Basis(began, NOON, seed="job"))
     (memory,) = await house.memories()
     assert memory.expires_at == NOON + 2 * DAY
     house.now = NOON + 2 * DAY
@@ -121,7 +119,7 @@ async def test_what_is_said_again_lives_as_long_as_if_it_were_new(house: House) 
         began = await house.stores.memories.stamp(ANA)
         said = [Candidate(type="episodic", content="User signed the lease", observed_at=house.now)]
         bounds = gate(house, ttl_days={"episodic": 90})
-        await admit(bounds, ANA, said, began=began, now=house.now, seed=f"job {day}")
+        await admit(bounds, ANA, said, Basis(began, house.now, seed=f"job {day}"))
         (memory,) = await house.memories()
         assert memory.expires_at == NOON + ends * DAY
 
@@ -156,9 +154,7 @@ async def test_a_write_that_another_overtook_is_decided_again(
 ) -> None:
     began = await house.stores.memories.stamp(ANA)
     applied = counted(monkeypatch, Conflict("another write"), Conflict("and another"))
-    await admit(
-        gate(house), ANA, [Candidate(type="semantic", content=CONTENT)], began=began, now=NOON, seed="j"
-    )
+    await admit(gate(house), ANA, [Candidate(type="semantic", content=CONTENT)], Basis(began, NOON, seed="j"))
     assert len(applied) == 3
     assert await house.contents() == [CONTENT]
 
@@ -174,6 +170,6 @@ async def test_a_job_that_is_another_workers_by_now_is_not_decided_again(
     applied = counted(monkeypatch)
     candidates = [Candidate(type="semantic", content=CONTENT)]
     with pytest.raises(LeaseLost):
-        await admit(gate(house), ANA, candidates, began=began, now=NOON, seed="j", done=lost)
+        await admit(gate(house), ANA, candidates, Basis(began, NOON, seed="j", done=lost))
     assert len(applied) == 1
     assert await house.contents() == []

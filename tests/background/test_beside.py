@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.background.write_gate.admit import Gate, admit
+from proxy.background.write_gate.admit import Basis, Gate, admit
 from proxy.background.write_gate.compare import Relation, relate
 from proxy.background.write_gate.slots import tells_beside
 from proxy.domain import Candidate, MemoryFilter, Scope
@@ -30,7 +30,7 @@ async def _left(house: House, embedder: Embedder | None, number: int, old: str, 
     for nth, content in enumerate((old, new)):
         began = await house.stores.memories.stamp(scope)
         candidate = Candidate(type="semantic", content=content, source="api")
-        await admit(gate, scope, [candidate], began=began, now=NOON + nth, seed=f"{number} {nth}")
+        await admit(gate, scope, [candidate], Basis(began, NOON + nth, seed=f"{number} {nth}"))
     where = MemoryFilter(tenant="t", user=scope.user, now=NOON + 9)
     return {m.content for m in (await house.stores.memories.list(where, limit=9)).items}
 

@@ -11,7 +11,7 @@ import pytest
 from proxy.background.embedding import as_it_stands, vectors_of
 from proxy.background.extraction.related import related
 from proxy.background.library import Library
-from proxy.background.write_gate.admit import Gate, admit
+from proxy.background.write_gate.admit import Basis, Gate, admit
 from proxy.domain import Candidate
 from proxy.ports import Embedder, EmbeddingModel
 from tests.background.support import ANA, NOON, House, batch, exchange
@@ -61,7 +61,7 @@ async def test_a_memory_is_embedded_as_its_owner_would_say_it_and_other_text_as_
 async def _admit(house: House, embedder: Embedder) -> None:
     began = await house.stores.memories.stamp(ANA)
     candidates = [Candidate(type="semantic", content=c) for c in ("User lives in Ghent", "用户养了一只猫")]
-    await admit(Gate(house.stores.memories, embedder), ANA, candidates, began=began, now=NOON, seed="job")
+    await admit(Gate(house.stores.memories, embedder), ANA, candidates, Basis(began, NOON, seed="job"))
 
 
 async def _related(house: House, embedder: Embedder) -> None:

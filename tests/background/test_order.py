@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from proxy.background.write_gate.admit import Gate, admit
+from proxy.background.write_gate.admit import Basis, Gate, admit
 from proxy.domain import Candidate, Evidence, Memory, MemoryFilter
 from proxy.stores.sqlite.stores import SqliteStores
 from tests.background.support import ANA, NOON
@@ -82,7 +82,7 @@ async def _remember(
         await stores.open()
         gate, began = Gate(stores.memories, None), await stores.memories.stamp(ANA)
         jobs = [
-            admit(gate, ANA, [_candidate(s) for s in b], began=began, now=NOON + 9000, seed=str(i))
+            admit(gate, ANA, [_candidate(s) for s in b], Basis(began, NOON + 9000, seed=str(i)))
             for i, b in enumerate(batches)
         ]
         if at_once:

@@ -74,23 +74,31 @@ def _expiring(candidate: Candidate, ttl_days: Mapping[str, float], now: float) -
     return replace(candidate, expires_at=now + days * 86_400)
 
 
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a write rests on: the stamp under which the candidates' text was read, the time, the seed of new
+    memories' ids (the same seed gives the same ids), and the job that it finishes, if any."""
+
+    began: Stamp
+    now: float
+    seed: str
+    done: Job | None = None
+
+
 async def admit(
     gate: Gate,
     scope: Scope,
     candidates: Sequence[Candidate],
-    *,
-    began: Stamp,
-    now: float,
-    seed: str,
-    done: Job | None = None,
+    basis: Basis,
     judge: Judge = no_doubt,
 ) -> Decision:
-    """Store what passes the gate, hold what `judge` doubts, and finish `done`, in one
-    transaction; return what was decided.
+    """Store what passes the gate, hold what `judge` doubts, and finish the job, in one transaction; return
+    what was decided.
 
     Raises Conflict if the user forgot something since `began` (what was read may be gone: read again);
     LeaseLost, EmbeddingFailed, StoreUnavailable.
     """
+    now, seed = basis.now, basis.seed
     # In threads: ten candidates take some 20 ms to sort, and 200 ms to compare where vectors are of no use.
     sorted_ = await asyncio.to_thread(sort, candidates, gate, judge, now)
     holds = tuple(hold(c, reason, now=now, seed=seed) for c, reason in sorted_.held)
@@ -98,7 +106,7 @@ async def admit(
     near = gate.embedder.model.duplicate_threshold if gate.embedder else DEFAULT_NEAR
     for attempt in range(1, _ATTEMPTS + 1):
         stamp = await gate.memories.stamp(scope)
-        if stamp.generation != began.generation:
+        if stamp.generation != basis.began.generation:
             raise Conflict("forgotten meanwhile")
         weighed = [
             Weighed(c, v, tuple(await _similar(gate.memories, scope, c, v, now)))
@@ -109,7 +117,7 @@ async def admit(
         )
         changes = (*decision.changes, *holds)
         try:
-            await gate.memories.apply(scope, changes, expect=stamp, done=done)
+            await gate.memories.apply(scope, changes, expect=stamp, done=basis.done)
         except LeaseLost:
             raise
         except Conflict:
