@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from proxy.wordlists import words
+from proxy.writing_systems import UNSPACED
 
 _LOOK_AT = 24  # characters before a stop: longer than any abbreviation
 
@@ -23,7 +24,6 @@ _STOPS = re.compile(
     r"(?P<run>[.!?…]++)[\"')\]”’»“«]*+"
     r"|(?P<wide>[\u3002\uff01\uff1f\uff61][\u3002\uff01\uff1f\uff61!?…]*+)[)\]”’»」』）】》]*+"
 )
-_CJK = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _BLANKS = re.compile(r"\s*+")
 _OPENING = re.compile(r"[\"'„“«»‘¿¡\[*_`]*+")
 # The word before a stop, with the stops and blanks inside it: "Dr", "p.m", "z. B", "c.-à-d", "av. J.-C".
@@ -96,7 +96,7 @@ def _ends(text: str, stops: re.Match[str]) -> bool:
         return True
     if end < len(text) and not text[end].isspace():
         between = text[stops.start() - 1 : stops.start()] + text[end]
-        return len(_CJK.findall(between)) == 2 or ("…" in run and not text[end].islower())
+        return len(UNSPACED.findall(between)) == 2 or ("…" in run and not text[end].islower())
     after = _After.of(text, end)
     if after is None or "!" in run or "?" in run:
         return True
@@ -188,7 +188,7 @@ class _After:
 
     @property
     def is_cjk(self) -> bool:
-        return bool(_CJK.match(self.first))
+        return bool(UNSPACED.match(self.first))
 
     @property
     def begins_surely(self) -> bool:

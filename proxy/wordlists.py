@@ -11,12 +11,13 @@ from functools import cache
 from itertools import groupby
 from pathlib import Path
 
+from proxy.writing_systems import UNSPACED
+
 _FOLDER = Path(__file__).with_name("words")
 _SECTION = re.compile(r"\[([^\]]+)\]")
 _EDGE = r"\b"
 _REPEATED = frozenset("?*+{")
 _GROUP = re.compile(r"\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\)|\\.")
-_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
 @cache
@@ -56,7 +57,7 @@ def either(*patterns: str) -> str:
 def whole_words(name: str, section: str) -> str:
     """Return the pattern of the alternatives as whole words; of Chinese, Japanese and Korean, whose words
     have no edges to be seen, wherever they stand. A pattern without group around it."""
-    runs = groupby(sections(name)[section], key=lambda line: bool(_UNSPACED.search(line)))
+    runs = groupby(sections(name)[section], key=lambda line: bool(UNSPACED.search(line)))
     return "|".join(
         alternatives(lines) if unspaced else rf"\b(?:{alternatives(lines)})\b" for unspaced, lines in runs
     )

@@ -35,6 +35,7 @@ ROOT = {
     "thoughts",
     "tracing",
     "wordlists",
+    "writing_systems",
 }
 MAY_IMPORT = {
     "kinds": set(),
@@ -49,8 +50,9 @@ MAY_IMPORT = {
     "observe": {"tracing"},
     "tracing": {"errors"},
     "thoughts": set(),
-    "wordlists": set(),
-    "sentences": {"wordlists"},
+    "wordlists": {"writing_systems"},
+    "writing_systems": set(),
+    "sentences": {"wordlists", "writing_systems"},
     "prompts": set(),
     "kept": {"domain"},
     "oversight": {"domain"},

@@ -14,6 +14,7 @@ from functools import lru_cache
 from proxy.gloss import language
 from proxy.terms import fold, terms
 from proxy.wordlists import sections, words
+from proxy.writing_systems import HAN
 
 _LONGEST = 3  # words of a role
 _ENDINGS = ("", "s", "es", "n", "nen")  # plurals and genitives
@@ -118,7 +119,6 @@ AFTER_ARTICLE = _KINDS.union(
     *(words("world", name) for name in ("matters", "known names", "of places", "definite", "units"))
 )
 _MADE = words("world", "works") | words("world", "inventions")
-_HAN = re.compile("[\u3400-\u9fff]")
 _ELISION = re.compile(r"\b([LlDd])['’](?=\w{2})")
 _SPELT = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 _SMALL = frozenset("of in at from for and is are on to por de en a y et und in".split())
@@ -135,7 +135,7 @@ def of_somebody(text: str) -> bool:
     owners = {fold(owner) for owner in _POSSESSED.findall(text)}
     if owners - _NO_OWNER - AFTER_ARTICLE:
         return True
-    spoken = "zh" if _HAN.search(text) else language(text) or "en"
+    spoken = "zh" if HAN.search(text) else language(text) or "en"
     return speaks_of_role(text, spoken, _ROLES_OF_ALL)
 
 

@@ -8,6 +8,7 @@ from proxy.background.write_gate.slots import HABIT
 from proxy.embedtext import without_note
 from proxy.sentences import without_inner_stops
 from proxy.terms import fold, plain, stems, terms
+from proxy.writing_systems import IDEOGRAPH
 
 _STRONG_CHANGE = re.compile(
     r"\b(?:no longer|not any ?more|anymore|stopped|quit|switched|instead of|replaced?|changed"
@@ -51,7 +52,6 @@ _EVENT = re.compile(
     r"\b(?:visited|went|attended|bought|met|watched|finished|flew|ran|completed|won|lost|presented|gave)\b"
     r"|去了|买了|看了|读完|参加了|完成了|跑了"
 )
-_CJK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _CJK_DATE = re.compile(r"\d+ ?[年月日号]|[零一二两三四五六七八九十]++[年月日号]|[今去明后前]年")
 # Nobody one works for: when, why, for whom it is convenient.
 _NO_EMPLOYER = (
@@ -134,7 +134,7 @@ def read_fact(text: str) -> Fact:
         event=bool(_EVENT.search(folded)),
         changed=2 if _STRONG_CHANGE.search(folded) else 1 if _WEAK_CHANGE.search(folded) else 0,
         attribute=_attribute(folded),
-        cjk=bool(_CJK.search(folded)),
+        cjk=bool(IDEOGRAPH.search(folded)),
         value=_shape(said),
     )
 

@@ -13,6 +13,7 @@ from proxy.background.write_gate.reading import VALUE_KINDS, WEEKDAY, read
 from proxy.embedtext import without_note
 from proxy.terms import plain, terms
 from proxy.wordlists import whole_words
+from proxy.writing_systems import IDEOGRAPH
 
 
 def _said(section: str) -> str:
@@ -70,7 +71,6 @@ _LABEL_CJK = re.compile(
     rf"(?P<kind>号(?![的是在到])[{_CJK}]|[室楼栋幢层班线路组队])"
     rf"|(?P<what>(?![有了是共约满在第每的和与])[{_CJK}]{{1,2}})\s?(?P<number>\d+)(?![\d.:/-]|\s?[{_CJK}](?<![的是在由]))"
 )
-_CJK_TEXT = re.compile(f"[{_CJK}]")
 _BEHIND = re.compile(
     r"\b(?:in|on|at|during|im|am|um|auf|en|a las?|a|au|aux|pour|for|fur|para)"
     r" (?:the |der |dem |el |la |le )?$"
@@ -147,7 +147,7 @@ def _is_subjects(text: str, mark: Mark, verb: int) -> bool:
     """True if the time is the subject's: it stands near the verb, or the statement begins with it. Behind a
     verb that is not known it tells when something happened: "Ana fell in May and her wrist is in plaster"."""
     between = text[mark.end : verb]
-    if _CJK_TEXT.search(text):
+    if IDEOGRAPH.search(text):
         owned = between.lstrip("度份 ").startswith("的") and "了" not in text[: mark.start]
         return owned or (text.startswith(("是", "为", "叫"), verb) and len(between) <= 5)
     begins = not terms(text[: mark.start])
@@ -156,7 +156,7 @@ def _is_subjects(text: str, mark: Mark, verb: int) -> bool:
 
 def _parted(text: str) -> tuple[int, int, bool]:
     """Return where the subject ends, where what is said of it begins, and whether a verb tells so."""
-    if _CJK_TEXT.search(text):
+    if IDEOGRAPH.search(text):
         return _parted_cjk(text)
     clause = _CLAUSE_END.split(text)[0]
     verb, user = _VERB.search(clause) or _like_a_verb(clause) or _VERB.search(text), _USER.search(text)
@@ -207,7 +207,7 @@ def _labels(text: str, *, known: bool) -> Iterator[Mark]:
         thing = _NUMBERED.fullmatch(noun) or noun == "§"
         if known and not thing:
             continue
-        if _CJK_TEXT.search(noun) or _NO_THING.fullmatch(noun) or (number.isalpha() and not thing):
+        if IDEOGRAPH.search(noun) or _NO_THING.fullmatch(noun) or (number.isalpha() and not thing):
             continue
         if len(noun) == 1 and noun.isalpha() and match.end("noun") < match.start("number"):
             continue  # "Ana's 2 cats"
@@ -223,7 +223,7 @@ def _labels_cjk(text: str) -> Iterator[Mark]:
 
 def _behind(text: str, marks: list[Mark], start: int) -> Iterator[Mark]:
     """Return the marks that stand behind a value, and say when or where it holds."""
-    cjk = _CJK_TEXT.search(text)
+    cjk = IDEOGRAPH.search(text)
     for mark in marks:
         between = text[start : mark.start]
         if cjk:

@@ -8,6 +8,7 @@ from proxy.background.write_gate.change_words import BESIDE, KIN, PATTERNS, PLAN
 from proxy.embedtext import without_note
 from proxy.sentences import without_inner_stops
 from proxy.terms import fold, plain, stems, terms
+from proxy.writing_systems import IDEOGRAPH
 
 _MONTH = (
     r"(?:jan(?:uary|uar|vier)?|ene(?:ro)?|feb(?:ruary|ruar|rero)?|fevrier|mar(?:ch|zo|s)|marz|apr(?:il)?"
@@ -91,7 +92,6 @@ _AROUND = re.compile(r"(?:ne |n'|kein\w* )(.+) (?:plus|pas|mehr)$")
 _TO = re.compile(r"\b(?:to|into|auf|zu|nach|al?|en)\b|到|成|为")
 _WITH = re.compile(r"\b(?:with|by|as|to|for|because|durch|por|para|par|como|als|comme)\b")
 _SINCE = re.compile(r"^(?:since|seit|desde|depuis|from|starting|a partir|as of|ab )|起")
-_CJK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 _CLAUSE = re.compile(
     r"\s*(?:[;；：。]|:(?!\d))\s*|[,，](?!\d|\s?(?:to|au|al|auf)\b)\s*|\s(?:and|but|y|und|et)\s(?!\w+['’]s\b)"
 )
@@ -192,7 +192,7 @@ def read(text: str) -> Statement:
         beside=bool(BESIDE.search(heads[0] if heads else folded)),
         planned=bool(PLANNED.search(folded)),
         denied=any(PATTERNS[c].search(folded) for c in (Cue.DENIED, Cue.ENDED)),
-        is_cjk=len(_CJK.findall(folded)) * 3 > len(folded),
+        is_cjk=len(IDEOGRAPH.findall(folded)) * 3 > len(folded),
         is_german=len(_GERMAN.findall(folded)) > 1 and "\u2019" not in said,
     )
 
@@ -224,15 +224,15 @@ def _kind_of(kind: str, value: str) -> str:
 
 def _blank(match: re.Match[str]) -> str:
     # As long as what it stood for: later patterns tell where they matched.
-    return " " * len(match.group()) if _CJK.search(match.group()) is None else "，" * len(match.group())
+    return " " * len(match.group()) if IDEOGRAPH.search(match.group()) is None else "，" * len(match.group())
 
 
 def _names(said: str) -> frozenset[str]:
-    pattern = _NAME_BY_CJK if _CJK.search(said) else _NAME
+    pattern = _NAME_BY_CJK if IDEOGRAPH.search(said) else _NAME
     found = {m.group() for m in pattern.finditer(said)}
     for sentence in _SENTENCE.split(said):
         leading = _LEADING.match(sentence)
-        if leading and not _USER.match(fold(sentence)) and not _CJK.search(said):
+        if leading and not _USER.match(fold(sentence)) and not IDEOGRAPH.search(said):
             found.update(leading.group(1).split())
     plain = (fold(n).removesuffix("'s").removesuffix(".") for n in found)
     kept = (n for n in plain if len(n) > 1 and not n[0].isdigit() and not _NO_NAME.match(n))
@@ -248,7 +248,7 @@ def _holder(said: str, folded: str) -> str:
 
 def _kin(folded: str) -> frozenset[str]:
     """Return the people of the user's that the statement begins with: it is theirs."""
-    start = folded[:6] if _CJK.search(folded[:4]) else _VERB.split(folded[:32])[0]
+    start = folded[:6] if IDEOGRAPH.search(folded[:4]) else _VERB.split(folded[:32])[0]
     found = {m.group() for m in KIN.finditer(start)}
     if _FRENCH.search(folded):
         found.discard("son")  # "passe son permis"
@@ -291,7 +291,7 @@ def _words(text: str) -> frozenset[str]:
     """Return the words of a text that carry its matter; in Chinese, bigrams between function characters."""
     found: set[str] = set()
     for piece in _PIECES.findall(_ELISION.sub("", text)):
-        if not _CJK.match(piece):
+        if not IDEOGRAPH.match(piece):
             found.update(_SYNONYM.get(t, t) for t in terms(piece) if t not in FORM)
         elif len(piece) == 1:
             found.add(piece)

@@ -11,6 +11,7 @@ from itertools import takewhile
 
 from proxy.background.write_gate.reading import WEEKDAY, read
 from proxy.terms import terms
+from proxy.writing_systems import IDEOGRAPH
 
 # What has one value at a time, in other languages, too.
 _IS = re.compile(r"\b(?:is|are|was|were|will be|es|son|era|est|sont|etait|ist|sind|war|heisst)\b")
@@ -26,13 +27,12 @@ _COUNTED = re.compile(
     "|diez|une?|deux|trois|quatre|cinq|six|sept|huit|neuf|dix"
 )
 _MOST = 3  # places
-_CJK = re.compile("[\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 def tells_beside(one: str, other: str) -> bool:
     """Return whether the folded texts differ in single words, each in its place. Where something is or has a
     value, the subjects must be two: "the spare key is with Jo", "the car key …"."""
-    if _CJK.search(one + other):
+    if IDEOGRAPH.search(one + other):
         return _two_subjects(one, other)
     a, b = ([w for w in text.rstrip(".!").split() if w not in _ARTICLES] for text in (one, other))
     if len(a) != len(b):

@@ -17,6 +17,7 @@ from proxy.pipeline.decision.world import names_stranger
 from proxy.pipeline.roles import names_their_thing, of_somebody
 from proxy.terms import plain
 from proxy.wordlists import any_of, whole_words, words
+from proxy.writing_systems import HAN
 
 _KNOWN_NAMES = words("world", "known names")
 _LONGEST = 110  # characters of an order; a longer one tells a story
@@ -54,7 +55,6 @@ _ORDER = re.compile(
     r"|cette|ces|ce qui suit)\b|\W*(?:请|把|将|给|帮|对|按|用)"
 )
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
-_HAN = re.compile("[\u3400-\u9fff]")
 _A_HEADING = 2  # words before a colon, and a question behind it
 _A_TEXT = 3  # words in quotes; fewer may be a name ("Blue Door")
 _HAN_A_WORD = 2  # characters that make one, in Chinese
@@ -227,5 +227,5 @@ def _is_row(text: str) -> bool:
 
 
 def _words(said: str) -> int:
-    han = len(_HAN.findall(said))
-    return len(_WORD.findall(_HAN.sub(" ", said))) + han // _HAN_A_WORD
+    han = len(HAN.findall(said))
+    return len(_WORD.findall(HAN.sub(" ", said))) + han // _HAN_A_WORD

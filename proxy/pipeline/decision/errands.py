@@ -12,10 +12,10 @@ from proxy.pipeline.decision.own import is_personal
 from proxy.pipeline.roles import is_lived
 from proxy.terms import plain
 from proxy.wordlists import any_of, words
+from proxy.writing_systems import HAN
 
 _LONGEST = 110  # characters; a longer one tells a story
 _LONGEST_LABEL = 9  # words of what an alarm is for
-_HAN = re.compile("[\u3400-\u9fff]")
 _WORD = re.compile(r"[^\W_]+(?:[-'.:/][^\W_]+)*'?")
 
 
@@ -111,7 +111,7 @@ def is_errand(text: str) -> bool:
     """True if the text is an order to a tool that says all that the tool must know."""
     if len(text) > _LONGEST:
         return False
-    if _HAN.search(text):
+    if HAN.search(text):
         return _is_errand_zh(plain(text))
     said = _POLITE_END.sub("", plain(text).strip(" .!?¿¡"))
     return (

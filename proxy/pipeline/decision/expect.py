@@ -24,6 +24,7 @@ from proxy.pipeline.decision.payload import (
 from proxy.pipeline.decision.world import worldly
 from proxy.pipeline.decision.worldly import Worldly
 from proxy.terms import fold
+from proxy.writing_systems import UNSPACED
 
 
 class Expectation(IntEnum):
@@ -75,7 +76,6 @@ _WORKS = re.compile(
     r"|^(?:请|帮我)?(?:找出|补全|给|把|将|排序|分类|修复|改|换|去掉|提取|解|计算|数|校对|翻译|总结|概括"
     r"|判断|解释)"
 )
-_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 # "提测应该找谁?" is about us without saying so.
 _ASKS_UNSPACED = re.compile(
     r"[?？]\s*$|[吗嗎呢哪几幾谁誰怎啥咋]|什么|什麼|多少|多[大高重久长長远遠]|来着|來著|何|誰|どこ|いつ"
@@ -110,5 +110,5 @@ def expectation(text: str) -> Expectation:
         return Expectation.SOME
     if any(rest != fold(wording) for wording, rest in mine.items()):
         return Expectation.SOME  # it may be a way of doing things that was told
-    unspaced = _UNSPACED.search(instruction) and _ASKS_UNSPACED.search(instruction)
+    unspaced = UNSPACED.search(instruction) and _ASKS_UNSPACED.search(instruction)
     return Expectation.SOME if unspaced else Expectation.NONE

@@ -18,6 +18,7 @@ from proxy.pipeline.decision.worldly import Worldly
 from proxy.pipeline.roles import is_of_life, names_their_thing, of_somebody
 from proxy.terms import fold
 from proxy.wordlists import any_of, either
+from proxy.writing_systems import HAN
 
 _UNIQUE, _PLANETS = any_of("questions", "one of a kind"), any_of("questions", "planets")
 _NATURE, _PLACES = any_of("questions", "nature"), any_of("questions", "parts of the world")
@@ -122,7 +123,6 @@ _HISTORY = re.compile(
         rf"^[Hh]ow (?:tall|high|long|deep|old|big|far) (?:is|are|was) {_NAME}",
     )
 )
-_HAN = re.compile("[\u3400-\u9fff]")
 _ASKED_OF_NAMES = re.compile(
     rf"\b(?:the {_ATTRIBUTE}|capital|capitale|poblacion|population|populacao|popolazione|moneda|moeda"
     rf"|valuta"
@@ -164,7 +164,7 @@ def is_general_fact(text: str) -> bool:
         or _OF_COUNTRY.search(fold(question_gloss(text).text))
     ):
         return True
-    if _HAN.search(text):
+    if HAN.search(text):
         known = zh_of_nobody(text) or (bool(_FACTS.search(folded)) and not zh_lived(text))
     elif meaning := asks_meaning(text, folded):
         # No other form may take "what does a yellow tag mean?" for a question about any tag.

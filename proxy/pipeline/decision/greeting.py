@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 
 from proxy.terms import plain
 from proxy.wordlists import alternatives, sections, whole_words
+from proxy.writing_systems import UNSPACED
 
 LONGEST = 120  # characters; a longer message is not only a greeting
 
@@ -117,10 +118,9 @@ _CUT = re.compile(r"[^\w\s'’-]+|\n|(?<=[a-z0-9])\s*(?=[\u3400-\u9fff])|(?<=[\u
 _EMOJI = re.compile("[\u2600-\u27bf\U0001f300-\U0001faff]")
 _GREETING = re.compile(whole_words("greetings", "greetings"))
 _LISTED = [*sections("greetings")["greetings"], *sections("greetings")["fillers"]]
-_UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _WORDS = (
-    rf"(?>\b{_either(word for word in _LISTED if not _UNSPACED.search(word))}\b"
-    rf"|{_either(filter(_UNSPACED.search, _LISTED))})"
+    rf"(?>\b{_either(word for word in _LISTED if not UNSPACED.search(word))}\b"
+    rf"|{_either(filter(UNSPACED.search, _LISTED))})"
 )
 _ONLY_GREETING = re.compile(rf"[\W_]*+(?:{_WORDS}[\W_]*+)++")
 _PIECE = re.compile(

@@ -13,10 +13,10 @@ from proxy.pipeline.decision.world_zh import zh_lived
 from proxy.pipeline.roles import AFTER_ARTICLE, is_lived, is_of_life, names_their_thing, of_somebody
 from proxy.terms import plain
 from proxy.wordlists import any_of, words
+from proxy.writing_systems import HAN
 
 _LONGEST = 110  # characters; a longer question tells a story
 _LONGEST_SIDE = 4  # words of each of two that are compared
-_HAN = re.compile("[\u3400-\u9fff]")
 _WORD = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*")
 _LABELLED, _CLAUSES = words("meanings", "labelled"), words("meanings", "clauses")
 _ARTICLES = frozenset("the el la los las der die das den dem le les".split())
@@ -111,7 +111,7 @@ def is_difference(text: str) -> bool:
     """True if the text asks how one kind differs from another, and neither is anybody's."""
     if len(text) > _LONGEST:
         return False
-    if _HAN.search(text):
+    if HAN.search(text):
         if _ZH_WORKS.fullmatch(text.strip()):
             return not zh_lived(text)
         compared = _ZH_DIFFERENCE.fullmatch(text.strip())

@@ -16,6 +16,7 @@ from proxy.gloss import language
 from proxy.pipeline.roles import is_role, of_somebody, speaks_of_role
 from proxy.terms import fold, plain
 from proxy.wordlists import any_of, sections, whole_words, words
+from proxy.writing_systems import HAN
 
 _LONGEST = 140  # characters; a longer question tells a story
 _LONGEST_NAME = 3  # words of a place's name
@@ -97,7 +98,6 @@ _OR_ONLY_ME = re.compile(
     r"(?:,? (?:regarde|check|schau mal|mira(?: si hay \w+)?|look))?\W*$",
     re.IGNORECASE,
 )
-_HAN = re.compile("[\u3400-\u9fff]")
 _ZH_REQUEST = re.compile("帮我|替我|给我|麻烦|告诉我|我想(?:知道|查|问)|请问?|幫我|給我")
 
 
@@ -131,7 +131,7 @@ def is_public(text: str) -> bool:
     """True if only what is public and changes by the hour is asked for."""
     if len(text) > _LONGEST or _YEAR.search(text):
         return False
-    if _HAN.search(text):
+    if HAN.search(text):
         return _is_public_zh(text)
     text = _FLIGHT.sub(r"\1\2", _CONTRACTED.sub(r"\1", text))  # or "how long's" were somebody's
     said = _Said(text)

@@ -14,12 +14,12 @@ from proxy.pipeline.decision.world import names_stranger
 from proxy.pipeline.decision.world_zh import zh_lived
 from proxy.terms import plain
 from proxy.wordlists import words
+from proxy.writing_systems import HAN
 
 _LONGEST = 100  # characters; a longer question tells a story
 _LONGEST_THING = 6  # words
 _WORD = re.compile(r"[^\W_]+(?:[-'][^\W_]+)*")
 _ELIDED = re.compile(r"\b(?:l|d|qu)'(?=\w{2})")
-_HAN = re.compile("[\u3400-\u9fff]")
 
 _MADE, _INSTITUTIONS = words("records", "made things"), words("records", "institutions")
 _THEIRS, _SAID_OF_ANY = words("records", "maybe theirs"), words("records", "of any kind")
@@ -192,7 +192,7 @@ def is_record(text: str) -> bool:
     """True if the text asks who made something of the world's, when it began, or what is most of all."""
     if len(text) > _LONGEST:
         return False
-    if _HAN.search(text):
+    if HAN.search(text):
         return _is_record_zh(text)
     folded = plain(text).strip(" ¿¡")
     if not any(stem in folded for stem in _STEMS):

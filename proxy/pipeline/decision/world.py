@@ -17,8 +17,8 @@ from proxy.pipeline.decision.world_zh import of_chinese
 from proxy.pipeline.decision.worldly import LONGEST, Worldly
 from proxy.terms import fold, plain
 from proxy.wordlists import words
+from proxy.writing_systems import HAN
 
-_HAN = re.compile("[\u3400-\u9fff]")
 _KANA_HANGUL = re.compile("[\u3040-\u30ff\uac00-\ud7af]")
 _TOKEN = re.compile(r"[^\W\d_]+(?:[-'’][^\W\d_]+)*")
 _ELIDED = re.compile(r"^(?:l|d|qu|j|c|s|n)['’](?=\w{2})")
@@ -29,7 +29,7 @@ def worldly(text: str) -> Worldly:
     """Return how sure it is that the text asks about the world. Whether it says "my" is not looked at."""
     if len(text) > LONGEST or _KANA_HANGUL.search(text):
         return Worldly.NO
-    return of_chinese(text) if _HAN.search(text) else _of_spaced(text)
+    return of_chinese(text) if HAN.search(text) else _of_spaced(text)
 
 
 # ---------------------------------------------------------------- scripts with spaces
