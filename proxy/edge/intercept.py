@@ -23,7 +23,7 @@ from proxy.edge.forwarding import Forwarding, Progress
 from proxy.edge.identity.caller import Caller
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.settling import Settling
-from proxy.edge.turns import Defaults, is_object, is_readable, understand
+from proxy.edge.turns import Defaults, Incoming, is_object, is_readable, understand
 from proxy.edge.writing import Writing
 from proxy.errors import ClientError, StoreError, UpstreamError
 from proxy.note_store import NoteStore
@@ -110,15 +110,8 @@ class Intercept:
         if progress.is_json:
             progress.body = json_body.parse(progress.payload)
             progress.request_id = f"req_{uuid4().hex}"
-            asked = understand(
-                progress.body,
-                progress.headers,
-                progress.caller,
-                self.dialect,
-                self.parts.defaults,
-                request_id=progress.request_id,
-                at=self.parts.clock(),
-            )
+            incoming = Incoming(progress.request_id, self.parts.clock(), progress.caller, progress.headers)
+            asked = understand(progress.body, incoming, self.dialect, self.parts.defaults)
             if asked.stripped:
                 progress.payload = json_body.dump(progress.body)
             progress.user, progress.reason = asked.user, asked.reason

@@ -36,20 +36,21 @@ class Asked:
     user: str | None = None  # whom the request names, also where memory is off
 
 
-def understand(
-    body: Body,
-    headers: Iterable[tuple[bytes, bytes]],
-    caller: Caller,
-    dialect: Dialect,
-    defaults: Defaults,
-    *,
-    request_id: str,
-    at: float,
-) -> Asked:
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request as it came in, its body aside."""
+
+    request_id: str
+    at: float
+    caller: Caller
+    headers: Iterable[tuple[bytes, bytes]]
+
+
+def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defaults) -> Asked:
     """Take our fields out of the body and return what they ask. Raises InvalidRequest or Forbidden."""
     stripped = "memory_config" in body or "memory_context" in body
-    in_body, in_header = take_extensions(body), take_header_extensions(headers)
-    asked = merge(in_body, in_header)
+    in_body, in_header = take_extensions(body), take_header_extensions(incoming.headers)
+    asked, caller = merge(in_body, in_header), incoming.caller
     if caller.foreign:
         return Asked(None, Reason.FOREIGN_ORIGIN, stripped)
     user = caller.narrow(*_named(in_body, in_header, _openai_user(body, dialect, defaults)))
@@ -62,13 +63,13 @@ def understand(
     scope = Scope(caller.tenant, user, asked.project_id)
     messages = dialect.messages(body)
     turn = Turn(
-        request_id=request_id,
+        request_id=incoming.request_id,
         scope=scope,
         session_id=asked.session_id or fingerprint(scope, dialect.conversation_key(body)),
         model=dialect.model(body),
         messages=messages,
         options=_options(asked, read, write, defaults),
-        at=at,
+        at=incoming.at,
         tool_forced=dialect.tool_forced(body),
         named=asked.session_id is not None,
         standalone=asked.session_id is not None and _is_alone(body, messages),

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.edge.identity.caller import Caller
-from proxy.edge.turns import Asked, Defaults, understand
+from proxy.edge.turns import Asked, Defaults, Incoming, understand
 from proxy.errors import Forbidden
 from proxy.reasons import Reason
 from proxy.wire.chat import CHAT
@@ -24,7 +24,7 @@ def asked(caller: Caller = Caller("t"), mode: str = "", header: str = "", **said
     headers = [(b"x-memory-mode", mode.encode())] if mode else []
     headers += [(b"x-memory-user-id", header.encode())] if header else []
     body = {"messages": [{"role": "user", "content": "I like tea."}], **said}
-    return understand(body, headers, caller, CHAT, defaults, request_id="r", at=0.0)
+    return understand(body, Incoming("r", 0.0, caller, headers), CHAT, defaults)
 
 
 @pytest.mark.parametrize(
