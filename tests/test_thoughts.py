@@ -21,7 +21,7 @@ from proxy.thoughts import without_thoughts
         "Yes.<think>and it never stops",
     ],
 )
-def test_the_answer_stays(answer):
+def test_thoughts_are_removed_and_the_answer_stays(answer):
     assert without_thoughts(answer).strip() == "Yes."
 
 

@@ -113,7 +113,7 @@ def test_what_was_asked_for_explicitly_is_marked_so() -> None:
     assert (candidate.source, candidate.importance) == ("explicit", 0.8)
 
 
-def test_garbage_is_unreadable() -> None:
+def test_an_answer_without_json_is_unreadable() -> None:
     with pytest.raises(Unreadable):
         extract.facts("I am sorry, as an AI …", batch(HAWAII), [])
     assert json.loads(facts("x"))["facts"]

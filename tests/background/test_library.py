@@ -121,7 +121,7 @@ async def test_a_document_that_says_nothing_is_refused(library, content):
     assert refused.value.param == "content"
 
 
-async def test_limits_are_kept(stores, embedder):
+async def test_documents_beyond_a_limit_are_refused(stores, embedder):
     library = Library(
         stores.documents, stores.passages, embedder, lambda: 1.0,
         limits=Limits(passages=3, documents=2, passages_of_user=4),

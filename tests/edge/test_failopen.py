@@ -74,7 +74,7 @@ async def test_work_that_hangs_ends_with_the_deadline(fail_open: FailOpen) -> No
     assert await fail_open.attempt("recall", asyncio.Event().wait, -1) == Failed("deadline")
 
 
-async def test_cancellation_passes_through(fail_open: FailOpen) -> None:
+async def test_a_cancellation_is_not_swallowed(fail_open: FailOpen) -> None:
     task = asyncio.create_task(fail_open.attempt("recall", asyncio.Event().wait, 60))
     await asyncio.sleep(0)
     task.cancel()

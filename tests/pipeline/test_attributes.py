@@ -48,7 +48,7 @@ def test_what_is_told_of_the_person_under_any_name_is_not(question: str, memorie
     assert not lacks(untold, question, memories)
 
 
-async def test_such_a_question_gets_nothing(tools):
+async def test_a_question_whose_answer_is_told_of_another_person_gets_nothing(tools):
     hits = [
         Hit(memory("wife", WIFE), 0.6, 0.0),
         Hit(memory("age", "User is 41 years old."), 0.5, 0.0),

@@ -61,7 +61,7 @@ def test_a_changed_asset_has_a_new_address_and_changes_all_others() -> None:
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "OPTIONS"])
-async def test_the_page_is_only_read(method: str) -> None:
+async def test_the_page_answers_no_method_but_get_and_head(method: str) -> None:
     response = await ask("/ui/", method)
     assert (response.status_code, response.headers["allow"]) == (405, "GET, HEAD")
 

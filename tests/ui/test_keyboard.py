@@ -82,7 +82,7 @@ async def test_the_quarantine_is_reviewed_by_keys(visit: Visit) -> None:
     await expect(page.get_by_role("heading", name="Nothing to review")).to_be_visible()
 
 
-async def test_the_keys_are_told(visit: Visit) -> None:
+async def test_the_page_lists_its_keyboard_shortcuts(visit: Visit) -> None:
     page = await (await visit(sample())).enter()
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog", name="Keys")).to_be_visible()

@@ -80,7 +80,7 @@ async def test_every_control_has_a_name(visit: Visit) -> None:
     assert await everywhere(page, UNNAMED) == [[]] * len(PLACES)
 
 
-async def test_nothing_sticks_out(visit: Visit) -> None:
+async def test_no_view_is_wider_than_the_window(visit: Visit) -> None:
     page = await (await visit(sample(), viewport={"width": 1100, "height": 740})).enter()
     beyond = """() => Math.max(...[document.documentElement, document.querySelector("main")]
         .map((e) => e.scrollWidth)) - innerWidth"""

@@ -237,7 +237,7 @@ def test_a_dropped_tools_name_is_fit_for_a_header() -> None:
 
 
 @pytest.mark.parametrize("choice", ["auto", "none", "required"])
-def test_a_mode_passes(choice: str) -> None:
+def test_a_tool_choice_that_is_a_mode_passes_unchanged(choice: str) -> None:
     assert chat_of(tools=[FUNCTION], tool_choice=choice)["tool_choice"] == choice
 
 
