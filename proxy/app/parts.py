@@ -106,9 +106,8 @@ class Parts:
             restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),
         )
         fail_open = FailOpen(clock, metrics)
-        await _warm_up(
-            tokens, tools, written.recorder, fail_open
-        )  # before there is a model to ask: nobody does
+        # Before the query models are there: warming up must not ask one.
+        await _warm_up(tokens, tools, written.recorder, fail_open)
         return cls(
             settings=settings,
             clock=clock,

@@ -19,15 +19,20 @@ async def fetch(url: str, *, timeout_s: float = 3.0) -> bytes:
             aiohttp.ClientSession(timeout=timeout) as session,
             session.get(url, allow_redirects=False, headers={"accept": "application/json"}) as answer,
         ):
-            if answer.status != 200:
-                raise UpstreamBroken(f"status {answer.status}")
-            document = bytearray()
-            async for chunk in answer.content.iter_any():
-                document += chunk
-                if len(document) > MOST_BYTES:
-                    raise UpstreamBroken("the document is absurdly long")
-            return bytes(document)
+            return await _document(answer)
     except TimeoutError as error:
         raise UpstreamTimeout("no answer in time") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise UpstreamUnreachable("the address cannot be reached") from error
+
+
+async def _document(answer: aiohttp.ClientResponse) -> bytes:
+    """Return the body of a successful answer, of at most MOST_BYTES. Raises UpstreamBroken."""
+    if answer.status != 200:
+        raise UpstreamBroken(f"status {answer.status}")
+    document = bytearray()
+    async for chunk in answer.content.iter_any():
+        document += chunk
+        if len(document) > MOST_BYTES:
+            raise UpstreamBroken("the document is absurdly long")
+    return bytes(document)
