@@ -26,7 +26,7 @@ from proxy.edge.identity import keys
 from proxy.edge.identity.caller import OPEN_TENANT
 from proxy.edge.identity.credential import is_sendable
 from proxy.edge.identity.modes import USER_RIGHTS
-from proxy.errors import InvalidRequest, StoreError
+from proxy.errors import InvalidRequest, StoreError, StoreUnavailable
 from proxy.oversight import RIGHTS, Key
 from proxy.ports import KeyStore
 from proxy.settings import Settings
@@ -140,10 +140,15 @@ async def _revoke(args: argparse.Namespace) -> int:
 @contextlib.asynccontextmanager
 async def _store(args: argparse.Namespace) -> AsyncIterator[KeyStore]:
     """Open the keys where the settings say that they are."""
+    from proxy.commands import doctor_data
     from proxy.open_stores import stores_of  # slow to import, which `--help` need not wait for
 
     settings = settings_of(args.config, args.data_dir)
     print(f"Keys in {_place(settings)}", file=sys.stderr)
+    database = settings.data_dir / "memory.db"
+    is_missing = settings.storage.backend == "sqlite" and not doctor_data.is_there(database)
+    if is_missing and (found := doctor_data.absent(database)).mark == doctor_data.BAD:
+        raise StoreUnavailable(found.text)  # made anew, a proxy that has lost it would take it for its own
     stores = stores_of(settings)
     try:
         await stores.open()

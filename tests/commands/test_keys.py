@@ -166,3 +166,14 @@ def test_where_there_is_no_data_that_is_said_and_none_is_made(run: Run, tmp_path
 def test_a_variable_that_is_not_set_is_named(run: Run) -> None:
     _, _, told = run("create", "--name", "a", "--upstream-key", "ENV:OPENAI_API_KYE")
     assert "'OPENAI_API_KYE' is not set" in told
+
+
+def test_no_database_is_made_in_the_place_of_one_that_is_gone(run: Run, tmp_path: Path) -> None:
+    assert run("create", "--name", "one")[0] == 0
+    database = tmp_path / "data" / "memory.db"
+    database.rename(tmp_path / "moved")
+    status, _, err = run("create", "--name", "two")
+    assert (status, database.exists()) == (1, False)
+    assert "is gone: put it back" in err
+    (tmp_path / "moved").rename(database)
+    assert [key["name"] for key in listed(run)] == ["one"]
