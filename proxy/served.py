@@ -137,14 +137,17 @@ class Served:
             observe.log.info("process.stopped", took_s=round(time.monotonic() - self._left_at, 1))
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def _begin(self, tasks: asyncio.TaskGroup, settings: Settings) -> Generation:
-        """Return a new generation, ready to serve. Raises ConfigError."""
+    async def _begin(
+        self, tasks: asyncio.TaskGroup, settings: Settings, *, must_embed: bool = False
+    ) -> Generation:
+        """Return a new generation, ready to serve. Raises ConfigError; if it `must_embed`, for want of an
+        embedding model, too."""
         ready = asyncio.get_running_loop().create_future()
-        tasks.create_task(self._run(settings, ready))
+        tasks.create_task(self._run(settings, ready, must_embed))
         generation: Generation = await ready
         return generation
 
-    async def _run(self, settings: Settings, ready: "asyncio.Future[Generation]") -> None:
+    async def _run(self, settings: Settings, ready: "asyncio.Future[Generation]", must_embed: bool) -> None:
         """Run one generation from its start to its end: an App is closed by the task that opened it."""
         generation: Generation | None = None
         try:
@@ -155,6 +158,7 @@ class Served:
                         settings,
                         upstream,
                         clock=self._clock,
+                        must_embed=must_embed,
                         succeeded=lambda: generation is not None and not generation.is_last,
                     )
                 )
@@ -197,11 +201,7 @@ class Served:
             observe.log.info("config.reload.unchanged")
             return
         refuse_open_network(plan.settings)
-        new = await self._begin(tasks, plan.settings)
-        if old.app.embedder and not new.app.embedder:
-            new.give_way()
-            raise ConfigError("the embedding model cannot be loaded: search would be by words only")
-        self._current = new
+        self._current = await self._begin(tasks, plan.settings, must_embed=bool(old.app.embedder))
         observe.configure(plan.settings.logging.level, plan.settings.logging.format)
         old.give_way()
         observe.log.info("config.reload.done", keys=plan.changed, requests_under_way=old.requests)

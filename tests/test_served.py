@@ -142,6 +142,28 @@ async def test_settings_that_do_not_start_change_nothing(
             await served.until_logged("config.reload.unchanged")
 
 
+async def test_nothing_is_extracted_by_settings_that_are_refused(
+    tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
+) -> None:
+    model = ScriptedModel(facts=known(("oolong", "User likes oolong tea.")))
+    async with ScriptedUpstream(model) as upstream:
+        later = {"extraction_batch_size": 50, "personal_idle_seconds": 999}
+        at = {"upstream": {"base_url": upstream.url}}
+        file = configured(tmp_path / "c.yaml", memory=later, **at)
+        async with serving_process(tmp_path / "data", "--config", str(file), models_dir=models_dir) as served:
+            said = {"messages": [{"role": "user", "content": "I like oolong tea."}]}
+            of_alice = {"memory_context": {"user_id": "alice"}}
+            told = await http.post(f"{served.base_url}/chat/completions", json=body(**said, **of_alice))
+            assert told.headers["x-memory-store"] == "queued"
+            now = later | {"personal_idle_seconds": 0}
+            configured(file, memory=now, embedding={"model": "no-such-model"}, **at)
+            served.signal(signal.SIGHUP)
+            (failed,) = await served.until_logged("config.reload.failed")
+            assert "no-such-model" in failed["error"]
+            await asyncio.sleep(1)
+            assert model.extractions == []
+
+
 async def test_memories_are_known_before_and_after_a_reload(
     tmp_path: Path, models_dir: Path, http: httpx2.AsyncClient
 ) -> None:

@@ -34,6 +34,7 @@ class App:
         upstream_url: str,
         *,
         clock: Clock = time.time,
+        must_embed: bool = False,
         succeeded: Callable[[], bool] = lambda: False,
     ) -> AsyncIterator["App"]:
         """Run the proxy while the block runs. Raises ConfigError for what only an operator can mend.
@@ -45,7 +46,7 @@ class App:
                     wanted.endpoint, sample=wanted.sample, service=wanted.service, version=__version__
                 )
                 stack.push_async_callback(asyncio.to_thread, tracing.stop, recorded)
-            parts = await Parts.open(settings, upstream_url, stack, clock)
+            parts = await Parts.open(settings, upstream_url, stack, clock, must_embed=must_embed)
             running = cls(routes(parts), parts.embedder_source, Care(parts))
             async with asyncio.TaskGroup() as tasks:
                 owned = [

@@ -63,9 +63,16 @@ class Parts:
 
     @classmethod
     async def open(
-        cls, settings: Settings, upstream_url: str, stack: AsyncExitStack, clock: Clock
+        cls,
+        settings: Settings,
+        upstream_url: str,
+        stack: AsyncExitStack,
+        clock: Clock,
+        *,
+        must_embed: bool = False,
     ) -> "Parts":
-        """Make the parts; `stack` closes them, the last made first."""
+        """Make the parts; `stack` closes them, the last made first. Raises ConfigError; if they `must_embed`,
+        for want of an embedding model, too: before anything is done by these settings."""
         loaded = await asyncio.to_thread(
             load_embedder,
             settings.data_dir / "models",
@@ -77,6 +84,9 @@ class Parts:
         if loaded.embedder is not None:
             stack.callback(loaded.embedder.close)
             _check_dimension(loaded.embedder, settings)
+        elif must_embed:
+            why = "; ".join(loaded.notes)
+            raise ConfigError(f"the embedding model cannot be loaded: search would be by words only ({why})")
         else:
             observe.log.error("embedding.unavailable", notes=loaded.notes, level=Level.LEXICAL.value)
         stores = stores_of(settings)
