@@ -250,6 +250,43 @@ def test_what_only_the_assistant_stated_is_dropped_until_the_user_takes_it_up() 
     assert (fact.source, fact.confidence) == ("assistant", 0.7)
 
 
+@pytest.mark.parametrize(
+    ("said", "answer", "content"),
+    [
+        (
+            "Which restaurant for tonight?",
+            "Since you are a vegetarian and live near Hauptplatz, try Ginko.",
+            "User is a vegetarian and lives near Hauptplatz.",
+        ),
+        (
+            "What insurance do I need?",
+            "For your 2014 Subaru Forester, liability is enough.",
+            "User drives a 2014 Subaru Forester.",
+        ),
+        (
+            "Suggest a gift for my dad.",
+            "Your dad collects antique clocks, so a pocket watch might do.",
+            "User's dad collects antique clocks.",
+        ),
+        ("今晚吃什么?", "您对花生过敏,所以试试清蒸鱼。", "用户对花生过敏"),
+    ],
+)
+def test_a_fact_without_a_quotation_that_only_the_assistant_stated_is_dropped_too(
+    said: str, answer: str, content: str
+) -> None:
+    heard, bare = exchange(said, answer), json.dumps([{"type": "semantic", "content": content}])
+    assert extract.facts(bare, batch(heard), []).candidates == ()
+    (fact,) = extract.facts(bare, batch(heard, exchange("Perfect, let's do that.", seq=2)), []).candidates
+    assert (fact.source, fact.confidence) == ("assistant", 0.7)
+
+
+def test_a_yes_to_the_assistants_question_states_what_it_asks() -> None:
+    asked = exchange("What insurance do I need?", "Do you still drive a 2014 Subaru Forester?")
+    bare = json.dumps([{"type": "semantic", "content": "User drives a 2014 Subaru Forester"}])
+    (fact,) = extract.facts(bare, batch(asked, exchange("Yes, that one.", seq=2)), []).candidates
+    assert fact.source == "extracted"
+
+
 def test_a_plan_that_the_user_asked_for_is_kept_as_the_assistants() -> None:
     answer = facts(
         "User's week: run on Tuesday, swim on Thursday", evidence="Swim on Thursday and rest"

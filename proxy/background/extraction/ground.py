@@ -25,6 +25,9 @@ from proxy.terms import normalise, plain, stems, terms
 MIN_SUPPORT = 0.6  # share of a fact's terms that must be in the batch where its evidence is not
 _UNQUOTED = 0.2  # the same where the model quotes nothing: gold facts have .22 at least
 _TELLING, _UNRELATED = 3, 0.1  # evidence of fewer terms proves nothing for a fact of which less was said
+# A fact without a quotation is the assistant's where one answer holds so much of its terms, and all that the
+# user said less than so much: none of 1,134 gold facts.
+_ANSWERED, _UNSAID = 0.6, 0.5
 _HEARD = 0.3  # of the terms of what only the assistant states, the user must have said
 _HEDGED, _UNCLEAR, _ASSISTANT = 0.6, 0.5, 0.7  # the highest confidence of each
 _MIN_COPY = 4  # letters: less stands everywhere
@@ -84,6 +87,10 @@ _ADOPTS = re.compile(
     r"|so machen wir|einverstanden|passt)\b"
     r"|^\W*(?:d'accord|parfait|ca marche|on fait comme ca|adopte)\b",
 )
+_YES = re.compile(
+    r"\W*(?:yes|yeah|yep|yup|right|correct|exactly|true|indeed|sure|i do|i am|it is|si|claro|exacto|ja|genau"
+    r"|stimmt|richtig|oui|ouais|c'est (?:ca|exact)|exact)\b|\W*(?:是|对|對|嗯|没错|沒錯|はい|네)"
+)
 _FIRST_PERSON = re.compile(
     r"(?:and |but |so |also,? )?(?:i|i'm|i've|i'll|i'd|my|we|we're|we've|our)\b|我", re.IGNORECASE
 )
@@ -108,6 +115,7 @@ class Source:
     sentences: frozenset[str]  # of what is said, flat, of some length
     kept: tuple[Statement, ...]
     adopted: bool  # the user takes up the answer in their next words
+    confirmed: bool  # it asks, and the user says yes
 
     def states(self, span: str) -> bool:
         return span in self.flat_said
@@ -131,6 +139,7 @@ def sources(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> list[Source]
                 sentences=frozenset(f for s in sentences(said) if len(f := flat(s)) >= _MIN_COPY),
                 kept=tuple(statements(said)),
                 adopted=bool(_ADOPTS.search(plain(after))),
+                confirmed=bool(re.search(r"[?\uff1f]", answer) and _YES.match(plain(after))),
             )
         )
     return found
@@ -220,6 +229,8 @@ def _stated(candidate: Candidate, sources: list[Source], *, recalled: bool) -> C
     spoken = next((s for s in reversed(sources) if span and span in s.flat_answer), None)
     if source is None and spoken is not None:
         return None if recalled else _from_answer(candidate, spoken, sources)
+    if source is None and (answered := _only_answered(candidate.content, sources)) is not None:
+        return None if recalled else _from_answer(candidate, answered, sources)
     if source is None:
         support, source = _best_source(candidate.content, sources)
         quotes = span or _FIRST_PERSON.match(candidate.content)  # or says "I", which is a quotation too
@@ -244,6 +255,18 @@ def _from_answer(candidate: Candidate, source: Source, sources: list[Source]) ->
         return None
     fact = _placed(candidate, source, asked=False)
     return fact and replace(fact, source="assistant", confidence=min(fact.confidence, _ASSISTANT))
+
+
+def _only_answered(content: str, sources: list[Source]) -> Source | None:
+    """Return the exchange whose answer states the fact, if the user neither said it nor confirmed it: a model
+    that quotes nothing has it from there all the same."""
+    words = frozenset(terms(content)) - _NARRATION
+    in_answer = {s.exchange.id: len(words & frozenset(terms(s.answer))) for s in sources}
+    best = max(sources, key=lambda s: in_answer[s.exchange.id])
+    said = frozenset[str]().union(*(terms(s.said) for s in sources))
+    if in_answer[best.exchange.id] < _ANSWERED * len(words) or len(words & said) >= _UNSAID * len(words):
+        return None
+    return None if best.confirmed else best
 
 
 def _placed(candidate: Candidate, source: Source, *, asked: bool) -> Candidate | None:
