@@ -22,6 +22,11 @@ _LANGS = any_of("answers", "languages")
 _LANGS_ZH, _LANGS_ES, _LANGS_DE, _LANGS_FR = (
     any_of("answers", f"languages {name}") for name in ("zh", "es", "de", "fr")
 )
+# "use Greek", not "use Greek yoghurt"
+_ALONE = (
+    r"(?=\W*$|\W*[,.!;:]| (?:please|only|from|for|in|with|when|while|instead|again|here|now|today|throughout"
+    r"|everywhere|to|as|until|unless)\b)"
+)
 _NUMBER = r"(?:\d{1,3}|one|two|three|four|five|six|seven|eight|ten|a|an)"
 _ANSWERS = r"(?:answers?|replies|reply|responses?|explanations?|messages?|it|things|everything|this chat)"
 _BRIEF, _FULL = any_of("answers", "brief"), any_of("answers", "full")
@@ -36,9 +41,10 @@ ROWS = (
         r"(?:answer|reply|respond|speak|talk|write|continue|chat|communicate|explain)(?: back)?"
         r"(?: (?:to me|me|with me|everything|only|always|all (?:your )?answers))*(?: only)? in "
         rf"(?:simple |plain |british |american )?{_LANGS}\b|(?:switch|change|go)(?: back)?"
-        rf"(?: over)?(?: the language)? to {_LANGS}\b|(?:only |just )?(?:speak|use) {_LANGS}\b(?! (?:words?"
-        rf"|names?|terms?|spelling))|(?:only )?in {_LANGS},? (?:please|only|from now on|from here on)\b"
-        rf"|{_LANGS} only\b|no (?:more )?{_LANGS}\b",
+        rf"(?: over)?(?: the language)? to {_LANGS}\b|(?:only |just )?speak {_LANGS}\b(?! (?:words?"
+        rf"|names?|terms?|spelling))|(?:only |just )?use {_LANGS}\b{_ALONE}"
+        rf"|(?:only )?in {_LANGS},? (?:please|only|from now on|from here on)\b"
+        rf"|{_LANGS} only\b|no (?:more )?{_LANGS}\b{_ALONE}",
     ),
     Row(
         "length",
