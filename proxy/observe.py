@@ -50,6 +50,11 @@ def configure(level: str, style: str) -> None:
     logging.getLogger("uvicorn.error").addFilter(_is_trouble)
 
 
+def bind(**facts: str) -> None:
+    """Let every further line of this task, and of those that it starts, hold the facts."""
+    structlog.contextvars.bind_contextvars(**facts)
+
+
 class _OfLibraries(logging.Handler):
     """Writes what libraries log as lines of ours, so that all lines can be read by one program."""
 

@@ -1,9 +1,20 @@
 """Build the response headers that tell about memory: status, ids, counts and times, never text."""
 
+import re
+from collections.abc import Iterable
 from urllib.parse import quote
+from uuid import uuid4
 
 from proxy.domain import Prepared, Status
 from proxy.edge.reply import Header
+
+_REQUEST_ID = re.compile(rb"[\w.:-]{1,128}", re.ASCII)
+
+
+def request_id_of(headers: Iterable[Header]) -> str:
+    """Return the client's own `X-Request-Id`, so that a line of the log tells whose it is; else a new one."""
+    given = next((value for name, value in headers if name.lower() == b"x-request-id"), b"")
+    return given.decode() if _REQUEST_ID.fullmatch(given) else f"req_{uuid4().hex}"
 
 
 def memory_headers(

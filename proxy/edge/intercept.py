@@ -13,13 +13,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from uuid import uuid4
 
 from proxy import observe, tracing
 from proxy.domain import Level, Outcome, Prepared, Scope, Status, Turn
 from proxy.edge.chains import RecentChains
 from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.forwarding import Forwarding, Progress
+from proxy.edge.headers import request_id_of
 from proxy.edge.identity.caller import Caller
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.settling import Settling
@@ -109,7 +109,8 @@ class Intercept:
         progress.is_json = is_readable(progress.headers) or is_object(progress.headers, progress.payload)
         if progress.is_json:
             progress.body = json_body.parse(progress.payload)
-            progress.request_id = f"req_{uuid4().hex}"
+            progress.request_id = request_id_of(progress.headers)
+            observe.bind(request_id=progress.request_id)
             incoming = Incoming(progress.request_id, self.parts.clock(), progress.caller, progress.headers)
             asked = understand(progress.body, incoming, self.dialect, self.parts.defaults)
             if asked.stripped:
@@ -241,7 +242,6 @@ class Intercept:
         )
         observe.log.debug(
             "memory.recalled",
-            request_id=turn.request_id,
             status=prepared.status.value,
             reason=prepared.reason.value if prepared.reason else "",
             count=len(prepared.memory_ids),
