@@ -35,8 +35,8 @@ def _valid(*countries: str) -> Callable[[str], bool]:
 
 
 def _is_valid(module: Any, value: str) -> bool:
-    """`module.is_valid`, False where it stumbles: cn.ric raises KeyError for a right check digit in a province
-    whose county python-stdnum (2.2) does not know."""
+    """`module.is_valid`, False where it stumbles: cn.ric raises KeyError for a right check digit in a
+    province whose county python-stdnum (2.2) does not know."""
     try:
         return bool(module.is_valid(value))
     except LookupError:
