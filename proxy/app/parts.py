@@ -84,6 +84,8 @@ class Parts:
         if loaded.embedder is not None:
             stack.callback(loaded.embedder.close)
             _check_dimension(loaded.embedder, settings)
+            if settings.embedding.path is not None and loaded.source != "directory":
+                observe.log.warning("embedding.path_unusable", taken=loaded.source, notes=loaded.notes)
         elif must_embed:
             why = "; ".join(loaded.notes)
             raise ConfigError(f"the embedding model cannot be loaded: search would be by words only ({why})")

@@ -103,3 +103,17 @@ async def test_meaning_weighs_what_its_model_says_unless_the_operator_does(
     async with AsyncExitStack() as stack:
         parts = await Parts.open(read, "http://127.0.0.1:9/v1", stack, clock=time.time)
         assert parts.tools.ranking.dense_weight == used
+
+
+async def test_a_directory_of_weights_that_cannot_be_used_is_said(
+    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = recorded(monkeypatch, lambda facts: facts)
+    (tmp_path / "models").symlink_to(models_dir)
+    embedding = {"path": tmp_path / "mispelt"}
+    settings = load(None, {}, {"storage": {"data_dir": tmp_path}, "embedding": embedding})
+    async with AsyncExitStack() as stack:
+        await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=time.time)
+    ((_, facts),) = (line for line in lines if line[0] == "embedding.path_unusable")
+    assert facts["taken"] == "package"
+    assert "mispelt is not a directory" in facts["notes"][0]
