@@ -12,11 +12,16 @@ for it what the routes of ours would have refused, or what is not its API.
 
 import re
 from dataclasses import dataclass
+from functools import partial
+
+from starlette.middleware.errors import ServerErrorMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from proxy import observe, tracing
 from proxy.edge.identity.entrance import App, Area, Entrance
-from proxy.edge.reply import ASGIScope, Message, Receive, Send, send_error
-from proxy.errors import NotFound
+from proxy.edge.reply import ASGIScope, Message, Receive, Send, error_of, send_error
+from proxy.errors import NotFound, ProxyError
 
 __all__ = ["App", "Routes"]
 
@@ -25,6 +30,11 @@ async def _unknown(scope: ASGIScope, receive: Receive, send: Send) -> None:
     await send_error(
         send, NotFound("Nothing here. OpenAI's API is under /v1, the proxy's health under /health.")
     )
+
+
+def _unforeseen(request: Request, error: Exception) -> Response:
+    status, body = error_of(ProxyError())
+    return JSONResponse(body, status)
 
 
 Route = tuple[str, App, Area]
@@ -73,7 +83,9 @@ class Routes:
                         span.fail(str(status))
                 await send(message)
 
-            await self.entrance(scope, receive, counted, app, area)
+            # What nobody foresaw is answered as an error of ours, and raised on for the server's log.
+            guarded = ServerErrorMiddleware(partial(self.entrance, app=app, area=area), handler=_unforeseen)
+            await guarded(scope, receive, counted)
 
     def _is_misspelt(self, method: str, path: str) -> bool:
         plain = plain_path(path)
