@@ -43,6 +43,14 @@ Trigger = Callable[[SessionState], NewJob | None]
 """Decides, inside the store's transaction, whether a session's pending exchanges become a job."""
 
 
+class Snapshot(Protocol):
+    """A scope's memories as they were when it was taken: for the request that took it, and no other."""
+
+    def search(self, search: Search) -> Sequence[Hit] | None:
+        """Return what MemoryStore.search would have then, at once; None once the user forgot something."""
+        ...
+
+
 class MemoryStore(Protocol):
     """Memories of many users; every read and write stays inside one scope."""
 
@@ -50,6 +58,11 @@ class MemoryStore(Protocol):
         """Return the union of the best by cosine and the best by BM25 among the scope's current
         memories (see Memory.is_current), each with both scores. Cost does not grow with other users'.
         """
+        ...
+
+    async def snapshot(self, scope: Scope) -> Snapshot | None:
+        """Return the scope's memories where they are few enough to be searched at once, else None. To be
+        taken while the question's vector is made: then nothing waits for the store."""
         ...
 
     def begin(self, scope: Scope) -> None:

@@ -153,7 +153,8 @@ async def test_a_slow_store_costs_a_request_its_deadline_and_soon_nothing(
         await asyncio.sleep(3_600)
 
     async with house(memory={"deadline_ms": 1_000}) as h, httpx2.AsyncClient(timeout=20) as http:
-        monkeypatch.setattr(SqliteMemories, "search", sleeps)
+        for read in ("snapshot", "search"):
+            monkeypatch.setattr(SqliteMemories, read, sleeps)
         reasons, took = [], []
         for _ in range(8):
             began = time.monotonic()

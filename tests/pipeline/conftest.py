@@ -77,6 +77,9 @@ class Shelf:
     def begin(self, scope: Scope) -> None:
         self.begun.append(scope)
 
+    async def snapshot(self, scope: Scope) -> None:
+        return None
+
     async def search(self, scope: Scope, search: Search) -> list[Hit]:
         self.asked.append(search)
         if search.vector is None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 from proxy.domain import Hit, Scope, Search
 from proxy.pipeline.prepare import prepare
@@ -22,6 +23,9 @@ class Library:
     asked: list[Search] = field(default_factory=list)
 
     def begin(self, scope: Scope) -> None: ...
+
+    async def snapshot(self, scope: Scope) -> None:
+        return None
 
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
         self.asked.append(search)
@@ -83,6 +87,35 @@ async def test_the_rules_read_the_question_while_the_model_does(tools, monkeypat
     await search_memories(turn("?").scope, "What do we pay for the flat?", asked, limit=3)
     assert order[-1] == "model"
     assert {"aims", "times"} <= set(order)
+
+
+async def test_the_memories_are_read_once_and_while_the_model_does(tools):
+    order = []
+
+    class Asked(Readable):
+        def begin(self, text):
+            order.append("model begins")
+
+        async def embed(self, texts):
+            order.append("vector")
+            return await super().embed(texts)
+
+    class Few(Library):
+        async def snapshot(self, scope: Scope) -> SimpleNamespace:
+            order.append("memories")
+            return SimpleNamespace(search=lambda search: [RENT])
+
+    library = Few({})
+    for text, parts in (
+        ("What do we pay for the flat?", 0),
+        ("What does Iain eat, and what is the rent?", 2),
+    ):
+        order.clear()
+        asked = replace(tools, memories=library, embedder=Asked())
+        (rent,) = await search_memories(turn("?").scope, text, asked, limit=3)
+        assert rent.memory.id == "rent"
+        assert order == ["model begins", "memories", "vector", *["vector"] * parts]
+    assert library.asked == []
 
 
 async def test_a_part_whose_name_is_not_in_memory_closes_its_own_gate_alone(tools):

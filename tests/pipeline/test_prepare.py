@@ -61,7 +61,9 @@ async def test_the_model_begins_with_what_it_will_be_asked_for_and_nothing_else(
     question = "What can we spend on the hotel in Portugal?"
     for text in (question, "How much?", "hi there", "A long story. " * 30):
         await prepare(turn("I am off to Porto", "Nice!", text), tools)
-    assert tools.embedder.begun == [question] == tools.embedder.embedded[:1]
+    assert tools.embedder.begun[0] == question
+    understood = filter(tools.embedder.understands, tools.embedder.begun)
+    assert set(understood) == set(tools.embedder.embedded)
 
 
 async def test_the_store_begins_while_the_model_reads_and_not_for_a_greeting(tools):

@@ -1,12 +1,13 @@
 """From a query to its vector: an imagined answer may lead, and must not lead astray."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
 
-from proxy.domain import Hit
-from proxy.pipeline.recall.retrieve import LIST_LENGTH, pooled, retrieve
+from proxy.domain import Hit, Search
+from proxy.pipeline.recall.retrieve import LINK_LENGTH, LIST_LENGTH, pooled, retrieve
 from proxy.pipeline.recall.rewrite import Query
 from tests.pipeline.conftest import MODEL, NOW, SCOPE, Shelf, memory
 
@@ -19,9 +20,9 @@ def unit(*components: float) -> bytes:
 class Axes:
     """An embedder of three words."""
 
-    def __init__(self) -> None:
+    def __init__(self, question: str = "question") -> None:
         self.model = MODEL
-        self.known = {"question": unit(1, 0, 0), "near": unit(1, 1, 0), "far": unit(0, 0, 1)}
+        self.known = {question: unit(1, 0, 0), "near": unit(1, 1, 0), "far": unit(0, 0, 1)}
 
     async def embed_query(self, text: str) -> bytes:
         return (await self.embed([text]))[0]
@@ -87,3 +88,34 @@ async def test_a_name_is_looked_up_among_the_same_memories_that_the_question_may
 async def test_a_question_without_a_role_is_one_search():
     _, asked = await looked_for(Query("When do we land?", ("land",)), [SISTER, *OTHERS])
     assert len(asked) == 1
+
+
+@dataclass
+class Few(Shelf):
+    """A user's few memories, as ports.Snapshot: None once somebody forgot something."""
+
+    forgot: bool = False
+
+    def search(self, search: Search) -> list[Hit] | None:
+        self.asked.append(search)
+        return None if self.forgot else self.hits
+
+
+FLIGHT = Hit(memory("flight", "Her plane lands at 18:40."), 0.5, 0.0)
+
+
+async def test_few_memories_are_searched_at_once_and_so_is_what_they_lead_to():
+    shelf, few = Shelf(), Few([FLIGHT] * LIST_LENGTH)
+    found = await retrieve(
+        ABOUT_HER, SCOPE, None, now=NOW, memories=shelf, embedder=Axes(ABOUT_HER.text), few=few
+    )
+    assert found.hits[0] == FLIGHT
+    assert [search.limit for search in few.asked] == [LIST_LENGTH, LINK_LENGTH]
+    assert shelf.asked == []
+
+
+async def test_what_was_forgotten_while_the_model_read_is_not_found():
+    few, left = Few([FLIGHT], forgot=True), Hit(memory("left", "Her sister has a dog."), 0.3, 0.0)
+    axes = Axes(ABOUT_HER.text)
+    found = await retrieve(ABOUT_HER, SCOPE, None, now=NOW, memories=Shelf([left]), embedder=axes, few=few)
+    assert found.hits == (left,)

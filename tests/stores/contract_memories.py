@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.domain import Confirm, Create, Event, Evidence, Forgotten, MemoryFilter, Scope, Stamp
+from proxy.domain import Confirm, Create, Event, Evidence, Forgotten, MemoryFilter, Scope, Search, Stamp
 from proxy.errors import Conflict, NotFound
 from proxy.oversight import Applied
 from tests.stores.making import (
@@ -60,6 +60,23 @@ class SearchContract:
         await store(memories, create("Sold the boat"))
         memories.begin(ANNA)
         assert await contents(memories, "boat") == {"Has a boat", "Sold the boat"}
+
+    async def test_a_snapshot_says_what_a_search_says(self, memories):
+        assert await memories.snapshot(ANNA) is None  # never seen
+        await store(
+            memories,
+            create("Has a boat", vec=vector(1)),
+            create("Sails a boat", APOLLO, type="episodic"),
+            create("Owns a horse", vec=vector(0, 1)),
+            create("Had a boat", id="gone"),
+        )
+        for scope in (APOLLO, replace(ANNA, project="another")):
+            few = await memories.snapshot(scope)
+            for types in (None, frozenset({"semantic"})):
+                wanted = Search(vector(1), ("boat",), types=types, now=NOW)
+                assert few is None or few.search(wanted) == await memories.search(scope, wanted)
+        await forgotten(memories, of(ANNA), "gone")
+        assert few is None or few.search(wanted) is None
 
     async def test_rare_words_count_more_than_common_ones(self, memories):
         await store(memories, *(create(f"meeting number {n}") for n in range(8)), create("meeting in Lisbon"))

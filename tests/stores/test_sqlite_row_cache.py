@@ -77,3 +77,28 @@ async def test_after_a_forget_nothing_is_at_hand(memories):
     await found(memories)
     await memories.forget(MemoryFilter(tenant=ANNA.tenant, user=ANNA.user), by="test")
     assert not memories._indexes.holds(ANNA)
+
+
+async def test_a_snapshot_is_of_few_memories_all_of_them_legible(memories, monkeypatch):
+    few = await memories.snapshot(ANNA)
+    (hit,) = few.search(Search(None, ("tea",), now=NOW))
+    assert hit.memory == TEA
+    monkeypatch.setattr(sqlite_memories, "_FEW", 0)
+    assert await memories.snapshot(ANNA) is None
+    memories._indexes.clear()
+    assert await memories.snapshot(ANNA) is None
+
+
+async def test_of_a_user_known_to_have_many_memories_no_reader_is_asked_for_a_snapshot(memories, monkeypatch):
+    monkeypatch.setattr(sqlite_memories, "_FEW", 0)
+    await found(memories)
+    monkeypatch.setattr(memories._database, "read", None)
+    assert await memories.snapshot(ANNA) is None
+
+
+async def test_a_damaged_row_costs_the_snapshot_and_only_the_searches_that_find_it(memories):
+    milk = replace(TEA, id="milk", content="Drinks milk.", tags=("cow",))
+    await memories.apply(ANNA, [Create(milk, None)], expect=await memories.stamp(ANNA))
+    await memories._database.write(lambda tx: tx.execute("UPDATE memories SET tags = '[' WHERE id = 'milk'"))
+    assert await memories.snapshot(ANNA) is None
+    assert (await found(memories)).content == TEA.content

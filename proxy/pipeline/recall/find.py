@@ -26,7 +26,7 @@ from proxy.pipeline.recall.retrieve import retrieve
 from proxy.pipeline.recall.rewrite import Query, as_it_is
 from proxy.pipeline.recall.several import merged
 from proxy.pipeline.recall.times import named_times
-from proxy.ports import Clock, Embedder, MemoryStore
+from proxy.ports import Clock, Embedder, MemoryStore, Snapshot
 from proxy.reasons import Reason
 
 
@@ -67,15 +67,20 @@ class Finder:
     async def find(self, query: Query, wanted: Wanted, *, began: float) -> Finding:
         """Return what belongs to the query. `began`: when memory's work for the request did. Raises
         StoreUnavailable."""
+        if self.embedder is not None and self.ranking.dense:
+            self.embedder.begin(query.text)
+        # Before anything is made of the question: while this waits, the model gets to run.
+        few = await self.memories.snapshot(wanted.scope)
         parts = [as_it_is(part) for part in query.parts]
         if self.reranking is not None and not parts:
-            return await self._reranked(query, wanted, self.reranking, began=began)
+            return await self._reranked(query, wanted, self.reranking, few, began=began)
         now = self.clock()
         if not parts:
-            return await self._one(query, wanted, now=now)
+            return await self._one(query, wanted, few, now=now)
+        named = [replace(wanted, named=wanted.named and part.text) for part in parts]
         whole, *each = await asyncio.gather(
-            self._one(query, wanted, now=now),
-            *(self._one(part, replace(wanted, named=wanted.named and part.text), now=now) for part in parts),
+            self._one(query, wanted, few, now=now),
+            *(self._one(part, its, few, now=now) for part, its in zip(parts, named, strict=True)),
         )
         found = [one.ranked for one in each if one.reason is not Reason.NOT_IN_MEMORY]
         # Where memory has nothing under a part's name, what the whole found may be near that part alone.
@@ -83,14 +88,16 @@ class Finder:
         reason = None if ranked else next((one.reason for one in (*each, whole) if one.reason), None)
         return replace(whole, ranked=ranked, reason=reason)
 
-    async def _reranked(self, query: Query, wanted: Wanted, reranking: Reranking, *, began: float) -> Finding:
+    async def _reranked(
+        self, query: Query, wanted: Wanted, reranking: Reranking, few: Snapshot | None, *, began: float
+    ) -> Finding:
         deeper = replace(wanted, limit=max(wanted.limit, reranking.top))
-        found = await self._one(query, deeper, now=self.clock())
+        found = await self._one(query, deeper, few, now=self.clock())
         spent_s = self.clock() - began
         ranked = await reranking.reorder(query.text, found.ranked, spent_s=spent_s)
         return replace(found, ranked=ranked[: wanted.limit])
 
-    async def _one(self, query: Query, wanted: Wanted, *, now: float) -> Finding:
+    async def _one(self, query: Query, wanted: Wanted, few: Snapshot | None, *, now: float) -> Finding:
         # While the model reads the question:
         lacks, glossed = _lacks_of(wanted.named), question_gloss(query.text).text != query.text
         aims, times = aims_of(query.text), (*named_times(query.text, now), *named_times(query.time, now))
@@ -103,6 +110,7 @@ class Finder:
             now=now,
             memories=self.memories,
             embedder=embedder,
+            few=few,
         )
         if embedder is not None and found.level is Level.LEXICAL:
             self.seldom.warning("memory.embedding_failed")

@@ -15,7 +15,7 @@ from proxy.embedtext import embed_text
 from proxy.errors import EmbeddingFailed
 from proxy.pipeline.recall.hops import follow
 from proxy.pipeline.recall.rewrite import Query
-from proxy.ports import Embedder, MemoryStore
+from proxy.ports import Embedder, MemoryStore, Snapshot
 
 LIST_LENGTH = 50  # of each of the two lists; more costs time and finds nothing that a budget would show
 LINK_LENGTH = 8  # of each list where a link is followed
@@ -40,8 +40,10 @@ async def retrieve(
     now: float,
     memories: MemoryStore,
     embedder: Embedder | None,
+    few: Snapshot | None = None,
 ) -> Found:
-    """Return the scope's memories of these types (with their child kinds) that the query may mean.
+    """Return the scope's memories of these types (with their child kinds) that the query may mean; `few`: the
+    scope's memories where they are at hand.
 
     Raises StoreUnavailable. A failing embedder leaves a lexical search, said in `level`.
     """
@@ -50,10 +52,15 @@ async def retrieve(
         return Found((), dense=False, level=level)
     wanted = with_children(types) if types is not None else None
     search = Search(vector, query.terms, limit=LIST_LENGTH, types=wanted, now=now)
-    hits = await memories.search(scope, search)
+
+    async def found(asked: Search) -> Sequence[Hit]:
+        at_once = None if few is None else few.search(asked)
+        return await memories.search(scope, asked) if at_once is None else at_once
 
     async def look(terms: tuple[str, ...]) -> Sequence[Hit]:
-        return await memories.search(scope, replace(search, terms=terms, limit=LINK_LENGTH))
+        return await found(replace(search, terms=terms, limit=LINK_LENGTH))
+
+    hits = await found(search)
 
     # Shorter lists than could be hold all memories that have a vector.
     more = bool(query.terms) and (len(hits) >= LIST_LENGTH or vector is None)

@@ -52,6 +52,9 @@ class RedisMemories:
         held = model.held(self._units.redis, self._model)
         return await self._searching.search(scope, search, held)
 
+    async def snapshot(self, scope: Scope) -> None:
+        """See MemoryStore: there is none, since the index is elsewhere."""
+
     def begin(self, scope: Scope) -> None:
         """See MemoryStore: does nothing, since the index is elsewhere and keeps itself at hand."""
 

@@ -7,6 +7,8 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
+import numpy as np
+
 from proxy.domain import Scope
 from proxy.stores.exact.index import Row, UserIndex, build
 from proxy.stores.sqlite.changes import REMEMBERED_VERSIONS
@@ -35,7 +37,7 @@ class IndexCache:
         self._limit = limit_bytes
         self._indexes: OrderedDict[int, UserIndex] = OrderedDict()
         self._names: dict[int, Name] = {}  # of the users whose index is here
-        self._named: set[Name] = set()
+        self._named: dict[Name, UserIndex] = {}
         self._bytes = 0
         self._epoch = 0
         self._lock = threading.Lock()
@@ -45,6 +47,11 @@ class IndexCache:
     def holds(self, scope: Scope) -> bool:
         """Return whether an index of the user is here, though it may be out of date."""
         return (scope.tenant, scope.user) in self._named
+
+    def holds_more(self, scope: Scope, count: int) -> bool:
+        """Return whether an index of the user is here that had more memories than this when last read."""
+        index = self._named.get((scope.tenant, scope.user))
+        return index is not None and int(np.count_nonzero(index.current)) > count
 
     def current(
         self, tx: sqlite3.Connection, owner: Owner, epoch: int, generations: Sequence[int]
@@ -86,7 +93,7 @@ class IndexCache:
                 self._remove(owner.id)
                 self._indexes[owner.id] = index
                 self._names[owner.id] = owner.name
-                self._named.add(owner.name)
+                self._named[owner.name] = index
                 self._bytes += index.nbytes
                 while self._bytes > self._limit and len(self._indexes) > 1:
                     self._remove(next(iter(self._indexes)))
@@ -95,7 +102,7 @@ class IndexCache:
     def _remove(self, owner: int) -> None:
         if (index := self._indexes.pop(owner, None)) is not None:
             self._bytes -= index.nbytes
-            self._named.discard(self._names.pop(owner))
+            self._named.pop(self._names.pop(owner), None)
 
     def _empty(self) -> None:
         self._indexes.clear()

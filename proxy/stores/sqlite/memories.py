@@ -1,14 +1,17 @@
 """The MemoryStore over SQLite: see ports.MemoryStore for what every method guarantees."""
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 
 from proxy import observe
 from proxy.domain import Change, Event, Forgotten, Hit, Job, Memory, MemoryFilter, Page, Scope, Search, Stamp
 from proxy.errors import Conflict
 from proxy.oversight import Applied, Quota
 from proxy.ports import EmbeddingModel
-from proxy.stores.exact.index import UserIndex
+from proxy.stores.damage import DamagedRow
+from proxy.stores.exact.index import Found, UserIndex
 from proxy.stores.sqlite import model, owners, queue, rows
 from proxy.stores.sqlite.changes import Writer
 from proxy.stores.sqlite.database import Database
@@ -34,6 +37,7 @@ class SqliteMemories:
         self._indexes = IndexCache(index_bytes)
         self._rows = RowCache(row_bytes)
         self._listing = Listing(database)
+        self._forgets = 0  # how often somebody's memories were let go
         self.forgetting = Forgetting(database, self._let_go)
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
@@ -49,6 +53,14 @@ class SqliteMemories:
 
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
         return await self._database.read(lambda tx: self._search(tx, scope, search))
+
+    async def snapshot(self, scope: Scope) -> "Few | None":
+        """See MemoryStore: of a user with few memories."""
+        if self._indexes.holds_more(scope, _FEW):
+            return None  # without asking a reader
+        forgets = self._forgets
+        found = await self._database.read(lambda tx: self._few(tx, scope))
+        return Few(*found, scope.project, lambda: self._forgets == forgets) if found else None
 
     def begin(self, scope: Scope) -> None:
         """See MemoryStore: reads the index and the rows of a user with few memories, unless they are here."""
@@ -129,6 +141,7 @@ class SqliteMemories:
         return await expire(self._database, now)
 
     def _let_go(self, owner: int) -> None:
+        self._forgets += 1
         self._indexes.drop(owner)
         self._rows.drop(owner)
 
@@ -138,8 +151,21 @@ class SqliteMemories:
             return []
         found = self._index(tx, owner).search(scope.project, search)
         memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
-        # An index ahead of this transaction may name what the transaction cannot see yet.
-        return [Hit(memories[item.seq], item.cosine, item.bm25) for item in found if item.seq in memories]
+        return _hits(found, memories)
+
+    def _few(self, tx: sqlite3.Connection, scope: Scope) -> tuple[UserIndex, Mapping[int, Memory]] | None:
+        """Return the user's index and memories, None where those are many or one of them is damaged: it
+        costs the searches that find it, and no others."""
+        owner = owners.find(tx, scope)
+        if owner is None or not (self._indexes.holds(scope) or _has_few(tx, owner)):
+            return None
+        index = self._index(tx, owner)
+        seqs = index.seqs[index.current].tolist()
+        if len(seqs) > _FEW:
+            return None
+        with suppress(DamagedRow):
+            return index, self._rows.memories(tx, owner, self._database.epoch, seqs)
+        return None
 
     def _bring(self, tx: sqlite3.Connection, scope: Scope) -> None:
         owner = owners.find(tx, scope)
@@ -151,6 +177,25 @@ class SqliteMemories:
     def _index(self, tx: sqlite3.Connection, owner: owners.Owner) -> UserIndex:
         ours = model.held(tx, self._model).generations
         return self._indexes.current(tx, owner, self._database.epoch, ours)
+
+
+@dataclass(frozen=True, slots=True)
+class Few:
+    """A user's few memories, as ports.Snapshot."""
+
+    index: UserIndex
+    memories: Mapping[int, Memory]
+    project: str | None
+    holds: Callable[[], bool]  # False once somebody forgot something in this process
+
+    def search(self, search: Search) -> Sequence[Hit] | None:
+        """See ports.Snapshot."""
+        return _hits(self.index.search(self.project, search), self.memories) if self.holds() else None
+
+
+def _hits(found: Sequence[Found], memories: Mapping[int, Memory]) -> Sequence[Hit]:
+    # An index ahead of the transaction may name what the transaction could not see yet.
+    return [Hit(memories[item.seq], item.cosine, item.bm25) for item in found if item.seq in memories]
 
 
 def _has_few(tx: sqlite3.Connection, owner: owners.Owner) -> bool:
