@@ -11,7 +11,6 @@ sessions of one persona are not told apart: people come back to their subjects. 
 all the same, later: by the number of turns, or when the session rests.
 """
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -34,7 +33,6 @@ _OF_TOPIC, _OF_WORDS = 0.5, 0.6  # weights beside the nearest text: the topic's 
 _TEXT = 600  # characters; what matters stands at the end
 _LOOK_BACK = 8  # exchanges
 _SESSIONS_A_SWEEP = 20
-_REMEMBERED = 2_048  # sessions
 
 Vector = NDArray[np.float32]
 
@@ -93,10 +91,17 @@ class Drift:
 
     def __init__(self, sessions: SessionStore, embedder: Embedder) -> None:
         self._sessions, self._embedder = sessions, embedder
-        self._looked_at: OrderedDict[tuple[Scope, str], int] = OrderedDict()
+        self._looked_at: dict[tuple[Scope, str], int] = {}  # of what waits: the last exchange
 
     async def left_behind(self, waiting: Sequence[SessionState]) -> Mapping[tuple[Scope, str], int]:
-        """Return the sessions whose topic changed, with the last exchange that waits from before."""
+        """Return the sessions whose topic changed, with the last exchange that waits from before.
+
+        `waiting`: all that wait, or none where another replica swept. What waits no longer has another last
+        exchange when it waits again, so that there is nothing to remember of it.
+        """
+        if waiting:
+            keys = (_key(s) for s in waiting)
+            self._looked_at = {key: self._looked_at[key] for key in keys if key in self._looked_at}
         fresh = [s for s in waiting if s.pending >= 2 and self._looked_at.get(_key(s)) != s.last_seq]
         found: dict[tuple[Scope, str], int] = {}
         for state in fresh[:_SESSIONS_A_SWEEP]:
@@ -104,7 +109,7 @@ class Drift:
                 upto = await self._upto(state)
             except EmbeddingFailed:
                 return found  # the others at the next sweep
-            self._note(state)
+            self._looked_at[_key(state)] = state.last_seq
             if upto is not None:
                 found[_key(state)] = upto
         return found
@@ -124,12 +129,6 @@ class Drift:
         words = frozenset(terms(own))
         vector = vectors[0] if texts and texts[0] == own else None
         return Said(words | frozenset(terms(answer)), words, vector, tuple(vectors))
-
-    def _note(self, state: SessionState) -> None:
-        self._looked_at[_key(state)] = state.last_seq
-        self._looked_at.move_to_end(_key(state))
-        if len(self._looked_at) > _REMEMBERED:
-            self._looked_at.popitem(last=False)
 
 
 def _key(state: SessionState) -> tuple[Scope, str]:

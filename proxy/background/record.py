@@ -89,6 +89,8 @@ class ExchangeRecorder:
                 self.made.popitem(last=False)
         answer = replace(outcome, answer=await _aside(outcome.answer, self._storable))
         await self._complete(begun, answer)
+        if outcome.response_id is not None and self.made.get(outcome.response_id) == begun.id:
+            del self.made[outcome.response_id]  # the store knows it now
 
     def keep(self, begun: Begun, outcome: Outcome) -> None:
         """Commit the answer later: it could not be committed in its time."""

@@ -13,7 +13,7 @@ from proxy.domain import Turn
 class RecentChains:
     """The sessions of the last responses of this process, by their owner; the store knows all of them."""
 
-    def __init__(self, limit: int = 2_000) -> None:
+    def __init__(self, limit: int = 1_000) -> None:
         self._limit = limit
         self._sessions: OrderedDict[tuple[str, str, str], tuple[str, frozenset[str]]] = OrderedDict()
 

@@ -8,8 +8,9 @@ import pytest
 
 from proxy.background.budget import Bounds, Load
 from proxy.background.drift import Drift, Said, shifts
-from proxy.background.schedule import Policy
+from proxy.background.schedule import Policy, unless_due
 from proxy.background.worker import Worker, WorkerConfig
+from proxy.domain import SessionState
 from proxy.errors import EmbeddingFailed
 from proxy.lanes import ORDINARY
 from proxy.ports import Embedder
@@ -106,6 +107,19 @@ async def test_a_session_is_looked_at_once_for_every_exchange(patient: House, em
     await patient.say(*TRIP[2])
     await ours.sweep()
     assert watched.calls > looked
+
+
+async def test_a_session_that_waits_no_longer_is_known_no_longer(patient: House, embedder: Embedder) -> None:
+    drift, told = Drift(patient.stores.sessions, embedder), list[SessionState]()
+    for text, answer in TRIP[:2]:
+        await patient.say(text, answer)
+    await patient.stores.sessions.sweep(patient.now, unless_due(lambda state: None, told))
+    await drift.left_behind(told)
+    assert len(drift._looked_at) == len(told) == 1
+    await drift.left_behind([])  # another replica swept
+    assert len(drift._looked_at) == 1
+    await drift.left_behind([replace(told[0], session_id="s-2", pending=1)])
+    assert not drift._looked_at
 
 
 async def test_a_lone_exchange_and_a_broken_model_cost_nothing(patient: House, embedder: Embedder) -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from proxy.background.record import IN_THREAD_CHARS, MAX_CHARS, ExchangeRecorder
 from proxy.background.schedule import Policy, on_completion
-from proxy.domain import MemoryOptions, Message, Outcome, Scope, Turn
+from proxy.domain import Begun, MemoryOptions, Message, Outcome, Scope, Turn
+from proxy.errors import StoreUnavailable
+from proxy.ports import Trigger
 from tests.background.support import ANA, NOON, House
 
 BEN = Scope("t", "ben")
@@ -89,6 +91,27 @@ async def test_responses_that_two_users_have_under_one_id_are_told_apart_by_what
     for scope in (ANA, BEN):
         (exchange,) = await house.stores.sessions.recent(scope, "s-1", 9)
         assert exchange.answer.endswith(f"In May, {scope.user}.")
+
+
+async def test_of_a_response_nothing_is_kept_once_it_is_on_disk(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording, complete = recorder(house, Readers()), house.stores.sessions.complete
+
+    async def away(begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+        raise StoreUnavailable("away")
+
+    begun = await recording.begin(turn("When does it end?"), "k-1")
+    outcome = Outcome("Let me look.", whole=False, response_id="resp_1")
+    step = replace(turn(""), messages=(Message("tool", "May"),), continues="resp_1")
+    monkeypatch.setattr(house.stores.sessions, "complete", away)
+    with pytest.raises(StoreUnavailable):
+        await recording.finish(begun, outcome)
+    assert await recording.resume(step, None) == begun  # not on disk: known all the same
+    monkeypatch.setattr(house.stores.sessions, "complete", complete)
+    await recording.finish(begun, outcome)
+    assert not recording.made
+    assert await recording.resume(step, None) == begun
 
 
 @pytest.mark.parametrize(("named", "anew"), [(False, True), (True, False)])

@@ -16,9 +16,9 @@ REDACTED = "[redacted]"  # a secret, or what the policy rejects: no memory is ma
 MAX_CONTENT = {"procedural": 1_500}
 _MAX_CONTENT = 800  # characters; a fact of one or two sentences
 _SAFE_ID = re.compile("id-[0-9a-f]{32}")
-_MOST_JUDGED = 4_096
+_MOST_JUDGED = 2_048
 # Whether an id may stay, by its digest: a session's comes with every request, and the patterns take 60 µs.
-_JUDGED: dict[str, bool] = {}
+_JUDGED: dict[bytes, bool] = {}
 _OUR_LINE = re.compile(
     rf"\[(?:{'|'.join(KINDS)}) \d{{4}}-\d\d-\d\d #\w+\]|</?(?:remembered|known_memories)\b"
 )
@@ -79,12 +79,12 @@ def safe_id(given: str) -> str:
     identifies a person. Random ids are what ids are: they stay, and so do such digests."""
     if _SAFE_ID.fullmatch(given):
         return given
-    digest = blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    digest = blake2b(given.encode("utf-8", "surrogatepass"), digest_size=16).digest()
     if (safe := _JUDGED.get(digest)) is None:
         if len(_JUDGED) >= _MOST_JUDGED:
             _JUDGED.clear()
         safe = _JUDGED[digest] = not _identifies(given)
-    return given if safe else f"id-{digest}"
+    return given if safe else f"id-{digest.hex()}"
 
 
 def _identifies(given: str) -> bool:

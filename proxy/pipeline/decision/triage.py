@@ -16,7 +16,7 @@ from proxy.pipeline.decision.expect import Expectation, expectation
 from proxy.pipeline.recent import Recent
 
 LASTS_S = 24 * 3600.0
-SIZE = 2048
+SIZE = 512
 _SEEN_CHARS = 4_000
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=2048)
 def term_hash(term: str) -> int:
     """Return the term's 64-bit number, the same on every machine. Two terms of one user share one by
     chance of about n²/2⁶⁵: never in practice."""

@@ -1,0 +1,63 @@
+"""What a process keeps of requests of any kind reaches its size soon: in minutes, not after hours."""
+
+import tracemalloc
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import pytest
+
+from proxy.background.safety.filters import safe_id
+from proxy.domain import MemoryOptions, Message, Scope, Turn
+from proxy.edge.chains import RecentChains
+from proxy.pipeline.decision.triage import Triage
+from proxy.stores.exact.postings import term_hash
+
+GROWN_BYTES = 100_000  # at most, by three times as many more: a table finds its size
+
+
+def _said(number: int) -> Turn:
+    said, options = f"Where is my umbrella {number}?", MemoryOptions(True, True, None, 5, None)
+    return Turn(
+        request_id="r", scope=Scope("t", "u"), session_id=f"s-{number}", model="m",
+        messages=(Message("user", said),), options=options, at=0.0,
+    )  # fmt: skip
+
+
+def _triage() -> Callable[[int], object]:
+    rules = Triage()
+    return lambda number: rules.judge(_said(number))
+
+
+def _chains() -> Callable[[int], object]:
+    chains, turn = RecentChains(), _said(0)
+    return lambda n: chains.note(replace(turn, session_id=f"s-{n}"), f"resp_{n}")
+
+
+def _most(see: Callable[[int], object], numbers: Iterable[int]) -> int:
+    """Return the most that was held after any of them: some caches are emptied when they are full."""
+    most = 0
+    for number in numbers:
+        see(number)
+        most = max(most, tracemalloc.get_traced_memory()[0])
+    return most
+
+
+@pytest.mark.parametrize(
+    ("kept", "soon"),
+    [
+        pytest.param(lambda: lambda number: term_hash(f"word{number}"), 2_100, id="numbers of words"),
+        pytest.param(lambda: lambda number: safe_id(f"session-{number}"), 2_100, id="ids looked at"),
+        pytest.param(_triage, 600, id="questions judged"),
+        pytest.param(_chains, 1_100, id="responses known"),
+    ],
+)
+def test_what_is_kept_of_requests_reaches_its_size_soon(
+    kept: Callable[[], Callable[[int], object]], soon: int
+) -> None:
+    see = kept()
+    tracemalloc.start()
+    try:
+        before, after = (_most(see, numbers) for numbers in (range(soon), range(soon, 4 * soon)))
+    finally:
+        tracemalloc.stop()
+    assert after - before < GROWN_BYTES
