@@ -133,3 +133,39 @@ def test_most_changed_facts_are_recognised_without_a_models_help(embedder: Embed
 def test_most_rewordings_leave_one_fact(embedder: Embedder) -> None:
     wrong = wrong_among(embedder, "S", Relation.SAME, Relation.UPDATE)
     assert len(wrong) <= MOST_WRONG["S"], "\n".join(wrong)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Maria plays the cello.", "Maria sold her car."),
+        ("Maria wants a quiet room.", "Maria now wants R code in data.table."),
+        ("Maria is allergic to nuts and carries a pen.", "Maria now codes in R, in no other language."),
+        ("Maria sings in a choir in Leeds.", "Maria moved from Sweden, her home, four years ago."),
+        ("Maria booked a cottage for 2,350 euros.", "Maria raised the trip budget to 7,200 euros."),
+        ("Sam is in Berlin.", "Sam now drives a Volvo."),
+    ],
+)
+def test_what_changed_for_somebody_closes_nothing_else_that_is_known_of_them(old: str, new: str) -> None:
+    assert relate(old, new, 0.6, near=0.8) is Relation.APART
+
+
+def test_what_happened_once_does_not_end_what_holds_however_near() -> None:
+    holds, happened = "Maria is a midwife and tells of births.", "Maria gave a talk at a school about births."
+    assert relate(holds, happened, 0.81, near=0.8) is Relation.APART
+    assert relate(happened, holds, 0.81, near=0.8) is Relation.APART
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("Sam drinks coffee.", "Sam no longer drinks coffee."),
+        ("Sam works at Solvex.", "Sam now works at Brandt."),
+        ("Sam takes 5 mg of ramipril.", "Sam now takes 10 mg of ramipril."),
+        ("Sam's exam is on 3 May.", "Sam's exam was moved to 10 May."),
+        ("Lantern is due on 3 May.", "Lantern was moved to 10 May."),
+        ("Rent is 800 euros.", "Rent was raised to 900 euros."),
+    ],
+)
+def test_what_changed_for_somebody_is_an_update_of_that(old: str, new: str) -> None:
+    assert relate(old, new, 0.45, near=0.8) is Relation.UPDATE

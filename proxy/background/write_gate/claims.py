@@ -18,6 +18,13 @@ _COVERED = 0.76  # share of what the clause speaks of that the old fact has to s
 _FEW = 4
 _COVERED_CJK = 0.6  # bigrams across two words are nobody's words
 _OWNER = re.compile("(?!用户|我)([^,，的]{2,12})的")  # whose matter a Chinese statement begins with
+_SUBJECT = re.compile(
+    r"(?!(?:The|An?|This|That|These|Those|There|It|He|She|They|We|My|Our|His|Her|Their|Its|On|In|At|Since|From"
+    r"|To|For|By|No|All|Both|Each|Every|Some|Most|Nightly|Daily|Weekly|Monthly|Yearly|Annual|New|Old|First|Last"
+    r"|Next|Current|El|La|Los|Las|Le|Les|Un|Une|Una|Mi|Su|Mon|Ma|Mes|Sa|Ses)\b)"
+    r"([A-Z][\w-]+)(?=['’]s\b|,? )"
+)
+_APPOSITION = re.compile(r"^(\w[\w-]+), [^,]{2,60},")  # "Lantern, the new form, is due"
 _NOT_ON = re.compile(
     r"(?:\b(?:not|instead of|rather than|nicht|statt|y no|en (?:lugar|vez) del?|et (?:non|pas)|au lieu d[eu])"
     r" (?:(?:on|the|am|an|den|dem|el|le|du) ){0,2}|而?不是|而非)"
@@ -55,7 +62,8 @@ def takes_back_date(old: str, new: str) -> bool:
 def _claim_meets(claim: Claim, a: Statement, b: Statement, cosine: float | None) -> bool:
     match claim.cue:
         case Cue.MOVED:
-            topic = claim.before if _matter(claim.before) else claim.changed
+            of_itself = _matter(claim.before - b.names) or not _matter(claim.changed)
+            topic = claim.before if of_itself and _matter(claim.before) else claim.changed
             values = _other_values(claim, a, b)
             return _is_owners(claim, a, b) and _speaks_of(topic, claim.names_before, a, b, values)
         case Cue.NOW:
@@ -66,7 +74,7 @@ def _claim_meets(claim: Claim, a: Statement, b: Statement, cosine: float | None)
             return (
                 not a.denied
                 and _covered(claim.before | claim.after, a) >= 0.99
-                and _tells(claim.before | claim.after, a)
+                and _tells(claim.before | claim.after, a, b)
             )
         case Cue.INSTEAD:
             return _takes_the_place(claim, a, b, cosine)
@@ -77,7 +85,7 @@ def _claim_meets(claim: Claim, a: Statement, b: Statement, cosine: float | None)
 def _speaks_of(topic: frozenset[str], names: frozenset[str], a: Statement, b: Statement, values: int) -> bool:
     """True if the old fact speaks of what the clause speaks of, with all the names that it names, and has
     other `values`: where several are others, less needs to be shared."""
-    if not values or not (_tells(topic, a) or _is_about(topic, a, b)):
+    if not values or not (_tells(topic, a, b) or _is_about(topic, a, b)):
         return False
     if not b.is_german and any(n not in a.text for n in names):
         return False
@@ -86,13 +94,21 @@ def _speaks_of(topic: frozenset[str], names: frozenset[str], a: Statement, b: St
 
 
 def _is_about(topic: frozenset[str], a: Statement, b: Statement) -> bool:
-    """True if both are about the named thing itself: "Lantern is due …", "Lantern was moved to …"."""
+    """True if both are about the named thing itself: "Lantern is due …", "Lantern was moved to …". What the
+    old fact says of it beside a value is another matter: somebody who "now drives a Volvo" is as allergic."""
     return (
         bool(topic and a.holder)
         and topic <= b.names
         and a.holder == b.holder
         and f"{a.holder}'s" not in a.text
+        and not _says_more(a)
+        and (says_moved(b.text) or not _says_more(b))
     )
+
+
+def _says_more(a: Statement) -> bool:
+    """True if the fact says more of the one that it begins with than a value."""
+    return _matter(read(_APPOSITION.sub(r"\1", a.text)).words - a.names)
 
 
 def _holds_now(claim: Claim, a: Statement, b: Statement) -> bool:
@@ -195,10 +211,10 @@ def _matter(words: frozenset[str]) -> bool:
     return bool(words - COMMON)
 
 
-def _tells(topic: frozenset[str], a: Statement) -> bool:
+def _tells(topic: frozenset[str], a: Statement, b: Statement) -> bool:
     """True if the old fact shares what tells the topic: not a name alone, which many facts share."""
     shared = {w for w in topic if speaks(a, w)}
-    matter = {w for w in shared if w not in COMMON and (w not in a.names or a.is_german)}
+    matter = {w for w in shared if w not in COMMON and (w not in a.names | b.names or a.is_german)}
     return bool(matter) or (len(shared) > 1 and bool(shared & COMMON)) or _names_the_plan(topic, a)
 
 
@@ -259,6 +275,20 @@ def _was_ended(a: Statement) -> bool:
 
 
 # ------------------------------------------------------------ whose
+def as_of_the_user(old: str, new: str) -> tuple[str, str]:
+    """Return both facts told of the user where both begin with one name, and otherwise as they are: that they
+    are Sam's tells as little of what they are about as that they are the user's. A fact that gives nothing
+    but a value ("Lantern is due on 3 May") is about the named thing itself, and stays as it is."""
+    first, second = _SUBJECT.match(old), _SUBJECT.match(new)
+    if first is None or second is None or first[1] != second[1]:
+        return old, new
+    a = read(old)
+    if a.is_german or a.is_cjk or a.holder == "user" or not _says_more(a):
+        return old, new
+    name = re.compile(rf"(?<!\w){re.escape(first[1])}(?!\w)")
+    return name.sub("User", old), name.sub("User", new)
+
+
 def about_others(old: str, new: str) -> bool:
     """Return whether the facts are about different people: relatives, or somebody or something named."""
     a, b = read(old), read(new)

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from enum import Enum
 
-from proxy.background.write_gate.claims import about_others, claims_change
+from proxy.background.write_gate.claims import about_others, as_of_the_user, claims_change
 from proxy.background.write_gate.contrast import CONTRAST, TIMES
 from proxy.background.write_gate.fact import Fact, read_fact
 from proxy.background.write_gate.numbered import about_other_numbers, hold_at_other_times
@@ -43,6 +43,7 @@ def relate(old: str, new: str, cosine: float | None, *, near: float) -> Relation
         return Relation.SAME
     if about_other_numbers(old, new):
         return Relation.APART
+    old, new = as_of_the_user(old, new)
     a, b = _aligned(old, new)
     if a.cjk and _same_characters(a, b):
         return Relation.SAME
@@ -93,6 +94,8 @@ def _close(a: Fact, b: Fact, closeness: float) -> Relation:
     numbers_differ = bool(a.numbers - b.numbers and b.numbers - a.numbers)
     if _adds_nothing(a, b):
         return Relation.SAME
+    if a.event is not b.event and not b.changed and a.negations == b.negations:
+        return Relation.APART  # what happened once, and what holds
     if numbers_differ and not b.changed and (a.event or ((removed or added) and closeness < 1.08)):
         return Relation.APART
     if a.attribute and a.attribute == b.attribute and a.value != b.value and not b.changed:

@@ -73,7 +73,8 @@ _SENTENCE = re.compile(r"[.;:!?]\s+")
 _LEADING = re.compile(
     r"^(?:The |El |La |Los |Las |Le |Les |L['’]|Der |Die |Das )?"
     r"(?!(?:The|Der|Die|Das|El|La|Los|Las|Le|Les|L|On|In|At|Since|From|To)\b)([A-Z][\w-]+(?: [A-Z][\w-]+)*)"
-    r"(?=['’]s\b| (?:is|was|has|will|\w{3,}s|\w+ed|took|left|went|now|es|fue|ya|se|est|a|trae|tiene|vive)\b)"
+    r"(?=['’]s\b|(?:, [^,]{2,60},)?"
+    r" (?:is|was|has|will|\w{3,}s|\w+ed|took|left|went|now|es|fue|ya|se|est|a|trae|tiene|vive)\b)"
 )
 # Where every noun has a capital, a capital names nobody.
 _GERMAN = re.compile(
