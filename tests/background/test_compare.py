@@ -144,6 +144,7 @@ def test_most_rewordings_leave_one_fact(embedder: Embedder) -> None:
         ("Maria sings in a choir in Leeds.", "Maria moved from Sweden, her home, four years ago."),
         ("Maria booked a cottage for 2,350 euros.", "Maria raised the trip budget to 7,200 euros."),
         ("Sam is in Berlin.", "Sam now drives a Volvo."),
+        ("小王对花生过敏。", "小王已把第一笔款付给装修队。"),
     ],
 )
 def test_what_changed_for_somebody_closes_nothing_else_that_is_known_of_them(old: str, new: str) -> None:
@@ -161,6 +162,7 @@ def test_what_happened_once_does_not_end_what_holds_however_near() -> None:
     [
         ("Sam drinks coffee.", "Sam no longer drinks coffee."),
         ("Sam works at Solvex.", "Sam now works at Brandt."),
+        ("小王住在长沙。", "小王搬到了武汉。"),
         ("Sam takes 5 mg of ramipril.", "Sam now takes 10 mg of ramipril."),
         ("Sam's exam is on 3 May.", "Sam's exam was moved to 10 May."),
         ("Lantern is due on 3 May.", "Lantern was moved to 10 May."),

@@ -24,6 +24,7 @@ _SUBJECT = re.compile(
     r"|Next|Current|El|La|Los|Las|Le|Les|Un|Une|Una|Mi|Su|Mon|Ma|Mes|Sa|Ses)\b)"
     r"([A-Z][\w-]+)(?=['’]s\b|,? )"
 )
+_SUBJECT_ZH = re.compile("[小老阿](?![时区孩板师家人院姨公婆是说友鼠虎])[\u4e00-\u9fff]")  # 小王, not 小区
 _APPOSITION = re.compile(r"^(\w[\w-]+), [^,]{2,60},")  # "Lantern, the new form, is due"
 _NOT_ON = re.compile(
     r"(?:\b(?:not|instead of|rather than|nicht|statt|y no|en (?:lugar|vez) del?|et (?:non|pas)|au lieu d[eu])"
@@ -279,6 +280,9 @@ def as_of_the_user(old: str, new: str) -> tuple[str, str]:
     """Return both facts told of the user where both begin with one name, and otherwise as they are: that they
     are Sam's tells as little of what they are about as that they are the user's. A fact that gives nothing
     but a value ("Lantern is due on 3 May") is about the named thing itself, and stays as it is."""
+    first, second = _SUBJECT_ZH.match(old), _SUBJECT_ZH.match(new)
+    if first and second and first[0] == second[0]:
+        return old.replace(first[0], "用户"), new.replace(first[0], "用户")
     first, second = _SUBJECT.match(old), _SUBJECT.match(new)
     if first is None or second is None or first[1] != second[1]:
         return old, new
