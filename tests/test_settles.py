@@ -12,7 +12,9 @@ from proxy.edge.chains import RecentChains
 from proxy.pipeline.decision.triage import Triage
 from proxy.stores.exact.postings import term_hash
 
-GROWN_BYTES = 100_000  # at most, by three times as many more: a table finds its size
+# At most, by seven times as many more. A full table still doubles or halves (0.1 MB), and other threads of the
+# process allocate; what is kept without an end grows by more than twice this.
+GROWN_BYTES = 400_000
 
 
 def _said(number: int) -> Turn:
@@ -57,7 +59,7 @@ def test_what_is_kept_of_requests_reaches_its_size_soon(
     see = kept()
     tracemalloc.start()
     try:
-        before, after = (_most(see, numbers) for numbers in (range(soon), range(soon, 4 * soon)))
+        before, after = (_most(see, numbers) for numbers in (range(soon), range(soon, 8 * soon)))
     finally:
         tracemalloc.stop()
     assert after - before < GROWN_BYTES
