@@ -12,8 +12,8 @@ from proxy.edge.chains import RecentChains
 from proxy.pipeline.decision.triage import Triage
 from proxy.stores.exact.postings import term_hash
 
-# At most, by seven times as many more. A full table still doubles or halves (0.1 MB), and other threads of the
-# process allocate; what is kept without an end grows by more than twice this.
+# At most, by seven times as many more. A full table still doubles or halves (0.1 MB), and other threads
+# of the process allocate; what is kept without an end grows by more than twice this.
 GROWN_BYTES = 400_000
 
 

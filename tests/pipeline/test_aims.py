@@ -8,7 +8,7 @@ from proxy.domain import Hit
 from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.recall.aims import aims_of
 from proxy.pipeline.recall.gate import gate_for
-from proxy.pipeline.recall.rank import rank
+from proxy.pipeline.recall.rank import Asked, rank
 from tests.pipeline.conftest import NOW, memory
 
 PAIRS = [
@@ -77,9 +77,9 @@ def test_what_is_aimed_at_comes_before_what_is_a_little_nearer() -> None:
         Hit(memory("rest", "Something else."), 0.30, 0.0),
     ]
     aims = aims_of("Whose say-so is needed before it goes out?")
-    found = [one.memory.id for one in rank(hits, (), gate, limit=9, now=NOW, aims=aims)]
+    found = [one.memory.id for one in rank(hits, Asked(aims=aims), gate, limit=9, now=NOW)]
     assert found[:2] == ["signed", "near"]
-    assert [one.memory.id for one in rank(hits, (), gate, limit=9, now=NOW)][:2] == ["near", "signed"]
+    assert [one.memory.id for one in rank(hits, Asked(), gate, limit=9, now=NOW)][:2] == ["near", "signed"]
 
 
 LONG = "ﷺ" * 4_000
@@ -93,5 +93,5 @@ def test_a_memory_that_folding_makes_long_is_soon_read(benchmark_ms) -> None:
 def test_memories_that_folding_makes_long_are_soon_ranked(benchmark_ms) -> None:
     hits = [Hit(memory(f"m{i}", f"{LONG}{i}"), 0.4, 1.0) for i in range(20)]
     gate = gate_for(expected=Expectation.STRONG, dense=True, model_threshold=0.25, asked=None)
-    took_ms = benchmark_ms(lambda: rank(hits, ("dinner",), gate, limit=5, now=NOW))
+    took_ms = benchmark_ms(lambda: rank(hits, Asked(("dinner",)), gate, limit=5, now=NOW))
     assert took_ms < 80  # 150 ms; 30 ms now

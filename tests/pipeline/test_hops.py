@@ -9,7 +9,7 @@ from proxy.domain import Hit
 from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.recall.gate import gate_for
 from proxy.pipeline.recall.hops import MOST_BRIDGES, MOST_LINKED, follow
-from proxy.pipeline.recall.rank import rank
+from proxy.pipeline.recall.rank import Asked, rank
 from tests.pipeline.conftest import NOW, memory
 
 OPEN = gate_for(expected=Expectation.STRONG, dense=True, model_threshold=0.25, asked=None)
@@ -34,7 +34,7 @@ class Shelf:
 
 
 def order(links, gate=OPEN):
-    return [r.memory.id for r in rank(links.hits, (), gate, limit=10, now=NOW, links=links.worth)]
+    return [r.memory.id for r in rank(links.hits, Asked(), gate, limit=10, now=NOW, links=links.worth)]
 
 
 async def test_what_is_said_of_the_sister_by_name_passes_what_is_merely_near():

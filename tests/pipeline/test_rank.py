@@ -7,7 +7,7 @@ import pytest
 from proxy.domain import Hit
 from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.recall.gate import gate_for
-from proxy.pipeline.recall.rank import DAY, Ranking, rank
+from proxy.pipeline.recall.rank import DAY, Asked, Ranking, rank
 from proxy.pipeline.recall.times import named_times
 from tests.pipeline.conftest import NOW, SCOPE, memory
 
@@ -21,7 +21,7 @@ def ids(ranked):
 
 
 def order(hits, terms=(), gate=OPEN, limit=10, ranking=None):
-    return ids(rank(hits, terms, gate, limit=limit, now=NOW, ranking=ranking))
+    return ids(rank(hits, Asked(terms), gate, limit=limit, now=NOW, ranking=ranking))
 
 
 def test_the_nearer_vector_comes_first():
@@ -47,16 +47,16 @@ def test_a_poor_word_match_does_not_outrank_what_vectors_know():
     question = ("many", "sibling", "abroad", "visit", "harbour", "holiday")
     assert order(hits, question) == ["answer", "word", "rest"]
     # A gloss knows less than the words do.
-    ranked = rank(hits, question, OPEN, limit=3, now=NOW, glossed=True)
+    ranked = rank(hits, Asked(question, glossed=True), OPEN, limit=3, now=NOW)
     assert ids(ranked) == ["word", "answer", "rest"]
 
 
 def test_a_threshold_asked_for_wants_half_of_the_question_where_cosines_mean_nothing():
     hits = [Hit(memory("one", "Alpha"), None, 1.0), Hit(memory("both", "Alpha beta"), None, 2.0)]
     strict = gate_for(expected=Expectation.STRONG, dense=False, model_threshold=0.25, asked=0.9)
-    ranked = rank(hits, ("alpha", "beta"), strict, limit=5, now=NOW)
+    ranked = rank(hits, Asked(("alpha", "beta")), strict, limit=5, now=NOW)
     assert ids(ranked) == ["both"]
-    assert len(rank(hits, ("alpha", "beta"), WORDS, limit=5, now=NOW)) == 2
+    assert len(rank(hits, Asked(("alpha", "beta")), WORDS, limit=5, now=NOW)) == 2
 
 
 def test_what_belongs_to_the_project_comes_before_what_is_a_little_nearer():
@@ -67,10 +67,10 @@ def test_what_belongs_to_the_project_comes_before_what_is_a_little_nearer():
         Hit(replace(memory("ours", "The concert is on 3 July"), scope=here), 0.40, 0.0),
         Hit(memory("rest", "Something else"), 0.10, 0.0),
     ]
-    named = rank(hits, (), OPEN, limit=9, now=NOW, project="concert")
+    named = rank(hits, Asked(project="concert"), OPEN, limit=9, now=NOW)
     assert ids(named) == ["clear", "ours", "general", "rest"]
     for other in (None, "crib"):
-        assert ids(rank(hits, (), OPEN, limit=9, now=NOW, project=other))[2] == "ours"
+        assert ids(rank(hits, Asked(project=other), OPEN, limit=9, now=NOW))[2] == "ours"
 
 
 def test_reciprocal_rank_fusion_is_an_option():
@@ -79,7 +79,7 @@ def test_reciprocal_rank_fusion_is_an_option():
         Hit(memory("dense", "Gamma"), 0.5, 0.0),
         Hit(memory("words", "Alpha"), None, 4.0),
     ]
-    ranked = rank(hits, ("alpha",), OPEN, limit=3, now=NOW, ranking=Ranking(fusion="rrf"))
+    ranked = rank(hits, Asked(("alpha",)), OPEN, limit=3, now=NOW, ranking=Ranking(fusion="rrf"))
     assert ids(ranked)[0] == "both"
     assert ranked[0].score <= 1.0
 
@@ -187,7 +187,7 @@ def test_the_limit_bounds_the_list():
 
 def test_why_names_the_lists_and_no_content():
     hits = [Hit(memory("m", "Error E1042 means low toner"), 0.41, 6.0)]
-    (found,) = rank(hits, ("error", "e1042"), OPEN, limit=1, now=NOW)
+    (found,) = rank(hits, Asked(("error", "e1042")), OPEN, limit=1, now=NOW)
     assert found.why == "dense .41, lexical 2 terms"
 
 
@@ -202,8 +202,8 @@ def test_a_memory_of_the_time_that_the_question_names_wins_between_equals():
         Hit(memory("b", "User sold the car on 2026-03-02"), 0.4, 0.0),
         Hit(memory("none", "C"), 0.1, 0.0),
     ]
-    assert ids(rank(hits, (), OPEN, limit=10, now=NOW))[0] == "a"
-    assert ids(rank(hits, (), OPEN, limit=10, now=NOW, times=(march,)))[0] == "b"
+    assert ids(rank(hits, Asked(), OPEN, limit=10, now=NOW))[0] == "a"
+    assert ids(rank(hits, Asked(times=(march,)), OPEN, limit=10, now=NOW))[0] == "b"
 
 
 @pytest.mark.parametrize(("asked", "found"), [(None, []), (0.0, ["m"]), (0.3, [])])

@@ -20,7 +20,7 @@ from proxy.pipeline.recall.beside import asked_part
 from proxy.pipeline.recall.gate import gate_for
 from proxy.pipeline.recall.named import Lack, missing
 from proxy.pipeline.recall.persons import stranger
-from proxy.pipeline.recall.rank import Ranking, rank
+from proxy.pipeline.recall.rank import Asked, Ranking, rank
 from proxy.pipeline.recall.rerank import Reranking
 from proxy.pipeline.recall.retrieve import retrieve
 from proxy.pipeline.recall.rewrite import Query, as_it_is
@@ -123,16 +123,12 @@ class Finder:
         )
         ranked = rank(
             found.hits,
-            query.terms,
+            Asked(query.terms, times, aims, wanted.scope.project, glossed),
             gate,
             limit=wanted.limit,
             now=now,
             ranking=self.ranking,
-            times=times,
             links=found.links,
-            glossed=glossed,
-            project=wanted.scope.project,
-            aims=aims,
         )
         reason = _reason(found.hits, ranked, lacks)
         return Finding(() if reason else ranked, reason, found.level, empty=not found.hits)

@@ -48,6 +48,19 @@ class Ranking:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """What a question says beside its vector."""
+
+    terms: Sequence[str] = ()
+    times: Sequence[Period] = ()  # that it names: a memory of one of them is worth `time_depth` more
+    aims: Sequence[Aim] = ()  # by its form (see `aims`)
+    # The one it is asked in: what belongs to it is most likely meant; a clear match of what belongs to none
+    # still comes first. (Eight users whom nobody had seen, 415 questions: recall@5 .77 without, .83.)
+    project: str | None = None
+    glossed: bool = False  # the model read it word by word (see `gloss`)
+
+
+@dataclass(frozen=True, slots=True)
 class Lexical:
     """What the words say about the hits, in the hits' order: how many of the question's distinct terms
     each holds, and the share of their weight, rare words weighing more."""
@@ -58,39 +71,31 @@ class Lexical:
 
 def rank(
     hits: Sequence[Hit],
-    query_terms: Sequence[str],
+    asked: Asked,
     gate: Gate,
     *,
     limit: int,
     now: float,
     ranking: Ranking | None = None,
-    times: Sequence[Period] = (),
     links: Mapping[str, float] | None = None,
-    glossed: bool = False,
-    project: str | None = None,
-    aims: Sequence[Aim] = (),
 ) -> list[Ranked]:
     """Return at most `limit` hits that pass the gate, best first, none that only repeats a better one.
 
-    `times`: those that the question names; a memory of one of them is worth `time_depth` more. `links`: what
-    a link between memories adds to a score, by memory id; it lets a hit pass wherever another one does.
-    `glossed`: the model read the question word by word (see `gloss`). `project`: the one that is asked in:
-    what belongs to it is most likely meant, and a clear match of what belongs to none still comes first.
-    (Eight users whom nobody had seen, 415 questions: recall@5 .77 without, .83 with it.) `aims`: what the
-    question aims at, by its form (see `aims`).
+    `links`: what a link between memories adds to a score, by memory id; it lets a hit pass wherever another
+    one does.
     """
     ranking = ranking or Ranking()
-    words = match_words(hits, query_terms)
-    scores = fuse(hits, words, ranking, dense=gate.dense, glossed=glossed)
+    words = match_words(hits, asked.terms)
+    scores = fuse(hits, words, ranking, dense=gate.dense, glossed=asked.glossed)
     opened = gate.opens(max((h.cosine for h in hits if h.cosine is not None), default=-1.0))
     admitted = [gate.admits(h, share, opened) for h, share in zip(hits, words.coverage, strict=True)]
     # Where nothing passes by itself, no link leads anywhere.
     worth = links if links and gate.follows and any(admitted) else {}
     passed = [
         (
-            (score + worth.get(hit.memory.id, 0.0) + _meant(hit.memory, project, aims, ranking))
+            (score + worth.get(hit.memory.id, 0.0) + _meant(hit.memory, asked, ranking))
             * standing(hit.memory, now, ranking)
-            * _timely(hit.memory, times, ranking),
+            * _timely(hit.memory, asked.times, ranking),
             hit,
             matched,
         )
@@ -160,10 +165,11 @@ def standing(memory: Memory, now: float, ranking: Ranking) -> float:
     )
 
 
-def _meant(memory: Memory, project: str | None, aims: Sequence[Aim], ranking: Ranking) -> float:
+def _meant(memory: Memory, asked: Asked, ranking: Ranking) -> float:
     """Return what to add for what the memory is, whatever it says: the project's own, or what is aimed at."""
-    own = ranking.project_worth if project is not None and memory.scope.project == project else 0.0
-    return own + (ranking.aim_worth if any(aim.meets(memory) for aim in aims) else 0.0)
+    ours = asked.project is not None and memory.scope.project == asked.project
+    own = ranking.project_worth if ours else 0.0
+    return own + (ranking.aim_worth if any(aim.meets(memory) for aim in asked.aims) else 0.0)
 
 
 def _timely(memory: Memory, times: Sequence[Period], ranking: Ranking) -> float:
