@@ -49,15 +49,17 @@ class ChatDialect(CommonFields):
         """Return the text of choice 0. A stream is whole once that choice has its `finish_reason`."""
         streamed, values = json_values(chunks, content_type, content_encoding)
         choices = [choice for value in values if (choice := _first_choice(value)) is not None]
-        calls = any(_calls(choice.get("delta" if streamed else "message")) for choice in choices)
-        if not streamed:
-            texts = [text for choice in choices for text in _texts(choice.get("message"))]
-            # A document that parses was not cut.
-            return Answer(behind_thoughts(joined(texts)), bool(choices), calls=calls, usage=usage_of(values))
-        # Cleaned as one text: an emoji, or an echo of our block, may lie across two deltas.
-        text = "".join(text for choice in choices for text in _texts(choice.get("delta")))
-        whole = any(isinstance(choice.get("finish_reason"), str) for choice in choices)
-        return Answer(behind_thoughts(joined([text])), whole, calls=calls, usage=usage_of(values))
+        if streamed and any(isinstance(choice.get("delta"), dict) for choice in choices):
+            pieces = [choice.get("delta") for choice in choices]
+        else:
+            # Servers that only pretend to stream send the message as one event, or as it grows in each.
+            pieces = [choice.get("message") for choice in choices[-1:]]
+        finished = any(isinstance(choice.get("finish_reason"), str) for choice in choices)
+        whole = finished if streamed else bool(choices)  # a document that parses was not cut
+        texts = [text for piece in pieces for text in _texts(piece)]
+        # A stream is cleaned as one text: an emoji, or an echo of our block, may lie across two deltas.
+        said = behind_thoughts(joined(["".join(texts)] if streamed else texts))
+        return Answer(said, whole, calls=any(map(_calls, pieces)), usage=usage_of(values))
 
 
 CHAT = ChatDialect()

@@ -13,6 +13,7 @@ from proxy.wire.sse import decode_all
 
 MAX_DECODED_BYTES = 64 << 20  # a compressed answer may unfold a thousandfold
 _PIECE_BYTES = 1 << 20
+_BEFORE = b"\xef\xbb\xbf \t\r\n"  # a document: a byte order mark, white space
 _GZIP, _ZLIB, _RAW_DEFLATE = 16 + zlib.MAX_WBITS, zlib.MAX_WBITS, -zlib.MAX_WBITS
 
 
@@ -79,7 +80,7 @@ def _inflate(chunks: Iterable[bytes], window_bits: int) -> Iterator[bytes]:
 
 
 def _is_document(chunks: Iterable[bytes]) -> bool:
-    start = next((text for chunk in chunks if (text := chunk.lstrip())), b"")
+    start = next((text for chunk in chunks if (text := chunk.lstrip(_BEFORE))), b"")
     return start.startswith(b"{")
 
 

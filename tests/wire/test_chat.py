@@ -319,6 +319,18 @@ def test_a_broken_stream_gives_what_was_heard() -> None:
     assert heard() == heard(b"") == Answer()
 
 
+def test_a_server_that_only_pretends_to_stream_is_heard() -> None:
+    def event(said: str, **more: Any) -> bytes:
+        message = {"role": "assistant", "content": said, **more}
+        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        return b"data: " + orjson.dumps({"choices": [choice]}) + b"\n\n"
+
+    assert heard(event("Hello ü"), DONE) == Answer("Hello ü", whole=True)
+    assert heard(event("Hel"), event("Hello ü"), DONE) == Answer("Hello ü", whole=True)  # as it grows
+    assert heard(HEL, event("Hello ü"), LO, STOP) == Answer("Hello ü", whole=True)  # beside its pieces
+    assert heard(event("", tool_calls=[{"id": "c"}])).calls
+
+
 def test_only_the_first_choice_counts() -> None:
     other = chunk({"content": "other"}, "stop", index=1)
     assert heard(HEL, other, LO) == Answer("Hello ü", whole=False)
@@ -376,6 +388,14 @@ def test_an_echo_of_our_block_is_not_part_of_the_answer() -> None:
 
 def document(message: dict[str, Any], finish: str | None = "stop") -> bytes:
     return orjson.dumps({"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": finish}]})
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 400])
+def test_a_document_behind_a_byte_order_mark_is_heard(pieces: int) -> None:
+    raw = b"\xef\xbb\xbf\r\n" + orjson.dumps({"choices": [{"message": {"content": "Hello"}}]})
+    cut = -(-len(raw) // pieces)
+    chunks = [raw[at : at + cut] for at in range(0, len(raw), cut)]
+    assert heard(*chunks, kind="application/json") == Answer("Hello", whole=True)
 
 
 def test_a_document_is_heard() -> None:
