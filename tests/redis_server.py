@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.ports import reserved
+
 PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
 MISSING = "NO REDIS: run scripts/redis (Debian's redis-server) to test the stores over Redis"
 _START_S = 60.0
@@ -20,9 +22,8 @@ class Server:
         """`options`: further ones of its command line."""
         directory.mkdir(parents=True, exist_ok=True)
         self._dir, self._options = directory, options
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self._keeper = reserved()
+        self.port: int = self._keeper.getsockname()[1]
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -48,6 +49,7 @@ class Server:
                         return
             except OSError:
                 pass
+            assert self._process.poll() is None, "Redis has ended"
             assert time.monotonic() < deadline, "Redis did not start"
             time.sleep(0.02)
 
@@ -58,12 +60,17 @@ class Server:
             self._process.wait()
             self._process = None
 
+    def close(self) -> None:
+        """End it, and give its port back."""
+        self.kill()
+        self._keeper.close()
+
 
 @contextmanager
 def running(directory: Path, *options: str) -> Iterator[Server]:
     server = Server(directory, *options)
-    server.start()
     try:
+        server.start()
         yield server
     finally:
-        server.kill()
+        server.close()

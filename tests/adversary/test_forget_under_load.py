@@ -5,7 +5,6 @@ import contextlib
 import json
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.adversary.test_forgotten_stays_forgotten import files_with
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses
 from tests.support.model import known
+from tests.support.ports import reserved
 from tests.support.upstream import Exchange, ScriptedUpstream, completion_events
 
 WORD = "quillfeather"
@@ -281,28 +281,27 @@ def made(data: Path, models: Path) -> Path:
 @contextlib.asynccontextmanager
 async def process(data: Path, upstream: str, workers: int) -> AsyncIterator[tuple[str, int]]:
     """Run `memory-proxy serve` in a session of its own; give its base URL and process group."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    env = os.environ | {
-        "MEMORY_PROXY__STORAGE__DATA_DIR": str(data),
-        "MEMORY_PROXY__UPSTREAM__BASE_URL": upstream,
-        "MEMORY_PROXY__MEMORY__EXTRACTION_BATCH_SIZE": "1",
-        "MEMORY_PROXY__SERVER__PORT": str(port),
-        "MEMORY_PROXY__SERVER__WORKERS": str(workers),
-    }
-    running = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", "from proxy.cli import main; main(['serve'])", env=env, start_new_session=True,
-        stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        async with httpx2.AsyncClient(timeout=30) as http:
-            await until(lambda: _ready(http, f"http://127.0.0.1:{port}/ready"), within_s=60)
-        yield f"http://127.0.0.1:{port}/v1", running.pid
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(running.pid, signal.SIGKILL)
-        await running.wait()
+    with reserved() as keeper:
+        port = keeper.getsockname()[1]
+        env = os.environ | {
+            "MEMORY_PROXY__STORAGE__DATA_DIR": str(data),
+            "MEMORY_PROXY__UPSTREAM__BASE_URL": upstream,
+            "MEMORY_PROXY__MEMORY__EXTRACTION_BATCH_SIZE": "1",
+            "MEMORY_PROXY__SERVER__PORT": str(port),
+            "MEMORY_PROXY__SERVER__WORKERS": str(workers),
+        }
+        running = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", "from proxy.cli import main; main(['serve'])", env=env,
+            start_new_session=True, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            async with httpx2.AsyncClient(timeout=30) as http:
+                await until(lambda: _ready(http, f"http://127.0.0.1:{port}/ready"), within_s=60)
+            yield f"http://127.0.0.1:{port}/v1", running.pid
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)
+            await running.wait()
 
 
 async def _ready(http: httpx2.AsyncClient, url: str) -> bool:

@@ -6,7 +6,6 @@ import contextlib
 import os
 import re
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from typing import Any
 import httpx2
 
 from tests.support.model import ScriptedModel
+from tests.support.ports import reserved
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S, SETTLE_S = 60.0, 60.0
@@ -48,9 +48,8 @@ class Replica:
     """One process of `memory-proxy serve`."""
 
     def __init__(self, directory: Path, upstream: str, environ: Mapping[str, str]) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        self._keeper = reserved()
+        self.port: int = self._keeper.getsockname()[1]
         self.origin = f"http://127.0.0.1:{self.port}"
         self._argv = [sys.executable, "-c", _PROGRAM, "serve", "--port", str(self.port)]
         self._argv += ["--data-dir", str(directory), "--upstream", upstream]
@@ -78,6 +77,11 @@ class Replica:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
+
+    async def close(self) -> None:
+        """End it, and give its port back."""
+        await self.kill()
+        self._keeper.close()
 
     def freeze(self) -> None:
         """SIGSTOP: to the others it is dead, and it does not know."""
@@ -118,7 +122,7 @@ async def replicas(
         yield made
     finally:
         for each in made:
-            await each.kill()
+            await each.close()
 
 
 @dataclass

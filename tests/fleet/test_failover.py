@@ -26,6 +26,7 @@ class Cluster:
             of = f"127.0.0.1 {self.primary.port}"
             stack.enter_context(redis_server.running(directory / name, "--replicaof", of))
         self.sentinel = Server(directory / "sentinel")
+        stack.callback(self.sentinel.close)
         config = directory / "sentinel" / "sentinel.conf"
         config.write_text(
             f"port {self.sentinel.port}\nbind 127.0.0.1\n"

@@ -1,0 +1,13 @@
+"""Ports for servers that must be told theirs before they start, and may start again."""
+
+import socket
+
+
+def reserved() -> socket.socket:
+    """Return a socket that keeps a free port of this machine from everybody else until it is closed: it is
+    bound, and does not listen. A server that reuses addresses (Redis and ours do) listens beside it; a port
+    that was merely free a moment ago may be another test's by the time its server has started."""
+    keeper = socket.socket()
+    keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    keeper.bind(("127.0.0.1", 0))
+    return keeper
