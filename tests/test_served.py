@@ -222,7 +222,9 @@ async def test_who_serves_is_told_when_who_served_before_has_ended(monkeypatch: 
         old, new = Brief.made
         assert (old.is_open, new.told) == (True, [])
         streaming.end()  # its last answer has come to its end
-        await asyncio.sleep(0.01)
+        async with asyncio.timeout(30):
+            while not new.told:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         assert (old.told, new.told) == ([], [False])
         serving._current.end()
     assert new.told == [False]

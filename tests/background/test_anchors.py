@@ -185,8 +185,8 @@ def test_anchors_are_bounded_in_number_and_length() -> None:
 )
 def test_words_without_an_instruction_cost_next_to_nothing(said: str) -> None:
     def once() -> float:
-        began = time.perf_counter()
+        began = time.thread_time()
         anchors_of(said)
-        return time.perf_counter() - began
+        return time.thread_time() - began
 
     assert min(once() for _ in range(30)) < 0.001

@@ -277,7 +277,7 @@ async def test_a_client_that_reads_slowly_holds_the_upstream_up() -> None:
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
             await client.send(b"GET /v1/x HTTP/1.1\r\nhost: h\r\n\r\n")
             before = -1
-            while before != sent:  # until nothing moves any more
+            while not sent or before != sent:  # until it has begun, and nothing moves any more
                 before = sent
                 await asyncio.sleep(0.1)
         await scripted.until_closed()

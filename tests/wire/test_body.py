@@ -97,11 +97,11 @@ def test_nesting_beyond_what_orjson_writes_still_passes() -> None:
 
 
 def test_fifty_megabytes_are_read_and_written_in_a_moment() -> None:
-    # An image that is sent inline. A machine under load is allowed ten times what it takes.
+    # An image that is sent inline. Of the processor's time: a busy machine takes longer, not more of it.
     raw = b'{"url":"data:image/png;base64,' + b"aZ09+/1234567890123" * 2_600_000 + b'"}'
-    started = time.perf_counter()
+    started = time.thread_time()
     assert dump(parse(raw)) == raw
-    assert time.perf_counter() - started < 3
+    assert time.thread_time() - started < 3
 
 
 def test_a_body_as_deep_as_can_be_read_can_be_written() -> None:
