@@ -250,10 +250,10 @@ async def test_a_beat_that_looked_before_a_cancel_does_not_undo_it(
         await go.wait()
         return await keep(*arguments, **named)
 
+    monkeypatch.setattr(background, "BEAT_S", 0.02)
     async with slow(house) as (h, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
         made = await client.responses.create(model="m", input="A story", background=True)
         with monkeypatch.context() as patched:
-            patched.setattr(background, "BEAT_S", 0.02)
             patched.setattr(Translated, "_keep", late)
             await looked.wait()
             assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
@@ -262,15 +262,24 @@ async def test_a_beat_that_looked_before_a_cancel_does_not_undo_it(
         await until(lambda: client.responses.retrieve(made.id), lambda r: r.status == "cancelled")
 
 
-async def test_one_that_ends_before_it_sees_its_cancel_stays_cancelled(house: Houses) -> None:
-    async with slow(house) as (h, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
+async def test_one_that_ends_before_it_sees_its_cancel_stays_cancelled(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, saved = Translated._save, asyncio.Event()
+
+    async def told(*arguments: Any, **named: Any) -> None:
+        await save(*arguments, **named)
+        saved.set()
+
+    monkeypatch.setattr(Translated, "_save", told)
+    async with slow(house) as (_, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
         talk = await client.conversations.create()
         made = await client.responses.create(
             model="m", input="A story", background=True, conversation=talk.id
         )
         assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
         model.go.set()  # the upstream says the rest; a beat is seconds away
-        await h.upstream.until_closed(model.chats[-1].connection.number)
+        await saved.wait()
         await asyncio.sleep(0.2)
         assert (await client.responses.retrieve(made.id)).status == "cancelled"
         assert not (await client.conversations.items.list(talk.id)).data
