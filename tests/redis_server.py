@@ -37,6 +37,7 @@ class Server:
         self._process = subprocess.Popen(
             [PROGRAM, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self._dir),
              "--appendonly", "yes", "--appendfsync", "always", "--save", "", "--daemonize", "no",
+             "--repl-diskless-sync-delay", "0",  # a replica waits five seconds for others by default
              *self._options],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
