@@ -230,7 +230,8 @@ async def test_one_that_cannot_be_stored_is_refused(house: Houses) -> None:
 async def test_another_process_sees_how_far_it_is_and_can_cancel_it(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(background, "BEAT_S", 0.02)
+    monkeypatch.setattr(background, "BEAT_S", 0.1)
+    monkeypatch.setattr(responses_api, "CANCEL_TRIES", 1_000)  # each loses to a beat
     async with slow(house) as (h, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
         made = await client.responses.create(model="m", input="A story", background=True)
         await until(lambda: elsewhere.responses.retrieve(made.id), lambda r: r.output_text == "Once ")
