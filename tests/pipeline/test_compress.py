@@ -306,7 +306,7 @@ def test_a_long_history_costs_little_time() -> None:
         start = time.thread_time()  # a busy machine takes longer, not more work
         compress(made)
         costs.append(time.thread_time() - start)
-    assert min(costs) < 0.03  # 5 ms, half of it reading the messages; hashing every prefix anew takes 100
+    assert min(costs) < 0.07  # 5 ms, half of it reading the messages; hashing every prefix anew takes 100
 
 
 @pytest.mark.parametrize(
