@@ -66,9 +66,8 @@ def routes(parts: Parts) -> Routes:
 
     def door(ours: ASGIApp) -> Door:
         most = parts.settings.server.max_body_bytes
-        return Door(
-            speech, hearing, ours, _passthrough(parts.upstream), parts.upstream, most, parts.clock, makers
-        )
+        passing, making = _passthrough(parts.upstream), Hearing(speech)
+        return Door(speech, hearing, making, ours, passing, parts.upstream, most, parts.clock, makers)
 
     responses = Intercept(
         interception,

@@ -93,6 +93,33 @@ async def test_a_native_upstream_keeps_its_own_responses(house: Houses) -> None:
         assert (await http.post(f"{h.base_url}/responses", json=body)).json() == NATIVE
 
 
+class NoConversations(Changing):
+    """Speaks the Responses API without conversations, as vLLM and Ollama do."""
+
+    native = True
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if exchange.request.target.startswith(b"/v1/conversations"):
+            status = 404 if exchange.request.method == b"POST" else 405
+            await exchange.json({"detail": "Not Found"}, status)
+        else:
+            await super().__call__(exchange)
+
+
+async def test_chains_of_the_upstreams_go_on_where_it_makes_no_conversations(house: Houses) -> None:
+    model = NoConversations()
+    async with house(model) as h, h.client() as client, httpx2.AsyncClient(timeout=30) as http:
+        assert (await client.responses.create(model="m", input="Hi")).id == "resp_abc"
+        assert (await http.get(f"{h.base_url}/conversations")).status_code == 405
+        for _ in range(2):
+            conversation = await client.conversations.create()
+            assert conversation.id.startswith("conv_mp"), "kept here"
+            more = await client.responses.create(model="m", input="More", previous_response_id="resp_abc")
+            assert more.id == "resp_abc"
+        said = await client.responses.create(model="m", input="Hi", conversation=conversation.id)
+        assert said.output_text == "All right."
+
+
 class Counting(Changing):
     """Native; gives each response an id of its own."""
 

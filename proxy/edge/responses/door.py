@@ -30,10 +30,11 @@ _OURS = b"memory_c"  # memory_config and memory_context begin so
 @dataclass(frozen=True, slots=True)
 class Door:
     """Routes of objects that have ids. An id tells who made the object; without one, who makes such objects
-    is found out as for responses: by asking the upstream."""
+    is found out as for responses, and apart from them: by asking the upstream."""
 
     speech: Speech
     hearing: Hearing
+    making: Hearing  # of the endpoint that makes such objects: with responses there may be no conversations
     ours: App
     passthrough: App
     upstream: Upstream
@@ -44,7 +45,8 @@ class Door:
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         id_ = scope["path"].split("/")[3:4]
         native = self.speech is Speech.NATIVE
-        if not native and (self.hearing.known_absent() or (id_ and is_ours(id_[0]))):
+        is_kept_here = is_ours(id_[0]) if id_ else self._makes_none(scope)
+        if not native and (self.hearing.known_absent() or is_kept_here):
             await self.ours(scope, receive, send)
         elif self.makers is not None and tells_apart(admitted(scope)):
             await self._guarded(self.makers, scope, receive, send)
@@ -52,6 +54,9 @@ class Door:
             await self.passthrough(scope, receive, send)
         else:
             await self._ask(scope, receive, send)
+
+    def _makes_none(self, scope: ASGIScope) -> bool:
+        return scope["method"] == "POST" and not self.making.speaks(self.clock())
 
     async def _guarded(self, makers: Makers, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Let the caller reach what the upstream keeps for it, and nothing that another has made."""
@@ -101,8 +106,10 @@ class Door:
                     scope["method"], raw_target(scope), request_headers(headers), _for_upstream(scope, body)
                 )
                 with opened:
-                    refusal = await opened.peek(REFUSAL_BYTES) if opened.status >= 400 else b""
-                    if not self.hearing.heard(opened.status, refusal, self.clock()):
+                    # That there is no list of them says nothing of how they are made.
+                    makes = scope["method"] == "POST"
+                    refusal = await opened.peek(REFUSAL_BYTES) if makes and opened.status >= 400 else b""
+                    if not makes or not self.making.heard(opened.status, refusal, self.clock()):
                         await relay(opened, downstream, send)
                         return
             except ClientError as error:
