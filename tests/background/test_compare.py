@@ -145,6 +145,22 @@ def test_most_rewordings_leave_one_fact(embedder: Embedder) -> None:
         ("Maria booked a cottage for 2,350 euros.", "Maria raised the trip budget to 7,200 euros."),
         ("Sam is in Berlin.", "Sam now drives a Volvo."),
         ("小王对花生过敏。", "小王已把第一笔款付给装修队。"),
+        ("Maria works at Acme.", "Maria has moved to a new flat."),
+        ("My sister is allergic to nuts.", "My sister has moved to a new flat."),
+        ("User's sister is called Ana.", "User's sister moved to Rome."),
+        ("User's sister works at Acme.", "My sister Ana moved to Rome."),
+        ("User's mother has two cats.", "User's mother switched to a vegan diet."),
+        ("Tom's wife plays the violin.", "Tom's wife has moved to a new flat."),
+        (
+            "La hermana del usuario es alérgica a las nueces.",
+            "La hermana del usuario se mudó a un piso nuevo.",
+        ),
+        ("Ma sœur travaille chez Acme.", "Ma sœur a déménagé à Rome."),
+        ("Die Schwester des Nutzers spielt Geige.", "Die Schwester des Nutzers wohnt jetzt in Rom."),
+        ("用户的妹妹对坚果过敏。", "用户的妹妹搬到了罗马。"),
+        ("我老婆在阿里工作。", "我老婆改吃素了。"),
+        ("My sister Ana lives in Lyon.", "My sister Eva moved to Rome."),
+        ("L'utilisateur habite à Lyon.", "La sœur de l'utilisateur a déménagé à Rome."),
     ],
 )
 def test_what_changed_for_somebody_closes_nothing_else_that_is_known_of_them(old: str, new: str) -> None:
@@ -167,6 +183,13 @@ def test_what_happened_once_does_not_end_what_holds_however_near() -> None:
         ("Sam's exam is on 3 May.", "Sam's exam was moved to 10 May."),
         ("Lantern is due on 3 May.", "Lantern was moved to 10 May."),
         ("Rent is 800 euros.", "Rent was raised to 900 euros."),
+        ("User's sister lives in Lyon.", "User's sister moved to Rome."),
+        ("My sister Ana lives in Lyon.", "My sister moved to Rome."),
+        ("My boss wants reports on Fridays.", "My boss now wants reports on Mondays."),
+        ("User's manager is Olga.", "User's manager is now Daniel."),
+        ("User's mother takes 5 mg of ramipril.", "User's mother now takes 10 mg of ramipril."),
+        ("Mi hermana vive en Lyon.", "Mi hermana se mudó a Roma."),
+        ("用户的妹妹住在里昂。", "用户的妹妹搬到了罗马。"),
     ],
 )
 def test_what_changed_for_somebody_is_an_update_of_that(old: str, new: str) -> None:

@@ -9,9 +9,10 @@ people, other named things and other values of the same thing do not match, and 
 import re
 from collections.abc import Iterable
 
-from proxy.background.write_gate.change_words import Cue
+from proxy.background.write_gate.change_words import KIN, Cue
 from proxy.background.write_gate.contrast import CONTRAST
 from proxy.background.write_gate.reading import COMMON, VALUE_KINDS, Claim, Statement, read
+from proxy.terms import plain
 
 _COMMON_WEIGHT = 0.25
 _COVERED = 0.76  # share of what the clause speaks of that the old fact has to speak of too
@@ -25,6 +26,26 @@ _SUBJECT = re.compile(
     r"([A-Z][\w-]+)(?=['’]s\b|,? )"
 )
 _SUBJECT_ZH = re.compile("[小老阿](?![时区孩板师家人院姨公婆是说友鼠虎])[\u4e00-\u9fff]")  # 小王, not 小区
+# Of folded text: "my sister", "user's older sister", "tom's wife", "la hermana del usuario", "用户的妹妹".
+_KIN = rf"(?!teams?\b|office\b|company\b|公司|部门|团队)(?:{KIN.pattern})"
+_RELATIVE = re.compile(
+    rf"(?:my|(?:the )?\w+'s|mein\w*|mi|m[ao]n?) (?:\w+ )?{_KIN}"
+    rf"|(?:el|la|le|der|die) {_KIN} (?:del? |de la |de l'|des |der )(?:usuari[oa]|utilisat\w+|nutzer\w*)"
+    rf"|(?:用户|我)的?(?:{_KIN})+"
+)
+_USERS = {  # how the user is called where a relative is spoken of so
+    "^(?:用户|我)": "用户",
+    "^mein|nutzer": "Der Nutzer",
+    "^mi |usuari": "El usuario",
+    "^m[ao]n? |utilisat": "L'utilisateur",
+    "": "User",
+}
+_CALLED = re.compile(r" ([A-Z]\w+)(?=[' ,])|([小老阿][\u4e00-\u9fff])")
+_IS_JUST = re.compile(
+    r"(?:用户是|(?:User|El usuario|L'utilisateur|Der Nutzer) (?:is|was|es|est|ist) )(?!called|named)"
+)
+_SAME_ZH = re.compile("用户(?:现在|已经|目前)?([上读住开])")  # 孩子上大班, 孩子现在上小学
+_DOES = re.compile(r"\b(?:lives?|works?|stud(?:y|ies))\b")  # many facts share the word: yet no mere value
 _APPOSITION = re.compile(r"^(\w[\w-]+), [^,]{2,60},")  # "Lantern, the new form, is due"
 _NOT_ON = re.compile(
     r"(?:\b(?:not|instead of|rather than|nicht|statt|y no|en (?:lugar|vez) del?|et (?:non|pas)|au lieu d[eu])"
@@ -109,7 +130,8 @@ def _is_about(topic: frozenset[str], a: Statement, b: Statement) -> bool:
 
 def _says_more(a: Statement) -> bool:
     """True if the fact says more of the one that it begins with than a value."""
-    return _matter(read(_APPOSITION.sub(r"\1", a.text)).words - a.names)
+    matter = _matter(read(_APPOSITION.sub(r"\1", a.text)).words - a.names)
+    return matter or _DOES.search(a.text) is not None
 
 
 def _holds_now(claim: Claim, a: Statement, b: Statement) -> bool:
@@ -277,12 +299,16 @@ def _was_ended(a: Statement) -> bool:
 
 # ------------------------------------------------------------ whose
 def as_of_the_user(old: str, new: str) -> tuple[str, str]:
-    """Return both facts told of the user where both begin with one name, and otherwise as they are: that they
-    are Sam's tells as little of what they are about as that they are the user's. A fact that gives nothing
-    but a value ("Lantern is due on 3 May") is about the named thing itself, and stays as it is."""
+    """Return both facts told of the user where both begin with one name, or one relative, else as they are: that
+    they are Sam's tells as little of what they are about as that they are the user's. A fact that gives
+    nothing but a value ("Lantern is due on 3 May") is about the named thing itself, and stays as it is."""
     first, second = _SUBJECT_ZH.match(old), _SUBJECT_ZH.match(new)
     if first and second and first[0] == second[0]:
         return old.replace(first[0], "用户"), new.replace(first[0], "用户")
+    if (ours := _of_one_relative(old, new)) is not None:
+        is_value = _IS_JUST.match(ours[0]) is not None and not _says_more(read(ours[0]))
+        one, other = map(_SAME_ZH.match, ours)
+        return (old, new) if is_value or (one and other and one[1] == other[1]) else ours
     first, second = _SUBJECT.match(old), _SUBJECT.match(new)
     if first is None or second is None or first[1] != second[1]:
         return old, new
@@ -291,6 +317,27 @@ def as_of_the_user(old: str, new: str) -> tuple[str, str]:
         return old, new
     name = re.compile(rf"(?<!\w){re.escape(first[1])}(?!\w)")
     return name.sub("User", old), name.sub("User", new)
+
+
+def _of_one_relative(old: str, new: str) -> tuple[str, str] | None:
+    """Return both facts told of the user where both begin with the same relative, else None."""
+    first, second = _relative(old), _relative(new)
+    if not first or not second or first[0] != second[0] or (first[1] and second[1] and first[1] != second[1]):
+        return None  # of two sisters, too
+    user = next(name for of, name in _USERS.items() if re.search(of, first[0]))
+    return user + first[2], user + second[2]
+
+
+def _relative(text: str) -> tuple[str, str, str] | None:
+    """Return the relative that the fact begins with, the name that follows, and the rest."""
+    told = text.replace("œ", "oe").replace("’", "'")
+    match = _RELATIVE.match(plain(told))
+    if match is None:
+        return None
+    rest = told[match.end() :]
+    called = _CALLED.match(rest)
+    name = called.group() if called else ""
+    return re.sub(r"^(?:my|the user's|user's) ", "", match.group()), name, rest.removeprefix(name)
 
 
 def about_others(old: str, new: str) -> bool:
