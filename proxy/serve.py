@@ -24,7 +24,7 @@ from proxy.errors import ConfigError
 from proxy.reload import pinned, planned
 from proxy.screen import opening_screen
 from proxy.served import OpenUpstream, Served, Terminal, settings_of, settings_of_process
-from proxy.settings import Settings, from_process
+from proxy.settings import Settings, from_process, overlooked
 from proxy.tcp import ask_when_silent
 
 BACKLOG = 4096
@@ -35,6 +35,8 @@ CHUNK_DELAY_S = 0.02  # the scripted model's pace: about that of a real one
 def serve(settings: Settings) -> int:
     """Run the proxy until it is told to stop; returns the exit status. Raises ConfigError."""
     observe.configure(settings.logging.level, settings.logging.format)
+    for name, meant in overlooked(os.environ):
+        observe.log.warning("config.variable_ignored", variable=name, meant=meant)
     listener = bind(settings.server.host, settings.server.port)
     address = address_of(listener)
     # uvicorn stops in order on these and then raises them again: a stop that was asked for is no failure.

@@ -6,6 +6,7 @@ name; a wrong value is reported with its full key. config/default.yaml shows eve
 
 import difflib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -34,7 +35,10 @@ Source = tuple[str, Mapping[Any, Any]]
 
 
 class Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+A_CENTURY = 36_500  # days: what is kept for longer has no date any more (the last is in the year 9999)
 
 
 class Server(Section):
@@ -61,13 +65,18 @@ class UpstreamSettings(Section):
     def ends_in_v1(cls, url: str | None) -> str | None:
         return None if url is None else api_base(url)
 
+    @field_validator("api_key")
+    @classmethod
+    def goes_into_a_header(cls, key: SecretStr | None) -> SecretStr | None:
+        return header_key(key)
+
 
 class Storage(Section):
     backend: Literal["sqlite", "redis", "redis+qdrant"] = "sqlite"
     data_dir: Path | None = None
     index_cache_mb: int = Field(256, ge=1)
-    exchange_ttl_days: float = Field(30, gt=0)
-    response_ttl_days: float = Field(30, gt=0)
+    exchange_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
+    response_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
 
 
 class RedisSettings(Section):
@@ -163,8 +172,8 @@ class MemorySettings(Section):
     def of_known_types(cls, days: dict[str, float]) -> dict[str, float]:
         if unknown := set(days) - set(KINDS):
             raise ValueError(f"unknown memory type {min(unknown)!r}; known: {', '.join(sorted(KINDS))}")
-        if any(value <= 0 for value in days.values()):
-            raise ValueError("days must be above 0; leave a type out to keep it for good")
+        if not all(0 < value <= A_CENTURY for value in days.values()):
+            raise ValueError(f"days must be above 0, up to {A_CENTURY}; leave a type out to keep it for good")
         return days
 
 
@@ -203,6 +212,11 @@ class ExternalModel(Section):
     @classmethod
     def ends_in_v1(cls, url: str) -> str:
         return api_base(url)
+
+    @field_validator("llm_api_key")
+    @classmethod
+    def goes_into_a_header(cls, key: SecretStr | None) -> SecretStr | None:
+        return header_key(key)
 
 
 class Logging(Section):
@@ -292,6 +306,32 @@ def api_base(url: str) -> str:
     if not url.endswith("/v1"):
         raise ValueError(f"must end in /v1, as an OpenAI client's base_url does: try {url}/v1")
     return url
+
+
+def header_key(key: SecretStr | None) -> SecretStr | None:
+    """Return the key; ValueError, which does not repeat it, if no HTTP header can carry it."""
+    text = key.get_secret_value().strip() if key is not None else ""
+    if not text.isascii():
+        raise ValueError(
+            "holds a character that no key has, such as a curly quotation mark: copy it once more"
+        )
+    elif key is not None and text and not text.isprintable():
+        raise ValueError("holds a line break or another character that cannot be seen")
+    return key
+
+
+def overlooked(environ: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the variables that would be a setting with two underscores in the right places, and its variable.
+    No others: Kubernetes makes variables that begin so for a service of our name, `tcp://…` some of them."""
+    meant = {
+        f"memory_proxy_{section}_{key}": f"{PREFIX}{section}__{key}".upper()
+        for section, holder in Settings.model_fields.items()
+        for key in getattr(holder.annotation, "model_fields", {})
+    }
+    found = [
+        (name, re.sub("_+", "_", name.lower())) for name, value in environ.items() if value[:6] != "tcp://"
+    ]
+    return sorted((name, meant[one]) for name, one in found if one in meant and not name.startswith(PREFIX))
 
 
 def _read(file: Path) -> dict[str, Any]:

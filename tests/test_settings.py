@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.settings import PREFIX, Settings, load
+from proxy.settings import PREFIX, Settings, load, overlooked
 from proxy.upstream.client import Upstream
 
 DEFAULTS = Path(__file__).parent.parent / "config" / "default.yaml"
@@ -212,3 +212,41 @@ def test_a_section_of_comments_only_means_its_defaults(tmp_path: Path) -> None:
 def test_keys_never_show_in_a_printed_setting() -> None:
     settings = load(None, {f"{PREFIX}UPSTREAM__API_KEY": "sk-secret"})
     assert "sk-secret" not in repr(settings) + str(settings)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("server", "shutdown_seconds", float("inf")),
+        ("limits", "max_content_mb_per_user", float("inf")),
+        ("memory", "deadline_ms", float("nan")),
+        ("memory", "ttl_days", {"episodic": float("inf")}),
+        ("memory", "ttl_days", {"episodic": 1e7}),
+        ("storage", "response_ttl_days", 1e30),
+        ("upstream", "api_key", "\u201csk-secret\u201d"),
+        ("upstream", "api_key", "sk-\nsecret"),
+    ],
+)
+def test_a_value_that_would_fail_later_is_refused_by_its_key(section: str, key: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=rf"^{section}\.{key}") as refused:
+        load(None, {}, {section: {key: value}})
+    assert "secret" not in str(refused.value)
+
+
+def test_a_line_break_behind_a_key_is_none_of_it() -> None:
+    load(None, {}, {"upstream": {"api_key": "sk-test\n"}})
+
+
+def test_variables_with_too_few_underscores_are_found_and_those_of_kubernetes_are_not() -> None:
+    environ = {
+        "MEMORY_PROXY_UPSTREAM_BASE_URL": "http://127.0.0.1:1/v1",
+        "MEMORY_PROXY_MEMORY__DEADLINE_MS": "1",
+        f"{PREFIX}MEMORY__DEADLINE_MS": "1",
+        "MEMORY_PROXY_CONFIG": "x",
+        "MEMORY_PROXY_SERVER_PORT": "tcp://10.0.0.1:8080",
+        "MEMORY_PROXY_SERVICE_HOST": "10.0.0.1",
+    }
+    assert overlooked(environ) == [
+        ("MEMORY_PROXY_MEMORY__DEADLINE_MS", f"{PREFIX}MEMORY__DEADLINE_MS"),
+        ("MEMORY_PROXY_UPSTREAM_BASE_URL", f"{PREFIX}UPSTREAM__BASE_URL"),
+    ]
