@@ -41,15 +41,12 @@ def search(args: argparse.Namespace, api: MemoryApi, out: Console) -> int:
     )
     if args.json:
         return shown.print_json(found)
-    if not found["data"]:
-        out.print("Nothing that is remembered fits.")
-        return 0
     table = shown.table("score", "memory", "why")
     for match in found["data"]:
         memory = match["memory"]
         cell = shown.two_lines(memory["content"], f"{memory['type']} {memory['id']}")
         table.add_row(f"{match['score']:.2f}", cell, escape(str(match["why"])))
-    out.print(table)
+    out.print(table if found["data"] else "Nothing that is remembered fits.")
     if found.get("would_inject") is False:
         out.print(f"A conversation that began with this would be shown none: {escape(str(found['reason']))}.")
     return 0

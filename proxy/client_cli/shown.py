@@ -26,13 +26,24 @@ def memory_table(memories: list[dict[str, Any]]) -> Table:
     """Return memories as a table that fits 80 columns."""
     made = table("memory", "type", "since")
     for memory in memories:
-        ended = " [yellow](superseded)[/]" if memory.get("superseded_by") else ""
+        ended = f" [yellow]({why})[/]" if (why := _unused(memory)) else ""
+        # A chat of another project never sees it, which is what many a search in vain comes from.
+        of = f" project {project}" if (project := memory.get("project_id")) else ""
         made.add_row(
-            two_lines(memory["content"], memory["id"], ended),
+            two_lines(memory["content"], f"{memory['id']}{of}", ended),
             escape(memory["type"]),
             when(memory["created_at"]),
         )
     return made
+
+
+def _unused(memory: dict[str, Any]) -> str:
+    """Return why a memory is no longer searched, as `/ui` does, or "" where it is."""
+    if memory.get("superseded_by"):
+        return "superseded"
+    if memory.get("archived"):
+        return "archived"
+    return "expired" if (end := memory.get("expires_at")) and end <= time.time() else ""
 
 
 def two_lines(content: str, below: str, mark: str = "") -> str:

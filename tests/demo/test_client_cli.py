@@ -56,6 +56,24 @@ def test_list_shows_what_is_stored_newest_first(proxy: FakeProxy, capsys: pytest
     ]
 
 
+def test_list_says_what_is_not_used_any_more_and_of_which_project_it_is(
+    proxy: FakeProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proxy.store("alice", "User lives in Rome", project="apollo")
+    proxy.store("alice", "User has a bike")["superseded_by"] = "mem_9"
+    proxy.store("alice", "User has a guest")["expires_at"] = 1768400001
+    proxy.store("alice", "User has a lease")["expires_at"] = time.time() + 999
+    proxy.store("alice", "User has a kite")["archived"] = True
+    assert run("list", "--user", "alice", "--inactive") == 0
+    shown = capsys.readouterr().out
+    assert "mem_0001 project apollo" in shown
+    assert "bike (superseded)" in shown
+    assert "guest (expired)" in shown
+    assert "kite (archived)" in shown
+    assert "lease (" not in shown
+    assert shown.count("project") == 1
+
+
 def test_list_says_how_to_see_more(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
     for number in range(3):
         proxy.store("alice", f"Fact {number}")
@@ -94,6 +112,10 @@ def test_search_sends_the_question_and_shows_score_and_reason(
     assert run("search", "where is home?", "--user", "alice", "--limit", "3") == 0
     assert "would be shown none: general_fact." in capsys.readouterr().out
     assert proxy.requests[-1][2]["limit"] == 3
+    assert run("search", "where is home?", "--user", "bob") == 0
+    shown = capsys.readouterr().out
+    assert "Nothing that is remembered fits." in shown
+    assert "would be shown none: general_fact." in shown  # also where nothing is near
 
 
 def test_add_stores_and_get_shows_it_with_its_history(
