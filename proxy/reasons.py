@@ -44,6 +44,7 @@ class Reason(StrEnum):
     # Searched for, and nothing to show: status none.
     NO_MEMORIES = "no_memories", "the user has none"
     BELOW_THRESHOLD = "below_threshold", "nothing that was found is near enough to the question"
+    DOUBTED = "doubted", "all that was found are preferences told with a doubt: shown once said again"
     NOT_IN_MEMORY = "not_in_memory", "what is asked for by name is not in what was found"
     ALREADY_VISIBLE = "already_visible", "the conversation itself says all that was found"
     OVER_BUDGET = "over_budget", "nothing that was found fits into `memory.budget_tokens`"

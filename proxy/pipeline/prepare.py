@@ -161,7 +161,7 @@ async def _recall(turn: Turn, tools: Tools) -> _Recalled:
         return _Recalled(reason=found.reason, level=found.level)
     sure = [r for r in found.ranked if not _is_doubted(r.memory)]
     if not sure:
-        return _Recalled(reason=Reason.BELOW_THRESHOLD, level=found.level)
+        return _Recalled(reason=Reason.DOUBTED, level=found.level)
     fresh = unseen([r for r in sure if r.memory.id not in turn.shown], turn.messages)
     return _Recalled(fresh, reason=None if fresh else Reason.ALREADY_VISIBLE, level=found.level)
 

@@ -89,7 +89,7 @@ async def test_a_preference_told_with_a_doubt_steers_nobody(tools, type_, confid
     shelf = replace(tools, memories=Shelf([Hit(told, 0.6, 3.0)]))
     prepared = await prepare(turn("Which seats do I prefer?"), shelf)
     assert prepared.memory_ids == shown
-    assert prepared.reason == (None if shown else "below_threshold")
+    assert prepared.reason == (None if shown else "doubted")
 
 
 async def test_what_is_visible_is_not_injected(tools):
