@@ -315,13 +315,13 @@ def header_key(key: SecretStr | None) -> SecretStr | None:
         raise ValueError(
             "holds a character that no key has, such as a curly quotation mark: copy it once more"
         )
-    elif key is not None and text and not text.isprintable():
+    if key is not None and text and not text.isprintable():
         raise ValueError("holds a line break or another character that cannot be seen")
     return key
 
 
 def overlooked(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the variables that would be a setting with two underscores in the right places, and its variable.
+    """Return the variables that were a setting with two underscores in the right places, and the setting's.
     No others: Kubernetes makes variables that begin so for a service of our name, `tcp://…` some of them."""
     meant = {
         f"memory_proxy_{section}_{key}": f"{PREFIX}{section}__{key}".upper()

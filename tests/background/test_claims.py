@@ -2,7 +2,8 @@
 
 import pytest
 
-from proxy.background.write_gate.claims import about_others, claims_change
+from proxy.background.write_gate.claims import claims_change
+from proxy.background.write_gate.whose import about_others
 
 CHANGES = [
     # another value of the same kind, said of the same thing

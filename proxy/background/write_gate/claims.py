@@ -9,44 +9,15 @@ people, other named things and other values of the same thing do not match, and 
 import re
 from collections.abc import Iterable
 
-from proxy.background.write_gate.change_words import KIN, Cue
+from proxy.background.write_gate.change_words import Cue
 from proxy.background.write_gate.contrast import CONTRAST
-from proxy.background.write_gate.reading import COMMON, VALUE_KINDS, Claim, Statement, read
-from proxy.terms import plain
+from proxy.background.write_gate.reading import COMMON, VALUE_KINDS, Claim, Statement, has_matter, read
+from proxy.background.write_gate.whose import about_others, says_more
 
 _COMMON_WEIGHT = 0.25
 _COVERED = 0.76  # share of what the clause speaks of that the old fact has to speak of too
 _FEW = 4
 _COVERED_CJK = 0.6  # bigrams across two words are nobody's words
-_OWNER = re.compile("(?!用户|我)([^,，的]{2,12})的")  # whose matter a Chinese statement begins with
-_SUBJECT = re.compile(
-    r"(?!(?:The|An?|This|That|These|Those|There|It|He|She|They|We|My|Our|His|Her|Their|Its|On|In|At|Since|From"
-    r"|To|For|By|No|All|Both|Each|Every|Some|Most|Nightly|Daily|Weekly|Monthly|Yearly|Annual|New|Old|First|Last"
-    r"|Next|Current|El|La|Los|Las|Le|Les|Un|Une|Una|Mi|Su|Mon|Ma|Mes|Sa|Ses)\b)"
-    r"([A-Z][\w-]+)(?=['’]s\b|,? )"
-)
-_SUBJECT_ZH = re.compile("[小老阿](?![时区孩板师家人院姨公婆是说友鼠虎])[\u4e00-\u9fff]")  # 小王, not 小区
-# Of folded text: "my sister", "user's older sister", "tom's wife", "la hermana del usuario", "用户的妹妹".
-_KIN = rf"(?!teams?\b|office\b|company\b|公司|部门|团队)(?:{KIN.pattern})"
-_RELATIVE = re.compile(
-    rf"(?:my|(?:the )?\w+'s|mein\w*|mi|m[ao]n?) (?:\w+ )?{_KIN}"
-    rf"|(?:el|la|le|der|die) {_KIN} (?:del? |de la |de l'|des |der )(?:usuari[oa]|utilisat\w+|nutzer\w*)"
-    rf"|(?:用户|我)的?(?:{_KIN})+"
-)
-_USERS = {  # how the user is called where a relative is spoken of so
-    "^(?:用户|我)": "用户",
-    "^mein|nutzer": "Der Nutzer",
-    "^mi |usuari": "El usuario",
-    "^m[ao]n? |utilisat": "L'utilisateur",
-    "": "User",
-}
-_CALLED = re.compile(r" ([A-Z]\w+)(?=[' ,])|([小老阿][\u4e00-\u9fff])")
-_IS_JUST = re.compile(
-    r"(?:用户是|(?:User|El usuario|L'utilisateur|Der Nutzer) (?:is|was|es|est|ist) )(?!called|named)"
-)
-_SAME_ZH = re.compile("用户(?:现在|已经|目前)?([上读住开])")  # 孩子上大班, 孩子现在上小学
-_DOES = re.compile(r"\b(?:lives?|works?|stud(?:y|ies))\b")  # many facts share the word: yet no mere value
-_APPOSITION = re.compile(r"^(\w[\w-]+), [^,]{2,60},")  # "Lantern, the new form, is due"
 _NOT_ON = re.compile(
     r"(?:\b(?:not|instead of|rather than|nicht|statt|y no|en (?:lugar|vez) del?|et (?:non|pas)|au lieu d[eu])"
     r" (?:(?:on|the|am|an|den|dem|el|le|du) ){0,2}|而?不是|而非)"
@@ -84,8 +55,8 @@ def takes_back_date(old: str, new: str) -> bool:
 def _claim_meets(claim: Claim, a: Statement, b: Statement, cosine: float | None) -> bool:
     match claim.cue:
         case Cue.MOVED:
-            of_itself = _matter(claim.before - b.names) or not _matter(claim.changed)
-            topic = claim.before if of_itself and _matter(claim.before) else claim.changed
+            of_itself = has_matter(claim.before - b.names) or not has_matter(claim.changed)
+            topic = claim.before if of_itself and has_matter(claim.before) else claim.changed
             values = _other_values(claim, a, b)
             return _is_owners(claim, a, b) and _speaks_of(topic, claim.names_before, a, b, values)
         case Cue.NOW:
@@ -123,15 +94,9 @@ def _is_about(topic: frozenset[str], a: Statement, b: Statement) -> bool:
         and topic <= b.names
         and a.holder == b.holder
         and f"{a.holder}'s" not in a.text
-        and not _says_more(a)
-        and (says_moved(b.text) or not _says_more(b))
+        and not says_more(a)
+        and (says_moved(b.text) or not says_more(b))
     )
-
-
-def _says_more(a: Statement) -> bool:
-    """True if the fact says more of the one that it begins with than a value."""
-    matter = _matter(read(_APPOSITION.sub(r"\1", a.text)).words - a.names)
-    return matter or _DOES.search(a.text) is not None
 
 
 def _holds_now(claim: Claim, a: Statement, b: Statement) -> bool:
@@ -168,7 +133,7 @@ def _one_word_differs(a: Statement, b: Statement) -> bool:
 
 def _ends(claim: Claim, a: Statement, b: Statement) -> bool:
     """True if what the clause ends is what the old fact says; a fact that was ended before is another."""
-    ended = claim.after if _matter(claim.after) else claim.before
+    ended = claim.after if has_matter(claim.after) else claim.before
     if not b.is_german and any(n in ended and n not in a.text for n in b.names):
         return False
     others = claim.names_before if ended is claim.after and b.holder != "user" else ()
@@ -227,11 +192,6 @@ def _covered(topic: Iterable[str], a: Statement) -> float:
 def _share(words: Iterable[str], b: Statement) -> float:
     wanted = list(words)
     return sum(speaks(b, w) for w in wanted) / len(wanted) if wanted else 0.0
-
-
-def _matter(words: frozenset[str]) -> bool:
-    """True if there is a word among them that few facts share."""
-    return bool(words - COMMON)
 
 
 def _tells(topic: frozenset[str], a: Statement, b: Statement) -> bool:
@@ -295,61 +255,3 @@ def _contrast(topic: frozenset[str], a: Statement) -> bool:
 
 def _was_ended(a: Statement) -> bool:
     return any(c.cue is Cue.ENDED for c in a.claims)
-
-
-# ------------------------------------------------------------ whose
-def as_of_the_user(old: str, new: str) -> tuple[str, str]:
-    """Return both facts told of the user where both begin with one name, or one relative, else as they are: that
-    they are Sam's tells as little of what they are about as that they are the user's. A fact that gives
-    nothing but a value ("Lantern is due on 3 May") is about the named thing itself, and stays as it is."""
-    first, second = _SUBJECT_ZH.match(old), _SUBJECT_ZH.match(new)
-    if first and second and first[0] == second[0]:
-        return old.replace(first[0], "用户"), new.replace(first[0], "用户")
-    if (ours := _of_one_relative(old, new)) is not None:
-        is_value = _IS_JUST.match(ours[0]) is not None and not _says_more(read(ours[0]))
-        one, other = map(_SAME_ZH.match, ours)
-        return (old, new) if is_value or (one and other and one[1] == other[1]) else ours
-    first, second = _SUBJECT.match(old), _SUBJECT.match(new)
-    if first is None or second is None or first[1] != second[1]:
-        return old, new
-    a = read(old)
-    if a.is_german or a.is_cjk or a.holder == "user" or not _says_more(a):
-        return old, new
-    name = re.compile(rf"(?<!\w){re.escape(first[1])}(?!\w)")
-    return name.sub("User", old), name.sub("User", new)
-
-
-def _of_one_relative(old: str, new: str) -> tuple[str, str] | None:
-    """Return both facts told of the user where both begin with the same relative, else None."""
-    first, second = _relative(old), _relative(new)
-    if not first or not second or first[0] != second[0] or (first[1] and second[1] and first[1] != second[1]):
-        return None  # of two sisters, too
-    user = next(name for of, name in _USERS.items() if re.search(of, first[0]))
-    return user + first[2], user + second[2]
-
-
-def _relative(text: str) -> tuple[str, str, str] | None:
-    """Return the relative that the fact begins with, the name that follows, and the rest."""
-    told = text.replace("œ", "oe").replace("’", "'")
-    match = _RELATIVE.match(plain(told))
-    if match is None:
-        return None
-    rest = told[match.end() :]
-    called = _CALLED.match(rest)
-    name = called.group() if called else ""
-    return re.sub(r"^(?:my|the user's|user's) ", "", match.group()), name, rest.removeprefix(name)
-
-
-def about_others(old: str, new: str) -> bool:
-    """Return whether the facts are about different people: relatives, or somebody or something named."""
-    a, b = read(old), read(new)
-    shared = any(n in b.text for n in a.names) or any(n in a.text for n in b.names)
-    unheard = any(k not in b.text for k in a.kin) or any(k not in a.text for k in b.kin)
-    if unheard and not shared:
-        return True
-    one, other = _OWNER.match(a.text), _OWNER.match(b.text)
-    if one and other and one[1] not in other[1] and other[1] not in one[1]:
-        return True
-    if not a.holder or not b.holder or a.holder == b.holder or "user" in (a.holder, b.holder):
-        return False
-    return not (set(a.holder.split()) & b.names or set(b.holder.split()) & a.names)

@@ -11,12 +11,13 @@ from collections import Counter
 from dataclasses import replace
 from enum import Enum
 
-from proxy.background.write_gate.claims import about_others, as_of_the_user, claims_change
+from proxy.background.write_gate.claims import claims_change
 from proxy.background.write_gate.contrast import CONTRAST, TIMES
 from proxy.background.write_gate.fact import Fact, read_fact
 from proxy.background.write_gate.numbered import about_other_numbers, hold_at_other_times
 from proxy.background.write_gate.reading import COMMON
 from proxy.background.write_gate.slots import is_form, tells_beside
+from proxy.background.write_gate.whose import about_others, as_of_the_user
 from proxy.terms import normalise
 
 LEXICAL_NEAR = 0.6  # Jaccard over terms that asks the question where no vector means anything

@@ -304,3 +304,8 @@ def _words(text: str) -> frozenset[str]:
 _ELISION = re.compile(r"\b(?:[cdjlmnst]|qu)'(?=[^\W\d_]{2})")
 _FUNCTION = "用户我的在了和与从把被将已是有每等也都就对为由因到至个要一这那他她它们只会于及后时"
 _PIECES = re.compile(f"(?:(?![{_FUNCTION}])[\u3400-\u4dbf\u4e00-\u9fff])+|[^\u3400-\u4dbf\u4e00-\u9fff]+")
+
+
+def has_matter(words: frozenset[str]) -> bool:
+    """True if there is a word among them that few facts share."""
+    return bool(words - COMMON)
