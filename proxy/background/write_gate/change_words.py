@@ -33,3 +33,4 @@ PLANNED = _said("planned")
 # Why, or on what occasion: what follows is not what the statement is about.
 REASON = _said("reason")
 KIN = _said("kin")
+BEINGS = _said("beings")

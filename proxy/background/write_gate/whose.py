@@ -6,7 +6,7 @@ different people are never versions of one.
 
 import re
 
-from proxy.background.write_gate.change_words import KIN
+from proxy.background.write_gate.change_words import BEINGS, KIN
 from proxy.background.write_gate.reading import Statement, has_matter, read
 from proxy.terms import plain
 
@@ -15,11 +15,11 @@ _SUBJECT = re.compile(
     r"(?!(?:The|An?|This|That|These|Those|There|It|He|She|They|We|My|Our|His|Her|Their|Its|On|In|At|Since|From"
     r"|To|For|By|No|All|Both|Each|Every|Some|Most|Nightly|Daily|Weekly|Monthly|Yearly|Annual|New|Old|First|Last"
     r"|Next|Current|El|La|Los|Las|Le|Les|Un|Une|Una|Mi|Su|Mon|Ma|Mes|Sa|Ses)\b)"
-    r"([A-Z][\w-]+)(?=['’]s\b|,? )"
+    r"(?:(?:Dr|Mrs?|Ms|Prof)\. )?([A-Z][\w-]+)(?=['’]s\b|,? )"
 )
 _SUBJECT_ZH = re.compile("[小老阿](?![时区孩板师家人院姨公婆是说友鼠虎])[\u4e00-\u9fff]")  # 小王, not 小区
 # Of folded text: "my sister", "user's older sister", "tom's wife", "la hermana del usuario", "用户的妹妹".
-_KIN = rf"(?!teams?\b|office\b|company\b|公司|部门|团队)(?:{KIN.pattern})"
+_KIN = rf"(?!teams?\b|office\b|company\b|公司|部门|团队)(?:{BEINGS.pattern}|{KIN.pattern})"
 _RELATIVE = re.compile(
     rf"(?:my|(?:the )?\w+'s|mein\w*|mi|m[ao]n?) (?:\w+ )?{_KIN}"
     rf"|(?:el|la|le|der|die) {_KIN} (?:del? |de la |de l'|des |der )(?:usuari[oa]|utilisat\w+|nutzer\w*)"
@@ -58,7 +58,7 @@ def as_of_the_user(old: str, new: str) -> tuple[str, str]:
     a = read(old)
     if a.is_german or a.is_cjk or a.holder == "user" or not says_more(a):
         return old, new
-    name = re.compile(rf"(?<!\w){re.escape(first[1])}(?!\w)")
+    name = re.compile(rf"(?<!\w)(?:{re.escape(first[0])}|{re.escape(first[1])})(?!\w)")
     return name.sub("User", old), name.sub("User", new)
 
 
