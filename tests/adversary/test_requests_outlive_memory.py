@@ -120,7 +120,7 @@ async def test_a_long_paste_holds_up_nobody(house: Houses) -> None:
             assert (await tell(h, paste)).status_code == 200
             await until(lambda: _count(model), lambda n: n >= 2, within_s=30)
             await asyncio.sleep(0.3)
-        assert ticker.longest_s < 0.3
+        assert ticker.longest_s < 1.0  # 0.1 s; seconds where all of it is read
 
 
 async def _count(model: ScriptedModel) -> int:

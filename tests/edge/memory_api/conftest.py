@@ -144,7 +144,7 @@ async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> 
     )
     async with (
         serving(MemoryApi(tools)) as origin,
-        httpx2.AsyncClient(base_url=f"{origin}/v1", timeout=30) as http,
+        httpx2.AsyncClient(base_url=f"{origin}/v1", timeout=120) as http,
     ):
         yield Bench(http, origin, stores, tools, callers, woken, credentials)
 
