@@ -67,7 +67,7 @@ async def serve(data_dir: Path, *flags: str, **environ: str) -> AsyncIterator[Se
 
 
 async def test_serve_without_any_configuration_says_what_it_is_and_answers(tmp_path: Path) -> None:
-    async with serve(tmp_path / "data") as served, httpx2.AsyncClient(timeout=30) as http:
+    async with serve(tmp_path / "data") as served, httpx2.AsyncClient(timeout=90) as http:
         for word in ("Upstream", "scripted", "Data", str(tmp_path / "data"), "Off", "curl"):
             assert word in served.screen
         answer = await http.post(
@@ -90,7 +90,7 @@ async def test_serve_without_any_configuration_says_what_it_is_and_answers(tmp_p
 
 
 async def test_a_stop_extracts_what_is_pending_and_the_next_start_knows_it(tmp_path: Path) -> None:
-    async with serve(tmp_path / "data") as served, httpx2.AsyncClient(timeout=30) as http:
+    async with serve(tmp_path / "data") as served, httpx2.AsyncClient(timeout=90) as http:
         await http.post(
             f"{served.origin}/v1/chat/completions",
             json={
@@ -102,19 +102,19 @@ async def test_a_stop_extracts_what_is_pending_and_the_next_start_knows_it(tmp_p
         served.process.send_signal(signal.SIGTERM)
         async with asyncio.timeout(60):
             assert await served.process.wait() == 0
-    async with serve(tmp_path / "data") as served, httpx2.AsyncClient(timeout=30) as http:
+    async with serve(tmp_path / "data") as served, httpx2.AsyncClient(timeout=90) as http:
         (memory,) = (await http.get(f"{served.origin}/v1/memory?user_id=alice")).json()["data"]
         assert "allergic to peanuts" in memory["content"]
 
 
 async def test_several_workers_share_the_port_and_the_memory(tmp_path: Path) -> None:
-    async with serve(tmp_path / "data", "--workers", "2") as served, httpx2.AsyncClient(timeout=30) as http:
+    async with serve(tmp_path / "data", "--workers", "2") as served, httpx2.AsyncClient(timeout=90) as http:
         made = await http.post(
             f"{served.origin}/v1/memory", json={"user_id": "alice", "content": "User likes figs."}
         )
         assert made.status_code == 201
         for _ in range(8):  # on connections of their own: whichever worker answers knows it
-            async with httpx2.AsyncClient(timeout=30) as other:
+            async with httpx2.AsyncClient(timeout=90) as other:
                 listed = await other.get(f"{served.origin}/v1/memory?user_id=alice")
                 assert listed.json()["total"] == 1
 
@@ -250,7 +250,7 @@ def test_doctor_finds_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 async def test_a_store_made_with_another_model_is_refused_in_a_sentence(tmp_path: Path) -> None:
-    async with serve(tmp_path) as served, httpx2.AsyncClient(timeout=30) as http:
+    async with serve(tmp_path) as served, httpx2.AsyncClient(timeout=90) as http:
         await http.post(f"{served.origin}/v1/memory", json={"user_id": "a", "content": "User likes figs."})
     with closing(sqlite3.connect(tmp_path / "memory.db")) as file, file:
         file.execute("UPDATE embeddings SET name = 'another-model'")

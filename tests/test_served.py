@@ -67,7 +67,7 @@ class Streaming:
 
 @pytest.fixture
 async def http() -> AsyncIterator[httpx2.AsyncClient]:
-    async with httpx2.AsyncClient(timeout=30) as client:
+    async with httpx2.AsyncClient(timeout=90) as client:
         yield client
 
 
@@ -96,7 +96,7 @@ async def test_a_hang_up_serves_new_requests_by_the_new_file_and_lets_streams_go
                 assert [line["keys"] for line in done] == [["upstream.base_url"]] * int(workers)
                 restart = served.logged("config.reload.needs_restart")
                 assert {tuple(line["keys"]) for line in restart} == {("server.shutdown_seconds",)}
-                async with httpx2.AsyncClient(timeout=30) as other:
+                async with httpx2.AsyncClient(timeout=90) as other:
                     assert await answer_of(other, served.base_url) == "new"
                 assert await answer_of(http, served.base_url) == "new"
                 old.go.set()
@@ -298,7 +298,7 @@ async def test_every_process_says_when_it_begins_to_stop_and_when_it_has_stopped
     tmp_path: Path, number: signal.Signals, workers: int
 ) -> None:
     async with serving_process(tmp_path / "data", "--workers", str(workers)) as served:
-        async with httpx2.AsyncClient(timeout=30) as http:
+        async with httpx2.AsyncClient(timeout=90) as http:
             await answer_of(http, served.base_url)
         served.signal(number)
         assert await served.ended() == 0
@@ -316,7 +316,7 @@ async def _statuses_of_ready(origin: str) -> list[int]:
     statuses: list[int] = []
     async with asyncio.timeout(60):
         while True:
-            async with httpx2.AsyncClient(timeout=30) as http:  # a connection of its own each time
+            async with httpx2.AsyncClient(timeout=90) as http:  # a connection of its own each time
                 try:
                     statuses.append((await http.get(f"{origin}/ready")).status_code)
                 except httpx2.TransportError:
