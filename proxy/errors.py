@@ -10,6 +10,7 @@ ProxyError
 │   ├── Duplicate              409, another memory says just that
 │   ├── TooLarge               413
 │   ├── IdentityUnavailable    503, who is calling cannot be found out now
+│   ├── Stopping               503, the process ends before there is an answer
 │   └── RateLimited            429, `retry_after_s` says when
 ├── UpstreamError              the upstream gave no answer we could pass on
 │   ├── UpstreamUnreachable    502, nothing was sent
@@ -97,6 +98,16 @@ class IdentityUnavailable(ClientError):
     def __init__(self) -> None:
         message = "Credentials cannot be checked at the moment: try again."
         super().__init__(message, code="identity_unavailable")
+
+
+class Stopping(ClientError):
+    """`server.shutdown_seconds` are over; another process, or the next one, can be asked."""
+
+    status = 503
+    type = "server_error"
+
+    def __init__(self) -> None:
+        super().__init__("The proxy is stopping; try again.", code="stopping")
 
 
 class RateLimited(ClientError):

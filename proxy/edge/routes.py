@@ -11,6 +11,7 @@ for it what the routes of ours would have refused, or what is not its API.
 """
 
 import re
+from asyncio import CancelledError
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,7 +22,7 @@ from starlette.responses import JSONResponse, Response
 from proxy import observe, tracing
 from proxy.edge.identity.entrance import App, Area, Entrance
 from proxy.edge.reply import ASGIScope, Message, Receive, Send, error_of, send_error
-from proxy.errors import NotFound, ProxyError
+from proxy.errors import NotFound, ProxyError, Stopping
 
 __all__ = ["App", "Routes"]
 
@@ -74,7 +75,11 @@ class Routes:
         with tracing.span(f"{scope['method']} {name}", "server", scope["headers"]) as span:
             span.tell(http__request__method=scope["method"], http__route=name)
 
+            begun = False
+
             async def counted(message: Message) -> None:
+                nonlocal begun
+                begun = True
                 if message["type"] == "http.response.start":
                     status = message["status"]
                     self.metrics.requests.labels(name, f"{status // 100}xx").inc()
@@ -85,7 +90,12 @@ class Routes:
 
             # What nobody foresaw is answered as an error of ours, and raised on for the server's log.
             guarded = ServerErrorMiddleware(partial(self.entrance, app=app, area=area), handler=_unforeseen)
-            await guarded(scope, receive, counted)
+            try:
+                await guarded(scope, receive, counted)
+            except CancelledError:  # by uvicorn at the end of its patience; it would answer in plain text
+                if not begun:
+                    await send_error(counted, Stopping(), [(b"retry-after", b"1")])
+                raise
 
     def _is_misspelt(self, method: str, path: str) -> bool:
         plain = plain_path(path)
