@@ -191,6 +191,7 @@ def test_what_happened_once_does_not_end_what_holds_however_near() -> None:
         ("My sister Ana lives in Lyon.", "My sister moved to Rome."),
         ("My boss wants reports on Fridays.", "My boss now wants reports on Mondays."),
         ("User's manager is Olga.", "User's manager is now Daniel."),
+        ("User's dog is called Rex.", "User's dog is now called Max."),
         ("User's mother takes 5 mg of ramipril.", "User's mother now takes 10 mg of ramipril."),
         ("Mi hermana vive en Lyon.", "Mi hermana se mudó a Roma."),
         ("用户的妹妹住在里昂。", "用户的妹妹搬到了罗马。"),

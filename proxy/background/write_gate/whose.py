@@ -37,6 +37,7 @@ _IS_JUST = re.compile(
     r"(?:用户是|(?:User|El usuario|L'utilisateur|Der Nutzer) (?:is|was|es|est|ist) )(?!called|named)"
 )
 _SAME_ZH = re.compile("用户(?:现在|已经|目前)?([上读住开])")  # 孩子上大班, 孩子现在上小学
+_NAMES = re.compile(r"\b(?:called|named|name(?: is|'s)|llama|appelle|hei(?:ss|ß)t)\b|叫|名字")
 _DOES = re.compile(r"\b(?:lives?|works?|stud(?:y|ies))\b")  # many facts share the word: yet no mere value
 _APPOSITION = re.compile(r"^(\w[\w-]+), [^,]{2,60},")  # "Lantern, the new form, is due"
 
@@ -51,7 +52,8 @@ def as_of_the_user(old: str, new: str) -> tuple[str, str]:
     if (ours := _of_one_relative(old, new)) is not None:
         is_value = _IS_JUST.match(ours[0]) is not None and not says_more(read(ours[0]))
         one, other = map(_SAME_ZH.match, ours)
-        return (old, new) if is_value or (one and other and one[1] == other[1]) else ours
+        is_same = (one and other and one[1] == other[1]) or all(map(_NAMES.search, ours))
+        return (old, new) if is_value or is_same else ours
     first, second = _SUBJECT.match(old), _SUBJECT.match(new)
     if first is None or second is None or first[1] != second[1]:
         return old, new
