@@ -26,6 +26,15 @@ def day(text: str) -> float:
         ("What broke last winter?", "2025-12-01", "2026-03-01"),
         ("What did I tell you yesterday?", "2026-06-16", "2026-06-17"),
         ("Which books did I read last year?", "2025-01-01", "2026-01-01"),
+        ("What did we agree on 3 March?", "2026-03-03", "2026-03-04"),
+        ("What did we agree on March 3rd?", "2026-03-03", "2026-03-04"),
+        ("Who called on the 21st of August?", "2025-08-21", "2025-08-22"),
+        ("Which figures did I send May 23, 2024?", "2024-05-23", "2024-05-24"),
+        ("Was haben wir am 3. März beschlossen?", "2026-03-03", "2026-03-04"),
+        ("What broke last Friday?", "2026-06-12", "2026-06-13"),
+        ("What broke last Wednesday?", "2026-06-10", "2026-06-11"),
+        ("Where did we hike last weekend?", "2026-06-13", "2026-06-15"),
+        ("How many invoices did I write in 2024?", "2024-01-01", "2025-01-01"),
     ],
 )
 def test_a_time_is_read(text: str, start: str, end: str) -> None:
@@ -33,7 +42,17 @@ def test_a_time_is_read(text: str, start: str, end: str) -> None:
     assert (period.start, period.end) == (day(start), day(end))
 
 
-@pytest.mark.parametrize("text", ["May I park here?", "They march in step", "What's my budget?"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "May I park here?",
+        "They march in step",
+        "What's my budget?",
+        "Do my 3 may come too?",
+        "Does may 5 do?",
+        "What is due on 31 June?",
+    ],
+)
 def test_words_that_look_like_months_name_no_time(text: str) -> None:
     assert named_times(text, NOW) == ()
 
@@ -48,3 +67,22 @@ def test_a_memory_is_of_a_time_by_its_day_or_by_what_it_says() -> None:
     (may,) = named_times("What happened in May?", NOW)
     assert is_of(may, "User moves in May.", day("2026-01-01"))
     assert not is_of(may, "User lives in Mayfair.", day("2026-01-01"))
+
+
+def test_a_memory_is_of_a_day_that_it_names_either_way() -> None:
+    (third,) = named_times("What happened on 3 March?", NOW)
+    assert is_of(third, "User moved.", day("2026-03-03") + 3600)
+    assert is_of(third, "User moved on March 3.", day("2026-05-01"))
+    assert not is_of(third, "User moved on March 30.", day("2026-05-01"))
+    assert not is_of(third, "User moved on 23 March.", day("2026-05-01"))
+
+
+def test_on_a_sunday_last_weekend_is_not_the_one_that_lasts() -> None:
+    (weekend,) = named_times("Where were we last weekend?", day("2026-06-21"))
+    assert (weekend.start, weekend.end) == (day("2026-06-13"), day("2026-06-15"))
+
+
+def test_a_memory_is_of_a_year_that_it_names() -> None:
+    (year,) = named_times("Which books did I read last year?", NOW)
+    assert is_of(year, "User read all of Dickens in 2025.", day("2026-03-01"))
+    assert not is_of(year, "User owns 12025 books.", day("2026-03-01"))

@@ -1,4 +1,4 @@
-"""Find the times that a question names: "in March", "last week", "im März", "上个月", "el verano pasado".
+"""Find the times that a question names: "in March", "on 3 March", "last week", "im März", "上个月".
 
 A memory of that time is worth a little more than another (see `rank`); it is never left out for its time,
 since a fact noted in May may well be about March. Times are read in English, in other languages in the gloss.
@@ -23,6 +23,19 @@ _MONTH = re.compile(
 )
 _SEASON = re.compile(r"\b(?P<which>last|this|in the) (?P<season>spring|summer|autumn|fall|winter)\b")
 _AGO = re.compile(r"\b(?P<which>last|this) (?P<unit>week|month|year)\b|\b(?P<day>yesterday|today)\b")
+# A number before "may" is as often a count, so a day wants "on" or "the" before it, or a year behind it.
+# "At" is what "am 3. März" is in English words.
+_NAMES = "|".join(_MONTHS)
+_DATE = re.compile(
+    r"(?P<on>\b(?:on|the|at|from) (?:the )?)?\b(?:"
+    rf"(?P<number>\d{{1,2}})(?:st|nd|rd|th|\.)? (?:of )?(?P<month>{_NAMES})"
+    rf"|(?P<first>{_NAMES}) (?P<second>\d{{1,2}})(?:st|nd|rd|th)?"
+    r")\b(?:,? (?P<year>20\d\d))?"
+)
+_WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
+_LAST = re.compile(rf"\blast (?P<weekday>{'|'.join(_WEEKDAYS)}|weekend)\b")
+_YEAR = re.compile(r"\b(?:in|since|of) (?P<year>20\d\d)\b")
+_SECONDS = 86_400
 _ISO = re.compile(r"\b(20\d\d)-(\d\d)(?:-(\d\d))?\b")
 
 
@@ -40,9 +53,15 @@ def named_times(text: str, now: float) -> tuple[Period, ...]:
     open."""
     said = fold(question_gloss(text).text)
     at = datetime.fromtimestamp(now, UTC)
-    found = [_month(m, at) for m in _MONTH.finditer(said)]
+    dates = [m for m in _DATE.finditer(said) if m["on"] or m["year"]]
+    found = [day for m in dates if (day := _date(m, at))]
+    for match in dates:  # "the 3rd of March" is no month
+        said = said.replace(match[0], " ")
+    found += [_month(m, at) for m in _MONTH.finditer(said)]
     found += [_season(m, at) for m in _SEASON.finditer(said)]
     found += [_ago(m, at) for m in _AGO.finditer(said)]
+    found += [_last(m, at) for m in _LAST.finditer(said)]
+    found += [_year(int(m["year"])) for m in _YEAR.finditer(said)]
     return tuple(found)
 
 
@@ -53,8 +72,8 @@ def is_of(period: Period, content: str, valid_from: float) -> bool:
     if any(period.start <= day < period.end for day in _days(content)):
         return True
     said = fold(content, MEMORY_CHARS)
-    # Not "in Mayfair"; Chinese has no edges.
-    return any(re.search(rf"(?<![a-z]){re.escape(word)}(?![a-z])", said) for word in period.words)
+    # Not "in Mayfair", nor "March 30" for "March 3"; Chinese has no edges.
+    return any(re.search(rf"(?<![a-z\d]){re.escape(word)}(?![a-z\d])", said) for word in period.words)
 
 
 def _month(match: re.Match[str], at: datetime) -> Period:
@@ -63,6 +82,31 @@ def _month(match: re.Match[str], at: datetime) -> Period:
     # "Delivered on 6 May 2026", "in May".
     words = (f"{match['month']} {year}", f"in {match['month']}")
     return Period(_day(year, month), _day(year + month // 12, month % 12 + 1), words)
+
+
+def _date(match: re.Match[str], at: datetime) -> Period | None:
+    """Return the day, None for one that no calendar has."""
+    name, number = match["month"] or match["first"], int(match["number"] or match["second"])
+    month = _MONTHS.index(name) + 1
+    year = int(match["year"] or (at.year if (month, number) <= (at.month, at.day) else at.year - 1))
+    with suppress(ValueError):
+        start = _day(year, month, number)
+        return Period(start, start + _SECONDS, (f"{number} {name}", f"{name} {number}"))
+    return None
+
+
+def _last(match: re.Match[str], at: datetime) -> Period:
+    today = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    weekend = match["weekday"] == "weekend"
+    first = 5 if weekend else _WEEKDAYS.index(match["weekday"])
+    start = today - timedelta(days=(today.weekday() - first - 1) % 7 + 1)
+    if weekend and today.weekday() == 6:  # on a Sunday the weekend before this one is meant
+        start -= timedelta(days=7)
+    return Period(start.timestamp(), (start + timedelta(days=1 + weekend)).timestamp())
+
+
+def _year(year: int) -> Period:
+    return Period(_day(year, 1), _day(year + 1, 1), (f"{year}",))
 
 
 def _season(match: re.Match[str], at: datetime) -> Period:
@@ -86,7 +130,7 @@ def _ago(match: re.Match[str], at: datetime) -> Period:
         start = today - timedelta(days=today.weekday() + 7 * back)
         return Period(start.timestamp(), (start + timedelta(days=7)).timestamp())
     if match["unit"] == "year":
-        return Period(_day(at.year - back, 1), _day(at.year - back + 1, 1), (f" {at.year - back}",))
+        return _year(at.year - back)
     year, month = (at.year, at.month) if not back else (at.year - (at.month == 1), (at.month - 2) % 12 + 1)
     return Period(
         _day(year, month), _day(year + month // 12, month % 12 + 1), (f"{_MONTHS[month - 1]} {year}",)
