@@ -12,7 +12,10 @@ from proxy.pipeline.recall import find
 from tests.pipeline.conftest import Scripted, memory, turn
 
 RENT = Hit(memory("rent", "User pays 900 for the flat."), 0.5, 0.0)
-OTHERS = [Hit(memory(f"o{i}", f"Iain likes dish{i} of month{i}."), 0.45 - i / 100, 0.0) for i in range(12)]
+OTHERS = [
+    Hit(memory(f"o{i}", f"User knows that Iain likes dish{i} of month{i}."), 0.45 - i / 100, 0.0)
+    for i in range(12)
+]
 
 
 @dataclass

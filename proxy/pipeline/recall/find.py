@@ -115,15 +115,16 @@ class Finder:
         if embedder is not None and found.level is Level.LEXICAL:
             self.seldom.warning("memory.embedding_failed")
         gate = gate_for(
-            # "My usual way" speaks of what was said before, whatever else is asked.
-            expected=Expectation.STRONG if aims else wanted.expected,
+            # "My usual way" speaks of what was said before, whatever else is asked, and so does the name of
+            # one of whom memory is told.
+            expected=Expectation.STRONG if aims or found.subjects else wanted.expected,
             dense=found.dense,
             model_threshold=self.embedder.model.similarity_threshold if self.embedder else 0.0,
             asked=wanted.threshold,
         )
         ranked = rank(
             found.hits,
-            Asked(query.terms, times, aims, wanted.scope.project, glossed),
+            Asked(query.terms, times, aims, wanted.scope.project, glossed, found.subjects),
             gate,
             limit=wanted.limit,
             now=now,

@@ -18,6 +18,7 @@ from typing import Literal
 from proxy.domain import Hit, Memory, Ranked
 from proxy.overlap import MEMORY_CHARS, Saying, held, is_content, restates, saying, searchable
 from proxy.pipeline.recall.aims import Aim
+from proxy.pipeline.recall.byname import beginning
 from proxy.pipeline.recall.gate import Gate
 from proxy.pipeline.recall.times import Period, is_of
 
@@ -45,6 +46,7 @@ class Ranking:
     time_depth: float = 0.1  # for a memory of a time that the question names
     project_worth: float = 0.25  # added for a memory of the very project that is asked in
     aim_worth: float = 0.2  # added for a memory that is what the question aims at
+    subject_worth: float = 0.1  # added for a memory told of the one whom the question names
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class Asked:
     # still comes first. (Eight users whom nobody had seen, 415 questions: recall@5 .77 without, .83.)
     project: str | None = None
     glossed: bool = False  # the model read it word by word (see `gloss`)
+    subjects: Sequence[str] = ()  # those named, where memories are told of people by name (see `byname`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +169,14 @@ def standing(memory: Memory, now: float, ranking: Ranking) -> float:
 
 
 def _meant(memory: Memory, asked: Asked, ranking: Ranking) -> float:
-    """Return what to add for what the memory is, whatever it says: the project's own, or what is aimed at."""
+    """Return what to add for what the memory is, whatever it says: the project's own, what is aimed at, or
+    told of whom the question names."""
     ours = asked.project is not None and memory.scope.project == asked.project
     own = ranking.project_worth if ours else 0.0
-    return own + (ranking.aim_worth if any(aim.meets(memory) for aim in asked.aims) else 0.0)
+    aimed = ranking.aim_worth if any(aim.meets(memory) for aim in asked.aims) else 0.0
+    # Of two, both are meant.
+    named = len(asked.subjects) == 1 and beginning(memory.content) == asked.subjects[0]
+    return own + aimed + (ranking.subject_worth if named else 0.0)
 
 
 def _timely(memory: Memory, times: Sequence[Period], ranking: Ranking) -> float:

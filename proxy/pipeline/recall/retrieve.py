@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from proxy.domain import Hit, Level, Scope, Search, with_children
 from proxy.embedtext import embed_text
 from proxy.errors import EmbeddingFailed
+from proxy.pipeline.recall.byname import as_asked_by, leaning, told_of
 from proxy.pipeline.recall.hops import follow
 from proxy.pipeline.recall.rewrite import Query
 from proxy.ports import Embedder, MemoryStore, Snapshot
@@ -24,12 +25,14 @@ LINK_LENGTH = 8  # of each list where a link is followed
 @dataclass(frozen=True, slots=True)
 class Found:
     """The hits. `dense`: their cosines mean something. `level`: LEXICAL without a working embedder.
-    `links`: what a link between memories adds to a score, by memory id (see hops)."""
+    `links`: what a link between memories adds to a score, by memory id (see hops). `subjects`: those whom
+    the question names and the memories are told of (see byname)."""
 
     hits: tuple[Hit, ...]
     dense: bool
     level: Level
     links: Mapping[str, float] = field(default_factory=dict)
+    subjects: tuple[str, ...] = ()
 
 
 async def retrieve(
@@ -61,11 +64,23 @@ async def retrieve(
         return await found(replace(search, terms=terms, limit=LINK_LENGTH))
 
     hits = await found(search)
+    names = told_of(query.text, [hit.memory.content for hit in hits])
+    if names and vector is not None and embedder is not None:
+        search = replace(search, vector=await _as_told(query.text, names, vector, embedder))
+        hits = await found(search)
 
     # Shorter lists than could be hold all memories that have a vector.
     more = bool(query.terms) and (len(hits) >= LIST_LENGTH or vector is None)
     linked = await follow(query.text, hits, look if more else None)
-    return Found(linked.hits, dense=vector is not None, level=level, links=linked.worth)
+    return Found(linked.hits, vector is not None, level, linked.worth, names)
+
+
+async def _as_told(question: str, names: Sequence[str], vector: bytes, embedder: Embedder) -> bytes:
+    """Return the vector of a question about those of whom the memories are told by name."""
+    try:
+        return leaning(vector, await embedder.embed_query(as_asked_by(names, question)))
+    except EmbeddingFailed:
+        return vector
 
 
 async def _vector(query: Query, embedder: Embedder | None) -> tuple[bytes | None, Level]:
