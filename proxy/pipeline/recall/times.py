@@ -53,10 +53,8 @@ def named_times(text: str, now: float) -> tuple[Period, ...]:
     open."""
     said = fold(question_gloss(text).text)
     at = datetime.fromtimestamp(now, UTC)
-    dates = [m for m in _DATE.finditer(said) if m["on"] or m["year"]]
-    found = [day for m in dates if (day := _date(m, at))]
-    for match in dates:  # "the 3rd of March" is no month
-        said = said.replace(match[0], " ")
+    found = [day for m in _DATE.finditer(said) if _is_date(m) and (day := _date(m, at))]
+    said = _DATE.sub(lambda m: " " if _is_date(m) else m[0], said)  # "the 3rd of March" is no month
     found += [_month(m, at) for m in _MONTH.finditer(said)]
     found += [_season(m, at) for m in _SEASON.finditer(said)]
     found += [_ago(m, at) for m in _AGO.finditer(said)]
@@ -82,6 +80,10 @@ def _month(match: re.Match[str], at: datetime) -> Period:
     # "Delivered on 6 May 2026", "in May".
     words = (f"{match['month']} {year}", f"in {match['month']}")
     return Period(_day(year, month), _day(year + month // 12, month % 12 + 1), words)
+
+
+def _is_date(match: re.Match[str]) -> bool:
+    return bool(match["on"] or match["year"])
 
 
 def _date(match: re.Match[str], at: datetime) -> Period | None:
