@@ -31,6 +31,7 @@ from proxy.pipeline.decision.restraint import Restraint
 from proxy.pipeline.decision.triage import Triage
 from proxy.pipeline.documents import Shelf, look_up, with_passages
 from proxy.pipeline.inject import inject
+from proxy.pipeline.places import Places
 from proxy.pipeline.recall.find import Finder, Finding, Wanted
 from proxy.pipeline.recall.plan import NO_PLAN, Planner, narrowed, planned
 from proxy.pipeline.recall.rank import Ranking
@@ -66,8 +67,7 @@ class Tools:
     budget_tokens: int = 600
     history_messages: int = 3  # user messages that lend a vague question their topic
     ranking: Ranking = field(default_factory=Ranking)
-    # First come, first served: of a burst that is too much for the deadline, the first still make it.
-    at_once: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(TURNS_AT_ONCE))
+    places: Places = field(default_factory=lambda: Places(TURNS_AT_ONCE))
     triage: Triage = field(default_factory=Triage)
     restraint: Restraint = field(default_factory=Restraint)
     wording: Wording | None = None  # a model that says vague questions in full
@@ -105,7 +105,7 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
     Raises StoreUnavailable.
     """
     # A turn that may have to wait for a model takes no place: it would keep the others waiting as well.
-    async with nullcontext() if tools.waits else tools.at_once:
+    async with nullcontext() if tools.waits else tools.places:
         # The recall first: it takes longest, and what the others need of the loop is done meanwhile.
         if (held := await tools.restraint.holds_back(turn, tools.sessions)) is None:
             recalled, notes, passages = await asyncio.gather(

@@ -7,6 +7,7 @@ import pytest
 
 from proxy.domain import Hit, Status
 from proxy.errors import StoreUnavailable
+from proxy.pipeline.places import Places
 from proxy.pipeline.prepare import TURNS_AT_ONCE, prepare
 from tests.pipeline.conftest import Shelf, memory, turn
 
@@ -51,7 +52,8 @@ async def settled():
         await asyncio.sleep(0)
 
 
-async def test_a_burst_is_served_in_the_order_in_which_it_came(tools):
+async def test_of_a_burst_the_latest_is_next(tools):
+    """It has the most time left: those that have waited longest would miss their deadline half done."""
     shelf = Slow([BUDGET])
     users = [f"u{i}" for i in range(3 * TURNS_AT_ONCE)]
     tasks = [asking(replace(tools, memories=shelf), user) for user in users]
@@ -59,9 +61,36 @@ async def test_a_burst_is_served_in_the_order_in_which_it_came(tools):
     assert shelf.under_way == users[:TURNS_AT_ONCE]
     for _ in users:
         shelf.may_end.release()
+        await settled()
     prepared = await asyncio.gather(*tasks)
-    assert shelf.under_way == users
+    assert shelf.under_way[TURNS_AT_ONCE:] == users[TURNS_AT_ONCE:][::-1]
     assert {p.status for p in prepared} == {Status.INJECTED}
+
+
+async def test_a_place_given_to_who_gives_up_at_that_moment_is_passed_on():
+    places = Places(1)
+    await places.__aenter__()
+    stays, gives_up = (asyncio.create_task(places.__aenter__()) for _ in range(2))
+    await settled()
+    await places.__aexit__()  # the latest has it now, and has not run since
+    gives_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gives_up
+    await asyncio.wait_for(stays, 5)
+    await places.__aexit__()
+    await asyncio.wait_for(places.__aenter__(), 5)
+
+
+async def test_who_gives_up_is_given_no_place():
+    places = Places(1)
+    await places.__aenter__()
+    stays, gives_up = (asyncio.create_task(places.__aenter__()) for _ in range(2))
+    await settled()
+    gives_up.cancel()
+    await places.__aexit__()  # before the latest knows that it is cancelled
+    await asyncio.wait_for(stays, 5)
+    with pytest.raises(asyncio.CancelledError):
+        await gives_up
 
 
 async def test_who_gave_up_waiting_is_not_searched_for(tools):
