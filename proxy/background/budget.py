@@ -2,7 +2,8 @@
 
 By default few calls run at once. When jobs have waited for too long, concurrency grows by one step with
 every call that comes back as fast as usual, up to a bound; an upstream that gets slower by it (a model on
-one machine answers one request at a time) gets no more. When the upstream says stop, one call runs at a
+one machine answers one request at a time) gets no more. Nor do they grow where this process has no processor
+time left: its extractions would take what the users' turns need. When the upstream says stop, one call runs at a
 time until one succeeds. The last of an hour's calls, and one slot, are reserved for what users explicitly
 ask to be remembered.
 
@@ -33,6 +34,8 @@ _LOOK_S = 5.0  # others may spend of the hour's calls meanwhile: who takes too m
 _AWAY_S = 5.0
 _KEEPS_PACE, _FALLS_BEHIND = 1.5, 2.0  # times the usual seconds of a call
 _NEWEST = 0.2  # weight of the newest call in an average
+_FULL = 0.85  # of one processor: more threads of Python get no further than one
+_WINDOW_S = 0.5  # over which processor time is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +66,16 @@ class Load:
     """Tells the worker which lanes may be served, and hears how the calls go. Belongs to one event loop."""
 
     def __init__(
-        self, bounds: Bounds = Bounds(), clock: Clock = time.time, calls: Calls | None = None
+        self,
+        bounds: Bounds = Bounds(),
+        clock: Clock = time.time,
+        calls: Calls | None = None,
+        worked: Callable[[], float] = time.process_time,
     ) -> None:
-        """`calls`: where the hour's are counted; None: of this process alone."""
-        self._bounds, self._clock = bounds, clock
+        """`calls`: where the hour's are counted; None: of this process alone. `worked`: processor seconds
+        that this process has used."""
+        self._bounds, self._clock, self._worked = bounds, clock, worked
+        self._seen_at, self._seen_worked, self._full = clock(), worked(), False
         self._calls = calls or OwnCalls()
         self._left, self._free_at = bounds.calls_per_hour, 0.0
         self._looked_at = self._look_at = 0.0
@@ -159,7 +168,7 @@ class Load:
             self._usual_s = _average(self._usual_s, seconds)
         if self._limit < self._bounds.concurrency:
             self._limit += 1
-        elif self._recent_s > _FALLS_BEHIND * self._usual_s:
+        elif self._is_full() or self._recent_s > _FALLS_BEHIND * self._usual_s:
             self._limit = max(self._bounds.concurrency, self._limit - 1)
         elif self._backlog and max(seconds, self._recent_s) <= _KEEPS_PACE * self._usual_s:
             self._limit = max(self._limit, min(self._limit + 1, self._bounds.peak))
@@ -168,6 +177,15 @@ class Load:
         """Claim nothing for so long: the upstream wants no calls."""
         self._limit = 1
         self._held_until = max(self._held_until, self._clock() + seconds)
+
+    def _is_full(self) -> bool:
+        """Return whether this process lately used all the processor time that it can."""
+        now, worked = self._clock(), self._worked()
+        passed = now - self._seen_at
+        if not 0 <= passed < _WINDOW_S:
+            self._full = worked - self._seen_worked > _FULL * passed > 0
+            self._seen_at, self._seen_worked = now, worked
+        return self._full
 
     def _note(self, spent: Spent) -> None:
         now = self._clock()

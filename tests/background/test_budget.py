@@ -164,6 +164,31 @@ def test_an_upstream_that_gets_slower_is_asked_less_again(clock: Clock) -> None:
     assert load.limit == 1
 
 
+def test_a_process_without_processor_time_left_asks_for_no_more_and_goes_back(clock: Clock) -> None:
+    worked = 0.0
+    load = Load(Bounds(concurrency=1, peak=5), clock, worked=lambda: worked)
+    load.began(waited_s=60)
+
+    def answered_in_a_second(used_s: float) -> int:
+        nonlocal worked
+        clock.now, worked = clock.now + 1, worked + used_s
+        load.answered(1.0)
+        return load.limit
+
+    assert [answered_in_a_second(0.3) for _ in range(3)] == [2, 3, 4]
+    assert [answered_in_a_second(0.95) for _ in range(4)] == [3, 2, 1, 1]
+    assert answered_in_a_second(0.3) == 2
+
+
+def test_a_clock_that_is_put_back_stops_nothing(clock: Clock) -> None:
+    worked = 0.0
+    load = Load(Bounds(concurrency=1, peak=5), clock, worked=lambda: worked)
+    load.began(waited_s=60)
+    clock.now, worked = clock.now - 3600, 0.9
+    load.answered(1.0)
+    assert load.limit == 2
+
+
 def test_a_peak_below_the_concurrency_means_never_more(clock: Clock) -> None:
     load = Load(Bounds(concurrency=2, peak=1), clock)
     load.began(waited_s=60)
