@@ -107,7 +107,10 @@ class Bodies:
         chance = random.Random(11)
         for number in range(QUESTIONS[load.streams]):
             user = user_id(chance.randrange(self._users))
-            body = _chat(load, question(chance, number))
+            said = question(chance, number)
+            if kind.writes:  # something worth remembering: bench/csrc/upstream.c extracts it
+                said += f" By the way, I bought ticket {number} today."
+            body = _chat(load, said)
             body["memory_context"] = {"user_id": user, "session_id": f"{user}-{load.name}"}
             if not kind.writes:
                 body["memory_config"] = {"auto_store": False}

@@ -6,7 +6,8 @@
  * "@<16 letters>": CLOCK_MONOTONIC in ns at the time it was sent, a hexadecimal digit a letter from a to p
  * (as decimals it would pass for a card number, and be looked at as one); then a finish event and [DONE].
  * With delay 0 streams are served in turn, one event each, so that they interleave as real ones do.
- * A call by memory-proxy's extraction is told by its User-Agent and answered with one new fact.
+ * A call by memory-proxy's extraction is told by its User-Agent and answered with one fact: what the user
+ * said last of a ticket (bench/workload.py).
  *
  *   cc -O2 -o upstream upstream.c && ./upstream PORT
  */
@@ -30,6 +31,7 @@
 
 typedef struct {
     int used, streaming, chunks_left, ready, want_out, first, extraction;
+    unsigned long ticket; /* that the extraction's exchanges tell of last */
     uint64_t delay_ns, due;
     char model[64];
     size_t rlen, rcap;
@@ -48,7 +50,6 @@ typedef struct {
 } hent;
 static hent heap[MAXFD * 2];
 static int nheap;
-static uint64_t extractions;
 
 static uint64_t now_ns(void) {
     struct timespec t;
@@ -134,19 +135,18 @@ static const char FILLER[] = "Streaming proxies forward bytes as they arrive; a 
                              "its envelope of identifiers and usage. "
                              "Nothing in it matters, except that each proxy under test has to move all of it "
                              "from one socket to another without change.";
-/* What the extraction model says: one fact that stands in FILLER, another every time. */
-static void fact(char *content, size_t size) {
+/* What the extraction model says. A fact that the user had not said would not be stored. */
+static void fact(char *content, size_t size, unsigned long ticket) {
     snprintf(content, size,
-             "{\\\"facts\\\": [{\\\"type\\\": \\\"semantic\\\", \\\"content\\\": \\\"User's proxies forward "
-             "bytes as they arrive, run %llu.\\\","
+             "{\\\"facts\\\": [{\\\"type\\\": \\\"semantic\\\", \\\"content\\\": \\\"User bought ticket %lu.\\\","
              " \\\"confidence\\\": 0.9}]}",
-             (unsigned long long)++extractions);
+             ticket);
 }
 static int plain(int fd) {
     char b[2048], r[2600], content[1024];
     conn *c = &C[fd];
     if (c->extraction)
-        fact(content, sizeof content);
+        fact(content, sizeof content, c->ticket);
     else
         strcpy(content, FILLER);
     int n = snprintf(b, sizeof b,
@@ -199,6 +199,12 @@ static int finish(int fd) {
     return out(fd, f, m);
 }
 static char *find(char *h, size_t n, const char *s) { return memmem(h, n, s, strlen(s)); }
+/* The number behind the last s in h; 0 where there is none. h is followed by a byte that is no digit. */
+static unsigned long last_number(char *h, size_t n, const char *s) {
+    char *end = h + n, *number = NULL;
+    for (char *p = h; (p = find(p, end - p, s)) != NULL;) number = p += strlen(s);
+    return number ? strtoul(number, NULL, 10) : 0;
+}
 static int handle(int fd, char *head, size_t hl, char *body, size_t bl) {
     conn *c = &C[fd];
     if (!strncmp(head, "GET ", 4)) {
@@ -224,7 +230,10 @@ static int handle(int fd, char *head, size_t hl, char *body, size_t bl) {
     }
     c->delay_ns = us * 1000ull;
     c->extraction = find(head, hl, "(memory_extraction)") != NULL;
-    if (c->extraction) us = 0;
+    if (c->extraction) {
+        us = 0;
+        c->ticket = last_number(body, bl, "I bought ticket ");
+    }
     int stream = find(body, bl, "\"stream\":true") || find(body, bl, "\"stream\": true");
     if (!stream) {
         if (!us) return plain(fd);
