@@ -52,6 +52,7 @@ class Reason(StrEnum):
     SESSION = "session", "the block holds what the session's notes say, and no memory"
     # Memory failed, the request did not: status degraded.
     DEADLINE = "deadline", "memory was not done within `memory.deadline_ms`"
+    BUSY = "busy", "more questions at once than this process can search for within `memory.deadline_ms`"
     STORE_UNAVAILABLE = "store_unavailable", "the store cannot be used at the moment"
     EMBEDDING_FAILED = "embedding_failed", "the embedding model failed"
     ERROR = "error", "something that memory needs timed out by itself"

@@ -17,6 +17,7 @@ from proxy.edge.memory_api import MemoryApi, Recall, Recalled
 from proxy.edge.memory_api import Tools as ApiTools
 from proxy.edge.memory_api.openapi import OpenApi
 from proxy.edge.operations import Operations
+from proxy.edge.places import Places
 from proxy.edge.reply import ASGIScope, Receive, Send
 from proxy.edge.responses.auto import Hearing, Speech
 from proxy.edge.responses.background import Lives
@@ -125,6 +126,8 @@ def _interception(parts: Parts) -> Interception:
     memory, identity = parts.settings.memory, parts.settings.identity
     return Interception(
         recall=lambda turn: prepare(turn, parts.tools),
+        # A turn that may have to wait for a model takes no place: it would keep the others waiting as well.
+        places=None if parts.tools.waits else Places(),
         recorder=parts.written.recorder,
         touched=parts.written.touches.note,
         keep_credential=parts.credentials.remember,

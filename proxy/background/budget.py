@@ -1,11 +1,11 @@
 """The budget of our own model calls: how many run at once, how many are made in an hour, and when none.
 
 By default few calls run at once. When jobs have waited for too long, concurrency grows by one step with
-every call that comes back as fast as usual, up to a bound; an upstream that gets slower by it (a model on
-one machine answers one request at a time) gets no more. Nor do they grow where this process has no processor
-time left: its extractions would take what the users' turns need. When the upstream says stop, one call runs at a
-time until one succeeds. The last of an hour's calls, and one slot, are reserved for what users explicitly
-ask to be remembered.
+every call that comes back as fast as usual, up to a bound; an upstream that gets slower by it (a model
+on one machine answers one request at a time) gets no more. Nor do they grow where this process has no
+processor time left: its extractions would take what the users' turns need. When the upstream says stop,
+one call runs at a time until one succeeds. The last of an hour's calls, and one slot, are reserved for
+what users explicitly ask to be remembered.
 
 All processes that share a store share the hourly budget. While the store is away no call is made: the jobs
 are in the same store, and what a call found could not be saved.

@@ -9,10 +9,12 @@ cost every request its deadline.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 
 from proxy import observe, tracing
+from proxy.edge.places import Places
 from proxy.errors import EmbeddingFailed, StoreError
 from proxy.ports import Clock
 from proxy.reasons import Reason
@@ -48,21 +50,33 @@ class FailOpen:
         self._seldom = observe.Seldom(clock)
 
     async def attempt(
-        self, operation: str, work: Callable[[], Awaitable[T]], deadline_s: float
+        self,
+        operation: str,
+        work: Callable[[], Awaitable[T]],
+        deadline_s: float,
+        places: Places | None = None,
     ) -> T | Failed:
-        """Return what `work` returns within the deadline, else Failed. Cancellation passes through."""
+        """Return what `work` returns within the deadline, else Failed. Cancellation passes through.
+
+        `places`: where the work waits for one first. Where none is free in time the reason is BUSY, and the
+        circuit breaker does not count it: of the operation nothing is known."""
         breaker = self._breakers.setdefault(operation, _Breaker())
         if breaker.open_until > self._clock():
             return Failed(breaker.reason)
         timeout = asyncio.timeout(max(0.0, deadline_s))
+        begun = False
         try:
-            async with timeout:
+            async with timeout, places or nullcontext():
+                begun = True
                 with tracing.span(f"memory.{operation}"):
                     result = await work()
         except TimeoutError as error:
-            # A timeout of the work's own is not our deadline.
-            ours = timeout.expired()
-            failed = Failed(Reason.DEADLINE) if ours else self._note(operation, Reason.ERROR, error)
+            if not begun:
+                failed = Failed(Reason.BUSY)
+            elif timeout.expired():
+                failed = Failed(Reason.DEADLINE)
+            else:  # a timeout of the work's own
+                failed = self._note(operation, Reason.ERROR, error)
         except StoreError as error:
             failed = self._note(operation, Reason.STORE_UNAVAILABLE, error)
         except EmbeddingFailed as error:
@@ -88,9 +102,11 @@ class FailOpen:
         return Failed(reason)
 
     def _count(self, operation: str, breaker: _Breaker, failed: Failed) -> None:
-        if failed.reason is Reason.DEADLINE:
-            self._seldom.warning("memory.deadline", operation=operation)
         self._metrics.failures.labels(operation, failed.reason.value).inc()
+        if failed.reason in (Reason.DEADLINE, Reason.BUSY):
+            self._seldom.warning(f"memory.{failed.reason.value}", operation=operation)
+        if failed.reason is Reason.BUSY:
+            return
         breaker.failures += 1
         now = self._clock()
         if breaker.failures >= TRIP_AFTER and now - breaker.succeeded_at >= TRIP_SILENCE_S:

@@ -21,6 +21,7 @@ from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.forwarding import Forwarding, Progress
 from proxy.edge.headers import request_id_of
 from proxy.edge.identity.caller import Caller
+from proxy.edge.places import Places
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.settling import Settling
 from proxy.edge.turns import Defaults, Incoming, is_object, is_readable, understand
@@ -58,6 +59,7 @@ class Interception:
     rules: compress.Rules = compress.Rules()  # noqa: RUF009 frozen
     placement: str = "before_last_user"
     settling: Settling = field(default_factory=Settling)
+    places: Places | None = field(default_factory=Places)  # None: a turn waits for no other
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +137,9 @@ class Intercept:
         else:
             await parts.settling.settled(turn, progress.left_s)
             shown = await self._compressed(turn, progress, forwarding) if turn.options.compress else turn
-            recalled = await parts.fail_open.attempt("recall", lambda: parts.recall(shown), progress.left_s)
+            recalled = await parts.fail_open.attempt(
+                "recall", lambda: parts.recall(shown), progress.left_s, parts.places
+            )
             if isinstance(recalled, Failed):
                 recalled = Prepared(status=Status.DEGRADED, reason=recalled.reason, level=Level.NONE)
             progress.prepared = recalled

@@ -31,7 +31,6 @@ from proxy.pipeline.decision.restraint import Restraint
 from proxy.pipeline.decision.triage import Triage
 from proxy.pipeline.documents import Shelf, look_up, with_passages
 from proxy.pipeline.inject import inject
-from proxy.pipeline.places import Places
 from proxy.pipeline.recall.find import Finder, Finding, Wanted
 from proxy.pipeline.recall.plan import NO_PLAN, Planner, narrowed, planned
 from proxy.pipeline.recall.rank import Ranking
@@ -42,7 +41,6 @@ from proxy.pipeline.visible import unseen
 from proxy.ports import Clock, Embedder, MemoryStore, SessionStore, TokenCounter
 from proxy.reasons import Reason
 
-TURNS_AT_ONCE = 6  # more keep no more threads busy, and in a burst make all of them late
 SURE = 0.7  # a preference that is no surer than this steers nobody; saying it again makes it surer
 LINES = 3  # turns of the session that a request without history is reminded of
 
@@ -67,7 +65,6 @@ class Tools:
     budget_tokens: int = 600
     history_messages: int = 3  # user messages that lend a vague question their topic
     ranking: Ranking = field(default_factory=Ranking)
-    places: Places = field(default_factory=lambda: Places(TURNS_AT_ONCE))
     triage: Triage = field(default_factory=Triage)
     restraint: Restraint = field(default_factory=Restraint)
     wording: Wording | None = None  # a model that says vague questions in full
@@ -104,16 +101,14 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
 
     Raises StoreUnavailable.
     """
-    # A turn that may have to wait for a model takes no place: it would keep the others waiting as well.
-    async with nullcontext() if tools.waits else tools.places:
+    if (held := await tools.restraint.holds_back(turn, tools.sessions)) is None:
         # The recall first: it takes longest, and what the others need of the loop is done meanwhile.
-        if (held := await tools.restraint.holds_back(turn, tools.sessions)) is None:
-            recalled, notes, passages = await asyncio.gather(
-                _recall(turn, tools), _noted(turn, tools), look_up(turn, tools.shelf, tools.triage.judge)
-            )
-        else:
-            recalled, passages = _Recalled(status=Status.SKIPPED, reason=held), ()
-            notes = await _noted(turn, tools)
+        recalled, notes, passages = await asyncio.gather(
+            _recall(turn, tools), _noted(turn, tools), look_up(turn, tools.shelf, tools.triage.judge)
+        )
+    else:
+        recalled, passages = _Recalled(status=Status.SKIPPED, reason=held), ()
+        notes = await _noted(turn, tools)
     with tools.stage("inject"):
         block = inject(
             recalled.fresh,

@@ -1,4 +1,4 @@
-"""Places: how many turns are prepared at once, and which of those that wait is next.
+"""Places: how many turns memory works for at once, and which of those that wait is next (a bulkhead).
 
 In a burst that is too much for the deadline, first come, first served lets every turn wait until its time
 is nearly up: the work is begun, and then given up. So of those that wait the latest is next: it has the most
@@ -7,11 +7,13 @@ time left, and those that cannot be served in time cost nothing.
 
 import asyncio
 
+TURNS_AT_ONCE = 6  # more keep no more threads busy, and in a burst make all of them late
+
 
 class Places:
     """So many places; an asynchronous context manager holds one. Belongs to one event loop."""
 
-    def __init__(self, places: int) -> None:
+    def __init__(self, places: int = TURNS_AT_ONCE) -> None:
         self._free = places
         self._waiting: list[asyncio.Future[None]] = []  # in the order in which they came
 
