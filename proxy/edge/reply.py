@@ -3,8 +3,6 @@
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-import orjson
-
 from proxy.errors import (
     ClientError,
     Conflict,
@@ -14,6 +12,7 @@ from proxy.errors import (
     UpstreamError,
     error_body,
 )
+from proxy.wire import body as json_body
 
 ASGIScope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -70,8 +69,8 @@ async def send_bytes(
 
 
 async def send_json(send: Send, status: int, value: Any, headers: Iterable[Header] = ()) -> None:
-    """Send a JSON answer."""
-    await send_bytes(send, status, orjson.dumps(value), b"application/json", headers)
+    """Send a JSON answer. What it quotes of a request may hold half an emoji, and goes back as it came."""
+    await send_bytes(send, status, json_body.dump(value), b"application/json", headers)
 
 
 async def send_error(send: Send, error: ProxyError, headers: Iterable[Header] = ()) -> None:

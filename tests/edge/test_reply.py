@@ -1,8 +1,10 @@
 """Our own errors as clients see them."""
 
+import json
+
 import pytest
 
-from proxy.edge.reply import error_of
+from proxy.edge.reply import Message, error_of, send_error
 from proxy.errors import Conflict, EmbeddingFailed, NotFound, ProxyError, StoreUnavailable, UpstreamTimeout
 
 
@@ -29,3 +31,15 @@ def test_what_is_inside_is_not_told_and_what_to_do_is(error: ProxyError) -> None
     message = error_of(error)[1]["error"]["message"]
     assert str(error) not in message
     assert message.endswith(".")
+
+
+async def test_an_error_may_quote_half_an_emoji() -> None:
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await send_error(send, NotFound("No response with id '\ud83d'.", param="response_id"))
+    start, body = sent
+    assert start["status"] == 404
+    assert json.loads(body["body"])["error"]["message"] == "No response with id '\ud83d'."
