@@ -8,6 +8,7 @@ beside them, three times as many without the comparison.)
 """
 
 import asyncio
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -183,12 +184,15 @@ async def _find(
 def _admitted(
     judged: Sequence[_Judged], nearest: float, threshold: float, expected: Expectation
 ) -> list[_Judged]:
-    """Return those near enough, once one of the best of them opens the gate."""
+    """Return those near enough, once one of the best of them opens the gate. Those without a vector, since
+    they wait for it, pass by their words, unless a memory is near enough to be shown."""
     entry = _ENTRY[expected] * threshold
     ahead = nearest + _AHEAD * threshold
-    if not any(one.near >= entry and (one.hit.own.cosine or 0.0) >= ahead for one in judged[:_OPENERS]):
-        return []
-    return [one for one in judged if one.near >= _FLOOR * entry]
+    seen = [one for one in judged if one.hit.own.cosine is not None]
+    opened = any(one.near >= entry and (one.hit.own.cosine or 0.0) >= ahead for one in seen[:_OPENERS])
+    floor = _FLOOR * entry if opened else math.inf
+    worded = _COVERAGE if nearest < threshold else math.inf
+    return [one for one in judged if one.near >= (worded if one.hit.own.cosine is None else floor)]
 
 
 _OPENERS = 3  # the fusion of cosines and words does not put the nearest first each time
@@ -224,7 +228,7 @@ def _judged(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) ->
     for hit, covered in zip(hits, _coverage(hits, terms), strict=True):
         cosine = hit.own.cosine
         score = share * stretch(cosine, low, high - low) + (1 - share) * hit.own.bm25 / most
-        near = _COVERED * covered + (cosine or 0.0) if dense else covered
+        near = covered if cosine is None else _COVERED * covered + cosine
         found.append(_Judged(hit, score, near))
     return sorted(found, key=lambda one: -one.score)
 

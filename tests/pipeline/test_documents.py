@@ -119,6 +119,22 @@ async def test_where_cosines_mean_nothing_words_decide():
         assert found == ["How a release is rolled back."]
 
 
+async def test_passages_that_wait_for_their_vectors_are_found_by_their_words():
+    worded = hit(None, "How a release is rolled back.", bm25=3.0)
+    assert await texts(turn(QUESTION), shelf(worded, hit(None, "Figs."))) == ["How a release is rolled back."]
+    assert await texts(turn(QUESTION), shelf(worded, hit(0.2, "Far off."))) == ["How a release is rolled back."]
+    both = await texts(turn(QUESTION), shelf(worded, hit(OPENS)))
+    assert sorted(both) == ["How a release is rolled back.", ANSWER]
+    [found] = await search(SCOPE, QUESTION, shelf(worded), limit=3)
+    assert found.hit is worded
+
+
+async def test_passages_that_wait_for_their_vectors_leave_to_memory_what_it_knows():
+    worded = hit(None, "How a release is rolled back.", bm25=3.0)
+    assert await texts(turn(QUESTION), shelf(worded, memories=near(0.24))) != []
+    assert await texts(turn(QUESTION), shelf(worded, memories=near(0.26))) == []
+
+
 @pytest.mark.parametrize("said", ["Hi there!", "", "Translate this into French: the release is rolled back"])
 async def test_a_message_that_asks_nothing_is_not_looked_up(said):
     at = shelf(hit(0.9))
