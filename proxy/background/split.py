@@ -25,14 +25,20 @@ _ATX = re.compile(
     r" {0,3}(#{1,6})(?:[ \t]++(.*?))?(?:(?<![ \t])[ \t]++#++)?(?:(?<![ \t])[ \t]++|(?<=[ \t]))?$"
 )
 _UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+# May follow the mark of a list's item. Where backticks follow backticks, it is code within a line.
+_FENCE = re.compile(r" {0,3}(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,4})*+(?:`{3,}+(?!.*`)|~{3,}+)")
+_FENCE_END = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)\s*+$")
 # A line above a rule that is no heading: of a list, a quotation, a table, code.
 _NO_TITLE = re.compile(r" {4}|\t| {0,3}(?:[-*+>|]|\d{1,9}[.)][ \t])")
 _UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 _CLAUSE = re.compile(r"[^;；]*+[;；]\s*+|[^;；]+")
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
 NO_BRACKETS = str.maketrans("[]", "()")  # of headings: they are cited in brackets
-_MARKUP = re.compile(r"[*_`~]+(?=\S)|(?<=\S)[*_`~]+|<[^<>]{1,60}>")
+# Code, and what is escaped, stays as it is; so does an underscore within a word.
+_MARKUP = re.compile(
+    r"(?<!`)(`++)(?P<code>.+?)(?<!`)\1(?!`)|\\(?P<escaped>[!-/:-@\[-`{-~])|<[^<>]{1,60}>|~~+"
+    r"|[*`]+(?=\S)|(?<=\S)[*`]+|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)"
+)
 
 
 @dataclass(slots=True)
@@ -143,21 +149,21 @@ def _front_matter(lines: Sequence[str]) -> int:
 
 
 def _fence_after(line: str, fence: str) -> str:
-    """Return the fence that is open after the line, "" for none."""
-    match = _FENCE.match(line)
-    if not match:
-        return fence
-    mark = match[1]
+    """Return the fence, with what stands before it, of the code that is open after the line; "" for none."""
     if not fence:
-        return mark
-    closes = mark[0] == fence[0] and len(mark) >= len(fence) and not line[match.end() :].strip()
-    return "" if closes else fence
+        match = _FENCE.match(line)
+        return match[0] if match else ""
+    mark = fence.split()[-1]
+    match = _FENCE_END.match(line)
+    if match is None or len(match[1]) > len(fence) - len(mark) + 3:
+        return fence
+    return "" if match[2].startswith(mark) else fence
 
 
 def _plain(title: str) -> str:
     """Return a heading's words without markup, on one line, able to stand in a citation."""
-    words = _MARKUP.sub("", _LINK.sub(r"\1", title)).translate(NO_BRACKETS)
-    return " ".join(words.split())[:HEADING_CHARS].strip()
+    words = _MARKUP.sub(lambda m: m["code"] or m["escaped"] or "", _LINK.sub(r"\1", title))
+    return " ".join(words.translate(NO_BRACKETS).split())[:HEADING_CHARS].strip()
 
 
 # ---------------------------------------------------------------- passages

@@ -59,6 +59,36 @@ def test_a_heading_after_code_is_one_again():
     assert paths("# A\n\n```\n# x\n```\n\n# B\n\ntext\n") == [("A",), ("B",)]
 
 
+@pytest.mark.parametrize(
+    "code",
+    [
+        "```npm i thing```",
+        "- ```sh\n  # no heading\n  ```",
+        "10. ```sh\n    npm i\n    ```",
+        "* 1. ~~~\n     # no heading\n     ~~~",
+        "````md\n```\n# no heading\n```\n````",
+        "```\n    ```\n# no heading\n```",
+    ],
+)
+def test_code_ends_where_markdown_ends_it(code):
+    found = split(f"# One\n\n{code}\n\n# Two\n\ntext\n", "markdown")
+    assert [passage.headings for passage in found] == [("One",), ("Two",)]
+
+
+@pytest.mark.parametrize(
+    ("title", "told"),
+    [
+        ("max_output_tokens, _new_ in __v2__", "max_output_tokens, new in v2"),
+        ("`__init__` of `Vec<T>` and ``a`b``", "__init__ of Vec<T> and a`b"),
+        (r"1\. What snake\_case is", "1. What snake_case is"),
+        ("What ~~was~~ is in ~/.config", "What was is in ~/.config"),
+    ],
+)
+def test_a_heading_keeps_the_names_that_it_holds(title, told):
+    (passage,) = split(f"## {title}\n\ntext\n", "markdown")
+    assert passage.headings == (told,)
+
+
 def test_a_heading_is_told_without_markup_and_brackets():
     (passage,) = split("## **Rolling** [back](http://x) `now` [!]\n\ntext\n", "markdown")
     assert passage.headings == ("Rolling back now (!)",)
