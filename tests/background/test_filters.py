@@ -166,3 +166,8 @@ def test_an_id_that_was_made_safe_stays_as_it_is(given: str) -> None:
     assert safe != given
     assert safe_id(safe) == safe
     assert safe_id("id-4111111111111111" + 16 * "0") == "id-4111111111111111" + 16 * "0"
+
+
+def test_an_id_of_a_memory_stays_whatever_its_digits_look_like() -> None:
+    """Sixteen of these could be a card's: by such an id a history says what took a memory's place."""
+    assert safe_id("mem_7e8cea5713746805319360ee") == "mem_7e8cea5713746805319360ee"

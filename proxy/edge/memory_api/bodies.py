@@ -151,10 +151,13 @@ class EventLine(Body):
     content: Annotated[str, Field(max_length=20_000)] = ""
 
 
+MemoryId = Annotated[str, Field(pattern=r"^mem_[0-9A-Za-z_-]{1,64}$")]
+
+
 class MemoryLine(Body):
     """One line of an import: what an export writes; all but `content` may be missing."""
 
-    id: Annotated[str, Field(pattern=r"^mem_[0-9A-Za-z_-]{1,64}$")] | None = None
+    id: MemoryId | None = None
     object: Literal["memory"] = "memory"
     content: Content
     type: Kind = "semantic"
@@ -165,7 +168,7 @@ class MemoryLine(Body):
     updated_at: Seconds | None = None
     valid_from: Seconds | None = None
     valid_to: Seconds | None = None
-    superseded_by: Annotated[str, Field(max_length=256)] | None = None
+    superseded_by: MemoryId | None = None
     expires_at: Seconds | None = None
     archived: bool = False
     importance: Share = 0.5

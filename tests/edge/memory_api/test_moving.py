@@ -268,6 +268,7 @@ async def test_a_wrong_line_is_named_and_does_not_stop_the_rest(bench: Bench) ->
         {"content": "User likes figs.", "user_id": "alice", "colour": "red"},
         {"content": "User likes figs.", "user_id": "alice", "type": "gossip"},
         {"content": "User likes figs.", "user_id": "alice", "id": "sessions"},
+        {"content": "User likes figs.", "user_id": "alice", "superseded_by": SECRET},
         {"content": "User likes figs.", "user_id": "alice", "importance": 7},
         {"content": "User likes figs.", "user_id": "alice", "created_at": "yesterday"},
         {"content": "User likes figs.", "user_id": "a" * 300},
@@ -279,7 +280,7 @@ async def test_a_wrong_line_is_named_and_does_not_stop_the_rest(bench: Bench) ->
     body = b"{\n\n" + ndjson(*wrong, good) + b'{"content": "\xff"}\n{"content": NaN}\n'
     counts = await bench.bring_in(body)
     assert (counts["imported"], counts["refused"]) == (1, 3 + len(wrong))
-    assert [e["line"] for e in counts["errors"]] == [1, *range(3, 3 + len(wrong)), 17, 18]
+    assert [e["line"] for e in counts["errors"]] == [1, *range(3, 3 + len(wrong)), 18, 19]
     assert "sk-proj" not in json.dumps(counts)
     assert (await bench.http.get("/memory", params={"user_id": "alice"})).json()["total"] == 1
 
