@@ -5,6 +5,7 @@ an import that broke off is resumed by sending the file again.
 """
 
 import asyncio
+from codecs import BOM_UTF8
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -45,13 +46,13 @@ async def import_(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
 async def lines_of(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[int, bytes | None]]:
     """Yield (number, line) for every line that is not blank; None stands for one that is too long.
 
-    Never holds more than one line and one chunk.
+    Never holds more than one line and one chunk. A byte order mark, as Windows writes one, is none of the first.
     """
     number, rest, too_long = 1, b"", False
     async for chunk in stream:
         *complete, tail = chunk.split(b"\n")
         for part in complete:
-            line, rest = rest + part, b""
+            line, rest = _unmarked(number, rest + part), b""
             if too_long or len(line) > MAX_LINE_BYTES:
                 yield number, None
             elif line.strip():
@@ -62,8 +63,12 @@ async def lines_of(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[int, byt
             rest, too_long = b"", True
     if too_long:
         yield number, None
-    elif rest.strip():
+    elif (rest := _unmarked(number, rest)).strip():
         yield number, rest
+
+
+def _unmarked(number: int, line: bytes) -> bytes:
+    return line.removeprefix(BOM_UTF8) if number == 1 else line
 
 
 @dataclass(frozen=True, slots=True)

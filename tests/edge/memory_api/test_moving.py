@@ -387,7 +387,7 @@ async def test_lines_that_came_before_a_forget_are_not_stored_after_it(
 # ---------------------------------------------------------------- reading lines
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
 async def test_lines_are_the_same_however_the_body_is_cut(size: int) -> None:
-    body = b"one\n\n  \r\ntwo\r\nthree \xe7\x8c\xab\n\nlast"
+    body = b"\xef\xbb\xbfone\n\n  \r\ntwo\r\nthree \xe7\x8c\xab\n\nlast"
 
     async def stream() -> AsyncIterator[bytes]:
         for start in range(0, len(body), size):
