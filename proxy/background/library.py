@@ -87,7 +87,8 @@ class Library:
         """Return the passages of the text, what must not be kept replaced by a mark, and their digest."""
         if "\0" in content:
             raise InvalidRequest("`content` must not hold NUL characters.", param="content")
-        passages = split(cleaned(content, self.policy), format)
+        text = content.removeprefix("\ufeff")  # the byte order mark of a file would hide its first heading
+        passages = split(cleaned(text, self.policy), format)
         if not any(any(c.isalnum() for c in p.text) for p in passages):
             raise InvalidRequest("`content` says nothing.", param="content")
         if len(passages) > self.limits.passages:

@@ -83,6 +83,12 @@ async def test_the_same_text_again_changes_nothing_and_costs_no_embedding(librar
     assert (again, change, embedder.embedded) == (first, "unchanged", [])
 
 
+async def test_a_byte_order_mark_is_no_part_of_a_text(library):
+    marked, _ = await library.add(ANNA, "Guide", f"\ufeff{GUIDE}", "markdown")
+    assert [p.headings for p in await library.store.passages(marked)] == [("Guide",), ("Guide", "Figs")]
+    assert await library.add(ANNA, "Guide", GUIDE, "markdown") == (marked, "unchanged")
+
+
 async def test_another_text_is_the_next_version_under_the_same_id(library):
     first, _ = await library.add(ANNA, "Guide", GUIDE, "markdown")
     second, change = await library.add(ANNA, "Guide", GUIDE.replace("ripe", "green"), "markdown")
