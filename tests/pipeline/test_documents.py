@@ -122,7 +122,9 @@ async def test_where_cosines_mean_nothing_words_decide():
 async def test_passages_that_wait_for_their_vectors_are_found_by_their_words():
     worded = hit(None, "How a release is rolled back.", bm25=3.0)
     assert await texts(turn(QUESTION), shelf(worded, hit(None, "Figs."))) == ["How a release is rolled back."]
-    assert await texts(turn(QUESTION), shelf(worded, hit(0.2, "Far off."))) == ["How a release is rolled back."]
+    assert await texts(turn(QUESTION), shelf(worded, hit(0.2, "Far off."))) == [
+        "How a release is rolled back."
+    ]
     both = await texts(turn(QUESTION), shelf(worded, hit(OPENS)))
     assert sorted(both) == ["How a release is rolled back.", ANSWER]
     [found] = await search(SCOPE, QUESTION, shelf(worded), limit=3)

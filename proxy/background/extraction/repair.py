@@ -232,8 +232,8 @@ def _confidence(element: Mapping[str, Any]) -> float:
     if isinstance(given, bool) or not isinstance(given, int | float) or given != given:
         return 0.8
     if given > 1.5:
-        given /= 10 if given <= 10 else 100  # of ten, or in percent
-    return min(1.0, max(0.0, float(given)))
+        given = min(given, 100) / (10 if given <= 10 else 100)  # of ten, or in percent
+    return float(min(1, max(0, given)))  # a float only now: it does not hold every integer
 
 
 def _reference(value: Any) -> str | None:

@@ -46,7 +46,7 @@ async def import_(tools: Tools, asked: Asked[UserQuery, None]) -> Response:
 async def lines_of(stream: AsyncIterator[bytes]) -> AsyncIterator[tuple[int, bytes | None]]:
     """Yield (number, line) for every line that is not blank; None stands for one that is too long.
 
-    Never holds more than one line and one chunk. A byte order mark, as Windows writes one, is none of the first.
+    Never holds more than one line and one chunk. A byte order mark is no part of the first.
     """
     number, rest, too_long = 1, b"", False
     async for chunk in stream:
