@@ -26,6 +26,8 @@ from proxy.upstream.credentials import Credentials
 from proxy.upstream.headers import Headers
 from proxy.upstream.manner import Manner, Manners, easier, options, unlimited
 from proxy.upstream.pauses import Key, Pauses, retry_after
+from proxy.wire.chat import CHAT
+from proxy.wire.tapped import json_values
 
 _TARGET = b"/v1/chat/completions"
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -127,7 +129,7 @@ class UpstreamCompleter:
         if answer.status in _BUSY:
             raise self._turned_away(call, answer)
         self._pauses.answered(call.key)
-        return _text(answer.status, answer.body)
+        return await asyncio.to_thread(_text, answer)
 
     def _addressed(self, request: CompletionRequest) -> _Call:
         role = self._roles.get(request.role, RoleModel())
@@ -213,19 +215,30 @@ def _thought_to_the_limit(answer: _Answer) -> bool:
         return False
 
 
-def _text(status: int, answer: bytes) -> str:
-    if status in _CREDENTIAL_NEEDED:
-        raise CredentialNeeded(f"status {status}")
-    if status in _REFUSED:
-        raise CompletionRefused(f"status {status}")
-    if not 200 <= status < 300:
-        raise CompletionFailed(f"status {status}")
+def _text(answer: _Answer) -> str:
+    if answer.status in _CREDENTIAL_NEEDED:
+        raise CredentialNeeded(f"status {answer.status}")
+    if answer.status in _REFUSED:
+        raise CompletionRefused(f"status {answer.status}")
+    if not 200 <= answer.status < 300:
+        raise CompletionFailed(f"status {answer.status}")
     try:
-        content = orjson.loads(answer)["choices"][0]["message"]["content"]
-        if isinstance(content, list):
-            content = "".join(part.get("text", "") for part in content if part.get("type") == "text")
-    except (orjson.JSONDecodeError, LookupError, TypeError, AttributeError) as error:
+        content = _content(answer)
+    except (LookupError, TypeError, AttributeError) as error:
         raise CompletionFailed("the answer is no chat completion") from error
     if not isinstance(content, str) or not content.strip():
         raise CompletionFailed("the answer holds no text")  # some have thoughts only
+    return content
+
+
+def _content(answer: _Answer) -> Any:
+    """Return what the message holds. Some servers stream, or compress, whatever they are asked for."""
+    told = {name.lower(): value.decode("latin-1") for name, value in answer.headers}
+    kind, coding = told.get(b"content-type", ""), told.get(b"content-encoding", "")
+    streamed, values = json_values([answer.body], kind, coding)
+    if streamed and values:
+        return CHAT.answer([answer.body], kind, coding).text
+    content = values[0]["choices"][0]["message"]["content"]
+    if isinstance(content, list):
+        content = "".join(part.get("text", "") for part in content if part.get("type") == "text")
     return content
