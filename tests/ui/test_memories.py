@@ -104,6 +104,21 @@ async def test_an_edit_sends_what_was_changed_and_nothing_else(visit: Visit) -> 
     assert body == {"content": "Prefers aisle seats.", "tags": ["flights", "aisle"]}
 
 
+async def test_an_edit_leaves_alone_what_the_form_cannot_show_as_it_is(visit: Visit) -> None:
+    api = sample()
+    told = {"content": "Prefers window seats.\r\nAlways.", "tags": ["Paris, France"], "expires_at": 4e9 + 7}
+    newest = max(api.memories, key=lambda one: one["id"])
+    newest |= told | {"project_id": " padded "}
+    page = await (await visit(api)).enter()
+    await page.locator("a.row").first.click()
+    await page.get_by_role("button", name="Edit").click()
+    await page.get_by_label("Importance").fill("0.9")
+    await page.get_by_role("button", name="Save").click()
+    await expect(page.locator("dialog")).to_have_count(0)
+    [(_, body)] = api.asked("PATCH", "/v1/memory/mem_000014")
+    assert body == {"importance": 0.9}
+
+
 async def test_project_and_end_can_be_set_and_taken_away(visit: Visit) -> None:
     api = sample()
     page = await (await visit(api)).enter()

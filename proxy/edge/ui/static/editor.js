@@ -23,10 +23,11 @@ export function edit(page, memory) {
 /** Return the form. `guard` learns of what was typed, so that a slip of the finger does not lose it. */
 function editor(page, memory, close, guard) {
   const controls = makeControls(page, memory);
+  const before = read(controls);
   const told = complaints(() => element);
   const save = () =>
     working(element, told, async () => {
-      const body = memory ? changes(memory, read(controls)) : created(read(controls));
+      const body = memory ? changes(before, read(controls)) : created(read(controls));
       if (memory && !Object.keys(body).length) return close(null);
       if (memory)
         return close(
@@ -129,18 +130,14 @@ function created(values) {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null));
 }
 
-/** Return only what differs, so that nothing else is touched. The form shows times to the minute. */
-function changes(memory, values) {
-  const body = {};
-  for (const [name, value] of Object.entries(values)) {
-    const before = name === "expires_at" ? seconds(localTime(memory.expires_at)) : (memory[name] ?? null);
-    if (JSON.stringify(before) !== JSON.stringify(value)) body[name] = value;
-  }
-  return body;
-}
-
-function seconds(local) {
-  return local ? Math.round(new Date(local).getTime() / 1000) : null;
+/**
+ * Return only what was changed, so that nothing else is touched. Compared with what the form held at first: it
+ * shows times to the minute, line ends as one, a tag with a comma as two.
+ */
+function changes(before, values) {
+  return Object.fromEntries(
+    Object.entries(values).filter(([name, value]) => JSON.stringify(before[name]) !== JSON.stringify(value)),
+  );
 }
 
 function localTime(at) {
