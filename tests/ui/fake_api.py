@@ -281,6 +281,8 @@ class FakeApi:
         )
 
     def _search(self, query: Row, body: Row) -> Response:
+        if body.get("limit", 10) > 100:
+            return refusal(400, "It must be at most 100.", param="limit")
         wanted = body.get("memory_types")
         found = [m for m in self._mine(body) if not wanted or m["type"] in wanted][: body.get("limit", 10)]
         why = "meaning .62, words 2 of 3, recent"

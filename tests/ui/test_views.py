@@ -48,6 +48,17 @@ async def test_a_search_says_where_the_model_would_be_shown_nothing(visit: Visit
     await expect(page.get_by_text(told)).to_be_visible()
 
 
+async def test_what_is_wrong_with_a_field_that_is_folded_away_is_shown(visit: Visit) -> None:
+    page = await (await visit(sample())).enter("search")
+    await page.get_by_text("Narrow it down").click()
+    await page.get_by_label("At most").fill("500")
+    await page.get_by_text("Narrow it down").click()
+    await page.get_by_label("Message").fill("Where do I fly?")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_text("It must be at most 100.")).to_be_visible()
+    await expect(page.get_by_label("At most")).to_be_focused()
+
+
 async def test_a_match_opens_beside_the_search_and_the_search_is_there_again_after_a_walk(
     visit: Visit,
 ) -> None:

@@ -89,6 +89,8 @@ export function complaints(form) {
     const control =
       error.param && form().querySelector(`[data-param="${CSS.escape(error.param.split(".")[0])}"]`);
     if (control) {
+      const folded = control.closest("details");
+      if (folded) folded.open = true; // what is folded away could not be seen
       const wrong = control.closest(".field").querySelector(".wrong");
       wrong.textContent = error.message;
       wrong.hidden = false;
