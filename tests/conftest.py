@@ -1,14 +1,21 @@
-"""How hypothesis searches (the same examples every time, so that no run fails where the last one passed), and
-how work is measured.
+"""How hypothesis searches (the same examples every time, so that no run fails where the last one passed), how
+work is measured, and that what is compiled is kept.
 
 `scripts/test --hypothesis-profile=explore` tries others each time, and 20 times as many.
 """
 
 import contextlib
+import os
+import sys
 import time
 from collections.abc import Callable
 
 import pytest
+
+# Containers often forbid to write bytecode. Each of the hundreds of processes that a run starts would compile
+# all modules anew, some 0.2 s.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # The contract suites: their asserts tell what was compared, whichever folder imports them first.
 pytest.register_assert_rewrite("tests.stores")
