@@ -3,22 +3,48 @@
 import argparse
 import os
 import sys
-from typing import Any
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from proxy import __version__
-from proxy.client_cli import add_memory_parser
-from proxy.commands.backup import add_backup_parsers
-from proxy.commands.keys import add_keys_parser
-from proxy.commands.migrate import add_migrate_parser
-from proxy.commands.reembed import add_reembed_parser
-from proxy.commands.shared import add_place
 from proxy.errors import ConfigError
-from proxy.settings import CONFIG_FILE, PREFIX, Settings, config_file, from_process
+
+if TYPE_CHECKING:
+    from proxy.settings import Settings
+
+# Name, line in the help, and what adds the arguments: its module is imported for that command alone, so that
+# the help does not wait for the server's libraries, nor `memory list` for those of the stores.
+_COMMANDS = (
+    ("serve", "run the proxy", "proxy.cli:add_serve"),
+    ("demo", "see memory at work, in this terminal", "proxy.cli:add_demo"),
+    ("doctor", "check configuration, upstream, store and models", "proxy.cli:add_doctor"),
+    ("memory", "see and change what a running proxy remembers", "proxy.client_cli:add_memory"),
+    ("keys", "make, list and revoke API keys (identity mode `keys`)", "proxy.commands.keys:add_keys"),
+    (
+        "reembed",
+        "give all memories the vectors of another embedding model",
+        "proxy.commands.reembed:add_reembed",
+    ),
+    (
+        "backup",
+        "copy everything that is remembered into one file, while the proxy serves",
+        "proxy.commands.backup:add_backup",
+    ),
+    ("restore", "put a backup in place of what is remembered now", "proxy.commands.backup:add_restore"),
+    (
+        "receipts",
+        "save the receipts of everything that was forgotten, for a later restore",
+        "proxy.commands.backup:add_receipts",
+    ),
+    ("migrate", "move everything from a data directory into Redis", "proxy.commands.migrate:add_migrate"),
+)
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit status: 0 fine, 1 failed, 2 wrong usage or configuration."""
-    args = _parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    args = _parser(asked=next((word for word in argv if not word.startswith("-")), None)).parse_args(argv)
     try:
         status: int = args.func(args)
     except ConfigError as e:
@@ -29,7 +55,8 @@ def main(argv: list[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(asked: str | None) -> argparse.ArgumentParser:
+    """Return the parser of all commands, with the arguments of the one that is asked for."""
     parser = argparse.ArgumentParser(
         prog="memory-proxy",
         description="A streaming, OpenAI-compatible reverse proxy that gives any application a memory.",
@@ -37,66 +64,65 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"memory-proxy {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_serve(commands)
-    _add_demo(commands)
-    _add_doctor(commands)
-    add_memory_parser(commands)
-    add_keys_parser(commands)
-    add_reembed_parser(commands)
-    add_backup_parsers(commands)
-    add_migrate_parser(commands)
+    for name, line, place in _COMMANDS:
+        command = commands.add_parser(name, help=line)
+        if name == asked:
+            module, _, function = place.partition(":")
+            add: Callable[[argparse.ArgumentParser], None] = getattr(import_module(module), function)
+            add(command)
     return parser
 
 
-def _add_serve(commands: Any) -> None:
-    serve = commands.add_parser(
-        "serve",
-        help="run the proxy",
-        description="Run the proxy. Without an upstream it serves a small scripted model, for trying it out.",
-        epilog="Every setting of config/default.yaml can also be given as MEMORY_PROXY__SECTION__KEY.",
+def add_serve(parser: argparse.ArgumentParser) -> None:
+    """Make it the parser of `serve`."""
+    parser.description = (
+        "Run the proxy. Without an upstream it serves a small scripted model, for trying it out."
     )
-    _add_settings(serve)
-    serve.add_argument("--host", help="address to listen on (default 127.0.0.1)")
-    serve.add_argument("--port", type=int, help="port to listen on (default 8080, 0: any free one)")
-    serve.add_argument("--workers", type=int, metavar="N", help="processes that share the port (default 1)")
-    serve.add_argument(
+    parser.epilog = "Every setting of config/default.yaml can also be given as MEMORY_PROXY__SECTION__KEY."
+    _add_settings(parser)
+    parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on (default 8080, 0: any free one)")
+    parser.add_argument("--workers", type=int, metavar="N", help="processes that share the port (default 1)")
+    parser.add_argument(
         "--allow-open",
         action="store_true",
         default=None,
         help="believe user ids from the network, too: identity mode `open` beyond loopback",
     )
-    serve.set_defaults(func=_serve)
+    parser.set_defaults(func=_serve)
 
 
-def _add_demo(commands: Any) -> None:
-    demo = commands.add_parser(
-        "demo",
-        help="see memory at work, in this terminal",
-        description="Play two conversations through the proxy and show what it stores, injects and forgets.",
+def add_demo(parser: argparse.ArgumentParser) -> None:
+    """Make it the parser of `demo`."""
+    parser.description = (
+        "Play two conversations through the proxy and show what it stores, injects and forgets."
     )
-    demo.add_argument("--upstream", metavar="URL", help="a real model's base URL, ending in /v1")
-    demo.add_argument("--model", metavar="NAME", help="the model to ask for (with --upstream)")
-    demo.add_argument("--fast", action="store_true", help="without pauses for reading")
-    demo.set_defaults(func=_demo)
+    parser.add_argument("--upstream", metavar="URL", help="a real model's base URL, ending in /v1")
+    parser.add_argument("--model", metavar="NAME", help="the model to ask for (with --upstream)")
+    parser.add_argument("--fast", action="store_true", help="without pauses for reading")
+    parser.set_defaults(func=_demo)
 
 
-def _add_doctor(commands: Any) -> None:
-    doctor = commands.add_parser(
-        "doctor",
-        help="check configuration, upstream, store and models",
-        description="Check a configuration against the real upstream, store and models, and say what to fix.",
+def add_doctor(parser: argparse.ArgumentParser) -> None:
+    """Make it the parser of `doctor`."""
+    parser.description = (
+        "Check a configuration against the real upstream, store and models, and say what to fix."
     )
-    _add_settings(doctor)
-    doctor.set_defaults(func=_doctor)
+    _add_settings(parser)
+    parser.set_defaults(func=_doctor)
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
+    from proxy.commands.shared import add_place
+
     add_place(parser)
     parser.add_argument("--upstream", metavar="URL", help="the model provider's base URL, ending in /v1")
 
 
-def _settings(args: argparse.Namespace) -> Settings:
+def _settings(args: argparse.Namespace) -> "Settings":
     """Return the settings with the command line's on top, and leave them so for worker processes."""
+    from proxy.settings import CONFIG_FILE, PREFIX, config_file, from_process
+
     flags = {
         "upstream": {"base_url": args.upstream},
         "storage": {"data_dir": args.data_dir},

@@ -1,9 +1,57 @@
-"""What a process does before it works."""
+"""What a process does before it works: nothing that its command has no use for.
+
+Told by the modules that are there, not by seconds: those are the machine's affair.
+"""
 
 import subprocess
 import sys
+
+import pytest
+
+_THEN_TELL = """
+import sys
+from proxy.cli import main
+try:
+    main(sys.argv[1:])
+finally:
+    print("LOADED", *sys.modules, file=sys.stderr)
+"""
+
+
+def loaded(*argv: str) -> set[str]:
+    """Return the modules that a process has which ran the command, as `package` or `proxy.package`."""
+    run = subprocess.run(
+        [sys.executable, "-c", _THEN_TELL, *argv], capture_output=True, text=True, timeout=90, check=False
+    )
+    (told,) = (line for line in run.stderr.splitlines() if line.startswith("LOADED "))
+    names = [name.split(".") for name in told.split()[1:]]
+    return {".".join(parts[: 2 if parts[0] == "proxy" else 1]) for parts in names}
 
 
 def test_a_process_of_the_tests_keeps_what_it_compiled_for_the_next() -> None:
     said = subprocess.check_output([sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"])
     assert said.strip() == b"False"
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["--version"], ["no-such-command"]], ids=" ".join)
+def test_the_help_loads_nothing_that_it_does_not_show(argv: list[str]) -> None:
+    modules = loaded(*argv)
+    assert {name for name in modules if name.startswith("proxy.")} == {"proxy.cli", "proxy.errors"}
+    assert not modules & {"pydantic", "yaml", "rich", "asyncio", "ssl"}
+
+
+def test_a_client_loads_no_part_of_the_server() -> None:
+    modules = loaded("memory", "list", "--user", "alice", "--url", "http://127.0.0.1:9")
+    assert "proxy.client_cli" in modules
+    assert not modules & {"proxy.settings", "proxy.stores", "proxy.edge", "proxy.observe", "proxy.commands"}
+    assert not modules & {"pydantic", "numpy", "starlette", "prometheus_client", "sqlite3"}
+
+
+@pytest.mark.parametrize(
+    "argv", [["keys", "list", "--help"], ["backup", "--help"], ["migrate", "--help"]], ids=" ".join
+)
+def test_a_command_on_the_stores_loads_no_server(argv: list[str]) -> None:
+    modules = loaded(*argv)
+    assert "proxy.commands" in modules
+    assert not modules & {"proxy.serve", "proxy.app", "proxy.pipeline", "proxy.background", "proxy.upstream"}
+    assert not modules & {"numpy", "onnxruntime", "starlette", "uvicorn", "aiohttp", "jwt"}

@@ -4,7 +4,7 @@ Exit codes: 0 done, 1 refused by the proxy or by the person, 2 wrong use, 3 the 
 """
 
 from proxy.client_cli.api import MemoryApi, NotAnswering, Refused
-from proxy.client_cli.parser import NO_PROXY, add_memory_parser
+from proxy.client_cli.parser import NO_PROXY, add_memory
 from proxy.client_cli.shown import REFUSED, WRONG_USE
 
 __all__ = [
@@ -14,5 +14,5 @@ __all__ = [
     "MemoryApi",
     "NotAnswering",
     "Refused",
-    "add_memory_parser",
+    "add_memory",
 ]

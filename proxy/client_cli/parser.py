@@ -21,15 +21,13 @@ _JOB_STATES = ("queued", "running", "waiting", "dead")
 Command = Callable[[argparse.Namespace, MemoryApi, Console], int]
 
 
-def add_memory_parser(subparsers: Any) -> None:
-    """Add `memory` with its subcommands; each sets `func(args) -> exit code`."""
-    memory = subparsers.add_parser(
-        "memory",
-        help="see and change what a running proxy remembers",
-        description="See and change what a running proxy remembers, over its HTTP API. The credential is"
-        " $MEMORY_PROXY_API_KEY.",
+def add_memory(parser: argparse.ArgumentParser) -> None:
+    """Make it the parser of `memory` with its subcommands; each sets `func(args) -> exit code`."""
+    parser.description = (
+        "See and change what a running proxy remembers, over its HTTP API. The credential is"
+        " $MEMORY_PROXY_API_KEY."
     )
-    commands = memory.add_subparsers(dest="memory_command", required=True, metavar="command")
+    commands = parser.add_subparsers(dest="memory_command", required=True, metavar="command")
     _add_reading(commands)
     _add_writing(commands)
     _add_documents(commands)

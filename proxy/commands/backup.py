@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from rich.progress import TaskProgressColumn
 
@@ -34,44 +34,46 @@ _DOING = {"copy": "copying", "verify": "verifying", "forget": "forgetting what w
 Run = Callable[[argparse.Namespace, Settings], int]
 
 
-def add_backup_parsers(commands: Any) -> None:
-    """Add `backup`, `restore` and `receipts` to the command line."""
-    backup = commands.add_parser(
-        "backup",
-        help="copy everything that is remembered into one file, while the proxy serves",
-        description="Write a verified copy of the database, as it is at one moment, into a private file. What"
-        " was at FILE is replaced once the copy is whole. Forgetting does not reach into backups: keep them"
-        " as long as you must, and no longer.",
+def add_backup(parser: argparse.ArgumentParser) -> None:
+    """Make it the parser of `backup`."""
+    parser.description = (
+        "Write a verified copy of the database, as it is at one moment, into a private file. What was at FILE"
+        " is replaced once the copy is whole. Forgetting does not reach into backups: keep them as long as"
+        " you must, and no longer."
     )
-    backup.add_argument("file", metavar="FILE", help="where to; - for standard output")
-    _finish(backup, _backup)
-    restore = commands.add_parser(
-        "restore",
-        help="put a backup in place of what is remembered now",
-        description="Verify the backup, forget in it what was forgotten since it was made, and put it in"
-        " place. The proxy has to be stopped; what was there before is kept beside it.",
+    parser.add_argument("file", metavar="FILE", help="where to; - for standard output")
+    _finish(parser, _backup)
+
+
+def add_restore(parser: argparse.ArgumentParser) -> None:
+    """Make it the parser of `restore`."""
+    parser.description = (
+        "Verify the backup, forget in it what was forgotten since it was made, and put it in place. The proxy"
+        " has to be stopped; what was there before is kept beside it."
     )
-    restore.add_argument("file", metavar="FILE", help="a backup; - for standard input")
-    restore.add_argument(
+    parser.add_argument("file", metavar="FILE", help="a backup; - for standard input")
+    parser.add_argument(
         "--receipts",
         type=Path,
         metavar="FILE",
         help="what `memory-proxy receipts` wrote: carry these forgets out, too, where the present database is"
         " lost or cannot be read",
     )
-    restore.add_argument(
+    parser.add_argument(
         "--with-forgotten",
         action="store_true",
         help="bring back what was forgotten since the backup: for a forget that was a mistake",
     )
-    _finish(restore, _restore)
-    receipts = commands.add_parser(
-        "receipts",
-        help="save the receipts of everything that was forgotten, for a later restore",
-        description="Write all receipts, one JSON object a line: what was forgotten when, and none of it.",
+    _finish(parser, _restore)
+
+
+def add_receipts(parser: argparse.ArgumentParser) -> None:
+    """Make it the parser of `receipts`."""
+    parser.description = (
+        "Write all receipts, one JSON object a line: what was forgotten when, and none of it."
     )
-    receipts.add_argument("file", metavar="FILE", nargs="?", default=STANDARD, help="where to (default: -)")
-    _finish(receipts, _receipts)
+    parser.add_argument("file", metavar="FILE", nargs="?", default=STANDARD, help="where to (default: -)")
+    _finish(parser, _receipts)
 
 
 def _finish(parser: argparse.ArgumentParser, run: Run) -> None:

@@ -38,13 +38,9 @@ DEFAULT_RIGHTS = "chat,memory"
 MAX_NAME_CHARS = 100
 
 
-def add_keys_parser(commands: Any) -> None:
-    """Add `keys` and its actions to the command line."""
-    parser = commands.add_parser(
-        "keys",
-        help="make, list and revoke API keys (identity mode `keys`)",
-        description="The proxy's own API keys. They count where identity.mode is `keys`.",
-    )
+def add_keys(parser: argparse.ArgumentParser) -> None:
+    """Make it the parser of `keys` and its actions."""
+    parser.description = "The proxy's own API keys. They count where identity.mode is `keys`."
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     create = actions.add_parser("create", help="make a key, and print it: once")
     create.add_argument("--name", required=True, help="what you know it by")

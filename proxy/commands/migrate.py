@@ -33,14 +33,12 @@ _NAMES = {
 }  # fmt: skip
 
 
-def add_migrate_parser(commands: Any) -> None:
-    """Add `migrate` to the command line."""
-    parser = commands.add_parser(
-        "migrate",
-        help="move everything from a data directory into Redis",
-        description="Copy all that a data directory holds into the stores that the configuration names, and"
-        " compare the two. Stop the proxy on the directory and the replicas first. Broken off, it goes on"
-        " where it was when it is run again. The directory stays as it is.",
+def add_migrate(parser: argparse.ArgumentParser) -> None:
+    """Make it the parser of `migrate`."""
+    parser.description = (
+        "Copy all that a data directory holds into the stores that the configuration names, and compare the"
+        " two. Stop the proxy on the directory and the replicas first. Broken off, it goes on where it was"
+        " when it is run again. The directory stays as it is."
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help="the fleet's YAML file")
     parser.add_argument("--data-dir", type=Path, required=True, metavar="DIR", help="what to move")

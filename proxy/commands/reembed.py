@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -35,14 +34,12 @@ Told = Callable[[int, int], None]
 """Is told how many memories are done and how many there are to do."""
 
 
-def add_reembed_parser(commands: Any) -> None:
-    """Add `reembed` to the command line."""
-    parser = commands.add_parser(
-        "reembed",
-        help="give all memories the vectors of another embedding model",
-        description="Embed all memories with the configured model, or with --model. A proxy on the same data"
-        " directory keeps answering meanwhile; restart it with the new model when this is done, or as soon"
-        " as this has begun. Broken off, it goes on where it was when it is run again.",
+def add_reembed(parser: argparse.ArgumentParser) -> None:
+    """Make it the parser of `reembed`."""
+    parser.description = (
+        "Embed all memories with the configured model, or with --model. A proxy on the same data directory"
+        " keeps answering meanwhile; restart it with the new model when this is done, or as soon as this has"
+        " begun. Broken off, it goes on where it was when it is run again."
     )
     parser.add_argument(
         "--model", metavar="DIR|NAME", help="a directory with the weights, or a name (default: the settings')"

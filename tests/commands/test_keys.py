@@ -26,7 +26,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         monkeypatch.delenv(name)
     monkeypatch.setattr(keys_cli.observe, "configure", lambda *_: None)
     parser = argparse.ArgumentParser()
-    keys_cli.add_keys_parser(parser.add_subparsers())
+    keys_cli.add_keys(parser.add_subparsers().add_parser("keys"))
 
     def run(*argv: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -77,7 +77,7 @@ def test_a_key_is_printed_once_and_nothing_on_disk_tells_it(
 async def test_a_key_works_until_it_is_revoked(tmp_path: Path) -> None:
     """By the functions behind the command: it runs an event loop of its own."""
     parser = argparse.ArgumentParser()
-    keys_cli.add_keys_parser(parser.add_subparsers())
+    keys_cli.add_keys(parser.add_subparsers().add_parser("keys"))
     where = ["--data-dir", str(tmp_path / "data")]
     args = parser.parse_args(["keys", "create", "--name", "a", "--tenant", "acme", "--user", "zoe", *where])
     out = io.StringIO()

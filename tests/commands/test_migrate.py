@@ -90,7 +90,7 @@ def run(config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     for name in NAMES:
         monkeypatch.delenv(name)
     parser = argparse.ArgumentParser()
-    migrate_cli.add_migrate_parser(parser.add_subparsers())
+    migrate_cli.add_migrate(parser.add_subparsers().add_parser("migrate"))
 
     async def run(directory: Path, *argv: str) -> tuple[int, str, str]:
         capsys.readouterr()

@@ -202,7 +202,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
         monkeypatch.delenv(name)
     monkeypatch.setattr(reembed_cli.observe, "configure", lambda *_: None)
     parser = argparse.ArgumentParser()
-    reembed_cli.add_reembed_parser(parser.add_subparsers())
+    reembed_cli.add_reembed(parser.add_subparsers().add_parser("reembed"))
 
     def run(*argv: str) -> tuple[int, str, str]:
         capsys.readouterr()

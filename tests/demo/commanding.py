@@ -2,13 +2,13 @@
 
 import argparse
 
-from proxy.client_cli import add_memory_parser
+from proxy.client_cli import add_memory
 
 
 def run_memory(*words: str) -> int:
     """Run `memory-proxy memory` with these words; return its exit status."""
     parser = argparse.ArgumentParser()
-    add_memory_parser(parser.add_subparsers())
+    add_memory(parser.add_subparsers().add_parser("memory"))
     args = parser.parse_args(["memory", *words])
     status: int = args.func(args)
     return status
