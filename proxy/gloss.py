@@ -143,12 +143,13 @@ def _lexicon() -> _Lexicon:
 def _rows() -> Iterator[tuple[str, list[tuple[str, str]], bool]]:
     """Yield the rows of all files: a meaning, its words (language, folded), whether the file is of forms."""
     for file in sorted(_FOLDER.glob("*.txt")):
+        are_forms = file.match("*.forms.txt")
         for line in file.read_text("utf-8").splitlines():
-            meaning, *cells = line.split("|")
-            named = [(n, w) for n, cell in zip(_LANGUAGES, cells, strict=True) for w in cell.split(",")]
+            meaning, _, row = line.partition("|")
+            cells = zip(_LANGUAGES, fold(row).split("|"), strict=True)
+            named = [(name, word.strip()) for name, cell in cells for word in cell.split(",")]
             # An apostrophe ends a word: "d'accord" is a phrase of two.
-            folded = [(name, fold(word.strip()).replace("'", " ")) for name, word in named]
-            yield meaning, [(name, word) for name, word in folded if word], file.match("*.forms.txt")
+            yield meaning, [(name, word.replace("'", " ")) for name, word in named if word], are_forms
 
 
 # Words of several languages say nothing about which one it is.
