@@ -1,4 +1,4 @@
-# docker build -t memory-proxy .
+# docker build -t memory-proxy --build-arg COMMIT=$(git rev-parse HEAD) .
 # (with --build-arg MODELS=multilingual: multilingual-e5-small, too)
 # docker run -p 127.0.0.1:8080:8080 -v memory:/data memory-proxy --allow-open --upstream URL
 FROM python:3.11-slim
@@ -15,6 +15,9 @@ USER memory
 ENV MEMORY_PROXY__SERVER__HOST=0.0.0.0 MEMORY_PROXY__STORAGE__DATA_DIR=/data
 VOLUME /data
 EXPOSE 8080
+# Which commit this is, for /health and --version: after what takes long to build, so that it is not built again.
+ARG COMMIT=""
+ENV MEMORY_PROXY_COMMIT=$COMMIT
 HEALTHCHECK --interval=10s --timeout=4s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health', timeout=2)"]
 # In identity mode `open` whoever reaches the port is believed, so it starts with --allow-open only, which is for
 # ports that are published to a trusted network; elsewhere take another mode: -e MEMORY_PROXY__IDENTITY__MODE=keys

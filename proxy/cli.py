@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from proxy import __version__
+from proxy.build import BUILD
 from proxy.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _parser(asked: str | None) -> argparse.ArgumentParser:
         description="A streaming, OpenAI-compatible reverse proxy that gives any application a memory.",
         epilog="Start with `memory-proxy demo`, then `memory-proxy serve --upstream http://…/v1`.",
     )
-    parser.add_argument("--version", action="version", version=f"memory-proxy {__version__}")
+    parser.add_argument("--version", action="version", version=f"memory-proxy {BUILD}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, line, place in _COMMANDS:
         command = commands.add_parser(name, help=line)

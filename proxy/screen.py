@@ -1,6 +1,6 @@
 """The opening screen of `memory-proxy serve`: what it does, where data lies, what is off, what to try."""
 
-from proxy import __version__
+from proxy.build import BUILD
 from proxy.open_stores import place_of
 from proxy.settings import Identity, Settings
 
@@ -18,7 +18,7 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str
     ]
     if embedder == "":
         rows[3] = ("Embeddings", "OFF: lexical search only. `memory-proxy doctor` says how to get a model")
-    lines = ["", f"memory-proxy {__version__}", ""]
+    lines = ["", f"memory-proxy {BUILD}", ""]
     lines += [f"  {name:<11} {text}" for name, text in rows]
     off = _off(settings)
     lines += ["", *(f"  Off         {line}" for line in off)] if off else []

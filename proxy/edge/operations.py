@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy import __version__, observe
+from proxy.build import COMMIT
 from proxy.domain import Level
 from proxy.edge.reply import ASGIScope, Receive, Send, send_bytes, send_json
 from proxy.errors import StoreError
@@ -34,6 +35,7 @@ class Operations:
     counts: Callable[[], Awaitable[QueueCounts]]
     metrics: observe.Metrics
     clock: Clock = time.time
+    commit: str | None = COMMIT
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         match scope["path"]:
@@ -55,6 +57,7 @@ class Operations:
         return {
             "status": "degraded" if vitals.reason else "ok",
             "version": __version__,
+            "commit": self.commit,
             "memory": {"level": vitals.level.value, "reason": vitals.reason or None},
             "jobs": None if jobs is None else _by_state(jobs),
         }

@@ -67,11 +67,13 @@ async def test_health_is_told_in_time_where_the_store_does_not_answer(
         raise AssertionError
 
     monkeypatch.setattr(operations, "LOOK_S", 0.01)
-    told = Operations(lambda: Vitals(Level.FULL, ""), hangs, observe.Metrics(), clock=lambda: NOW)
+    told = Operations(
+        lambda: Vitals(Level.FULL, ""), hangs, observe.Metrics(), clock=lambda: NOW, commit="5edc378"
+    )
     answer = await get(told, {"type": "http", "method": "GET", "path": "/health"})
     assert answer.body == (
-        b'{"status":"degraded","version":"%b","memory":{"level":"none","reason":"deadline"},"jobs":null}'
-        % __version__.encode()
+        b'{"status":"degraded","version":"%b","commit":"5edc378",'
+        b'"memory":{"level":"none","reason":"deadline"},"jobs":null}' % __version__.encode()
     )
 
 

@@ -64,6 +64,6 @@ function report(told) {
         )
       : h("p", { class: "hint" }, "The queue cannot be read."),
     h("p", {}, h("a", { href: "#/jobs" }, "See the jobs")),
-    h("p", { class: "hint" }, `memory-proxy ${told.version}`),
+    h("p", { class: "hint" }, `memory-proxy ${told.version}${told.commit ? ` (${told.commit})` : ""}`),
   ];
 }

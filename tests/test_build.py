@@ -1,0 +1,54 @@
+"""Which commit a running proxy says it is of."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from proxy import __version__
+from proxy.build import VARIABLE, commit_of
+
+HASH = "5edc378aa1b2c3d4e5f60718293a4b5c6d7e8f90"
+
+
+def checkout(root: Path, **files: str) -> Path:
+    for name, text in files.items():
+        path = root / ".git" / name.replace("__", "/").replace("_", "-")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+def test_a_checkout_says_which_commit_it_stands_at(tmp_path: Path) -> None:
+    branch = "ref: refs/heads/main\n"
+    packed = f"# pack-refs with: peeled\n{'0' * 40} refs/heads/main2\n{HASH} refs/heads/main\n^{'1' * 40}\n"
+    for name, files in {
+        "loose": {"HEAD": branch, "refs__heads__main": f"{HASH}\n"},
+        "packed": {"HEAD": branch, "packed_refs": packed},
+        "detached": {"HEAD": f"{HASH}\n"},
+    }.items():
+        root = checkout(tmp_path / name, **files)
+        assert commit_of(root, {}) == "5edc378aa1b2", name
+
+
+def test_an_image_is_told_when_it_is_built(tmp_path: Path) -> None:
+    root = checkout(tmp_path, HEAD="0" * 40)
+    assert commit_of(root, {VARIABLE: HASH}) == "5edc378aa1b2"
+    assert commit_of(root, {VARIABLE: "v0.2-rc1"}) == "v0.2-rc1"
+    assert commit_of(root, {VARIABLE: ""}) == "0" * 12  # an ARG that nobody gave
+
+
+@pytest.mark.parametrize(
+    "files", [{}, {"HEAD": "ref: refs/heads/main"}, {"HEAD": "no such\nthing"}, {"HEAD": "é"}, {"config": ""}]
+)
+def test_where_nobody_can_know_nobody_guesses(tmp_path: Path, files: dict[str, str]) -> None:
+    assert commit_of(checkout(tmp_path, **files), {}) is None
+
+
+def test_the_command_tells_the_commit(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "from proxy.cli import main; main(['--version'])"]
+    environ = {**os.environ, VARIABLE: HASH, "PATH": ""}  # and no git
+    told = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+    assert told.split() == ["memory-proxy", __version__, "(5edc378aa1b2)"]
