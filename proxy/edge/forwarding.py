@@ -43,7 +43,6 @@ class Progress:
     tasks: asyncio.TaskGroup  # all of its work ends with the request
     deadline_s: float  # for memory work, from `started`
     started: float = field(default_factory=perf_counter)
-    request_id: str = ""
     caller: Caller | None = None
     user: str | None = None  # whom the request names
     reason: Reason | None = Reason.NOT_JSON  # why there is no turn

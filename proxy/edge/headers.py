@@ -6,15 +6,36 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from proxy.domain import Prepared, Status
-from proxy.edge.reply import Header
+from proxy.edge.reply import ASGIScope, Header
 
+_NAME = b"x-request-id"
 _REQUEST_ID = re.compile(rb"[\w.:-]{1,128}", re.ASCII)
+_SCOPE = "memory_proxy.request_id"
 
 
 def request_id_of(headers: Iterable[Header]) -> str:
     """Return the client's own `X-Request-Id`, so that a line of the log tells whose it is; else a new one."""
-    given = next((value for name, value in headers if name.lower() == b"x-request-id"), b"")
+    given = next((value for name, value in headers if name.lower() == _NAME), b"")
     return given.decode() if _REQUEST_ID.fullmatch(given) else f"req_{uuid4().hex}"
+
+
+def give_request_id(scope: ASGIScope) -> str:
+    """Note the request's id in the scope, and return it. Only the router does."""
+    scope[_SCOPE] = id_ = request_id_of(scope["headers"])
+    return id_
+
+
+def request_id(scope: ASGIScope) -> str:
+    """Return the id that the request was given."""
+    id_: str = scope[_SCOPE]
+    return id_
+
+
+def with_request_id(headers: Iterable[Header], id_: str) -> list[Header]:
+    """Return an answer's headers with the request's id, unless the upstream has given the answer one: that is
+    what its provider asks for."""
+    headers = list(headers)
+    return headers if any(name == _NAME for name, _ in headers) else [*headers, (_NAME, id_.encode())]
 
 
 def memory_headers(

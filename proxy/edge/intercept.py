@@ -19,7 +19,7 @@ from proxy.domain import Level, Outcome, Prepared, Scope, Status, Turn
 from proxy.edge.chains import RecentChains
 from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.forwarding import Forwarding, Progress
-from proxy.edge.headers import request_id_of
+from proxy.edge.headers import request_id
 from proxy.edge.identity.caller import Caller
 from proxy.edge.places import Places
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
@@ -111,9 +111,8 @@ class Intercept:
         progress.is_json = is_readable(progress.headers) or is_object(progress.headers, progress.payload)
         if progress.is_json:
             progress.body = json_body.parse(progress.payload)
-            progress.request_id = request_id_of(progress.headers)
-            observe.bind(request_id=progress.request_id)
-            incoming = Incoming(progress.request_id, self.parts.clock(), progress.caller, progress.headers)
+            id_ = request_id(progress.scope)
+            incoming = Incoming(id_, self.parts.clock(), progress.caller, progress.headers)
             asked = understand(progress.body, incoming, self.dialect, self.parts.defaults)
             if asked.stripped:
                 progress.payload = json_body.dump(progress.body)

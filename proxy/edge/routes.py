@@ -20,6 +20,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from proxy import observe, tracing
+from proxy.edge.headers import give_request_id, with_request_id
 from proxy.edge.identity.entrance import App, Area, Entrance
 from proxy.edge.reply import ASGIScope, Message, Receive, Send, error_of, send_error
 from proxy.errors import NotFound, ProxyError, Stopping
@@ -75,6 +76,8 @@ class Routes:
         with tracing.span(f"{scope['method']} {name}", "server", scope["headers"]) as span:
             span.tell(http__request__method=scope["method"], http__route=name)
 
+            request_id = give_request_id(scope)
+            observe.bind(request_id=request_id)
             begun = False
 
             async def counted(message: Message) -> None:
@@ -86,6 +89,8 @@ class Routes:
                     span.tell(http__response__status_code=status)
                     if status >= 500:
                         span.fail(str(status))
+                    headers = with_request_id(message.get("headers", ()), request_id)
+                    message = {**message, "headers": headers}
                 await send(message)
 
             # What nobody foresaw is answered as an error of ours, and raised on for the server's log.

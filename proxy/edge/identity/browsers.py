@@ -30,7 +30,7 @@ from proxy.errors import Forbidden
 
 _METHODS = b"GET, POST, PATCH, DELETE"
 _HEADERS = b"authorization, api-key, x-api-key, content-type, x-memory-user-id, x-memory-project-id"
-_EXPOSED = b"retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests"
+_EXPOSED = b"x-request-id, retry-after, x-ratelimit-limit-requests, x-ratelimit-remaining-requests"
 _DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 
