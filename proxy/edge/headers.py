@@ -1,22 +1,19 @@
 """Build the response headers that tell about memory: status, ids, counts and times, never text."""
 
-import re
 from collections.abc import Iterable
 from urllib.parse import quote
 from uuid import uuid4
 
 from proxy.domain import Prepared, Status
 from proxy.edge.reply import ASGIScope, Header
+from proxy.upstream.headers import REQUEST_ID, request_id_in
 
-_NAME = b"x-request-id"
-_REQUEST_ID = re.compile(rb"[\w.:-]{1,128}", re.ASCII)
 _SCOPE = "memory_proxy.request_id"
 
 
 def request_id_of(headers: Iterable[Header]) -> str:
     """Return the client's own `X-Request-Id`, so that a line of the log tells whose it is; else a new one."""
-    given = next((value for name, value in headers if name.lower() == _NAME), b"")
-    return given.decode() if _REQUEST_ID.fullmatch(given) else f"req_{uuid4().hex}"
+    return request_id_in(headers) or f"req_{uuid4().hex}"
 
 
 def give_request_id(scope: ASGIScope) -> str:
@@ -35,7 +32,9 @@ def with_request_id(headers: Iterable[Header], id_: str) -> list[Header]:
     """Return an answer's headers with the request's id, unless the upstream has given the answer one: that is
     what its provider asks for."""
     headers = list(headers)
-    return headers if any(name == _NAME for name, _ in headers) else [*headers, (_NAME, id_.encode())]
+    return (
+        headers if any(name == REQUEST_ID for name, _ in headers) else [*headers, (REQUEST_ID, id_.encode())]
+    )
 
 
 def memory_headers(

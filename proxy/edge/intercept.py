@@ -32,6 +32,7 @@ from proxy.pipeline import compress
 from proxy.pipeline.session import answers_so_far
 from proxy.ports import Clock, Recorder
 from proxy.reasons import Reason
+from proxy.upstream import troubles
 from proxy.upstream.downstream import Downstream
 from proxy.upstream.relay import Ending
 from proxy.wire import body as json_body
@@ -97,6 +98,7 @@ class Intercept:
                     progress.refused = True
                     await send_error(progress.send, error)
                 except UpstreamError as error:
+                    troubles.failed(error)
                     progress.refused = True
                     headers = progress.memory_headers(queued=False, answered=False)
                     await send_error(progress.send, error, headers)

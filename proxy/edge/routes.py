@@ -77,7 +77,7 @@ class Routes:
             span.tell(http__request__method=scope["method"], http__route=name)
 
             request_id = give_request_id(scope)
-            observe.bind(request_id=request_id)
+            observe.bind(request_id=request_id, route=name)
             begun = False
 
             async def counted(message: Message) -> None:

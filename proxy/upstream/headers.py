@@ -1,5 +1,6 @@
 """Header rules: which headers are forwarded, in each direction. Names are lower case, as ASGI has them."""
 
+import re
 from collections.abc import Iterable
 
 Headers = list[tuple[bytes, bytes]]
@@ -21,6 +22,8 @@ _HOP_BY_HOP = frozenset(
 # Host and the framing are written anew for the upstream; 100-continue is the server's affair.
 _REQUEST_DROPS = _HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 _OURS = b"x-memory-"
+REQUEST_ID = b"x-request-id"
+_PLAIN_ID = re.compile(rb"[\w.:-]{1,128}", re.ASCII)
 # Which key pays is not for `Connection: authorization` to say: without the client's, the server's would go.
 _CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
 
@@ -54,6 +57,12 @@ def with_ours(upstream: Iterable[tuple[bytes, bytes]], ours: Iterable[tuple[byte
     """Return the upstream's headers and what we say of memory. What an upstream with a memory of its own says
     is left out: the client would take it for ours."""
     return [*(header for header in upstream if not header[0].startswith(_OURS)), *ours]
+
+
+def request_id_in(headers: Iterable[tuple[bytes, bytes]]) -> str:
+    """Return the `X-Request-Id`; "" without one, and for what does not belong into a log."""
+    given = next((value for name, value in headers if name == REQUEST_ID), b"")
+    return given.decode() if _PLAIN_ID.fullmatch(given) else ""
 
 
 def _named_in_connection(headers: Headers) -> frozenset[bytes]:

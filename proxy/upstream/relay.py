@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from proxy import observe
 from proxy.errors import UpstreamCut, UpstreamError, error_body
+from proxy.upstream import troubles
 from proxy.upstream.client import PREFIX, Upstream
 from proxy.upstream.downstream import Downstream, Receive, Send
 from proxy.upstream.headers import request_headers, with_ours
@@ -59,6 +59,8 @@ async def relay(
     upstream that breaks off leaves the client's answer without its end, as it would have been without us:
     the last message is then never sent, and the server closes the connection.
     """
+    if opened.status >= 400:
+        troubles.refused(opened.status, opened.headers)
     with opened:
         try:
             headers = with_ours(opened.headers, extra_headers) if extra_headers else opened.headers
@@ -73,6 +75,7 @@ async def relay(
                     downstream.settle()
                 await send({"type": "http.response.body", "body": chunk, "more_body": not last})
         except UpstreamCut:
+            troubles.cut()
             return Ending.UPSTREAM_CUT
         except asyncio.CancelledError:
             if not downstream.absorb():
@@ -94,7 +97,7 @@ async def passthrough(scope: HTTPScope, receive: Receive, send: Send, upstream: 
                 content_length=_content_length(scope),
             )
         except UpstreamError as error:
-            observe.log.warning("upstream.failed", error=error.code, cause=type(error.__cause__).__name__)
+            troubles.failed(error)
             downstream.settle()
             await send_upstream_error(send, error)
             return Ending.UPSTREAM_CUT

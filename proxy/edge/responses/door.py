@@ -6,7 +6,6 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
-from proxy import observe
 from proxy.edge.identity.caller import admitted, caller_of
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.responses.auto import Hearing, Speech
@@ -17,6 +16,7 @@ from proxy.edge.routes import App
 from proxy.edge.turns import is_readable
 from proxy.errors import ClientError, InvalidRequest, NotFound, StoreError, TooLarge, UpstreamError
 from proxy.ports import Clock
+from proxy.upstream import troubles
 from proxy.upstream.client import Upstream
 from proxy.upstream.downstream import Downstream
 from proxy.upstream.headers import request_headers
@@ -116,7 +116,7 @@ class Door:
                 await send_error(send, error)
                 return
             except UpstreamError as error:
-                observe.log.warning("upstream.failed", error=type(error).__name__)
+                troubles.failed(error)
                 await send_error(send, error)
                 return
             await self.ours(scope, _again(body), send)

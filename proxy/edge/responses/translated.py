@@ -22,6 +22,7 @@ from proxy.edge.responses.owners import Owner, new_id, owner_of
 from proxy.edge.writing import read_answer
 from proxy.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
 from proxy.ports import Clock
+from proxy.upstream import troubles
 from proxy.upstream.client import Upstream
 from proxy.upstream.headers import request_headers
 from proxy.upstream.opened import Opened
@@ -213,6 +214,7 @@ class Translated:
             try:
                 chunk = await opened.read()
             except UpstreamCut:
+                troubles.cut()
                 cut = True
                 break
             size += len(chunk)

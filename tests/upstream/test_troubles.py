@@ -1,0 +1,101 @@
+"""What an operator finds in the log of requests that the upstream did not serve."""
+
+from typing import Any
+
+import httpx2
+import pytest
+import structlog
+
+from proxy.upstream import troubles
+from tests.e2e.chat_only import ChatOnly
+from tests.e2e.conftest import Houses, house, models_dir
+from tests.stores.recording import recorded
+from tests.support.upstream import Exchange, Script, completion_events
+
+__all__ = ["house", "models_dir"]
+
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "my diary"}]}
+
+
+def refusing(status: int, request_id: bytes = b"") -> Script:
+    async def script(exchange: Exchange) -> None:
+        headers = [(b"x-request-id", request_id)] if request_id else []
+        await exchange.reply(b'{"error": {"message": "your diary"}}', status, headers)
+
+    return script
+
+
+async def breaking_off(exchange: Exchange) -> None:
+    await exchange.start_stream()
+    await exchange.chunk(completion_events("Dear", "diary")[0])
+    exchange.close()
+
+
+async def silent(exchange: Exchange) -> None:
+    exchange.close()
+
+
+class Upstream(ChatOnly):
+    """Has one more route than chat completions: what nobody intercepts."""
+
+    async def __call__(self, exchange: Exchange) -> None:
+        if exchange.request.target == b"/v1/embeddings":
+            await self.converse(exchange)
+        else:
+            await super().__call__(exchange)
+
+
+BROKEN = {"error": "upstream_invalid_response", "cause": "ServerDisconnectedError"}
+
+
+@pytest.mark.parametrize(
+    ("path", "script", "event", "facts"),
+    [
+        ("chat/completions", refusing(400), "refused", {"status": 400}),
+        ("chat/completions", refusing(503), "refused", {"status": 503}),
+        ("embeddings", refusing(500, b"a\tb"), "refused", {"status": 500}),
+        ("responses", refusing(429, b"up-1"), "refused", {"status": 429, "upstream_request_id": "up-1"}),
+        ("chat/completions", breaking_off, "cut", {}),
+        ("responses", breaking_off, "cut", {}),
+        ("embeddings", breaking_off, "cut", {}),
+        ("chat/completions", silent, "failed", BROKEN),
+        ("responses", silent, "failed", BROKEN),
+        ("embeddings", silent, "failed", BROKEN),
+    ],
+)
+async def test_each_is_one_line_that_names_the_request_and_quotes_nobody(
+    house: Houses,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    script: Script,
+    event: str,
+    facts: dict[str, Any],
+) -> None:
+    body = {"model": "m", "input": "my diary", "stream": True} if path == "responses" else CHAT
+    async with house(Upstream(script=script)) as h, httpx2.AsyncClient(timeout=30) as http:
+        lines = recorded(monkeypatch, lambda told: structlog.contextvars.get_contextvars() | told)
+        try:
+            await http.post(f"{h.base_url}/{path}", json=body, headers={"X-Request-Id": "gw-1"})
+        except httpx2.RemoteProtocolError:
+            assert event == "cut"
+    route = {"chat/completions": "chat", "embeddings": "passthrough"}.get(path, path)
+    of_upstream = [(name, told) for name, told in lines if name.startswith("upstream.")]
+    assert of_upstream == [(f"upstream.{event}", {"request_id": "gw-1", "route": route, **facts})]
+    assert "diary" not in str(lines)
+
+
+async def test_what_the_upstream_merely_does_not_have_is_no_trouble(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with house(ChatOnly()) as h, httpx2.AsyncClient(timeout=30) as http:
+        lines = recorded(monkeypatch, lambda told: told)
+        answer = await http.post(f"{h.base_url}/responses", json={"model": "m", "input": "Hi"})
+    assert answer.status_code == 200
+    assert not [line for line in lines if line[0].startswith("upstream.")]
+
+
+def test_what_is_mostly_the_clients_own_fault_is_no_warning() -> None:
+    with structlog.testing.capture_logs() as lines:
+        for status in (400, 401, 404, 429, 500, 529):
+            troubles.refused(status, [])
+    assert [line["log_level"] for line in lines] == ["info"] * 3 + ["warning"] * 3
