@@ -87,8 +87,7 @@ def _add_one(args: argparse.Namespace, api: MemoryApi, out: Console, file: str, 
     try:
         document = api.add_document(**body)
     except Refused as e:
-        Console(stderr=True).print(f"[red]Refused ({e.status}):[/] {escape(name)}: {escape(str(e))}",
-                                   highlight=False)  # fmt: skip
+        shown.print_refusal(e, name)
         return REFUSED
     if args.json:
         return shown.print_json(document)

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 
-from proxy.client_cli import documents, memories, moving, oversight
+from proxy.client_cli import documents, memories, moving, oversight, shown
 from proxy.client_cli.api import MemoryApi, NotAnswering, Refused
 from proxy.client_cli.shown import REFUSED, limit
 from proxy.client_cli.times import WAYS, expiry
@@ -25,7 +25,7 @@ def add_memory(parser: argparse.ArgumentParser) -> None:
     """Make it the parser of `memory` with its subcommands; each sets `func(args) -> exit code`."""
     parser.description = (
         "See and change what a running proxy remembers, over its HTTP API. The credential is"
-        " $MEMORY_PROXY_API_KEY."
+        f" ${shown.API_KEY}."
     )
     commands = parser.add_subparsers(dest="memory_command", required=True, metavar="command")
     _add_reading(commands)
@@ -156,11 +156,11 @@ def _paged(parser: argparse.ArgumentParser) -> None:
 def _guarded(command: Command, args: argparse.Namespace) -> int:
     """Run the command; what can go wrong becomes one line and an exit code."""
     errors = Console(stderr=True)
-    api = MemoryApi(args.url, os.environ.get("MEMORY_PROXY_API_KEY", ""))
+    api = MemoryApi(args.url, os.environ.get(shown.API_KEY, ""))
     try:
         return command(args, api, Console())
     except Refused as e:
-        errors.print(f"[red]Refused ({e.status}):[/] {escape(str(e))}", highlight=False)
+        shown.print_refusal(e)
         return REFUSED
     except NotAnswering:
         errors.print(

@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import time
 from typing import Any
@@ -10,8 +11,24 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from proxy.client_cli.api import Refused
+
 REFUSED, WRONG_USE = 1, 2
+API_KEY = "MEMORY_PROXY_API_KEY"  # the variable that holds the credential
 _NARROW = frozenset(("score", "type", "since", "state", "last used", "waiting", "tries", "when", "forgotten"))
+
+
+def print_refusal(error: Refused, about: str = "") -> None:
+    """Say on standard error what the proxy refused, in its own words; of a credential, where it came from."""
+    what = f"{about}: {error}" if about else str(error)
+    errors = Console(stderr=True)
+    errors.print(f"[red]Refused ({error.status}):[/] {escape(what)}", highlight=False)
+    if error.status == 401:
+        is_set = bool(os.environ.get(API_KEY))
+        told = (
+            f"What was sent is {API_KEY}." if is_set else f"These commands send {API_KEY}, which is not set."
+        )
+        errors.print(told, highlight=False)
 
 
 def table(*columns: str) -> Table:

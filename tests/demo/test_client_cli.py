@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.client_cli import NO_PROXY, REFUSED, WRONG_USE
+from proxy.client_cli import NO_PROXY, REFUSED, WRONG_USE, MemoryApi, Refused
 from tests.demo.commanding import run_memory as run
 from tests.demo.fake_proxy import FakeProxy
 
@@ -182,6 +182,31 @@ def test_the_proxys_own_words_are_shown_when_it_refuses(
     assert "Refused (400): Say whose memories" in capsys.readouterr().err
     assert run("forget", "mem_none") == REFUSED
     assert "Refused (404): No memory with id 'mem_none'." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        (None, "These commands send MEMORY_PROXY_API_KEY, which is not set."),
+        ("sk-mem-old", "What was sent is MEMORY_PROXY_API_KEY."),
+    ],
+)
+def test_a_credential_that_is_refused_is_said_to_be_a_variables(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: str | None, told: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise Refused(401, "There is no such API key, or it has been revoked.")
+
+    monkeypatch.setattr(MemoryApi, "list", refuse)
+    monkeypatch.delenv("MEMORY_PROXY_API_KEY", raising=False)
+    if key:
+        monkeypatch.setenv("MEMORY_PROXY_API_KEY", key)
+    assert run("list", "--user", "alice") == REFUSED
+    said = capsys.readouterr().err
+    assert said.splitlines() == [
+        "Refused (401): There is no such API key, or it has been revoked.",
+        told,
+    ]
 
 
 def test_an_id_with_odd_characters_stays_one_path_segment(proxy: FakeProxy) -> None:
