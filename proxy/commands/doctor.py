@@ -1,10 +1,14 @@
-"""`memory-proxy doctor`: check a configuration against the real upstream, store and models."""
+"""`memory-proxy doctor`: check a configuration against the real upstream, store and models. It makes no
+directory, so that one whose name is mistyped shows as absent.
+"""
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from proxy import admission, observe
 from proxy.commands import doctor_data, doctor_fleet
@@ -41,7 +45,7 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     yield _data_dir(settings)
     if settings.storage.backend != "sqlite":
         yield from asyncio.run(doctor_fleet.findings(settings))
-    elif (database := _database(settings)).is_file() and doctor_data.is_there(database):
+    elif os.path.isfile(database := _database(settings)) and doctor_data.is_there(database):
         yield from doctor_data.findings(database, short_name(settings.embedding.model))
     yield from _embedder(settings)
     yield from _reranker(settings)
@@ -57,10 +61,8 @@ def _checks(settings: Settings) -> Iterator[Finding]:
 
 def _data_dir(settings: Settings) -> Finding:
     path = settings.data_dir
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as e:
-        return Finding(BAD, "data", f"cannot make {path}: {e.strerror}; set --data-dir")
+    if not os.path.isdir(path):  # Path.is_dir raises where a parent may not be looked into
+        return doctor_data.no_directory(path)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return Finding(BAD, "data", f"{path} cannot be read and written by this user")
     if settings.storage.backend != "sqlite":
@@ -87,12 +89,13 @@ async def _store(settings: Settings) -> Finding:
 
 def _embedder(settings: Settings) -> Iterator[Finding]:
     wanted = settings.embedding
-    loaded = load_embedder(
-        settings.data_dir / "models",
-        model=wanted.model,
-        path=wanted.path,
-        allow_download=wanted.allow_download,
-    )
+    with _models_dir(settings) as directory:
+        loaded = load_embedder(
+            directory,
+            model=wanted.model,
+            path=wanted.path,
+            allow_download=wanted.allow_download,
+        )
     for note in loaded.notes:
         yield Finding(NOTE, "embeddings", note)
     if loaded.embedder is None:
@@ -112,12 +115,24 @@ def _reranker(settings: Settings) -> Iterator[Finding]:
     """Whether the reranker that is asked for can be loaded; nothing where none is."""
     wanted = settings.retrieval.rerank
     allowed = settings.embedding.allow_download
-    loaded = load_reranker(settings.data_dir / "models", wanted, allow_download=allowed)
+    with _models_dir(settings) as directory:
+        loaded = load_reranker(directory, wanted, allow_download=allowed)
     if loaded.reranker is not None:
         loaded.reranker.close()
         yield Finding(GOOD, "rerank", wanted)
     elif loaded.note:
         yield Finding(BAD, "rerank", f"{loaded.note}; the order stays as it is without")
+
+
+@contextlib.contextmanager
+def _models_dir(settings: Settings) -> Iterator[Path]:
+    """Yield where the models lie; where nothing does yet, a directory that is gone afterwards."""
+    kept = settings.data_dir / "models"
+    if os.path.isdir(kept):
+        yield kept
+        return
+    with TemporaryDirectory(prefix="memory-proxy-doctor-") as made:
+        yield Path(made)
 
 
 def _identity(settings: Settings) -> Iterator[Finding]:

@@ -35,6 +35,16 @@ def is_there(database: Path) -> bool:
     return os.path.lexists(database) and not (database.is_file() and not database.stat().st_size)
 
 
+def no_directory(path: Path) -> Finding:
+    """Return what a data directory is that is not there: to be made by the first start, or mistyped."""
+    nearest = next(parent for parent in (path, *path.absolute().parents) if os.path.lexists(parent))
+    if not os.path.isdir(nearest):
+        return Finding(BAD, "data", f"cannot make {path}: {nearest} is no directory; set --data-dir")
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        return Finding(BAD, "data", f"cannot make {path}: {nearest} cannot be written by this user")
+    return Finding(NOTE, "data", f"{path} is not there: the first start makes it, and knows nothing")
+
+
 def absent(database: Path) -> Finding:
     """Return what a directory without a database is: to be used first, or one that has lost it."""
     traces = (database.with_suffix(".opening"), database.with_name(database.name + "-wal"))

@@ -90,6 +90,26 @@ def test_the_doctor_makes_no_database(tmp_path: Path) -> None:
     assert not (tmp_path / "memory.db").exists()
 
 
+def test_the_doctor_makes_no_directory(tmp_path: Path) -> None:
+    """What is mistyped must not look like a directory to be used first; nor is one the worse for its look."""
+    for typo in (tmp_path / "dta", tmp_path / "a" / "b"):
+        found = list(doctor._checks(settings(typo, "none")))
+        assert [f.mark for f in found if f.subject == "data"] == [doctor.NOTE]
+        assert [f.mark for f in found if f.subject == "embeddings"] == [doctor.GOOD]
+    assert not list(tmp_path.iterdir())
+    assert not [f for f in doctor._checks(settings(tmp_path, "none")) if f.mark == doctor.BAD]
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_no_directory_can_be_made_it_has_to_be_fixed(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere")
+    for name in ("file", "file/data", "link", "link/data"):
+        found = doctor._data_dir(settings(tmp_path / name, "none"))
+        assert found.mark == doctor.BAD, name
+        assert "is no directory" in found.text
+
+
 @pytest.mark.parametrize("left", ["nothing", "an empty file"])
 def test_a_database_that_is_gone_is_to_be_fixed(tmp_path: Path, left: str) -> None:
     async def lived() -> None:
