@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast
-from urllib.parse import urlsplit
 
 import platformdirs
 import yaml
@@ -26,6 +25,7 @@ from pydantic import (
 
 from proxy.domain import KINDS
 from proxy.errors import ConfigError
+from proxy.values import api_base, directory, header_key, http_url
 
 PREFIX = "MEMORY_PROXY__"
 CONFIG_FILE = "MEMORY_PROXY_CONFIG"  # names the file, where the command line does not
@@ -77,6 +77,11 @@ class Storage(Section):
     index_cache_mb: int = Field(256, ge=1)
     exchange_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
     response_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
+
+    @field_validator("data_dir", mode="before")  # a path of "" is "." afterwards
+    @classmethod
+    def names_a_directory(cls, path: object) -> object:
+        return directory(path) if isinstance(path, str) else path
 
 
 class RedisSettings(Section):
@@ -229,6 +234,11 @@ class Tracing(Section):
     sample: float = Field(1.0, ge=0, le=1)
     service: str = "memory-proxy"
 
+    @field_validator("endpoint")
+    @classmethod
+    def can_be_sent_to(cls, url: str | None) -> str | None:
+        return None if url is None else http_url(url)
+
 
 class Settings(Section):
     """All settings of one process."""
@@ -291,33 +301,6 @@ def load(
         raise ConfigError(
             "\n".join(_explain(one) + _set_by(one["loc"], sources) for one in problems)
         ) from None
-
-
-def api_base(url: str) -> str:
-    """Return the URL without a trailing slash; ValueError if it is no http(s) URL that ends in /v1."""
-    url = url.rstrip("/")
-    if not url.startswith(("http://", "https://")):
-        raise ValueError(f"must start with http:// or https://, not {url[:20]!r}")
-    parts = urlsplit(url)
-    if "@" in parts.netloc or parts.query or parts.fragment:  # not repeated: they may be secret
-        raise ValueError("must hold no credentials, query or fragment")
-    if not parts.hostname or parts.port == 0:  # what is no port at all is a ValueError by itself
-        raise ValueError("names no host that can be reached")
-    if not url.endswith("/v1"):
-        raise ValueError(f"must end in /v1, as an OpenAI client's base_url does: try {url}/v1")
-    return url
-
-
-def header_key(key: SecretStr | None) -> SecretStr | None:
-    """Return the key; ValueError, which does not repeat it, if no HTTP header can carry it."""
-    text = key.get_secret_value().strip() if key is not None else ""
-    if not text.isascii():
-        raise ValueError(
-            "holds a character that no key has, such as a curly quotation mark: copy it once more"
-        )
-    if key is not None and text and not text.isprintable():
-        raise ValueError("holds a line break or another character that cannot be seen")
-    return key
 
 
 def overlooked(environ: Mapping[str, str]) -> list[tuple[str, str]]:

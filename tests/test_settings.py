@@ -225,12 +225,23 @@ def test_keys_never_show_in_a_printed_setting() -> None:
         ("storage", "response_ttl_days", 1e30),
         ("upstream", "api_key", "\u201csk-secret\u201d"),
         ("upstream", "api_key", "sk-\nsecret"),
+        ("storage", "data_dir", ""),
+        ("storage", "data_dir", " "),
+        ("storage", "data_dir", "/var/lib\0/secret"),
+        ("tracing", "endpoint", ""),  # the exporter would take its own default
+        ("tracing", "endpoint", "collector:4318"),
+        ("tracing", "endpoint", "http://"),
     ],
 )
 def test_a_value_that_would_fail_later_is_refused_by_its_key(section: str, key: str, value: object) -> None:
     with pytest.raises(ConfigError, match=rf"^{section}\.{key}") as refused:
         load(None, {}, {section: {key: value}})
     assert "secret" not in str(refused.value)
+
+
+def test_an_empty_variable_means_the_default() -> None:
+    empty = dict.fromkeys((f"{PREFIX}STORAGE__DATA_DIR", f"{PREFIX}TRACING__ENDPOINT"), "")
+    assert load(None, empty) == Settings()
 
 
 def test_a_line_break_behind_a_key_is_none_of_it() -> None:

@@ -26,7 +26,7 @@ def add_place(parser: argparse.ArgumentParser) -> None:
 def settings_of(config: Path | None, data_dir: str | None = None) -> Settings:
     """Return the settings of the file that is given, else of the one that the environment names, with the
     data directory on top. Raises ConfigError."""
-    overrides = {"storage": {"data_dir": data_dir}} if data_dir else None
+    overrides = {"storage": {"data_dir": data_dir}} if data_dir is not None else None
     return from_process(config_file(config, os.environ), overrides)
 
 

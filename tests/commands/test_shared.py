@@ -32,6 +32,8 @@ def test_a_file_that_is_given_wins_over_the_named_one_and_the_data_directory_ove
     assert (settings_of(None).server.port, settings_of(given).server.port) == (1, 2)
     assert str(settings_of(given).data_dir) == "/given"
     assert (settings_of(given, "/own").server.port, str(settings_of(given, "/own").data_dir)) == (2, "/own")
+    with pytest.raises(ConfigError, match=r"data_dir: names no directory.*\(on the command line\)"):
+        settings_of(given, "")  # of an unset variable: not the file's, least of all for a restore
     with pytest.raises(ConfigError, match=r"absent\.yaml"):
         settings_of(tmp_path / "absent.yaml")
 

@@ -1,0 +1,47 @@
+"""What the value of a setting must be, beyond its type. Each returns the value, or raises ValueError, which
+does not repeat what may be secret.
+"""
+
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+
+def directory(path: str) -> str:
+    """Return the path; ValueError for one that names nothing: "" would be wherever the process started."""
+    if not path.strip() or "\0" in path:
+        raise ValueError("names no directory; leave it out, or say null, for the user's own")
+    return path
+
+
+def http_url(url: str) -> str:
+    """Return the URL; ValueError if it is no http(s) URL of a host."""
+    if not url.startswith(("http://", "https://")):
+        raise ValueError(f"must start with http:// or https://, not {url[:20]!r}")
+    parts = urlsplit(url)
+    if not parts.hostname or parts.port == 0:  # what is no port at all is a ValueError by itself
+        raise ValueError("names no host that can be reached")
+    return url
+
+
+def api_base(url: str) -> str:
+    """Return the URL without a trailing slash; ValueError if it is no http(s) URL that ends in /v1."""
+    url = http_url(url.rstrip("/"))
+    parts = urlsplit(url)
+    if "@" in parts.netloc or parts.query or parts.fragment:  # not repeated: they may be secret
+        raise ValueError("must hold no credentials, query or fragment")
+    if not url.endswith("/v1"):
+        raise ValueError(f"must end in /v1, as an OpenAI client's base_url does: try {url}/v1")
+    return url
+
+
+def header_key(key: SecretStr | None) -> SecretStr | None:
+    """Return the key; ValueError, which does not repeat it, if no HTTP header can carry it."""
+    text = key.get_secret_value().strip() if key is not None else ""
+    if not text.isascii():
+        raise ValueError(
+            "holds a character that no key has, such as a curly quotation mark: copy it once more"
+        )
+    if key is not None and text and not text.isprintable():
+        raise ValueError("holds a line break or another character that cannot be seen")
+    return key
