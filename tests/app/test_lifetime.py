@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +69,12 @@ async def test_a_start_where_nothing_can_be_warmed_up_is_a_start(
         await ask(h, "Please answer in Chinese from now on.")
         await ask(h, "What rhymes with orange?")
         assert "] Please answer in Chinese from now on." in block(h)
+
+
+async def test_the_docs_name_whatever_lies_in_the_data_directory(house: Houses, tmp_path: Path) -> None:
+    docs = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    async with house() as h:
+        await ask(h, "Please remember that I like figs.")
+        there = {f"{path.name}/" if path.is_dir() else path.name for path in (tmp_path / "data").iterdir()}
+    assert there >= {"memory.db", "memory.opening", "run/"}
+    assert not [name for name in there if f"`{name}`" not in docs]
