@@ -1,8 +1,30 @@
 """The opening screen of `memory-proxy serve`: what it does, where data lies, what is off, what to try."""
 
-from proxy.build import BUILD
+from proxy import __version__, observe
+from proxy.build import BUILD, COMMIT
 from proxy.open_stores import place_of
 from proxy.settings import Identity, Settings
+
+
+def open_with(settings: Settings, origin: str, embedder: str | None) -> None:
+    """Say that the proxy serves: to people by the screen, on standard output; to whoever reads the log as
+    JSON by one line of it, since a collector may be given both streams as one."""
+    if settings.logging.format == "console":
+        print(opening_screen(settings, origin, embedder), flush=True)
+        return
+    observe.log.info(
+        "process.started",
+        version=__version__,
+        commit=COMMIT,
+        address=origin,
+        upstream=settings.upstream.base_url or "scripted",
+        data=place_of(settings),
+        embeddings=settings.embedding.model if embedder != "" else None,
+        memory=settings.memory.enabled,
+        extraction=settings.memory.extraction,
+        identity=settings.identity.mode,
+        workers=settings.server.workers,
+    )
 
 
 def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str:

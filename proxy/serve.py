@@ -22,7 +22,7 @@ from proxy.demo.show import run_demo
 from proxy.edge.protocol import RawTargetProtocol
 from proxy.errors import ConfigError
 from proxy.reload import pinned, planned
-from proxy.screen import opening_screen
+from proxy.screen import open_with
 from proxy.served import OpenUpstream, Served, Terminal, settings_of, settings_of_process
 from proxy.settings import Settings, from_process, overlooked
 from proxy.tcp import ask_when_silent
@@ -51,7 +51,7 @@ def serve(settings: Settings) -> int:
         except SystemExit:  # how uvicorn ends when the lifespan does not start
             raise app.failure or ConfigError("the server did not start") from None
         return 0
-    print(opening_screen(settings, address, None), flush=True)
+    open_with(settings, address, None)
     with tempfile.TemporaryDirectory(prefix="memory-proxy-metrics-") as directory:
         observe.share_metrics(Path(directory))
         Workers(settings, [listener]).run()

@@ -22,7 +22,7 @@ from proxy.clock import SteadyClock
 from proxy.edge.reply import ASGIScope, Receive, Send, send_json
 from proxy.errors import ConfigError
 from proxy.reload import planned
-from proxy.screen import opening_screen
+from proxy.screen import open_with
 from proxy.settings import Settings, config_file, load
 
 ASKED_WITHIN_S = 60.0  # of /ready, for its answer to matter to anybody when the process leaves
@@ -76,7 +76,7 @@ class Generation:
 
 
 class Served:
-    """The application with its lifespan. `address` None: another shows the screen. `reloads`: SIGHUP has the
+    """The application with its lifespan. `address` None: another says where. `reloads`: SIGHUP has the
     configuration read again; `leaves`: SIGTERM is first told to those who ask for /ready, and the log says
     when a stop begins and when it is done."""
 
@@ -123,8 +123,7 @@ class Served:
                 return
             with self._hearing_signals(tasks):
                 if self._address is not None:
-                    screen = opening_screen(self._settings, self._address, self._current.app.embedder)
-                    print(screen, flush=True)
+                    open_with(self._settings, self._address, self._current.app.embedder)
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
                 if self._leaves and not self._is_leaving:  # it was told to before it could hear us

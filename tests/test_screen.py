@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from proxy import __version__
 from proxy.open_stores import stores_of
-from proxy.screen import opening_screen
+from proxy.screen import open_with, opening_screen
 from proxy.serve import address_of, bind
 from proxy.settings import load
+from tests.stores.recording import recorded
 
 
 def data_line(**settings: Any) -> str:
@@ -47,3 +49,26 @@ def test_an_address_that_cannot_be_asked_is_shown_as_one_that_can() -> None:
     listening = opening_screen(settings, origin, None).splitlines()[3]
     assert listening.endswith("(and on every other address of this machine)")
     assert "other address" not in opening_screen(load(None, {}, {}), origin, None)
+
+
+def test_a_log_of_json_begins_with_a_line_of_its_own_and_no_screen(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = load(None, {}, {"logging": {"format": "json"}, "storage": {"data_dir": "/var/lib/memory"}})
+    lines = recorded(monkeypatch, lambda facts: facts)
+    open_with(settings, "http://127.0.0.1:8080", "package")
+    assert capsys.readouterr().out == ""
+    ((event, told),) = lines
+    assert (event, told["address"], told["version"]) == (
+        "process.started",
+        "http://127.0.0.1:8080",
+        __version__,
+    )
+    assert (told["upstream"], told["data"], told["identity"]) == ("scripted", "/var/lib/memory", "open")
+
+
+def test_people_get_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    open_with(load(None, {}, {}), "http://127.0.0.1:8080", "package")
+    shown = capsys.readouterr()
+    assert "Listening   http://127.0.0.1:8080/v1" in shown.out
+    assert shown.err == ""

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import os
-import re
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -29,8 +28,7 @@ class Serving:
 
     def logged(self, event: str) -> list[dict[str, Any]]:
         """The lines of this event so far."""
-        lines = (line for line in self._log.read_text().splitlines() if line.startswith("{"))
-        return [told for line in lines if (told := json.loads(line)).get("event") == event]
+        return _logged(self._log, event)
 
     async def until_logged(self, event: str, count: int = 1, within_s: float = 60) -> list[dict[str, Any]]:
         """Wait for so many lines of this event, and return them."""
@@ -49,32 +47,37 @@ class Serving:
 async def serving_process(
     data_dir: Path, *flags: str, models_dir: Path | None = None, log: Path | None = None, **environ: str
 ) -> AsyncIterator[Serving]:
-    """Run it on a free port until the block ends; its screen has been read. Logs as JSON, to `log`, else to
+    """Run it on a free port until the block ends; it has said that it serves. Logs as JSON, to `log`, else to
     a file beside the directory."""
     _furnish(data_dir, models_dir)
     log = log or data_dir.parent / f"{data_dir.name}.log"
     clean = {k: v for k, v in os.environ.items() if not k.startswith("MEMORY_PROXY")}
     with log.open("ab") as stderr:
+        before = len(_logged(log, "process.started"))
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             *("serve", "--port", "0", "--data-dir", str(data_dir), *flags),
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
             stderr=stderr,
             env={**clean, **_SETTINGS, **environ},
         )
-    assert process.stdout is not None
     try:
         async with asyncio.timeout(90):
-            screen = (await process.stdout.readuntil(b"Settings: ")).decode()
-        found = re.search(r"Listening\s+(http://\S+?)/v1", screen)
-        assert found, screen
-        yield Serving(process, found[1], log)
+            while len(started := _logged(log, "process.started")) == before:
+                assert process.returncode is None, log.read_text()
+                await asyncio.sleep(0.02)
+        yield Serving(process, started[-1]["address"], log)
     finally:
         if process.returncode is None:
             process.terminate()
             async with asyncio.timeout(90):
                 await process.wait()
+
+
+def _logged(log: Path, event: str) -> list[dict[str, Any]]:
+    lines = (line for line in log.read_text().splitlines() if line.startswith("{"))
+    return [told for line in lines if (told := json.loads(line)).get("event") == event]
 
 
 def _furnish(data_dir: Path, models_dir: Path | None) -> None:
