@@ -128,7 +128,7 @@ class Seldom:
 
     def _tell(self, level: str, event: str, facts: dict[str, str]) -> None:
         told, now = self._told.setdefault((event, *facts.values()), _Told()), self._clock()
-        if now - told.at < REMIND_S:
+        if 0 <= now - told.at < REMIND_S:  # below: the clock was set back
             told.left_out += 1
             return
         more = {"left_out": told.left_out} if told.left_out else {}

@@ -88,6 +88,15 @@ def test_another_event_another_fact_and_what_comes_after_a_minute_are_said_in_fu
     assert not any("left_out" in facts for _, facts in lines)
 
 
+def test_where_the_clock_is_set_back_nothing_is_kept_from_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = recorded(monkeypatch, lambda facts: facts)
+    clock = Clock()
+    seldom = Seldom(clock)
+    for clock.now in (86_400.0, 0.0, 1.0):
+        seldom.warning("store.away")
+    assert [event for event, _ in lines] == ["store.away", "store.away"]
+
+
 def test_a_log_that_cannot_be_written_costs_a_line_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full:
         def write(self, text: str) -> int:

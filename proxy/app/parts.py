@@ -1,6 +1,7 @@
 """Builds, from the settings, everything that one process is made of."""
 
 import asyncio
+import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 
@@ -117,7 +118,7 @@ class Parts:
             stage=metrics.stage,
             restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),
         )
-        fail_open = FailOpen(clock, metrics)
+        fail_open = FailOpen(time.monotonic, metrics)
         # Before the query models are there: warming up must not ask one.
         await _warm_up(tokens, tools, written.recorder, fail_open)
         return cls(

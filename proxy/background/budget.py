@@ -82,7 +82,7 @@ class Load:
         self._limit = bounds.concurrency
         self._running = 0
         self._backlog = False  # the last job claimed had waited for too long
-        self._held_until = 0.0
+        self._held_at, self._held_s = 0.0, 0.0
         self._usual_s: float | None = None  # a call takes, with no more than `concurrency` at once
         self._recent_s: float | None = None
 
@@ -99,7 +99,7 @@ class Load:
 
     def lane(self) -> int:
         """Return the last lane of which a job may be claimed now; NO_LANE: of none."""
-        if self._clock() < self._held_until or self._running > self._limit:
+        if self._held_left_s > 0 or self._running > self._limit:
             return NO_LANE
         left = self.calls_left()
         if left is not None:
@@ -176,7 +176,7 @@ class Load:
     def hold(self, seconds: float) -> None:
         """Claim nothing for so long: the upstream wants no calls."""
         self._limit = 1
-        self._held_until = max(self._held_until, self._clock() + seconds)
+        self._held_at, self._held_s = self._clock(), max(self._held_left_s, seconds)
 
     def _is_full(self) -> bool:
         """Return whether this process lately used all the processor time that it can."""
@@ -192,6 +192,12 @@ class Load:
         self._left, self._looked_at = spent.left, now
         self._free_at = now + (spent.retry_after_s or HOUR_S)
         self._look_at = min(now + _LOOK_S, self._free_at)
+
+    @property
+    def _held_left_s(self) -> float:
+        """How long nothing may be claimed; 0 also where the clock was set back since."""
+        since_s = self._clock() - self._held_at
+        return max(0.0, self._held_s - since_s) if since_s >= 0 else 0.0
 
     @property
     def _reserved(self) -> int:

@@ -16,7 +16,6 @@ from typing import TypeVar
 from proxy import observe, tracing
 from proxy.edge.places import Places
 from proxy.errors import EmbeddingFailed, StoreError
-from proxy.ports import Clock
 from proxy.reasons import Reason
 
 T = TypeVar("T")
@@ -44,10 +43,11 @@ class _Breaker:
 class FailOpen:
     """Runs memory work so that nothing it does can harm the request."""
 
-    def __init__(self, clock: Clock, metrics: observe.Metrics) -> None:
-        self._clock, self._metrics = clock, metrics
+    def __init__(self, steady: Callable[[], float], metrics: observe.Metrics) -> None:
+        """`steady`: a clock that nobody sets, or what rests would rest until an hour that was wrong."""
+        self._steady, self._metrics = steady, metrics
         self._breakers: dict[str, _Breaker] = {}
-        self._seldom = observe.Seldom(clock)
+        self._seldom = observe.Seldom(steady)
 
     async def attempt(
         self,
@@ -61,7 +61,7 @@ class FailOpen:
         `places`: where the work waits for one first. Where none is free in time the reason is BUSY, and the
         circuit breaker does not count it: of the operation nothing is known."""
         breaker = self._breakers.setdefault(operation, _Breaker())
-        if breaker.open_until > self._clock():
+        if breaker.open_until > self._steady():
             return Failed(breaker.reason)
         timeout = asyncio.timeout(max(0.0, deadline_s))
         begun = False
@@ -84,7 +84,7 @@ class FailOpen:
         except Exception as error:  # noqa: BLE001  memory's fail-open: see the module's docstring
             failed = self._note(operation, Reason.MEMORY_ERROR, error)
         else:
-            breaker.failures, breaker.succeeded_at = 0, self._clock()
+            breaker.failures, breaker.succeeded_at = 0, self._steady()
             return result
         self._count(operation, breaker, failed)
         return failed
@@ -92,7 +92,7 @@ class FailOpen:
     @property
     def resting(self) -> Reason | None:
         """The reason of an operation that is being left out now, None while all work."""
-        now = self._clock()
+        now = self._steady()
         return next((b.reason for b in self._breakers.values() if b.open_until > now), None)
 
     def _note(self, operation: str, reason: Reason, error: Exception) -> Failed:
@@ -108,7 +108,7 @@ class FailOpen:
         if failed.reason is Reason.BUSY:
             return
         breaker.failures += 1
-        now = self._clock()
+        now = self._steady()
         if breaker.failures >= TRIP_AFTER and now - breaker.succeeded_at >= TRIP_SILENCE_S:
             breaker.open_until, breaker.reason = now + REST_S, failed.reason
             breaker.failures = 0

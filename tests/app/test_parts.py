@@ -12,6 +12,8 @@ import pytest
 from proxy.app import App
 from proxy.app.parts import Parts
 from proxy.domain import Scope
+from proxy.edge import failopen
+from proxy.errors import StoreUnavailable
 from proxy.settings import load
 from proxy.stores.sqlite.passages import SqlitePassages
 from tests.stores.recording import recorded
@@ -92,6 +94,27 @@ async def test_a_first_look_up_that_takes_its_time_is_no_trouble(
     async with App.open(settings, "http://127.0.0.1:9/v1"):
         pass
     assert [event for event, _ in lines if event in ("documents.left_out", "memory.failed")] == []
+
+
+async def test_a_clock_that_is_set_back_keeps_no_work_of_memory_away(
+    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def work() -> str:
+        if broken:
+            raise StoreUnavailable("gone")
+        return "fine"
+
+    monkeypatch.setattr(failopen, "REST_S", 0.05)
+    (tmp_path / "models").symlink_to(models_dir)
+    settings, now, broken = load(None, {}, {"storage": {"data_dir": tmp_path}}), 1e9, True
+    async with AsyncExitStack() as stack:
+        parts = await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=lambda: now)
+        for _ in range(failopen.TRIP_AFTER):
+            await parts.fail_open.attempt("recall", work, 1)
+        assert parts.fail_open.resting is not None
+        now, broken = now - 86_400, False
+        await asyncio.sleep(0.1)
+        assert await parts.fail_open.attempt("recall", work, 1) == "fine"
 
 
 @pytest.mark.parametrize(("chosen", "used"), [(None, 0.65), (0.4, 0.4), (0.0, 0.0)])

@@ -153,6 +153,26 @@ def test_after_a_stop_it_is_one_at_a_time_and_one_more_with_every_answer(clock: 
         assert load.limit == limit
 
 
+def test_a_later_stop_makes_none_shorter(clock: Clock) -> None:
+    load = Load(Bounds(), clock)
+    load.hold(20)
+    clock.now += 5
+    load.hold(2)
+    clock.now += 14
+    assert load.lane() == NO_LANE
+    clock.now += 1
+    assert load.lane() == BATCH
+
+
+def test_a_stop_does_not_last_until_an_hour_that_was_wrong(clock: Clock) -> None:
+    load = Load(Bounds(), clock)
+    load.hold(20)
+    clock.now -= 86_400  # set back
+    assert load.lane() == BATCH
+    load.hold(20)
+    assert load.lane() == NO_LANE
+
+
 def test_an_upstream_that_gets_slower_is_asked_less_again(clock: Clock) -> None:
     load = Load(Bounds(concurrency=1, peak=5), clock)
     load.began(waited_s=60)

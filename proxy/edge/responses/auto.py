@@ -38,7 +38,7 @@ class Hearing:
             return self._speech is Speech.NATIVE
         if self._absent_since is None:
             return True
-        if now - self._absent_since < self._reprobe_s:
+        if 0 <= now - self._absent_since < self._reprobe_s:  # below: the clock was set back
             return False
         self._absent_since = now
         return True

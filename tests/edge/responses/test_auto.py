@@ -67,6 +67,13 @@ def test_an_upstream_is_asked_first_believed_and_asked_again() -> None:
     assert hearing.heard(405, b"", REPROBE_S + 4), "an upstream may be replaced by a lesser one"
 
 
+def test_where_the_clock_is_set_back_the_upstream_is_asked_again() -> None:
+    hearing = Hearing(Speech.AUTO)
+    hearing.heard(404, b"", 86_400.0)
+    assert hearing.speaks(0.0)
+    assert not hearing.speaks(1.0)
+
+
 def test_a_failing_gateway_changes_nothing() -> None:
     hearing = Hearing(Speech.AUTO)
     hearing.heard(404, b"", 0.0)
