@@ -65,8 +65,10 @@ class App:
 
 
 async def _finish(parts: Parts, *, sessions_end: bool) -> None:
-    """Extract what is pending, then sum up every session that ends: a summary is made of what is stored. What
-    does not get done in time is queued, for the next start."""
+    """Commit the answers that wait for the store, extract what is pending, then sum up every session that
+    ends: a summary is made of what is stored. What does not get done in time is queued for the next start."""
+    # First: an exchange without its answer is not read.
+    await parts.fail_open.attempt("late", parts.written.recorder.catch_up, CLOSE_S)
     ends_at = time.monotonic() + parts.settings.server.shutdown_seconds
     # Now, while the credentials of the clients are known: nobody else will have them.
     await parts.written.worker.drain(parts.settings.server.shutdown_seconds)

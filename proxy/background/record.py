@@ -105,7 +105,7 @@ class ExchangeRecorder:
             begun, outcome = self.late.popleft()
             try:
                 await self.finish(begun, outcome)
-            except StoreError:
+            except (StoreError, asyncio.CancelledError):
                 self.late.appendleft((begun, outcome))
                 raise
 

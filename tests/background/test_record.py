@@ -11,6 +11,7 @@ from proxy.background.schedule import Policy, on_completion
 from proxy.domain import Begun, MemoryOptions, Message, Outcome, Scope, Turn
 from proxy.errors import StoreUnavailable
 from proxy.ports import Trigger
+from proxy.stores.sqlite.sessions import SqliteSessions
 from tests.background.support import ANA, NOON, House
 
 BEN = Scope("t", "ben")
@@ -74,6 +75,25 @@ async def test_what_is_written_down_is_bounded(house: House) -> None:
     (kept,) = await house.stores.sessions.recent(ANA, "s-1", 5)
     assert len(kept.said) <= MAX_CHARS + 10
     assert len(kept.answer) <= MAX_CHARS + 10
+
+
+async def test_an_answer_that_is_being_committed_late_is_not_lost_where_that_is_broken_off(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hangs(*_: object) -> bool:
+        await asyncio.Event().wait()
+        return False
+
+    recording = recorder(house, Readers())
+    recording.keep(await recording.begin(turn("I like tea."), "k-1"), Outcome("Noted.", True))
+    with monkeypatch.context() as patched:
+        patched.setattr(SqliteSessions, "complete", hangs)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(recording.catch_up(), 0.05)
+    await recording.catch_up()
+    (kept,) = await house.stores.sessions.recent(ANA, "s-1", 5)
+    assert kept.answer == "Noted."
+    assert not recording.late
 
 
 async def test_responses_that_two_users_have_under_one_id_are_told_apart_by_what_is_stored(
