@@ -11,12 +11,11 @@ from yarl import URL
 
 from proxy import tracing
 from proxy.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout, UpstreamUnreachable
-from proxy.upstream.headers import Headers
+from proxy.upstream.headers import CREDENTIALS, Headers
 from proxy.upstream.link import Connector, Link
 from proxy.upstream.opened import WIRE_ERRORS, Body, Limits, Opened, Request, Timeouts
 
 PREFIX = b"/v1"
-_CREDENTIALS = (b"authorization", b"api-key", b"x-api-key")
 _HAS_CONTENT = ("POST", "PUT", "PATCH")  # methods whose empty body is said to be empty
 
 
@@ -100,7 +99,7 @@ class Upstream:
             b"host: " + self._host,
             *(name + b": " + value for name, value in headers),
         ]
-        if self._api_key and not any(name in _CREDENTIALS for name, _ in headers):
+        if self._api_key and not any(name in CREDENTIALS for name, _ in headers):
             lines.append(b"authorization: " + self._api_key)
         if isinstance(body, bytes):
             content_length = len(body) if body or method in _HAS_CONTENT else None

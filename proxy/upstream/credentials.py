@@ -7,9 +7,9 @@ token of ours is never among them, the upstream key that it stands for may be.
 from collections import OrderedDict
 
 from proxy.domain import Scope
-from proxy.upstream.headers import Headers
+from proxy.upstream.headers import CREDENTIALS, Headers
 
-_CARRIED = frozenset({b"authorization", b"api-key", b"x-api-key", b"openai-organization", b"openai-project"})
+_CARRIED = CREDENTIALS | {b"openai-organization", b"openai-project"}
 
 
 class Credentials:

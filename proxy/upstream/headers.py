@@ -5,6 +5,9 @@ from collections.abc import Iterable
 
 Headers = list[tuple[bytes, bytes]]
 
+CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
+"""The headers in which a request's credential may stand: the one list of them."""
+
 # RFC 9110, section 7.6.1, and what RFC 2616, section 13.5.1, had beyond it. Trailers are not relayed.
 _HOP_BY_HOP = frozenset(
     {
@@ -24,8 +27,6 @@ _REQUEST_DROPS = _HOP_BY_HOP | {b"host", b"content-length", b"expect"}
 _OURS = b"x-memory-"
 REQUEST_ID = b"x-request-id"
 _PLAIN_ID = re.compile(rb"[\w.:-]{1,128}", re.ASCII)
-# Which key pays is not for `Connection: authorization` to say: without the client's, the server's would go.
-_CREDENTIALS = frozenset({b"authorization", b"api-key", b"x-api-key"})
 
 
 def request_headers(headers: Iterable[tuple[bytes, bytes]], *, identity: bool = False) -> Headers:
@@ -34,7 +35,8 @@ def request_headers(headers: Iterable[tuple[bytes, bytes]], *, identity: bool = 
     uncompressed, so that memory can read it.
     """
     headers = list(headers)
-    drops = _REQUEST_DROPS | (_named_in_connection(headers) - _CREDENTIALS)
+    # Which key pays is not for `Connection: authorization` to say: without the client's, ours would go.
+    drops = _REQUEST_DROPS | (_named_in_connection(headers) - CREDENTIALS)
     if identity:
         drops |= {b"accept-encoding"}
     kept = [(name, value) for name, value in headers if name not in drops and not name.startswith(_OURS)]

@@ -6,8 +6,8 @@ from urllib.parse import unquote
 
 from proxy.edge.reply import ASGIScope, Header
 from proxy.errors import Unauthorized
+from proxy.upstream.headers import CREDENTIALS
 
-CREDENTIAL_HEADERS = frozenset((b"authorization", b"api-key", b"x-api-key"))
 MAX_CHARS = 16_384  # a token with many claims has some 4,000
 
 _SCHEME = b"bearer"
@@ -24,7 +24,7 @@ def presented(headers: Iterable[Header]) -> str:
     for name, value in headers:
         if name == b"authorization":
             found.add(_bearer(value))
-        elif name in CREDENTIAL_HEADERS:
+        elif name in CREDENTIALS:
             found.add(value.strip(b" \t"))
     if not found:
         raise Unauthorized(f"No credential. {_NEEDED}")

@@ -17,12 +17,12 @@ from secrets import token_hex
 from proxy.domain import Scope
 from proxy.edge.identity.caller import OPEN, Caller
 from proxy.edge.reply import Header
+from proxy.upstream.headers import CREDENTIALS
 
 # Ours are told from an upstream's by letters that are not hexadecimal.
 _OURS = "mp"
 # No named user can begin like this: ids hold no control characters.
 _UNNAMED = "\x1f"
-_CREDENTIALS = (b"authorization", b"api-key", b"x-api-key")
 
 
 def new_id(kind: str) -> str:
@@ -70,6 +70,6 @@ def owner_of(
 def credential_of(headers: Iterable[Header]) -> str:
     """Return a digest of the credential that the upstream is asked with, "nobody" without one."""
     for name, value in headers:
-        if name in _CREDENTIALS and value.strip():
+        if name in CREDENTIALS and value.strip():
             return blake2b(value.strip(), digest_size=16, person=b"memory-proxy").hexdigest()
     return "nobody"
