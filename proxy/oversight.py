@@ -1,8 +1,13 @@
 """Frozen values that owners and operators look at: receipts, quarantine, sessions, jobs, keys, quotas."""
 
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from proxy.domain import Candidate, Forgotten, Scope
+
+JobState = Literal["queued", "running", "waiting", "dead"]
+"""Of an extraction job: due, or due later; being served; in want of a credential; given up for good."""
+JOB_STATES: tuple[JobState, ...] = get_args(JobState)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +74,7 @@ class JobInfo:
     id: str
     scope: Scope
     session_id: str
-    state: str  # "queued" | "running" | "waiting" | "dead"
+    state: JobState
     lane: int
     attempts: int
     exchanges: int  # what it has to read

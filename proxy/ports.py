@@ -33,7 +33,7 @@ from proxy.domain import (
     Stamp,
     Turn,
 )
-from proxy.oversight import Applied, Held, JobInfo, Key, QueueCounts, Receipt, SessionInfo
+from proxy.oversight import Applied, Held, JobInfo, JobState, Key, QueueCounts, Receipt, SessionInfo
 from proxy.rates import Rate, Verdict
 
 Clock = Callable[[], float]
@@ -212,7 +212,7 @@ class JobQueue(Protocol):
         ...
 
     async def list(
-        self, tenant: str, user: str | None, *, state: str | None, limit: int, after: str | None = None
+        self, tenant: str, user: str | None, *, state: JobState | None, limit: int, after: str | None = None
     ) -> Sequence[JobInfo]:
         """Return up to `limit` jobs of the user, or of the whole tenant, oldest first."""
         ...

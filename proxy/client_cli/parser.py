@@ -13,10 +13,10 @@ from proxy.client_cli.api import MemoryApi, NotAnswering, Refused
 from proxy.client_cli.shown import REFUSED, limit
 from proxy.client_cli.times import WAYS, expiry
 from proxy.domain import KINDS
+from proxy.oversight import JOB_STATES
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 NO_PROXY = 3
-_JOB_STATES = ("queued", "running", "waiting", "dead")
 
 Command = Callable[[argparse.Namespace, MemoryApi, Console], int]
 
@@ -117,7 +117,7 @@ def _add_oversight(commands: Any) -> None:
     end.add_argument("id", metavar="SESSION")
 
     jobs = _command(commands, "jobs", oversight.jobs, "show extraction jobs, or queue dead ones again")
-    jobs.add_argument("--state", choices=_JOB_STATES, help="only these")
+    jobs.add_argument("--state", choices=JOB_STATES, help="only these")
     jobs.add_argument("--retry", action="store_true", help="queue the dead ones again")
     _paged(jobs)
 

@@ -7,6 +7,7 @@ from typing import Literal, NotRequired
 from typing_extensions import TypedDict
 
 from proxy.domain import Source
+from proxy.oversight import JobState
 
 
 class EvidenceShape(TypedDict):
@@ -142,7 +143,7 @@ class JobShape(TypedDict):
     user_id: str
     project_id: str | None
     session_id: str
-    state: Literal["queued", "running", "waiting", "dead"]
+    state: JobState
     lane: int
     attempts: int
     exchanges: int

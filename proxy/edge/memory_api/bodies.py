@@ -20,6 +20,7 @@ from proxy.edge.memory_api.fields import (
     Share,
     Tags,
 )
+from proxy.oversight import JobState
 
 
 class Query(BaseModel):
@@ -78,7 +79,7 @@ class DocumentQuery(UserQuery):
 
 
 class JobsQuery(PageQuery):
-    state: Literal["queued", "running", "waiting", "dead"] | None = None
+    state: JobState | None = None
 
 
 # ---------------------------------------------------------------- bodies

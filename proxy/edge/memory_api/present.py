@@ -1,7 +1,7 @@
 """Convert domain values to the API's JSON. An embedding is never shown."""
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar
 
 import orjson
 from starlette.responses import Response
@@ -169,7 +169,7 @@ def job(one: JobInfo) -> JobShape:
         "user_id": one.scope.user,
         "project_id": one.scope.project,
         "session_id": one.session_id,
-        "state": cast(Literal["queued", "running", "waiting", "dead"], one.state),
+        "state": one.state,
         "lane": one.lane,
         "attempts": one.attempts,
         "exchanges": one.exchanges,

@@ -11,12 +11,12 @@ import orjson
 from proxy.domain import Batch, Job, Scope
 from proxy.errors import NotFound
 from proxy.lanes import LANES
-from proxy.oversight import JobInfo, QueueCounts
+from proxy.oversight import JOB_STATES, JobInfo, JobState, QueueCounts
 from proxy.stores.redis import exchanges, overview, queue, waiting
 from proxy.stores.redis.connection import Command, pairs, scored
 from proxy.stores.redis.instance import Instance
 from proxy.stores.redis.layout import SessionRow, UnreadRow
-from proxy.stores.redis.queue import STATES, Queue
+from proxy.stores.redis.queue import Queue
 from proxy.stores.redis.unit import Unit, Units
 
 _RIPE_AT_ONCE = 50  # jobs put back whose time has come; the next claim sees to more
@@ -175,7 +175,7 @@ class RedisJobs:
         key = self._redis.key
         queued, running, waiting_, dead, oldest = await self._redis.pipeline(
             [
-                *(("ZCARD", key(f"jobs:{state}")) for state in STATES),
+                *(("ZCARD", key(f"jobs:{state}")) for state in JOB_STATES),
                 ("ZRANGE", key("queued-since"), 0, 0, "WITHSCORES"),
             ]
         )
@@ -183,7 +183,7 @@ class RedisJobs:
         return QueueCounts(int(queued), int(running), int(waiting_), int(dead), oldest_at)
 
     async def list(
-        self, tenant: str, user: str | None, *, state: str | None, limit: int, after: str | None = None
+        self, tenant: str, user: str | None, *, state: JobState | None, limit: int, after: str | None = None
     ) -> Sequence[JobInfo]:
         since = 0 if after is None else await self._place(tenant, user, after)
         if user is not None:
@@ -191,7 +191,7 @@ class RedisJobs:
             wanted = sorted((id_ for id_ in found if queue.number(id_) > since), key=queue.number)
             return [found[id_] for id_ in wanted if state in (None, found[id_].state)][: max(limit, 0)]
         page: list[JobInfo] = []
-        async for job_ids in self._of_tenant(tenant, STATES if state is None else (state,), since):
+        async for job_ids in self._of_tenant(tenant, JOB_STATES if state is None else (state,), since):
             page += await self._infos(job_ids, state)
             if len(page) >= limit:
                 break
@@ -251,7 +251,7 @@ class RedisJobs:
             scopes = await self._units.scopes(_by_owner(found))
             yield [id_ for id_ in found if _is_of(scopes, id_, tenant)]
 
-    async def _infos(self, job_ids: Sequence[str], state: str | None) -> Sequence[JobInfo]:
+    async def _infos(self, job_ids: Sequence[str], state: JobState | None) -> Sequence[JobInfo]:
         """Return the jobs as far as they are there, and still in the state."""
         infos: dict[str, JobInfo] = {}
         for scope in (await self._units.scopes(_by_owner(job_ids))).values():

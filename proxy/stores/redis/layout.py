@@ -101,6 +101,7 @@ from typing import Any, NotRequired, TypedDict
 
 from proxy import terms
 from proxy.domain import Scope, Source
+from proxy.oversight import JobState
 from proxy.stores.texts import storable as storable
 
 NOBODY = Scope("\x1f", "\x1f")
@@ -232,7 +233,7 @@ class JobRow(TypedDict):
     sid: str
     upto: int
     lane: int
-    state: str  # "queued" | "running" | "waiting" | "dead"
+    state: JobState
     attempts: int
     due_at: float
     delayed: bool  # nobody has found it due yet

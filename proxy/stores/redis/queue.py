@@ -16,13 +16,13 @@ import orjson
 from proxy.domain import Job, NewJob, Scope
 from proxy.errors import LeaseLost
 from proxy.lanes import LANES, rest_of
+from proxy.oversight import JOB_STATES, JobState
 from proxy.ports import Trigger
 from proxy.stores.redis import orders, unsummarised, waiting
 from proxy.stores.redis.layout import JobRow, SessionRow
 from proxy.stores.redis.unit import Unit
 from proxy.stores.redis.waiting import Waiting
 
-STATES = ("queued", "running", "waiting", "dead")
 _PENDING = ("queued", "waiting")
 _NEVER_SERVED = -(2**52)  # exact in a sorted set's score, with a job's number added
 _ID = re.compile(r"[0-9a-f]{32}\.[1-9][0-9]{0,14}", re.ASCII)
@@ -164,7 +164,7 @@ class Queue:
         if job.closing:
             await self._summed_up(sid, job.upto)
 
-    def park(self, job_id: str, *, state: str, due_at: float = 0.0, reason: str = "") -> None:
+    def park(self, job_id: str, *, state: JobState, due_at: float = 0.0, reason: str = "") -> None:
         """Take a running job off its owner and let it wait, together with what was queued behind it."""
         behind = self.pending(self._jobs[job_id]["sid"])
         if behind is not None and behind != job_id:
@@ -271,7 +271,7 @@ class Queue:
         row = self._jobs.get(id_) or self._dead.get(id_)
         state = row["state"] if row else None
         share, key = self._unit.share, self._unit.redis.key
-        for each in STATES:
+        for each in JOB_STATES:
             if row and each == state:
                 share("ZADD", key(f"jobs:{each}"), row["seq"], id_)
             else:

@@ -7,7 +7,7 @@ from typing import Any
 
 from proxy.domain import Batch, Job, Scope
 from proxy.errors import NotFound
-from proxy.oversight import JobInfo, QueueCounts
+from proxy.oversight import JobInfo, JobState, QueueCounts
 from proxy.stores.sqlite import owners, queue, rows
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.instance import Instance
@@ -116,7 +116,7 @@ class SqliteJobs:
         return await self._database.read(work)
 
     async def list(
-        self, tenant: str, user: str | None, *, state: str | None, limit: int, after: str | None = None
+        self, tenant: str, user: str | None, *, state: JobState | None, limit: int, after: str | None = None
     ) -> Sequence[JobInfo]:
         whose = {"tenant": tenant, "user": user, "state": state, "limit": limit}
 

@@ -13,6 +13,7 @@ from typing import Any
 from proxy.domain import Job, NewJob, Scope, SessionState
 from proxy.errors import LeaseLost
 from proxy.lanes import rest_of
+from proxy.oversight import JobState
 from proxy.ports import Trigger
 from proxy.stores.sqlite import rows
 
@@ -212,7 +213,7 @@ def finish(tx: sqlite3.Connection, job: Job) -> None:
             tx.execute(_SUMMED_UP, {"session": session, "upto": job.upto})
 
 
-def park(tx: sqlite3.Connection, job_id: int, *, state: str, due_at: float, reason: str = "") -> None:
+def park(tx: sqlite3.Connection, job_id: int, *, state: JobState, due_at: float, reason: str = "") -> None:
     """Take a running job off its owner and let it wait, together with what was queued behind it."""
     for other, upto, lane, closing in tx.execute(
         "SELECT id, upto, lane, closing FROM jobs WHERE id <> ? AND state IN ('queued', 'waiting')"

@@ -3,12 +3,17 @@
 import orjson
 
 from proxy.lanes import LANES
+from proxy.oversight import JOB_STATES
 from proxy.stores.redis import orders
 from proxy.stores.redis.connection import pairs, scored
-from proxy.stores.redis.queue import STATES
 from proxy.stores.redis.unit import Unit, Units
 
-SORTED = (*(f"jobs:{state}" for state in STATES), *(f"due:{lane}" for lane in LANES), "queued-since", "later")
+SORTED = (
+    *(f"jobs:{state}" for state in JOB_STATES),
+    *(f"due:{lane}" for lane in LANES),
+    "queued-since",
+    "later",
+)
 
 
 async def shared(redis):
