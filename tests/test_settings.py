@@ -2,11 +2,12 @@
 
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from proxy.errors import ConfigError
-from proxy.settings import PREFIX, Settings, load, overlooked
+from proxy.settings import PREFIX, ExternalModel, Settings, load, overlooked
 from proxy.upstream.client import Upstream
 
 DEFAULTS = Path(__file__).parent.parent / "config" / "default.yaml"
@@ -28,6 +29,13 @@ def test_every_variable_that_is_read_is_in_the_readme() -> None:
     read = set(re.findall(r"\bMEMORY_PROXY_[A-Z][A-Z_]*", sources))
     assert read >= {"MEMORY_PROXY_CONFIG", "MEMORY_PROXY_URL"}
     assert {name for name in read if f"`{name}`" not in readme} == set()
+
+
+def test_every_role_of_our_own_calls_may_have_a_model_of_its_own() -> None:
+    sources = "".join(p.read_text("utf-8") for p in (DEFAULTS.parent.parent / "proxy").rglob("*.py"))
+    called = set(re.findall(r'^ROLE = "(\w+)"', sources, re.MULTILINE))
+    assert called == set(get_args(ExternalModel.model_fields["model_role"].annotation))
+    assert {role for role in called if role not in DEFAULTS.read_text("utf-8")} == set()
 
 
 def test_every_shipped_configuration_is_valid() -> None:
