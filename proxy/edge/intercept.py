@@ -176,11 +176,11 @@ class Intercept:
     async def _forward(self, progress: Progress, forwarding: Forwarding) -> None:
         """Ask the upstream and give the client its answer. Raises UpstreamError if there is none."""
         progress.forwarded = perf_counter()
-        model = progress.body.get("model")
-        with tracing.span(f"chat {model}" if isinstance(model, str) else "chat", "client") as span:
+        model = self.dialect.model(progress.body)
+        with tracing.span(f"chat {model}".rstrip(), "client") as span:
             span.tell(
                 gen_ai__operation__name="chat",
-                gen_ai__request__model=model if isinstance(model, str) else None,
+                gen_ai__request__model=model or None,
                 gen_ai__output__type="text",
             )
             await forwarding.acknowledge(progress)

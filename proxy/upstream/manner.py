@@ -4,6 +4,7 @@ Servers differ: some hold a model to a JSON schema, some know `json_object` only
 models take `max_completion_tokens` in place of `max_tokens`, and no temperature.
 """
 
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -11,6 +12,7 @@ from typing import Any, Literal
 from proxy.ports import CompletionRequest
 
 LEARNT_FOR_S = 86_400.0  # servers are updated: what one refused is tried again after a day
+MOST_LEARNT = 1_000  # models: some servers take any name, and clients choose it
 
 _FORMAT_WORDS = (b"response_format", b"json_schema", b"json_object", b"schema", b"grammar")
 _READ = 4_000  # bytes of a refusal
@@ -66,11 +68,11 @@ def unlimited(manner: Manner) -> Manner:
 
 
 class Manners:
-    """What was learnt of each model, for a day."""
+    """What was learnt of each of the last models, for a day."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._learnt: dict[tuple[str | None, str], tuple[Manner, float]] = {}
+        self._learnt: OrderedDict[tuple[str | None, str], tuple[Manner, float]] = OrderedDict()
 
     def of(self, endpoint: str | None, model: str) -> Manner:
         """Return how to ask the model first."""
@@ -81,3 +83,6 @@ class Manners:
         """Remember what the model took, where it is not what it would be asked first."""
         if manner != self.of(endpoint, model):
             self._learnt[(endpoint, model)] = (manner, self._clock() + LEARNT_FOR_S)
+            self._learnt.move_to_end((endpoint, model))
+            if len(self._learnt) > MOST_LEARNT:
+                self._learnt.popitem(last=False)

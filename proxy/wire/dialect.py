@@ -13,6 +13,8 @@ from proxy.wire.body import Body
 from proxy.wire.content import clean
 from proxy.wire.extensions import is_usable_id
 
+MAX_MODEL_CHARS = 512  # of its name, which is stored with every exchange, and which clients choose
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -68,8 +70,9 @@ class CommonFields:
     """What both APIs spell alike."""
 
     def model(self, body: Body) -> str:
-        """Return the model's name, "" where there is none."""
-        return text_field(body, "model") or ""
+        """Return the model's name, "" where there is none, or what is there is too long to be one."""
+        name = text_field(body, "model") or ""
+        return name if len(name) <= MAX_MODEL_CHARS else ""
 
     def openai_user(self, body: Body) -> str | None:
         """Return `safety_identifier`, else `user`; None where neither can name a user."""

@@ -14,7 +14,7 @@ from proxy.ports import Completer, CompletionRequest
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials
-from proxy.upstream.manner import LEARNT_FOR_S
+from proxy.upstream.manner import LEARNT_FOR_S, MOST_LEARNT, PLAIN, Manner, Manners
 from proxy.upstream.pauses import Pauses
 from tests.support.upstream import Exchange, ScriptedUpstream, completion
 
@@ -272,6 +272,14 @@ async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(
         scripted.script = refusing()
         await completer.complete(question(schema=SCHEMA))
     assert scripted.requests[-1].json["response_format"]["type"] == "json_schema"
+
+
+def test_of_models_that_clients_make_up_only_the_last_are_remembered() -> None:
+    manners = Manners(lambda: 0.0)
+    for number in range(MOST_LEARNT + 1):
+        manners.learn(None, f"made-up-{number}", PLAIN)
+    assert manners.of(None, "made-up-0") == Manner()
+    assert {manners.of(None, f"made-up-{number}") for number in range(1, MOST_LEARNT + 1)} == {PLAIN}
 
 
 async def test_a_reasoning_model_keeps_its_limit_and_its_schema() -> None:

@@ -3,12 +3,14 @@
 import copy
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.block import fence
 from proxy.wire.body import dump, parse
 from proxy.wire.chat import CHAT
+from proxy.wire.dialect import MAX_MODEL_CHARS, Dialect
 from proxy.wire.placement import PLACEMENTS
 from proxy.wire.responses import RESPONSES
 
@@ -63,6 +65,13 @@ def test_an_input_with_the_block_in_it_reads_the_same(body: dict[str, Any], plac
     assert RESPONSES.conversation_key(with_block) == RESPONSES.conversation_key(body)
     assert body == before
     assert parse(dump(with_block)) == with_block
+
+
+@pytest.mark.parametrize("dialect", [CHAT, RESPONSES])
+def test_what_is_longer_than_any_models_name_is_none(dialect: Dialect) -> None:
+    longest = "m" * MAX_MODEL_CHARS  # it is stored with every exchange
+    assert dialect.model({"model": longest}) == longest
+    assert dialect.model({"model": longest + "m"}) == ""
 
 
 @given(chat_bodies, placements)
