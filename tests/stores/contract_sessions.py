@@ -77,6 +77,16 @@ class SessionContract:
             again = await sessions.begin(exchange("Two coffees.", key="k1", standalone=True, at=at))
             assert (again.id == first.id) is is_retry
 
+    @pytest.mark.parametrize("unnamed", [False, True])
+    async def test_where_the_clock_was_set_back_the_same_words_are_said_anew(self, sessions, unnamed):
+        asked = exchange("Two coffees.", key="k1", standalone=True, unnamed=unnamed)
+        first = await sessions.begin(asked)
+        await sessions.complete(first, WHOLE, never)
+        if unnamed:
+            await talk(sessions, "And a cake.", key="k2")
+        again = await sessions.begin(replace(asked, id="ex_again", at=NOW - 86_400))
+        assert again.id != first.id
+
     @pytest.mark.parametrize(
         ("elsewhere", "is_retry"), [("One coffee, no, three.", False), ("Two coffees.", True)]
     )
