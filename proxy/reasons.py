@@ -48,6 +48,7 @@ class Reason(StrEnum):
     NOT_IN_MEMORY = "not_in_memory", "what is asked for by name is not in what was found"
     ALREADY_VISIBLE = "already_visible", "the conversation itself says all that was found"
     OVER_BUDGET = "over_budget", "nothing that was found fits into `memory.budget_tokens`"
+    NO_PLACE = "no_place", "the request has no message of the user's to put it at, or not one of a known form"
     # Injected all the same.
     SESSION = "session", "the block holds what the session's notes say, and no memory"
     # Memory failed, the request did not: status degraded.

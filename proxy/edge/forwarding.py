@@ -71,6 +71,12 @@ class Progress:
         """Seconds left of the deadline for memory work."""
         return self.deadline_s - (perf_counter() - self.started)
 
+    def place(self, forwarding: "Forwarding") -> None:
+        """Have what was prepared put into the payload; where that has no place for it, none is injected."""
+        block, level = self.prepared.block, self.prepared.level
+        if block and not forwarding.inject(self, block):
+            self.prepared = Prepared(status=Status.NONE, reason=Reason.NO_PLACE, level=level)
+
     @property
     def unauthorised(self) -> bool:
         """True if the upstream did not take the request's credential."""
@@ -111,8 +117,8 @@ class Forwarding(Protocol):
         """Let this body take the place of that one."""
         ...
 
-    def inject(self, progress: Progress, block: str) -> None:
-        """Put the block into the payload."""
+    def inject(self, progress: Progress, block: str) -> bool:
+        """Put the block into the payload; False, and nothing is changed, where that has no place for it."""
         ...
 
     async def acknowledge(self, progress: Progress) -> None:
@@ -175,10 +181,13 @@ class Relayed:
         """Forward this body; the client's own is kept, for who translates it after all."""
         progress.shorter, progress.payload = shorter, json_body.dump(shorter)
 
-    def inject(self, progress: Progress, block: str) -> None:
+    def inject(self, progress: Progress, block: str) -> bool:
         """Put the block at its place in the client's own body."""
         body = progress.body if progress.shorter is None else progress.shorter
-        progress.payload = json_body.dump(self.dialect.insert(body, block, self.placement))
+        placed = self.dialect.insert(body, block, self.placement)
+        if placed is not body:
+            progress.payload = json_body.dump(placed)
+        return placed is not body
 
     async def acknowledge(self, progress: Progress) -> None:
         """Nothing: the upstream's answer is the first that the client gets."""

@@ -144,8 +144,7 @@ class Intercept:
             if isinstance(recalled, Failed):
                 recalled = Prepared(status=Status.DEGRADED, reason=recalled.reason, level=Level.NONE)
             progress.prepared = recalled
-        if block := progress.prepared.block:
-            forwarding.inject(progress, block)
+        progress.place(forwarding)
 
     async def _compressed(self, turn: Turn, progress: Progress, forwarding: Forwarding) -> Turn:
         """Let the session's state take the place of old turns; return the turn as the model is shown it."""

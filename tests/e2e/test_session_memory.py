@@ -76,6 +76,48 @@ async def test_a_standing_instruction_survives_a_restart(house: Houses) -> None:
         assert "] Call me Bo" in block(h)
 
 
+NO_PLACE = {"status": "none", "reason": "no_place", "count": "0", "tokens": "0"}
+
+
+def told(headers: Any) -> dict[str, str]:
+    return {name: headers[f"x-memory-{name}"] for name in NO_PLACE}
+
+
+async def test_a_request_without_a_place_for_the_notes_is_not_said_to_have_them(house: Houses) -> None:
+    async with house() as h:
+        await ask(h, "Please answer in Chinese from now on.")
+        system = [{"role": "system", "content": "You are terse."}]
+        assert told(await send(h, system)) == NO_PLACE
+        assert h.model.last_messages == system
+    output: Any = {"type": "function_call_output", "call_id": "c1", "output": "42"}
+    async with house(ResponsesModel()) as h, h.client() as client:
+        first = await client.responses.create(model="m", input="Hello!", extra_body=context("alice"))
+        step = await client.responses.with_raw_response.create(
+            model="m",
+            input=[output],
+            previous_response_id=first.id,
+            extra_body=context("alice", session_id="s-1"),
+        )
+        assert told(step.headers) == NO_PLACE
+        assert h.model.chats[-1].json["input"] == [output]
+
+
+async def test_memories_that_find_no_place_are_not_said_to_be_injected(house: Houses) -> None:
+    asked: list[dict[str, Any]] = [
+        {"role": "system", "content": {"of": "an unknown form"}},
+        {"role": "user", "content": "Where does the ferry to Naxos leave from?"},
+    ]
+    async with house(memory={"placement": "merge_system"}) as h, httpx2.AsyncClient(timeout=30) as http:
+        fact = {"user_id": "alice", "content": "The ferry to Naxos leaves from Piraeus."}
+        assert (await http.post(f"{h.base_url}/memory", json=fact)).status_code == 201
+        headers = await send(h, asked)
+        assert told(headers) == NO_PLACE
+        assert "x-memory-ids" not in headers
+        assert h.model.last_messages == asked
+        asked[0]["content"] = "You are terse."
+        assert (await send(h, asked))["x-memory-count"] == "1"
+
+
 async def test_what_the_conversation_shows_is_not_repeated_and_what_it_lost_is(house: Houses) -> None:
     said = [
         {"role": "user", "content": "No more emojis, please."},

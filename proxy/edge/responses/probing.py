@@ -68,9 +68,9 @@ class Probing:
         """Shorten it as the chosen way does."""
         self._way.shorten(progress, shorter)
 
-    def inject(self, progress: Progress, block: str) -> None:
+    def inject(self, progress: Progress, block: str) -> bool:
         """Put the block where the chosen way has it."""
-        self._way.inject(progress, block)
+        return self._way.inject(progress, block)
 
     async def acknowledge(self, progress: Progress) -> None:
         """Answer already now, if the chosen way does."""
@@ -85,8 +85,7 @@ class Probing:
         self._way = self._translated
         progress.shorter, progress.left_out = None, 0  # this once: the next request is translated at once
         await self._way.adopt(progress)
-        if progress.prepared.block:
-            self._way.inject(progress, progress.prepared.block)
+        progress.place(self._way)
         await self._way.acknowledge(progress)
         return await self._way.open(progress)
 

@@ -146,11 +146,13 @@ class Translated:
         """Ask with this chat body: what is kept of the request stays as it is."""
         progress.shorter, progress.payload = shorter, json_body.dump(shorter)
 
-    def inject(self, progress: Progress, block: str) -> None:
+    def inject(self, progress: Progress, block: str) -> bool:
         """Put the block into the chat body: what is kept of the request does not hold it."""
         body = self._making.plan.chat if progress.shorter is None else progress.shorter
         chat = CHAT.insert(body, block, self._shared.placement)
-        progress.payload = json_body.dump(chat)
+        if chat is not body:
+            progress.payload = json_body.dump(chat)
+        return chat is not body
 
     async def acknowledge(self, progress: Progress) -> None:
         """Answer a request for the background: from here on, the work is its own."""
