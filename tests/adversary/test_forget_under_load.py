@@ -234,20 +234,19 @@ async def test_an_import_that_is_under_way_does_not_survive_a_forget(house: Hous
     go = asyncio.Event()
 
     async def lines() -> AsyncIterator[bytes]:
-        for number in range(40):
-            yield json.dumps({"content": f"{FACT} {number}", "user_id": "alice"}).encode() + b"\n"
-        await go.wait()
-        for number in range(40, 80):
+        for number in range(80):
+            if number == 60:  # a batch of 50 is stored by then
+                await go.wait()
             yield json.dumps({"content": f"{FACT} {number}", "user_id": "alice"}).encode() + b"\n"
 
     async with house(Gated()) as h, api(h) as http:
         headers = {"content-type": "application/x-ndjson"}
         moving = asyncio.create_task(http.post("/memory/import", content=lines(), headers=headers))
-        await asyncio.sleep(0)
+        await until(lambda: listed(h))
         await http.delete("/memory", params={"user_id": "alice"})
         go.set()
-        await moving
-        await http.delete("/memory", params={"user_id": "alice"})
+        counts = (await moving).json()
+        assert (counts["imported"], counts["refused"]) == (50, 30)
         await nothing_left(h, tmp_path / "data")
 
 
