@@ -153,8 +153,8 @@ def dockerfile() -> str:
 
 
 def environment_of_image() -> list[tuple[str, str]]:
-    (line,) = re.findall(r"^ENV (.+)$", dockerfile(), re.MULTILINE)
-    return re.findall(r"(\w+)=(\S+)", line)
+    lines = re.findall(r"^ENV (.+)$", dockerfile(), re.MULTILINE)
+    return re.findall(r"(\w+)=(\S+)", " ".join(lines))
 
 
 def shipped_commands() -> dict[str, list[str]]:

@@ -36,7 +36,11 @@ def test_a_process_of_the_tests_keeps_what_it_compiled_for_the_next() -> None:
 @pytest.mark.parametrize("argv", [["--help"], ["--version"], ["no-such-command"]], ids=" ".join)
 def test_the_help_loads_nothing_that_it_does_not_show(argv: list[str]) -> None:
     modules = loaded(*argv)
-    assert {name for name in modules if name.startswith("proxy.")} == {"proxy.cli", "proxy.errors"}
+    assert {name for name in modules if name.startswith("proxy.")} == {
+        "proxy.build",
+        "proxy.cli",
+        "proxy.errors",
+    }
     assert not modules & {"pydantic", "yaml", "rich", "asyncio", "ssl"}
 
 
@@ -53,5 +57,5 @@ def test_a_client_loads_no_part_of_the_server() -> None:
 def test_a_command_on_the_stores_loads_no_server(argv: list[str]) -> None:
     modules = loaded(*argv)
     assert "proxy.commands" in modules
-    assert not modules & {"proxy.serve", "proxy.app", "proxy.pipeline", "proxy.background", "proxy.upstream"}
+    assert not modules & {"proxy.serve", "proxy.app", "proxy.pipeline", "proxy.background"}
     assert not modules & {"numpy", "onnxruntime", "starlette", "uvicorn", "aiohttp", "jwt"}
