@@ -246,6 +246,13 @@ class Metrics:
             multiprocess_mode="mostrecent",
             registry=self.registry,
         )
+        self.disk_free = Gauge(
+            "memory_proxy_disk_free_bytes",
+            "Room on the disk of the data directory, with storage.backend sqlite",
+            ["disk"],  # none is told where there is none
+            multiprocess_mode="mostrecent",
+            registry=self.registry,
+        )
         self.degraded = Gauge(
             "memory_proxy_degradation_level",
             "0 full, 1 lexical only, 2 session memory only, 3 none",

@@ -1,5 +1,8 @@
 """Builds the HTTP application of one process: the routes, wired to the parts that serve them."""
 
+import shutil
+from collections.abc import Callable
+
 from proxy import __version__
 from proxy.admission import entrance
 from proxy.app.care import vitals
@@ -84,13 +87,25 @@ def routes(parts: Parts) -> Routes:
         kept_responses=limits.of_model(door(ResponsesApi(keeping, lives, caller_of, parts.clock).app())),
         conversations=limits.of_model(door(conversations.app())),
         memory_api=limits.of_memory(MemoryApi(_api_tools(parts))),
-        operations=Operations(lambda: vitals(parts), parts.stores.jobs.counts, parts.metrics, parts.clock),
+        operations=Operations(
+            lambda: vitals(parts),
+            parts.stores.jobs.counts,
+            parts.metrics,
+            parts.clock,
+            free_bytes=_free_bytes(parts),
+        ),
         passthrough=limits.of_model(_passthrough(parts.upstream)),
         openapi=OpenApi(__version__),
         ui=Ui.load(),
         entrance=entrance(parts.settings, parts.stores.keys),
         metrics=parts.metrics,
     )
+
+
+def _free_bytes(parts: Parts) -> Callable[[], int] | None:
+    if parts.settings.storage.backend != "sqlite":
+        return None
+    return lambda: shutil.disk_usage(parts.settings.data_dir).free
 
 
 def _limits(parts: Parts) -> Limits:

@@ -5,6 +5,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +37,7 @@ class Operations:
     metrics: observe.Metrics
     clock: Clock = time.time
     commit: str | None = COMMIT
+    free_bytes: Callable[[], int] | None = None  # of the data's disk; None where the data are elsewhere
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         match scope["path"]:
@@ -65,12 +67,22 @@ class Operations:
     async def _refresh(self) -> None:
         vitals, jobs = await self._look()
         self.metrics.degraded.set(list(Level).index(vitals.level))
+        await self._measure_disk()
         if jobs is None:
             return
         for state, count in _by_state(jobs).items():
             self.metrics.jobs.labels(state).set(count)
         age_s = 0.0 if jobs.oldest_at is None else max(0.0, self.clock() - jobs.oldest_at)
         self.metrics.oldest_job.set(age_s)
+
+    async def _measure_disk(self) -> None:
+        """Tell how much room there is; nothing new of a disk that does not answer."""
+        if self.free_bytes is None:
+            return
+        with suppress(OSError, TimeoutError):
+            async with asyncio.timeout(LOOK_S):
+                free_bytes = await asyncio.to_thread(self.free_bytes)
+            self.metrics.disk_free.labels("data").set(free_bytes)
 
     async def _look(self) -> tuple[Vitals, QueueCounts | None]:
         """Return how memory is doing, and how many jobs there are: asked of the store itself."""

@@ -77,6 +77,22 @@ async def test_health_is_told_in_time_where_the_store_does_not_answer(
     )
 
 
+async def test_metrics_tell_what_room_the_data_have() -> None:
+    async def of(free_bytes: Callable[[], int] | None) -> list[str]:
+        told = Operations(
+            lambda: Vitals(Level.FULL, ""), having(QueueCounts()), observe.Metrics(), free_bytes=free_bytes
+        )
+        answer = await get(told, {"type": "http", "method": "GET", "path": "/metrics"})
+        return [line for line in answer.body.decode().splitlines() if line.startswith("memory_proxy_disk")]
+
+    def gone() -> int:
+        raise FileNotFoundError
+
+    assert await of(lambda: 5_000_000) == ['memory_proxy_disk_free_bytes{disk="data"} 5e+06']
+    assert await of(gone) == []
+    assert await of(None) == []  # a zero would say that the disk is full
+
+
 async def test_metrics_are_told_also_where_the_store_is_away() -> None:
     lines = await scrape(away, observe.Metrics())
     assert "memory_proxy_degradation_level 3.0" in lines
