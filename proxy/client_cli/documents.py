@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,11 @@ def add(args: argparse.Namespace, api: MemoryApi, out: Console) -> int:
         return shown.wrong_use("--name is for one file: others go by their file names.")
     if STDIN in args.files and not args.name:
         return shown.wrong_use("What comes from standard input needs a --name.")
+    names = Counter(Path(file).name for file in dict.fromkeys(args.files))
+    if alike := [name for name, count in names.items() if count > 1]:
+        each = ", ".join(alike)
+        return shown.wrong_use(f"Each of several files would take the last one's place as {each}:"
+                               " add these one by one, with --name.")  # fmt: skip
     worst = 0
     for file in args.files:
         try:

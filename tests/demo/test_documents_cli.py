@@ -75,6 +75,18 @@ def test_a_name_is_for_one_file(proxy: FakeProxy) -> None:
     assert proxy.requests == []
 
 
+def test_files_of_one_name_are_not_put_in_each_others_place(
+    proxy: FakeProxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [tmp_path / name for name in ("a/README.md", "notes.md", "b/README.md")]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("# Figs", "utf-8")
+    assert run("add", *map(str, files), "--user", "alice") == WRONG_USE
+    assert "as README.md: add these" in " ".join(capsys.readouterr().err.split())
+    assert proxy.requests == []
+
+
 def test_what_the_proxy_refuses_is_said_with_the_file(
     served: tuple[FakeProxy, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
