@@ -10,8 +10,8 @@ from dataclasses import replace
 import orjson
 from starlette.responses import Response, StreamingResponse
 
-from proxy.domain import Memory, MemoryFilter, Page
-from proxy.edge.memory_api import present
+from proxy.domain import Event, Memory, MemoryFilter, Page
+from proxy.edge.memory_api import importing, present
 from proxy.edge.memory_api.bodies import ScopeQuery
 from proxy.edge.memory_api.wiring import Asked, Tools
 from proxy.errors import NotFound, StoreUnavailable
@@ -54,12 +54,35 @@ async def _chunk(store: MemoryStore, where: MemoryFilter, memories: Sequence[Mem
         user: await store.history(replace(where, user=user), [m.id for m in memories if m.scope.user == user])
         for user in {m.scope.user for m in memories}
     }
-    lines = [
-        orjson.dumps(present.line(m, [present.event(e, whole=False) for e in events]))
-        for m in memories
-        if (events := histories[m.scope.user].get(m.id))
-    ]
+    lines = [_line(m, events) for m in memories if (events := histories[m.scope.user].get(m.id))]
     return b"".join(line + b"\n" for line in lines)
+
+
+def _line(memory: Memory, events: Sequence[Event]) -> bytes:
+    """Return the memory's line. One that an import would refuse, since what it tells was said thousands of
+    times, is told without the first of these times: their events, and then what was said there."""
+    shown = present.line(memory, [present.event(e, whole=False) for e in events])
+    line = orjson.dumps(shown)
+    over = len(line) - importing.MAX_LINE_BYTES
+    if over > 0:
+        repeated = [event for event in shown["history"] if event["action"] == "confirmed"]
+        gone, over = _first(repeated, over)
+        shown["history"] = [event for event in shown["history"] if id(event) not in gone]
+        gone, over = _first(shown["evidence"], over)
+        shown["evidence"] = [one for one in shown["evidence"] if id(one) not in gone]
+        line = orjson.dumps(shown)
+    return line
+
+
+def _first(items: Sequence[object], over: int) -> tuple[set[int], int]:
+    """Return which of the items, the first before the others, are so many bytes, and what is over still."""
+    gone = set[int]()
+    for item in items:
+        if over <= 0:
+            break
+        over -= len(orjson.dumps(item)) + len(b",")
+        gone.add(id(item))
+    return gone, over
 
 
 async def _page(store: MemoryStore, where: MemoryFilter, after: str | None) -> Page:
