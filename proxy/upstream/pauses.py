@@ -13,7 +13,7 @@ from proxy.upstream.headers import Headers
 
 PROBE_S = 5.0  # how long the others wait for the call that goes ahead
 LONGEST_S = 3_600.0  # however long the endpoint asks for: an account may be topped up any time
-_MOST = 1_000  # pauses of clients' credentials; those that are over go first
+MOST = 1_000  # pauses, of clients' credentials; those that are over go first, then the oldest
 
 Key = tuple[str | None, bytes]
 """Endpoint (None: the conversation's upstream) and a digest of the credential."""
@@ -70,8 +70,10 @@ class Pauses:
         return full * (0.5 + 0.5 * self._jitter())
 
     def _make_room(self, now: float) -> None:
-        if len(self._pauses) >= _MOST:
+        if len(self._pauses) >= MOST:
             self._pauses = {key: pause for key, pause in self._pauses.items() if pause.until > now}
+        while len(self._pauses) >= MOST:
+            del self._pauses[next(iter(self._pauses))]
 
 
 def retry_after(headers: Headers, now: float) -> float | None:

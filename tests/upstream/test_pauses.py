@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.upstream.pauses import LONGEST_S, PROBE_S, Pauses, retry_after
+from proxy.upstream.pauses import LONGEST_S, MOST, PROBE_S, Pauses, retry_after
 
 HERE, THERE = ("http://a/v1", b"1"), ("http://a/v1", b"2")
 
@@ -45,6 +45,20 @@ def test_after_a_pause_one_call_goes_ahead_and_the_next_where_that_tells_nothing
     assert rest.left(HERE, 2 + PROBE_S) == 0
     rest.answered(HERE)
     assert rest.left(HERE, 2) == rest.left(HERE, 2) == 0
+
+
+def test_of_very_many_pauses_those_that_are_over_go_first_and_then_the_oldest() -> None:
+    rest, long = pauses(), 3_000.0
+    keys = [("http://a/v1", str(number).encode()) for number in range(MOST + 2)]
+    rest.refused(keys[0], began=0, now=0, asked_s=long)
+    rest.refused(keys[1], began=0, now=0, asked_s=None)  # over at 2
+    for key in keys[2:MOST]:
+        rest.refused(key, began=0, now=0, asked_s=long)
+    rest.refused(keys[MOST], began=10, now=10, asked_s=long)
+    assert rest.left(keys[0], 10) > 0
+    rest.refused(keys[MOST + 1], began=10, now=10, asked_s=long)
+    assert rest.left(keys[0], 10) == 0
+    assert all(rest.left(key, 10) > 0 for key in keys[2:])
 
 
 def test_what_the_endpoint_asks_for_is_honoured_within_reason() -> None:
