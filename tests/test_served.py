@@ -412,3 +412,33 @@ async def test_nothing_is_written_or_reported_beside_the_data_directory(
         response = await http.post(f"{server.base_url}/chat/completions", json=body(**told))
         assert response.headers["x-memory-level"] == "full"
     assert not list(home.rglob("*"))
+
+
+async def test_what_a_process_begins_with_is_not_looked_through_for_garbage(
+    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each such look would stop all answers for a tenth of a second."""
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    (data_dir / "models").symlink_to(models_dir)
+    done: list[str] = []
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # the test's own process goes on
+    for name in ("collect", "freeze"):
+        monkeypatch.setattr(served_app.gc, name, lambda name=name: done.append(name))
+    served = served_app.Served(
+        load(None, {}, {"storage": {"data_dir": data_dir}}), None, scripted=nowhere, leaves=True
+    )
+    messages = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
+
+    async def receive() -> dict[str, str]:
+        return next(messages)
+
+    async def send(message: dict[str, str]) -> None:
+        done.append(message["type"])
+
+    await served({"type": "lifespan"}, receive, send)
+    assert done == ["collect", "freeze", "lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+async def nowhere(stack: contextlib.AsyncExitStack) -> str:
+    return "http://127.0.0.1:9/v1"
