@@ -119,6 +119,19 @@ async def test_an_edit_leaves_alone_what_the_form_cannot_show_as_it_is(visit: Vi
     assert body == {"importance": 0.9}
 
 
+async def test_a_memory_of_no_project_is_not_offered_the_one_that_the_list_is_filtered_by(
+    visit: Visit,
+) -> None:
+    api = sample()
+    general = next(one for one in api.memories if one["project_id"] is None)
+    page = await (await visit(api)).enter()
+    await page.get_by_label("Project").first.fill("nowhere")
+    await expect(page.get_by_text("Nothing matches")).to_be_visible()
+    await page.evaluate("id => { location.hash = `#/memories/${id}` }", general["id"])
+    await page.get_by_role("button", name="Edit").click()
+    await expect(page.get_by_label("Project", exact=True).last).to_have_value("")
+
+
 async def test_project_and_end_can_be_set_and_taken_away(visit: Visit) -> None:
     api = sample()
     page = await (await visit(api)).enter()

@@ -57,7 +57,7 @@ function editor(page, memory, close, guard) {
 
 function makeControls(page, memory) {
   const project = h("input", {
-    value: memory?.project_id ?? page.kept.filter?.project ?? "",
+    value: (memory ? memory.project_id : page.kept.filter?.project) ?? "",
     list: "projects",
     autocomplete: "off",
     maxlength: 256,
