@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import expect
 
 from tests.ui.conftest import LOOP, Visit
-from tests.ui.fake_api import memory
+from tests.ui.fake_api import memory, receipt
 from tests.ui.sample import sample
 
 pytestmark = pytest.mark.asyncio(loop_scope=LOOP)
@@ -46,6 +46,16 @@ async def test_a_search_says_where_the_model_would_be_shown_nothing(visit: Visit
     await page.get_by_role("link", name="Jobs").click()
     await page.get_by_role("link", name="Search").click()
     await expect(page.get_by_text(told)).to_be_visible()
+
+
+async def test_a_search_shows_that_the_filter_of_the_list_narrows_it(visit: Visit) -> None:
+    api = sample()
+    page = await (await visit(api)).enter()
+    await page.get_by_label("Project").first.fill("nowhere")
+    await expect(page.get_by_text("Nothing matches")).to_be_visible()
+    await page.get_by_role("link", name="Search").click()
+    await expect(page.get_by_label("Project")).to_be_visible()
+    await expect(page.get_by_label("Project")).to_have_value("nowhere")
 
 
 async def test_what_is_wrong_with_a_field_that_is_folded_away_is_shown(visit: Visit) -> None:
@@ -135,7 +145,10 @@ async def test_an_operator_sees_the_jobs_of_all_users_and_others_do_not(visit: V
 
 
 async def test_receipts_tell_what_went_and_by_whom(visit: Visit) -> None:
-    page = await (await visit(sample())).enter("receipts")
+    api = sample()
+    api.receipts.insert(1, receipt("fgt_7c9", {"documents": 1}, memory_id="doc_44"))
+    page = await (await visit(api)).enter("receipts")
+    await expect(page.locator("li.row").nth(1)).to_contain_text("one document")
     first = page.locator("li.row").first
     await expect(first).to_contain_text("31 memories, 12 exchanges of conversations, 4 sessions")
     await expect(first).to_contain_text("old-flat")

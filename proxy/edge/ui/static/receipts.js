@@ -48,7 +48,7 @@ function row(receipt, showUser) {
       { class: "meta" },
       showUser && foreign("strong", receipt.user_id),
       receipt.memory_id
-        ? h("span", {}, "one memory")
+        ? h("span", {}, receipt.memory_id.startsWith("doc_") ? "one document" : "one memory")
         : !receipt.project_id && !receipt.type && h("span", {}, "everything"),
       receipt.project_id && badge(receipt.project_id, "project"),
       receipt.type && typeBadge(receipt.type),

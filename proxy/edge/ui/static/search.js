@@ -103,7 +103,7 @@ function layout(fields) {
     ),
     h(
       "details",
-      {},
+      { open: fields.project.value !== "" }, // what the list was filtered by narrows this, too
       h("summary", {}, "Narrow it down"),
       h(
         "div",
