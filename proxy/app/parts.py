@@ -24,7 +24,7 @@ from proxy.ports import Clock
 from proxy.settings import Retrieval, Settings
 from proxy.storage import Stores
 from proxy.stores.models.embedder import OnnxEmbedder
-from proxy.stores.models.load import load_embedder
+from proxy.stores.models.load import LoadedEmbedder, load_embedder
 from proxy.stores.models.tokens import Tokens
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
@@ -74,51 +74,15 @@ class Parts:
     ) -> "Parts":
         """Make the parts; `stack` closes them, the last made first. Raises ConfigError; if they `must_embed`,
         for want of an embedding model, too: before anything is done by these settings."""
-        loaded = await asyncio.to_thread(
-            load_embedder,
-            settings.data_dir / "models",
-            model=settings.embedding.model,
-            path=settings.embedding.path,
-            allow_download=settings.embedding.allow_download,
-            threshold=settings.memory.default_similarity_threshold,
-        )
-        if loaded.embedder is not None:
-            stack.callback(loaded.embedder.close)
-            _check_dimension(loaded.embedder, settings)
-            if settings.embedding.path is not None and loaded.source != "directory":
-                observe.log.warning("embedding.path_unusable", taken=loaded.source, notes=loaded.notes)
-        elif must_embed:
-            why = "; ".join(loaded.notes)
-            raise ConfigError(f"the embedding model cannot be loaded: search would be by words only ({why})")
-        else:
-            observe.log.error("embedding.unavailable", notes=loaded.notes, level=Level.LEXICAL.value)
-        stores = stores_of(settings)
-        stack.push_async_callback(stores.close)
-        try:
-            await open_store(stores, loaded.embedder)
-        except StoreUnavailable as error:  # without it, requests pass without memory
-            say_unavailable(stores, error)
+        loaded = await _loaded(settings, stack, must_embed=must_embed)
+        stores = await _opened(settings, loaded.embedder, stack)
         upstream = _upstream(settings, upstream_url)
         stack.push_async_callback(upstream.aclose)
-        credentials = Credentials()
+        credentials, metrics = Credentials(), observe.Metrics()
         completer = await _completer(settings, upstream, credentials, stack)
-        metrics, memory = observe.Metrics(), settings.memory
         written = write_path(settings, stores, loaded.embedder, completer, metrics, clock)
-        tokens = Tokens()
-        tools = Tools(
-            memories=stores.memories,
-            sessions=stores.sessions,
-            notes=stores.notes,
-            embedder=loaded.embedder,
-            tokens=tokens,
-            clock=clock,
-            budget_tokens=memory.budget_tokens,
-            ranking=_ranking(settings.retrieval, loaded.embedder),
-            shelf=shelf_of(stores, loaded.embedder, memory.deadline_ms),
-            stage=metrics.stage,
-            restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),
-        )
-        fail_open = FailOpen(time.monotonic, metrics)
+        tokens, fail_open = Tokens(), FailOpen(time.monotonic, metrics)
+        tools = _tools(settings, stores, loaded.embedder, tokens, metrics, clock)
         # Before the query models are there: warming up must not ask one.
         await _warm_up(tokens, tools, written.recorder, fail_open)
         return cls(
@@ -135,6 +99,65 @@ class Parts:
             fail_open=fail_open,
             ledger=_ledger(settings, stack),
         )
+
+
+async def _loaded(settings: Settings, stack: AsyncExitStack, *, must_embed: bool) -> LoadedEmbedder:
+    """Return the embedding model, as far as there is one. Raises ConfigError for one that does not fit, and
+    if they `must_embed` where there is none."""
+    loaded = await asyncio.to_thread(
+        load_embedder,
+        settings.data_dir / "models",
+        model=settings.embedding.model,
+        path=settings.embedding.path,
+        allow_download=settings.embedding.allow_download,
+        threshold=settings.memory.default_similarity_threshold,
+    )
+    if loaded.embedder is not None:
+        stack.callback(loaded.embedder.close)
+        _check_dimension(loaded.embedder, settings)
+        if settings.embedding.path is not None and loaded.source != "directory":
+            observe.log.warning("embedding.path_unusable", taken=loaded.source, notes=loaded.notes)
+    elif must_embed:
+        why = "; ".join(loaded.notes)
+        raise ConfigError(f"the embedding model cannot be loaded: search would be by words only ({why})")
+    else:
+        observe.log.error("embedding.unavailable", notes=loaded.notes, level=Level.LEXICAL.value)
+    return loaded
+
+
+async def _opened(settings: Settings, embedder: OnnxEmbedder | None, stack: AsyncExitStack) -> Stores:
+    """Return the stores, open if they can be opened now. Raises ConfigError."""
+    stores = stores_of(settings)
+    stack.push_async_callback(stores.close)
+    try:
+        await open_store(stores, embedder)
+    except StoreUnavailable as error:  # without it, requests pass without memory
+        say_unavailable(stores, error)
+    return stores
+
+
+def _tools(
+    settings: Settings,
+    stores: Stores,
+    embedder: OnnxEmbedder | None,
+    tokens: Tokens,
+    metrics: observe.Metrics,
+    clock: Clock,
+) -> Tools:
+    """Return what the read path works with, without the models that word and plan queries."""
+    return Tools(
+        memories=stores.memories,
+        sessions=stores.sessions,
+        notes=stores.notes,
+        embedder=embedder,
+        tokens=tokens,
+        clock=clock,
+        budget_tokens=settings.memory.budget_tokens,
+        ranking=_ranking(settings.retrieval, embedder),
+        shelf=shelf_of(stores, embedder, settings.memory.deadline_ms),
+        stage=metrics.stage,
+        restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),
+    )
 
 
 async def open_store(stores: Stores, embedder: OnnxEmbedder | None) -> None:

@@ -119,9 +119,6 @@ def _is_said(item: str, said: frozenset[str]) -> bool:
     return len(words & said) >= _SUPPORT * len(words)
 
 
-# ---------------------------------------------------------------- the prompt
-
-
 # ---------------------------------------------------------------- the answer
 def _bounded(value: Mapping[str, Any], policy: SafetyPolicy) -> State:
     """Return what of the object is state, {} where nothing is; fields take turns while there is room."""

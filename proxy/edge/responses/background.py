@@ -30,7 +30,7 @@ class Live:
 
     def __init__(self, id_: str, owner: Owner, response: Callable[[], dict[str, Any]]) -> None:
         self.id, self.owner = id_, owner
-        self.cancelled = self.deleted = False
+        self.cancelled = False
         self.size = 0
         self._response = response
         self._events: list[bytes] = []  # the n-th has sequence_number n
