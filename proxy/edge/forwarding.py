@@ -202,12 +202,20 @@ class Relayed:
         )
 
     async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
-        """Relay the answer as it comes, and keep a copy where it is to be written down."""
-        tap = progress.tap if progress.writing and not progress.refused else None
+        """Relay the answer as it comes, and keep a copy where it is to be read."""
+        tap = progress.tap if self._is_read(progress) else None
         return await relay(opened, progress.downstream, progress.send, extra_headers=headers, tap=tap)
 
     async def conclude(self, progress: Progress) -> Answer:
         """Read what was said out of the copy, as far as it came."""
-        if progress.opened is None or progress.writing is None or progress.refused:
+        if progress.opened is None or not self._is_read(progress):
             return Answer()
         return await read_answer(progress.opened.headers, progress.tap.chunks, self.dialect)
+
+    def _is_read(self, progress: Progress) -> bool:
+        """True if the answer is written down, or if a chain may go on from it that was given memories."""
+        turn = progress.turn
+        if turn is None or progress.refused:
+            return False
+        is_given = bool(turn.shown or progress.prepared.memory_ids)
+        return progress.writing is not None or (is_given and self.dialect is not CHAT)

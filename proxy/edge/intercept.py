@@ -199,6 +199,10 @@ class Intercept:
         if turn is None:
             return
         self._count(turn, progress, answer.usage)
+        if answer.response_id is not None:
+            # Instructions are not handed on along a chain; input items are.
+            given = () if parts.placement == "merge_system" else progress.prepared.memory_ids
+            self.chains.note(turn, answer.response_id, given)
         if writing is not None and progress.refused and not progress.promised:
             await writing.abandon()
             return
@@ -213,10 +217,6 @@ class Intercept:
 
     def _outcome(self, turn: Turn, progress: Progress, answer: Answer) -> Outcome:
         """Return the answer as far as it came; nothing where the client left before there was one."""
-        if answer.response_id is not None:
-            # Instructions are not handed on along a chain; input items are.
-            kept = self.parts.placement != "merge_system"
-            self.chains.note(turn, answer.response_id, progress.prepared.memory_ids if kept else ())
         whole = answer.whole and not answer.calls and progress.ending is Ending.COMPLETE
         before = answers_so_far(turn.messages) if turn.resumes else []
         text = "\n".join(text for text in (*before, answer.text) if text)
