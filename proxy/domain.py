@@ -232,6 +232,7 @@ class Forgotten:
     responses: int = 0
     quarantined: int = 0
     documents: int = 0
+    conversations: int = 0
     receipt: str | None = None
 
 

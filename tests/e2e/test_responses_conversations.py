@@ -77,7 +77,11 @@ async def test_a_conversation_made_for_nobody_goes_to_the_first_user_who_speaks_
         with pytest.raises(NotFoundError):
             await client.conversations.retrieve(made.id, extra_headers={"X-Memory-User-Id": "bob"})
         async with httpx2.AsyncClient(timeout=30) as http:
-            await http.delete(f"{h.base_url}/memory", params={"user_id": "ann"})
+            dry = await http.delete(f"{h.base_url}/memory", params={"user_id": "ann", "dry_run": "true"})
+            gone = await http.delete(f"{h.base_url}/memory", params={"user_id": "ann"})
+            receipts = await http.get(f"{h.base_url}/memory/receipts", params={"user_id": "ann"})
+        assert dry.json()["deleted_conversations"] == gone.json()["deleted_conversations"] == 1
+        assert receipts.json()["data"][0]["counts"]["conversations"] == 1
         with pytest.raises(NotFoundError):
             await client.conversations.retrieve(made.id)
 

@@ -389,7 +389,7 @@ class ForgetChainsContract:
         await chains.delete(ANNA, "a")
         await converse(conversations, "x")
         await converse(conversations, "y", scope=BEN)
-        assert await forgotten(memories, of(ANNA)) == Forgotten(responses=2)
+        assert await forgotten(memories, of(ANNA)) == Forgotten(responses=2, conversations=1)
         for gone in ("a", "b", "p"):
             assert await chains.get(ANNA, gone, NOW) is None
         assert await conversations.get(ANNA, "c1") is None
@@ -403,7 +403,7 @@ class ForgetChainsContract:
         await converse(conversations, "a")
         await converse(conversations, id="c2", scope=APOLLO)
         assert await conversations.add(APOLLO, "c1", items("b"), generation=0)
-        assert await forgotten(memories, of(APOLLO)) == Forgotten(responses=2)
+        assert await forgotten(memories, of(APOLLO)) == Forgotten(responses=2, conversations=1)
         assert await chains.get(ANNA, "p", NOW) is await chains.get(ANNA, "on", NOW) is None
         assert await chains.get(ANNA, "other", NOW) is not None
         assert await conversations.get(ANNA, "c2") is None

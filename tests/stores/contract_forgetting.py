@@ -116,10 +116,13 @@ class ForgettingContract:
             request.getfixturevalue("in_portions")
         await everything(stores)
         assert WORD.encode() in await written()
+        counted = await stores.memories.forget(of(ANNA), by="test", dry_run=True)
         gone = await forgotten(stores.memories, of(ANNA))
+        assert counted == gone
         assert gone == Forgotten(
-            memories=3, exchanges=3, sessions=3, jobs=2, responses=1, quarantined=1, documents=2
-        )
+            memories=3, exchanges=3, sessions=3, jobs=2, responses=1, quarantined=1, documents=2,
+            conversations=1,
+        )  # fmt: skip
         assert WORD.encode() not in await written()
 
     async def test_what_is_held_goes_with_its_scope_type_or_source(self, stores):

@@ -3,10 +3,12 @@
 from dataclasses import fields
 from typing import Any
 
+import pytest
+
 from proxy.domain import Forgotten
 from proxy.ports import EmbeddingModel
 from proxy.stores.aim import Aim
-from proxy.stores.forgotten import numbers, plus
+from proxy.stores.forgotten import counts_of, numbers, plus
 from proxy.stores.generations import made_with_another
 from proxy.stores.redis.target import Target as RedisTarget
 from proxy.stores.sqlite.forgetting.target import Target as SqliteTarget
@@ -19,6 +21,14 @@ def test_every_count_of_a_receipt_is_added() -> None:
     total = plus(one, other)
     assert numbers(total) == {name: 100 + n for n, name in enumerate(names, 1)}
     assert (total.receipt, plus(total, one).receipt) == ("rcpt_1", "rcpt_1")
+
+
+def test_receipts_of_another_version_can_be_read() -> None:
+    assert numbers(Forgotten(memories=2)) == {"memories": 2}  # an older one may not know the others' names
+    assert counts_of({"memories": 2, "dreams": 7}, "rcpt_1") == Forgotten(memories=2, receipt="rcpt_1")
+    for damaged in (7, "memories", [1]):
+        with pytest.raises((TypeError, ValueError)):
+            counts_of(damaged)  # type: ignore[arg-type]
 
 
 def test_a_type_stands_for_its_children_and_its_absence_for_all() -> None:

@@ -160,6 +160,7 @@ class Counts(TypedDict):
     responses: int
     quarantined: int
     documents: int
+    conversations: int
 
 
 class ReceiptShape(TypedDict):
@@ -235,6 +236,7 @@ class DeletedShape(TypedDict):
     deleted_responses: int
     deleted_quarantined: int
     deleted_documents: int
+    deleted_conversations: int
     receipt: str | None
 
 

@@ -121,6 +121,7 @@ def deleted(counts: Forgotten, *, memory_id: str | None = None, dry_run: bool = 
         "deleted_responses": counts.responses,
         "deleted_quarantined": counts.quarantined,
         "deleted_documents": counts.documents,
+        "deleted_conversations": counts.conversations,
         "receipt": counts.receipt,
     }
     if memory_id is not None:
@@ -198,6 +199,7 @@ def receipt(one: Receipt) -> ReceiptShape:
             "responses": one.counts.responses,
             "quarantined": one.counts.quarantined,
             "documents": one.counts.documents,
+            "conversations": one.counts.conversations,
         },
     }
 

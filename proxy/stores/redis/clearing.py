@@ -44,9 +44,9 @@ class _Clearing:
         order = await self._units.glance(self._scope, partial(orders.find, token=self._token))
         if order is None or order["counts"]:
             return
-        names = ("memories", "sessions", "jobs", "dead", "held", "documents")
+        names = ("memories", "sessions", "jobs", "dead", "held", "documents", "conversations")
         sizes = await self._redis.pipeline([("HLEN", self._key(name)) for name in names])
-        memories, sessions, jobs, dead, held, documents = map(int, sizes)
+        memories, sessions, jobs, dead, held, documents, conversations = map(int, sizes)
         said, kept = dict[str, int](), dict[str, bool]()
         async for rows in self._rows("sessions"):
             said.update((sid, len(row["seqs"])) for sid, row in rows.items())
@@ -55,6 +55,7 @@ class _Clearing:
         counts = Forgotten(
             memories=memories, exchanges=sum(said.values()), sessions=sessions, jobs=jobs + dead,
             responses=sum(kept.values()), quarantined=held, documents=documents,
+            conversations=conversations,
         )  # fmt: skip
         await self._portion(partial(orders.count, token=self._token, counts=counts))
 

@@ -67,6 +67,7 @@ class Doomed:
             responses=sum(not row["deleted"] for row in self.responses.values()),
             quarantined=len(self.held),
             documents=len(self.documents),
+            conversations=len(self.conversations),
         )
 
 
@@ -91,8 +92,8 @@ async def find_said(unit: Unit, target: Target) -> Doomed:
 
 async def count_all(unit: Unit) -> Forgotten:
     """Return what forgetting all of the user takes."""
-    sessions, stored = unit.table("sessions"), unit.table("stored")
-    tables = [sessions, stored, unit.table("jobs"), unit.table("dead"), unit.table("held")]
+    sessions, stored, conversations = (unit.table(name) for name in ("sessions", "stored", "conversations"))
+    tables = [sessions, stored, conversations, unit.table("jobs"), unit.table("dead"), unit.table("held")]
     await unit.fetch(*((table, None) for table in tables))
     jobs = len(await unit.table("jobs").all()) + len(await unit.table("dead").all())
     said: dict[str, SessionRow] = await sessions.all()
@@ -105,6 +106,7 @@ async def count_all(unit: Unit) -> Forgotten:
         responses=sum(not row["deleted"] for row in kept.values()),
         quarantined=len(await unit.table("held").all()),
         documents=unit.number("documents"),
+        conversations=len(await conversations.all()),
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from proxy.domain import Forgotten, MemoryFilter, Scope
-from proxy.stores.forgotten import new_receipt_id, numbers, plus
+from proxy.stores.forgotten import counts_of, new_receipt_id, numbers, plus
 from proxy.stores.redis import receipts
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ForgetRow, MemoryRow, storable
@@ -111,7 +111,7 @@ async def add(unit: Unit, token: str, more: Forgotten) -> None:
     """Count what was erased besides, if the order still stands; somebody is at it."""
     row = await find(unit, token)
     if row is not None:
-        counts = plus(Forgotten(**row["counts"], receipt=None), more)
+        counts = plus(counts_of(row["counts"]), more)
         _keep(unit, token, {**row, "counts": numbers(counts)})
 
 
@@ -138,7 +138,7 @@ async def finish(unit: Unit, token: str) -> Forgotten:
     if home_left(row) is None:
         unit.set_number(_STANDING, unit.number(_STANDING) - 1)
     unit.share("ZREM", unit.redis.key(TABLE), f"{unit.uid} {token}")
-    counts, where = Forgotten(**row["counts"], receipt=None), where_of(unit.scope, row)
+    counts, where = counts_of(row["counts"]), where_of(unit.scope, row)
     receipts.issue(unit, where, memory_id=None, by=row["by"], counts=counts, receipt_id=token)
     return replace(counts, receipt=token)
 

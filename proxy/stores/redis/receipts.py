@@ -11,7 +11,7 @@ import orjson
 from proxy.domain import Forgotten, MemoryFilter, Scope
 from proxy.errors import NotFound
 from proxy.oversight import Receipt
-from proxy.stores.forgotten import new_receipt_id, numbers, plus
+from proxy.stores.forgotten import counts_of, new_receipt_id, numbers, plus
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.layout import ReceiptRow, storable
 from proxy.stores.redis.unit import Unit, Units, key_of
@@ -104,7 +104,7 @@ def issue(
 async def counts(unit: Unit, receipt_id: str) -> Forgotten:
     """Return what the receipt says was erased, with its id."""
     row: ReceiptRow = await unit.table("receipts").get(receipt_id)
-    return Forgotten(**row["counts"], receipt=receipt_id)
+    return counts_of(row["counts"], receipt_id)
 
 
 async def add(unit: Unit, receipt_id: str, more: Forgotten) -> None:
@@ -119,7 +119,7 @@ def _all(redis: Redis, tenant: str) -> str:
 
 
 def _receipt(scope: Scope, id_: str, row: ReceiptRow) -> Receipt:
-    counts = Forgotten(**row["counts"], receipt=id_)
+    counts = counts_of(row["counts"], id_)
     return Receipt(
         id=id_, tenant=scope.tenant, user=scope.user, project=row["project"], type=row["type"],
         memory_id=row["memory_id"], by=row["by"], at=row["at"], counts=counts,

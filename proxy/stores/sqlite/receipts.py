@@ -10,7 +10,7 @@ from proxy.domain import Forgotten, MemoryFilter
 from proxy.errors import NotFound
 from proxy.oversight import Receipt
 from proxy.stores.damage import legible
-from proxy.stores.forgotten import new_receipt_id, numbers, plus
+from proxy.stores.forgotten import counts_of, new_receipt_id, numbers, plus
 from proxy.stores.sqlite.database import Database
 
 # One whose forget is still under way proves nothing yet.
@@ -107,7 +107,7 @@ def _as_json(counts: Forgotten) -> str:
 
 def _from_json(text: str, receipt_id: str) -> Forgotten:
     with legible():
-        return Forgotten(**json.loads(text), receipt=receipt_id)
+        return counts_of(json.loads(text), receipt_id)
 
 
 def receipt_of(row: tuple[Any, ...]) -> Receipt:

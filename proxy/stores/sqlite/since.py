@@ -20,7 +20,7 @@ from typing import Any
 
 from proxy.domain import Forgotten, MemoryFilter, Scope
 from proxy.oversight import Receipt
-from proxy.stores.forgotten import plus
+from proxy.stores.forgotten import counts_of, numbers, plus
 from proxy.stores.sqlite import file, owners
 from proxy.stores.sqlite.forgetting.doomed import Seqs, find
 from proxy.stores.sqlite.forgetting.erase import erase, erase_all
@@ -123,7 +123,8 @@ def receipts_in(path: Path) -> tuple[Receipt, ...]:
 def to_lines(receipts: Iterable[Receipt]) -> Iterator[str]:
     """Yield each receipt as a line of JSON."""
     for receipt in receipts:
-        yield json.dumps(asdict(receipt)) + "\n"
+        counts = {**numbers(receipt.counts), "receipt": receipt.counts.receipt}
+        yield json.dumps({**asdict(receipt), "counts": counts}) + "\n"
 
 
 def from_lines(lines: Iterable[str]) -> Iterator[Receipt]:
@@ -131,7 +132,8 @@ def from_lines(lines: Iterable[str]) -> Iterator[Receipt]:
     for number, line in enumerate(lines, 1):
         try:
             told = json.loads(line)
-            yield Receipt(**{**told, "counts": Forgotten(**told["counts"])})
+            counts = dict(told["counts"])
+            yield Receipt(**{**told, "counts": counts_of(counts, counts.get("receipt"))})
         except (ValueError, TypeError, KeyError):
             raise ValueError(f"line {number} is no receipt") from None
 

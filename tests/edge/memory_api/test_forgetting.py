@@ -9,7 +9,7 @@ from proxy.domain import Scope
 from proxy.edge.identity.caller import Caller
 from tests.edge.memory_api.conftest import Bench
 
-DEPTHS = ("count", "exchanges", "sessions", "jobs", "responses", "quarantined")
+DEPTHS = ("count", "exchanges", "sessions", "jobs", "responses", "quarantined", "documents", "conversations")
 
 
 def counts(answer: dict[str, Any]) -> dict[str, int]:

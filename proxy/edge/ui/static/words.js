@@ -54,6 +54,7 @@ const GOES = [
   ["responses", "stored response", "stored responses"],
   ["quarantined", "quarantined candidate", "quarantined candidates"],
   ["documents", "document", "documents"],
+  ["conversations", "stored conversation", "stored conversations"],
 ];
 
 /** Return the counts of a forget, as an answer or a receipt gives them, in words: those that are not zero. */

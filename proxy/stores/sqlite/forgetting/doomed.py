@@ -183,6 +183,7 @@ class Doomed:
             responses=self.kept,
             quarantined=len(self.held),
             documents=len(self.documents),
+            conversations=len(self.conversations),
         )
 
     def tables(self) -> Iterator[tuple[str, Seqs]]:

@@ -67,6 +67,7 @@ _COUNTED_AS = {
     "linked_responses": "responses",
     "held": "quarantined",
     "documents": "documents",
+    "conversations": "conversations",
 }
 
 
