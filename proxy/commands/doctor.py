@@ -42,10 +42,11 @@ def diagnose(settings: Settings) -> int:
 
 
 def _checks(settings: Settings) -> Iterator[Finding]:
-    yield _data_dir(settings)
+    older = _older(settings)
+    yield older or _data_dir(settings)
     if settings.storage.backend != "sqlite":
         yield from asyncio.run(doctor_fleet.findings(settings))
-    elif os.path.isfile(database := _database(settings)) and doctor_data.is_there(database):
+    elif older is None and os.path.isfile(database := _database(settings)) and doctor_data.is_there(database):
         yield from doctor_data.findings(database, short_name(settings.embedding.model))
     yield from _embedder(settings)
     yield from _reranker(settings)
@@ -71,6 +72,11 @@ def _data_dir(settings: Settings) -> Finding:
         # To open the store would make one, which a running proxy would take for the one that it has lost.
         return doctor_data.absent(_database(settings))
     return asyncio.run(_store(settings))
+
+
+def _older(settings: Settings) -> Finding | None:
+    is_ours = settings.storage.backend == "sqlite" and os.path.isfile(_database(settings))
+    return doctor_data.of_older_version(_database(settings)) if is_ours else None
 
 
 def _database(settings: Settings) -> Path:
@@ -150,7 +156,7 @@ def _identity(settings: Settings) -> Iterator[Finding]:
         case "keys":
             if settings.storage.backend == "sqlite" and not doctor_data.is_there(_database(settings)):
                 yield _NO_KEY
-            else:
+            elif _older(settings) is None:
                 yield asyncio.run(_keys(stores))
         case "jwt":
             yield asyncio.run(_tokens_of(identity))

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proxy.errors import StoreError
-from proxy.stores.sqlite.survey import Survey, survey
+from proxy.stores.sqlite.file import SCHEMA_VERSION
+from proxy.stores.sqlite.survey import Survey, older_schema, survey
 from proxy.stores.sqlite.trouble import CORRUPT, kind_of
 
 GOOD, NOTE, BAD = "ok", "--", "!!"
@@ -52,6 +53,19 @@ def absent(database: Path) -> Finding:
         return Finding(GOOD, "data", f"{database.parent}: nothing is stored yet")
     remedy = "put it back, or restore a backup (docs/operations.md)"
     return Finding(BAD, "data", f"{database} is gone: {remedy}; a start makes an empty one")
+
+
+def of_older_version(database: Path) -> Finding | None:
+    """Return what is to be known of a database that an older version has made. It is not opened here: an
+    older proxy may be serving it, and could not go on."""
+    try:
+        schema = older_schema(database)
+    except StoreError:  # what is wrong with it is for `findings` to say
+        return None
+    if schema is None:
+        return None
+    told = f"of an older version (schema {schema}): the first start brings it to {SCHEMA_VERSION}, for good"
+    return Finding(NOTE, "data", f"{database.parent} is {told}; take a backup before. Not looked into here")
 
 
 def findings(database: Path, model: str) -> Iterator[Finding]:

@@ -1,6 +1,8 @@
 """What `memory-proxy doctor` says of single settings."""
 
 import asyncio
+from contextlib import closing
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ import pytest
 from proxy.commands import doctor
 from proxy.ports import EmbeddingModel
 from proxy.settings import Settings, load
+from proxy.stores.sqlite import file
 from proxy.stores.sqlite.stores import SqliteStores
 from tests.support.upstream import ScriptedUpstream
 
@@ -99,6 +102,33 @@ def test_the_doctor_makes_no_directory(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
     assert not [f for f in doctor._checks(settings(tmp_path, "none")) if f.mark == doctor.BAD]
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("mode", ["open", "keys"])
+def test_the_doctor_leaves_the_data_of_an_older_version_as_they_are(tmp_path: Path, mode: str) -> None:
+    """An older proxy may be serving them, and could not go on."""
+    script = resources.files("proxy.stores.sqlite").joinpath("schema_v1.sql").read_text("utf-8")
+    database = tmp_path / "memory.db"
+    with closing(file.connect(_empty(database))) as connection:
+        connection.executescript(
+            f"{script}; PRAGMA application_id = {file._APPLICATION_ID}; PRAGMA user_version = 1"
+        )
+    chosen = {"storage": {"data_dir": tmp_path}, "identity": {"mode": mode}}
+    found = list(doctor._checks(load(None, {}, chosen)))
+    (data,) = [f for f in found if f.subject == "data"]
+    assert (data.mark, "schema 1" in data.text, "take a backup before" in data.text) == (
+        doctor.NOTE,
+        True,
+        True,
+    )
+    assert not [f for f in found if f.mark == doctor.BAD]
+    with closing(file.connect(database)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+
+
+def _empty(file: Path) -> Path:
+    file.touch(0o600)
+    return file
 
 
 def test_where_no_directory_can_be_made_it_has_to_be_fixed(tmp_path: Path) -> None:

@@ -28,6 +28,14 @@ class Survey:
     is_sound: bool | None  # None: too large to be read for this
 
 
+def older_schema(database: Path) -> int | None:
+    """Return the schema of a database that an older version has made, None for any other. To open it as a
+    store would bring it up to date. Raises StoreUnavailable."""
+    with file.mapped(database), closing(file.connect(database)) as connection:
+        (schema,) = connection.execute("PRAGMA user_version").fetchone()
+        return schema if 0 < schema < file.SCHEMA_VERSION and file.is_ours(connection) else None
+
+
 def survey(database: Path) -> Survey:
     """Look at the database. Raises StoreUnavailable where that is not possible."""
     with file.mapped(database), closing(file.connect(database)) as connection:
