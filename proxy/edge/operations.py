@@ -5,8 +5,9 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from proxy import __version__, observe
@@ -38,6 +39,8 @@ class Operations:
     clock: Clock = time.time
     commit: str | None = COMMIT
     free_bytes: Callable[[], int] | None = None  # of the data's disk; None where the data are elsewhere
+    # A disk that does not answer holds up this thread, and none that others wait for.
+    _disk: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "free-bytes"))
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         match scope["path"]:
@@ -81,7 +84,7 @@ class Operations:
             return
         with suppress(OSError, TimeoutError):
             async with asyncio.timeout(LOOK_S):
-                free_bytes = await asyncio.to_thread(self.free_bytes)
+                free_bytes = await asyncio.get_running_loop().run_in_executor(self._disk, self.free_bytes)
             self.metrics.disk_free.labels("data").set(free_bytes)
 
     async def _look(self) -> tuple[Vitals, QueueCounts | None]:

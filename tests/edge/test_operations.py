@@ -1,6 +1,7 @@
 """The operators' endpoints, asked as an ASGI server asks them."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -91,6 +92,26 @@ async def test_metrics_tell_what_room_the_data_have() -> None:
     assert await of(lambda: 5_000_000) == ['memory_proxy_disk_free_bytes{disk="data"} 5e+06']
     assert await of(gone) == []
     assert await of(None) == []  # a zero would say that the disk is full
+
+
+async def test_a_disk_that_hangs_holds_up_one_thread_and_no_metrics(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers, asked = threading.Event(), 0
+
+    def hangs() -> int:
+        nonlocal asked
+        asked += 1
+        answers.wait(30)
+        return 1
+
+    monkeypatch.setattr(operations, "LOOK_S", 0.01)
+    told = Operations(
+        lambda: Vitals(Level.FULL, ""), having(QueueCounts()), observe.Metrics(), free_bytes=hangs
+    )
+    for _ in range(3):
+        answer = await get(told, {"type": "http", "method": "GET", "path": "/metrics"})
+        assert b"memory_proxy_degradation_level 0.0" in answer.body
+    assert asked <= 1
+    answers.set()
 
 
 async def test_metrics_are_told_also_where_the_store_is_away() -> None:
