@@ -32,9 +32,9 @@ def with_request_id(headers: Iterable[Header], id_: str) -> list[Header]:
     """Return an answer's headers with the request's id, unless the upstream has given the answer one: that is
     what its provider asks for."""
     headers = list(headers)
-    return (
-        headers if any(name == REQUEST_ID for name, _ in headers) else [*headers, (REQUEST_ID, id_.encode())]
-    )
+    if all(name != REQUEST_ID for name, _ in headers):
+        headers.append((REQUEST_ID, id_.encode()))
+    return headers
 
 
 def memory_headers(
