@@ -188,7 +188,8 @@ class FakeApi:
         reason = None if self.level == "full" else "store_unavailable"
         status = "ok" if self.level == "full" else "degraded"
         memory = {"level": self.level, "reason": reason}
-        return JSONResponse({"status": status, "version": "0.4.0", "memory": memory, "jobs": jobs})
+        of = {"version": "0.4.0", "commit": "5edc378aa1b2"}
+        return JSONResponse({"status": status, **of, "memory": memory, "jobs": jobs})
 
     def _me(self, query: Row, body: Any) -> Response:
         return JSONResponse(

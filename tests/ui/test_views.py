@@ -194,3 +194,4 @@ async def test_health_says_how_much_of_memory_works(visit: Visit) -> None:
         await expect(page.get_by_role("heading", name=words)).to_be_visible()
         await expect(page.get_by_role("link", name=f"Health: {words}")).to_be_visible()
     await expect(page.locator(".tiles .bad dd")).to_have_text("3")
+    await expect(page.get_by_text("memory-proxy 0.4.0 (5edc378aa1b2)")).to_be_visible()
