@@ -20,6 +20,7 @@ from proxy import observe
 from proxy.admission import refuse_open_network
 from proxy.app import App
 from proxy.clock import SteadyClock
+from proxy.edge.headers import request_id_of, with_request_id
 from proxy.edge.reply import ASGIScope, Receive, Send, send_json
 from proxy.errors import ConfigError
 from proxy.reload import planned
@@ -115,7 +116,8 @@ class Served:
             if scope["path"] == "/ready":
                 self._ready_asked_at = time.monotonic()
                 if self._is_leaving:
-                    await send_json(send, 503, {"status": "leaving"})
+                    id_ = with_request_id((), request_id_of(scope["headers"]))
+                    await send_json(send, 503, {"status": "leaving"}, id_)
                     return
             await self._current.serve(scope, receive, send)
 

@@ -318,7 +318,9 @@ async def _statuses_of_ready(origin: str) -> list[int]:
         while True:
             async with httpx2.AsyncClient(timeout=90) as http:  # a connection of its own each time
                 try:
-                    statuses.append((await http.get(f"{origin}/ready")).status_code)
+                    answer = await http.get(f"{origin}/ready", headers={"X-Request-Id": "probe-1"})
+                    assert answer.headers["x-request-id"] == "probe-1"
+                    statuses.append(answer.status_code)
                 except httpx2.TransportError:
                     return statuses
             await asyncio.sleep(0.05)
