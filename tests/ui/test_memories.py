@@ -165,12 +165,12 @@ async def test_a_memory_is_added_by_hand(visit: Visit) -> None:
     await page.get_by_role("button", name="Add").click()
     await page.get_by_label("What to remember").fill("Rides a red bicycle.")
     await page.get_by_label("Type").last.select_option("preference")
+    await page.get_by_label("Importance").fill("")
     await page.get_by_role("button", name="Add", exact=True).last.click()
     await expect(page.locator(".detail .whole")).to_have_text("Rides a red bicycle.")
     await expect(page.locator("a.row[aria-current]")).to_contain_text("Rides a red bicycle.")
     [(_, body)] = api.asked("POST", "/v1/memory")
-    assert body["user_id"] == "ada"
-    assert body["type"] == "preference"
+    assert body == {"content": "Rides a red bicycle.", "type": "preference", "user_id": "ada"}
 
 
 async def test_a_secret_is_refused_at_the_field_that_holds_it(visit: Visit) -> None:

@@ -27,7 +27,7 @@ function editor(page, memory, close, guard) {
   const told = complaints(() => element);
   const save = () =>
     working(element, told, async () => {
-      const body = memory ? changes(before, read(controls)) : created(read(controls));
+      const body = memory ? changes(before, read(controls)) : created(before, read(controls));
       if (memory && !Object.keys(body).length) return close(null);
       if (memory)
         return close(
@@ -120,14 +120,16 @@ function read(c) {
           .filter(Boolean),
       ),
     ],
-    importance: Number(c.importance.value),
+    importance: c.importance.value ? Number(c.importance.value) : null,
     expires_at: c.expires.value ? Math.round(new Date(c.expires.value).getTime() / 1000) : null,
   };
 }
 
-/** Return what was filled in, for a new memory. */
-function created(values) {
-  return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null));
+/** Return what was filled in, for a new memory. What was left as it stood is not said: it may be known, and more. */
+function created(before, values) {
+  const { content, project_id } = values;
+  const said = { content, project_id, ...changes(before, values) };
+  return Object.fromEntries(Object.entries(said).filter(([, value]) => value !== null));
 }
 
 /**
