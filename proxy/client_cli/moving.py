@@ -32,7 +32,7 @@ def export(args: argparse.Namespace, api: MemoryApi, out: Console) -> int:
             progress.update(task, completed=count)
     if args.json:
         return shown.print_json({"file": args.file, "exported": count}) if args.file != "-" else 0
-    Console(stderr=True).print(
+    shown.Terminal(stderr=True).print(
         f"Exported: {shown.counted(count)} to {escape(args.file)}.", highlight=False, soft_wrap=True
     )
     return 0

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from proxy.client_cli import documents, memories, moving, oversight, shown
 from proxy.client_cli.api import MemoryApi, NotAnswering, Refused
-from proxy.client_cli.shown import REFUSED, limit
+from proxy.client_cli.shown import REFUSED, Terminal, limit
 from proxy.client_cli.times import WAYS, expiry
 from proxy.domain import KINDS
 from proxy.oversight import JOB_STATES
@@ -155,10 +155,10 @@ def _paged(parser: argparse.ArgumentParser) -> None:
 
 def _guarded(command: Command, args: argparse.Namespace) -> int:
     """Run the command; what can go wrong becomes one line and an exit code."""
-    errors = Console(stderr=True)
+    errors = Terminal(stderr=True)
     api = MemoryApi(args.url, os.environ.get(shown.API_KEY, ""))
     try:
-        return command(args, api, Console())
+        return command(args, api, Terminal())
     except Refused as e:
         shown.print_refusal(e)
         return REFUSED

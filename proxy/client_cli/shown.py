@@ -10,18 +10,40 @@ from typing import Any
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from proxy.client_cli.api import Refused
 
 REFUSED, WRONG_USE = 1, 2
 API_KEY = "MEMORY_PROXY_API_KEY"  # the variable that holds the credential
 _NARROW = frozenset(("score", "type", "since", "state", "last used", "waiting", "tries", "when", "forgotten"))
+# As `/ui` shows them (static/dom.js): what steers a terminal, changes the order of a text, or is not seen.
+_HIDDEN = (
+    *((0x00, 0x08), (0x0B, 0x1F), (0x7F, 0x9F), (0x061C, 0x061C), (0x200B, 0x200B), (0x2028, 0x202E)),
+    *((0x2060, 0x206F), (0xFEFF, 0xFEFF), (0xFFF9, 0xFFFB), (0xE0000, 0xE007F)),
+)
+_VISIBLE = {
+    code: chr(0x2400 + code) if code < 0x20 else f"‹U+{code:04X}›"
+    for first, last in _HIDDEN
+    for code in range(first, last + 1)
+}
+
+
+class Terminal(Console):
+    """A console on which a foreign text is shown as it is, and does nothing."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, emoji=False)  # ":wave:" in a memory is six characters
+
+    def render_str(self, text: str, **style: Any) -> Text:
+        """Return the text with its hidden characters made visible: all that is printed comes by here."""
+        return super().render_str(text.translate(_VISIBLE), **style)
 
 
 def print_refusal(error: Refused, about: str = "") -> None:
     """Say on standard error what the proxy refused, in its own words; of a credential, where it came from."""
     what = f"{about}: {error}" if about else str(error)
-    errors = Console(stderr=True)
+    errors = Terminal(stderr=True)
     errors.print(f"[red]Refused ({error.status}):[/] {escape(what)}", highlight=False)
     if error.status == 401:
         is_set = bool(os.environ.get(API_KEY))
@@ -107,14 +129,14 @@ def print_page(page: dict[str, Any], shown: Table, empty: str, out: Console) -> 
 
 def wrong_use(words: str) -> int:
     """Say what is wrong with the command line."""
-    Console(stderr=True).print(words, highlight=False, markup=False)
+    Terminal(stderr=True).print(words, highlight=False, markup=False)
     return WRONG_USE
 
 
 def agreed(what: str, out: Console) -> bool:
     """Ask before something is lost for good; the question goes to a person, never to a pipe."""
     if not sys.stdin.isatty():
-        Console(stderr=True).print(f"This would forget {escape(what)}. Say --yes to do it.", highlight=False)
+        Terminal(stderr=True).print(f"This would forget {escape(what)}. Say --yes to do it.", highlight=False)
         return False
     answer = out.input(f"Forget {escape(what)}? This cannot be undone. \\[y/N] ")
     return answer.strip().lower() in ("y", "yes")

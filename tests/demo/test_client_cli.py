@@ -94,6 +94,18 @@ def test_json_is_the_proxys_answer(proxy: FakeProxy, capsys: pytest.CaptureFixtu
     assert "用户住在上海" in out
 
 
+@pytest.mark.parametrize("command", [("list",), ("search", "tea"), ("get", "mem_0001")])
+def test_what_a_memory_says_does_nothing_to_the_terminal(
+    proxy: FakeProxy, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
+) -> None:
+    said = "Likes \x1b[8mtea\x1b]0;x\x07 \x9b2J\u202egnp\r :wave:"
+    proxy.store("alice", said)
+    assert run(*command, "--user", "alice") == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert not set(shown) & set("\x1b\x07\x9b\u202e\r")
+    assert "Likes ␛[8mtea␛]0;x␇ ‹U+009B›2J‹U+202E›gnp␍ :wave:" in shown
+
+
 def test_search_sends_the_question_and_shows_score_and_reason(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
