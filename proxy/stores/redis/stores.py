@@ -6,6 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from redis.asyncio import Redis as Client
+from redis.asyncio import SSLConnection
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
@@ -69,10 +70,15 @@ def client_of(places: Places) -> Client:
     if not places.sentinels:
         return Client.from_url(places.redis_url, **options)
     addresses = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in places.sentinels)]
-    credentials: dict[str, Any] = Client.from_url(places.redis_url).connection_pool.connection_kwargs
-    kept = {name: credentials[name] for name in ("username", "password", "db") if name in credentials}
+    pool = Client.from_url(places.redis_url).connection_pool
+    told: dict[str, Any] = pool.connection_kwargs
+    kept = {name: told[name] for name in ("username", "password", "db") if name in told}
+    if issubclass(pool.connection_class, SSLConnection):  # the URL says how, also of the Sentinels
+        options |= {"ssl": True} | {name: told[name] for name in told if name.startswith("ssl_")}
+    asked = {name: value for name, value in options.items() if name.startswith(("socket_", "ssl"))}
     sentinel: Any = Sentinel
-    primary: Client = sentinel(addresses, **options).master_for(places.sentinel_service, **options, **kept)
+    sentinels = sentinel(addresses, sentinel_kwargs=asked)
+    primary: Client = sentinels.master_for(places.sentinel_service, **options, **kept)
     return primary
 
 
