@@ -25,7 +25,7 @@ from pydantic import (
 
 from proxy.domain import KINDS
 from proxy.errors import ConfigError
-from proxy.values import api_base, directory, header_key, http_url
+from proxy.values import api_base, directory, header_key, http_url, redis_url, sentinel
 
 PREFIX = "MEMORY_PROXY__"
 CONFIG_FILE = "MEMORY_PROXY_CONFIG"  # names the file, where the command line does not
@@ -91,6 +91,16 @@ class RedisSettings(Section):
     prefix: str = "memory-proxy:"
     timeout_seconds: float = Field(2, gt=0)
     replicas: int = Field(0, ge=0)
+
+    @field_validator("url")
+    @classmethod
+    def is_of_a_redis(cls, url: SecretStr) -> SecretStr:
+        return SecretStr(redis_url(url.get_secret_value().strip()))
+
+    @field_validator("sentinels")
+    @classmethod
+    def are_addresses(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(sentinel, addresses))
 
 
 class QdrantSettings(Section):

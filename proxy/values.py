@@ -2,7 +2,7 @@
 does not repeat what may be secret.
 """
 
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pydantic import SecretStr
 
@@ -35,6 +35,27 @@ def api_base(url: str) -> str:
     return url
 
 
+def redis_url(url: str) -> str:
+    """Return the URL; ValueError, which repeats nothing of it, if it is none of a Redis."""
+    parts = _parts(url)
+    if parts is None or ("@" in url and "@" not in parts.netloc and parts.scheme != "unix"):
+        raise ValueError("names no host and port; what a password has of / ? # @ is written %2F %3F %23 %40")
+    if parts.scheme not in ("redis", "rediss", "unix"):
+        raise ValueError("must start with redis://, rediss:// (for TLS) or unix://")
+    number = parts.path.strip("/")
+    if parts.scheme != "unix" and number and not (number.isascii() and number.isdecimal()):
+        raise ValueError("must end in the number of a database, as redis://host:6379/0 does")
+    return url
+
+
+def sentinel(address: str) -> str:
+    """Return the address; ValueError, which does not repeat it, if it is not host:port."""
+    parts = _parts(f"//{address}")
+    if parts is None or parts.netloc != address or "@" in address or not (parts.hostname and parts.port):
+        raise ValueError("each must be host:port, such as redis-1:26379")
+    return address
+
+
 def header_key(key: SecretStr | None) -> SecretStr | None:
     """Return the key; ValueError, which does not repeat it, if no HTTP header can carry it."""
     text = key.get_secret_value().strip() if key is not None else ""
@@ -45,3 +66,13 @@ def header_key(key: SecretStr | None) -> SecretStr | None:
     if key is not None and text and not text.isprintable():
         raise ValueError("holds a line break or another character that cannot be seen")
     return key
+
+
+def _parts(url: str) -> SplitResult | None:
+    """Return the parts; None where the URL, or its port, cannot be read."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises for nonsense
+    except ValueError:
+        return None
+    return parts

@@ -8,6 +8,7 @@ import pytest
 
 PROXY = Path(__file__).parent.parent / "proxy"
 ROOT = {
+    "addresses",
     "domain",
     "kinds",
     "notes",

@@ -8,6 +8,7 @@ import pytest
 
 from proxy.errors import ConfigError
 from proxy.settings import PREFIX, ExternalModel, Settings, load, overlooked
+from proxy.stores.redis.stores import Places, client_of
 from proxy.upstream.client import Upstream
 
 DEFAULTS = Path(__file__).parent.parent / "config" / "default.yaml"
@@ -239,6 +240,16 @@ def test_keys_never_show_in_a_printed_setting() -> None:
         ("tracing", "endpoint", ""),  # the exporter would take its own default
         ("tracing", "endpoint", "collector:4318"),
         ("tracing", "endpoint", "http://"),
+        ("redis", "url", "localhost:6379"),
+        ("redis", "url", "http://:secret@h:6379/0"),
+        ("redis", "url", "redis://:sec#ret@h:6379/0"),
+        ("redis", "url", "redis://u:12/secret@h:6379/0"),
+        ("redis", "url", "redis://u:12?secret@h:6379/0"),
+        ("redis", "url", "redis://:secret\u2100@h:6379/0"),
+        ("redis", "url", "redis://:p@h:secret/0"),
+        ("redis", "url", "redis://h:6379/secret"),
+        ("redis", "sentinels", ["redis-1"]),
+        ("redis", "sentinels", ["redis-1:26379", "redis://:secret@redis-2:26379"]),
     ],
 )
 def test_a_value_that_would_fail_later_is_refused_by_its_key(section: str, key: str, value: object) -> None:
@@ -250,6 +261,17 @@ def test_a_value_that_would_fail_later_is_refused_by_its_key(section: str, key: 
 def test_an_empty_variable_means_the_default() -> None:
     empty = dict.fromkeys((f"{PREFIX}STORAGE__DATA_DIR", f"{PREFIX}TRACING__ENDPOINT"), "")
     assert load(None, empty) == Settings()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://h", "redis://h:6379/3", "rediss://me:p%40ss@h:7000/2?ssl_ca_certs=/ca", "redis://:a@[::1]:7000/0/?client_name=a@b",
+     "unix://:pass@/run/redis.sock?db=1"],
+)  # fmt: skip
+def test_whatever_address_of_a_redis_the_settings_take_its_client_takes(url: str) -> None:
+    redis = load(None, {}, {"redis": {"url": url, "sentinels": ["[::1]:26379", "redis-1:26379"]}}).redis
+    client_of(Places(redis_url=redis.url.get_secret_value()))
+    client_of(Places(redis_url=redis.url.get_secret_value(), sentinels=redis.sentinels))
 
 
 def test_a_line_break_behind_a_key_is_none_of_it() -> None:

@@ -69,7 +69,8 @@ def client_of(places: Places) -> Client:
     }
     if not places.sentinels:
         return Client.from_url(places.redis_url, **options)
-    addresses = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in places.sentinels)]
+    named = (each.rpartition(":") for each in places.sentinels)
+    addresses = [(host.strip("[]"), int(port)) for host, _, port in named]
     pool = Client.from_url(places.redis_url).connection_pool
     told: dict[str, Any] = pool.connection_kwargs
     kept = {name: told[name] for name in ("username", "password", "db") if name in told}
