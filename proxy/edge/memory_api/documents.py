@@ -17,10 +17,11 @@ from proxy.edge.memory_api.answers import (
 )
 from proxy.edge.memory_api.bodies import DocumentBody, DocumentQuery, NoQuery, ScopePageQuery, UserQuery
 from proxy.edge.memory_api.wiring import Asked, Tools
-from proxy.errors import NotFound
+from proxy.errors import Conflict, NotFound
 from proxy.pipeline.documents import RankedPassage
 from proxy.wire.extensions import MAX_ID_CHARS
 
+_ATTEMPTS = 8  # to read a version that none takes the place of meanwhile
 _STATUS = {"created": 201, "updated": 201, "unchanged": 200}
 
 
@@ -48,8 +49,7 @@ async def list_(tools: Tools, asked: Asked[ScopePageQuery, None]) -> Response:
 
 async def get(tools: Tools, asked: Asked[DocumentQuery, None]) -> Response:
     """One document with its outline, and if asked for its text as it is kept."""
-    document = await _found(tools, asked)
-    passages = await tools.documents.store.passages(document)
+    document, passages = await _whole(tools, asked)
     shown: DocumentWhole = {**_shown(document), "outline": _outline(passages)}  # type: ignore[typeddict-item]
     if asked.query.include == "content":
         shown["content"] = "".join(passage.tile for passage in passages)
@@ -81,6 +81,15 @@ def passage(one: RankedPassage) -> PassageShape:
         "end": end,
         "score": round(one.score, 4),
     }
+
+
+async def _whole(tools: Tools, asked: Asked[DocumentQuery, None]) -> tuple[Document, Sequence[Passage]]:
+    """Return the document and its passages. Raises Conflict where one version follows the other."""
+    for _ in range(_ATTEMPTS):
+        document = await _found(tools, asked)
+        if passages := await tools.documents.store.passages(document):
+            return document, passages
+    raise Conflict("the document keeps changing")
 
 
 async def _found(tools: Tools, asked: Asked[DocumentQuery, None] | Asked[UserQuery, None]) -> Document:

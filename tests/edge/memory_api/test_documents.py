@@ -1,10 +1,11 @@
 """Documents over HTTP: posted, versioned, listed, shown, searched, deleted, and nobody else's."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
+from proxy.documents import Document, Passage
 from proxy.edge.identity.caller import Caller
 from proxy.stores.models.embedder import OnnxEmbedder
 from tests.edge.memory_api.conftest import Bench, served
@@ -231,3 +232,27 @@ async def test_a_document_too_large_is_refused(bench: Bench) -> None:
     assert (await post(bench, "x" * 1_000_001, status=413))["error"]["param"] == "body"
     many = "".join(f"# H{n}\n\ntext\n\n" for n in range(2_001))
     assert (await post(bench, many, status=413))["error"]["param"] == "content"
+
+
+@pytest.mark.parametrize(("times", "status"), [(2, 200), (99, 409)])
+async def test_a_document_that_is_replaced_while_it_is_read_is_read_anew(
+    bench: Bench, times: int, status: int
+) -> None:
+    made = await post(bench)
+    documents = bench.stores.documents
+    reading, version = documents.passages, 1
+
+    async def overtaken(document: Document) -> Sequence[Passage]:
+        nonlocal version
+        if version <= times:
+            version += 1
+            documents.passages = reading  # type: ignore[method-assign]
+            await post(bench, f"# Guide\n\nVersion {version}.\n")
+            documents.passages = overtaken  # type: ignore[method-assign]
+        return await reading(document)
+
+    documents.passages = overtaken  # type: ignore[method-assign]
+    shown = await bench.http.get(f"/memory/documents/{made['id']}", params={"include": "content"})
+    assert shown.status_code == status
+    if status == 200:
+        assert (shown.json()["version"], shown.json()["content"]) == (3, "# Guide\n\nVersion 3.\n")
