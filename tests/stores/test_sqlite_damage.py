@@ -144,7 +144,7 @@ async def test_a_damaged_receipt_key_and_session_state_are_out_of_reach(stores):
     await stores.memories.forget(of(ANNA), by="test")
     await stores.keys.add(KEY, b"digest")
     begun = await talk(stores.sessions)
-    damage(stores, "UPDATE receipts SET counts = ?", json.dumps({"memoriez": 1}))
+    damage(stores, "UPDATE receipts SET counts = ?", json.dumps(7))
     damage(stores, "UPDATE keys SET rights = '[\"chat'")
     damage(stores, "INSERT INTO states SELECT session, seq, '{', at FROM exchanges WHERE id = ?", begun.id)
     for read in (
