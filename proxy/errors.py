@@ -19,6 +19,7 @@ ProxyError
 │   └── UpstreamCut            mid-body: the client's answer ends uncleanly, as the upstream's did
 ├── StoreError                 memory cannot be reached; requests go on without
 │   ├── StoreUnavailable
+│   │   └── DamagedRow             one row cannot be read; others are as good as ever
 │   ├── Conflict               the stamp is outdated: read again, decide again
 │   │   └── LeaseLost              the job is somebody else's, or forgotten: nothing is left to do
 │   └── WrongModel             the collection was made with another embedding model or dimension
@@ -155,6 +156,10 @@ class StoreError(ProxyError):
 
 class StoreUnavailable(StoreError):
     pass
+
+
+class DamagedRow(StoreUnavailable):
+    """A row says what nobody has written."""
 
 
 class Conflict(StoreError):

@@ -4,7 +4,7 @@ A request must succeed even if memory fails, so all memory work of the request p
 `FailOpen.attempt`: it has a deadline, and whatever goes wrong becomes a `Failed` with a reason for the
 response header, a metric, and a log line without content: the first of its kind, then one a minute. An
 operation that keeps failing is left out for a moment (circuit breaker), so that a hanging store does not
-cost every request its deadline.
+cost every request its deadline. What fails because of one user's rows says nothing of the operation.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from proxy import observe, tracing
 from proxy.edge.places import Places
-from proxy.errors import EmbeddingFailed, StoreError
+from proxy.errors import DamagedRow, EmbeddingFailed, StoreError
 from proxy.reasons import Reason
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ class FailOpen:
         if breaker.open_until > self._steady():
             return Failed(breaker.reason)
         timeout = asyncio.timeout(max(0.0, deadline_s))
-        begun = False
+        begun, of_all = False, True  # of_all False: the failure is this request's own
         try:
             async with timeout, places or nullcontext():
                 begun = True
@@ -72,13 +72,14 @@ class FailOpen:
                     result = await work()
         except TimeoutError as error:
             if not begun:
-                failed = Failed(Reason.BUSY)
+                failed, of_all = Failed(Reason.BUSY), False
             elif timeout.expired():
                 failed = Failed(Reason.DEADLINE)
             else:  # a timeout of the work's own
                 failed = self._note(operation, Reason.ERROR, error)
         except StoreError as error:
             failed = self._note(operation, Reason.STORE_UNAVAILABLE, error)
+            of_all = not isinstance(error, DamagedRow)
         except EmbeddingFailed as error:
             failed = self._note(operation, Reason.EMBEDDING_FAILED, error)
         except Exception as error:  # noqa: BLE001  memory's fail-open: see the module's docstring
@@ -86,7 +87,9 @@ class FailOpen:
         else:
             breaker.failures, breaker.succeeded_at = 0, self._steady()
             return result
-        self._count(operation, breaker, failed)
+        self._count(operation, failed)
+        if of_all:
+            self._trip(breaker, failed)
         return failed
 
     @property
@@ -101,12 +104,12 @@ class FailOpen:
         )
         return Failed(reason)
 
-    def _count(self, operation: str, breaker: _Breaker, failed: Failed) -> None:
+    def _count(self, operation: str, failed: Failed) -> None:
         self._metrics.failures.labels(operation, failed.reason.value).inc()
         if failed.reason in (Reason.DEADLINE, Reason.BUSY):
             self._seldom.warning(f"memory.{failed.reason.value}", operation=operation)
-        if failed.reason is Reason.BUSY:
-            return
+
+    def _trip(self, breaker: _Breaker, failed: Failed) -> None:
         breaker.failures += 1
         now = self._steady()
         if breaker.failures >= TRIP_AFTER and now - breaker.succeeded_at >= TRIP_SILENCE_S:

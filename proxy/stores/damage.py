@@ -7,11 +7,7 @@ good as ever, and writing does no harm.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from proxy.errors import StoreUnavailable
-
-
-class DamagedRow(StoreUnavailable):
-    """A row says what nobody has written."""
+from proxy.errors import DamagedRow as DamagedRow
 
 
 @contextmanager

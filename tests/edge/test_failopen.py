@@ -7,7 +7,7 @@ import pytest
 
 from proxy.edge import failopen
 from proxy.edge.failopen import REST_S, TRIP_AFTER, Failed, FailOpen
-from proxy.errors import EmbeddingFailed, StoreUnavailable
+from proxy.errors import DamagedRow, EmbeddingFailed, StoreUnavailable
 from proxy.observe import REMIND_S, Metrics
 
 
@@ -100,6 +100,19 @@ async def test_an_operation_that_keeps_failing_rests_and_is_tried_again(
     assert fail_open.resting is None
     await fail_open.attempt("recall", work, 1)
     assert calls == TRIP_AFTER + 1
+
+
+async def test_a_row_that_is_damaged_keeps_nobody_else_from_their_memories(fail_open: FailOpen) -> None:
+    async def broken() -> None:
+        raise DamagedRow("a row is damaged")
+
+    async def good() -> str:
+        return "fine"
+
+    for _ in range(TRIP_AFTER + 1):
+        assert await fail_open.attempt("recall", broken, 1) == Failed("store_unavailable")
+    assert fail_open.resting is None
+    assert await fail_open.attempt("recall", good, 1) == "fine"
 
 
 async def test_a_burst_that_is_too_much_does_not_stop_what_still_succeeds(
