@@ -30,6 +30,7 @@ class Reason(StrEnum):
     FOREIGN_ORIGIN = "foreign_origin", "a web page of another origin sent it (`identity.allowed_origins`)"
     DISABLED = "disabled", "the request, or the server's settings, want nothing read and nothing stored"
     NO_USER = "no_user", "nobody is named whose memory it could be"
+    HOUSEKEEPING = "housekeeping", "a chat program asks for itself: a title, tags, a search query, a summary"
     READ_OFF = "read_off", "the request wants nothing read (`X-Memory-Mode: write`)"
     # Nothing is searched for: status skipped.
     TOOL_FORCED = "tool_forced", "its `tool_choice` demands a tool"

@@ -7,6 +7,7 @@ from proxy.domain import MemoryOptions, Message, Scope, Turn
 from proxy.edge.identity.caller import USER_HEADER, Caller
 from proxy.edge.reply import Header
 from proxy.errors import InvalidRequest
+from proxy.pipeline.decision.housekeeping import is_housekeeping
 from proxy.pipeline.session import fingerprint
 from proxy.reasons import Reason
 from proxy.wire.body import Body, parse
@@ -60,8 +61,10 @@ def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defau
         return Asked(None, Reason.DISABLED, stripped, user=user)
     if user is None:
         return Asked(None, Reason.NO_USER, stripped)
-    scope = Scope(caller.tenant, user, asked.project_id)
     messages = dialect.messages(body)
+    if asked.enabled is not True and is_housekeeping(messages):
+        return Asked(None, Reason.HOUSEKEEPING, stripped, user=user)
+    scope = Scope(caller.tenant, user, asked.project_id)
     turn = Turn(
         request_id=incoming.request_id,
         scope=scope,

@@ -16,6 +16,7 @@ DEFAULTS: dict[str, Any] = {
     "accept_openai_user": False,
 }  # fmt: skip
 ANNA = {"user_id": "anna"}
+TITLE = [{"role": "user", "content": "Generate a short title for this conversation:\n\nUSER: I like tea."}]
 
 
 def asked(caller: Caller = Caller("t"), mode: str = "", header: str = "", **said: Any) -> Asked:  # noqa: B008 frozen
@@ -47,6 +48,9 @@ def test_where_nothing_is_stored_no_request_can_ask_for_it(said: dict[str, Any])
         (asked(), Reason.NO_USER),
         (asked(memory_config={"enabled": True}), Reason.NO_USER),
         (asked(mode="on"), Reason.NO_USER),
+        (asked(memory_context=ANNA, messages=TITLE), Reason.HOUSEKEEPING),
+        (asked(memory_context=ANNA, messages=TITLE, memory_config={"enabled": True}), None),
+        (asked(memory_context=ANNA, messages=TITLE, mode="on"), None),
         (asked(memory_context=ANNA), None),
     ],
 )
