@@ -108,7 +108,8 @@ async def search(
 def with_passages(
     block: Block, found: Sequence[RankedPassage], shelf: Shelf, tokens: TokenCounter, model: str
 ) -> Block:
-    """Return the block with as many of the passages below its lines as their own budget holds."""
+    """Return the block with as many of the passages below its lines as their own budget holds; of the best,
+    where it is too long for it, the beginning, if that is half of it or more."""
     if not found:
         return block
     lines, ids, left = [PASSAGES_NOTICE], list[str](), shelf.budget_tokens
@@ -118,6 +119,9 @@ def with_passages(
     for one in found:
         line = render(one.hit)
         cost = tokens.count(line + "\n", model)
+        if cost > left >= cost / 2 and one is found[0]:
+            line = _beginning(line, left / cost)
+            cost = tokens.count(line + "\n", model)
         if cost <= left:
             left -= cost
             lines.append(line)
@@ -128,6 +132,16 @@ def with_passages(
     spent = shelf.budget_tokens - left
     shown = tuple(dict.fromkeys((*block.memory_ids, *ids)))
     return Block(above + "\n".join((*lines, CLOSE)), shown, block.tokens + spent)
+
+
+def _beginning(line: str, share: float) -> str:
+    """Return about the share of the text, rather less, up to the end of a sentence or a line."""
+    kept = line[: int(0.95 * share * len(line))]
+    ends = [end.end() for end in _ENDS.finditer(kept)]
+    return f"{kept[: ends[-1]] if ends and ends[-1] > len(kept) // 2 else kept}…"
+
+
+_ENDS = re.compile(r"[.!?](?=\s)|[。！？\n]")  # Chinese has the most tokens a character, and no spaces
 
 
 def render(hit: PassageHit) -> str:

@@ -258,6 +258,19 @@ def test_a_passage_that_does_not_fit_is_left_out_whole_and_the_next_tried():
     assert with_passages(Block("", (), 0), [_ranked(long)], shelf(budget_tokens=100), Words(), "m").text == ""
 
 
+def test_of_the_best_passage_the_beginning_is_shown_where_all_of_it_does_not_fit():
+    """Four hundred characters of Chinese may be five hundred tokens."""
+    told = [f"Sentence number {n} of a long one." for n in range(20)]
+    found = [_ranked(hit(0.5, " ".join(told))), _ranked(hit(0.5, "Next. " * 100))]
+    block = with_passages(Block("", (), 0), found, shelf(budget_tokens=150), Words(), "m")
+    shown = [sentence for sentence in told if sentence in block.text]
+    assert shown == told[: len(shown)]
+    assert 10 <= len(shown) < 20
+    assert f"{shown[-1]}…\n" in block.text
+    assert "Next." not in block.text
+    assert block.tokens == len(block.text.split()) <= 150
+
+
 async def test_memories_have_their_place_whatever_the_documents_say(tools):
     tools.memories.hits[:] = [Hit(memory(f"m{n}", f"Fact number {n} of many."), 0.6, 0.0) for n in range(9)]
     at = shelf(hit(0.9, "word " * 100), hit(0.9, "text " * 100), memories=near(0.1))
