@@ -6,6 +6,7 @@ The same text is what evidence is looked for in, so that nothing can be quoted t
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 
 from proxy.background.safety.filters import clean
 from proxy.background.safety.policy import SafetyPolicy
@@ -17,16 +18,20 @@ _SECTION = re.compile(
     re.I,
 )
 
+# A job looks at each of its texts four times: for the model, as the source of what is quoted, and twice for
+# the session's state. As many as a few jobs have.
+_cleaned = lru_cache(maxsize=64)(clean)
+
 
 def said(exchange: Exchange, policy: SafetyPolicy) -> str:
     """Return the user's text, cleaned before it is cut: half an instruction has no shape to know it by."""
-    return _cut(clean(exchange.said, policy), _MAX_SAID)
+    return _cut(_cleaned(exchange.said, policy), _MAX_SAID)
 
 
 def answer(exchange: Exchange, policy: SafetyPolicy) -> str:
     """Return the assistant's text, cleaned and then cut, without what a tool printed."""
     text = exchange.answer if policy.tool_output else _without_code(exchange.answer)
-    return _cut(clean(text, policy), _MAX_ANSWER)
+    return _cut(_cleaned(text, policy), _MAX_ANSWER)
 
 
 def conversation(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
@@ -52,7 +57,7 @@ def memory_line(memory: Memory, policy: SafetyPolicy) -> str:
 
 def in_full(exchange: Exchange, policy: SafetyPolicy, *, most_answer: int) -> str:
     """Return an exchange with the answer as it came, code included."""
-    answered = _cut(clean(exchange.answer, policy), most_answer)
+    answered = _cut(_cleaned(exchange.answer, policy), most_answer)
     return _framed(exchange, said(exchange, policy), answered)
 
 
@@ -74,7 +79,7 @@ def _framed(exchange: Exchange, user: str, assistant: str) -> str:
 
 def _earlier(exchange: Exchange, policy: SafetyPolicy) -> str:
     user, assistant = (
-        defused(_cut(clean(t, policy), _MAX_CONTEXT)) for t in (exchange.said, exchange.answer)
+        defused(_cut(_cleaned(t, policy), _MAX_CONTEXT)) for t in (exchange.said, exchange.answer)
     )
     return f'<earlier date="{_date(exchange.at)}">\nuser: {user}\nassistant: {assistant}\n</earlier>'
 
