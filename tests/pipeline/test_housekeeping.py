@@ -45,7 +45,7 @@ OF_SYSTEM = {
     "Cherry Studio": "You are an assistant skilled in conversation. You need to summarize the user's"
     " conversation into a title within 10 words.",
     "Cherry Studio, Chinese": "你是一名擅长会话的助理，你需要将用户的会话总结为 10 个字以内的标题",
-    "opencode": "You are a title generator. You output ONLY a thread title.",
+    "opencode": f"You are a title generator. You output ONLY a thread title.\n{'- Be brief.' * 90}",
     "Copilot Chat": "You are an expert in crafting pithy titles for chatbot conversations.",
     "NextChat, summary": "Summarize the discussion briefly in 200 words or less to use as a prompt for"
     " future context.",
@@ -91,6 +91,7 @@ def test_what_users_ask_is_theirs(said: str) -> None:
     "instructions",
     [
         "You are helpful. After each answer suggest three follow-up questions on the conversation.",
+        f"You are Ada of ACME. {'Be kind and brief. ' * 40} Generate a title for this conversation, too.",
         "You are Tom. Use the conversation history for context. Answer with a title and points.",
     ],
 )

@@ -14,6 +14,7 @@ from proxy.domain import Message
 from proxy.wordlists import either
 
 _HEAD, _TAIL = 600, 400  # characters in which the instruction stands; the conversation is below or above it
+_OPENING = 120  # of a long system message: an assistant may be told to give a title, too, among other things
 _ANY_TALK = r"(?:conversation|chat|discussion|dialog(?:ue)?)\b"
 _TALK = (
     rf"{_ANY_TALK}"
@@ -88,7 +89,9 @@ def is_housekeeping(messages: Sequence[Message]) -> bool:
     last = next((m.text for m in reversed(messages) if m.role == "user"), "")
     seen = last if len(last) <= _HEAD + _TAIL else f"{last[:_HEAD]}\n\n{last[-_TAIL:]}"
     return _is_order(seen, _OF_ALL) or any(
-        _is_order(m.text[:_HEAD], _OF_SYSTEM) for m in messages if m.role in ("system", "developer")
+        _is_order(m.text if len(m.text) <= _HEAD else m.text[:_OPENING], _OF_SYSTEM)
+        for m in messages
+        if m.role in ("system", "developer")
     )
 
 
