@@ -265,7 +265,7 @@ async def test_the_last_of_the_hours_calls_are_kept_for_what_users_ask_for(store
     for n in range(3):
         await town.say("Remember that I live in Ghent.", user=f"ana-{n}", explicit=True)
     await town.pass_seconds(5)
-    assert town.calls[8:] == ["ana-0", "ana-1"]
+    assert {*town.calls[8:]} == {"ana-0", "ana-1"}  # two at once: either may be the first to call
     assert town.load.calls_left() == 0
     await town.pass_seconds(3600 - 36)
     assert len(town.calls) == 10
