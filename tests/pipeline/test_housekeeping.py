@@ -18,6 +18,8 @@ TALK = "user: I live in Lyon.\nassistant: How is it there?\n" * 40
 # The beginning of each order, as the program sends it: what follows is how to word the answer.
 OF_USERS = {
     "Open WebUI": f"### Task:\nGenerate tags.\n<chat_history>\n{TALK}</chat_history>",
+    "Open WebUI, much said": f"### Task:\nPredict messages.\n{'- Be brief.' * 90}\n<chat_history>\n{TALK}"
+    f"</chat_history>\n{'<type>General</type>' * 40}",
     "Open WebUI, an emoji": "Your task is to reflect the speaker's likely facial expression through …",
     "Open WebUI, several models": "You have been provided with a set of responses from various models to …",
     "LibreChat": f"Analyze this conversation and provide:\n1. The language\n2. A concise title\n\n{TALK}",
@@ -81,6 +83,7 @@ def test_an_order_of_the_system_is_told(order: str) -> None:
         "Summarize our chat about my trip and tell me what my budget was.",
         "Write my boss an email with the title of our project and a summary of the discussion we had.",
         "帮我给明天的讲座起个标题",
+        f"Answer from the documents.\n<chat_history>\n{TALK}</chat_history>\nQuestion: where do I live?",
     ],
 )
 def test_what_users_ask_is_theirs(said: str) -> None:

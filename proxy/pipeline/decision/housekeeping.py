@@ -56,10 +56,12 @@ _REST = (
     r"总结(?:一下)?对话内容，用作后续的上下文",
 )
 _OF_USERS = (
-    r"<chat_history>",  # Open WebUI: all of its tasks, also those that an operator has worded
     r"\A\W{0,4}your task is to reflect the speaker'?s likely facial expression",
     r"\A\W{0,4}you have been provided with a set of responses from various models",
 )
+# Open WebUI's tasks, also those that an operator has worded, with a history of any length. The tag alone says
+# nothing: applications that answer from documents show their model the history in it.
+_TASK, _HISTORY = re.compile(r"\s*#{1,6} ?task:", re.IGNORECASE), "</chat_history>"
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _OF_SYSTEM = re.compile(either(*_TITLES, *_REST), _FLAGS | re.DOTALL)
 _OF_ALL = re.compile(either(*_OF_USERS, *_TITLES, *_REST), _FLAGS | re.DOTALL)
@@ -79,7 +81,7 @@ _HINTS = (
         "tag",
         "emoji",
     ),
-    *("<chat_history>", "facial", "various models", "standalone", "context", "so far", "上下文"),
+    *("facial", "various models", "standalone", "context", "so far", "上下文"),
 )
 
 
@@ -87,6 +89,8 @@ def is_housekeeping(messages: Sequence[Message]) -> bool:
     """True if the last message of the user's, or the beginning of a system message, is a chat program's order
     for itself."""
     last = next((m.text for m in reversed(messages) if m.role == "user"), "")
+    if _TASK.match(last) and _HISTORY in last:
+        return True
     seen = last if len(last) <= _HEAD + _TAIL else f"{last[:_HEAD]}\n\n{last[-_TAIL:]}"
     return _is_order(seen, _OF_ALL) or any(
         _is_order(m.text if len(m.text) <= _HEAD else m.text[:_OPENING], _OF_SYSTEM)
