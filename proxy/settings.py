@@ -211,6 +211,11 @@ class Embedding(Section):
     path: Path | None = None
     allow_download: bool = False
 
+    @field_validator("path", mode="before")
+    @classmethod
+    def names_a_directory(cls, path: object) -> object:
+        return directory(path) if isinstance(path, str) else path
+
 
 class ExternalModel(Section):
     model_role: Literal[

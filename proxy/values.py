@@ -2,16 +2,27 @@
 does not repeat what may be secret.
 """
 
-from urllib.parse import SplitResult, urlsplit
+import difflib
+import os
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import SecretStr
 
+_TLS_OPTIONS = frozenset(
+    "ssl_ca_certs ssl_ca_data ssl_ca_path ssl_cert_reqs ssl_certfile ssl_check_hostname ssl_ciphers"
+    " ssl_keyfile ssl_password".split()
+)
+# What redis-py reads behind the "?" and this proxy does not set itself. It takes any other for an argument of
+# its own, and fails with a TypeError at the first request.
+_REDIS_OPTIONS = frozenset("client_name db password protocol socket_keepalive username".split())
+
 
 def directory(path: str) -> str:
-    """Return the path; ValueError for one that names nothing: "" would be wherever the process started."""
+    """Return the path, "~" being the user's home; ValueError for one that names nothing: "" would be wherever
+    the process started."""
     if not path.strip() or "\0" in path:
         raise ValueError("names no directory; leave it out, or say null, for the user's own")
-    return path
+    return os.path.expanduser(path)
 
 
 def http_url(url: str) -> str:
@@ -45,6 +56,12 @@ def redis_url(url: str) -> str:
     number = parts.path.strip("/")
     if parts.scheme != "unix" and number and not (number.isascii() and number.isdecimal()):
         raise ValueError("must end in the number of a database, as redis://host:6379/0 does")
+    known = _REDIS_OPTIONS | _TLS_OPTIONS if parts.scheme == "rediss" else _REDIS_OPTIONS
+    for name, _ in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in known:  # not repeated: it may be the rest of a password
+            near = difflib.get_close_matches(name, sorted(known), 1)
+            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(sorted(known))}"
+            raise ValueError(f'has an unknown option behind the "?"; {hint}')
     return url
 
 

@@ -248,6 +248,9 @@ def test_keys_never_show_in_a_printed_setting() -> None:
         ("redis", "url", "redis://:secret\u2100@h:6379/0"),
         ("redis", "url", "redis://:p@h:secret/0"),
         ("redis", "url", "redis://h:6379/secret"),
+        ("redis", "url", "redis://h:6379/0?secret=1"),
+        ("redis", "url", "redis://h:6379/0?socket_timeuot=1"),
+        ("redis", "url", "redis://h:6379/0?ssl_ca_certs=/ca"),  # without TLS: rediss://
         ("redis", "sentinels", ["redis-1"]),
         ("redis", "sentinels", ["redis-1:26379", "redis://:secret@redis-2:26379"]),
     ],
@@ -256,6 +259,13 @@ def test_a_value_that_would_fail_later_is_refused_by_its_key(section: str, key: 
     with pytest.raises(ConfigError, match=rf"^{section}\.{key}") as refused:
         load(None, {}, {section: {key: value}})
     assert "secret" not in str(refused.value)
+
+
+def test_a_directory_under_the_users_home_is_named_with_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    settings = load(None, {}, {"storage": {"data_dir": "~/memories"}, "embedding": {"path": "~/minilm"}})
+    assert settings.storage.data_dir == Path("/home/me/memories")
+    assert settings.embedding.path == Path("/home/me/minilm")
 
 
 def test_an_empty_variable_means_the_default() -> None:
