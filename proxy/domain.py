@@ -3,7 +3,7 @@
 Times are Unix seconds (UTC, float). Vectors are float32 and unit length. Text is what a person wrote.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import dropwhile, takewhile
 from typing import Literal
@@ -178,6 +178,7 @@ class Search:
     limit: int = 50  # per list: the best `limit` by cosine and the best `limit` by BM25
     types: frozenset[str] | None = None  # None: all
     now: float = 0.0
+    vectors: int = 0  # how many of the best by cosine are to come with their vectors
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +188,7 @@ class Hit:
     memory: Memory
     cosine: float | None
     bm25: float
+    vector: bytes | None = field(default=None, compare=False, repr=False)  # where it was asked for
 
 
 @dataclass(frozen=True, slots=True)

@@ -310,6 +310,26 @@ class Embedder(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A memory beside a question: its vector, and what it holds of the question's words, as the share of
+    their number and of their weight, rare words weighing more."""
+
+    vector: bytes
+    terms: float
+    weight: float
+
+
+class Answerability(Protocol):
+    """Reads from vectors and words whether memories answer a question."""
+
+    def log_odds(self, question: bytes, memories: Sequence[Told], *, glossed: bool) -> float:
+        """Return how much speaks for one of the memories answering the question, given as its vector: below 0
+        none should be shown. `glossed`: the model read the question, or what is most likely the
+        answer, word by word (see `gloss`)."""
+        ...
+
+
 class Reranker(Protocol):
     """Reads a question and a text together: slower than comparing vectors, and better."""
 

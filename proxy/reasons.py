@@ -47,6 +47,7 @@ class Reason(StrEnum):
     BELOW_THRESHOLD = "below_threshold", "nothing that was found is near enough to the question"
     DOUBTED = "doubted", "all that was found are preferences told with a doubt: shown once said again"
     NOT_IN_MEMORY = "not_in_memory", "what is asked for by name is not in what was found"
+    UNANSWERED = "unanswered", "what was found is near the question and does not seem to answer it"
     ALREADY_VISIBLE = "already_visible", "the conversation itself says all that was found"
     OVER_BUDGET = "over_budget", "nothing that was found fits into `memory.budget_tokens`"
     NO_PLACE = "no_place", "the request has no message of the user's to put it at, or not one of a known form"

@@ -201,6 +201,7 @@ class Retrieval(Section):
     half_life_days: float = Field(90, gt=0)
     hyde: bool = False
     rerank: str = "none"
+    answerability: bool = True
     skip_first_turn: bool = False
     min_query_chars: int = Field(0, ge=0, le=1_000)
 

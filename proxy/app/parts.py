@@ -20,9 +20,10 @@ from proxy.open_stores import stores_of
 from proxy.pipeline.decision.restraint import Restraint
 from proxy.pipeline.prepare import Tools, prepare
 from proxy.pipeline.recall.rank import Ranking
-from proxy.ports import Clock
+from proxy.ports import Answerability, Clock
 from proxy.settings import Retrieval, Settings
 from proxy.storage import Stores
+from proxy.stores.models.answerability import answerability_of
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.load import LoadedEmbedder, load_embedder
 from proxy.stores.models.tokens import Tokens
@@ -157,6 +158,7 @@ def _tools(
         shelf=shelf_of(stores, embedder, settings.memory.deadline_ms),
         stage=metrics.stage,
         restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),
+        answerability=_answerability(settings.retrieval, embedder),
     )
 
 
@@ -212,6 +214,10 @@ def _ranking(chosen: Retrieval, embedder: OnnxEmbedder | None) -> Ranking:
         recency_depth=chosen.recency_depth,
         half_life_days=chosen.half_life_days,
     )
+
+
+def _answerability(chosen: Retrieval, embedder: OnnxEmbedder | None) -> Answerability | None:
+    return answerability_of(embedder.model.name) if embedder and chosen.answerability else None
 
 
 def _check_dimension(embedder: OnnxEmbedder, settings: Settings) -> None:

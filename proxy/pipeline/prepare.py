@@ -35,10 +35,10 @@ from proxy.pipeline.recall.find import Finder, Finding, Wanted
 from proxy.pipeline.recall.plan import NO_PLAN, Planner, narrowed, planned
 from proxy.pipeline.recall.rank import Ranking
 from proxy.pipeline.recall.rerank import Reranking
-from proxy.pipeline.recall.rewrite import VAGUE_CHARS, Query, is_vague, rewrite
+from proxy.pipeline.recall.rewrite import VAGUE_CHARS, Query, is_vague, may_lean, rewrite
 from proxy.pipeline.recall.wording import Wording
 from proxy.pipeline.visible import unseen
-from proxy.ports import Clock, Embedder, MemoryStore, SessionStore, TokenCounter
+from proxy.ports import Answerability, Clock, Embedder, MemoryStore, SessionStore, TokenCounter
 from proxy.reasons import Reason
 
 SURE = 0.7  # a preference that is no surer than this steers nobody; saying it again makes it surer
@@ -70,13 +70,22 @@ class Tools:
     wording: Wording | None = None  # a model that says vague questions in full
     planner: Planner | None = None  # a model that plans the search
     reranking: Reranking | None = None  # a model that reads question and memory together
+    answerability: Answerability | None = None  # one that reads their vectors
     stage: Stage = _untimed  # is told when a stage begins and ends
     seldom: Seldom = field(default_factory=Seldom)  # logs what a stage did without
 
     @property
     def finder(self) -> Finder:
         """What searches the memories."""
-        return Finder(self.memories, self.embedder, self.ranking, self.clock, self.reranking, self.seldom)
+        return Finder(
+            self.memories,
+            self.embedder,
+            self.ranking,
+            self.clock,
+            self.reranking,
+            self.answerability,
+            self.seldom,
+        )
 
     @property
     def waits(self) -> bool:
@@ -250,16 +259,27 @@ async def _ask(turn: Turn, expected: Expectation, tools: Tools) -> tuple[Query, 
     if not plan.search and expected is not Expectation.STRONG:
         return query, None
     asked = turn.options
+    # A threshold of the request's own is taken at its word: the gate's other rules stand back.
+    ruled = turn.query if asked.threshold is None else ""
     wanted = Wanted(
         turn.scope,
         narrowed(asked.types, plan),
         asked.limit,
         asked.threshold,
         expected=expected,
-        # A threshold of the request's own is taken at its word: the gate's other rules stand back.
-        named=turn.query if asked.threshold is None else "",
+        named=ruled,
+        typed="" if not ruled or await _leans(turn, tools) else ruled,
     )
     return planned(query, plan), wanted
+
+
+async def _leans(turn: Turn, tools: Tools) -> bool:
+    """True where the question may be about what was said before it in the conversation, by whomever."""
+    if tools.answerability is None or not may_lean(turn.query):
+        return False
+    if turn.continues is not None or any(m.role == "assistant" for m in turn.messages):
+        return True
+    return turn.standalone and bool(await _earlier(turn, replace(tools, history_messages=1)))
 
 
 async def _worded(turn: Turn, history: Sequence[str], tools: Tools, *, spent_s: float) -> Query:

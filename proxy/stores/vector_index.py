@@ -54,15 +54,17 @@ class Query:
     generations: Collection[int]  # whose vectors may be compared with `vector`
     weights: Mapping[str, float]  # of the terms
     limit: int
+    vectors: int = 0  # how many of the nearest are to come with their vectors
 
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A point found. `cosine` is None where there is nothing to compare."""
+    """A point found. `cosine` is None where there is nothing to compare. `vector`: of those asked for."""
 
     memory: str
     vector_of: int | None
     cosine: float | None
+    vector: bytes | None = None
 
 
 class VectorIndex(Protocol):

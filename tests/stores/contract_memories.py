@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from proxy.domain import Confirm, Create, Event, Evidence, Forgotten, MemoryFilter, Scope, Search, Stamp
@@ -51,6 +52,24 @@ class SearchContract:
         hits = {h.memory.content: h for h in await find(memories, "boat", vec=vector(1))}
         assert hits["Has a boat"].cosine is None
         assert hits["Owns a horse"].cosine == pytest.approx(1.0)
+
+    async def test_the_nearest_come_with_their_vectors_where_they_are_asked_for(self, memories):
+        await store(
+            memories,
+            create("Owns a horse", vec=vector(1, 0.2)),
+            create("Rides a horse", vec=vector(1)),
+            create("Feeds a horse", vec=vector(0, 1)),
+            create("Saw a horse"),
+        )
+        for limit in (50, 1):
+            hits = await find(memories, "horse", vec=vector(1), limit=limit, vectors=2)
+            held = {h.memory.content: h.vector for h in hits if h.vector is not None}
+            nearest = {"Rides a horse": vector(1), "Owns a horse": vector(1, 0.2)}
+            assert held.keys() == (nearest.keys() if limit > 1 else {"Rides a horse"})
+            for content, held_vector in held.items():
+                expected = np.frombuffer(nearest[content], np.float32)
+                assert np.frombuffer(held_vector, np.float32) == pytest.approx(expected, abs=1e-6)
+        assert not any(h.vector for h in await find(memories, "horse", vec=vector(1)))
 
     async def test_a_search_that_was_begun_sees_what_came_after(self, memories):
         memories.begin(ANNA)  # never seen

@@ -15,6 +15,7 @@ from proxy.gloss import question_gloss
 from proxy.observe import Seldom
 from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.recall.aims import aims_of
+from proxy.pipeline.recall.answerable import NEAREST, is_readable, is_unanswered
 from proxy.pipeline.recall.attributes import untold
 from proxy.pipeline.recall.beside import asked_part
 from proxy.pipeline.recall.gate import gate_for
@@ -26,7 +27,7 @@ from proxy.pipeline.recall.retrieve import retrieve
 from proxy.pipeline.recall.rewrite import Query, as_it_is
 from proxy.pipeline.recall.several import merged
 from proxy.pipeline.recall.times import named_times
-from proxy.ports import Clock, Embedder, MemoryStore, Snapshot
+from proxy.ports import Answerability, Clock, Embedder, MemoryStore, Snapshot
 from proxy.reasons import Reason
 
 
@@ -41,6 +42,7 @@ class Wanted:
     expected: Expectation = Expectation.STRONG  # by the form of the question
     # The text whose things of one name, and persons, must be in memory (see `named`, `persons`); "": none.
     named: str = ""
+    typed: str = ""  # the text as typed that what is found must answer (see `answerable`); "": none
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,7 @@ class Finder:
     ranking: Ranking
     clock: Clock
     reranking: Reranking | None = None
+    answerability: Answerability | None = None
     seldom: Seldom = field(default_factory=Seldom)  # logs what a search did without
 
     async def find(self, query: Query, wanted: Wanted, *, began: float) -> Finding:
@@ -77,7 +80,7 @@ class Finder:
         now = self.clock()
         if not parts:
             return await self._one(query, wanted, few, now=now)
-        named = [replace(wanted, named=wanted.named and part.text) for part in parts]
+        named = [replace(wanted, named=wanted.named and part.text, typed="") for part in parts]
         whole, *each = await asyncio.gather(
             self._one(query, wanted, few, now=now),
             *(self._one(part, its, few, now=now) for part, its in zip(parts, named, strict=True)),
@@ -103,6 +106,7 @@ class Finder:
         aims, times = aims_of(query.text), (*named_times(query.text, now), *named_times(query.time, now))
         looked_up = (*query.terms, *query.extra) if self.ranking.lexical else ()
         embedder = self.embedder if self.ranking.dense else None
+        reader = self.answerability if is_readable(query, wanted.typed) else None
         found = await retrieve(
             replace(query, terms=looked_up),
             wanted.scope,
@@ -111,6 +115,7 @@ class Finder:
             memories=self.memories,
             embedder=embedder,
             few=few,
+            vectors=NEAREST if reader else 0,
         )
         if embedder is not None and found.level is Level.LEXICAL:
             self.seldom.warning("memory.embedding_failed")
@@ -132,6 +137,10 @@ class Finder:
             links=found.links,
         )
         reason = _reason(found.hits, ranked, lacks)
+        # What a link leads to answers only together with the memory that it leads from.
+        if reason is None and reader is not None and found.question is not None and not found.links:
+            unanswered = is_unanswered(reader, found.question, query, found.hits, ranked, glossed=glossed)
+            reason = Reason.UNANSWERED if unanswered else None
         return Finding(() if reason else ranked, reason, found.level, empty=not found.hits)
 
 

@@ -26,13 +26,14 @@ LINK_LENGTH = 8  # of each list where a link is followed
 class Found:
     """The hits. `dense`: their cosines mean something. `level`: LEXICAL without a working embedder.
     `links`: what a link between memories adds to a score, by memory id (see hops). `subjects`: those whom
-    the question names and the memories are told of (see byname)."""
+    the question names and the memories are told of (see byname). `question`: its vector, where it has one."""
 
     hits: tuple[Hit, ...]
     dense: bool
     level: Level
     links: Mapping[str, float] = field(default_factory=dict)
     subjects: tuple[str, ...] = ()
+    question: bytes | None = None
 
 
 async def retrieve(
@@ -44,9 +45,10 @@ async def retrieve(
     memories: MemoryStore,
     embedder: Embedder | None,
     few: Snapshot | None = None,
+    vectors: int = 0,
 ) -> Found:
     """Return the scope's memories of these types (with their child kinds) that the query may mean; `few`: the
-    scope's memories where they are at hand.
+    scope's memories where they are at hand; `vectors`: how many of the nearest come with their vectors.
 
     Raises StoreUnavailable. A failing embedder leaves a lexical search, said in `level`.
     """
@@ -54,14 +56,14 @@ async def retrieve(
     if vector is None and not query.terms:
         return Found((), dense=False, level=level)
     wanted = with_children(types) if types is not None else None
-    search = Search(vector, query.terms, limit=LIST_LENGTH, types=wanted, now=now)
+    search = Search(vector, query.terms, limit=LIST_LENGTH, types=wanted, now=now, vectors=vectors)
 
     async def found(asked: Search) -> Sequence[Hit]:
         at_once = None if few is None else few.search(asked)
         return await memories.search(scope, asked) if at_once is None else at_once
 
     async def look(terms: tuple[str, ...]) -> Sequence[Hit]:
-        return await found(replace(search, terms=terms, limit=LINK_LENGTH))
+        return await found(replace(search, terms=terms, limit=LINK_LENGTH, vectors=0))
 
     hits = await found(search)
     names = told_of(query.text, [hit.memory.content for hit in hits])
@@ -72,7 +74,7 @@ async def retrieve(
     # Shorter lists than could be hold all memories that have a vector.
     more = bool(query.terms) and (len(hits) >= LIST_LENGTH or vector is None)
     linked = await follow(query.text, hits, look if more else None)
-    return Found(linked.hits, vector is not None, level, linked.worth, names)
+    return Found(linked.hits, vector is not None, level, linked.worth, names, vector)
 
 
 async def _as_told(question: str, names: Sequence[str], vector: bytes, embedder: Embedder) -> bytes:

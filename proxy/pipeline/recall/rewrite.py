@@ -23,6 +23,7 @@ MAX_CHARS = 2000  # of a paste are looked at: its head and its tail
 VAGUE_TERMS = 2  # so few content words name no topic
 VAGUE_CHARS = 200  # a longer message names its topic
 _GLOSSED = 0.8  # of the text in a gloss: enough to count its words
+LEANING_TERMS = 3  # "climbing slowly. what was the limit?"
 POINTING_TERMS = 6  # "that one, what is it now?": more words, and still no topic of its own
 
 _PIECE = re.compile(
@@ -63,6 +64,12 @@ def is_vague(text: str) -> bool:
         return False
     count = _content_words(text)
     return count <= VAGUE_TERMS or (count <= POINTING_TERMS and (points_back(text) or _leans(text)))
+
+
+def may_lean(text: str) -> bool:
+    """True if the text is so short that in the middle of a conversation it may ask about what was just said,
+    though it names a topic."""
+    return _content_words(text[:VAGUE_CHARS]) <= LEANING_TERMS
 
 
 def _leans(text: str) -> bool:

@@ -43,11 +43,13 @@ class Row:
 
 
 class Found(NamedTuple):
-    """A memory's number and scores. `cosine` is None where either side has no vector."""
+    """A memory's number and scores. `cosine` is None where either side has no vector. `vector`: of those that
+    were asked for."""
 
     seq: int
     cosine: float | None
     bm25: float
+    vector: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +100,15 @@ class UserIndex:
             best = np.flatnonzero(either)
         near = [None] * len(best) if cosines is None else cosines[best].tolist()
         columns = (self.seqs[best].tolist(), near, self.embedded[best].tolist(), scores[best].tolist())
-        return [
+        found = [
             Found(seq, cosine if embedded else None, bm25)
             for seq, cosine, embedded, bm25 in zip(*columns, strict=True)
         ]
+        if cosines is not None and search.vectors:
+            of_these = _top(cosines[best], np.flatnonzero(self.embedded[best]), search.vectors)
+            for at in of_these.tolist():
+                found[at] = found[at]._replace(vector=self.matrix[best[at]].tobytes())
+        return found
 
     def _eligible(self, project: str | None, search: Search) -> Bools:
         eligible = self.current & (self.expires > search.now)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from uuid import UUID, uuid5
 
 import httpx
@@ -21,6 +21,7 @@ from proxy.stores.qdrant.collection import DENSE, WORDS
 from proxy.stores.vector_index import IndexUnavailable, Near, Point, Query
 
 T = TypeVar("T")
+_Vector: TypeAlias = "np.ndarray[Any, np.dtype[np.float32]] | None"
 
 # ValueError: what the local mode raises for everything.
 _FOREIGN = (ApiException, QdrantException, RpcError, httpx.HTTPError, OSError, TimeoutError, ValueError)
@@ -121,12 +122,16 @@ class QdrantIndex:
             vector = np.frombuffer(query.vector, np.float32)
         requests, filters = [], _filter(query)
         if vector is not None:
-            requests.append(
-                models.QueryRequest(
-                    query=vector.tolist(), using=DENSE, filter=filters, limit=query.limit,
-                    with_payload=_PAYLOAD,
+            # Those that are wanted with their vectors are asked for by themselves: with every vector the
+            # answer would be ten times as long.
+            near: dict[str, Any] = {"query": vector.tolist(), "using": DENSE, "filter": filters}
+            if query.vectors:
+                requests.append(
+                    models.QueryRequest(
+                        **near, limit=query.vectors, with_payload=_PAYLOAD, with_vector=[DENSE]
+                    )
                 )
-            )  # fmt: skip
+            requests.append(models.QueryRequest(**near, limit=query.limit, with_payload=_PAYLOAD))
         if query.weights:
             requests.append(
                 models.QueryRequest(
@@ -138,13 +143,15 @@ class QdrantIndex:
             return []
         answers = await self._client.query_batch_points(self._collection.of(generation), requests)
         found: dict[str, Near] = {}
-        for at, answer in enumerate(answers):
+        for request, answer in zip(requests, answers, strict=True):
             for point in answer.points:
-                by_meaning = vector is not None and at == 0
-                cosine = point.score if by_meaning else _cosine(point.vector, vector)
                 payload: Mapping[str, Any] = point.payload or {}
-                near = Near(payload["memory"], payload.get("vector_of"), cosine)
-                found.setdefault(near.memory, near)
+                ours = _dense(point.vector)
+                by_meaning = request.using == DENSE
+                cosine = point.score if by_meaning else _cosine(ours, vector)
+                held = ours.tobytes() if by_meaning and ours is not None else None
+                one = Near(payload["memory"], payload.get("vector_of"), cosine, held)
+                found.setdefault(one.memory, one)
         return list(found.values())
 
     async def _delete(self, generations: Collection[int], ids: list[str]) -> None:
@@ -250,13 +257,12 @@ def _id(uid: str, memory_id: str) -> str:
     return str(uuid5(_OURS, f"{uid} {memory_id}"))
 
 
-def _dense(vectors: Any) -> "np.ndarray[Any, np.dtype[np.float32]] | None":
+def _dense(vectors: Any) -> _Vector:
     values = vectors.get(DENSE) if isinstance(vectors, dict) else None
     return None if values is None else np.asarray(values, np.float32)
 
 
-def _cosine(vectors: Any, query: "np.ndarray[Any, np.dtype[np.float32]] | None") -> float | None:
-    ours = _dense(vectors)
+def _cosine(ours: _Vector, query: _Vector) -> float | None:
     return None if ours is None or query is None else float(ours @ query)
 
 

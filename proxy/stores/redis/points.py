@@ -144,7 +144,7 @@ class RedisIndex:
     async def search(self, query: Query, generations: Collection[int]) -> list[Near]:
         search = Search(
             vector=query.vector, terms=tuple(query.weights), limit=query.limit, types=query.wanted.types,
-            now=query.wanted.now,
+            now=query.wanted.now, vectors=query.vectors,
         )  # fmt: skip
         near: list[Near] = []
         for generation in generations:
@@ -153,7 +153,8 @@ class RedisIndex:
                 search = Search(vector=None, terms=search.terms, limit=search.limit, types=search.types,
                                 now=search.now)  # fmt: skip
             for found in snapshot.index.search(query.wanted.project, search):
-                near.append(Near(snapshot.ids[found.seq], snapshot.vectors_of[found.seq], found.cosine))
+                vector_of = snapshot.vectors_of[found.seq]
+                near.append(Near(snapshot.ids[found.seq], vector_of, found.cosine, found.vector))
         return near
 
     async def close(self) -> None:

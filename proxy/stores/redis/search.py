@@ -42,8 +42,9 @@ class _Known:
 class _Scored:
     memory_id: str
     row: MemoryRow
-    cosine: float | None
     bm25: float
+    cosine: float | None = None
+    vector: bytes | None = None
 
 
 class Searching:
@@ -68,14 +69,14 @@ class Searching:
         except IndexUnavailable:
             found = await self._by_words(scope, wanted, known.statistics)
         return [
-            Hit(memory_of(scope, each.memory_id, each.row), each.cosine, each.bm25)
+            Hit(memory_of(scope, each.memory_id, each.row), each.cosine, each.bm25, each.vector)
             for each in _best(found, search.limit)
         ]
 
     async def _by_index(self, search: Search, wanted: Wanted, known: _Known, held: Held) -> list[_Scored]:
         query = Query(
             uid=known.unit.uid, wanted=wanted, vector=search.vector, generations=held.generations,
-            weights=known.statistics.idf, limit=search.limit + _MORE,
+            weights=known.statistics.idf, limit=search.limit + _MORE, vectors=search.vectors,
         )  # fmt: skip
         near = await self._index.search(query, known.generations) if known.generations else []
         found = await _scored(near, known, query, held)
@@ -92,7 +93,7 @@ class Searching:
             return found
         async for some in order.walk(self._units, scope):
             found += [
-                _Scored(memory_id, row, None, words.bm25(row, idf, mean))
+                _Scored(memory_id, row, words.bm25(row, idf, mean))
                 for memory_id, row in some.items()
                 if words.is_wanted(row, wanted)
             ]
@@ -118,8 +119,8 @@ async def _scored(near: Sequence[Near], known: _Known, query: Query, held: Held)
         _Scored(
             memory_id,
             row,
-            _cosine(row, query, held, blobs.get(memory_id), candidates.get(memory_id, ())),
             words.bm25(row, idf, mean),
+            *_compared(row, query, held, blobs.get(memory_id), candidates.get(memory_id, ())),
         )
         for memory_id, row in rows.items()
         if words.is_wanted(row, query.wanted)
@@ -143,15 +144,18 @@ async def _know(unit: Unit, search: Search, wanted: Wanted) -> _Known | None:
     )
 
 
-def _cosine(
+def _compared(
     row: MemoryRow, query: Query, held: Held, vector: bytes | None, near: Iterable[Near]
-) -> float | None:
-    """Return the cosine of the vector that the row has now, None where there is nothing to compare."""
+) -> tuple[float | None, bytes | None]:
+    """Return the cosine of the vector that the row has now, None where there is nothing to compare, and the
+    vector where it is at hand and was asked for."""
     if query.vector is None or row["vector"] is None or row["generation"] not in held.generations:
-        return None
+        return None, None
     if vector is not None and len(vector) == len(query.vector):
-        return float(np.frombuffer(vector, np.float32) @ np.frombuffer(query.vector, np.float32))
-    return next((each.cosine for each in near if each.vector_of == row["vector"]), None)
+        cosine = float(np.frombuffer(vector, np.float32) @ np.frombuffer(query.vector, np.float32))
+        return cosine, vector if query.vectors else None
+    found = (each for each in near if each.vector_of == row["vector"])
+    return next(((each.cosine, each.vector) for each in found), (None, None))
 
 
 def _best(found: Sequence[_Scored], limit: int) -> list[_Scored]:

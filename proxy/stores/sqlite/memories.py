@@ -195,7 +195,9 @@ class Few:
 
 def _hits(found: Sequence[Found], memories: Mapping[int, Memory]) -> Sequence[Hit]:
     # An index ahead of the transaction may name what the transaction could not see yet.
-    return [Hit(memories[item.seq], item.cosine, item.bm25) for item in found if item.seq in memories]
+    return [
+        Hit(memories[item.seq], item.cosine, item.bm25, item.vector) for item in found if item.seq in memories
+    ]
 
 
 def _has_few(tx: sqlite3.Connection, owner: owners.Owner) -> bool:

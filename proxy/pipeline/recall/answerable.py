@@ -1,0 +1,57 @@
+"""Tell memories that are near a question from memories that answer it.
+
+Most questions that memory cannot answer have near memories all the same: of the same person, trip or
+repair. What their vectors and words say beyond a cosine (see ports.Answerability) closes the gate then: a
+model that is shown what does not answer is led to guess. It is only asked about what it was trained on: a
+question as the user typed it, that asks one thing and does not lean on what was said before.
+"""
+
+from collections.abc import Sequence
+
+from proxy.domain import Hit, Ranked
+from proxy.gloss import gloss
+from proxy.overlap import MEMORY_CHARS, held, is_content, searchable
+from proxy.pipeline.recall.rank import coverage
+from proxy.pipeline.recall.rewrite import Query
+from proxy.ports import Answerability, Told
+
+NEAREST = 12  # memories that are read; the answer is almost never behind them
+
+
+def is_readable(query: Query, typed: str) -> bool:
+    """True if the query is what was typed: neither a topic from the history nor a made-up answer in it, and
+    not several questions."""
+    return bool(typed) and query.text == typed and not query.imagined and not query.parts
+
+
+def is_unanswered(
+    reader: Answerability,
+    question: bytes,
+    query: Query,
+    hits: Sequence[Hit],
+    ranked: Sequence[Ranked],
+    *,
+    glossed: bool,
+) -> bool:
+    """True if none of the nearest memories seems to answer the question (`glossed`: read word by word).
+    What would be shown and has no vector yet, or leads the order though it is none of the nearest, speaks for
+    itself."""
+    read = [hit for hit in hits if hit.vector is not None]
+    blank = {hit.memory.id for hit in hits if hit.cosine is None}
+    shown = [one.memory.id for one in ranked]
+    if blank.intersection(shown) or shown[:1] not in [[hit.memory.id] for hit in read]:
+        return False
+    vectors = [hit.vector for hit in read if hit.vector is not None]
+    memories = told(query.terms, vectors, [hit.memory.content for hit in read])
+    leader = ranked[0].memory.content[:MEMORY_CHARS]
+    return reader.log_odds(question, memories, glossed=glossed or gloss(leader).text != leader) < 0
+
+
+def told(terms: Sequence[str], vectors: Sequence[bytes], contents: Sequence[str]) -> list[Told]:
+    """Return the memories as they stand beside a question of these terms."""
+    wanted = [term for term in terms if is_content(term)]
+    found = [held(wanted, searchable(content, MEMORY_CHARS)) for content in contents]
+    return [
+        Told(vector, len(terms_in) / max(1, len(wanted)), weight)
+        for vector, terms_in, weight in zip(vectors, found, coverage(wanted, found), strict=True)
+    ]
