@@ -2,6 +2,8 @@
 
 import random
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from time import time
 from uuid import uuid4
@@ -74,7 +76,7 @@ _TEMPLATES = (
     (
         "episodic",
         "User met {name} in {place} in {month} to talk about the {thing}.",
-        "Who was it that I saw in {place} last {month}?",
+        "Whom did I meet in {place} last {month}?",
     ),
 )
 
@@ -83,20 +85,31 @@ def user_id(number: int) -> str:
     return f"bench-user-{number}"
 
 
-def question(chance: random.Random, number: int) -> str:
-    """Return a question; another `number` makes another text."""
-    _, _, asked = chance.choice(_TEMPLATES)
-    return f"{_filled(asked, chance)} Keep it under {number + 20} characters."
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What is stored of a user, and what it is asked for with."""
+
+    type: str
+    text: str
+    question: str
 
 
-def facts(user: int) -> list[tuple[str, str]]:
-    """Return the user's facts, type and text, all different."""
+def question(chance: random.Random, user: int, number: int) -> str:
+    """Return a question that a fact of the user's answers; another `number` makes another text."""
+    return f"{chance.choice(facts(user)).question} Keep it under {number + 20} characters."
+
+
+@cache
+def facts(user: int) -> tuple[Told, ...]:
+    """Return the user's facts, all different."""
     chance = random.Random(user)
-    found: dict[str, str] = {}
+    found: dict[str, Told] = {}
     while len(found) < FACTS_A_USER:
-        type_, stated, _ = _TEMPLATES[len(found) % len(_TEMPLATES)]
-        found[_filled(stated, chance)] = type_
-    return [(type_, text) for text, type_ in found.items()]
+        type_, stated, asked = _TEMPLATES[len(found) % len(_TEMPLATES)]
+        names = _names(chance)
+        text = stated.format_map(names)
+        found[text] = Told(type_, text, asked.format_map(names))
+    return tuple(found.values())
 
 
 async def fill(data_dir: Path, users: int) -> AsyncIterator[int]:
@@ -113,11 +126,11 @@ async def fill(data_dir: Path, users: int) -> AsyncIterator[int]:
             await stores.memories.stamp_model(embedder.model)
         for user in range(users):
             scope, known = Scope(OPEN_TENANT, user_id(user)), facts(user)
-            texts = [embed_text(text) for _, text in known]
+            texts = [embed_text(told.text) for told in known]
             vectors = await embedder.embed(texts) if embedder else [None] * len(texts)
             changes = [
-                Create(_memory(scope, number, type_, text), vector)
-                for number, ((type_, text), vector) in enumerate(zip(known, vectors, strict=True))
+                Create(_memory(scope, number, told), vector)
+                for number, (told, vector) in enumerate(zip(known, vectors, strict=True))
             ]
             await stores.memories.apply(scope, changes, expect=await stores.memories.stamp(scope))
             yield (user + 1) * FACTS_A_USER
@@ -127,13 +140,13 @@ async def fill(data_dir: Path, users: int) -> AsyncIterator[int]:
             embedder.close()
 
 
-def _memory(scope: Scope, number: int, type_: str, text: str) -> Memory:
+def _memory(scope: Scope, number: int, told: Told) -> Memory:
     at = time() - number * 86_400
     return Memory(
         id=f"mem_{uuid4().hex}",
         scope=scope,
-        type=type_,
-        content=text,
+        type=told.type,
+        content=told.text,
         source="api",
         created_at=at,
         updated_at=at,
@@ -141,15 +154,15 @@ def _memory(scope: Scope, number: int, type_: str, text: str) -> Memory:
     )
 
 
-def _filled(template: str, chance: random.Random) -> str:
-    return template.format(
-        place=chance.choice(_PLACES),
-        name=chance.choice(_NAMES),
-        kin=chance.choice(_KIN),
-        thing=chance.choice(_THINGS),
-        month=chance.choice(_MONTHS),
-        project=chance.choice(_PROJECTS),
-        food=chance.choice(_FOOD),
-        number=chance.randrange(20, 9_000),
-        day=chance.randrange(1, 29),
-    )
+def _names(chance: random.Random) -> dict[str, str | int]:
+    return {
+        "place": chance.choice(_PLACES),
+        "name": chance.choice(_NAMES),
+        "kin": chance.choice(_KIN),
+        "thing": chance.choice(_THINGS),
+        "month": chance.choice(_MONTHS),
+        "project": chance.choice(_PROJECTS),
+        "food": chance.choice(_FOOD),
+        "number": chance.randrange(20, 9_000),
+        "day": chance.randrange(1, 29),
+    }

@@ -106,8 +106,8 @@ class Bodies:
             return
         chance = random.Random(11)
         for number in range(QUESTIONS[load.streams]):
-            user = user_id(chance.randrange(self._users))
-            said = question(chance, number)
+            user_number = chance.randrange(self._users)
+            user, said = user_id(user_number), question(chance, user_number, number)
             if kind.writes:  # something worth remembering: bench/csrc/upstream.c extracts it
                 said += f" By the way, I bought ticket {number} today."
             body = _chat(load, said)

@@ -6,7 +6,8 @@ For developers, some minutes: `.venv/bin/python scripts/dev/train_answerability.
 
 Every question is a choice between its user's nearest memories and none of them (a softmax over their scores
 and 0). A question whose answers are taken away is one without an answer, too, in exactly the words of one
-that has: so what is learned is the match, and not how people sound who ask in vain. Half of the questions
+that has: so what is learned is the match, and not how people sound who ask in vain. One question in five has
+something beside it that asks for nothing of memory ("Keep it short.", "Morning!"). Half of the questions
 that have an answer are asked in the memory's own words, since a network that saw only roundabout ones would
 close to plain ones.
 
@@ -16,6 +17,7 @@ Printed are, of users left out in turn, how many questions with an answer pass t
 import argparse
 import asyncio
 import json
+import random
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -41,6 +43,43 @@ DROP_INPUT, DROP_HIDDEN = 0.1, 0.3
 TAKEN_AWAY = 0.2  # the weight of a question whose answers were taken away
 KEPT = 0.98  # of the questions with an answer of users left out: where the bar is laid
 FOLDS = 3
+BESIDE_SHARE = 0.2
+# What people say before or behind a question.
+BESIDE = {
+    "en": (
+        (
+            "Hi, quick one.", "Morning!", "I'm at the counter and they are asking.", "Sorry, one more thing:",
+            "Filling in a form here.", "Before I forget:", "I'm writing to the office.", "Help me out.",
+        ),
+        (
+            "Keep it short.", "Answer in one sentence.", "Please answer in French.",
+            "Just the facts, please.", "Keep it under 100 words.", "I need it for a letter.", "Thanks!",
+            "Put it in a table.", "No more than 250 characters, please.", "I have to leave in five minutes.",
+        ),
+    ),
+    "zh": (
+        ("你好。", "早上好!", "我正在填表。", "对了,", "帮我看一下。"),
+        ("简短回答。", "一句话就行。", "谢谢!", "不超过一百字。", "请用英文回答。", "我马上要出门。"),
+    ),
+    "es": (
+        ("Hola.", "Buenos días.", "Estoy rellenando un formulario.", "Una cosa más:"),
+        (
+            "Responde en una frase.", "En pocas palabras.", "¡Gracias!", "No más de cien palabras.",
+            "Tengo prisa.",
+        ),
+    ),
+    "fr": (
+        ("Bonjour.", "Je remplis un formulaire.", "Encore une chose :", "Salut !"),
+        ("Réponds en une phrase.", "En bref.", "Merci !", "Pas plus de cent mots.", "Je suis pressé."),
+    ),
+    "de": (
+        ("Hallo.", "Guten Morgen!", "Ich fülle gerade ein Formular aus.", "Noch etwas:"),
+        (
+            "Antworte in einem Satz.", "Kurz, bitte.", "Danke!", "Höchstens hundert Wörter.",
+            "Ich muss gleich los.",
+        ),
+    ),
+}  # fmt: skip
 
 Floats = NDArray[np.float32]
 Parameters = dict[str, Floats]
@@ -72,15 +111,17 @@ async def read(files: Sequence[Path]) -> list[Asked]:
             raise SystemExit(f"no embedding model: {'; '.join(loaded.notes)}")
         embedder, found = loaded.embedder, list[Asked]()
         lines = [line for file in files for line in file.read_text("utf-8").splitlines()]
+        chance = random.Random(0)
         for number, line in enumerate(lines):
             user = json.loads(line)
             memories = _vectors(await embedder.embed([embed_text(fact) for fact in user["facts"]]))
             for one in (*user["asked"], *user["missing"]):
-                question = _vectors([await embedder.embed_query(one["q"])])[0]
+                text = _among_other_words(one["q"], user["lang"], chance)
+                question = _vectors([await embedder.embed_query(text)])[0]
                 nearest = np.argsort(-(memories @ question), kind="stable")[:NEAREST].tolist()
                 nearest += [at for at in one.get("a", ()) if at not in nearest]
                 facts = [user["facts"][at] for at in nearest]
-                beside = told(as_it_is(one["q"]).terms, [b""] * len(facts), facts)
+                beside = told(as_it_is(text).terms, [b""] * len(facts), facts)
                 shares = np.array([(each.terms, each.weight) for each in beside], np.float32)
                 answers, plain = np.isin(nearest, one.get("a", ())), bool(one.get("plain"))
                 found.append(Asked(number, user["lang"], plain, question, memories[nearest], shares, answers))
@@ -88,6 +129,18 @@ async def read(files: Sequence[Path]) -> list[Asked]:
         print(file=sys.stderr)
         embedder.close()
     return found
+
+
+def _among_other_words(question: str, language: str, chance: random.Random) -> str:
+    """Return the question, or one time in five with something before or behind it."""
+    if chance.random() >= BESIDE_SHARE:
+        return question
+    before, behind = BESIDE[language]
+    return (
+        f"{chance.choice(before)} {question}"
+        if chance.random() < 0.4
+        else f"{question} {chance.choice(behind)}"
+    )
 
 
 def _vectors(made: Sequence[bytes]) -> Floats:

@@ -62,9 +62,10 @@ def odds(head: AnswerabilityHead, embedder: OnnxEmbedder, question: str, facts: 
     return head.log_odds(asked, told(as_it_is(question).terms, made, facts), glossed=False)
 
 
+@pytest.mark.parametrize("around", ["{}", "{} Keep it under 123 characters.", "Good evening! {}"])
 @pytest.mark.parametrize("question", ANSWERED)
-def test_a_question_that_a_memory_answers_passes(head, embedder, question: str) -> None:
-    assert odds(head, embedder, question, FACTS) > 0
+def test_a_question_that_a_memory_answers_passes(head, embedder, question: str, around: str) -> None:
+    assert odds(head, embedder, around.format(question), FACTS) > 0
 
 
 def test_questions_about_what_memory_knows_little_of_stand_below_those_it_answers(head, embedder) -> None:

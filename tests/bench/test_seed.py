@@ -1,0 +1,20 @@
+"""The benchmark asks its users for what is stored of them."""
+
+import random
+
+from bench.seed import FACTS_A_USER, facts, question
+
+
+def test_every_question_is_about_a_fact_of_its_user() -> None:
+    chance = random.Random(1)
+    for user in range(3):
+        asked = {told.question for told in facts(user)}
+        assert len(facts(user)) == len({told.text for told in facts(user)}) == FACTS_A_USER
+        for number in range(20):
+            said = question(chance, user, number)
+            assert said.partition(" Keep it under ")[0] in asked
+
+
+def test_no_two_requests_ask_the_same() -> None:
+    chance = random.Random(1)
+    assert len({question(chance, 7, number) for number in range(500)}) == 500
