@@ -36,15 +36,14 @@ def is_unanswered(
     """True if none of the nearest memories seems to answer the question (`glossed`: read word by word).
     What would be shown and has no vector yet, or leads the order though it is none of the nearest, speaks for
     itself."""
-    read = [hit for hit in hits if hit.vector is not None]
+    read = {hit.memory.id: (hit.vector, hit.memory.content) for hit in hits if hit.vector is not None}
     blank = {hit.memory.id for hit in hits if hit.cosine is None}
-    shown = [one.memory.id for one in ranked]
-    if blank.intersection(shown) or shown[:1] not in [[hit.memory.id] for hit in read]:
+    if not ranked or ranked[0].memory.id not in read or any(one.memory.id in blank for one in ranked):
         return False
-    vectors = [hit.vector for hit in read if hit.vector is not None]
-    memories = told(query.terms, vectors, [hit.memory.content for hit in read])
+    vectors, contents = zip(*read.values(), strict=True)
     leader = ranked[0].memory.content[:MEMORY_CHARS]
-    return reader.log_odds(question, memories, glossed=glossed or gloss(leader).text != leader) < 0
+    glossed = glossed or gloss(leader).text != leader
+    return reader.log_odds(question, told(query.terms, vectors, contents), glossed=glossed) < 0
 
 
 def told(terms: Sequence[str], vectors: Sequence[bytes], contents: Sequence[str]) -> list[Told]:
