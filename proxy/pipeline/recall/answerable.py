@@ -16,6 +16,7 @@ from proxy.pipeline.recall.rewrite import Query
 from proxy.ports import Answerability, Told
 
 NEAREST = 12  # memories that are read; the answer is almost never behind them
+_LANGUAGE_CHARS = 300  # of a memory tell its language; a long one would hold the loop for milliseconds
 
 
 def is_readable(query: Query, typed: str) -> bool:
@@ -41,7 +42,7 @@ def is_unanswered(
     if not ranked or ranked[0].memory.id not in read or any(one.memory.id in blank for one in ranked):
         return False
     vectors, contents = zip(*read.values(), strict=True)
-    leader = ranked[0].memory.content[:MEMORY_CHARS]
+    leader = ranked[0].memory.content[:_LANGUAGE_CHARS]
     glossed = glossed or gloss(leader).text != leader
     return reader.log_odds(question, told(query.terms, vectors, contents), glossed=glossed) < 0
 

@@ -70,7 +70,7 @@ class Searching:
             found = await self._by_words(scope, wanted, known.statistics)
         return [
             Hit(memory_of(scope, each.memory_id, each.row), each.cosine, each.bm25, each.vector)
-            for each in _best(found, search.limit)
+            for each in _best(found, search)
         ]
 
     async def _by_index(self, search: Search, wanted: Wanted, known: _Known, held: Held) -> list[_Scored]:
@@ -158,10 +158,13 @@ def _compared(
     return next(((each.cosine, each.vector) for each in found), (None, None))
 
 
-def _best(found: Sequence[_Scored], limit: int) -> list[_Scored]:
-    """Return the best by cosine and the best by BM25, oldest first; among equals the latest memory wins."""
+def _best(found: Sequence[_Scored], search: Search) -> list[_Scored]:
+    """Return the best by cosine and the best by BM25, oldest first; among equals the latest memory wins. Only
+    the first by cosine keep their vectors: what is not indexed yet came with all of them."""
     near = [each for each in found if each.cosine is not None]
     said = [each for each in found if each.bm25 > 0]
-    best = heapq.nlargest(limit, near, key=lambda each: (each.cosine, each.row["seq"]))
-    best += heapq.nlargest(limit, said, key=lambda each: (each.bm25, each.row["seq"]))
+    nearest = heapq.nlargest(search.limit, near, key=lambda each: (each.cosine, each.row["seq"]))
+    told = heapq.nlargest(search.limit, said, key=lambda each: (each.bm25, each.row["seq"]))
+    bare = [replace(each, vector=None) for each in (*told, *nearest)]
+    best = [*bare, *nearest[: search.vectors]]  # of the same memory the last one counts
     return sorted({each.memory_id: each for each in best}.values(), key=lambda each: each.row["seq"])

@@ -278,6 +278,15 @@ async def test_what_no_index_has_yet_is_compared_all_the_same(redis):
     assert (hit.memory.id, hit.cosine) == ("a", pytest.approx(1.0))
 
 
+async def test_of_what_no_index_has_yet_only_the_nearest_come_with_vectors(redis):
+    alone = RedisMemories(Units(redis), nowhere())
+    near = [create(f"green tea {n}", id=f"t{n}", vec=vector(1, n / 10)) for n in range(6)]
+    await store(alone, *near)
+    hits = await find(alone, "green tea", vec=vector(1), vectors=2)
+    assert len(hits) == 6
+    assert {hit.memory.id for hit in hits if hit.vector is not None} == {"t0", "t1"}
+
+
 async def test_without_the_index_the_newest_are_searched(redis, there, monkeypatch):
     monkeypatch.setattr(search, "NEWEST", 100)
     monkeypatch.setattr("proxy.stores.redis.order._MOST", 64)
