@@ -23,7 +23,7 @@ from proxy.pipeline.recall.rank import Ranking
 from proxy.ports import Answerability, Clock
 from proxy.settings import Retrieval, Settings
 from proxy.storage import Stores
-from proxy.stores.models.answerability import answerability_of
+from proxy.stores.models.answerability import load_answerability
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.load import LoadedEmbedder, load_embedder
 from proxy.stores.models.tokens import Tokens
@@ -83,7 +83,8 @@ class Parts:
         completer = await _completer(settings, upstream, credentials, stack)
         written = write_path(settings, stores, loaded.embedder, completer, metrics, clock)
         tokens, fail_open = Tokens(), FailOpen(time.monotonic, metrics)
-        tools = _tools(settings, stores, loaded.embedder, tokens, metrics, clock)
+        answerability = await _answerability(settings, loaded.embedder, stack)
+        tools = _tools(settings, stores, loaded.embedder, tokens, metrics, clock, answerability)
         # Before the query models are there: warming up must not ask one.
         await _warm_up(tokens, tools, written.recorder, fail_open)
         return cls(
@@ -144,6 +145,7 @@ def _tools(
     tokens: Tokens,
     metrics: observe.Metrics,
     clock: Clock,
+    answerability: Answerability | None,
 ) -> Tools:
     """Return what the read path works with, without the models that word and plan queries."""
     return Tools(
@@ -158,7 +160,7 @@ def _tools(
         shelf=shelf_of(stores, embedder, settings.memory.deadline_ms),
         stage=metrics.stage,
         restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),
-        answerability=_answerability(settings.retrieval, embedder),
+        answerability=answerability,
     )
 
 
@@ -216,8 +218,18 @@ def _ranking(chosen: Retrieval, embedder: OnnxEmbedder | None) -> Ranking:
     )
 
 
-def _answerability(chosen: Retrieval, embedder: OnnxEmbedder | None) -> Answerability | None:
-    return answerability_of(embedder.model.name) if embedder and chosen.answerability else None
+async def _answerability(
+    settings: Settings, embedder: OnnxEmbedder | None, stack: AsyncExitStack
+) -> Answerability | None:
+    if embedder is None or not settings.retrieval.answerability:
+        return None
+    models_dir, path = settings.data_dir / "models", settings.embedding.path
+    loaded = await asyncio.to_thread(load_answerability, models_dir, embedder.model.name, path)
+    if loaded is not None:
+        stack.callback(loaded.close)
+        if loaded.note:
+            observe.log.warning("answerability.no_reader", note=loaded.note)
+    return loaded
 
 
 def _check_dimension(embedder: OnnxEmbedder, settings: Settings) -> None:

@@ -70,7 +70,7 @@ class Tools:
     wording: Wording | None = None  # a model that says vague questions in full
     planner: Planner | None = None  # a model that plans the search
     reranking: Reranking | None = None  # a model that reads question and memory together
-    answerability: Answerability | None = None  # one that reads their vectors
+    answerability: Answerability | None = None  # models that tell whether they answer
     stage: Stage = _untimed  # is told when a stage begins and ends
     seldom: Seldom = field(default_factory=Seldom)  # logs what a stage did without
 

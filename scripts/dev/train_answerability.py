@@ -32,8 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from proxy.embedtext import embed_text
 from proxy.pipeline.recall.answerable import NEAREST, told
 from proxy.pipeline.recall.rewrite import as_it_is
-from proxy.stores.models.answerability import SCALE, WEIGHTS, of_memory
 from proxy.stores.models.catalog import MINILM
+from proxy.stores.models.head import SCALE, WEIGHTS, of_memory
 from proxy.stores.models.load import load_embedder
 
 DATA = Path(__file__).resolve().parents[2] / "evals" / "answerability"
@@ -92,6 +92,8 @@ class Asked:
     user: int
     language: str
     plain: bool  # in the memory's own words
+    text: str
+    contents: list[str]
     question: Floats
     memories: Floats
     shares: Floats  # what they hold of the question's words
@@ -124,7 +126,8 @@ async def read(files: Sequence[Path]) -> list[Asked]:
                 beside = told(as_it_is(text).terms, [b""] * len(facts), facts)
                 shares = np.array([(each.terms, each.weight) for each in beside], np.float32)
                 answers, plain = np.isin(nearest, one.get("a", ())), bool(one.get("plain"))
-                found.append(Asked(number, user["lang"], plain, question, memories[nearest], shares, answers))
+                about = (number, user["lang"], plain, text, facts)
+                found.append(Asked(*about, question, memories[nearest], shares, answers))
             print(f"\r{number + 1} of {len(lines)} users read", end="", file=sys.stderr, flush=True)
         print(file=sys.stderr)
         embedder.close()
@@ -274,14 +277,16 @@ def left_out(asked: Sequence[Asked]) -> list[tuple[Asked, float]]:
     return found
 
 
-def bars_of(scored: Sequence[tuple[Asked, float]]) -> tuple[float, float]:
+def bars_of(
+    scored: Sequence[tuple[Asked, float]], kept: float = KEPT, kept_glossed: float = KEPT
+) -> tuple[float, float]:
     """Return the bar of English questions, and that of glossed ones, of which the model knows less."""
 
-    def bar(*, glossed: bool) -> float:
+    def bar(kept: float, *, glossed: bool) -> float:
         ours = sorted(score for one, score in scored if one.answers.any() and one.glossed is glossed)
-        return ours[int((1 - KEPT) * len(ours))]
+        return ours[int((1 - kept) * len(ours))]
 
-    return bar(glossed=False), bar(glossed=True)
+    return bar(kept, glossed=False), bar(kept_glossed, glossed=True)
 
 
 def report(scored: Sequence[tuple[Asked, float]], bars: tuple[float, float]) -> None:

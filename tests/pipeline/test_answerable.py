@@ -22,11 +22,13 @@ class Reader:
     """Says what the test wrote down of any memories, and keeps what it read."""
 
     odds: float
-    read: list[tuple[bytes, Sequence[Told]]] = field(default_factory=list)
+    read: list[tuple[str, bytes, Sequence[Told]]] = field(default_factory=list)
     glossed: list[bool] = field(default_factory=list)
 
-    def log_odds(self, question: bytes, memories: Sequence[Told], *, glossed: bool) -> float:
-        self.read.append((question, memories))
+    async def log_odds(
+        self, question: str, vector: bytes, memories: Sequence[Told], *, glossed: bool
+    ) -> float:
+        self.read.append((question, vector, memories))
         self.glossed.append(glossed)
         return self.odds
 
@@ -46,9 +48,11 @@ async def test_what_is_near_and_does_not_answer_is_not_shown(doubtful):
     prepared = await prepare(turn(QUESTION), doubtful)
     assert prepared.reason is Reason.UNANSWERED
     assert prepared.memory_ids == ()
-    ((question, memories),) = doubtful.answerability.read
-    assert question == b"vector"
-    assert [each.vector for each in memories] == [b"flight", b"dog"]
+    ((question, vector, memories),) = doubtful.answerability.read
+    assert (question, vector) == (QUESTION, b"vector")
+    assert [(each.content, each.vector) for each in memories] == [
+        (hit.memory.content, hit.vector) for hit in (FLIGHT, DOG)
+    ]
 
 
 async def test_where_something_seems_to_answer_all_that_is_near_is_shown(doubtful):
@@ -167,3 +171,11 @@ def test_what_memories_hold_of_the_words_counts_rare_ones_more():
 async def test_nothing_near_at_all_says_so(tools):
     prepared = await prepare(turn(QUESTION), replace(tools, answerability=Reader(-1)))
     assert prepared.reason is Reason.NO_MEMORIES
+
+
+async def test_what_would_be_shown_first_is_read_first(doubtful):
+    near = Hit(memory("near", "User's wife Joan likes Leeds."), 0.65, 0.0, b"near")
+    found = await prepare(turn(QUESTION), replace(doubtful, memories=Shelf([DOG, near, FLIGHT])))
+    assert found.reason is Reason.UNANSWERED
+    ((_, _, memories),) = doubtful.answerability.read
+    assert [each.vector for each in memories] == [b"flight", b"near", b"dog"]

