@@ -71,12 +71,12 @@ _TEMPLATES = (
     (
         "semantic",
         "User lives at number {number} of the {name} street in {place}.",
-        "Which address do I give the courier for my {thing}?",
+        "Where do I live? The courier with my {thing} wants to know.",
     ),
     (
         "episodic",
         "User met {name} in {place} in {month} to talk about the {thing}.",
-        "Whom did I meet in {place} last {month}?",
+        "Whom did I meet to talk about the {thing}?",
     ),
 )
 

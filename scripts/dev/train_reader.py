@@ -52,7 +52,7 @@ from train_answerability import (
 from proxy.embedtext import embed_text
 from proxy.gloss import gloss
 from proxy.stores.models import weights
-from proxy.stores.models.answerability import READ, SAY
+from proxy.stores.models.answerability import READ, SAY, SURE
 from proxy.stores.models.load import read_tokenizer
 from proxy.stores.models.reader import LAYERS, PAIR_TOKENS, QUESTION_TOKENS, TRAINED
 
@@ -319,7 +319,8 @@ def beside_vectors(
         with torch.no_grad():
             (found,) = scores(net, [(one, list(range(min(READ, len(one.memories)))))])
         above = seen - (bar_glossed if asked.glossed else bar)
-        scored.append((asked, float(torch.logsumexp(found, 0)) + SAY * above))
+        said = float(torch.logsumexp(found, 0)) + SAY * above
+        scored.append((asked, math.inf if above > SURE else said))
     return scored
 
 

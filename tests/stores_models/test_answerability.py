@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,9 +50,11 @@ class Reader:
     def bar(self, *, glossed: bool) -> float:
         return READER_BAR - glossed
 
-    def log_odds(self, question: str, pairs: Sequence[Pair], *, enough: float) -> float | None:
-        self.read.append((question, pairs, enough))
-        self.go_on.wait(5)
+    def log_odds(self, question: str, pairs: Iterable[Pair], *, enough: float) -> float | None:
+        self.read.append((question, read := [], enough))
+        for pair in pairs:
+            read.append(pair)
+            self.go_on.wait(5)
         if isinstance(self.odds, Exception):
             raise self.odds
         return self.odds
@@ -135,8 +137,10 @@ async def test_where_the_reader_is_late_the_vectors_decide():
     reader = Reader(-9)
     reader.go_on.clear()
     with models(reader, wait_s=0.01) as made:
-        assert await odds(made, 0) == -BAR
+        assert await odds(made, 0, 0, 0) == pytest.approx(np.log(3) - BAR)
         reader.go_on.set()
+    ((_, pairs, _),) = reader.read
+    assert len(pairs) == 1, "the thread goes on with what nobody waits for"
 
 
 async def test_in_a_burst_the_vectors_decide():

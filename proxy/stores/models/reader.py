@@ -11,7 +11,7 @@ table is the embedder's own.
 
 import hashlib
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -65,7 +65,7 @@ class AnswerReader:
         ports.Answerability."""
         return self._bars[glossed]
 
-    def log_odds(self, question: str, pairs: Sequence[Pair], *, enough: float = math.inf) -> float | None:
+    def log_odds(self, question: str, pairs: Iterable[Pair], *, enough: float = math.inf) -> float | None:
         """Return the log-odds that one of the memories answers the question, against none of them; None where
         that cannot be said, since the question is longer than what is read, or the end of a memory may answer
         it. They are read in order; each can only add, so that none is read once there is more than `enough`.
