@@ -4,6 +4,7 @@ import asyncio
 import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 from proxy import observe
 from proxy.app.library import shelf_of
@@ -224,7 +225,9 @@ async def _answerability(
     if embedder is None or not settings.retrieval.answerability:
         return None
     models_dir, path = settings.data_dir / "models", settings.embedding.path
-    loaded = await asyncio.to_thread(load_answerability, models_dir, embedder.model.name, path)
+    deadline_s = settings.memory.deadline_ms / 1000
+    load = partial(load_answerability, models_dir, embedder.model.name, path, deadline_s=deadline_s)
+    loaded = await asyncio.to_thread(load)
     if loaded is not None:
         stack.callback(loaded.close)
         if loaded.note:

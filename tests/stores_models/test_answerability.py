@@ -136,7 +136,7 @@ async def test_of_what_the_reader_says_nothing_of_the_vectors_decide():
 async def test_where_the_reader_is_late_the_vectors_decide():
     reader = Reader(-9)
     reader.go_on.clear()
-    with models(reader, wait_s=0.01) as made:
+    with models(reader, deadline_s=0.04) as made:
         assert await odds(made, 0, 0, 0) == pytest.approx(np.log(3) - BAR)
         reader.go_on.set()
     ((_, pairs, _),) = reader.read
@@ -146,7 +146,7 @@ async def test_where_the_reader_is_late_the_vectors_decide():
 async def test_in_a_burst_the_vectors_decide():
     reader = Reader(-9)
     reader.go_on.clear()
-    with models(reader, wait_s=5) as made:
+    with models(reader, deadline_s=20) as made:
         begun = [asyncio.create_task(odds(made, BAR)) for _ in range(AT_ONCE)]
         await asyncio.sleep(0)
         assert await odds(made, BAR) == 0

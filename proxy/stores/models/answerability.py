@@ -27,19 +27,24 @@ from proxy.stores.threads import step_back
 SURE = 3.0
 SAY = 0.25  # of the vectors where a question is read: it knows what several memories say together
 READ = 4  # memories at most: the answer is seldom behind them
-WAIT_S = 0.04  # for the reader; then the vectors have the last word
+WAIT_SHARE = 0.25  # of memory's deadline, for the reader; then the vectors have the last word
 AT_ONCE = 2  # questions that are read or wait for it: in a burst the vectors have to do
 
 
 class AnswerabilityModels:
     """Implements ports.Answerability. Without a `reader` the vectors alone decide; `note` says why there is
-    none."""
+    none. `deadline_s`: for all memory work of a request."""
 
     def __init__(
-        self, head: AnswerabilityHead, reader: AnswerReader | None, *, note: str = "", wait_s: float = WAIT_S
+        self,
+        head: AnswerabilityHead,
+        reader: AnswerReader | None,
+        *,
+        note: str = "",
+        deadline_s: float = 0.15,
     ) -> None:
         self.note = note
-        self._head, self._reader, self._wait_s = head, reader, wait_s
+        self._head, self._reader, self._wait_s = head, reader, WAIT_SHARE * deadline_s
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="read", initializer=step_back)
         self._waiting = 0
         self._seldom = Seldom()
@@ -83,13 +88,15 @@ class AnswerabilityModels:
         self._pool.shutdown(wait=True)
 
 
-def load_answerability(models_dir: Path, model: str, path: Path | None = None) -> AnswerabilityModels | None:
+def load_answerability(
+    models_dir: Path, model: str, path: Path | None = None, *, deadline_s: float = 0.15
+) -> AnswerabilityModels | None:
     """Return what tells by the vectors of this model whether memories answer; None where it was trained for
     others. `models_dir`, `path`: see `load_embedder`. Blocks, see `load_reader`."""
     head = head_of(model)
     if head is None:
         return None
     try:
-        return AnswerabilityModels(head, load_reader(models_dir, path))
+        return AnswerabilityModels(head, load_reader(models_dir, path), deadline_s=deadline_s)
     except EmbeddingFailed as error:
         return AnswerabilityModels(head, None, note=str(error))
