@@ -277,16 +277,14 @@ def left_out(asked: Sequence[Asked]) -> list[tuple[Asked, float]]:
     return found
 
 
-def bars_of(
-    scored: Sequence[tuple[Asked, float]], kept: float = KEPT, kept_glossed: float = KEPT
-) -> tuple[float, float]:
+def bars_of(scored: Sequence[tuple[Asked, float]], kept: float = KEPT) -> tuple[float, float]:
     """Return the bar of English questions, and that of glossed ones, of which the model knows less."""
 
-    def bar(kept: float, *, glossed: bool) -> float:
+    def bar(*, glossed: bool) -> float:
         ours = sorted(score for one, score in scored if one.answers.any() and one.glossed is glossed)
         return ours[int((1 - kept) * len(ours))]
 
-    return bar(kept, glossed=False), bar(kept_glossed, glossed=True)
+    return bar(glossed=False), bar(glossed=True)
 
 
 def report(scored: Sequence[tuple[Asked, float]], bars: tuple[float, float]) -> None:
