@@ -34,7 +34,11 @@ SCOPES = {
 
 
 def on_disk(directory):
-    return b"".join(p.read_bytes() for p in directory.rglob("*") if p.is_file())
+    while True:
+        try:
+            return b"".join(p.read_bytes() for p in directory.rglob("*") if p.is_file())
+        except FileNotFoundError:  # renamed meanwhile, as Redis does, to where was looked before
+            continue
 
 
 class Gate:
