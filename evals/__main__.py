@@ -56,6 +56,8 @@ def main() -> int:
     options = _options()
     console = Console(width=None if sys.stdout.isatty() else 150)
     personas = data.load(_files(options))
+    if options.said:
+        personas = [data.as_said(persona) for persona in personas]
     if not personas:
         console.print("No personas: name a folder with --data, or check evals/extra.")
         return 2
@@ -79,6 +81,7 @@ def _options() -> argparse.Namespace:
         "--data", type=Path, action="append", help="folder or file of personas (default: ../shared, extra)"
     )
     parser.add_argument("--part", choices=PARTS, action="append", help="only this part; may be repeated")
+    parser.add_argument("--said", action="store_true", help="memories are what the user said, not the facts")
     parser.add_argument("--quick", action="store_true", help="no replays, one ablation: under 90 seconds")
     parser.add_argument("--ablation", choices=sorted(ABLATIONS), action="append", help="only these")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="a setting")

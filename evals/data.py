@@ -2,13 +2,14 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 EXTRA = HERE / "extra"
+LONGEST = 3_900  # characters of a memory, a little less than the API takes
 DEV = HERE.parent.parent / "shared" / "evals" / "dev"
 
 
@@ -117,6 +118,32 @@ def persona(raw: dict[str, Any]) -> Persona:
     if wrong := [q.id for q in made.questions if q.answers & set(made.successors())]:
         raise ValueError(f"{made.user} answers with superseded facts: {', '.join(wrong)}")
     return made
+
+
+def as_said(whole: Persona) -> Persona:
+    """Return the persona with what the user said as memories, message by message, in place of the facts: what
+    a history that was imported, or `memory.extraction: verbatim`, makes of a conversation.
+
+    Messages that must leave nothing are left out, and so are questions whose answer the user did not say.
+    """
+    kept = tuple(replace(session, facts=_said(session), never_store=()) for session in whole.sessions)
+    said = {fact.id for session in kept for fact in session.facts}
+    told = {fact.id: said.intersection(fact.evidence) for _, fact in whole.facts()}
+    questions = (
+        replace(one, answers=frozenset().union(*(told[id_] for id_ in one.answers)), stale=frozenset())
+        for one in whole.questions
+        if all(told[id_] for id_ in one.answers)
+    )
+    return replace(whole, sessions=kept, questions=tuple(questions))
+
+
+def _said(session: Session) -> tuple[Fact, ...]:
+    never = {forbidden.evidence for forbidden in session.never_store}
+    return tuple(
+        Fact(turn.id, "semantic", turn.content[:LONGEST], (turn.id,), supersedes=None, hedged=False)
+        for turn in session.turns
+        if turn.role == "user" and turn.id not in never
+    )
 
 
 def asked_by_anybody(user: str, kind: str, prompts: Sequence[dict[str, str]], at: float) -> list[Question]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evals.data import EXTRA, load, persona
+from evals.data import EXTRA, as_said, load, persona
 
 OURS = sorted(EXTRA.glob("e*.json"))
 ALL_ROUND = [file for file in OURS if file.stem <= "e04"]  # the later ones are about what is stored
@@ -94,3 +94,25 @@ def test_an_answer_that_is_superseded_is_refused() -> None:
 def test_a_fact_that_is_not_there_is_refused() -> None:
     with pytest.raises(ValueError, match="f9"):
         persona(raw(answer_facts=["f9"]))
+
+
+def test_a_persona_as_said_has_the_users_messages_in_place_of_the_facts() -> None:
+    one = persona(raw())
+    (session,) = as_said(one).sessions
+    assert [(fact.id, fact.content) for fact in session.facts] == [("t1", "Old, no, new.")]
+    (question,) = as_said(one).questions
+    assert (question.answers, question.stale) == (frozenset({"t1"}), frozenset())
+
+
+@pytest.mark.parametrize("change", [{"role": "assistant"}, {"id": "t2"}])
+def test_what_the_user_did_not_say_is_not_asked_for(change: dict[str, str]) -> None:
+    told = raw()
+    told["sessions"][0]["turns"][0] |= change
+    assert as_said(persona(told)).questions == ()
+
+
+def test_a_message_that_must_leave_nothing_is_not_among_what_was_said() -> None:
+    told = raw()
+    told["sessions"][0]["never_store"] = [{"evidence": "t1", "span": "Old", "reason": "secret"}]
+    (session,) = as_said(persona(told)).sessions
+    assert session.facts == ()
