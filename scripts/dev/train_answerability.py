@@ -11,7 +11,8 @@ something beside it that asks for nothing of memory ("Keep it short.", "Morning!
 that have an answer are asked in the memory's own words, since a network that saw only roundabout ones would
 close to plain ones.
 
-Printed are, of users left out in turn, how many questions with an answer pass the bar, how many without.
+One user in ten is left out of the training. Printed are, of these, how many questions with an answer pass the
+bar, how many without; the bar is laid by them.
 """
 
 import argparse
@@ -35,12 +36,14 @@ from proxy.pipeline.recall.rewrite import as_it_is
 from proxy.stores.models.catalog import MINILM
 from proxy.stores.models.head import SCALE, WEIGHTS, of_memory
 from proxy.stores.models.load import load_embedder
+from proxy.stores.models.manner import MANNERS, Manner, manner_of
 
 DATA = Path(__file__).resolve().parents[2] / "evals" / "answerability"
 HIDDEN, NETWORKS = 128, 2  # hidden units of each of the networks whose mean is written
 EPOCHS, BATCH, RATE, DECAY = 8, 32, 1e-3, 0.1
 DROP_INPUT, DROP_HIDDEN = 0.1, 0.3
 TAKEN_AWAY = 0.2  # the weight of a question whose answers were taken away
+LEFT_OUT = 10  # one user in so many
 KEPT = 0.98  # of the questions with an answer of users left out: where the bar is laid
 FOLDS = 3
 BESIDE_SHARE = 0.2
@@ -83,6 +86,7 @@ BESIDE = {
 
 Floats = NDArray[np.float32]
 Parameters = dict[str, Floats]
+Bars = dict[Manner, float]
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,14 @@ class Asked:
     weight: float = 1.0
 
     @property
-    def glossed(self) -> bool:
-        return self.language != "en"
+    def manner(self) -> Manner:
+        return manner_of(self.contents, glossed=self.language != "en")
+
+
+def files(directory: Path) -> list[Path]:
+    """Return the files in the order in which their users are numbered: what came later stands behind, so that
+    the users left out of an earlier training stay out."""
+    return [*sorted(directory.glob("*.jsonl")), *sorted(directory.glob("later/*.jsonl"))]
 
 
 async def read(files: Sequence[Path]) -> list[Asked]:
@@ -267,7 +277,7 @@ def network(asked: Sequence[Asked]) -> Parameters:
 
 
 # ---------------------------------------------------------------- the bar
-def left_out(asked: Sequence[Asked]) -> list[tuple[Asked, float]]:
+def in_turn(asked: Sequence[Asked]) -> list[tuple[Asked, float]]:
     """Return every question with what a network says that never saw its user."""
     found: list[tuple[Asked, float]] = []
     for fold in range(FOLDS):
@@ -277,21 +287,23 @@ def left_out(asked: Sequence[Asked]) -> list[tuple[Asked, float]]:
     return found
 
 
-def bars_of(scored: Sequence[tuple[Asked, float]], kept: float = KEPT) -> tuple[float, float]:
-    """Return the bar of English questions, and that of glossed ones, of which the model knows less."""
+def bars_of(scored: Sequence[tuple[Asked, float]], kept: float = KEPT) -> Bars:
+    """Return the bar for each manner in which memories are told (see `manner`)."""
 
-    def bar(*, glossed: bool) -> float:
-        ours = sorted(score for one, score in scored if one.answers.any() and one.glossed is glossed)
+    def bar(manner: Manner) -> float:
+        ours = sorted(score for one, score in scored if one.answers.any() and one.manner == manner)
         return ours[int((1 - kept) * len(ours))]
 
-    return bar(glossed=False), bar(glossed=True)
+    return {manner: bar(manner) for manner in MANNERS}
 
 
-def report(scored: Sequence[tuple[Asked, float]], bars: tuple[float, float]) -> None:
+def report(scored: Sequence[tuple[Asked, float]], bars: Bars) -> None:
     print(f"{'':10}{'with an answer':>24}{'plainly asked':>24}{'without':>20}")
-    for language in ("all", *sorted({one.language for one, _ in scored})):
+    for group in ("all", *MANNERS, *sorted({one.language for one, _ in scored})):
         ours = [
-            (one, score > bars[one.glossed]) for one, score in scored if language in ("all", one.language)
+            (one, score > bars[one.manner])
+            for one, score in scored
+            if group in ("all", one.manner, one.language)
         ]
         columns = (
             [passed for one, passed in ours if one.answers.any()],
@@ -299,7 +311,13 @@ def report(scored: Sequence[tuple[Asked, float]], bars: tuple[float, float]) -> 
             [passed for one, passed in ours if not one.answers.any()],
         )
         cells = (f"{np.mean(column):.3f} of {len(column):,}" for column in columns)
-        print(f"{language:10}" + "".join(f"{cell:>24}" for cell in cells))
+        print(f"{group:10}" + "".join(f"{cell:>24}" for cell in cells))
+
+
+def write(p: Parameters, bars: Bars, out: Path) -> None:
+    held = {name: value for name, value in p.items() if name != "constant"}
+    held |= {f"bar_{manner}": np.asarray(bar - p["constant"]) for manner, bar in bars.items()}
+    np.savez_compressed(out, **{name: value.astype(np.float16) for name, value in held.items()})
 
 
 def main() -> int:
@@ -307,14 +325,12 @@ def main() -> int:
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--out", type=Path, default=WEIGHTS[MINILM])
     options = parser.parse_args()
-    asked = asyncio.run(read(sorted(options.data.glob("*.jsonl"))))
-    scored = left_out(asked)
+    asked = asyncio.run(read(files(options.data)))
+    p = network([one for one in asked if one.user % LEFT_OUT])
+    scored = [(one, log_odds(p, one)) for one in asked if not one.user % LEFT_OUT]
     bars = bars_of(scored)
     report(scored, bars)
-    p = network(asked)
-    held = {name: value for name, value in p.items() if name != "constant"}
-    held["bar"], held["bar_glossed"] = (np.asarray(bar - p["constant"]) for bar in bars)
-    np.savez_compressed(options.out, **{name: value.astype(np.float16) for name, value in held.items()})
+    write(p, bars, options.out)
     print(f"{options.out.name}: {options.out.stat().st_size:,} bytes, {len(asked):,} questions")
     return 0
 

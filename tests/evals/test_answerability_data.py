@@ -9,7 +9,7 @@ import pytest
 from evals.data import DEV, EXTRA
 
 FOLDER = Path(__file__).parents[2] / "evals"
-FILES = sorted((FOLDER / "answerability").glob("*.jsonl"))
+FILES = sorted((FOLDER / "answerability").glob("**/*.jsonl"))
 EVALUATED = [
     *DEV.glob("*.json"),
     *(file for file in EXTRA.glob("*.json") if file.stem not in ("compound", "decisions", "unrelated")),

@@ -21,6 +21,7 @@ from proxy.stores.models.answerability import (
 )
 from proxy.stores.models.catalog import MINILM
 from proxy.stores.models.head import Seen
+from proxy.stores.models.manner import MANNERS, Manner, manner_of
 from proxy.stores.models.reader import Pair
 
 BAR, READER_BAR = -1.0, 0.5
@@ -34,8 +35,8 @@ class Head:
         scores = np.array([float(memory.vector) for memory in memories], np.float32)
         return Seen(scores, float(np.logaddexp.reduce(scores)), scores / 10)
 
-    def bar(self, *, glossed: bool) -> float:
-        return BAR - glossed
+    def bar(self, manner: Manner) -> float:
+        return BAR - MANNERS.index(manner)
 
 
 class Reader:
@@ -47,8 +48,8 @@ class Reader:
         self.go_on = threading.Event()
         self.go_on.set()
 
-    def bar(self, *, glossed: bool) -> float:
-        return READER_BAR - glossed
+    def bar(self, manner: Manner) -> float:
+        return READER_BAR - MANNERS.index(manner)
 
     def log_odds(self, question: str, pairs: Iterable[Pair], *, enough: float) -> float | None:
         self.read.append((question, read := [], enough))
@@ -61,7 +62,7 @@ class Reader:
 
 
 def told(*scores: float) -> list[Told]:
-    return [Told(f"memory {i}", str(score).encode(), 0.5, 0.25) for i, score in enumerate(scores)]
+    return [Told(f"User has {i}", str(score).encode(), 0.5, 0.25) for i, score in enumerate(scores)]
 
 
 @contextmanager
@@ -83,7 +84,7 @@ async def test_what_vectors_leave_open_is_read_and_both_count(read, by_vectors):
     with models(reader) as made:
         assert await odds(made, seen) == pytest.approx(read - wanting)
     ((question, pairs, enough),) = reader.read
-    assert (question, pairs) == (QUESTION, [Pair("memory 0", pytest.approx(seen / 10), 0.5, 0.25)])
+    assert (question, pairs) == (QUESTION, [Pair("User has 0", pytest.approx(seen / 10), 0.5, 0.25)])
     assert enough == pytest.approx(wanting)
 
 
@@ -107,7 +108,7 @@ async def test_the_first_are_read():
     with models(reader) as made:
         await odds(made, *[-5.0] * (READ + 2))
     ((_, pairs, _),) = reader.read
-    assert [pair.content for pair in pairs] == [f"memory {i}" for i in range(READ)]
+    assert [pair.content for pair in pairs] == [f"User has {i}" for i in range(READ)]
 
 
 @pytest.mark.parametrize("seen", [-2.0, 0.0])
@@ -178,3 +179,23 @@ def test_there_is_a_reader(models_dir) -> None:
     assert loaded is not None
     assert loaded.note == ""
     loaded.close()
+
+
+def test_what_was_said_never_speaks_of_the_user() -> None:
+    talk = ["Nora: I moved to Lyon last weekend!", "Sam: My sister got the scholarship."]
+    assert manner_of(talk, glossed=False) == manner_of(talk, glossed=True) == "said"
+    assert manner_of(["I got my air fryer from my sister."], glossed=False) == "said"
+    assert manner_of([*talk, "User's budget is $10,000."], glossed=False) == "english"
+    for told_of in (
+        "用户住在杭州。",
+        "El usuario vive en Quito.",
+        "Die Nutzerin heißt Ada.",
+        "L'utilisatrice court.",
+    ):
+        assert manner_of([told_of, "…"], glossed=True) == "glossed"
+
+
+async def test_what_was_said_has_a_bar_of_its_own():
+    spoken = [Told("Nora: I moved to Lyon last weekend!", b"-1.5", 0.5, 0.25)]
+    with models(None) as made:
+        assert await made.log_odds(QUESTION, VECTOR, spoken, glossed=False) == -1.5 - (BAR - 2)

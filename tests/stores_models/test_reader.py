@@ -37,9 +37,13 @@ def test_a_fact_answers_what_it_states_and_not_what_it_leaves_open(reader, asked
 
 
 def test_questions_with_an_answer_pass_and_most_others_do_not(reader) -> None:
-    pairs, bar = [beside(fact) for fact in FACTS], reader.bar(glossed=False)
+    pairs, bar = [beside(fact) for fact in FACTS], reader.bar("english")
     assert all(reader.log_odds(question, pairs) > bar for question in ANSWERED)
     assert sum(reader.log_odds(question, pairs) < bar for question in UNANSWERED) >= 4
+
+
+def test_of_what_is_read_with_more_trouble_less_is_asked(reader) -> None:
+    assert reader.bar("english") > reader.bar("glossed") > reader.bar("said")
 
 
 def test_every_memory_adds_and_their_order_does_not_matter(reader) -> None:
@@ -78,7 +82,7 @@ def test_nothing_is_said_of_a_question_longer_than_what_is_read(reader, text: st
 
 def test_the_end_of_a_long_memory_may_answer_what_its_beginning_does_not(reader) -> None:
     long = FACTS[1] + " It was a long day." * 30
-    bar = reader.bar(glossed=False)
+    bar = reader.bar("english")
     assert reader.log_odds(UNANSWERED[2], [beside(FACTS[1])], enough=bar) < bar
     assert reader.log_odds(UNANSWERED[2], [beside(long)], enough=bar) is None
     # Another memory that answers is enough.

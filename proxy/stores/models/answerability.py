@@ -19,6 +19,7 @@ from proxy.errors import EmbeddingFailed
 from proxy.observe import Seldom
 from proxy.ports import Told
 from proxy.stores.models.head import AnswerabilityHead, head_of
+from proxy.stores.models.manner import manner_of
 from proxy.stores.models.reader import AnswerReader, Pair, load_reader
 from proxy.stores.threads import step_back
 
@@ -54,14 +55,15 @@ class AnswerabilityModels:
     ) -> float:
         """See ports.Answerability."""
         seen = self._head.see(vector, memories)
-        by_vectors = seen.total - self._head.bar(glossed=glossed)
+        manner = manner_of([memory.content for memory in memories], glossed=glossed)
+        by_vectors = seen.total - self._head.bar(manner)
         if self._reader is None or not memories or by_vectors > SURE or self._waiting >= AT_ONCE:
             return by_vectors
         pairs = [
             Pair(memory.content, float(cosine), memory.terms, memory.weight)
             for memory, cosine in zip(memories[:READ], seen.cosines, strict=False)
         ]
-        wanting = self._reader.bar(glossed=glossed) - SAY * by_vectors
+        wanting = self._reader.bar(manner) - SAY * by_vectors
         read = await self._read(self._reader, question, pairs, enough=wanting)
         return by_vectors if read is None else read - wanting
 

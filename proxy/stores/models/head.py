@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from proxy.ports import Told
 from proxy.stores.models.catalog import MINILM
+from proxy.stores.models.manner import MANNERS, Manner
 
 WEIGHTS = {MINILM: Path(__file__).with_name("answerability-minilm.npz")}
 # Components of unit vectors are some .05: scaled, so that all inputs of the network are about 1.
@@ -45,12 +46,11 @@ class AnswerabilityHead:
         self._of_question, self._of_memory = held["hidden"][:dimension], held["hidden"][dimension:]
         self._bias, self._output = held["bias"], held["output"]
         self._cosine = float(held["cosine"])
-        self._bars = {True: float(held["bar_glossed"]), False: float(held["bar"])}
+        self._bars = {manner: float(held[f"bar_{manner}"]) for manner in MANNERS}
 
-    def bar(self, *, glossed: bool) -> float:
-        """Return what most log-odds are above that belong to a question with an answer. `glossed`: see
-        ports.Answerability."""
-        return self._bars[glossed]
+    def bar(self, manner: Manner) -> float:
+        """Return what most log-odds are above that belong to a question with an answer."""
+        return self._bars[manner]
 
     def see(self, question: bytes, memories: Sequence[Told]) -> Seen:
         """Return what speaks for the memories."""

@@ -24,6 +24,7 @@ from proxy.errors import EmbeddingFailed
 from proxy.gloss import gloss
 from proxy.stores.models import weights
 from proxy.stores.models.load import pack_minilm, published_minilm, read_tokenizer, session_of_packed
+from proxy.stores.models.manner import MANNERS, Manner
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 TRAINED = Path(__file__).with_name("minilm-reader.npz")
 LAYERS = 6
-QUESTION_TOKENS, PAIR_TOKENS = 64, 96  # as in the training
+QUESTION_TOKENS, PAIR_TOKENS = 64, 128  # as in the training
 _MAX_CHARS = 1_000  # of either text, for the tokenizer's time
 # What the file of trained values holds beside changes of published tensors, in the packed file's order.
 OWN = ("segment", "hidden", "hidden_bias", "output", "direct", "constant")
@@ -52,7 +53,7 @@ class AnswerReader:
     """Reads pairs; synchronous, may be called from several threads."""
 
     def __init__(
-        self, session: "InferenceSession", tokenizer: "Tokenizer", bars: Mapping[bool, float]
+        self, session: "InferenceSession", tokenizer: "Tokenizer", bars: Mapping[Manner, float]
     ) -> None:
         tokenizer.no_padding()
         tokenizer.no_truncation()
@@ -60,10 +61,9 @@ class AnswerReader:
         self._bars = bars
         self._first, self._between = (tokenizer.token_to_id(mark) for mark in ("[CLS]", "[SEP]"))
 
-    def bar(self, *, glossed: bool) -> float:
-        """Return what most log-odds are above that belong to a question with an answer. `glossed`: see
-        ports.Answerability."""
-        return self._bars[glossed]
+    def bar(self, manner: Manner) -> float:
+        """Return what most log-odds are above that belong to a question with an answer."""
+        return self._bars[manner]
 
     def log_odds(self, question: str, pairs: Iterable[Pair], *, enough: float = math.inf) -> float | None:
         """Return the log-odds that one of the memories answers the question, against none of them; None where
@@ -113,7 +113,7 @@ def load_reader(models_dir: Path, path: Path | None = None) -> AnswerReader:
     packs = (partial(pack_minilm, directory), partial(pack_reader, directory))
     session = session_of_packed(weights.READER.graph, models_dir, packs)
     with np.load(TRAINED) as file:
-        bars = {False: float(file["bar"]), True: float(file["bar_glossed"])}
+        bars = {manner: float(file[f"bar_{manner}"]) for manner in MANNERS}
     reader = AnswerReader(session, read_tokenizer(directory), bars)
     reader.log_odds("ready?", [Pair("ready", 0, 0, 0)])
     return reader
