@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 from proxy.errors import EmbeddingFailed
+from proxy.pipeline.recall.answerable import told as beside
+from proxy.pipeline.recall.rewrite import as_it_is
 from proxy.ports import Told
 from proxy.stores.models.answerability import (
     AT_ONCE,
@@ -193,6 +195,37 @@ def test_what_was_said_never_speaks_of_the_user() -> None:
         "L'utilisatrice court.",
     ):
         assert manner_of([told_of, "…"], glossed=True) == "glossed"
+
+
+def test_of_a_long_memory_the_beginning_tells() -> None:
+    assert manner_of(["Nora: " + "plums and pears, " * 30 + "and a user."], glossed=False) == "said"
+
+
+TALK = (
+    "Ruth: Big news, the library is keeping me on, full time from September. I danced in the car park.",
+    "Ruth: Sorry I'm late, we spent the whole weekend at my uncle's orchard in Kent, picking plums!",
+    "Otis: Sounds heavenly. I was stuck inside, the boiler went again and the man only came yesterday.",
+    "Otis: You earned it. I signed up for the Dutch course, by the way, since Bram doesn't speak English.",
+)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "How did Ruth react to the news from the library?",  # hidden before there were talks in the training
+        "When does Ruth begin full time at the library?",
+        "What did Ruth do at her uncle's orchard?",
+        "Why was Otis stuck inside?",
+        "Why is Otis learning Dutch?",
+    ],
+)
+async def test_what_a_talk_answers_passes(minilm, models_dir, question) -> None:
+    loaded = load_answerability(models_dir, MINILM, deadline_s=60)
+    assert loaded is not None
+    vectors = await minilm.embed(list(TALK))
+    memories = beside(as_it_is(question).terms, vectors, TALK)
+    assert await loaded.log_odds(question, await minilm.embed_query(question), memories, glossed=False) > 0
+    loaded.close()
 
 
 async def test_what_was_said_has_a_bar_of_its_own():
