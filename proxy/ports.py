@@ -8,7 +8,7 @@ Every async method may raise StoreUnavailable (stores), EmbeddingFailed (embedde
 CompletionFailed (completer); what else a method raises is said at the method.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -60,14 +60,10 @@ class MemoryStore(Protocol):
         """
         ...
 
-    async def snapshot(self, scope: Scope) -> Snapshot | None:
-        """Return the scope's memories where they are few enough to be searched at once, else None. To be
-        taken while the question's vector is made: then nothing waits for the store."""
-        ...
-
-    def begin(self, scope: Scope) -> None:
-        """Bring to hand what a search of the scope will need, if that can be done meanwhile. A hint: it
-        never fails, and may be wrong."""
+    def snapshot(self, scope: Scope) -> Awaitable[Snapshot | None]:
+        """Begin to read the scope's memories, and return what to await: them where they are few enough to be
+        searched at once, else None. To be called before the question's vector is made: then nothing waits for
+        the store. What is awaited raises StoreUnavailable, and may be called off."""
         ...
 
     async def stamp(self, scope: Scope) -> Stamp:

@@ -6,7 +6,7 @@ forwarding the turn unchanged when memory fails, are handled once, in the caller
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
@@ -26,6 +26,7 @@ from proxy.errors import StoreError
 from proxy.note_store import NoteStore
 from proxy.notes import NOTHING, SessionNotes
 from proxy.observe import Seldom
+from proxy.pipeline.begun import begun
 from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.decision.restraint import Restraint
 from proxy.pipeline.decision.triage import Triage
@@ -38,7 +39,7 @@ from proxy.pipeline.recall.rerank import Reranking
 from proxy.pipeline.recall.rewrite import VAGUE_CHARS, Query, is_vague, may_lean, rewrite
 from proxy.pipeline.recall.wording import Wording
 from proxy.pipeline.visible import unseen
-from proxy.ports import Answerability, Clock, Embedder, MemoryStore, SessionStore, TokenCounter
+from proxy.ports import Answerability, Clock, Embedder, MemoryStore, SessionStore, Snapshot, TokenCounter
 from proxy.reasons import Reason
 
 SURE = 0.7  # a preference that is no surer than this steers nobody; saying it again makes it surer
@@ -149,14 +150,14 @@ async def _recall(turn: Turn, tools: Tools) -> _Recalled:
         judged = tools.triage.judge(turn)
     if not judged.verdict.search:
         return _Recalled(status=Status.SKIPPED, reason=judged.verdict.reason)
-    tools.memories.begin(turn.scope)  # while the model reads the question
     try:
-        with tools.stage("query"):
-            query, wanted = await _ask(turn, judged.expected, tools)
-        if wanted is None:
-            return _Recalled(status=Status.SKIPPED, reason=Reason.PLAN)
-        with tools.stage("search"):
-            found = await _find(query, wanted, turn, tools)
+        with begun(tools.memories.snapshot(turn.scope)) as snapshot:  # while the model reads the question
+            with tools.stage("query"):
+                query, wanted = await _ask(turn, judged.expected, tools)
+            if wanted is None:
+                return _Recalled(status=Status.SKIPPED, reason=Reason.PLAN)
+            with tools.stage("search"):
+                found = await _find(query, wanted, snapshot, turn, tools)
         if found.empty and not await _has_memories(turn.scope, tools):
             return _Recalled(reason=Reason.NO_MEMORIES, level=found.level)
     except StoreError as error:
@@ -289,12 +290,15 @@ async def _worded(turn: Turn, history: Sequence[str], tools: Tools, *, spent_s: 
     return await tools.wording.improve(turn, query, history, spent_s=spent_s)
 
 
-async def _find(query: Query, wanted: Wanted, turn: Turn, tools: Tools) -> Finding:
+async def _find(
+    query: Query, wanted: Wanted, snapshot: Awaitable[Snapshot | None], turn: Turn, tools: Tools
+) -> Finding:
     """Return what is found; where a plan narrowed the kinds in vain, of all that were asked for."""
-    found = await tools.finder.find(query, wanted, began=turn.at)
+    found = await tools.finder.find(query, wanted, began=turn.at, snapshot=snapshot)
     if found.ranked or wanted.types == turn.options.types:
         return found
-    return await tools.finder.find(query, replace(wanted, types=turn.options.types), began=turn.at)
+    unnarrowed = replace(wanted, types=turn.options.types)
+    return await tools.finder.find(query, unnarrowed, began=turn.at, snapshot=snapshot)
 
 
 async def _earlier(turn: Turn, tools: Tools) -> Sequence[str]:

@@ -1,5 +1,6 @@
 """Hand-made memories, hits and turns; a store and an embedder whose answers the test writes down."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -72,13 +73,16 @@ class Shelf:
     hits: list[Hit] = field(default_factory=list)
     asked: list[Search] = field(default_factory=list)
     begun: list[Scope] = field(default_factory=list)
+    reading: asyncio.Future[None] | None = None
+    is_slow: bool = False
     stored: int | None = None
 
-    def begin(self, scope: Scope) -> None:
+    def snapshot(self, scope: Scope) -> asyncio.Future[None]:
         self.begun.append(scope)
-
-    async def snapshot(self, scope: Scope) -> None:
-        return None
+        self.reading = asyncio.get_running_loop().create_future()
+        if not self.is_slow:
+            self.reading.set_result(None)
+        return self.reading
 
     async def search(self, scope: Scope, search: Search) -> list[Hit]:
         self.asked.append(search)

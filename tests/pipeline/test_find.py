@@ -25,8 +25,6 @@ class Library:
     shelves: dict[str, list[Hit]]
     asked: list[Search] = field(default_factory=list)
 
-    def begin(self, scope: Scope) -> None: ...
-
     async def snapshot(self, scope: Scope) -> None:
         return None
 

@@ -1,5 +1,6 @@
 """The read path as a whole: what becomes of a turn."""
 
+import asyncio
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
@@ -70,6 +71,17 @@ async def test_the_store_begins_while_the_model_reads_and_not_for_a_greeting(too
     for text in ("hi there", "How much did the hotel in Portugal cost?"):
         await prepare(turn(text), tools)
     assert tools.memories.begun == [SCOPE]
+
+
+async def test_what_the_store_reads_is_called_off_with_the_request(tools):
+    tools.memories.is_slow = True
+    waiting = asyncio.create_task(prepare(turn("How much did the hotel in Portugal cost?"), tools))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not tools.memories.reading.done()
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert tools.memories.reading.cancelled()
 
 
 async def test_a_user_without_memories_is_told_apart_from_a_poor_match(tools):

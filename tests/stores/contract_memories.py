@@ -71,14 +71,18 @@ class SearchContract:
                 assert np.frombuffer(held_vector, np.float32) == pytest.approx(expected, abs=1e-6)
         assert not any(h.vector for h in await find(memories, "horse", vec=vector(1)))
 
-    async def test_a_search_that_was_begun_sees_what_came_after(self, memories):
-        memories.begin(ANNA)  # never seen
+    async def test_a_search_sees_what_came_after_a_snapshot_was_begun(self, memories):
+        begun = [memories.snapshot(ANNA)]  # never seen
         await store(memories, create("Has a boat"), create("Sails a boat", id="gone"))
-        memories.begin(ANNA)
+        begun.append(memories.snapshot(ANNA))
         await forgotten(memories, of(ANNA), "gone")
         await store(memories, create("Sold the boat"))
-        memories.begin(ANNA)
+        begun.append(memories.snapshot(ANNA))
         assert await contents(memories, "boat") == {"Has a boat", "Sold the boat"}
+        *_, last = await asyncio.gather(*begun)
+        wanted = Search(None, ("boat",), now=NOW)
+        found = {"Has a boat", "Sold the boat"}
+        assert last is None or {hit.memory.content for hit in last.search(wanted)} == found
 
     async def test_a_snapshot_says_what_a_search_says(self, memories):
         assert await memories.snapshot(ANNA) is None  # never seen

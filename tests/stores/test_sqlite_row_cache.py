@@ -1,6 +1,7 @@
 """Memories kept between searches: as good as their rows, and not made anew without need."""
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
@@ -45,32 +46,36 @@ async def test_a_touched_memory_is_made_anew_once_and_not_by_every_search(memori
     assert await found(memories) is await found(memories)
 
 
-def is_at_hand(memories):
-    return memories._indexes.holds(ANNA) and bool(memories._rows._users)
-
-
-async def test_a_search_that_was_begun_reads_no_rows(memories, monkeypatch):
-    memories.begin(ANNA)
-    for _ in range(1000):
-        if not is_at_hand(memories):
-            await asyncio.sleep(0.01)
+async def test_a_search_after_a_snapshot_reads_no_rows(memories, monkeypatch):
+    await memories.snapshot(ANNA)
     monkeypatch.setattr(rows, "memories_by_seq", None)
     assert (await found(memories)).content == TEA.content
 
 
-async def test_a_user_with_many_memories_keeps_no_second_reader_busy(memories, monkeypatch):
+async def test_a_snapshot_is_begun_before_it_is_awaited_and_may_be_called_off(memories):
+    read = memories.snapshot(ANNA)
+    for _ in range(1000):
+        if memories._indexes.holds(ANNA):
+            break
+        await asyncio.sleep(0.01)
+    assert memories._indexes.holds(ANNA)
+    assert await read is not None
+    release = threading.Event()
+    busy = [memories._database.begin_read(lambda tx: release.wait(10)) for _ in range(2)]
+    queued = memories.snapshot(ANNA)
+    assert queued.cancel()
+    release.set()
+    await asyncio.gather(*busy)
+    assert (await memories.snapshot(ANNA)) is not None
+
+
+async def test_of_a_user_with_many_memories_a_snapshot_brings_nothing_in(memories, monkeypatch):
     monkeypatch.setattr(sqlite_memories, "_FEW", 1)
     more = replace(TEA, id="more", content="Drinks black tea.")
     await memories.apply(ANNA, [Create(more, None)], expect=await memories.stamp(ANNA))
-    memories.begin(ANNA)
-    await asyncio.sleep(0.2)  # longer than it takes
-    assert not is_at_hand(memories)
-
-
-async def test_what_is_at_hand_is_not_read_again(memories, monkeypatch):
-    await found(memories)
-    monkeypatch.setattr(memories._database, "read_ahead", None)
-    memories.begin(ANNA)
+    assert await memories.snapshot(ANNA) is None
+    assert not memories._indexes.holds(ANNA)
+    assert not memories._rows._users
 
 
 async def test_after_a_forget_nothing_is_at_hand(memories):
@@ -92,7 +97,7 @@ async def test_a_snapshot_is_of_few_memories_all_of_them_legible(memories, monke
 async def test_of_a_user_known_to_have_many_memories_no_reader_is_asked_for_a_snapshot(memories, monkeypatch):
     monkeypatch.setattr(sqlite_memories, "_FEW", 0)
     await found(memories)
-    monkeypatch.setattr(memories._database, "read", None)
+    monkeypatch.setattr(memories._database, "begin_read", None)
     assert await memories.snapshot(ANNA) is None
 
 
@@ -102,3 +107,17 @@ async def test_a_damaged_row_costs_the_snapshot_and_only_the_searches_that_find_
     await memories._database.write(lambda tx: tx.execute("UPDATE memories SET tags = '[' WHERE id = 'milk'"))
     assert await memories.snapshot(ANNA) is None
     assert (await found(memories)).content == TEA.content
+
+
+async def test_of_a_user_first_seen_each_row_is_read_once(memories):
+    read = []
+
+    def work(tx):
+        tx.set_trace_callback(read.append)
+        try:
+            return memories._few(tx, ANNA)
+        finally:
+            tx.set_trace_callback(None)
+
+    assert await memories._database.read(work) is not None
+    assert sum("access_count" in statement for statement in read) == 1

@@ -6,7 +6,7 @@ gate by itself, and each gets its best memories in.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -67,13 +67,20 @@ class Finder:
     answerability: Answerability | None = None
     seldom: Seldom = field(default_factory=Seldom)  # logs what a search did without
 
-    async def find(self, query: Query, wanted: Wanted, *, began: float) -> Finding:
-        """Return what belongs to the query. `began`: when memory's work for the request did. Raises
-        StoreUnavailable."""
+    async def find(
+        self,
+        query: Query,
+        wanted: Wanted,
+        *,
+        began: float,
+        snapshot: Awaitable[Snapshot | None] | None = None,
+    ) -> Finding:
+        """Return what belongs to the query. `began`: when memory's work for the request did. `snapshot`: of
+        the scope, where its reading has begun. Raises StoreUnavailable."""
         if self.embedder is not None and self.ranking.dense:
             self.embedder.begin(query.text)
         # Before anything is made of the question: while this waits, the model gets to run.
-        few = await self.memories.snapshot(wanted.scope)
+        few = await (snapshot or self.memories.snapshot(wanted.scope))
         parts = [as_it_is(part) for part in query.parts]
         if self.reranking is not None and not parts:
             return await self._reranked(query, wanted, self.reranking, few, began=began)

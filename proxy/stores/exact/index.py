@@ -28,9 +28,8 @@ Bools = NDArray[np.bool_]
 Name = TypeVar("Name")
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A memory as the index reads it."""
+class Row(NamedTuple):
+    """A memory as the index reads it. A tuple, since a hundred are made where a user is first seen."""
 
     seq: int
     type: str
@@ -214,29 +213,28 @@ def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, 
     """Index the rows at positions first, first + 1, …, with the names of `known` and new ones after them.
 
     Raises DamagedRow for terms that are no numbers."""
-    type_names = _names(known.type_names if known else (), [row.type for row in rows])
-    project_names = _names(known.project_names if known else (), [row.project for row in rows])
+    seqs, types, projects, expires, current, vectors, terms, _ = zip(*rows, strict=True) if rows else [()] * 8
+    type_names = _names(known.type_names if known else (), types)
+    project_names = _names(known.project_names if known else (), projects)
     dimension = known.matrix.shape[1] if known else _dimension(rows)
-    matrix = np.zeros((len(rows), dimension), np.float32)
-    embedded = np.zeros(len(rows), np.bool_)
-    for at, row in enumerate(rows):
-        # Rows of another dimension cannot come through `apply`; one that did would be found by its words.
-        if row.vector is not None and len(row.vector) == 4 * dimension:
-            matrix[at] = np.frombuffer(row.vector, np.float32)
-            embedded[at] = True
+    # Rows of another dimension cannot come through `apply`; one that did would be found by its words.
+    embedded = [vector is not None and len(vector) == 4 * dimension for vector in vectors]
+    none = bytes(4 * dimension)
+    whole = b"".join([vector if has else none for vector, has in zip(vectors, embedded, strict=True)])
+    matrix = np.frombuffer(whole, np.float32).reshape(len(rows), dimension)
     with legible():
-        texts = [np.frombuffer(row.terms, np.int64) for row in rows]
-    types = {name: at for at, name in enumerate(type_names)}
-    projects = {name: at for at, name in enumerate(project_names)}
+        texts = [np.frombuffer(text, np.int64) for text in terms]
+    type_at = {name: at for at, name in enumerate(type_names)}
+    project_at = {name: at for at, name in enumerate(project_names)}
     return UserIndex(
         stamp=stamp,
-        seqs=np.array([row.seq for row in rows], np.int64),
-        types=np.array([types[row.type] for row in rows], np.int16),
-        projects=np.array([projects[row.project] for row in rows], np.int32),
-        expires=np.array([_expiry(row) for row in rows], np.float64),
-        current=np.array([row.current for row in rows], np.bool_),
+        seqs=np.array(seqs, np.int64),
+        types=np.array([type_at[name] for name in types], np.int16),
+        projects=np.array([project_at[name] for name in projects], np.int32),
+        expires=np.array([math.inf if at is None else at for at in expires], np.float64),
+        current=np.array(current, np.bool_),
         lengths=np.array([len(text) for text in texts], np.int32),
-        embedded=embedded,
+        embedded=np.array(embedded, np.bool_),
         matrix=matrix,
         buffer=matrix,  # room is made with the first memory that is added: most users are only read
         postings=Postings.build(texts, first=first),

@@ -55,9 +55,6 @@ class RedisMemories:
     async def snapshot(self, scope: Scope) -> None:
         """See MemoryStore: there is none, since the index is elsewhere."""
 
-    def begin(self, scope: Scope) -> None:
-        """See MemoryStore: does nothing, since the index is elsewhere and keeps itself at hand."""
-
     async def stamp(self, scope: Scope) -> Stamp:
         async def work(unit: Unit) -> Stamp:
             return unit.stamp

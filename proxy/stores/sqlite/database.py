@@ -125,14 +125,13 @@ class Database:
 
     async def read(self, work: Work[T]) -> T:
         """Run the work in a reader thread, on one consistent state of the file."""
+        return await self.begin_read(work)
+
+    def begin_read(self, work: Work[T]) -> asyncio.Future[T]:
+        """Do what `read` does, begun at once. Raises StoreUnavailable where that is closed."""
         if self._closed:
             raise StoreUnavailable(f"{self.path} is closed")
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
-
-    def read_ahead(self, work: Work[None]) -> None:
-        """Run the work in a reader thread; nobody waits for it, or hears of what it raises."""
-        with suppress(RuntimeError):  # closed
-            self._readers.submit(self._read, work)
+        return asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
 
     async def purge_if_due(self) -> None:
         """Empty the write-ahead log, if that was put off, or not done since the start."""

@@ -118,7 +118,7 @@ def _load(tx: sqlite3.Connection, owner: Owner, generations: Sequence[int]) -> U
         "generations": as_json(generations),
     }
     rows = tx.execute(_CURRENT.format(hidden=hidden(tx)), ours).fetchall()
-    return build([_row(row) for row in rows], owner.stamp)
+    return build([Row._make(row) for row in rows], owner.stamp)
 
 
 def _refreshed(
@@ -128,16 +128,11 @@ def _refreshed(
     old, new = cached.stamp, owner.stamp
     if old.generation == new.generation and new.version - old.version <= REMEMBERED_VERSIONS:
         since = {"owner": owner.id, "version": old.version, "generations": as_json(generations)}
-        rows = [_row(row) for row in tx.execute(_CHANGED.format(hidden=hidden(tx)), since)]
+        rows = [Row._make(row) for row in tx.execute(_CHANGED.format(hidden=hidden(tx)), since)]
         rows += [_gone(seq) for (seq,) in tx.execute(_GONE, since)]
         if (index := cached.changed(rows, new)) is not None:
             return index
     return _load(tx, owner, generations)
-
-
-def _row(row: tuple[int, str, str | None, float | None, int, bytes | None, bytes, int]) -> Row:
-    seq, type_, project, expires_at, current, vector, terms, rewritten = row
-    return Row(seq, type_, project, expires_at, bool(current), vector, terms, bool(rewritten))
 
 
 def _gone(seq: int) -> Row:

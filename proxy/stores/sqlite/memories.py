@@ -1,5 +1,6 @@
 """The MemoryStore over SQLite: see ports.MemoryStore for what every method guarantees."""
 
+import asyncio
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -20,6 +21,7 @@ from proxy.stores.sqlite.forgetting.forget import Forgetting
 from proxy.stores.sqlite.forgetting.way import make_way
 from proxy.stores.sqlite.index_cache import IndexCache
 from proxy.stores.sqlite.listing import Listing
+from proxy.stores.sqlite.owners import Owner
 from proxy.stores.sqlite.quota import apply_within
 from proxy.stores.sqlite.row_cache import RowCache
 
@@ -54,18 +56,17 @@ class SqliteMemories:
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
         return await self._database.read(lambda tx: self._search(tx, scope, search))
 
-    async def snapshot(self, scope: Scope) -> "Few | None":
+    def snapshot(self, scope: Scope) -> "asyncio.Future[Few | None]":
         """See MemoryStore: of a user with few memories."""
         if self._indexes.holds_more(scope, _FEW):
-            return None  # without asking a reader
+            return _none()  # without asking a reader
         forgets = self._forgets
-        found = await self._database.read(lambda tx: self._few(tx, scope))
-        return Few(*found, scope.project, lambda: self._forgets == forgets) if found else None
 
-    def begin(self, scope: Scope) -> None:
-        """See MemoryStore: reads the index and the rows of a user with few memories, unless they are here."""
-        if not self._indexes.holds(scope):
-            self._database.read_ahead(lambda tx: self._bring(tx, scope))
+        def work(tx: sqlite3.Connection) -> Few | None:
+            found = self._few(tx, scope)
+            return Few(*found, scope.project, lambda: self._forgets == forgets) if found else None
+
+        return self._database.begin_read(work)
 
     async def stamp(self, scope: Scope) -> Stamp:
         def work(tx: sqlite3.Connection) -> Stamp:
@@ -167,14 +168,7 @@ class SqliteMemories:
             return index, self._rows.memories(tx, owner, self._database.epoch, seqs)
         return None
 
-    def _bring(self, tx: sqlite3.Connection, scope: Scope) -> None:
-        owner = owners.find(tx, scope)
-        # Nearly all of few will be hits. Many would keep two readers busy, this one and who waits for it.
-        if owner is not None and _has_few(tx, owner):
-            seqs = self._index(tx, owner).seqs.tolist()
-            self._rows.memories(tx, owner, self._database.epoch, seqs)
-
-    def _index(self, tx: sqlite3.Connection, owner: owners.Owner) -> UserIndex:
+    def _index(self, tx: sqlite3.Connection, owner: Owner) -> UserIndex:
         ours = model.held(tx, self._model).generations
         return self._indexes.current(tx, owner, self._database.epoch, ours)
 
@@ -193,6 +187,12 @@ class Few:
         return _hits(self.index.search(self.project, search), self.memories) if self.holds() else None
 
 
+def _none() -> "asyncio.Future[Few | None]":
+    future = asyncio.get_running_loop().create_future()
+    future.set_result(None)
+    return future
+
+
 def _hits(found: Sequence[Found], memories: Mapping[int, Memory]) -> Sequence[Hit]:
     # An index ahead of the transaction may name what the transaction could not see yet.
     return [
@@ -200,6 +200,6 @@ def _hits(found: Sequence[Found], memories: Mapping[int, Memory]) -> Sequence[Hi
     ]
 
 
-def _has_few(tx: sqlite3.Connection, owner: owners.Owner) -> bool:
+def _has_few(tx: sqlite3.Connection, owner: Owner) -> bool:
     count: int = tx.execute(_COUNT, (owner.id, _FEW + 1)).fetchone()[0]
     return count <= _FEW

@@ -48,14 +48,15 @@ class RowCache:
         self, tx: sqlite3.Connection, owner: Owner, epoch: int, seqs: Sequence[int]
     ) -> dict[int, Memory]:
         """Return those of the user's memories under these numbers that the transaction sees, as it does."""
-        states = tx.execute(_STATES, (rows.as_json(seqs),)).fetchall()
         validity = (epoch, owner.stamp.generation)
         known = self._known(owner.id, validity)
-        found, unknown, renewed = {}, {}, {}
+        states = tx.execute(_STATES, (rows.as_json(seqs),)).fetchall() if known else ()
+        found, renewed = {}, {}
+        unknown = [] if known else list(seqs)
         for seq, changed, access_count, last_accessed in states:
             kept = known.get(seq)
             if kept is None or kept[0] != changed:
-                unknown[seq] = changed
+                unknown.append(seq)
                 continue
             memory = kept[1]
             if memory.access_count != access_count or memory.last_accessed != last_accessed:
@@ -63,9 +64,9 @@ class RowCache:
                 renewed[seq] = (changed, memory)  # making one anew costs as much as ranking it
             found[seq] = memory
         if unknown:
-            read = rows.memories_by_seq(tx, list(unknown))
-            renewed |= {seq: (unknown[seq], memory) for seq, memory in read.items()}
-            found |= read
+            read = rows.memories_by_seq(tx, unknown)
+            renewed |= read
+            found |= {seq: memory for seq, (_, memory) in read.items()}
         if renewed:
             self._keep(owner.id, validity, renewed)
         return found

@@ -18,7 +18,7 @@ from proxy.stores.texts import storable as storable
 _MEMORY = """
     SELECT m.seq, m.id, s.tenant, s.user, m.project, m.type, m.content, m.source, m.created_at, m.updated_at,
            m.valid_from, m.valid_to, m.superseded_by, m.expires_at, m.archived, m.importance, m.weight,
-           m.confidence, m.tags, m.access_count, m.last_accessed
+           m.confidence, m.tags, m.access_count, m.last_accessed, m.changed
     FROM memories m JOIN scopes s ON s.id = m.owner
 """
 _INSERT_MEMORY = """
@@ -103,16 +103,22 @@ def memories_where(
     """Return (seq, memory) for what the condition (constant SQL over `m` and `s`) selects, in its order.
 
     Raises DamagedRow, rather than leave one out: whoever changes memories must see all of them."""
+    return [(seq, memory) for seq, _, memory in _memories(tx, condition, parameters)]
+
+
+def memories_by_seq(tx: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, tuple[int, Memory]]:
+    """Return the memories that exist under these numbers, each with its row's `changed`."""
+    found = _memories(tx, "m.seq IN (SELECT value FROM json_each(:seqs))", {"seqs": as_json(seqs)})
+    return {seq: (changed, memory) for seq, changed, memory in found}
+
+
+def _memories(
+    tx: sqlite3.Connection, condition: str, parameters: dict[str, Any]
+) -> list[tuple[int, int, Memory]]:
     rows = tx.execute(f"{_MEMORY} WHERE {condition}", parameters).fetchall()
     evidence = _evidence_of(tx, [row[0] for row in rows])
     with legible():
-        return [(row[0], _memory(row, evidence.get(row[0], ()))) for row in rows]
-
-
-def memories_by_seq(tx: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Memory]:
-    """Return the memories that exist under these numbers."""
-    condition = "m.seq IN (SELECT value FROM json_each(:seqs))"
-    return dict(memories_where(tx, condition, {"seqs": as_json(seqs)}))
+        return [(row[0], row[21], _memory(row, evidence.get(row[0], ()))) for row in rows]
 
 
 def _evidence_of(tx: sqlite3.Connection, seqs: list[int]) -> dict[int, tuple[Evidence, ...]]:
@@ -131,10 +137,13 @@ def _tags(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
+_scope = lru_cache(maxsize=4096)(Scope)  # hardly any two of a user's memories have another
+
+
 def _memory(row: tuple[Any, ...], evidence: tuple[Evidence, ...]) -> Memory:
     return Memory(
         id=row[1],
-        scope=Scope(row[2], row[3], row[4]),
+        scope=_scope(row[2], row[3], row[4]),
         type=row[5],
         content=row[6],
         source=row[7],
