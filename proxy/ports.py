@@ -63,7 +63,7 @@ class MemoryStore(Protocol):
     def snapshot(self, scope: Scope) -> Awaitable[Snapshot | None]:
         """Begin to read the scope's memories, and return what to await: them where they are few enough to be
         searched at once, else None. To be called before the question's vector is made: then nothing waits for
-        the store. What is awaited raises StoreUnavailable, and may be called off."""
+        the store. It may be called off. Raises StoreUnavailable, at once or where it is awaited."""
         ...
 
     async def stamp(self, scope: Scope) -> Stamp:

@@ -157,7 +157,9 @@ async def _recall(turn: Turn, tools: Tools) -> _Recalled:
             if wanted is None:
                 return _Recalled(status=Status.SKIPPED, reason=Reason.PLAN)
             with tools.stage("search"):
-                found = await _find(query, wanted, snapshot, turn, tools)
+                # While a model was asked, another process may have forgotten: what was read brought the rows
+                # in, and is looked at anew.
+                found = await _find(query, wanted, None if tools.waits else snapshot, turn, tools)
         if found.empty and not await _has_memories(turn.scope, tools):
             return _Recalled(reason=Reason.NO_MEMORIES, level=found.level)
     except StoreError as error:
@@ -291,7 +293,7 @@ async def _worded(turn: Turn, history: Sequence[str], tools: Tools, *, spent_s: 
 
 
 async def _find(
-    query: Query, wanted: Wanted, snapshot: Awaitable[Snapshot | None], turn: Turn, tools: Tools
+    query: Query, wanted: Wanted, snapshot: Awaitable[Snapshot | None] | None, turn: Turn, tools: Tools
 ) -> Finding:
     """Return what is found; where a plan narrowed the kinds in vain, of all that were asked for."""
     found = await tools.finder.find(query, wanted, began=turn.at, snapshot=snapshot)

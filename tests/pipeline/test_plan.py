@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from proxy.domain import Hit, MemoryOptions, Status
+from proxy.domain import Create, Hit, MemoryFilter, MemoryOptions, Stamp, Status
 from proxy.errors import CompletionFailed
 from proxy.pipeline.prepare import prepare
 from proxy.pipeline.recall.plan import (
@@ -21,7 +21,8 @@ from proxy.pipeline.recall.plan import (
 )
 from proxy.pipeline.recall.rewrite import MAX_TERMS, rewrite
 from proxy.ports import CompletionRequest
-from tests.pipeline.conftest import NOW, Scripted, Shelf, memory, turn
+from proxy.stores.sqlite.stores import SqliteStores
+from tests.pipeline.conftest import NOW, SCOPE, Scripted, Shelf, memory, turn
 
 GOOD = (
     '{"search": true, "types": ["semantic"], "keywords": ["vacation", "cost"],'
@@ -239,3 +240,24 @@ async def test_the_request_s_own_types_stay_the_bound_of_the_fallback(tools):
     shelf = Shelf([])
     await prepare(turn("What can we spend?", options=options, at=NOW), with_plan(tools, GOOD, memories=shelf))
     assert {search.types for search in shelf.asked} == {frozenset({"procedural"})}
+
+
+async def test_what_another_process_forgets_while_the_model_plans_is_not_shown(tools, tmp_path):
+    ours, theirs = SqliteStores(tmp_path), SqliteStores(tmp_path)
+    await ours.open()
+    await theirs.open()
+    kept = replace(BUDGET.memory, scope=SCOPE)
+    await ours.memories.apply(SCOPE, [Create(kept, None)], expect=Stamp(0, 0))
+    asked = replace(tools, memories=ours.memories, embedder=None)
+    question = turn("What is the budget of the Portugal trip?")
+    assert (await prepare(question, asked)).memory_ids == ("budget",)
+
+    class Plans:
+        async def plan(self, *_, **__):
+            where = MemoryFilter(tenant=SCOPE.tenant, user=SCOPE.user)
+            await theirs.memories.forget(where, "budget", by="test")
+            return NO_PLAN
+
+    assert (await prepare(question, replace(asked, planner=Plans()))).memory_ids == ()
+    await ours.close()
+    await theirs.close()

@@ -171,7 +171,7 @@ class UserIndex:
         for row in rows:
             at = np.flatnonzero(seqs == row.seq)
             if len(at) and not row.rewritten:
-                expires[at], current[at] = _expiry(row), row.current
+                expires[at], current[at] = _expiry(row.expires_at), row.current
                 continue
             seqs[at], current[at] = _NOBODY, False
             if row.current:
@@ -231,7 +231,7 @@ def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, 
         seqs=np.array(seqs, np.int64),
         types=np.array([type_at[name] for name in types], np.int16),
         projects=np.array([project_at[name] for name in projects], np.int32),
-        expires=np.array([math.inf if at is None else at for at in expires], np.float64),
+        expires=np.array([_expiry(at) for at in expires], np.float64),
         current=np.array(current, np.bool_),
         lengths=np.array([len(text) for text in texts], np.int32),
         embedded=np.array(embedded, np.bool_),
@@ -269,5 +269,5 @@ def _dimension(rows: Sequence[Row]) -> int:
     return next((len(row.vector) // 4 for row in rows if row.vector is not None), 0)
 
 
-def _expiry(row: Row) -> float:
-    return math.inf if row.expires_at is None else row.expires_at
+def _expiry(at: float | None) -> float:
+    return math.inf if at is None else at

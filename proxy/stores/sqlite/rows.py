@@ -117,8 +117,9 @@ def _memories(
 ) -> list[tuple[int, int, Memory]]:
     rows = tx.execute(f"{_MEMORY} WHERE {condition}", parameters).fetchall()
     evidence = _evidence_of(tx, [row[0] for row in rows])
+    scopes = {key: Scope(*key) for key in {row[2:5] for row in rows}}  # few: most rows have the same
     with legible():
-        return [(row[0], row[21], _memory(row, evidence.get(row[0], ()))) for row in rows]
+        return [(row[0], row[21], _memory(row, scopes[row[2:5]], evidence.get(row[0], ()))) for row in rows]
 
 
 def _evidence_of(tx: sqlite3.Connection, seqs: list[int]) -> dict[int, tuple[Evidence, ...]]:
@@ -137,13 +138,10 @@ def _tags(text: str) -> tuple[str, ...]:
     return tuple(json.loads(text))
 
 
-_scope = lru_cache(maxsize=4096)(Scope)  # hardly any two of a user's memories have another
-
-
-def _memory(row: tuple[Any, ...], evidence: tuple[Evidence, ...]) -> Memory:
+def _memory(row: tuple[Any, ...], scope: Scope, evidence: tuple[Evidence, ...]) -> Memory:
     return Memory(
         id=row[1],
-        scope=_scope(row[2], row[3], row[4]),
+        scope=scope,
         type=row[5],
         content=row[6],
         source=row[7],
