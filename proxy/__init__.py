@@ -10,8 +10,8 @@ __version__ = "0.1.0"
 for _name in ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY"):
     os.environ.setdefault(_name, "1")
 
-# numpy's OpenBLAS starts a thread for every processor, and after each product that it shares out they all wait
-# for the next one without sleeping, some 30 ms long: a request that needs 7 ms of one processor took 13 of two,
-# and 40 where its upstream thinks for a while. What a request multiplies takes microseconds on one thread. Read
-# when numpy is imported; what an operator has set stands.
+# numpy's OpenBLAS starts a thread for every processor, and after each product that it shares out they all
+# wait for the next one without sleeping, some 30 ms long: a request that needs 7 ms of one processor took 13
+# of two, and 40 where its upstream thinks for a while. What a request multiplies takes microseconds on one
+# thread. Read when numpy is imported; what an operator has set stands.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from proxy.chinese import simplified
 from proxy.terms import ENGLISH_STOP_WORDS, fold
 
 SPACED = ("es", "de", "fr")
@@ -84,7 +85,7 @@ def gloss(text: str) -> Gloss:
         found = language(text)
         return Gloss(_spaced(text, found) if found else text)
     # Kana: Japanese has other words in the same signs.
-    return Gloss(text) if _KANA.search(text) else _unspaced(text)
+    return Gloss(text) if _KANA.search(text) else _unspaced(simplified(text))
 
 
 def question_gloss(text: str) -> Gloss:

@@ -8,12 +8,13 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from proxy.chinese import simplified
 from proxy.terms import STOP_WORDS, fold
 
 CJK = "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _NEGATION = re.compile(
     r"\b(?:no|not|never|cannot|without|nothing|none|nobody|kein\w*|nicht|jamais|pas|nunca|sin|non|mai)\b"
-    r"|n['’]t\b|不|没|沒|未|别|無|ない|ません|않|안 "
+    r"|n['’]t\b|不|没|未|别|无|ない|ません|않|안 "
 )
 _NUMBER = re.compile(r"\d+(?:[.:]\d+)*")
 _WORD = re.compile(rf"[^\W_{CJK}]{{3,}}|[{CJK}]{{2,}}")
@@ -25,8 +26,8 @@ _BEGINNING = 7
 
 def searchable(text: str, most: int | None = None) -> str:
     """Return the text, or its first `most` characters, in the form in which `held` looks for terms: folded,
-    no thousands separators."""
-    return fold(text, most).replace(",", "")
+    no thousands separators, Chinese in simplified signs."""
+    return simplified(fold(text, most)).replace(",", "")
 
 
 def held(wanted: Collection[str], text: str) -> list[str]:

@@ -3,10 +3,13 @@
 Latin and other spaced scripts give folded words (no case, no accents), lightly stemmed in English;
 identifiers give themselves whole and their parts; numbers lose their thousands separators; Chinese,
 Japanese and Korean runs give single characters and bigrams, since they put no spaces between words.
+Traditional and simplified signs are the same.
 """
 
 import re
 import unicodedata
+
+from proxy.chinese import simplified
 
 _CJK = (
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
@@ -63,7 +66,7 @@ def plain(text: str) -> str:
 def terms(text: str) -> tuple[str, ...]:
     """Return the text's terms in order, repeated as often as they occur, stop words left out."""
     found: list[str] = []
-    for match in _TOKEN.finditer(fold(text)):
+    for match in _TOKEN.finditer(simplified(fold(text))):
         token = match.group()
         if match.lastgroup == "cjk":
             found += token

@@ -19,7 +19,7 @@ print(len(list(Path("/proc/self/task").iterdir())))
 
 
 @pytest.mark.skipif(PROCESSORS < 2, reason="told by Linux, and only where there are several")
-@pytest.mark.parametrize("chosen, threads", [(None, 1), ("2", 2)])
+@pytest.mark.parametrize(("chosen", "threads"), [(None, 1), ("2", 2)])
 def test_products_of_matrices_begin_no_threads_that_wait_without_sleeping(
     chosen: str | None, threads: int
 ) -> None:

@@ -13,6 +13,7 @@ asks. Chinese and Japanese ask anywhere in a clause: there a clause with an aski
 import re
 from collections.abc import Sequence
 
+from proxy.chinese import simplified
 from proxy.domain import Ranked
 from proxy.overlap import is_content
 from proxy.pipeline.decision.decide import worth_searching
@@ -63,10 +64,11 @@ _MINE_UNSPACED = re.compile(r"(我[^，,、和跟。?？]{2,12})[和跟、](我[
 
 
 def questions_of(text: str) -> tuple[str, ...]:
-    """Return the questions that the text asks, as they stand in it, at most MAX_PARTS; () where it asks
-    one thing, or none. Those that need no memory are left out."""
+    """Return the questions that the text asks, as they stand in it (Chinese in simplified signs), at most
+    MAX_PARTS; () where it asks one thing, or none. Those that need no memory are left out."""
     if len(text) > MAX_CHARS:
         return ()
+    text = simplified(text)
     if both := sides(text):
         return tuple(part for part in both if worth_searching(part))
     cut = _unspaced(text) if _UNSPACED.search(text) else _spaced(text)
