@@ -276,18 +276,29 @@ def _unspaced(text: str) -> Gloss:
 
 def _run(run: str) -> tuple[list[str], int]:
     """Return the meanings of a run of Chinese, and how many of its characters they stand for."""
-    words, found, at = [], 0, 0
-    while at < len(run):
-        size = _longest(run, at)
-        if size:
-            words.append(_lexicon().words["zh"][run[at : at + size]])
-            found += sum(c not in _PARTICLES for c in run[at : at + size])
-        at += size or 1
-    return words, found
+    known = _lexicon().words["zh"]
+    words = [word for word in _cut(run) if word in known]
+    return [known[word] for word in words], sum(c not in _PARTICLES for word in words for c in word)
 
 
-def _longest(run: str, at: int) -> int:
-    """Return the length of the longest known word that begins at `at`, 0 if there is none."""
+def _cut(run: str) -> list[str]:
+    """Return the run in words of the lexicon, and single characters where there is none, so that the squares
+    of the words' lengths have the greatest sum: 生日|是|什么时候, where the longest from the left would leave
+    是什么|时候."""
     lexicon = _lexicon()
-    sizes = range(min(lexicon.longest, len(run) - at), 0, -1)
-    return next((size for size in sizes if run[at : at + size] in lexicon.words["zh"]), 0)
+    known, longest = lexicon.words["zh"], lexicon.longest
+    best, begins = [0], [0]  # of the run up to a place: the sum, and where its last word begins
+    for end in range(1, len(run) + 1):
+        most, begin = best[-1], end - 1
+        for start in range(max(0, end - longest), end):
+            worth = best[start] + (end - start) ** 2
+            if worth > most and run[start:end] in known:
+                most, begin = worth, start
+        best.append(most)
+        begins.append(begin)
+    words: list[str] = []
+    end = len(run)
+    while end:
+        words.append(run[begins[end] : end])
+        end = begins[end]
+    return words[::-1]

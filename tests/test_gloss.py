@@ -194,3 +194,8 @@ def test_a_spanish_word_has_its_plural_and_its_persons() -> None:
 def test_a_spanish_verb_keeps_its_meaning_with_a_pronoun_put_to_it() -> None:
     assert {"open", "me"} <= set(gloss("¿Quién puede abrirme la puerta de casa?").text.split())
     assert {"go", "up"} <= set(gloss("¿Puedo subirlo a casa de mi hermana?").text.split())
+
+
+def test_chinese_is_cut_so_that_long_words_stay_whole() -> None:
+    """The longest from the left would read 是什么|时候 and 我妈|妈."""
+    assert gloss("我妈妈的生日是什么时候").text == "I mother birthday is when"
