@@ -12,7 +12,7 @@ from typing import Literal
 Manner = Literal["english", "glossed", "said"]
 MANNERS: tuple[Manner, ...] = ("english", "glossed", "said")
 _THE_USER = re.compile(
-    r"\busers?\b|用户|使用者|\busuari[oa]|\butilisat(?:eur|rice)|\b(?:be)?nutzer", re.IGNORECASE
+    r"\busers?\b|用[户戶]|使用者|\busuari[oa]|\butilisat(?:eur|rice)|\b(?:be)?nutzer", re.IGNORECASE
 )
 
 _CHARS = (
