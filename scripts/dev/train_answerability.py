@@ -20,7 +20,7 @@ import asyncio
 import json
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,7 +44,8 @@ EPOCHS, BATCH, RATE, DECAY = 8, 32, 1e-3, 0.1
 DROP_INPUT, DROP_HIDDEN = 0.1, 0.3
 TAKEN_AWAY = 0.2  # the weight of a question whose answers were taken away
 LEFT_OUT = 10  # one user in so many
-KEPT = 0.98  # of the questions with an answer of users left out: where the bar is laid
+# Of the questions with an answer of users left out: where the bars are laid.
+KEPT: dict[Manner, float] = dict.fromkeys(MANNERS, 0.98)
 FOLDS = 3
 BESIDE_SHARE = 0.2
 # What people say before or behind a question.
@@ -287,12 +288,12 @@ def in_turn(asked: Sequence[Asked]) -> list[tuple[Asked, float]]:
     return found
 
 
-def bars_of(scored: Sequence[tuple[Asked, float]], kept: float = KEPT) -> Bars:
+def bars_of(scored: Sequence[tuple[Asked, float]], kept: Mapping[Manner, float] = KEPT) -> Bars:
     """Return the bar for each manner in which memories are told (see `manner`)."""
 
     def bar(manner: Manner) -> float:
         ours = sorted(score for one, score in scored if one.answers.any() and one.manner == manner)
-        return ours[int((1 - kept) * len(ours))]
+        return ours[int((1 - kept[manner]) * len(ours))]
 
     return {manner: bar(manner) for manner in MANNERS}
 

@@ -24,8 +24,8 @@ from proxy.stores.models.reader import AnswerReader, Pair, load_reader
 from proxy.stores.threads import step_back
 
 # Log-odds of the vectors above their bar. Of users that nothing was trained on, two thirds of the questions
-# with an answer are above, and 15 % of those without: three in four of these pass when they are read, too.
-SURE = 3.0
+# with an answer are above, and a fifth of those without: most of these pass when they are read, too.
+SURE = 2.5
 SAY = 0.25  # of the vectors where a question is read: it knows what several memories say together
 READ = 4  # memories at most: the answer is seldom behind them
 WAIT_SHARE = 0.25  # of memory's deadline, for the reader; then the vectors have the last word
