@@ -82,7 +82,7 @@ def test_minilm_understands_latin_scripts_code_and_names(minilm: OnnxEmbedder, t
 @pytest.mark.parametrize(
     "text",
     [
-        "魑魅魍魉出没于荆棘",
+        "魑魅魍魉觊觎饕餮",
         "私の予算は一万円です",
         "わたしはねこがすきです",
         "제 예산은 얼마인가요",

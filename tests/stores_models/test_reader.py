@@ -42,8 +42,8 @@ def test_questions_with_an_answer_pass_and_most_others_do_not(reader) -> None:
     assert sum(reader.log_odds(question, pairs) < bar for question in UNANSWERED) >= 4
 
 
-def test_of_what_is_read_with_more_trouble_less_is_asked(reader) -> None:
-    assert reader.bar("english") > reader.bar("glossed") > reader.bar("said")
+def test_of_what_was_really_said_less_is_asked(reader) -> None:
+    assert min(reader.bar("english"), reader.bar("glossed")) > reader.bar("said")
 
 
 def test_every_memory_adds_and_their_order_does_not_matter(reader) -> None:
