@@ -60,6 +60,15 @@ def test_what_the_landlord_gets_is_told_by_the_rent() -> None:
     assert not lacks(missing, "What do we pay the landlord?", ["User's rent is £900 a month."])
 
 
+@pytest.mark.parametrize(
+    "told",
+    ["User parks in spot B14.", "The family parked on level 3.", "El usuario aparcó en la calle Mayor."],
+)
+def test_where_one_parks_is_told_of_the_car(told: str) -> None:
+    assert not lacks(missing, "Where is my car?", [*ABOUT_IAIN, told])
+    assert lacks(missing, "Where is my car?", [*ABOUT_IAIN, "User walks the dog in the park."])
+
+
 def test_a_second_question_that_nothing_answers_does_not_hide_what_answers_the_first() -> None:
     told = ["User bought a laptop for $900 on 3 May."]
     assert not lacks(missing, "What did I pay for my laptop, and is it still under warranty?", told)
