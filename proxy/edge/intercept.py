@@ -1,6 +1,6 @@
 """The two intercepted routes: a request with memory, from its first byte to its last.
 
-    read the body → understand it → recall → forward ‖ commit the user's words → answer → commit the answer
+    read the body → understand it → recall ‖ commit the user's words → forward → answer → commit the answer
 
 Memory may fail at every step and the request still goes through: all its work runs in FailOpen, within
 one deadline that starts with the request. The user's words are on disk before the client sees a byte of
@@ -127,7 +127,7 @@ class Intercept:
 
     # ------------------------------------------------------------ remember
     async def _recall(self, progress: Progress, forwarding: Forwarding) -> None:
-        """Inject what memory knows."""
+        """Inject what memory knows, while the user's words are being committed."""
         turn, parts = progress.turn, self.parts
         if turn is not None and turn.options.write and (turn.said.strip() or turn.resumes):
             progress.writing = Writing(turn, parts.recorder, parts.fail_open, progress.tasks)
@@ -183,8 +183,6 @@ class Intercept:
                 gen_ai__output__type="text",
             )
             await forwarding.acknowledge(progress)
-            if progress.writing is not None:
-                progress.writing.begin()  # while the upstream thinks: it takes longer
             opened = await forwarding.open(progress)
             progress.opened = opened
             progress.refused = opened.status >= 400

@@ -19,14 +19,8 @@ class Writing:
     counted by FailOpen."""
 
     def __init__(self, turn: Turn, recorder: Recorder, fail_open: FailOpen, tasks: asyncio.TaskGroup) -> None:
-        self._turn, self._recorder, self._fail_open, self._tasks = turn, recorder, fail_open, tasks
-        self._begun: asyncio.Task[Begun | Failed | None] | None = None
-
-    def begin(self) -> "asyncio.Task[Begun | Failed | None]":
-        """Commit the user's words, from now on: the first who needs it begins it."""
-        if self._begun is None:
-            self._begun = self._tasks.create_task(self._attempt())
-        return self._begun
+        self._turn, self._recorder, self._fail_open = turn, recorder, fail_open
+        self._begin = tasks.create_task(self._attempt())
 
     async def _attempt(self) -> Begun | Failed | None:
         turn, recorder = self._turn, self._recorder
@@ -34,23 +28,22 @@ class Writing:
 
     async def committed(self, within_s: float) -> bool:
         """True if the user's words are on disk now, or within the given time."""
-        begun = self.begin()
-        if not begun.done():
-            await asyncio.wait({begun}, timeout=max(0.0, within_s))
-        return begun.done() and isinstance(begun.result(), Begun)
+        if not self._begin.done():
+            await asyncio.wait({self._begin}, timeout=max(0.0, within_s))
+        return self._begin.done() and isinstance(self._begin.result(), Begun)
 
     @property
     def begun(self) -> Begun | None:
         """The exchange that the request began, once that is on disk; None where it goes on with one."""
-        if self._turn.resumes or self._begun is None or not self._begun.done():
+        if self._turn.resumes or not self._begin.done():
             return None
-        begun = self._begun.result()
+        begun = self._begin.result()
         return begun if isinstance(begun, Begun) else None
 
     async def finish(self, outcome: Outcome) -> bool:
         """Commit how the exchange ended, now or, where that fails, as soon as it can be. False if there is
         none to end."""
-        begun = await self.begin()
+        begun = await self._begin
         if begun is None:  # the step before it may have been on its way to the store
             begun = await self._attempt()
         if not isinstance(begun, Begun):
@@ -65,7 +58,7 @@ class Writing:
     async def abandon(self) -> None:
         """Take back what was begun: the upstream refused it, and the client, which was promised nothing, will
         ask again."""
-        begun = await self.begin()
+        begun = await self._begin
         if isinstance(begun, Begun) and not self._turn.resumes:
             await self._fail_open.attempt("abandon", lambda: self._recorder.abandon(begun), COMMIT_S)
 

@@ -1,15 +1,11 @@
 """What is counted of a request with memory, and what its session is called."""
 
-import asyncio
 from typing import Any
 
 import pytest
 from openai import BadRequestError
 
-from proxy.background.record import ExchangeRecorder
 from proxy.background.safety.filters import safe_id
-from proxy.domain import Begun, Turn
-from proxy.pipeline.recall.find import Finder, Finding
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses, until
 from tests.support.model import ScriptedModel, known
@@ -70,38 +66,3 @@ async def test_an_answer_whose_tokens_nobody_counted_is_written_down(house: Hous
             return memories
 
         await until(listed)
-
-
-async def test_what_the_user_says_is_committed_while_the_upstream_thinks(
-    house: Houses, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The search has the processor to itself, and the client waits for the longer of the two."""
-    order, committed = list[str](), asyncio.Event()
-    find, begin = Finder.find, ExchangeRecorder.begin
-
-    async def found(*args: Any, **options: Any) -> Finding:
-        finding = await find(*args, **options)
-        order.append("found")
-        return finding
-
-    async def begun(recorder: ExchangeRecorder, turn: Turn, key: str) -> Begun:
-        order.append("begun")
-        done = await begin(recorder, turn, key)
-        order.append("committed")
-        committed.set()
-        return done
-
-    class Asked(ScriptedModel):
-        async def converse(self, exchange: Exchange) -> None:
-            await committed.wait()
-            order.append("answered")
-            await super().converse(exchange)
-
-    async with house(Asked()) as h, h.client() as client:
-        monkeypatch.setattr(Finder, "find", found)
-        monkeypatch.setattr(ExchangeRecorder, "begin", begun)
-        raw = await client.chat.completions.with_raw_response.create(
-            model="m", messages=[{"role": "user", "content": "Where do I live?"}], extra_body=ANA
-        )
-    assert raw.headers["x-memory-store"] == "queued"
-    assert order == ["found", "begun", "committed", "answered"]
