@@ -2,10 +2,12 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
 
+from proxy.pipeline.recall.find import Finder, Finding
 from tests.adversary.conftest import context, jobs, listed, post, tell, until
 from tests.e2e.conftest import House, Houses
 from tests.support.model import ScriptedModel, known
@@ -80,6 +82,32 @@ async def test_forget_while_the_answer_is_under_way_leaves_nothing(house: Houses
         model.reply.set()
         await telling
         model.answer = "Fine."
+        await tell(h, "Good morning!")  # another exchange, so that there is a later commit
+        await until(lambda: jobs(h), lambda c: c["running"] + c["queued"] == 0)
+        assert await listed(h) == []
+        assert files_with(tmp_path / "data", WORD) == []
+
+
+async def test_forget_while_memory_is_looked_up_leaves_nothing(
+    house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was said before the forget is on disk by then, and goes with the rest: committed after the search,
+    it would outlive a forget that was answered meanwhile."""
+    looking, found, find = asyncio.Event(), asyncio.Event(), Finder.find
+
+    async def slow(*args: Any, **options: Any) -> Finding:
+        looking.set()
+        await found.wait()
+        return await find(*args, **options)
+
+    async with house(memory={"deadline_ms": 20_000}) as h:
+        monkeypatch.setattr(Finder, "find", slow)
+        telling = asyncio.create_task(tell(h, SAID))
+        await looking.wait()
+        await asyncio.sleep(0.2)  # a commit takes some milliseconds
+        assert (await forget(h)).status_code == 200
+        found.set()
+        await telling
         await tell(h, "Good morning!")  # another exchange, so that there is a later commit
         await until(lambda: jobs(h), lambda c: c["running"] + c["queued"] == 0)
         assert await listed(h) == []
