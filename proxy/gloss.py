@@ -122,7 +122,7 @@ class _Lexicon:
     words: dict[str, dict[str, str]]  # by language, then by folded word: its English
     forms: frozenset[str]  # that no longer word is a form of
     english: frozenset[str]
-    longest: int  # characters of a Chinese word
+    lengths: dict[str, tuple[int, ...]]  # of the Chinese words that begin with a character
 
 
 @lru_cache(maxsize=1)
@@ -138,7 +138,11 @@ def _lexicon() -> _Lexicon:
             if are_forms and word not in words[name]:
                 forms.add(word)
             words[name].setdefault(word, meaning)
-    return _Lexicon(words, frozenset(forms), frozenset(english), max(map(len, words["zh"])))
+    lengths: dict[str, set[int]] = {}
+    for word in words["zh"]:
+        lengths.setdefault(word[0], set()).add(len(word))
+    sizes = {begins: tuple(sorted(found)) for begins, found in lengths.items()}
+    return _Lexicon(words, frozenset(forms), frozenset(english), sizes)
 
 
 def _rows() -> Iterator[tuple[str, list[tuple[str, str]], bool]]:
@@ -286,16 +290,17 @@ def _cut(run: str) -> list[str]:
     of the words' lengths have the greatest sum: 生日|是|什么时候, where the longest from the left would leave
     是什么|时候."""
     lexicon = _lexicon()
-    known, longest = lexicon.words["zh"], lexicon.longest
-    best, begins = [0], [0]  # of the run up to a place: the sum, and where its last word begins
-    for end in range(1, len(run) + 1):
-        most, begin = best[-1], end - 1
-        for start in range(max(0, end - longest), end):
-            worth = best[start] + (end - start) ** 2
-            if worth > most and run[start:end] in known:
-                most, begin = worth, start
-        best.append(most)
-        begins.append(begin)
+    known, lengths = lexicon.words["zh"], lexicon.lengths
+    # Of the run up to each place: the greatest sum, and where its last word begins.
+    best, begins = [0] + [-1] * len(run), [0] * (len(run) + 1)
+    for start, sign in enumerate(run):
+        here = best[start]
+        if here >= best[start + 1]:
+            best[start + 1], begins[start + 1] = here, start
+        for size in lengths.get(sign, ()):
+            end = start + size
+            if end <= len(run) and here + size * size > best[end] and run[start:end] in known:
+                best[end], begins[end] = here + size * size, start
     words: list[str] = []
     end = len(run)
     while end:
