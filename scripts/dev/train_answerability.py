@@ -32,7 +32,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proxy.embedtext import embed_text
 from proxy.pipeline.recall.answerable import NEAREST, told
+from proxy.pipeline.recall.byname import as_asked_by, leaning, told_of, told_of_others
+from proxy.pipeline.recall.retrieve import LIST_LENGTH
 from proxy.pipeline.recall.rewrite import as_it_is
+from proxy.ports import Embedder
 from proxy.stores.models.catalog import MINILM
 from proxy.stores.models.head import SCALE, WEIGHTS, of_memory
 from proxy.stores.models.load import load_embedder
@@ -131,7 +134,7 @@ async def read(files: Sequence[Path]) -> list[Asked]:
             for one in (*user["asked"], *user["missing"]):
                 text = _among_other_words(one["q"], user["lang"], chance)
                 question = _vectors([await embedder.embed_query(text)])[0]
-                nearest = np.argsort(-(memories @ question), kind="stable")[:NEAREST].tolist()
+                nearest = await _nearest(text, question, user["facts"], memories, embedder)
                 nearest += [at for at in one.get("a", ()) if at not in nearest]
                 facts = [user["facts"][at] for at in nearest]
                 beside = told(as_it_is(text).terms, [b""] * len(facts), facts)
@@ -143,6 +146,20 @@ async def read(files: Sequence[Path]) -> list[Asked]:
         print(file=sys.stderr)
         embedder.close()
     return found
+
+
+async def _nearest(
+    text: str, question: Floats, facts: Sequence[str], memories: Floats, embedder: Embedder
+) -> list[int]:
+    """Return the places of the memories that are read beside the question: see `byname` for those that are
+    told of people by their names."""
+    order = np.argsort(-(memories @ question), kind="stable").tolist()
+    if names := told_of(text, [facts[at] for at in order[:LIST_LENGTH]]):
+        own = leaning(question.tobytes(), await embedder.embed_query(as_asked_by(names, text)))
+        order = np.argsort(-(memories @ np.frombuffer(own, np.float32)), kind="stable").tolist()
+        apart = told_of_others(names, [facts[at] for at in order])
+        order = [at for at, is_apart in zip(order, apart, strict=True) if not is_apart]
+    return order[:NEAREST]
 
 
 def _among_other_words(question: str, language: str, chance: random.Random) -> str:

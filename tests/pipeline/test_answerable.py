@@ -5,9 +5,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from proxy.domain import Hit, MemoryOptions
+from proxy.domain import Hit, MemoryOptions, Ranked
 from proxy.pipeline.prepare import prepare, search, unshown
-from proxy.pipeline.recall.answerable import NEAREST, told
+from proxy.pipeline.recall.answerable import NEAREST, is_unanswered, told
+from proxy.pipeline.recall.rewrite import Query
 from proxy.ports import Told
 from proxy.reasons import Reason
 from tests.pipeline.conftest import SCOPE, Past, Scripted, Shelf, memory, turn
@@ -69,6 +70,38 @@ async def test_without_a_reader_the_gate_is_as_it_was_and_no_vectors_are_asked_f
 async def test_the_nearest_are_asked_for_with_their_vectors(doubtful):
     await prepare(turn(QUESTION), doubtful)
     assert [asked.vectors for asked in doubtful.memories.asked] == [NEAREST]
+
+
+TALK = [
+    Hit(memory("move", "Ingrid: I moved to the harbour, fourth floor."), 0.3, 0.0, b"move"),
+    Hit(memory("bike", "Tomas: Ha. I sold my motorbike last Friday."), 0.6, 0.0, b"bike"),
+    Hit(memory("exam", "Tomas: I failed the exam again."), 0.5, 0.0, b"exam"),
+]
+
+
+async def seems_unanswered(reader: Reader, hits: Sequence[Hit], limit: int, others: set[str]) -> bool:
+    ranked = [Ranked(hit.memory, 0.5, "") for hit in sorted(hits, key=lambda hit: -(hit.cosine or 0.0))]
+    query = Query("When did Ingrid sell it?", ("sell",))
+    return await is_unanswered(reader, b"vector", query, hits, ranked[:limit], others=others, glossed=False)
+
+
+async def test_what_another_tells_of_himself_is_not_read():
+    reader = Reader(0.1)
+    assert not await seems_unanswered(reader, TALK, 3, {"bike", "exam"})
+    ((_, _, memories),) = reader.read
+    assert [each.content for each in memories] == [TALK[0].memory.content]
+
+
+async def test_where_only_another_tells_of_it_nothing_answers():
+    assert await seems_unanswered(Reader(0.1), TALK, 2, {"bike", "exam"})
+
+
+async def test_of_those_with_a_vector_the_nearest_are_read():
+    many = [Hit(memory(f"m{n}", f"User owns {n} kites."), 0.2 + n / 100, 0.0, b"v") for n in range(20)]
+    reader = Reader(0.1)
+    assert not await seems_unanswered(reader, many, 4, set())
+    ((_, _, memories),) = reader.read
+    assert [each.content for each in memories] == [f"User owns {n} kites." for n in range(19, 7, -1)]
 
 
 async def test_a_threshold_of_the_requests_own_is_taken_at_its_word(doubtful):

@@ -6,7 +6,8 @@ import pytest
 from proxy.domain import Hit
 from proxy.errors import EmbeddingFailed
 from proxy.pipeline.decision.expect import Expectation
-from proxy.pipeline.recall.byname import as_asked_by, beginning, leaning, told_of
+from proxy.pipeline.recall.answerable import NEAREST
+from proxy.pipeline.recall.byname import as_asked_by, beginning, leaning, told_of, told_of_others
 from proxy.pipeline.recall.find import Finder, Wanted
 from proxy.pipeline.recall.rank import Asked, Ranking, rank
 from proxy.pipeline.recall.retrieve import retrieve
@@ -67,6 +68,24 @@ def test_the_question_is_put_as_by_the_one_it_names():
 )
 def test_what_a_memory_begins_with(content, name):
     assert beginning(content) == name
+
+
+@pytest.mark.parametrize(
+    ("names", "contents", "apart"),
+    [
+        (("Ingrid",), TALK, [0, 0, 0, 1]),  # "Wow, Ingrid!" may tell of her, "I sold my motorbike" does not
+        (("Tomas",), TALK, [0, 0, 1, 0]),
+        (("Ingrid", "Tomas"), TALK, [0, 0, 0, 0]),
+        (("Ingrid",), [*FACTS, "Tomas plays the harp."], [0, 0, 1, 1]),
+        (("Ingrid",), [*FACTS, "Tomas drives Ingrid to work."], [0, 0, 1, 0]),
+        (("Ingrid",), [*TALK, "Tomas: How is your parrot?"], [0, 0, 0, 1, 0]),
+        (("Ingrid",), FACTS, [0, 0, 0]),  # what begins once may be any word
+        (("Ingrid",), [*FACTS, "The flat is cold.", "The lift is not."], [0, 0, 0, 0, 0]),
+        (("Ana",), ["Ana swims.", "Anabel runs.", "Anabel reads."], [0, 1, 1]),
+    ],
+)
+def test_what_is_told_of_another_and_says_nothing_of_those_named(names, contents, apart):
+    assert told_of_others(names, contents) == [bool(each) for each in apart]
 
 
 def hits() -> list[Hit]:
@@ -136,3 +155,25 @@ async def test_the_name_of_one_of_whom_memory_is_told_opens_the_gate(told, shown
     wanted = Wanted(SCOPE, None, 10, None, expected=Expectation.NONE)
     found = await finder.find(Query(question, ()), wanted, began=NOW)
     assert len(found.ranked) == shown
+
+
+async def test_what_another_tells_of_himself_is_found_and_not_taken_for_an_answer():
+    question = "When did Ingrid sell the motorbike?"
+    embedder = Axes(question)
+    embedder.known["When did I sell the motorbike?"] = unit(0, 1, 0)
+    told = [*TALK, "Tomas: My sister bought it."]
+    found = [
+        Hit(memory(f"m{n}", content), 0.2 + n / 10, 0.0, unit(0, 0, 1)) for n, content in enumerate(told)
+    ]
+
+    class Reader:
+        async def log_odds(self, question, vector, memories, *, glossed):
+            self.read = [each.content for each in memories]
+            return 1.0
+
+    shelf, reader = Shelf(found), Reader()
+    finder = Finder(shelf, embedder, Ranking(), lambda: NOW, answerability=reader)
+    finding = await finder.find(Query(question, ()), Wanted(SCOPE, None, 10, None, typed=question), began=NOW)
+    assert len(finding.ranked) == len(told)
+    assert sorted(reader.read) == sorted(TALK[:3])
+    assert [asked.vectors for asked in shelf.asked] == [NEAREST, 2 * NEAREST]

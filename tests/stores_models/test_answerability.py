@@ -198,6 +198,15 @@ def test_what_was_said_never_speaks_of_the_user() -> None:
         assert manner_of([told_of, "…"], glossed=True) == "glossed"
 
 
+def test_notes_on_people_by_their_names_are_as_an_extractors() -> None:
+    notes = ["Nora moved to Lyon in May.", "Sam's sister won a scholarship to the US."]
+    assert manner_of(notes, glossed=False) == "english"
+    assert manner_of(["Nora se mudó a Lyon hace un mes."], glossed=True) == "glossed"
+    assert manner_of([*notes, "Sam: Congrats to her!"], glossed=False) == "said"
+    for spoken in ("我搬到里昂了", "Me mudé hace mi vida", "Ich ziehe um", "Je pars", "i left", "we left"):
+        assert manner_of([spoken], glossed=True) == "said"
+
+
 def test_of_a_long_memory_the_beginning_tells() -> None:
     assert manner_of(["Nora: " + "plums and pears, " * 30 + "and a user."], glossed=False) == "said"
 

@@ -147,7 +147,7 @@ class Finder:
         # What a link leads to answers only together with the memory that it leads from.
         if reason is None and reader is not None and found.question is not None and not found.links:
             unanswered = await is_unanswered(
-                reader, found.question, query, found.hits, ranked, glossed=glossed
+                reader, found.question, query, found.hits, ranked, others=found.others, glossed=glossed
             )
             reason = Reason.UNANSWERED if unanswered else None
         return Finding(() if reason else ranked, reason, found.level, empty=not found.hits)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from proxy.domain import Hit, Level, Scope, Search, with_children
 from proxy.embedtext import embed_text
 from proxy.errors import EmbeddingFailed
-from proxy.pipeline.recall.byname import as_asked_by, leaning, told_of
+from proxy.pipeline.recall.byname import as_asked_by, leaning, told_of, told_of_others
 from proxy.pipeline.recall.hops import follow
 from proxy.pipeline.recall.rewrite import Query
 from proxy.ports import Embedder, MemoryStore, Snapshot
@@ -26,7 +26,8 @@ LINK_LENGTH = 8  # of each list where a link is followed
 class Found:
     """The hits. `dense`: their cosines mean something. `level`: LEXICAL without a working embedder.
     `links`: what a link between memories adds to a score, by memory id (see hops). `subjects`: those whom
-    the question names and the memories are told of (see byname). `question`: its vector, where it has one."""
+    the question names and the memories are told of (see byname). `question`: its vector, where it has one.
+    `others`: ids of memories told of others than these."""
 
     hits: tuple[Hit, ...]
     dense: bool
@@ -34,6 +35,7 @@ class Found:
     links: Mapping[str, float] = field(default_factory=dict)
     subjects: tuple[str, ...] = ()
     question: bytes | None = None
+    others: frozenset[str] = frozenset()
 
 
 async def retrieve(
@@ -68,13 +70,20 @@ async def retrieve(
     hits = await found(search)
     names = told_of(query.text, [hit.memory.content for hit in hits])
     if names and vector is not None and embedder is not None:
-        search = replace(search, vector=await _as_told(query.text, names, vector, embedder))
+        own = await _as_told(query.text, names, vector, embedder)
+        search = replace(search, vector=own, vectors=2 * vectors)  # as many again, for those told of others
         hits = await found(search)
 
     # Shorter lists than could be hold all memories that have a vector.
     more = bool(query.terms) and (len(hits) >= LIST_LENGTH or vector is None)
     linked = await follow(query.text, hits, look if more else None)
-    return Found(linked.hits, vector is not None, level, linked.worth, names, vector)
+    others = _of_others(names, linked.hits) if names else frozenset()
+    return Found(linked.hits, vector is not None, level, linked.worth, names, vector, others)
+
+
+def _of_others(names: Sequence[str], hits: Sequence[Hit]) -> frozenset[str]:
+    apart = told_of_others(names, [hit.memory.content for hit in hits])
+    return frozenset(hit.memory.id for hit, is_apart in zip(hits, apart, strict=True) if is_apart)
 
 
 async def _as_told(question: str, names: Sequence[str], vector: bytes, embedder: Embedder) -> bytes:
