@@ -1,7 +1,7 @@
 """Over a real store: what of the memory is shown to the extraction model."""
 
 from proxy.background.extraction.related import LIMIT, related
-from proxy.domain import Create, Scope
+from proxy.domain import Create, Scope, Search
 from tests.background.support import ANA, NOON, House, batch, exchange, memory
 
 
@@ -42,3 +42,27 @@ async def test_nothing_of_another_user_is_shown(house: House) -> None:
 async def test_a_silent_user_has_nothing_looked_up(house: House) -> None:
     await store(house, "User's cat is called Miso")
     assert await shown(house, "", "```\ncat Miso\n```") == []
+
+
+async def test_the_store_is_read_once_for_all_statements_of_an_exchange(house: House, monkeypatch) -> None:
+    await store(house, "User's cat is called Miso", "User plays tennis with Ugo")
+    searched: list[object] = []
+    monkeypatch.setattr(house.stores.memories, "search", lambda *args: searched.append(args))
+    found = await shown(house, "My cat is now called Momo. I play tennis with Vera these days.")
+    assert set(found) == {"User's cat is called Miso", "User plays tennis with Ugo"}
+    assert searched == []
+
+
+async def test_where_somebody_forgets_meanwhile_the_store_is_asked(house: House, monkeypatch) -> None:
+    await store(house, "User's cat is called Miso", "User plays tennis with Ugo")
+
+    class Gone:
+        def search(self, search: Search) -> None:
+            return None
+
+    async def gone(scope: Scope) -> Gone:
+        return Gone()
+
+    monkeypatch.setattr(house.stores.memories, "snapshot", gone)
+    found = await shown(house, "My cat is now called Momo. I play tennis with Vera these days.")
+    assert set(found) == {"User's cat is called Miso", "User plays tennis with Ugo"}

@@ -27,9 +27,14 @@ async def related(memories: MemoryStore, embedder: Embedder | None, batch: Batch
     found: dict[str, tuple[int, Hit]] = {}  # by id: the best rank in any search
     for exchange in batch.pending[-_EXCHANGES:]:
         texts = await asyncio.to_thread(_statements, exchange)  # some 10 ms for a long message
-        for text, vector in zip(texts, await _vectors(embedder, texts), strict=True):
+        vectors = await _vectors(embedder, texts)
+        # Read once for all statements: each search by itself would ask a reader.
+        few = await memories.snapshot(exchange.scope) if len(texts) > 1 else None
+        for text, vector in zip(texts, vectors, strict=True):
             search = Search(vector, terms(text), limit=_PER_SEARCH, now=now)
-            _take(await memories.search(exchange.scope, search), found)
+            hits = None if few is None else few.search(search)
+            _take(await memories.search(exchange.scope, search) if hits is None else hits, found)
+            await asyncio.sleep(0)  # requests come first
     ordered = sorted(found.values(), key=lambda one: (-one[0], _nearness(one[1])), reverse=True)
     return [hit.memory for _, hit in ordered[:LIMIT]]
 
