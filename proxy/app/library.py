@@ -20,7 +20,8 @@ def library_of(stores: Stores, embedder: Embedder | None, policy: SafetyPolicy, 
 
 
 def shelf_of(stores: Stores, embedder: Embedder | None, deadline_ms: float) -> Shelf:
-    """Return what the read path looks documents up with."""
+    """Return what the read path looks documents up with. `embedder`: reads questions as it reads documents;
+    what an encoder for questions learnt is how memories are told."""
     deadline_s = SHARE_OF_DEADLINE * deadline_ms / 1000
     return Shelf(stores.passages, stores.memories, embedder, deadline_s=deadline_s)
 

@@ -26,6 +26,7 @@ from proxy.settings import Retrieval, Settings
 from proxy.storage import Stores
 from proxy.stores.models.answerability import load_answerability
 from proxy.stores.models.embedder import OnnxEmbedder
+from proxy.stores.models.head import has_head
 from proxy.stores.models.load import LoadedEmbedder, load_embedder
 from proxy.stores.models.tokens import Tokens
 from proxy.upstream.client import Upstream
@@ -158,7 +159,7 @@ def _tools(
         clock=clock,
         budget_tokens=settings.memory.budget_tokens,
         ranking=_ranking(settings.retrieval, embedder),
-        shelf=shelf_of(stores, embedder, settings.memory.deadline_ms),
+        shelf=shelf_of(stores, embedder and embedder.reading_alike(), settings.memory.deadline_ms),
         stage=metrics.stage,
         restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),
         answerability=answerability,
@@ -223,6 +224,9 @@ async def _answerability(
     settings: Settings, embedder: OnnxEmbedder | None, stack: AsyncExitStack
 ) -> Answerability | None:
     if embedder is None or not settings.retrieval.answerability:
+        return None
+    if has_head(embedder.model.name) and not embedder.asks_apart:  # it never saw such vectors of questions
+        observe.log.warning("answerability.off", note="questions are read as memories are")
         return None
     models_dir, path = settings.data_dir / "models", settings.embedding.path
     deadline_s = settings.memory.deadline_ms / 1000

@@ -20,7 +20,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.stores.models import e5, reader, weights
+from proxy.stores.models import e5, question, reader, weights
 
 MICROSOFT = "com.microsoft"
 HEADS, DIMENSION, EPSILON = 12, 384, 1e-12
@@ -107,7 +107,18 @@ def layer(graph: Graph, x: str, lengths: str, i: int) -> str:
 
 def model(named: weights.Named, layers: int, layout: weights.Layout) -> ModelProto:
     """Return the whole model: token ids and mask in, unit sentence vectors out."""
-    graph, ids, mask = Graph(named, layout.packed_name), "input_ids", "attention_mask"
+    return encoder(Graph(named, layout.packed_name), layers, layout)
+
+
+def question_model(source: Path) -> ModelProto:
+    """Return the model for questions: as the one for memories, of which it shares the words."""
+    graph = Graph(question.tensors(source), weights.QUESTION.packed_name)
+    graph.add(weights.minilm(source), weights.MINILM.packed_name, {"word", "word_scale", "position"})
+    return encoder(graph, question.LAYERS, weights.QUESTION)
+
+
+def encoder(graph: Graph, layers: int, layout: weights.Layout) -> ModelProto:
+    ids, mask = "input_ids", "attention_mask"
     zero, one, two = graph.constant("zero", 0), graph.constant("one", 1), graph.constant("two", 2)
     x = embed(graph, ids, zero)
     counted = graph.op("Cast", [mask], to=TensorProto.INT32)
@@ -164,6 +175,7 @@ def main() -> None:
 
     published = get_model_path() / weights.SOURCE_NAME
     write(model(weights.minilm(published), 6, weights.MINILM), weights.MINILM)
+    write(question_model(published), weights.QUESTION)
     write(reader_model(published), weights.READER)
     for source in sys.argv[1:]:
         write(model(e5.Blob(Path(source)).quantised(), e5.LAYERS, weights.E5), weights.E5)

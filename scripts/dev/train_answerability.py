@@ -116,7 +116,8 @@ class Asked:
 def files(directory: Path) -> list[Path]:
     """Return the files in the order in which their users are numbered: what came later stands behind, so that
     the users left out of an earlier training stay out."""
-    return [file for part in ("*", "later/*", "third/*") for file in sorted(directory.glob(f"{part}.jsonl"))]
+    parts = ("*", "later/*", "third/*", "fourth/*")
+    return [file for part in parts for file in sorted(directory.glob(f"{part}.jsonl"))]
 
 
 async def read(files: Sequence[Path]) -> list[Asked]:
@@ -132,7 +133,7 @@ async def read(files: Sequence[Path]) -> list[Asked]:
             user = json.loads(line)
             memories = _vectors(await embedder.embed([embed_text(fact) for fact in user["facts"]]))
             for one in (*user["asked"], *user["missing"]):
-                text = _among_other_words(one["q"], user["lang"], chance)
+                text = among_other_words(one["q"], user["lang"], chance)
                 question = _vectors([await embedder.embed_query(text)])[0]
                 nearest = await _nearest(text, question, user["facts"], memories, embedder)
                 nearest += [at for at in one.get("a", ()) if at not in nearest]
@@ -162,7 +163,7 @@ async def _nearest(
     return order[:NEAREST]
 
 
-def _among_other_words(question: str, language: str, chance: random.Random) -> str:
+def among_other_words(question: str, language: str, chance: random.Random) -> str:
     """Return the question, or one time in five with something before or behind it."""
     if chance.random() >= BESIDE_SHARE:
         return question

@@ -198,9 +198,9 @@ def test_what_was_said_never_speaks_of_the_user() -> None:
         assert manner_of([told_of, "…"], glossed=True) == "glossed"
 
 
-def test_notes_on_people_by_their_names_are_as_an_extractors() -> None:
+def test_notes_on_people_by_their_names_are_not_what_these_said() -> None:
     notes = ["Nora moved to Lyon in May.", "Sam's sister won a scholarship to the US."]
-    assert manner_of(notes, glossed=False) == "english"
+    assert manner_of(notes, glossed=False) == "named"
     assert manner_of(["Nora se mudó a Lyon hace un mes."], glossed=True) == "glossed"
     assert manner_of([*notes, "Sam: Congrats to her!"], glossed=False) == "said"
     for spoken in ("我搬到里昂了", "Me mudé hace mi vida", "Ich ziehe um", "Je pars", "i left", "we left"):

@@ -89,10 +89,6 @@ def test_nothing_answers_where_there_is_nothing(head) -> None:
     assert head.see(np.ones(384, np.float32).tobytes(), []).total == float("-inf")
 
 
-def test_of_what_is_read_with_more_trouble_less_is_asked(head) -> None:
-    assert head.bar("english") > max(head.bar("glossed"), head.bar("said"))
-
-
 def test_what_speaks_for_each_memory_is_in_their_order(head, embedder) -> None:
     asked = asyncio.run(embedder.embed_query(ANSWERED[1]))
     made = asyncio.run(embedder.embed([embed_text(fact) for fact in FACTS]))

@@ -93,8 +93,9 @@ class AnswerabilityModels:
 def load_answerability(
     models_dir: Path, model: str, path: Path | None = None, *, deadline_s: float = 0.15
 ) -> AnswerabilityModels | None:
-    """Return what tells by the vectors of this model whether memories answer; None where it was trained for
-    others. `models_dir`, `path`: see `load_embedder`. Blocks, see `load_reader`."""
+    """Return what tells by the vectors of this model (of questions those of question.py) whether memories
+    answer; None where it was trained for others. `models_dir`, `path`: see `load_embedder`. Blocks, see
+    `load_reader`."""
     head = head_of(model)
     if head is None:
         return None

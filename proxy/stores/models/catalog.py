@@ -70,7 +70,7 @@ ROWS = {
     row.model.name: row
     for row in (
         Row(
-            EmbeddingModel(MINILM, 384, 0.25, 0.80),
+            EmbeddingModel(MINILM, 384, 0.25, 0.80, dense_weight=0.75),
             f"sentence-transformers/{MINILM}",
             english_only=True,
             centred=False,

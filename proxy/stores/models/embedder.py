@@ -5,6 +5,8 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 
@@ -21,11 +23,28 @@ _TEXTS_A_STEP = 4
 _Embed = Callable[[Sequence[str], asyncio.Semaphore | None], Awaitable[list[bytes]]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """How questions, or what may answer them, are embedded. `mark` tells their vectors apart where one text
+    has two."""
+
+    encoder: Encoder
+    prompt: str
+    mark: bytes = b""
+
+    def key(self, text: str) -> bytes:
+        # Nothing after MAX_CHARS reaches the model.
+        readable = text[:MAX_CHARS].encode("utf-8", "surrogatepass")
+        return blake2b(readable, digest_size=16, person=self.mark).digest()
+
+
 class OnnxEmbedder:
     """Implements ports.Embedder. The event loop never waits for the model.
 
     A call takes one short step at a time, so that a long import holds one thread and a query finds
     the other. A cancelled call leaves the pool as it was: a step under way ends unheard.
+
+    `asker`: the encoder of questions, where they have one of their own.
     """
 
     def __init__(
@@ -33,13 +52,16 @@ class OnnxEmbedder:
         encoder: Encoder,
         model: EmbeddingModel,
         *,
+        asker: Encoder | None = None,
         prompts: Prompts | None = None,
         threads: int = 2,
         cache_size: int = 1024,
     ) -> None:
-        self._encoder = encoder
+        prompts = prompts or Prompts()
+        self._told = _Side(encoder, prompts.passage)
+        self._alike = _Side(encoder, prompts.query)  # how questions are read without an encoder of their own
+        self._asked = self._alike if asker is None else _Side(asker, prompts.query, b"question")
         self._model = model
-        self._prompts = prompts or Prompts()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed", initializer=step_back)
         self._recent = _Recent(cache_size)
         self._begun: dict[bytes, _Begun] = {}
@@ -48,14 +70,26 @@ class OnnxEmbedder:
     def model(self) -> EmbeddingModel:
         return self._model
 
+    @property
+    def asks_apart(self) -> bool:
+        """True where questions have an encoder of their own."""
+        return self._asked is not self._alike
+
+    def reading_alike(self) -> "OnnxEmbedder":
+        """Return the same with questions read as what is stored: for what is told otherwise than memories
+        are. It is closed with this one."""
+        other = copy(self)
+        other._asked = self._alike
+        return other
+
     def begin(self, text: str) -> None:
         """See ports.Embedder: whoever asks for the text while the model reads it waits for this run."""
-        asked = self._prompts.query + text
-        key = _key(asked)
+        asked = self._asked.prompt + text
+        key = self._asked.key(asked)
         if key in self._begun or self._recent.get(key) or not self.understands(text):
             return
         with suppress(RuntimeError):  # the pool was shut down: whoever asks will be told
-            run = asyncio.get_running_loop().run_in_executor(self._pool, self._encoder.encode, [asked])
+            run = asyncio.get_running_loop().run_in_executor(self._pool, self._asked.encoder.encode, [asked])
             self._begun[key] = _Begun(run, partial(self._begun.pop, key))
             run.add_done_callback(partial(self._ended, key))
 
@@ -68,7 +102,7 @@ class OnnxEmbedder:
 
     async def embed_query(self, text: str) -> bytes:
         """See ports.Embedder."""
-        (vector,) = await self._embed([self._prompts.query + text], None)
+        (vector,) = await self._embed(self._asked, [text], None)
         return vector
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
@@ -80,18 +114,19 @@ class OnnxEmbedder:
         return BackgroundEmbedder(self, self._passages)
 
     async def _passages(self, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
-        return await self._embed([self._prompts.passage + text for text in texts], turn)
+        return await self._embed(self._told, texts, turn)
 
-    async def _embed(self, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
-        """Embed what the model is to read; each step waits for its `turn`, if it is given one."""
-        keys = [_key(text) for text in texts]
+    async def _embed(self, side: _Side, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
+        """Embed texts of one side; each step waits for its `turn`, if it is given one."""
+        texts = [side.prompt + text for text in texts]
+        keys = [side.key(text) for text in texts]
         found = {key: vector for key in keys if (vector := self._recent.get(key))}
         for key in set(keys) & self._begun.keys():
             if begun := self._begun.get(key):  # it may have ended while another was waited for
                 found[key] = await begun.vector()
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:
-            vectors = await self._compute(list(missing.values()), turn)
+            vectors = await self._compute(side.encoder, list(missing.values()), turn)
             for key, vector in zip(missing, vectors, strict=True):
                 found[key] = vector
                 self._recent.put(key, vector)
@@ -99,21 +134,23 @@ class OnnxEmbedder:
 
     def understands(self, text: str) -> bool:
         """False where too much of the text is unknown to the model: its vector would mean nothing."""
-        return self._encoder.understands(text)
+        return self._told.encoder.understands(text)
 
     def close(self) -> None:
         """End the threads, after the steps already handed to them."""
         # Not cancel_futures: the coroutines that wait for them would see a cancellation of their own.
         self._pool.shutdown(wait=True)
 
-    async def _compute(self, texts: list[str], turn: asyncio.Semaphore | None) -> list[bytes]:
+    async def _compute(
+        self, encoder: Encoder, texts: list[str], turn: asyncio.Semaphore | None
+    ) -> list[bytes]:
         loop = asyncio.get_running_loop()
         vectors: list[bytes] = []
         for start in range(0, len(texts), _TEXTS_A_STEP):
             step = texts[start : start + _TEXTS_A_STEP]
             try:
                 async with turn or nullcontext():
-                    made = await loop.run_in_executor(self._pool, self._encoder.encode, step)
+                    made = await loop.run_in_executor(self._pool, encoder.encode, step)
             except RuntimeError as e:  # the pool was shut down
                 raise EmbeddingFailed("the embedder is closed") from e
             vectors += (vector.tobytes() for vector in made)
@@ -189,8 +226,3 @@ class _Recent:
             self._vectors[key] = vector
             if len(self._vectors) > self._size:
                 self._vectors.popitem(last=False)
-
-
-def _key(text: str) -> bytes:
-    # Nothing after MAX_CHARS reaches the model.
-    return blake2b(text[:MAX_CHARS].encode("utf-8", "surrogatepass"), digest_size=16).digest()

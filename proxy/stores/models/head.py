@@ -72,6 +72,11 @@ def of_memory(asked: Floats, told: Floats, shares: Floats) -> Floats:
     return np.hstack([SCALE * told, products, differences, SCALE_SHARES * shares])
 
 
+def has_head(model: str) -> bool:
+    """True if a network was trained on the model's vectors."""
+    return model in WEIGHTS
+
+
 def head_of(model: str) -> AnswerabilityHead | None:
     """Return the network trained on the model's vectors; None where there is none."""
     return AnswerabilityHead(WEIGHTS[model]) if model in WEIGHTS else None

@@ -24,6 +24,7 @@ from proxy.stores.models.catalog import E5, MINILM, ROWS, Likeness, Row, row_of
 from proxy.stores.models.centre import centred
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.encoder import MAX_TOKENS, Encoder
+from proxy.stores.models.question import pack_question
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -50,6 +51,7 @@ def load_embedder(
     path: Path | None = None,
     allow_download: bool = False,
     threshold: float | None = None,
+    asks_apart: bool = True,
     threads: int = 2,
     cache_size: int = 1024,
 ) -> LoadedEmbedder:
@@ -58,6 +60,7 @@ def load_embedder(
     Blocks: 0.15 s with the packed file in `models_dir`, 0.4 s the first time, as long as a download
     takes where one is allowed. `path` names a directory of an ONNX sentence model or of the
     published all-MiniLM-L6-v2. `threshold`: the operator's similarity threshold, in the place of the model's.
+    `asks_apart`: whether questions have an encoder of their own where the model has one (see question.py).
     """
     row = row_of(model)
     sources: dict[str, Callable[[], Encoder]] = {
@@ -79,7 +82,14 @@ def load_embedder(
         if threshold is not None:
             found = replace(found, similarity_threshold=threshold)
         prompts = row.family.prompts
-        embedder = OnnxEmbedder(encoder, found, prompts=prompts, threads=threads, cache_size=cache_size)
+        asker = None
+        try:
+            asker = _asker(models_dir, path, row) if asks_apart else None
+        except EmbeddingFailed as e:
+            notes.append(f"questions are read as memories are: {e}")
+        embedder = OnnxEmbedder(
+            encoder, found, asker=asker, prompts=prompts, threads=threads, cache_size=cache_size
+        )
         return LoadedEmbedder(embedder, source, tuple(notes))
     return LoadedEmbedder(None, "none", tuple(notes))
 
@@ -144,6 +154,16 @@ def _fastembed_directory(models_dir: Path, row: Row, *, offline: bool) -> Path:
 
 def _minilm(directory: Path, models_dir: Path, row: Row) -> Encoder:
     session = session_of_packed(weights.MINILM.graph, models_dir, [partial(pack_minilm, directory)])
+    return Encoder(session, read_tokenizer(directory), english_only=row.english_only)
+
+
+def _asker(models_dir: Path, path: Path | None, row: Row) -> Encoder | None:
+    """Return the model's encoder for questions; None where it has none of its own."""
+    if row.model.name != MINILM:
+        return None
+    directory = published_minilm(path)
+    packs = (partial(pack_minilm, directory), partial(pack_question, directory))
+    session = session_of_packed(weights.QUESTION.graph, models_dir, packs)
     return Encoder(session, read_tokenizer(directory), english_only=row.english_only)
 
 

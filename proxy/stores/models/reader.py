@@ -9,13 +9,12 @@ are made once, from the published weights that the embedder is made from, and pa
 table is the embedder's own.
 """
 
-import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from proxy.errors import EmbeddingFailed
 from proxy.gloss import gloss
 from proxy.stores.models import weights
 from proxy.stores.models.load import pack_minilm, published_minilm, read_tokenizer, session_of_packed
+from proxy.stores.models.lowrank import changed, read_trained, tag_of
 from proxy.stores.models.manner import MANNERS, Manner
 
 if TYPE_CHECKING:
@@ -122,29 +122,12 @@ def load_reader(models_dir: Path, path: Path | None = None) -> AnswerReader:
 def pack_reader(directory: Path, into: Path) -> Path:
     """Return the packed file of the reader made of the published weights in `directory`; one of other trained
     values is packed again. Raises EmbeddingFailed."""
-    tag = hashlib.blake2b(TRAINED.read_bytes(), digest_size=8).digest()
     target = into / weights.READER.packed_name
-    return weights.ensure_packed(directory / weights.SOURCE_NAME, target, tensors, tag=tag)
+    return weights.ensure_packed(directory / weights.SOURCE_NAME, target, tensors, tag=tag_of(TRAINED))
 
 
 def tensors(source: Path) -> Iterator[tuple[str, weights.Array]]:
     """Yield (name, array) of what the reader does not share with the embedder."""
-    with np.load(TRAINED) as file:
-        trained = {name: np.asarray(file[name], np.float32) for name in file.files}
+    trained = read_trained(TRAINED)
     yield from ((name, trained[name]) for name in OWN)
     yield from weights.transformer(changed(weights.read_safetensors(source), trained), LAYERS)
-
-
-def changed(published: weights.Published, trained: Mapping[str, Any]) -> weights.Published:
-    """Return the published tensors with the trained ones in their place, and their low-rank changes added to
-    those that have any."""
-
-    def get(name: str) -> weights.Array:
-        if name in trained:
-            return np.asarray(trained[name])
-        base = published(name)
-        if name + ".in" not in trained:
-            return base
-        return np.asarray(base + (trained[name + ".in"] @ trained[name + ".out"]).T)
-
-    return get

@@ -50,6 +50,7 @@ class Layout:
 
 
 MINILM = Layout(Path(__file__).with_name("minilm-int8.onnx"), "minilm-int8.bin")
+QUESTION = Layout(Path(__file__).with_name("minilm-question-int8.onnx"), "minilm-question-int8.bin")
 READER = Layout(Path(__file__).with_name("minilm-reader-int8.onnx"), "minilm-reader-int8.bin")
 E5 = Layout(Path(__file__).with_name("multilingual-e5-small-int8.onnx"), "multilingual-e5-small-int8.bin")
 
@@ -127,8 +128,13 @@ def tensors(get: Published, layers: int) -> Iterator[tuple[str, Array]]:
     # A sentence on its own is all of segment 0: that row is folded into the positions.
     segment = get("embeddings.token_type_embeddings.weight")[0]
     yield "position", get("embeddings.position_embeddings.weight") + segment
-    yield from _norm(get, "norm_in", "embeddings.LayerNorm")
+    yield from norm_in(get)
     yield from transformer(get, layers)
+
+
+def norm_in(get: Published) -> Iterator[tuple[str, Array]]:
+    """Yield (name, array) of the norm before the layers."""
+    yield from _norm(get, "norm_in", "embeddings.LayerNorm")
 
 
 def transformer(get: Published, layers: int) -> Iterator[tuple[str, Array]]:
