@@ -23,9 +23,9 @@ from proxy.stores.models.manner import manner_of
 from proxy.stores.models.reader import AnswerReader, Pair, load_reader
 from proxy.stores.threads import step_back
 
-# Log-odds of the vectors above their bar. Of users that nothing was trained on, two thirds of the questions
-# with an answer are above, and a fifth of those without: most of these pass when they are read, too.
-SURE = 2.5
+# Log-odds of the vectors above their bar. Of users that nothing was trained on, three fifths of the questions
+# with an answer are above, and an eighth of those without: most of these pass when they are read, too.
+SURE = 3.5
 SAY = 0.25  # of the vectors where a question is read: it knows what several memories say together
 READ = 4  # memories at most: the answer is seldom behind them
 WAIT_SHARE = 0.25  # of memory's deadline, for the reader; then the vectors have the last word
