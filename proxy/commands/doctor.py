@@ -130,7 +130,7 @@ def _answerability(settings: Settings) -> Iterator[Finding]:
         return
     loaded.close()
     if loaded.note:
-        yield Finding(NOTE, "answers", f"{loaded.note}; whether memory answers is judged by vectors, if at all")
+        yield Finding(NOTE, "answers", f"{loaded.note}; what answers is told by vectors, if at all")
     else:
         yield Finding(GOOD, "answers", "memories that do not answer a question are not shown")
 
