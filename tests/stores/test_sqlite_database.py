@@ -53,6 +53,61 @@ async def test_work_that_fails_undoes_only_itself(stores):
     assert await forgotten(stores.memories, of(ANNA)) == Forgotten(exchanges=2, sessions=1)
 
 
+async def test_reads_begun_together_share_a_transaction_and_fail_alone(stores):
+    held, began = hold_the_readers(stores._database)
+    seen = []
+
+    def broken(tx):
+        raise KeyError("only mine")
+
+    def look(tx):
+        seen.append((threading.get_ident(), tx.in_transaction))
+        return tx.execute("SELECT count(*) FROM meta").fetchone()
+
+    reads = [stores._database.begin_read(work) for work in (look, broken, look, look)]
+    called_off = stores._database.begin_read(look)
+    called_off.cancel()
+    held.set()
+    outcomes = await asyncio.gather(*began, *reads, return_exceptions=True)
+    assert [type(o).__name__ for o in outcomes[2:]] == ["tuple", "KeyError", "tuple", "tuple"]
+    assert len(seen) == 3
+    assert len(set(seen)) == 1
+    assert seen[0][1]
+    assert await stores._database.begin_read(look)
+
+
+async def test_however_many_reads_are_begun_all_are_answered(stores):
+    held, began = hold_the_readers(stores._database)
+    reads = [stores._database.begin_read(lambda tx, n=n: n) for n in range(50)]
+    held.set()
+    assert await asyncio.wait_for(asyncio.gather(*reads), 5) == list(range(50))
+    await asyncio.gather(*began)
+    for n in range(50):
+        assert await stores._database.begin_read(lambda tx, n=n: n) == n
+
+
+async def test_where_the_file_cannot_be_read_all_that_was_begun_together_fails(stores):
+    held, began = hold_the_readers(stores._database)
+    looked = []
+
+    def refused(tx):
+        tx.execute("SELECT * FROM nowhere")
+
+    reads = [stores._database.begin_read(work) for work in (looked.append, refused, looked.append)]
+    held.set()
+    outcomes = await asyncio.gather(*reads, return_exceptions=True)
+    assert [type(o).__name__ for o in outcomes] == ["StoreUnavailable"] * 3
+    assert len(looked) == 1
+    await asyncio.gather(*began)
+    assert await stores._database.begin_read(lambda tx: "again") == "again"
+
+
+def hold_the_readers(db):
+    """Keep both threads busy; return what lets them go, and what they do."""
+    held, loop = threading.Event(), asyncio.get_running_loop()
+    return held, [loop.run_in_executor(db._readers, held.wait, 10) for _ in range(2)]
+
+
 async def test_an_error_says_what_failed_and_no_content(stores):
     await stores.sessions.begin(exchange("secret words", id="same"))
     with pytest.raises(StoreUnavailable) as caught:

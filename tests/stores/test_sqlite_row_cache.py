@@ -1,14 +1,18 @@
 """Memories kept between searches: as good as their rows, and not made anew without need."""
 
 import asyncio
+import itertools
 import threading
+import time
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
 from proxy.domain import Create, Memory, MemoryFilter, Scope, Search
+from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite import memories as sqlite_memories
-from proxy.stores.sqlite import rows
+from proxy.stores.sqlite import row_cache, rows
 from proxy.stores.sqlite.stores import SqliteStores
 
 NOW = 1_780_000_000.0
@@ -33,17 +37,42 @@ async def found(memories):
     return hit.memory
 
 
-async def test_every_touch_is_seen_by_the_next_search(memories):
+@pytest.fixture
+def a_minute_later(memories, monkeypatch):
+    now = itertools.count(61, 61)
+
+    def later():
+        monkeypatch.setattr(memories._rows, "_steady", partial(float, time.monotonic() + next(now)))
+
+    return later
+
+
+async def test_every_touch_is_seen_by_searches_after_a_minute(memories, a_minute_later):
     for times in range(3):
         assert (await found(memories)).access_count == times
         await memories.touch(ANNA, ["tea"], NOW + times)
+        a_minute_later()
     assert (await found(memories)).last_accessed == NOW + 2
 
 
-async def test_a_touched_memory_is_made_anew_once_and_not_by_every_search(memories):
+async def test_within_a_minute_no_row_is_looked_at_again_unless_the_user_has_changed(memories, monkeypatch):
+    before = await found(memories)
+    monkeypatch.setattr(row_cache, "_STATES", "no SQL")
+    assert await found(memories) is before
+    more = replace(TEA, id="more", content="Drinks black coffee.")
+    await memories.apply(ANNA, [Create(more, None)], expect=await memories.stamp(ANNA))
+    with pytest.raises(StoreUnavailable):
+        await found(memories)
+
+
+async def test_a_touched_memory_is_made_anew_once_and_not_by_every_search(memories, a_minute_later):
     await found(memories)
     await memories.touch(ANNA, ["tea"], NOW)
-    assert await found(memories) is await found(memories)
+    a_minute_later()
+    touched = await found(memories)
+    a_minute_later()
+    assert touched.access_count == 1
+    assert await found(memories) is touched
 
 
 async def test_a_search_after_a_snapshot_reads_no_rows(memories, monkeypatch):
@@ -61,7 +90,8 @@ async def test_a_snapshot_is_begun_before_it_is_awaited_and_may_be_called_off(me
     assert memories._indexes.holds(ANNA)
     assert await read is not None
     release = threading.Event()
-    busy = [memories._database.begin_read(lambda tx: release.wait(10)) for _ in range(2)]
+    busy = [asyncio.ensure_future(memories._database.read(lambda tx: release.wait(10))) for _ in range(2)]
+    await asyncio.sleep(0)
     queued = memories.snapshot(ANNA)
     assert queued.cancel()
     release.set()

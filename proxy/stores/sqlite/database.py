@@ -5,6 +5,9 @@ transaction, each in a savepoint of its own: one fsync serves them all, and work
 itself. A caller resumes after the commit. Every thread has its own connection; sharing one would mix
 their transactions. Several processes may use the file: the write lock is SQLite's own.
 
+The short reads of a request, begun at one time, are done together as well: to hand one to a thread, and to
+begin and end its transaction, costs several times what it reads.
+
 Before any work the path is compared with the file that was opened. Work on a file that was moved away or
 made unreadable would succeed on a ghost; here it is StoreUnavailable until the file is back.
 """
@@ -33,6 +36,7 @@ Work = Callable[[sqlite3.Connection], T]
 _PURGE_WAIT_MS = 50
 _PURGE_AGAIN_S = 1.0
 _CHECK_PAUSE = 20  # times what the last check of a corrupt file took
+_MOST_TOGETHER = 4  # reads in one transaction; more of them go to another thread
 _MOST_WAITING = 10_000  # writes; beyond that the disk is stuck and memory should step aside
 
 
@@ -50,12 +54,12 @@ class _Handle:
 
 
 @dataclass(slots=True)
-class _Write:
-    """Work that waits for the writer, and what became of it."""
+class _Entry:
+    """Work that waits for a thread, and what became of it."""
 
     work: Work[Any]
     future: asyncio.Future[Any]
-    purge: bool
+    purge: bool = False
     result: Any = None
     error: BaseException | None = None
 
@@ -79,7 +83,9 @@ class Database:
         self._identity: file.Identity | None = None
         self._check_due = 0.0  # time.monotonic
         self._opening = threading.Lock()
-        self._waiting: list[_Write] = []
+        self._begun: list[_Entry] = []  # reads that no thread has taken yet
+        self._begun_lock = threading.Lock()
+        self._waiting: list[_Entry] = []
         self._waiting_lock = threading.Lock()
         self._closed = False
         # time.monotonic of the next try; due at the start: a crash may have come between commit and purge.
@@ -113,7 +119,7 @@ class Database:
         With `purge`, what it deleted is gone from the write-ahead log too. Work whose caller is
         cancelled is still done.
         """
-        entry = _Write(work, asyncio.get_running_loop().create_future(), purge)
+        entry = _Entry(work, asyncio.get_running_loop().create_future(), purge)
         with self._waiting_lock:
             if self._closed or len(self._waiting) >= _MOST_WAITING:
                 raise StoreUnavailable(f"{self.path} is {'closed' if self._closed else 'overloaded'}")
@@ -125,13 +131,21 @@ class Database:
 
     async def read(self, work: Work[T]) -> T:
         """Run the work in a reader thread, on one consistent state of the file."""
-        return await self.begin_read(work)
-
-    def begin_read(self, work: Work[T]) -> asyncio.Future[T]:
-        """Do what `read` does, begun at once. Raises StoreUnavailable where that is closed."""
         if self._closed:
             raise StoreUnavailable(f"{self.path} is closed")
-        return asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+
+    def begin_read(self, work: Work[T]) -> asyncio.Future[T]:
+        """Do what `read` does, begun at once, in one transaction with what else is begun now: for work that
+        is short. Raises StoreUnavailable where the file is closed."""
+        if self._closed:
+            raise StoreUnavailable(f"{self.path} is closed")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        with self._begun_lock:
+            self._begun.append(_Entry(work, future))
+            if len(self._begun) % _MOST_TOGETHER == 1:  # a thread goes on until there are none
+                self._readers.submit(self._read_begun)
+        return future
 
     async def purge_if_due(self) -> None:
         """Empty the write-ahead log, if that was put off, or not done since the start."""
@@ -174,18 +188,47 @@ class Database:
 
     def _read(self, work: Work[T]) -> T:
         try:
-            with self._connection(self._mine.handle) as connection:
-                connection.execute("BEGIN")
-                try:
-                    result = work(connection)
-                finally:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
+            with self._reading() as connection:
+                result = work(connection)
         except StoreUnavailable as error:
             self.troubles.failed("read", error)
             raise
         self.troubles.worked("read")
         return result
+
+    def _read_begun(self) -> None:
+        """Do what was begun, a few at a time: whoever waits for the first need not wait for all."""
+        while group := self._next_begun():
+            try:
+                with self._reading() as connection:
+                    for entry in group:
+                        self._look(connection, entry)
+            except BaseException as error:  # noqa: BLE001 - handed to every caller, as an executor would
+                self.troubles.failed("read", error)
+                for entry in group:
+                    entry.error = entry.error or error
+            else:
+                self.troubles.worked("read")
+            _deliver(group)
+
+    def _next_begun(self) -> Sequence[_Entry]:
+        with self._begun_lock:
+            group, self._begun = self._begun[:_MOST_TOGETHER], self._begun[_MOST_TOGETHER:]
+        return group
+
+    def _look(self, connection: sqlite3.Connection, entry: _Entry) -> None:
+        """Run one piece of work. What the file or the system refuses, the others need not try either."""
+        if entry.future.cancelled():
+            return
+        try:
+            entry.result = entry.work(connection)
+        except StoreUnavailable as error:
+            entry.error = error
+            self.troubles.failed("read", error)
+        except (sqlite3.Error, OSError, UnicodeError):
+            raise
+        except Exception as error:  # noqa: BLE001 - handed to the caller, as an executor would
+            entry.error = error
 
     def _drain(self) -> None:
         with self._waiting_lock:
@@ -203,7 +246,7 @@ class Database:
             self.troubles.worked("write")
         _deliver(group)
 
-    def _commit(self, connection: sqlite3.Connection, group: Sequence[_Write]) -> None:
+    def _commit(self, connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
         connection.execute("BEGIN IMMEDIATE")
         try:
             for entry in group:
@@ -217,7 +260,7 @@ class Database:
         if due or any(entry.purge for entry in group):
             self._purge(connection)
 
-    def _run(self, connection: sqlite3.Connection, entry: _Write) -> None:
+    def _run(self, connection: sqlite3.Connection, entry: _Entry) -> None:
         """Run one piece of work in its savepoint; its failure stays its own."""
         connection.execute("SAVEPOINT work")
         try:
@@ -241,6 +284,17 @@ class Database:
             observe.log.warning("store.purge.delayed")  # a commit after that tries again
 
     # ------------------------------------------------------------ connections
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Give this reader's connection to the block, on one state of the file."""
+        with self._connection(self._mine.handle) as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
     def _add_reader(self) -> None:
         step_back()
         self._mine.handle = _Handle()
@@ -326,9 +380,9 @@ def _leave_a_mark(tx: sqlite3.Connection) -> None:
     tx.execute("INSERT INTO meta VALUES ('probe', 1) ON CONFLICT DO UPDATE SET value = value + 1")
 
 
-def _deliver(group: Sequence[_Write]) -> None:
+def _deliver(group: Sequence[_Entry]) -> None:
     """Wake the callers: one call into each event loop."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[_Write]] = {}
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Entry]] = {}
     for entry in group:
         by_loop.setdefault(entry.future.get_loop(), []).append(entry)
     for loop, entries in by_loop.items():
@@ -336,6 +390,6 @@ def _deliver(group: Sequence[_Write]) -> None:
             loop.call_soon_threadsafe(_settle, entries)
 
 
-def _settle(group: Sequence[_Write]) -> None:
+def _settle(group: Sequence[_Entry]) -> None:
     for entry in group:
         entry.settle()

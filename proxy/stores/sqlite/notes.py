@@ -117,7 +117,7 @@ class SqliteNotes:
             anchors = _in_force(log)
             return _with_lines(tx, session, anchors, lines) if lines else SessionNotes(anchors)
 
-        return await self._database.read(work)
+        return await self._database.begin_read(work)
 
     async def standing(self, scope: Scope, session_id: str) -> Standing | None:
         def work(tx: sqlite3.Connection) -> Standing | None:

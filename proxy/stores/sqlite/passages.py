@@ -64,7 +64,7 @@ class SqlitePassages:
             (holds,) = tx.execute(_HOLDS, (scope.tenant, scope.user)).fetchone()
             return bool(holds)
 
-        return await self._database.read(work)
+        return await self._database.begin_read(work)
 
     async def search(self, scope: Scope, look: Look) -> Sequence[PassageHit]:
         def work(tx: sqlite3.Connection) -> Sequence[PassageHit]:

@@ -1,14 +1,15 @@
 """A cache of memories as read from their rows, for the searches to come.
 
 Reading a row anew costs more than searching a small user's index. A kept memory is as good as its row
-while the row's `changed` is the same, and nothing of the user was forgotten; only the access counter
-moves without telling, so that it is read every time, together with `changed`.
+while the row's `changed` is the same, and nothing of the user was forgotten. The access counter moves without
+telling: it is read again, together with `changed`, once what was read before is a minute old.
 """
 
 import sqlite3
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from proxy.domain import Memory
@@ -19,11 +20,28 @@ _STATES = """
     SELECT seq, changed, access_count, last_accessed FROM memories
     WHERE seq IN (SELECT value FROM json_each(?))
 """
-_OVERHEAD_BYTES = 700  # of a Memory beside its texts, measured
+_OVERHEAD_BYTES = 800  # of a Memory beside its texts, measured
 _EVIDENCE_BYTES = 300
+_FRESH_S = 60.0  # so old may be what is known of accesses, which tell apart days
 
 Validity = tuple[int, int]
 """The file's epoch and the user's generation."""
+_Row = tuple[int, Memory]
+"""A row's `changed`, and what it says."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was last asked for, at which version of the user, when (steady seconds), and what it was."""
+
+    seqs: Sequence[int]
+    version: int
+    at: float
+    found: Mapping[int, Memory]
+
+    def is_of(self, seqs: Sequence[int], version: int) -> bool:
+        """True if the same was asked for, and no row has changed since."""
+        return self.version == version and self.seqs == seqs
 
 
 @dataclass(slots=True)
@@ -31,44 +49,33 @@ class _Kept:
     """One user's memories by seq, each with its row's `changed`."""
 
     validity: Validity
-    memories: dict[int, tuple[int, Memory]] = field(default_factory=dict)
+    memories: dict[int, _Row] = field(default_factory=dict)
     nbytes: int = 0
+    last: _Look | None = None
 
 
 class RowCache:
     """Whole users leave, the least recently used first, when the bound in bytes is passed."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, steady: Callable[[], float] = time.monotonic) -> None:
         self._limit = limit_bytes
+        self._steady = steady
         self._users: OrderedDict[int, _Kept] = OrderedDict()
         self._bytes = 0
         self._lock = threading.Lock()
 
     def memories(
         self, tx: sqlite3.Connection, owner: Owner, epoch: int, seqs: Sequence[int]
-    ) -> dict[int, Memory]:
-        """Return those of the user's memories under these numbers that the transaction sees, as it does."""
-        validity = (epoch, owner.stamp.generation)
-        known = self._known(owner.id, validity)
-        states = tx.execute(_STATES, (rows.as_json(seqs),)).fetchall() if known else ()
-        found, renewed = {}, {}
-        unknown = [] if known else list(seqs)
-        for seq, changed, access_count, last_accessed in states:
-            kept = known.get(seq)
-            if kept is None or kept[0] != changed:
-                unknown.append(seq)
-                continue
-            memory = kept[1]
-            if memory.access_count != access_count or memory.last_accessed != last_accessed:
-                memory = replace(memory, access_count=access_count, last_accessed=last_accessed)
-                renewed[seq] = (changed, memory)  # making one anew costs as much as ranking it
-            found[seq] = memory
-        if unknown:
-            read = rows.memories_by_seq(tx, unknown)
-            renewed |= read
-            found |= {seq: memory for seq, (_, memory) in read.items()}
-        if renewed:
-            self._keep(owner.id, validity, renewed)
+    ) -> Mapping[int, Memory]:
+        """Return those of the user's memories under these numbers that the transaction sees, as it does; what
+        it tells of accesses may be a minute old."""
+        validity, now = (epoch, owner.stamp.generation), self._steady()
+        kept = self._known(owner.id, validity)
+        last = kept.last if kept else None
+        if last and last.is_of(seqs, owner.stamp.version) and now - last.at < _FRESH_S:
+            return last.found
+        found, renewed = _read(tx, kept.memories if kept else {}, seqs)
+        self._keep(owner.id, validity, renewed, _Look(seqs, owner.stamp.version, now, found))
         return found
 
     def drop(self, owner: int) -> None:
@@ -76,19 +83,19 @@ class RowCache:
         with self._lock:
             self._remove(owner)
 
-    def _known(self, owner: int, validity: Validity) -> dict[int, tuple[int, Memory]]:
+    def _known(self, owner: int, validity: Validity) -> _Kept | None:
         """Return what is kept of the user. Only `_keep` adds to it; a reader may look at it meanwhile."""
         with self._lock:
             kept = self._users.get(owner)
             if kept is None:
-                return {}
+                return None
             if kept.validity != validity:
                 self._remove(owner)
-                return {}
+                return None
             self._users.move_to_end(owner)
-            return kept.memories
+            return kept
 
-    def _keep(self, owner: int, validity: Validity, read: dict[int, tuple[int, Memory]]) -> None:
+    def _keep(self, owner: int, validity: Validity, read: Mapping[int, _Row], last: _Look) -> None:
         with self._lock:
             kept = self._users.get(owner)
             if kept is None or kept.validity != validity:
@@ -98,6 +105,7 @@ class RowCache:
             size -= sum(_size(kept.memories[seq][1]) for seq in read if seq in kept.memories)
             kept.memories |= read
             kept.nbytes += size
+            kept.last = last
             self._bytes += size
             while self._bytes > self._limit:
                 self._remove(next(iter(self._users)))
@@ -105,6 +113,30 @@ class RowCache:
     def _remove(self, owner: int) -> None:
         if (kept := self._users.pop(owner, None)) is not None:
             self._bytes -= kept.nbytes
+
+
+def _read(
+    tx: sqlite3.Connection, known: Mapping[int, _Row], seqs: Sequence[int]
+) -> tuple[Mapping[int, Memory], Mapping[int, _Row]]:
+    """Return the memories that exist under the numbers, and what of them is not known, or no longer."""
+    states = tx.execute(_STATES, (rows.as_json(seqs),)).fetchall() if known else ()
+    found, renewed = dict[int, Memory](), dict[int, _Row]()
+    unknown = [] if known else list(seqs)
+    for seq, changed, access_count, last_accessed in states:
+        kept = known.get(seq)
+        if kept is None or kept[0] != changed:
+            unknown.append(seq)
+            continue
+        memory = kept[1]
+        if memory.access_count != access_count or memory.last_accessed != last_accessed:
+            memory = replace(memory, access_count=access_count, last_accessed=last_accessed)
+            renewed[seq] = (changed, memory)  # making one anew costs as much as ranking it
+        found[seq] = memory
+    if unknown:
+        read = rows.memories_by_seq(tx, unknown)
+        renewed |= read
+        found |= {seq: memory for seq, (_, memory) in read.items()}
+    return found, renewed
 
 
 def _size(memory: Memory) -> int:
