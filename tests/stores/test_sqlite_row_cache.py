@@ -2,9 +2,10 @@
 
 import asyncio
 import itertools
+import pickle
 import threading
 import time
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from functools import partial
 
 import pytest
@@ -151,3 +152,13 @@ async def test_of_a_user_first_seen_each_row_is_read_once(memories):
 
     assert await memories._database.read(work) is not None
     assert sum("access_count" in statement for statement in read) == 1
+
+
+async def test_a_memory_read_from_its_row_is_as_good_as_one_made_and_as_immutable(memories):
+    read = await found(memories)
+    assert (read, repr(read), hash(read)) == (TEA, repr(TEA), hash(TEA))
+    assert type(read) is Memory
+    with pytest.raises(FrozenInstanceError):
+        read.content = "Drinks nothing."
+    assert replace(read, content="Drinks milk.").content == "Drinks milk."
+    assert pickle.loads(pickle.dumps(read)) == TEA

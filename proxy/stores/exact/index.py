@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from proxy.domain import Search, Stamp
 from proxy.errors import WrongModel
 from proxy.stores.damage import legible
-from proxy.stores.exact.postings import Ints, Postings, term_hash
+from proxy.stores.exact.postings import NO_POSTINGS, Ints, Postings, term_hash
 
 # BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
 _K1, _B = 1.2, 0.4
 _NOBODY = -1  # the seq of a position whose memory now has another
 _FEW = 8  # times as many rows cost more to multiply than these to pick out
+_TERM_BYTES = 8
 _TAIL_SHARE = 4  # new postings are merged into the old once they are a quarter of them
 
 Floats = NDArray[np.float32]
@@ -185,7 +186,7 @@ class UserIndex:
         added = build(rows, self.stamp, known=self, first=len(self.seqs))
         tail, postings = self.tail.merged(added.postings), self.postings
         if len(tail.terms) * _TAIL_SHARE > len(postings.terms):
-            postings, tail = postings.merged(tail), Postings.build(())
+            postings, tail = postings.merged(tail), NO_POSTINGS
         buffer, size = self.buffer, len(self.seqs) + len(rows)
         if size > len(buffer):
             buffer = _room(size, self.matrix.shape[1])
@@ -223,7 +224,10 @@ def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, 
     whole = b"".join([vector if has else none for vector, has in zip(vectors, embedded, strict=True)])
     matrix = np.frombuffer(whole, np.float32).reshape(len(rows), dimension)
     with legible():
-        texts = [np.frombuffer(text, np.int64) for text in terms]
+        held, sizes = b"".join(terms), [len(text) for text in terms]
+        if any(size % _TERM_BYTES for size in sizes):
+            raise ValueError
+    lengths = np.array(sizes, np.int32) // _TERM_BYTES
     type_at = {name: at for at, name in enumerate(type_names)}
     project_at = {name: at for at, name in enumerate(project_names)}
     return UserIndex(
@@ -233,12 +237,12 @@ def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, 
         projects=np.array([project_at[name] for name in projects], np.int32),
         expires=np.array([_expiry(at) for at in expires], np.float64),
         current=np.array(current, np.bool_),
-        lengths=np.array([len(text) for text in texts], np.int32),
+        lengths=lengths,
         embedded=np.array(embedded, np.bool_),
         matrix=matrix,
         buffer=matrix,  # room is made with the first memory that is added: most users are only read
-        postings=Postings.build(texts, first=first),
-        tail=Postings.build(()),
+        postings=Postings.build(np.frombuffer(held, np.int64), lengths, first=first),
+        tail=NO_POSTINGS,
         type_names=type_names,
         project_names=project_names,
     )

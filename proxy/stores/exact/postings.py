@@ -1,7 +1,7 @@
 """An inverted index in numpy: which documents hold a term, and how often."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -34,16 +34,18 @@ class Postings:
     counts: NDArray[np.int32]
 
     @classmethod
-    def build(cls, texts: Sequence[Ints], *, first: int = 0) -> "Postings":
-        """Index the texts (each the numbers of its terms) as documents first, first + 1, …"""
-        terms = np.concatenate(texts) if texts else np.empty(0, np.int64)
-        docs = np.repeat(np.arange(first, first + len(texts), dtype=np.int32), [len(text) for text in texts])
+    def build(cls, terms: Ints, lengths: NDArray[np.int32], *, first: int = 0) -> "Postings":
+        """Index texts as documents first, first + 1, …: the numbers of their terms one behind the other, and
+        how many each text has."""
+        docs = np.repeat(np.arange(first, first + len(lengths), dtype=np.int32), lengths)
         order = np.argsort(terms, kind="stable")  # stable keeps the documents of a term in order
         terms, docs = terms[order], docs[order]
         if not len(terms):
             return cls(terms, docs, np.empty(0, np.int32))
-        starts = np.flatnonzero(np.r_[True, (terms[1:] != terms[:-1]) | (docs[1:] != docs[:-1])])
-        counts = np.diff(np.r_[starts, len(terms)]).astype(np.int32)
+        is_new = np.ones(len(terms), np.bool_)
+        is_new[1:] = (terms[1:] != terms[:-1]) | (docs[1:] != docs[:-1])
+        starts = np.flatnonzero(is_new)
+        counts = np.diff(starts, append=len(terms)).astype(np.int32)
         return cls(terms[starts], docs[starts], counts)
 
     def merged(self, later: "Postings") -> "Postings":
@@ -65,3 +67,6 @@ class Postings:
     @property
     def nbytes(self) -> int:
         return self.terms.nbytes + self.docs.nbytes + self.counts.nbytes
+
+
+NO_POSTINGS = Postings(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))
