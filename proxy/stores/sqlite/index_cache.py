@@ -44,6 +44,11 @@ class IndexCache:
         # One user's index is read by one thread at a time, without making other users wait.
         self._loading = [threading.Lock() for _ in range(_STRIPES)]
 
+    @property
+    def filled(self) -> float:
+        """The share of the bound that is used."""
+        return self._bytes / self._limit
+
     def holds(self, scope: Scope) -> bool:
         """Return whether an index of the user is here, though it may be out of date."""
         return (scope.tenant, scope.user) in self._named

@@ -15,6 +15,7 @@ from proxy.stores.damage import DamagedRow
 from proxy.stores.exact.index import Found, UserIndex
 from proxy.stores.sqlite import model, owners, queue, rows
 from proxy.stores.sqlite.changes import Writer
+from proxy.stores.sqlite.coming_back import ComingBack
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.forgetting.expiry import expire
 from proxy.stores.sqlite.forgetting.forget import Forgetting
@@ -26,6 +27,7 @@ from proxy.stores.sqlite.quota import apply_within
 from proxy.stores.sqlite.row_cache import RowCache
 
 _FEW = 200
+_MOSTLY = 0.75  # of a cache, for those who may come back
 _COUNT = "SELECT count(*) FROM (SELECT 1 FROM memories WHERE owner = ? LIMIT ?)"
 
 
@@ -41,6 +43,7 @@ class SqliteMemories:
         self._listing = Listing(database)
         self._forgets = 0  # how often somebody's memories were let go
         self.forgetting = Forgetting(database, self._let_go)
+        self.coming_back = ComingBack(database, self._few, self._has_room, _FEW)
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
@@ -167,6 +170,9 @@ class SqliteMemories:
         with suppress(DamagedRow):
             return index, self._rows.memories(tx, owner, self._database.epoch, seqs)
         return None
+
+    def _has_room(self) -> bool:
+        return max(self._indexes.filled, self._rows.filled) < _MOSTLY
 
     def _index(self, tx: sqlite3.Connection, owner: Owner) -> UserIndex:
         ours = model.held(tx, self._model).generations

@@ -64,6 +64,11 @@ class RowCache:
         self._bytes = 0
         self._lock = threading.Lock()
 
+    @property
+    def filled(self) -> float:
+        """The share of the bound that is used."""
+        return self._bytes / self._limit
+
     def memories(
         self, tx: sqlite3.Connection, owner: Owner, epoch: int, seqs: Sequence[int]
     ) -> Mapping[int, Memory]:

@@ -97,9 +97,12 @@ class SqliteStores:
         return not self._database.troubles.of_reading
 
     async def upkeep(self) -> None:
-        """Do every few seconds what is left over by whoever died, and see whether trouble is over."""
+        """Do every few seconds what is left over by whoever died, and see whether trouble is over; bring in
+        who may come back."""
         await self._database.probe()
         await self.memories.resume_forgets()
+        if not self.trouble:
+            await self.memories.coming_back.step()
 
     async def close(self) -> None:
         """Finish what was accepted and end the threads; other processes may take over what is open."""
