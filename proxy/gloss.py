@@ -109,10 +109,10 @@ def language(text: str) -> str | None:
         found = (_bare(token) for token in _TOKEN.findall(text) if token[0].isalpha())
     words = [word for word in found if word not in _SHARED]
     lexicon = _lexicon()
-    counts = {name: sum(w in lexicon.words[name] for w in words) for name in SPACED}
-    best = max(SPACED, key=lambda name: counts[name])
+    counts = {name: sum(map(lexicon.words[name].__contains__, words)) for name in SPACED}
+    best = max(counts, key=counts.__getitem__)
     # English wins a draw, such as a text of names alone; one word that looks foreign proves nothing.
-    enough = max(sum(w in lexicon.english for w in words) + 1, _LEAST_SHARE * len(words))
+    enough = max(sum(map(lexicon.english.__contains__, words)) + 1, _LEAST_SHARE * len(words))
     return best if counts[best] >= enough else None
 
 

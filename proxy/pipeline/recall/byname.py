@@ -40,10 +40,13 @@ def told_of(question: str, contents: Sequence[str]) -> tuple[str, ...]:
     """Return the names in the question of which these memories, the nearest to it, are told; () where they
     are told of the user, or the question is in another language than English."""
     names = [n for n in dict.fromkeys(_NAME.findall(question)) if n.lower() not in _NOBODY]
+    least = BEGIN_SHARE * len(contents)
+    # Looking for a name is quicker than the pattern, and few contents hold most of them.
+    names = [name for name in names if sum(name in content for content in contents) >= least]
     if not names or not contents or language(question) is not None:
         return ()
     firsts = [beginning(content) for content in contents]
-    told = tuple(name for name in names if firsts.count(name) >= BEGIN_SHARE * len(contents))
+    told = tuple(name for name in names if firsts.count(name) >= least)
     if told and sum(bool(_OF_USER.search(content)) for content in contents) > USER_SHARE * len(contents):
         return ()
     return told

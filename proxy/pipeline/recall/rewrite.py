@@ -8,6 +8,7 @@ the vector of a paste is the vector of nothing in particular.
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from proxy.gloss import question_gloss
 from proxy.pipeline.decision.own import points_back
@@ -99,6 +100,7 @@ def as_it_is(text: str) -> Query:
     return Query(text, _distinct(terms(text)))
 
 
+@lru_cache(maxsize=16)  # of questions, while the rules look at them in turn
 def _content_words(text: str) -> float:
     """Return the number of distinct content words; two CJK characters count as one word.
 

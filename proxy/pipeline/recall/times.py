@@ -51,6 +51,8 @@ class Period:
 def named_times(text: str, now: float) -> tuple[Period, ...]:
     """Return the times that the text names, the past ones that are nearest to `now` where it leaves the year
     open."""
+    if not text:
+        return ()
     said = fold(question_gloss(text).text)
     at = datetime.fromtimestamp(now, UTC)
     found = [day for m in _DATE.finditer(said) if _is_date(m) and (day := _date(m, at))]
