@@ -17,7 +17,7 @@ from proxy.errors import DamagedRow, StoreUnavailable
 from proxy.stores.sqlite.database import Database
 
 AT_MOST = 2_000  # users; the caches hold fewer, unless these have few memories
-STEP_S = 0.2  # of each round of upkeep
+STEP_S = 0.5  # of each round of upkeep
 _LATEST = """
     SELECT tenant, user FROM (SELECT * FROM scopes ORDER BY served DESC, id DESC LIMIT ?)
     WHERE user IS NOT NULL AND memories BETWEEN 1 AND ?

@@ -20,7 +20,7 @@ _STATES = """
     SELECT seq, changed, access_count, last_accessed FROM memories
     WHERE seq IN (SELECT value FROM json_each(?))
 """
-_OVERHEAD_BYTES = 800  # of a Memory beside its texts, measured
+_OVERHEAD_BYTES = 800  # of a Memory beside its texts, 700 measured, and its place in the last look
 _EVIDENCE_BYTES = 300
 _FRESH_S = 60.0  # so old may be what is known of accesses, which tell apart days
 
