@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from proxy import observe
 from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite import file
-from proxy.stores.sqlite.trouble import Troubles
+from proxy.stores.sqlite.trouble import Side, Troubles
 from proxy.stores.threads import step_back
 
 T = TypeVar("T")
@@ -199,17 +199,9 @@ class Database:
     def _read_begun(self) -> None:
         """Do what was begun, a few at a time: whoever waits for the first need not wait for all."""
         while group := self._next_begun():
-            try:
-                with self._reading() as connection:
-                    for entry in group:
-                        self._look(connection, entry)
-            except BaseException as error:  # noqa: BLE001 - handed to every caller, as an executor would
-                self.troubles.failed("read", error)
+            with self._answering("read", group), self._reading() as connection:
                 for entry in group:
-                    entry.error = entry.error or error
-            else:
-                self.troubles.worked("read")
-            _deliver(group)
+                    self._look(connection, entry)
 
     def _next_begun(self) -> Sequence[_Entry]:
         with self._begun_lock:
@@ -233,17 +225,23 @@ class Database:
     def _drain(self) -> None:
         with self._waiting_lock:
             group, self._waiting = self._waiting, []
+        with self._answering("write", group), self._connection(self._write_handle) as connection:
+            if self.troubles.is_corrupt:
+                raise StoreUnavailable(f"{self.path} is corrupt: it is not written to")
+            self._commit(connection, group)
+
+    @contextmanager
+    def _answering(self, side: Side, group: Sequence[_Entry]) -> Iterator[None]:
+        """Tell all who wait for the group what became of it, and what fails in the block whoever has no error
+        of his own."""
         try:
-            with self._connection(self._write_handle) as connection:
-                if self.troubles.is_corrupt:
-                    raise StoreUnavailable(f"{self.path} is corrupt: it is not written to")
-                self._commit(connection, group)
+            yield
         except BaseException as error:  # noqa: BLE001 - handed to every caller, as an executor would
-            self.troubles.failed("write", error)
+            self.troubles.failed(side, error)
             for entry in group:
                 entry.error = entry.error or error
         else:
-            self.troubles.worked("write")
+            self.troubles.worked(side)
         _deliver(group)
 
     def _commit(self, connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
