@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from proxy.domain import Forgotten, Outcome
+from proxy.domain import Forgotten, Outcome, Scope
 from proxy.errors import StoreUnavailable, WrongModel
 from proxy.ports import EmbeddingModel
 from proxy.stores.sqlite import SqliteStores, database
@@ -84,6 +84,46 @@ async def test_however_many_reads_are_begun_all_are_answered(stores):
     await asyncio.gather(*began)
     for n in range(50):
         assert await stores._database.begin_read(lambda tx, n=n: n) == n
+
+
+async def test_however_many_reads_are_begun_another_read_has_its_turn(stores):
+    held, began = hold_the_readers(stores._database)
+    order = []
+    early = [stores._database.begin_read(lambda tx: order.append("begun")) for _ in range(8)]
+    other = asyncio.ensure_future(stores._database.read(lambda tx: order.append("read")))
+    await asyncio.sleep(0)
+    late = [stores._database.begin_read(lambda tx: order.append("begun")) for _ in range(200)]
+    held.set()
+    await asyncio.gather(*began, *early, other, *late)
+    assert order.index("read") < 50
+
+
+async def test_what_was_begun_before_the_store_closes_is_answered(stores):
+    held, _ = hold_the_readers(stores._database)
+    reads = [stores._database.begin_read(lambda tx, n=n: n) for n in range(30)]
+    closing = asyncio.ensure_future(stores._database.close())
+    await asyncio.sleep(0)
+    with pytest.raises(StoreUnavailable):
+        stores._database.begin_read(lambda tx: "too late")
+    held.set()
+    await asyncio.wait_for(closing, 5)
+    assert await asyncio.wait_for(asyncio.gather(*reads), 5) == list(range(30))
+
+
+async def test_reads_that_share_a_transaction_bring_nobody_what_is_anothers(stores):
+    scopes = [Scope(tenant, f"user-{n}") for n in range(10) for tenant in ("one", "other")]
+    for scope in scopes:
+        await store(stores.memories, create(f"fig of {scope.tenant} {scope.user}", scope), scope=scope)
+    for _ in range(3):
+        held, began = hold_the_readers(stores._database)
+        reads = [stores.memories.snapshot(scope) for scope in scopes]
+        reads[4].cancel()
+        held.set()
+        await asyncio.gather(*began)
+        for scope, read in zip(scopes, reads, strict=True):
+            if not read.cancelled():
+                told = [memory.content for memory in (await read).memories.values()]
+                assert told == [f"fig of {scope.tenant} {scope.user}"]
 
 
 async def test_where_the_file_cannot_be_read_all_that_was_begun_together_fails(stores):

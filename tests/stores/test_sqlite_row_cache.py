@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import pickle
 import threading
 import time
@@ -162,3 +163,18 @@ async def test_a_memory_read_from_its_row_is_as_good_as_one_made_and_as_immutabl
         read.content = "Drinks nothing."
     assert replace(read, content="Drinks milk.").content == "Drinks milk."
     assert pickle.loads(pickle.dumps(read)) == TEA
+
+
+async def test_of_another_file_at_the_path_nothing_is_taken_for_what_was_kept(memories, tmp_path):
+    assert (await found(memories)).content == TEA.content
+    ben = Scope("default", "ben")
+    other = SqliteStores(tmp_path / "other")
+    await other.open()
+    theirs = replace(TEA, scope=ben, content="Drinks no tea, ever.")  # by all its numbers Anna's memory
+    await other.memories.apply(ben, [Create(theirs, None)], expect=await other.memories.stamp(ben))
+    await other.close()
+    os.replace(tmp_path / "other" / "memory.db", tmp_path / "memory.db")
+    wanted = Search(None, ("tea",), limit=5, types=None, now=NOW)
+    assert not await memories.search(ANNA, wanted)
+    (hit,) = await memories.search(ben, wanted)
+    assert hit.memory == theirs

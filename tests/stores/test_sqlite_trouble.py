@@ -193,6 +193,16 @@ async def test_a_damaged_page_leaves_others_their_memories_and_stops_all_writing
     await stores.close()
 
 
+async def test_a_damaged_page_of_who_is_brought_in_is_told_and_leaves_others_their_memories(tmp_path, log):
+    damage(await filled_and_closed(tmp_path), b"fact 20 fact 20 fact 20")
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    await stores.upkeep()
+    assert stores.trouble == trouble.CORRUPT
+    assert len(await find(stores.memories, "tea")) == 1
+    await stores.close()
+
+
 async def test_a_corrupt_file_that_is_replaced_is_written_again_at_once(tmp_path, log):
     path = await filled_and_closed(tmp_path)
     sound = path.read_bytes()

@@ -62,11 +62,6 @@ class Asked:
     glossed: bool = False  # the model read it word by word (see `gloss`)
     subjects: Sequence[str] = ()  # those named, where memories are told of people by name (see `byname`)
 
-    @property
-    def means_any(self) -> bool:
-        """True if some memories are worth more for what they are, whatever they say."""
-        return self.project is not None or bool(self.aims) or len(self.subjects) == 1
-
 
 @dataclass(frozen=True, slots=True)
 class Lexical:
@@ -99,12 +94,11 @@ def rank(
     admitted = [gate.admits(h, share, opened) for h, share in zip(hits, words.coverage, strict=True)]
     # Where nothing passes by itself, no link leads anywhere.
     worth = links if links and gate.follows and any(admitted) else {}
-    means = asked.means_any
     passed = [
         (
-            (score + worth.get(hit.memory.id, 0.0) + (_meant(hit.memory, asked, ranking) if means else 0.0))
+            (score + worth.get(hit.memory.id, 0.0) + _meant(hit.memory, asked, ranking))
             * standing(hit.memory, now, ranking)
-            * (_timely(hit.memory, asked.times, ranking) if asked.times else 1.0),
+            * _timely(hit.memory, asked.times, ranking),
             hit,
             matched,
         )
@@ -165,7 +159,7 @@ def standing(memory: Memory, now: float, ranking: Ranking) -> float:
     seen = max(memory.updated_at, memory.last_accessed or 0.0)
     recency = 2 * math.pow(0.5, max(0.0, now - seen) / DAY / ranking.half_life_days) - 1
     # A memory weighs 1 unless it was imported with another weight; between .2 and 5 its logarithm is even.
-    weight = 0.0 if memory.weight == 1.0 else math.log(min(5.0, max(0.2, memory.weight)), 5.0)
+    weight = math.log(min(5.0, max(0.2, memory.weight)), 5.0)
     return (
         (1 + ranking.recency_depth * recency)
         * (1 + ranking.weight_depth * weight)
@@ -186,7 +180,7 @@ def _meant(memory: Memory, asked: Asked, ranking: Ranking) -> float:
 
 
 def _timely(memory: Memory, times: Sequence[Period], ranking: Ranking) -> float:
-    meant = any(is_of(period, memory.content, memory.valid_from) for period in times)
+    meant = bool(times) and any(is_of(period, memory.content, memory.valid_from) for period in times)
     return 1 + ranking.time_depth if meant else 1.0
 
 

@@ -1,8 +1,8 @@
-"""After a start, bring in those who were here last: their first question need not wait for their rows.
+"""After a start, bring in those who may come back: their first question need not wait for their rows.
 
 To read a user of a hundred memories takes a third of what all else of a recall does. It is done a little at a
-time, between requests, until the caches are mostly full: what nobody asks for must not push out what somebody
-does.
+time, until the caches are mostly full: what nobody asks for must not push out what somebody does. First come
+those whose talks were extracted last, then those who were there last.
 """
 
 import sqlite3
@@ -16,11 +16,13 @@ from proxy.domain import Scope
 from proxy.errors import DamagedRow, StoreUnavailable
 from proxy.stores.sqlite.database import Database
 
-AT_MOST = 2_000  # users; the caches hold fewer, unless these have few memories
+AT_MOST = 2_000  # users are looked up; the caches hold fewer, unless these have few memories
 STEP_S = 0.5  # of each round of upkeep
 _LATEST = """
-    SELECT tenant, user FROM (SELECT * FROM scopes ORDER BY served DESC, id DESC LIMIT ?)
-    WHERE user IS NOT NULL AND memories BETWEEN 1 AND ?
+    SELECT tenant, user FROM (
+        SELECT id, tenant, user, served, memories FROM scopes ORDER BY served DESC, id DESC LIMIT ?
+    )
+    WHERE user IS NOT NULL AND memories BETWEEN 1 AND ? ORDER BY served DESC, id DESC
 """
 
 BringIn = Callable[[sqlite3.Connection, Scope], object]
@@ -28,7 +30,7 @@ BringIn = Callable[[sqlite3.Connection, Scope], object]
 
 
 class ComingBack:
-    """Who is to be brought in, in the order in which they were here last."""
+    """Who is to be brought in, one by one."""
 
     def __init__(
         self,

@@ -36,7 +36,7 @@ Work = Callable[[sqlite3.Connection], T]
 _PURGE_WAIT_MS = 50
 _PURGE_AGAIN_S = 1.0
 _CHECK_PAUSE = 20  # times what the last check of a corrupt file took
-_MOST_TOGETHER = 4  # reads in one transaction; more of them go to another thread
+_MOST_TOGETHER = 4  # reads in one transaction; nobody waits for more than these
 _MOST_WAITING = 10_000  # writes; beyond that the disk is stuck and memory should step aside
 
 
@@ -143,7 +143,7 @@ class Database:
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         with self._begun_lock:
             self._begun.append(_Entry(work, future))
-            if len(self._begun) % _MOST_TOGETHER == 1:  # a thread goes on until there are none
+            if len(self._begun) % _MOST_TOGETHER == 1:  # so that there is a turn for every few of them
                 self._readers.submit(self._read_begun)
         return future
 
@@ -197,16 +197,14 @@ class Database:
         return result
 
     def _read_begun(self) -> None:
-        """Do what was begun, a few at a time: whoever waits for the first need not wait for all."""
-        while group := self._next_begun():
-            with self._answering("read", group), self._reading() as connection:
-                for entry in group:
-                    self._look(connection, entry)
-
-    def _next_begun(self) -> Sequence[_Entry]:
+        """Do the first few of what was begun. What is left has a turn of its own, behind other reads."""
         with self._begun_lock:
             group, self._begun = self._begun[:_MOST_TOGETHER], self._begun[_MOST_TOGETHER:]
-        return group
+        if not group:
+            return  # they went with an earlier turn
+        with self._answering("read", group), self._reading() as connection:
+            for entry in group:
+                self._look(connection, entry)
 
     def _look(self, connection: sqlite3.Connection, entry: _Entry) -> None:
         """Run one piece of work. What the file or the system refuses, the others need not try either."""
