@@ -45,16 +45,22 @@ class Load:
     requests: int = 0
 
     def __post_init__(self) -> None:
-        self._names = iter(_names(random.Random(7)))
+        self._names = _names(random.Random(7))
+        self._is_over = False
+
+    def end(self) -> None:
+        """Let nobody begin another request."""
+        self._is_over = True
 
     async def run(self) -> None:
-        """Talk until cancelled."""
+        """Talk until cancelled, or ended."""
         async with httpx2.AsyncClient(timeout=30) as http, asyncio.TaskGroup() as tasks:
             for number, user in enumerate(USERS):
                 tasks.create_task(self._talk(http, user, streamed=bool(number % 2)))
 
     async def _talk(self, http: httpx2.AsyncClient, user: str, *, streamed: bool) -> None:
-        for name in self._names:
+        while not self._is_over:
+            name = next(self._names)
             body = {
                 "model": "m",
                 "messages": [{"role": "user", "content": f"I have a friend named {name}."}],

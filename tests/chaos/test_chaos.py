@@ -262,7 +262,7 @@ async def test_a_full_disk_is_said_and_is_over_when_there_is_room(
 
 
 async def kept_after(on: Stage) -> None:
-    on.load._names = iter(())
+    on.load.end()  # else the small disk is full again before a slow machine has extracted it all
     await kept_promises(on)
 
 
