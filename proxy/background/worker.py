@@ -139,12 +139,25 @@ class Worker:
         if (lane := self._load.lane()) == NO_LANE:
             return None
         now = self._clock()
-        job = await self._tools.jobs.claim(now, self._pace.lease_seconds, upto_lane=lane)
+        job = await self._claimed(now, lane)
         if job is not None:
             self._load.began(waited_s=now - job.created_at)
         elif lane == BATCH:
             self._load.idle()
         return job
+
+    async def _claimed(self, now: float, lane: int) -> Job | None:
+        """Claim a job. A store goes on with a claim whose caller is cancelled: what it claimed goes back."""
+        claiming = asyncio.ensure_future(
+            self._tools.jobs.claim(now, self._pace.lease_seconds, upto_lane=lane)
+        )
+        try:
+            return await asyncio.shield(claiming)
+        except asyncio.CancelledError:
+            with suppress(StoreError):
+                if (job := await claiming) is not None:
+                    await self._tools.jobs.retry(job, at=now, reason="cancelled", counted=False)
+            raise
 
     async def _return_stranded(self) -> None:
         """Give back what could not be given back: until its lease ends, the user's other jobs wait for it."""

@@ -278,6 +278,16 @@ async def test_an_unreadable_answer_is_asked_for_once_more_and_then_skipped(hous
     assert len(house.completer.requests) == 2
 
 
+async def test_what_the_user_asked_to_be_remembered_is_kept_whatever_the_model_answers(house: House) -> None:
+    house.completer.answers = ["Sorry, no.", "I cannot do that."]
+    await house.say("I went to the market. Please remember that my locker is number 4471.")
+    await house.worker().work_one()
+    assert house.reports[0].outcome == "unreadable"
+    (kept,) = await house.contents()
+    assert "4471" in kept
+    assert "market" not in kept
+
+
 async def test_a_bug_costs_its_job_and_not_the_worker(house: House) -> None:
     house.completer.answers = [ZeroDivisionError("a bug"), facts(HAWAII)]
     await house.say("$10,000 for the Hawaii trip")
@@ -358,6 +368,32 @@ async def test_shutdown_does_not_wait_for_a_stuck_model_and_keeps_the_job(house:
     await asyncio.wait_for(house.worker().drain(0.05), 5)
     house.completer.go_on.set()
     assert await house.worker().work_one()  # at once: the lease was given back
+    assert await house.contents() == [HAWAII]
+
+
+async def test_what_is_claimed_for_a_worker_that_is_gone_goes_back(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jobs, claimed, go_on = house.stores.jobs, asyncio.Event(), asyncio.Event()
+    claim = jobs.claim
+
+    async def slowly(now: float, lease_s: float, *, upto_lane: int) -> Job | None:
+        job = await claim(now, lease_s, upto_lane=upto_lane)
+        claimed.set()
+        await go_on.wait()
+        return job
+
+    monkeypatch.setattr(jobs, "claim", slowly)
+    house.completer.answers = [facts(HAWAII)]
+    await house.say("$10,000 for the Hawaii trip")
+    working = asyncio.create_task(house.worker().work_one())
+    await claimed.wait()
+    working.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+    assert await house.worker().work_one()  # at once, not when the lease ends
     assert await house.contents() == [HAWAII]
 
 

@@ -42,6 +42,11 @@ def candidates(batch: Batch, policy: SafetyPolicy = DEFAULT) -> tuple[Candidate,
     return tuple(found.values())
 
 
+def asked_for(batch: Batch, policy: SafetyPolicy = DEFAULT) -> tuple[Candidate, ...]:
+    """Return only what the user asked to be remembered."""
+    return tuple(one for one in candidates(batch, policy) if one.source == "explicit")
+
+
 def candidate(statement: Statement, exchange: Exchange) -> Candidate:
     """Return the statement as a candidate of its exchange."""
     return Candidate(
