@@ -22,7 +22,7 @@ from proxy.terms import terms
 
 NAMES = ("dense", "BM25", "RRF-60")
 K1, B, RRF_K = 1.2, 0.75, 60
-LINE_OVERHEAD = "- [semantic 2026-01-01 #0a1f] "
+LINE_OVERHEAD = "[semantic 2026-01-01 #1f] "
 Vectors = Mapping[str, npt.NDArray[np.float32]]
 
 

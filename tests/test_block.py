@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from proxy.block import CLOSE, GAP, NOTICE, OPEN, fence, neutralise, strip_blocks
 
-LINE = "- [semantic 2026-01-14 #ab12cd34] User's budget for the trip is 10,000"
+LINE = "[semantic 2026-01-14 #ab12cd34] User's budget for the trip is 10,000"
 BLOCK = fence([LINE])
 hostile = st.lists(
     st.sampled_from([OPEN, CLOSE, "<", "/", "remembered", ">", "\n", "\r", " ", "a", "\ud83d"])

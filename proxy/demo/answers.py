@@ -15,7 +15,7 @@ from proxy.demo.rules import facts, is_question
 from proxy.terms import terms
 
 MODEL = "scripted-demo"
-_LINE = re.compile(r"^- \[(?P<label>[^\]\n]+)\] (?P<content>.+)$", re.MULTILINE)
+_LINE = re.compile(r"^(?:- )?\[(?P<label>[^\]\n]+)\] (?P<content>.+)$", re.MULTILINE)
 _BLOCK = re.compile(rf"^{re.escape(OPEN)}\n(.*?)(?:{re.escape(CLOSE)}|\Z)", re.DOTALL | re.MULTILINE)
 _GREETING = re.compile(
     r"(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening)|你好|您好|嗨)\b", re.IGNORECASE

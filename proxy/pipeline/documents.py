@@ -21,13 +21,14 @@ from proxy.observe import Seldom
 from proxy.overlap import held, is_content, searchable
 from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.decision.triage import Judged
-from proxy.pipeline.inject import SHORT_ID, Block
+from proxy.pipeline.inject import Block
 from proxy.pipeline.recall.rank import coverage, stretch
 from proxy.pipeline.recall.rewrite import Query, is_vague, rewrite
 from proxy.ports import Embedder, MemoryStore, TokenCounter
 from proxy.reasons import Reason
 
 PASSAGES_NOTICE = "Passages from the user's documents; cite them by what stands in their brackets:"
+SHORT_ID = 4  # characters of the end of a document's id
 HISTORY = 3  # user messages that lend a vague question their topic
 
 DENSE_WEIGHT = 0.8

@@ -23,7 +23,7 @@ from proxy.notes import NOTHING, SessionNotes
 from proxy.pipeline import reminders
 from proxy.ports import TokenCounter
 
-SHORT_ID = 4  # characters: with the whole ids in X-Memory-Ids, enough to tell what an answer cites
+SHORT_ID = 2  # characters: with the whole ids in X-Memory-Ids, enough to tell what an answer cites
 OVERRULED = " A preference of the project stands above a general one."
 PREFERRED = 1.1  # what a preference is worth beside another memory of its score and length
 
@@ -101,7 +101,7 @@ def render(memory: Memory, id_chars: int = SHORT_ID) -> str:
     kind = f"{memory.type} of the project" if of_project else memory.type
     day = datetime.fromtimestamp(memory.valid_from, UTC).date().isoformat()
     # The end of the id: ids that sort by time all begin alike.
-    return f"- [{kind} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
+    return f"[{kind} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
 
 
 def _may_differ(memories: Sequence[Memory]) -> bool:

@@ -50,12 +50,12 @@ def _fitting(lines: Sequence[str], budget: int, tokens: Callable[[str], int]) ->
 
 
 def _anchor(anchor: Anchor) -> str:
-    return f"- [anchor {_day(anchor.at)}] {anchor.text}"
+    return f"[anchor {_day(anchor.at)}] {anchor.text}"
 
 
 def _turn(line: Line) -> str:
     answered = f" — assistant: {_short(line.answered)}" if line.answered.strip() else ""
-    return f"- [turn {_day(line.at)}] user: {_short(line.said)}{answered}"
+    return f"[turn {_day(line.at)}] user: {_short(line.said)}{answered}"
 
 
 def _short(text: str) -> str:
@@ -71,7 +71,7 @@ def _state(notes: SessionNotes) -> list[str]:
     if notes.state is None:
         return []
     told = "; ".join(_fields(notes.state))
-    return [f"- [state {_day(notes.state_at)}] {told}"] if told else []
+    return [f"[state {_day(notes.state_at)}] {told}"] if told else []
 
 
 def _fields(state: State) -> Iterator[str]:

@@ -62,7 +62,7 @@ class FakeProxy:
         user = body["memory_context"]["user_id"]
         asked = said_in(body["messages"])
         mine = self.of(None if self.leaks_to_others else user)
-        block = fence(f"- [{m['type']} 2026-01-14 #{m['id']}] {m['content']}" for m in mine)
+        block = fence(f"[{m['type']} 2026-01-14 #{m['id']}] {m['content']}" for m in mine)
         reply = Chat(asked, answer([Said("system", block), *asked]))
         if self.extracts:
             self.remember(user, asked[-1].text)

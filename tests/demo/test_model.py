@@ -11,7 +11,7 @@ from proxy.block import fence
 from proxy.demo.answers import MODEL
 
 QUESTION = "How much can we spend on the islands?"
-BLOCK = fence(["- [semantic 2026-01-14 #ab12cd34] User's budget for the Hawaii trip is $10,000"])
+BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget for the Hawaii trip is $10,000"])
 REMEMBERS = "From what I remember: your budget for the Hawaii trip is $10,000."
 
 
@@ -83,7 +83,7 @@ def test_reads_text_parts_and_a_block_inside_the_user_message(client: OpenAI) ->
 
 
 def test_a_block_is_not_taken_for_what_the_user_states(client: OpenAI) -> None:
-    said = fence(["- [semantic 2026-01-14 #ab] My cat is called Miso."]) + "\n\nMy dog is called Rex."
+    said = fence(["[semantic 2026-01-14 #ab] My cat is called Miso."]) + "\n\nMy dog is called Rex."
     answer = client.chat.completions.create(model="m", messages=[{"role": "user", "content": said}])
     assert answer.choices[0].message.content == "Noted: your dog is called Rex."
 

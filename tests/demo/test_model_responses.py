@@ -10,7 +10,7 @@ from openai import OpenAI
 from proxy.block import fence
 
 QUESTION = "How much can we spend on the islands?"
-BLOCK = fence(["- [semantic 2026-01-14 #ab12cd34] User's budget for the Hawaii trip is $10,000"])
+BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget for the Hawaii trip is $10,000"])
 REMEMBERS = "From what I remember: your budget for the Hawaii trip is $10,000."
 REMEMBERING: Any = [{"role": "system", "content": BLOCK}, {"role": "user", "content": QUESTION}]
 

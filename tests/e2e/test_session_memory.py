@@ -157,7 +157,7 @@ async def test_a_session_without_history_is_reminded_of_its_last_turns(house: Ho
         # Its answer is on the disk once it is read for facts; the client has it a little earlier.
         await until(lambda: extracted(h, "And a car?"))
         await ask(h, "So what is the total?")
-        turns = [line for line in block(h).splitlines() if line.startswith("- [turn ")]
+        turns = [line for line in block(h).splitlines() if line.startswith("[turn ")]
         assert len(turns) == 3
         assert turns[0].endswith(f"] user: And the flights? — assistant: {FORTY}")
         assert "And a car?" in turns[-1]

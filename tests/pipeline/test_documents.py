@@ -13,8 +13,8 @@ from proxy.observe import REMIND_S, Seldom
 from proxy.pipeline.decision.decide import Verdict
 from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.decision.triage import Judged, Triage
-from proxy.pipeline.documents import RankedPassage, Shelf, look_up, render, search, with_passages
-from proxy.pipeline.inject import SHORT_ID, Block
+from proxy.pipeline.documents import SHORT_ID, RankedPassage, Shelf, look_up, render, search, with_passages
+from proxy.pipeline.inject import Block
 from proxy.pipeline.prepare import prepare
 from proxy.reasons import Reason
 from tests.pipeline.conftest import SCOPE, Scripted, Words, memory, turn

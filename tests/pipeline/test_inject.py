@@ -20,13 +20,13 @@ OVERHEAD = pack([memory("m0000000", "x")], 1000).tokens - len(render(memory("m00
 
 def test_a_line_carries_type_date_and_short_id():
     line = render(memory("mem_0123456789abcdef", "User is vegan", valid_from=1_767_225_600.0))
-    assert line == "- [semantic 2026-01-01 #cdef] User is vegan"
+    assert line == "[semantic 2026-01-01 #ef] User is vegan"
 
 
 def test_a_preference_for_a_project_alone_says_so():
     taste = memory("mem_cdef", "Tabs, not spaces", type="preference")
     line = render(replace(taste, scope=Scope("t", "anna", "apollo")))
-    assert re.fullmatch(r"- \[preference of the project [\d-]+ #cdef\] Tabs, not spaces", line)
+    assert re.fullmatch(r"\[preference of the project [\d-]+ #ef\] Tabs, not spaces", line)
 
 
 def test_a_projects_preference_stands_above_a_general_one_and_only_then_is_it_said():

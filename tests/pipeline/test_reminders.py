@@ -18,13 +18,13 @@ def told(notes: SessionNotes, *messages: Message, budget: int = 600) -> list[str
 
 
 def test_an_anchor_carries_its_date():
-    assert told(SessionNotes((CHINESE,))) == ["- [anchor 2026-01-01] Answer in Chinese."]
+    assert told(SessionNotes((CHINESE,))) == ["[anchor 2026-01-01] Answer in Chinese."]
 
 
 def test_what_the_user_says_in_the_conversation_is_not_repeated():
     notes = SessionNotes((CHINESE, SHORT))
     shown = Message("user", "Hello. Answer in Chinese. What is two plus two?")
-    assert told(notes, shown) == ["- [anchor 2026-01-01] Keep it short."]
+    assert told(notes, shown) == ["[anchor 2026-01-01] Keep it short."]
     repeated = Message("assistant", shown.text)  # the model's words are not the user's
     assert len(told(notes, repeated)) == 2
 
@@ -36,7 +36,7 @@ def test_a_cut_anchor_is_known_by_its_beginning():
 
 def test_the_newest_anchors_find_room_first_and_stand_last():
     notes = SessionNotes(tuple(Anchor("other", f"Rule {n} holds.", DAY) for n in range(5)))
-    lines = told(notes, budget=2 * words("- [anchor 2026-01-01] Rule 1 holds."))
+    lines = told(notes, budget=2 * words("[anchor 2026-01-01] Rule 1 holds."))
     assert [line[-13:] for line in lines] == ["Rule 3 holds.", "Rule 4 holds."]
 
 
@@ -46,15 +46,15 @@ def test_turns_come_after_the_state_and_within_their_bounds():
         (CHINESE,), (long, long, Line("why?", "so", DAY)), {"topic": "tea", "facts": ["a", "b"]}, DAY
     )
     anchor, state, *turns = told(notes)
-    assert anchor.startswith("- [anchor")
-    assert state == "- [state 2026-01-01] topic: tea; facts: a, b"
-    assert turns[-1] == "- [turn 2026-01-01] user: why? — assistant: so"
+    assert anchor.startswith("[anchor")
+    assert state == "[state 2026-01-01] topic: tea; facts: a, b"
+    assert turns[-1] == "[turn 2026-01-01] user: why? — assistant: so"
     assert all(len(turn) < 260 for turn in turns)
     assert sum(map(words, turns)) <= LINE_TOKENS
 
 
 def test_an_unanswered_turn_says_only_what_was_asked():
-    assert told(SessionNotes((), (Line("why?", "", DAY),))) == ["- [turn 2026-01-01] user: why?"]
+    assert told(SessionNotes((), (Line("why?", "", DAY),))) == ["[turn 2026-01-01] user: why?"]
 
 
 def test_nothing_fits_into_nothing():

@@ -13,7 +13,7 @@ from proxy.wire.chat import CHAT
 from proxy.wire.dialect import Answer, Dialect
 
 DIALECT: Dialect = CHAT  # mypy: the class keeps the protocol
-BLOCK = fence(["- [semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
+BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
 NOTE = {"role": "system", "content": BLOCK}
 
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}

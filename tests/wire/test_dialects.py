@@ -14,7 +14,7 @@ from proxy.wire.dialect import MAX_MODEL_CHARS, Dialect
 from proxy.wire.placement import PLACEMENTS
 from proxy.wire.responses import RESPONSES
 
-BLOCK = fence(["- [semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
+BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
 texts = st.text(alphabet=st.sampled_from("ab \n<>é我\ud83d"), max_size=6)
 anything = st.none() | st.integers() | texts
 placements = st.sampled_from(sorted(PLACEMENTS))

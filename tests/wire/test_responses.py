@@ -12,7 +12,7 @@ from proxy.wire.dialect import Answer, Dialect
 from proxy.wire.responses import RESPONSES
 
 DIALECT: Dialect = RESPONSES  # mypy: the class keeps the protocol
-BLOCK = fence(["- [semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
+BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
 
 
 def part(said: str, kind: str = "input_text") -> dict[str, str]:
