@@ -33,7 +33,7 @@ HISTORY = 3  # user messages that lend a vague question their topic
 
 DENSE_WEIGHT = 0.8
 # Shares of the model's threshold that the nearness of the best passage must reach, by the question's form.
-_ENTRY = {Expectation.STRONG: 1.2, Expectation.SOME: 1.32, Expectation.NONE: 1.44}
+_ENTRY = {Expectation.STRONG: 1.2, Expectation.SOME: 1.32, Expectation.UNSAID: 1.44, Expectation.NONE: 1.44}
 _FLOOR = 0.8  # of the entry: what the others must reach once the best has
 _COVERED = 0.15  # what holding all of the question's words adds to a cosine
 _AHEAD = 0.2  # share of the model's threshold by which the best must be nearer than any memory

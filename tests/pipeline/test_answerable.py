@@ -7,7 +7,7 @@ import pytest
 
 from proxy.domain import Hit, MemoryOptions, Ranked
 from proxy.pipeline.prepare import prepare, search, unshown
-from proxy.pipeline.recall.answerable import NEAREST, is_unanswered, told
+from proxy.pipeline.recall.answerable import NEAREST, answered, told
 from proxy.pipeline.recall.rewrite import Query
 from proxy.ports import Told
 from proxy.reasons import Reason
@@ -56,6 +56,39 @@ async def test_what_is_near_and_does_not_answer_is_not_shown(doubtful):
     ]
 
 
+DINNER = "Dinner for six hungry blokes on Friday, no fuss"
+GLUTEN = Hit(memory("gluten", "User feeds the shearers, and one of them can't have gluten."), 0.2, 0.0, b"gluten")
+
+
+@pytest.mark.parametrize(("odds", "shown"), [(1.6, True), (1.4, False), (-0.1, False)])
+async def test_a_little_too_far_is_shown_where_it_surely_answers(tools, odds, shown):
+    shelf = replace(tools, memories=Shelf([GLUTEN]), answerability=Reader(odds))
+    prepared = await prepare(turn(DINNER), shelf)
+    assert prepared.reason is (None if shown else Reason.BELOW_THRESHOLD)
+    assert prepared.memory_ids == (("gluten",) if shown else ())
+
+
+@pytest.mark.parametrize(
+    ("text", "hit"),
+    [
+        ("Write a haiku about fog on a lake.", GLUTEN),  # the form says that it is nobody's
+        (DINNER, replace(GLUTEN, cosine=0.17)),  # much too far
+        (DINNER, replace(GLUTEN, vector=None)),  # nothing is known of it
+    ],
+)
+async def test_what_is_no_question_of_the_user_s_stays_without_memories(tools, text, hit):
+    shelf = replace(tools, memories=Shelf([hit]), answerability=Reader(9.0))
+    prepared = await prepare(turn(text), shelf)
+    assert prepared.memory_ids == ()
+
+
+async def test_a_threshold_of_the_request_s_own_is_taken_at_its_word(tools):
+    shelf = replace(tools, memories=Shelf([GLUTEN]), answerability=Reader(9.0))
+    options = MemoryOptions(read=True, write=True, types=None, limit=10, threshold=0.3)
+    prepared = await prepare(turn(DINNER, options=options), shelf)
+    assert prepared.reason is Reason.BELOW_THRESHOLD
+
+
 async def test_where_something_seems_to_answer_all_that_is_near_is_shown(doubtful):
     prepared = await prepare(turn(QUESTION), replace(doubtful, answerability=Reader(0.1)))
     assert prepared.memory_ids == ("flight", "dog")
@@ -82,7 +115,8 @@ TALK = [
 async def seems_unanswered(reader: Reader, hits: Sequence[Hit], limit: int, others: set[str]) -> bool:
     ranked = [Ranked(hit.memory, 0.5, "") for hit in sorted(hits, key=lambda hit: -(hit.cosine or 0.0))]
     query = Query("When did Ingrid sell it?", ("sell",))
-    return await is_unanswered(reader, b"vector", query, hits, ranked[:limit], others=others, glossed=False)
+    odds = await answered(reader, b"vector", query, hits, ranked[:limit], others=others, glossed=False)
+    return odds is not None and odds < 0
 
 
 async def test_what_another_tells_of_himself_is_not_read():

@@ -47,15 +47,20 @@ def test_what_speaks_of_known_things_is_half_expected(text: str) -> None:
         "What's the difference between a mutex and a semaphore?",
         "写一首关于秋雨的绝句。",
         "帮我写一首关于冬天的诗",
-        "¿Quién es el papa?",
         "为什么天空是蓝色的?",
         "Schreib einen Vierzeiler über einen Hamster.",
         "Escribe un poema corto sobre un faro.",
-        "How long do you boil quinoa?",
     ],
 )
 def test_what_anybody_could_ask_promises_nothing(text: str) -> None:
     assert expectation(text) is Expectation.NONE
+
+
+@pytest.mark.parametrize(
+    "text", ["How long do you boil quinoa?", "¿Quién es el papa?", "Dinner for six blokes on Friday, no fuss"]
+)
+def test_most_forms_say_nothing_either_way(text: str) -> None:
+    assert expectation(text) is Expectation.UNSAID
 
 
 def test_this_means_the_paste_that_comes_with_it() -> None:

@@ -37,7 +37,7 @@ def searched(lines: list[str]) -> list[str]:
 def test_what_needs_no_memory_is_skipped_or_held_off(half: str, language: str) -> None:
     lines = [line for kind in KINDS for line in questions(half, kind, language)]
     left = searched(lines)
-    held_open = [line for line in left if expectation(line) is not Expectation.NONE]
+    held_open = [line for line in left if expectation(line) >= Expectation.SOME]
     assert len(held_open) <= MOST_OPEN[language] * len(lines), held_open
     assert len(left) <= MOST_SEARCHED[language] * len(lines), left
 

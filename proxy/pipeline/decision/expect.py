@@ -31,8 +31,9 @@ class Expectation(IntEnum):
     """What the form promises."""
 
     NONE = 0  # a request that anybody could make of anything
-    SOME = 1  # it speaks of "the pages" as of something known, or asks where pronouns are left out
-    STRONG = 2  # it is about the user, or about what was said before
+    UNSAID = 1  # the form says nothing either way: "dinner for six on Friday, no fuss"
+    SOME = 2  # it speaks of "the pages" as of something known, or asks where pronouns are left out
+    STRONG = 3  # it is about the user, or about what was said before
 
 
 _INSPECTED_CHARS = 600
@@ -111,4 +112,4 @@ def expectation(text: str) -> Expectation:
     if any(rest != fold(wording) for wording, rest in mine.items()):
         return Expectation.SOME  # it may be a way of doing things that was told
     unspaced = UNSPACED.search(instruction) and _ASKS_UNSPACED.search(instruction)
-    return Expectation.SOME if unspaced else Expectation.NONE
+    return Expectation.SOME if unspaced else Expectation.UNSAID

@@ -6,6 +6,7 @@ shown what does not answer is led to guess. It is only asked about what it was t
 user typed it, that asks one thing and does not lean on what was said before.
 """
 
+import math
 from collections.abc import Collection, Sequence
 
 from proxy.domain import Hit, Ranked
@@ -25,7 +26,7 @@ def is_readable(query: Query, typed: str) -> bool:
     return bool(typed) and query.text == typed and not query.imagined and not query.parts
 
 
-async def is_unanswered(
+async def answered(
     reader: Answerability,
     vector: bytes,
     query: Query,
@@ -34,26 +35,27 @@ async def is_unanswered(
     *,
     others: Collection[str] = (),
     glossed: bool,
-) -> bool:
-    """True if none of the nearest memories seems to answer the question (`glossed`: read word by word). Those
-    told of `others` than the question is about (see byname) are left aside. What would be shown and has no
-    vector yet, or leads the order though it is none of the nearest, speaks for itself."""
+) -> float | None:
+    """Return the log-odds that one of the nearest memories answers the question (`glossed`: read word by
+    word). Those told of `others` than the question is about (see byname) are left aside. None for what speaks
+    for itself: what would be shown and has no vector yet, or leads the order though it is none of the
+    nearest."""
     said = [one for one in ranked if one.memory.id not in others]
     if ranked and not said:
-        return True
+        return -math.inf
     own = [hit for hit in hits if hit.memory.id not in others]
     near = sorted((hit for hit in own if hit.vector is not None), key=_nearness)[:NEAREST]
     read = {hit.memory.id: (hit.vector, hit.memory.content) for hit in near}
     blank = {hit.memory.id for hit in own if hit.cosine is None}
     if not said or said[0].memory.id not in read or any(one.memory.id in blank for one in said):
-        return False
+        return None
     # Of one found twice the first counts.
     order = [*(one.memory.id for one in said if one.memory.id in read), *read]
     vectors, contents = zip(*(read[id_] for id_ in dict.fromkeys(order)), strict=True)
     leader = said[0].memory.content[:_LANGUAGE_CHARS]
     glossed = glossed or gloss(leader).text != leader
     memories = told(query.terms, vectors, contents)
-    return await reader.log_odds(query.text, vector, memories, glossed=glossed) < 0
+    return await reader.log_odds(query.text, vector, memories, glossed=glossed)
 
 
 def _nearness(hit: Hit) -> float:

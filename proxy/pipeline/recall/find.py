@@ -15,7 +15,7 @@ from proxy.gloss import question_gloss
 from proxy.observe import Seldom
 from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.recall.aims import aims_of
-from proxy.pipeline.recall.answerable import NEAREST, is_readable, is_unanswered
+from proxy.pipeline.recall.answerable import NEAREST, answered, is_readable
 from proxy.pipeline.recall.attributes import untold
 from proxy.pipeline.recall.beside import asked_part
 from proxy.pipeline.recall.gate import gate_for
@@ -126,34 +126,44 @@ class Finder:
         )
         if embedder is not None and found.level is Level.LEXICAL:
             self.seldom.warning("memory.embedding_failed")
-        gate = gate_for(
-            # "My usual way" speaks of what was said before, whatever else is asked, and so does the name of
-            # one of whom memory is told.
-            expected=Expectation.STRONG if aims or found.subjects else wanted.expected,
+        gate = partial(
+            gate_for,
             dense=found.dense,
             model_threshold=self.embedder.model.similarity_threshold if self.embedder else 0.0,
             asked=wanted.threshold,
         )
-        ranked = rank(
+        ranked_by = partial(
+            rank,
             found.hits,
             Asked(query.terms, times, aims, wanted.scope.project, glossed, found.subjects),
-            gate,
             limit=wanted.limit,
             now=now,
             ranking=self.ranking,
             links=found.links,
         )
+        # "My usual way" speaks of what was said before, whatever else is asked, and so does the name of one of
+        # whom memory is told.
+        expected = Expectation.STRONG if aims or found.subjects else wanted.expected
+        ranked = ranked_by(gate(expected=expected))
         reason = _reason(found.hits, ranked, lacks)
         # What a link leads to answers only together with the memory that it leads from.
-        if reason is None and reader is not None and found.question is not None and not found.links:
-            unanswered = await is_unanswered(
-                reader, found.question, query, found.hits, ranked, others=found.others, glossed=glossed
+        if reader is not None and found.question is not None and not found.links:
+            odds = partial(
+                answered, reader, found.question, query, found.hits, others=found.others, glossed=glossed
             )
-            reason = Reason.UNANSWERED if unanswered else None
+            if reason is None and (await odds(ranked) or 0.0) < 0:
+                reason = Reason.UNANSWERED
+            if reason is Reason.BELOW_THRESHOLD and expected is Expectation.UNSAID:
+                ranked = ranked_by(gate(expected=Expectation.SOME))
+                reason = _reason(found.hits, ranked, lacks)
+                if reason is None and (await odds(ranked) or 0.0) < _SURELY:
+                    reason = Reason.BELOW_THRESHOLD
         return Finding(() if reason else ranked, reason, found.level, empty=not found.hits)
 
 
 _RULES = (missing, stranger, untold)
+# Log-odds above the bar that show what is a little too far from a question whose form says nothing.
+_SURELY = 1.5
 
 
 def _lacks_of(named: str) -> Sequence[Lack]:

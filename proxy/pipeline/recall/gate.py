@@ -15,6 +15,7 @@ from proxy.pipeline.decision.expect import Expectation
 _ENTRY_AND_FLOOR = {
     Expectation.STRONG: (0.5, 0.2),
     Expectation.SOME: (0.7, 0.3),
+    Expectation.UNSAID: (1.3, 0.5),
     Expectation.NONE: (1.3, 0.5),
 }
 # Shares of the question's lexical weight. Half of it is as good as a vector.
@@ -56,7 +57,7 @@ def gate_for(*, expected: Expectation, dense: bool, model_threshold: float, aske
     if not dense:
         if asked is not None:
             return Gate(0.0, 0.0, _STRONG_COVERAGE if asked > 0 else 0.0, dense=False, follows=False)
-        return Gate(0.0, 0.0, 0.0 if expected else _WEAK_COVERAGE, dense=False)
+        return Gate(0.0, 0.0, 0.0 if expected >= Expectation.SOME else _WEAK_COVERAGE, dense=False)
     if asked is not None:
         return Gate(asked, asked, _STRONG_COVERAGE, follows=False)
     entry, floor = _ENTRY_AND_FLOOR[expected]
