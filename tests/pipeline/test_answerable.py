@@ -57,7 +57,7 @@ async def test_what_is_near_and_does_not_answer_is_not_shown(doubtful):
 
 
 DINNER = "Dinner for six hungry blokes on Friday, no fuss"
-GLUTEN = Hit(memory("gluten", "User feeds the shearers, and one of them can't have gluten."), 0.2, 0.0, b"gluten")
+GLUTEN = Hit(memory("gluten", "User feeds the shearers; one can't have gluten."), 0.2, 0.0, b"gluten")
 
 
 @pytest.mark.parametrize(("odds", "shown"), [(1.6, True), (1.4, False), (-0.1, False)])

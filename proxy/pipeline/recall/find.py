@@ -141,8 +141,8 @@ class Finder:
             ranking=self.ranking,
             links=found.links,
         )
-        # "My usual way" speaks of what was said before, whatever else is asked, and so does the name of one of
-        # whom memory is told.
+        # "My usual way" speaks of what was said before, whatever else is asked, and so does the name of one
+        # of whom memory is told.
         expected = Expectation.STRONG if aims or found.subjects else wanted.expected
         ranked = ranked_by(gate(expected=expected))
         reason = _reason(found.hits, ranked, lacks)
