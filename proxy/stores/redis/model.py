@@ -22,18 +22,23 @@ async def stamp(redis: Redis, model: EmbeddingModel) -> None:
     if named and await redis.call("EXISTS", redis.key("embedded")):
         name, dimension = named[-1]
         raise made_with_another(name, dimension, model)
-    await begin(redis, model)
-    await stamp(redis, model)  # another process may have named another one just now
+    await _name(redis, model, len(named))
+    await stamp(redis, model)  # another process may have named one since we looked
 
 
 async def begin(redis: Redis, model: EmbeddingModel) -> int:
     """Make the model the store's from now on, and return its generation."""
-    named = orjson.dumps([model.name, model.dimension])
     while True:
         generation = len(await models(redis))
-        await redis.call("EVAL", _APPEND, 1, redis.key("models"), generation, named)
+        await _name(redis, model, generation)
         if (await models(redis))[generation] == (model.name, model.dimension):
             return generation
+
+
+async def _name(redis: Redis, model: EmbeddingModel, generation: int) -> None:
+    """Name the model as this generation, unless there is one already."""
+    named = orjson.dumps([model.name, model.dimension])
+    await redis.call("EVAL", _APPEND, 1, redis.key("models"), generation, named)
 
 
 async def held(redis: Redis, model: EmbeddingModel | None) -> Held:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import pytest
 from qdrant_client import AsyncQdrantClient
 
+from proxy.stores.redis import model
 from tests.stores.contract_reembed import NEW, OLD, ReembedContract, cosines, put
 from tests.stores.on_redis.memories_support import points_of, replica
 
@@ -50,4 +51,21 @@ class TestReembed(ReembedContract):
 
     async def test_two_processes_that_start_at_once_name_one_model_once(self, stores, second, redis):
         await asyncio.gather(*(each.memories.stamp_model(OLD) for each in (stores, second) * 5))
+        assert await redis.call("LLEN", redis.key("models")) == 1
+
+    async def test_a_model_that_another_process_names_while_we_look_is_not_named_again(self, redis):
+        class Overtaken:
+            """Answers that there is none, when another process has just named one."""
+
+            looked = False
+            key = staticmethod(redis.key)
+
+            async def call(self, *command):
+                answer = await redis.call(*command)
+                if not self.looked:
+                    self.looked = True
+                    await model.stamp(redis, OLD)
+                return answer
+
+        await model.stamp(Overtaken(), OLD)
         assert await redis.call("LLEN", redis.key("models")) == 1
