@@ -160,7 +160,7 @@ class OneJob:
                 return await self._aside(extract.facts, answer, batch, known, gate.policy), "extracted"
             except Unreadable as e:
                 log.warning("memory.unreadable_answer", attempt=attempt, reason=str(e))
-        # Asked for with so many words, it is kept in these words: the user was told nothing of models.
+        # Who asked for it in so many words is not told of the failure: it is kept in these words.
         return Facts(await self._aside(verbatim.asked_for, batch, gate.policy)), "unreadable"
 
     async def _verbatim(self, batch: Batch) -> Facts:

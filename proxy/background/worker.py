@@ -154,7 +154,7 @@ class Worker:
         try:
             return await asyncio.shield(claiming)
         except asyncio.CancelledError:
-            with suppress(StoreError):
+            with suppress(Exception):  # none of which may stand in the place of the cancellation
                 if (job := await claiming) is not None:
                     await self._tools.jobs.retry(job, at=now, reason="cancelled", counted=False)
             raise

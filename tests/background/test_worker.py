@@ -288,6 +288,13 @@ async def test_what_the_user_asked_to_be_remembered_is_kept_whatever_the_model_a
     assert "market" not in kept
 
 
+async def test_a_secret_that_the_user_asked_to_be_remembered_is_not_kept_so(house: House) -> None:
+    house.completer.answers = ["Sorry, no.", "I cannot do that."]
+    await house.say("Please remember that my password is Kiebitz!83.")
+    await house.worker().work_one()
+    assert "Kiebitz" not in "".join(await house.contents())
+
+
 async def test_a_bug_costs_its_job_and_not_the_worker(house: House) -> None:
     house.completer.answers = [ZeroDivisionError("a bug"), facts(HAWAII)]
     await house.say("$10,000 for the Hawaii trip")
@@ -395,6 +402,26 @@ async def test_what_is_claimed_for_a_worker_that_is_gone_goes_back(
         await working
     assert await house.worker().work_one()  # at once, not when the lease ends
     assert await house.contents() == [HAWAII]
+
+
+async def test_a_claim_that_fails_does_not_keep_a_worker_that_is_to_go(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claiming, go_on = asyncio.Event(), asyncio.Event()
+
+    async def failing(now: float, lease_s: float, *, upto_lane: int) -> Job | None:
+        claiming.set()
+        await go_on.wait()
+        raise ZeroDivisionError("a bug")
+
+    monkeypatch.setattr(house.stores.jobs, "claim", failing)
+    working = asyncio.create_task(house.worker().work_one())
+    await claiming.wait()
+    working.cancel()
+    await asyncio.sleep(0)
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await working
 
 
 async def test_the_running_worker_serves_a_job_as_soon_as_it_is_woken(house: House) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.domain import Hit, MemoryOptions, Ranked
 from proxy.pipeline.prepare import prepare, search, unshown
-from proxy.pipeline.recall.answerable import NEAREST, answered, told
+from proxy.pipeline.recall.answerable import NEAREST, answer_odds, told
 from proxy.pipeline.recall.rewrite import Query
 from proxy.ports import Told
 from proxy.reasons import Reason
@@ -115,7 +115,7 @@ TALK = [
 async def seems_unanswered(reader: Reader, hits: Sequence[Hit], limit: int, others: set[str]) -> bool:
     ranked = [Ranked(hit.memory, 0.5, "") for hit in sorted(hits, key=lambda hit: -(hit.cosine or 0.0))]
     query = Query("When did Ingrid sell it?", ("sell",))
-    odds = await answered(reader, b"vector", query, hits, ranked[:limit], others=others, glossed=False)
+    odds = await answer_odds(reader, b"vector", query, hits, ranked[:limit], others=others, glossed=False)
     return odds is not None and odds < 0
 
 

@@ -3,7 +3,8 @@
 `corpus/dev` was in sight while the rules were written, `corpus/held_out` was not; `hard.txt` holds questions
 about the user's life in the words of general ones ("When is football practice?"). A file is named after its
 kind and language; ⏎ stands for a line break. A question that is neither skipped nor expected to find anything
-(Expectation.NONE) is held off by the gate, and counts as half done.
+(less than Expectation.SOME) is held off by the gate, unless what is near surely answers it, and counts as
+half done.
 """
 
 from pathlib import Path

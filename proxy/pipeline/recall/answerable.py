@@ -26,7 +26,7 @@ def is_readable(query: Query, typed: str) -> bool:
     return bool(typed) and query.text == typed and not query.imagined and not query.parts
 
 
-async def answered(
+async def answer_odds(
     reader: Answerability,
     vector: bytes,
     query: Query,
@@ -37,9 +37,9 @@ async def answered(
     glossed: bool,
 ) -> float | None:
     """Return the log-odds that one of the nearest memories answers the question (`glossed`: read word by
-    word). Those told of `others` than the question is about (see byname) are left aside. None for what speaks
-    for itself: what would be shown and has no vector yet, or leads the order though it is none of the
-    nearest."""
+    word). Those told of `others` than the question is about (see byname) are left aside: -inf where nothing
+    else would be shown. None where nothing can be said: of what would be shown something has no vector yet,
+    or leads the order though it is none of the nearest."""
     said = [one for one in ranked if one.memory.id not in others]
     if ranked and not said:
         return -math.inf

@@ -15,7 +15,7 @@ from proxy.gloss import question_gloss
 from proxy.observe import Seldom
 from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.recall.aims import aims_of
-from proxy.pipeline.recall.answerable import NEAREST, answered, is_readable
+from proxy.pipeline.recall.answerable import NEAREST, answer_odds, is_readable
 from proxy.pipeline.recall.attributes import untold
 from proxy.pipeline.recall.beside import asked_part
 from proxy.pipeline.recall.gate import gate_for
@@ -149,7 +149,7 @@ class Finder:
         # What a link leads to answers only together with the memory that it leads from.
         if reader is not None and found.question is not None and not found.links:
             odds = partial(
-                answered, reader, found.question, query, found.hits, others=found.others, glossed=glossed
+                answer_odds, reader, found.question, query, found.hits, others=found.others, glossed=glossed
             )
             if reason is None and (await odds(ranked) or 0.0) < 0:
                 reason = Reason.UNANSWERED
