@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable
+from functools import partial
 
 from proxy import __version__
 from proxy.admission import entrance
@@ -10,7 +11,7 @@ from proxy.app.library import documents_of
 from proxy.app.parts import Parts
 from proxy.background.remember import Remember
 from proxy.background.safety.filters import safe_id
-from proxy.domain import Scope
+from proxy.domain import Prepared, Scope, Turn
 from proxy.edge.chains import RecentChains
 from proxy.edge.forwarding import Relayed
 from proxy.edge.identity.caller import caller_of
@@ -137,10 +138,15 @@ def _api_tools(parts: Parts) -> ApiTools:
     )
 
 
+async def _prepared(parts: Parts, turn: Turn) -> Prepared:
+    with parts.written.rush.turn():
+        return await prepare(turn, parts.tools)
+
+
 def _interception(parts: Parts) -> Interception:
     memory, identity = parts.settings.memory, parts.settings.identity
     return Interception(
-        recall=lambda turn: prepare(turn, parts.tools),
+        recall=partial(_prepared, parts),
         # A turn that may have to wait for a model takes no place: it would keep the others waiting as well.
         places=None if parts.tools.waits else Places(),
         recorder=parts.written.recorder,

@@ -10,6 +10,7 @@ from proxy.background.drift import Drift
 from proxy.background.extraction import cues
 from proxy.background.library import Library
 from proxy.background.record import ExchangeRecorder
+from proxy.background.rush import Rush
 from proxy.background.safety import filters
 from proxy.background.safety.policy import PII, SafetyPolicy
 from proxy.background.schedule import Policy, on_completion
@@ -36,6 +37,7 @@ class WritePath:
     recorder: ExchangeRecorder
     touches: Touches
     library: Library
+    rush: Rush  # is to be told of the turns
 
 
 def write_path(
@@ -63,6 +65,7 @@ def write_path(
         summaries=memory.session_summaries and memory.extraction == "llm",
         idle_seconds=memory.idle_seconds,
     )
+    rush = Rush()
     worker = Worker(
         WorkerTools(
             stores.jobs,
@@ -73,6 +76,7 @@ def write_path(
             state=keeper.refresh,
             drift=Drift(stores.sessions, quiet) if quiet else None,
             load=load,
+            rush=rush,
             shared=settings.server.workers > 1 or settings.storage.backend != "sqlite",
         ),
         WorkerConfig(memory.extraction, policy, _pace(memory)),
@@ -88,7 +92,7 @@ def write_path(
         is_personal=cues.is_personal,
     )
     touches, library = Touches(stores.memories, clock), library_of(stores, quiet, safety, clock)
-    return WritePath(safety, gate, keeper, worker, recorder, touches, library)
+    return WritePath(safety, gate, keeper, worker, recorder, touches, library, rush)
 
 
 def _called(metrics: observe.Metrics, load: Load, call: Call) -> None:

@@ -19,6 +19,7 @@ from proxy.background.extraction.doubt import judge_of
 from proxy.background.extraction.extract import Facts
 from proxy.background.extraction.related import related
 from proxy.background.extraction.repair import Unreadable
+from proxy.background.rush import Rush
 from proxy.background.write_gate.admit import Basis, Gate, admit
 from proxy.background.write_gate.decide import Decision
 from proxy.domain import Batch, Candidate, Confirm, Create, Hold, Job, Supersede
@@ -31,6 +32,7 @@ from proxy.errors import (
     EmbeddingFailed,
     LeaseLost,
 )
+from proxy.lanes import EXPLICIT
 from proxy.observe import log
 from proxy.ports import Clock, Completer, JobQueue, SessionStore
 
@@ -70,7 +72,7 @@ class Pace:
 class Tools:
     """What the worker works with. `completer` None: verbatim in place of an LLM. `drift` None: nobody looks
     for changes of topic. `load`: what the completer's calls are metered by; None: `Pace.concurrency` jobs
-    at once."""
+    at once. `rush`: what says when the users' turns leave room."""
 
     jobs: JobQueue
     sessions: SessionStore
@@ -80,6 +82,7 @@ class Tools:
     state: Refresh | None = None
     drift: Drift | None = None
     load: Load | None = None
+    rush: Rush = field(default_factory=Rush)
     shared: bool = False  # with processes that may know credentials which this one does not
 
 
@@ -133,6 +136,7 @@ class OneJob:
         """Extract, admit and finish the job. When the user forgets something meanwhile, what was
         extracted is thrown away and the batch read again, without what is gone."""
         for _ in range(3):
+            await self._give_way(job)
             batch = await self.tools.jobs.batch(job, limit=self.pace.batch_limit, context=self.pace.context)
             facts, outcome = await self._extract(job, batch)
             # No fact waits for the summary of its session: that has a job of its own, once they are stored.
@@ -157,11 +161,17 @@ class OneJob:
         for attempt in (1, 2):
             try:
                 answer = await completer.complete(request)
+                await self._give_way(job)
                 return await self._aside(extract.facts, answer, batch, known, gate.policy), "extracted"
             except Unreadable as e:
                 log.warning("memory.unreadable_answer", attempt=attempt, reason=str(e))
         # Who asked for it in so many words is not told of the failure: it is kept in these words.
         return Facts(await self._aside(verbatim.asked_for, batch, gate.policy)), "unreadable"
+
+    async def _give_way(self, job: Job) -> None:
+        """Let the users' turns go first, unless a user asked for it to be remembered."""
+        if job.lane > EXPLICIT:
+            await self.tools.rush.over()
 
     async def _verbatim(self, batch: Batch) -> Facts:
         return Facts(await self._aside(verbatim.candidates, batch, self.tools.gate.policy))

@@ -98,6 +98,7 @@ class Worker:
         now, others = self._clock(), list[SessionState]()
         made = await self._tools.sessions.sweep(now, unless_due(on_sweep(self._policy, now), others))
         if self._tools.drift is not None:
+            await self._tools.rush.over()
             left = await self._tools.drift.left_behind(others)
             made += await self._tools.sessions.sweep(now, up_to(left)) if left else 0
         if made:
@@ -144,6 +145,7 @@ class Worker:
             self._load.began(waited_s=now - job.created_at)
         elif lane == BATCH:
             self._load.idle()
+            self._tools.rush.nothing_due()
         return job
 
     async def _claimed(self, now: float, lane: int) -> Job | None:

@@ -9,11 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from proxy.app import App
+from proxy.app import App, http
+from proxy.app.parts import _NOBODYS as NOBODYS
 from proxy.app.parts import Parts
-from proxy.domain import Scope
+from proxy.background.rush import PAUSE_S
+from proxy.domain import Prepared, Scope, Turn
 from proxy.edge import failopen
 from proxy.errors import EmbeddingFailed, StoreUnavailable
+from proxy.pipeline.prepare import Tools, prepare
 from proxy.settings import load
 from proxy.stores.sqlite.passages import SqlitePassages
 from tests.stores.recording import recorded
@@ -115,6 +118,30 @@ async def test_a_clock_that_is_set_back_keeps_no_work_of_memory_away(
         now, broken = now - 86_400, False
         await asyncio.sleep(0.1)
         assert await parts.fail_open.attempt("recall", work, 1) == "fine"
+
+
+async def test_the_worker_gives_way_to_a_turn_that_is_prepared(
+    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def held(turn: Turn, tools: Tools) -> Prepared:
+        begun.set()
+        await go_on.wait()
+        return await prepare(turn, tools)
+
+    monkeypatch.setattr(http, "prepare", held)
+    (tmp_path / "models").symlink_to(models_dir)
+    settings = load(None, {}, {"storage": {"data_dir": tmp_path}})
+    async with AsyncExitStack() as stack, asyncio.timeout(60):
+        parts = await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=time.time)
+        turn = asyncio.create_task(http._interception(parts).recall(NOBODYS))
+        await begun.wait()
+        job = asyncio.create_task(parts.written.worker._tools.rush.over())
+        await asyncio.sleep(5 * PAUSE_S)
+        assert not job.done()
+        go_on.set()
+        await asyncio.gather(turn, job)
 
 
 @pytest.mark.parametrize(("chosen", "used"), [(None, 0.75), (0.4, 0.4), (0.0, 0.0)])

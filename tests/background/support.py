@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.background.extraction import cues
+from proxy.background.rush import Rush
 from proxy.background.safety import filters
 from proxy.background.schedule import Policy, on_completion
 from proxy.background.worker import Mode, Pace, Report, Tools, Worker, WorkerConfig
@@ -100,7 +101,7 @@ class House:
     count: int = 0
     shared: bool = False
 
-    def worker(self) -> Worker:
+    def worker(self, *, rush: Rush | None = None) -> Worker:
         """Return a new worker, as after a restart."""
         tools = Tools(
             self.stores.jobs,
@@ -108,6 +109,7 @@ class House:
             Gate(self.stores.memories, self.embedder),
             self.completer,
             shared=self.shared,
+            rush=rush or Rush(),
         )
         return Worker(
             tools,
