@@ -48,11 +48,16 @@ class SqliteJobs:
         self.instance: Instance | None = None
 
     async def claim(self, now: float, lease_s: float, *, upto_lane: int = 3) -> Job | None:
-        # Asked every second and seldom fruitful: reading first spares the write, and its fsync. And where
-        # many jobs wait, to find the one whose turn it is takes time, for which no writer needs to wait.
-        if await self._database.read(lambda tx: queue.any_lost(tx, now, self._dead(tx))):
+        def look(tx: sqlite3.Connection) -> tuple[bool, int | None]:
+            return queue.any_lost(tx, now, self._dead(tx)), queue.next_due(tx, now, upto_lane)
+
+        # Asked with every exchange and seldom fruitful: reading first spares the write, and its fsync. And
+        # where many jobs wait, to find the one whose turn it is takes time: no writer needs to wait for that.
+        lost, found = await self._database.read(look)
+        if lost:
             await self._database.write(lambda tx: queue.reclaim(tx, now, self._dead(tx)))
-        while (found := await self._database.read(lambda tx: queue.next_due(tx, now, upto_lane))) is not None:
+            _, found = await self._database.read(look)
+        while found is not None:
             claiming = partial(
                 queue.claim,
                 job_id=found,
@@ -62,7 +67,8 @@ class SqliteJobs:
                 upto_lane=upto_lane,
             )
             if (job := await self._database.write(claiming)) is not None:
-                return job  # else another was faster
+                return job
+            _, found = await self._database.read(look)  # another was faster
         return None
 
     async def batch(self, job: Job, *, limit: int, context: int) -> Batch:
