@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from proxy.ports import Clock
 
 PAUSE_S = 0.02  # without a turn: the next of a client that asks one after the other has come by then
-PATIENCE_S = 10.0  # of the 60 s in which an ordinary exchange is to be remembered
+PATIENCE_S = 4.0  # less than what makes more calls run at once (budget.Bounds)
 
 
 class Rush:

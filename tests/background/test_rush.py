@@ -3,7 +3,8 @@
 import asyncio
 from contextlib import ExitStack, suppress
 
-from proxy.background.rush import PAUSE_S, Rush
+from proxy.background.budget import Bounds
+from proxy.background.rush import PATIENCE_S, PAUSE_S, Rush
 from proxy.background.worker import Worker
 from tests.background.support import House, facts
 
@@ -76,6 +77,10 @@ async def test_a_turn_that_fails_or_is_cancelled_is_over() -> None:
     with suppress(ZeroDivisionError), rush.turn():
         raise ZeroDivisionError
     assert not await _waits(rush, 60)
+
+
+def test_giving_way_alone_is_no_backlog() -> None:
+    assert Bounds().patience_s > PATIENCE_S  # or every rush would be followed by a burst of calls
 
 
 # ---------------------------------------------------------------- the worker
