@@ -30,6 +30,7 @@ OUR_ROWS: dict[str, Kind] = {
     report.RECALL: RECALL,
     report.MEMORY: MEMORY,
 }
+LARGE_ROWS = {report.LARGE_RECALL: RECALL, report.LARGE: MEMORY}
 # Beside direct and our own rows; the others would only make the run longer.
 PEER_STREAMS = ("s0_c32", "s5_c32", "s20_c256", "s250_c2000")
 MOST_STREAMS = "s250_c2000"  # takes as long as all others together: measured where it is asked for
@@ -113,7 +114,7 @@ def _start(
 ) -> tuple[Bench, list[Subject]]:
     """Start everything; return what measures, and the rows. All is ended when the stack unwinds."""
     proxy_cpus, load_cpus = machine.processors()
-    bodies = Bodies(scratch, USERS)
+    bodies = Bodies(scratch)
 
     def run(name: str, port: int, plan: servers.Plan, cpus: set[int]) -> servers.Server:
         server = servers.start(name, port, plan, cpus, scratch / f"{name.replace(' ', '-')}.log")
@@ -135,10 +136,10 @@ def _start(
     ours = _ours(scratch / "data", USERS, port)
     proxy = run("memory-proxy", *ours, proxy_cpus)
     meta["memory_proxy"] = {"started_s": proxy.started_s, "idle_mib": proxy.idle_mib}
-    subjects += [Subject(name, proxy, kind) for name, kind in OUR_ROWS.items()]
+    subjects += [Subject(name, proxy, kind, USERS) for name, kind in OUR_ROWS.items()]
     if options.large:
         large = run("memory-proxy 100k", *_ours(scratch / "large", LARGE_USERS, port), proxy_cpus)
-        subjects.append(Subject(report.LARGE, large, MEMORY))
+        subjects += [Subject(name, large, kind, LARGE_USERS) for name, kind in LARGE_ROWS.items()]
     patience = Patience(30 if options.quick else 120)
     return Bench(upstream, bodies, load_cpus, patience), subjects
 

@@ -25,6 +25,7 @@ class Subject:
     name: str
     server: Server
     kind: Kind
+    users: int = 0  # who ask, where memories are read
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,7 @@ class Bench:
         self, subject: Subject, load: Load, seconds: float, watch: list[int] | None = None
     ) -> tuple[dict[str, Any], float]:
         """Send the load; return what the client counted, and the server's largest memory meanwhile."""
-        file = self.bodies.file(subject.kind, load)
+        file = self.bodies.file(subject.kind, load, subject.users)
         client = _client(subject, load, seconds, file, self.bodies.take(file, 0))
         process = subprocess.Popen(
             client, stdout=subprocess.PIPE, preexec_fn=lambda: os.sched_setaffinity(0, self.load_cpus)

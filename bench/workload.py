@@ -81,14 +81,16 @@ STREAMS = {
 class Bodies:
     """The files of bodies, made when first asked for, and where in each the next measurement begins."""
 
-    def __init__(self, directory: Path, users: int) -> None:
-        self._directory, self._users = directory, users
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
         self._next: dict[Path, int] = {}
 
-    def file(self, kind: Kind, load: Load) -> Path:
-        path = self._directory / f"{kind.name}-{load.model}-{'stream' if load.streams else 'plain'}.jsonl"
+    def file(self, kind: Kind, load: Load, users: int) -> Path:
+        """Return the file of such requests by so many users."""
+        shape = "stream" if load.streams else "plain"
+        path = self._directory / f"{kind.name}-{load.model}-{shape}-{users}.jsonl"
         if not path.exists():
-            path.write_text("".join(f"{json.dumps(body)}\n" for body in self._bodies(kind, load)))
+            path.write_text("".join(f"{json.dumps(body)}\n" for body in self._bodies(kind, load, users)))
         return path
 
     def take(self, file: Path, count: int) -> int:
@@ -97,7 +99,7 @@ class Bodies:
         self._next[file] = first + count
         return first
 
-    def _bodies(self, kind: Kind, load: Load) -> Iterator[dict[str, object]]:
+    def _bodies(self, kind: Kind, load: Load, users: int) -> Iterator[dict[str, object]]:
         if kind is PASSTHROUGH:
             yield {"model": load.model, "input": SYSTEM + " " + PLAIN}
             return
@@ -106,7 +108,7 @@ class Bodies:
             return
         chance = random.Random(11)
         for number in range(QUESTIONS[load.streams]):
-            user_number = chance.randrange(self._users)
+            user_number = chance.randrange(users)
             user, said = user_id(user_number), question(chance, user_number, number)
             if kind.writes:  # something worth remembering: bench/csrc/upstream.c extracts it
                 said += f" By the way, I bought ticket {number} today."
