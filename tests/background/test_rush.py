@@ -3,9 +3,12 @@
 import asyncio
 from contextlib import ExitStack, suppress
 
+import pytest
+
 from proxy.background.budget import Bounds
 from proxy.background.rush import PATIENCE_S, PAUSE_S, Rush
 from proxy.background.worker import Worker
+from proxy.domain import MemoryFilter
 from tests.background.support import House, facts
 
 AT_ONCE_S, NEVER_S = 10 * PAUSE_S, 3600.0
@@ -112,6 +115,37 @@ async def test_what_a_model_answered_is_stored_when_no_turn_is_prepared(house: H
         assert await house.contents() == []
     async with asyncio.timeout(60):
         assert await working
+    assert await house.contents() == ["User's house has seven rooms"]
+
+
+async def test_what_is_forgotten_while_it_is_put_off_stays_forgotten(house: House) -> None:
+    worker, rush = _rushed(house)
+    house.completer.answers = [facts("User's house has seven rooms")] * 3
+    house.completer.go_on.clear()
+    await house.say("Our house by the sea has seven rooms.")
+    working = asyncio.create_task(worker.work_one())
+    async with asyncio.timeout(60):
+        await house.completer.reached.wait()
+    with rush.turn():
+        house.completer.go_on.set()
+        await asyncio.sleep(2 * PAUSE_S)
+        await house.stores.memories.forget(MemoryFilter(tenant="t", user="ana"), by="test")
+    async with asyncio.timeout(60):
+        await working
+    assert await house.contents() == []
+
+
+async def test_what_is_put_off_when_its_worker_goes_is_the_next_ones_at_once(house: House) -> None:
+    worker, rush = _rushed(house)
+    house.completer.answers = [facts("User's house has seven rooms")]
+    await house.say("Our house by the sea has seven rooms.")
+    with rush.turn():
+        working = asyncio.create_task(worker.work_one())
+        await asyncio.sleep(5 * PAUSE_S)
+        working.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await working
+    assert await house.worker().work_one()
     assert await house.contents() == ["User's house has seven rooms"]
 
 

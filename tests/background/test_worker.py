@@ -393,13 +393,7 @@ async def test_what_is_claimed_for_a_worker_that_is_gone_goes_back(
     monkeypatch.setattr(jobs, "claim", slowly)
     house.completer.answers = [facts(HAWAII)]
     await house.say("$10,000 for the Hawaii trip")
-    working = asyncio.create_task(house.worker().work_one())
-    await claimed.wait()
-    working.cancel()
-    await asyncio.sleep(0)
-    go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await working
+    await _cancelled_in_a_claim(house, claimed, go_on)
     assert await house.worker().work_one()  # at once, not when the lease ends
     assert await house.contents() == [HAWAII]
 
@@ -415,8 +409,13 @@ async def test_a_claim_that_fails_does_not_keep_a_worker_that_is_to_go(
         raise ZeroDivisionError("a bug")
 
     monkeypatch.setattr(house.stores.jobs, "claim", failing)
+    await _cancelled_in_a_claim(house, claiming, go_on)
+
+
+async def _cancelled_in_a_claim(house: House, reached: asyncio.Event, go_on: asyncio.Event) -> None:
+    """Cancel a worker while its claim is under way, and let that go on."""
     working = asyncio.create_task(house.worker().work_one())
-    await claiming.wait()
+    await reached.wait()
     working.cancel()
     await asyncio.sleep(0)
     go_on.set()
