@@ -102,13 +102,7 @@ async def test_an_ordinary_extraction_begins_when_no_turn_is_prepared(house: Hou
 
 
 async def test_what_a_model_answered_is_stored_when_no_turn_is_prepared(house: House) -> None:
-    worker, rush = _rushed(house)
-    house.completer.answers = [facts("User's house has seven rooms")]
-    house.completer.go_on.clear()
-    await house.say("Our house by the sea has seven rooms.")
-    working = asyncio.create_task(worker.work_one())
-    async with asyncio.timeout(60):
-        await house.completer.reached.wait()
+    rush, working = await _asking_the_model(house)
     with rush.turn():
         house.completer.go_on.set()
         await asyncio.sleep(5 * PAUSE_S)
@@ -119,13 +113,7 @@ async def test_what_a_model_answered_is_stored_when_no_turn_is_prepared(house: H
 
 
 async def test_what_is_forgotten_while_it_is_put_off_stays_forgotten(house: House) -> None:
-    worker, rush = _rushed(house)
-    house.completer.answers = [facts("User's house has seven rooms")] * 3
-    house.completer.go_on.clear()
-    await house.say("Our house by the sea has seven rooms.")
-    working = asyncio.create_task(worker.work_one())
-    async with asyncio.timeout(60):
-        await house.completer.reached.wait()
+    rush, working = await _asking_the_model(house)
     with rush.turn():
         house.completer.go_on.set()
         await asyncio.sleep(2 * PAUSE_S)
@@ -174,3 +162,15 @@ async def test_an_empty_queue_gives_new_patience(house: House) -> None:
 def _rushed(house: House) -> tuple[Worker, Rush]:
     rush = Rush(patience_s=NEVER_S)
     return house.worker(rush=rush), rush
+
+
+async def _asking_the_model(house: House) -> tuple[Rush, "asyncio.Task[bool]"]:
+    """Return the rush, and the worker at the moment at which it waits for a model's answer."""
+    worker, rush = _rushed(house)
+    house.completer.answers = [facts("User's house has seven rooms")] * 3
+    house.completer.go_on.clear()
+    await house.say("Our house by the sea has seven rooms.")
+    working = asyncio.create_task(worker.work_one())
+    async with asyncio.timeout(60):
+        await house.completer.reached.wait()
+    return rush, working
