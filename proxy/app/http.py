@@ -80,12 +80,12 @@ def routes(parts: Parts) -> Routes:
         chains,
         lambda: Probing(relayed(RESPONSES), Translated(translating), hearing, parts.clock, makers),
     )
-    conversations = ConversationsApi(keeping, caller_of, parts.settings.server.max_body_bytes)
+    conversations = ConversationsApi(keeping, _caller_of, parts.settings.server.max_body_bytes)
     limits = _limits(parts)
     return Routes(
         chat=limits.of_model(Intercept(interception, CHAT, chains, lambda: relayed(CHAT))),
         responses=limits.of_model(responses),
-        kept_responses=limits.of_model(door(ResponsesApi(keeping, lives, caller_of, parts.clock).app())),
+        kept_responses=limits.of_model(door(ResponsesApi(keeping, lives, _caller_of, parts.clock).app())),
         conversations=limits.of_model(door(conversations.app())),
         memory_api=limits.of_memory(MemoryApi(_api_tools(parts))),
         operations=Operations(
@@ -101,6 +101,9 @@ def routes(parts: Parts) -> Routes:
         entrance=entrance(parts.settings, parts.stores.keys),
         metrics=parts.metrics,
     )
+
+
+_caller_of = partial(caller_of, project_key=safe_id)
 
 
 def _free_bytes(parts: Parts) -> Callable[[], int] | None:
@@ -126,7 +129,7 @@ def _api_tools(parts: Parts) -> ApiTools:
         receipts=stores.receipts,
         recall=_recall(parts.tools),
         by_hand=Remember(parts.written.gate, stores.quarantine, parts.clock),
-        identify=lambda request: caller_of(request.scope),
+        identify=lambda request: _caller_of(request.scope),
         session_key=safe_id,
         wake=parts.written.worker.wake.set,
         forgotten=parts.credentials.forget,
@@ -152,7 +155,7 @@ def _interception(parts: Parts) -> Interception:
         recorder=parts.written.recorder,
         touched=parts.written.touches.note,
         keep_credential=parts.credentials.remember,
-        identify=caller_of,
+        identify=_caller_of,
         session_key=safe_id,
         fail_open=parts.fail_open,
         defaults=Defaults(

@@ -144,11 +144,13 @@ class Remember:
             case _:
                 raise Conflict("what it would update is newer")
         stored = await self._stating(scope, change)
-        if stored is None:
-            if happened == "confirmed":
-                raise Conflict("the memory it confirms is gone")
+        if stored is not None:
+            return stored, happened
+        if isinstance(change, Confirm):
+            raise Conflict("the memory it confirms is gone")
+        if change.memory.id in decision.refused:
             raise QuotaExceeded(_FULL)
-        return stored, happened
+        return change.memory, happened  # stored, then deleted by a forget that began after the write
 
     async def _taking_over(self, memory: Memory, candidate: Candidate, said: Collection[str]) -> Memory:
         """Return the confirmed memory, corrected by what the candidate says besides its content."""

@@ -64,7 +64,7 @@ def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defau
     messages = dialect.messages(body)
     if asked.enabled is not True and is_housekeeping(messages):
         return Asked(None, Reason.HOUSEKEEPING, stripped, user=user)
-    scope = Scope(caller.tenant, user, asked.project_id)
+    scope = Scope(caller.tenant, user, caller.stored_project(asked.project_id))
     turn = Turn(
         request_id=incoming.request_id,
         scope=scope,

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.background.write_gate.admit import Gate
 from proxy.domain import Candidate, Hold, Memory, MemoryFilter, Scope
 from proxy.errors import InvalidRequest, NotFound, QuotaExceeded
-from proxy.oversight import Quota
+from proxy.oversight import Applied, Quota
 from proxy.stores.sqlite.stores import UNLIMITED, SqliteStores
 
 ALICE = Scope("default", "alice")
@@ -46,6 +47,21 @@ def fact(content: str, **more: object) -> Candidate:
         Candidate(type="semantic", content=content, confidence=1.0, source="api", observed_at=time.time()),
         **more,
     )
+
+
+async def test_a_memory_deleted_right_after_it_was_stored_is_not_called_refused(opened: Opened) -> None:
+    remember, stores = await opened()
+    store = stores.memories.apply
+
+    async def stored_and_forgotten(*args: Any, **more: Any) -> Applied:
+        applied = await store(*args, **more)
+        await stores.memories.forget(WHERE, by="open")
+        return applied
+
+    stores.memories.apply = stored_and_forgotten  # type: ignore[method-assign]
+    made, change = await remember.add(ALICE, fact("User likes figs."))
+    assert (made.content, change) == ("User likes figs.", "created")
+    assert (await stores.memories.list(WHERE, limit=5)).total == 0
 
 
 async def test_a_full_memory_refuses_what_is_new_and_keeps_what_it_has(opened: Opened) -> None:

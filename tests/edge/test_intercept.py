@@ -1,7 +1,9 @@
 """What is counted of a request with memory, and what its session is called."""
 
+from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from openai import BadRequestError
 
@@ -45,6 +47,22 @@ async def test_a_session_that_is_named_by_a_secret_goes_by_another_name(house: H
             extra_body={"memory_context": {"user_id": "ana", "session_id": KEY}},
         )
         assert raw.headers["x-memory-session-id"] == safe_id(KEY) != KEY
+
+
+async def test_a_secret_as_project_id_is_stored_as_a_digest(house: Houses, tmp_path: Path) -> None:
+    async with house(data_dir=tmp_path) as h, h.client() as client:
+        context = {"user_id": "ana", "project_id": KEY}
+        await client.chat.completions.create(
+            model="m",
+            messages=[{"role": "user", "content": "I knit."}],
+            extra_body={"memory_context": context},
+        )
+        async with httpx2.AsyncClient(base_url=h.base_url) as http:
+            added = await http.post("/memory", json={"content": "Ana knits socks."} | context)
+            found = await http.get("/memory", params=context)
+        assert added.json()["project_id"] == safe_id(KEY) != KEY
+        assert [each["id"] for each in found.json()["data"]] == [added.json()["id"]]
+    assert KEY.encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
 
 
 class Uncounted(ScriptedModel):

@@ -117,14 +117,14 @@ async def admit(
         )
         changes = (*decision.changes, *holds)
         try:
-            await gate.memories.apply(scope, changes, expect=stamp, done=basis.done)
+            applied = await gate.memories.apply(scope, changes, expect=stamp, done=basis.done)
         except LeaseLost:
             raise
         except Conflict:
             if attempt == _ATTEMPTS:
                 raise
             continue
-        return Decision(changes, decision.dropped + sorted_.dropped)
+        return Decision(changes, decision.dropped + sorted_.dropped, applied.refused)
     raise AssertionError("unreachable")
 
 

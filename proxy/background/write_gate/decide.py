@@ -45,10 +45,12 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to apply, and why the rest was left out: counts by reason."""
+    """What to apply, and why the rest was left out: counts by reason. `refused`: the ids of new memories that the
+    quota refused."""
 
     changes: tuple[Change, ...] = ()
     dropped: Counter[str] = field(default_factory=Counter)
+    refused: tuple[str, ...] = ()
 
     def count(self, kind: type[Change]) -> int:
         """Return the number of changes of one kind."""

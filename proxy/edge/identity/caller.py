@@ -5,6 +5,7 @@ A credential decides the tenant, and often the user; what a request names can on
 reads it there with `caller_of`, and nothing else decides whose memories are touched.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from proxy.domain import Scope
@@ -30,6 +31,11 @@ class Caller:
     rights: frozenset[str] = RIGHTS
     label: str = "open"  # who did it, in receipts: "open", "key:<id>", "jwt", "header"
     foreign: bool = False  # a web page of another origin asks: it gets no memory (see browsers.py)
+    project_key: Callable[[str], str] = str  # what a project's id is stored as: a digest, if it is a secret
+
+    def stored_project(self, project_id: str | None) -> str | None:
+        """Return what the project is stored under."""
+        return None if project_id is None else self.project_key(project_id)
 
     def require(self, right: str) -> None:
         """Raise Forbidden unless the credential carries the right (see oversight.RIGHTS)."""
@@ -58,7 +64,7 @@ class Caller:
     def project_of(self, project_id: str | None) -> str | None:
         """Return the project that the request asks for, by `project_id` or by its header. Raises
         InvalidRequest where they differ: whichever won, more or something else could be meant."""
-        project = None if project_id is None else checked_id(project_id, "project_id")
+        project = None if project_id is None else self.project_key(checked_id(project_id, "project_id"))
         if project is None or self.project in (None, project):
             return project or self.project
         why = f"`project_id` and {PROJECT_HEADER} name two projects."
@@ -85,8 +91,8 @@ def admitted(scope: ASGIScope) -> Caller:
     return caller
 
 
-def caller_of(scope: ASGIScope) -> Caller:
-    """Return who calls, with the user and the project that the request's headers name.
+def caller_of(scope: ASGIScope, project_key: Callable[[str], str] = str) -> Caller:
+    """Return who calls, with the user and the project that the request's headers name. `project_key`: see Caller.
 
     Raises Forbidden if the credential belongs to another, InvalidRequest for a malformed header; and
     KeyError where nobody was admitted: a route that the entrance does not guard must not answer.
@@ -95,4 +101,5 @@ def caller_of(scope: ASGIScope) -> Caller:
     said = take_header_extensions(scope["headers"])
     if said.user_id is not None:
         caller.narrow(said.user_id, USER_HEADER)
-    return replace(caller, named=said.user_id, project=said.project_id)
+    caller = replace(caller, named=said.user_id, project_key=project_key)
+    return replace(caller, project=caller.stored_project(said.project_id))

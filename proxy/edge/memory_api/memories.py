@@ -130,14 +130,15 @@ async def edit(tools: Tools, asked: Asked[UserQuery, EditBody]) -> Response:
     now = tools.clock()
     _future(body.expires_at, now)
     where = await one_of(tools, asked, asked.query.user_id)
-    edited = await tools.by_hand.edit(where, memory_id, correction(body, now))
+    edited = await tools.by_hand.edit(where, memory_id, correction(body, now, asked.caller.stored_project(body.project_id)))
     if edited is None:
         raise absent(memory_id)
     return present.answer(present.memory(edited))
 
 
-def correction(body: EditBody, now: float) -> Callable[[Memory], Memory]:
-    """Return the function from a memory as it is to the one that the body makes of it."""
+def correction(body: EditBody, now: float, project: str | None) -> Callable[[Memory], Memory]:
+    """Return the function from a memory as it is to the one that the body makes of it. `project`: what the
+    body's project is stored under."""
     given = body.model_fields_set
     changed: dict[str, Any] = {
         name: getattr(body, name)
@@ -150,7 +151,7 @@ def correction(body: EditBody, now: float) -> Callable[[Memory], Memory]:
     def correct(memory: Memory) -> Memory:
         scope = memory.scope
         if "project_id" in given:
-            scope = Scope(scope.tenant, scope.user, body.project_id)
+            scope = Scope(scope.tenant, scope.user, project)
         return replace(memory, scope=scope, updated_at=now, **changed)
 
     return correct
