@@ -19,6 +19,7 @@ ProxyError
 │   └── UpstreamCut            mid-body: the client's answer ends uncleanly, as the upstream's did
 ├── StoreError                 memory cannot be reached; requests go on without
 │   ├── StoreUnavailable
+│   │   ├── UnfitStore             the place would lose data as it is set up: refused at the start
 │   │   └── DamagedRow             one row cannot be read; others are as good as ever
 │   ├── Conflict               the stamp is outdated: read again, decide again
 │   │   └── LeaseLost              the job is somebody else's, or forgotten: nothing is left to do
@@ -156,6 +157,10 @@ class StoreError(ProxyError):
 
 class StoreUnavailable(StoreError):
     pass
+
+
+class UnfitStore(StoreUnavailable):
+    """The place would lose data as it is set up. The message says what to change, for the operator."""
 
 
 class DamagedRow(StoreUnavailable):

@@ -20,6 +20,7 @@ def stores_of(settings: Settings) -> Stores:
             settings.data_dir,
             index_bytes=settings.storage.index_cache_mb * 2**20,
             quota=_quota(settings.limits),
+            allow_network=settings.storage.allow_network_filesystem,
         )
     return _shared(settings)
 
@@ -31,6 +32,15 @@ def place_of(settings: Settings) -> str:
     from proxy.stores.redis.stores import place_of
 
     return place_of(_places(settings))
+
+
+def obstacle_of(settings: Settings) -> str:
+    """Return why nothing can be stored where the settings say and what to do, "" if something can."""
+    if settings.storage.backend != "sqlite":
+        return ""
+    from proxy.stores.sqlite import place
+
+    return place.obstacle(settings.data_dir)
 
 
 def _shared(settings: Settings) -> Stores:

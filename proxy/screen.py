@@ -2,7 +2,7 @@
 
 from proxy import __version__, observe
 from proxy.build import BUILD, COMMIT
-from proxy.open_stores import place_of
+from proxy.open_stores import obstacle_of, place_of
 from proxy.settings import Identity, Settings
 
 
@@ -63,6 +63,8 @@ def _everywhere(host: str) -> str:
 
 def _data(settings: Settings) -> str:
     place = place_of(settings)
+    if why := obstacle_of(settings):
+        return f"NOTHING IS REMEMBERED, requests pass without memory: {why}"
     return place if settings.storage.backend == "sqlite" else f"{place}, shared by all replicas"
 
 

@@ -74,6 +74,7 @@ class UpstreamSettings(Section):
 class Storage(Section):
     backend: Literal["sqlite", "redis", "redis+qdrant"] = "sqlite"
     data_dir: Path | None = None
+    allow_network_filesystem: bool = False
     index_cache_mb: int = Field(256, ge=1)
     exchange_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
     response_ttl_days: float = Field(30, gt=0, le=A_CENTURY)

@@ -117,6 +117,11 @@ class Stores(Protocol):
         ...
 
     @property
+    def failure(self) -> str:
+        """Why the last `open()` failed, for operators; "" if it succeeded."""
+        ...
+
+    @property
     def trouble(self) -> str:
         """What is wrong with the place, in a constant word; "" while all that is asked of it works."""
         ...

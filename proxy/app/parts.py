@@ -16,7 +16,7 @@ from proxy.background.session.anchors import anchors_of
 from proxy.domain import Level, MemoryOptions, Message, Scope, Turn
 from proxy.edge.failopen import FailOpen
 from proxy.edge.ledger import Ledger
-from proxy.errors import ConfigError, StoreUnavailable, WrongModel
+from proxy.errors import ConfigError, StoreUnavailable, UnfitStore, WrongModel
 from proxy.open_stores import stores_of
 from proxy.pipeline.decision.restraint import Restraint
 from proxy.pipeline.prepare import Tools, prepare
@@ -135,6 +135,8 @@ async def _opened(settings: Settings, embedder: OnnxEmbedder | None, stack: Asyn
     stack.push_async_callback(stores.close)
     try:
         await open_store(stores, embedder)
+    except UnfitStore as error:
+        raise ConfigError(str(error)) from error
     except StoreUnavailable as error:  # without it, requests pass without memory
         say_unavailable(stores, error)
     return stores

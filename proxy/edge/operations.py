@@ -3,6 +3,7 @@
 """
 
 import asyncio
+import re
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +19,9 @@ from proxy.errors import StoreError
 from proxy.oversight import QueueCounts
 from proxy.ports import Clock
 
+# A path or a URL, and what a message says of it.
+_PLACE = re.compile(r"(?:[a-z]+:/)?/[^\s,;()`]*")
+_ACCOUNT = re.compile(r"[\w.-]+ \((uid \d+)\)")
 LOOK_S = 0.9  # for the store: a probe waits a second as a rule, and takes who is late for dead
 
 
@@ -27,6 +31,8 @@ class Vitals:
 
     level: Level
     reason: str  # "" while all of it works; at level full: nothing new can be remembered now
+    cause: str = ""  # what an operator has to know of the reason
+    ready: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +57,13 @@ class Operations:
             case "/health":
                 await send_json(send, 200, await self._health())
             case "/ready":
-                # Requests pass without memory too, so a degraded proxy still is ready.
-                await send_json(send, 200, {"status": "ready"})
+                # Requests pass without memory too, so a degraded proxy still is ready. One that has never
+                # opened its own directory is set up wrongly.
+                vitals = self.vitals()
+                if vitals.ready:
+                    await send_json(send, 200, {"status": "ready"})
+                else:
+                    await send_json(send, 503, {"status": "not_ready", **_told(vitals)})
             case _:
                 about = {"service": "memory-proxy", "version": __version__, "base_url": "/v1"}
                 await send_json(send, 200, about)
@@ -63,7 +74,7 @@ class Operations:
             "status": "degraded" if vitals.reason else "ok",
             "version": __version__,
             "commit": self.commit,
-            "memory": {"level": vitals.level.value, "reason": vitals.reason or None},
+            "memory": {"level": vitals.level.value, **_told(vitals)},
             "jobs": None if jobs is None else _by_state(jobs),
         }
 
@@ -94,9 +105,18 @@ class Operations:
                 jobs = await self.counts()
         except TimeoutError:
             return Vitals(Level.NONE, self.vitals().reason or "deadline"), None
-        except StoreError:
-            return Vitals(Level.NONE, self.vitals().reason or "store_unavailable"), None
+        except StoreError as error:
+            vitals = self.vitals()
+            cause = vitals.cause or str(error)
+            return Vitals(Level.NONE, vitals.reason or "store_unavailable", cause, ready=vitals.ready), None
         return self.vitals(), jobs
+
+
+def _told(vitals: Vitals) -> dict[str, str | None]:
+    """Return the reason, and the cause if it is known. Everybody may ask: no path, address or
+    account in it."""
+    cause = _ACCOUNT.sub(r"\1", _PLACE.sub("…", vitals.cause))
+    return {"reason": vitals.reason or None} | ({"cause": cause} if cause else {})
 
 
 def _by_state(jobs: QueueCounts) -> dict[str, int]:

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from proxy.app import care, parts
@@ -103,3 +104,18 @@ async def test_the_docs_name_whatever_lies_in_the_data_directory(house: Houses, 
         there = {f"{path.name}/" if path.is_dir() else path.name for path in (tmp_path / "data").iterdir()}
     assert there >= {"memory.db", "memory.opening", "run/"}
     assert not [name for name in there if f"`{name}`" not in docs]
+
+
+async def test_a_start_without_its_store_is_not_ready_and_says_why_without_a_path(
+    house: Houses, tmp_path: Path
+) -> None:
+    blocked = tmp_path / "data" / "memory.db"
+    blocked.mkdir(parents=True)
+    async with house() as h, httpx2.AsyncClient(base_url=h.origin) as http:
+        ready, health = await http.get("/ready"), await http.get("/health")
+        assert (ready.status_code, ready.json()["status"]) == (503, "not_ready")
+        assert health.json()["memory"]["cause"] == ready.json()["cause"] == "… is not a regular file"
+        await ask(h, "I live in Turin.")  # a request succeeds without memory
+        blocked.rmdir()
+        await until(lambda: http.get("/ready"), lambda answer: answer.status_code == 200)
+        assert "cause" not in (await http.get("/health")).json()["memory"]

@@ -8,6 +8,7 @@ import pytest
 from openai import BadRequestError
 
 from proxy.background.safety.filters import safe_id
+from tests.adversary.test_forgotten_stays_forgotten import files_with
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses, until
 from tests.support.model import ScriptedModel, known
@@ -62,7 +63,7 @@ async def test_a_secret_as_project_id_is_stored_as_a_digest(house: Houses, tmp_p
             found = await http.get("/memory", params=context)
         assert added.json()["project_id"] == safe_id(KEY) != KEY
         assert [each["id"] for each in found.json()["data"]] == [added.json()["id"]]
-    assert KEY.encode() not in b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert not files_with(tmp_path, KEY)
 
 
 class Uncounted(ScriptedModel):

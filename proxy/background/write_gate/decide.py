@@ -45,8 +45,8 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to apply, and why the rest was left out: counts by reason. `refused`: the ids of new memories that the
-    quota refused."""
+    """What to apply, and why the rest was left out: counts by reason. `refused`: ids of new
+    memories that the quota refused."""
 
     changes: tuple[Change, ...] = ()
     dropped: Counter[str] = field(default_factory=Counter)

@@ -92,7 +92,8 @@ def admitted(scope: ASGIScope) -> Caller:
 
 
 def caller_of(scope: ASGIScope, project_key: Callable[[str], str] = str) -> Caller:
-    """Return who calls, with the user and the project that the request's headers name. `project_key`: see Caller.
+    """Return who calls, with the user and the project that the request's headers name. `project_key`: see
+    Caller.
 
     Raises Forbidden if the credential belongs to another, InvalidRequest for a malformed header; and
     KeyError where nobody was admitted: a route that the entrance does not guard must not answer.

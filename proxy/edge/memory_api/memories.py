@@ -130,7 +130,9 @@ async def edit(tools: Tools, asked: Asked[UserQuery, EditBody]) -> Response:
     now = tools.clock()
     _future(body.expires_at, now)
     where = await one_of(tools, asked, asked.query.user_id)
-    edited = await tools.by_hand.edit(where, memory_id, correction(body, now, asked.caller.stored_project(body.project_id)))
+    edited = await tools.by_hand.edit(
+        where, memory_id, correction(body, now, asked.caller.stored_project(body.project_id))
+    )
     if edited is None:
         raise absent(memory_id)
     return present.answer(present.memory(edited))

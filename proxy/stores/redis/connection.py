@@ -152,6 +152,14 @@ class Redis:
         found = pairs(await self.call("CONFIG", "GET", *names))
         return {name: value.decode() for name, value in found.items()}
 
+    async def eviction_policy(self) -> str:
+        """Return what the server deletes when it is full, "" where it does not say. By INFO: hosted servers
+        refuse CONFIG."""
+        with suppress(StoreUnavailable):
+            found = await self.call("INFO", "memory")
+            return str(found.get("maxmemory_policy", "")) if isinstance(found, dict) else ""
+        return ""
+
     async def warn_if_forgetful(self) -> None:
         """Log where Redis would lose what was acknowledged."""
         with suppress(StoreUnavailable):

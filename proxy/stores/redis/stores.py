@@ -11,7 +11,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import Sentinel
 from redis.backoff import NoBackoff
 
-from proxy.errors import StoreUnavailable
+from proxy.errors import StoreUnavailable, UnfitStore
 from proxy.oversight import Quota
 from proxy.stores.redis.chains import RedisChains
 from proxy.stores.redis.connection import Redis
@@ -124,7 +124,7 @@ class RedisStores:
         self.connection = Redis(client_of(places), prefix=places.prefix, replicas=places.replicas)
         self._instance = Instance(self.connection)
         self.index = index_of(places, self.connection)
-        self._open = False
+        self._open, self.failure = False, ""
         units = Units(self.connection)
         self.memories = RedisMemories(units, self.index, quota=quota)
         self.sessions = RedisSessions(units, self._instance)
@@ -172,8 +172,22 @@ class RedisStores:
             ) from error
 
     async def open(self) -> None:
-        """Reach Redis, and be alive to the other replicas. Raises StoreUnavailable."""
+        """Reach Redis, and be alive to the other replicas. Raises StoreUnavailable; UnfitStore where
+        Redis evicts."""
+        try:
+            await self._open_all()
+        except StoreUnavailable as error:
+            self.failure = str(error)
+            raise
+        self.failure = ""
+
+    async def _open_all(self) -> None:
         await self.reach()
+        if (policy := await self.connection.eviction_policy()) not in ("", "noeviction"):
+            raise UnfitStore(
+                f"{redis_of(self._places)} has maxmemory-policy {policy}: full, it would delete memories."
+                " Set it to noeviction (`redis-cli CONFIG SET maxmemory-policy noeviction`, and redis.conf)"
+            )
         if not self._open:
             await self.connection.warn_if_forgetful()
         await self._instance.start()

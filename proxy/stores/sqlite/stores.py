@@ -3,9 +3,10 @@
 import asyncio
 from pathlib import Path
 
+from proxy.errors import StoreUnavailable, UnfitStore
 from proxy.oversight import Quota
 from proxy.ports import RateLimits
-from proxy.stores.sqlite import file
+from proxy.stores.sqlite import file, place
 from proxy.stores.sqlite.calls import SqliteCalls
 from proxy.stores.sqlite.chains import SqliteChains
 from proxy.stores.sqlite.conversations import SqliteConversations
@@ -40,8 +41,11 @@ class SqliteStores:
         row_bytes: int = 128 * 2**20,
         readers: int = 2,
         quota: Quota = UNLIMITED,
+        allow_network: bool = False,
     ) -> None:
         self.path = data_dir / "memory.db"
+        self.failure = ""
+        self._allow_network = allow_network
         self._run_dir = data_dir / "run"
         self._instance: Instance | None = None
         self._database = Database(self.path, readers=readers)
@@ -73,7 +77,25 @@ class SqliteStores:
         return str(self.path)
 
     async def open(self) -> None:
-        """Open or make the file. Raises StoreUnavailable, with nothing overwritten, if it cannot."""
+        """Open or make the file. Raises StoreUnavailable, with nothing overwritten, if it cannot; UnfitStore
+        on a network file system."""
+        try:
+            await self._open()
+        except UnfitStore as error:
+            self.failure = str(error)
+            raise
+        except StoreUnavailable as error:
+            why = await asyncio.to_thread(place.obstacle, self.path.parent)
+            self.failure = why or str(error)
+            if not why:
+                raise
+            raise StoreUnavailable(why) from error
+        self.failure = ""
+
+    async def _open(self) -> None:
+        kind = await asyncio.to_thread(place.network_file_system, self.path.parent)
+        if kind and not self._allow_network:
+            raise UnfitStore(place.on_network(self.path.parent, kind))
         if self._instance is None:
             self._instance = await asyncio.to_thread(self._live)
             self.sessions.instance = self.jobs.instance = self._instance

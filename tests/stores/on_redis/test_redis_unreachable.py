@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis as Client
 
+from proxy.app import App
 from proxy.commands import keys as keys_cli
 from proxy.commands import migrate as migrate_cli
-from proxy.errors import StoreUnavailable
+from proxy.errors import ConfigError, StoreUnavailable
+from proxy.settings import load
 from proxy.stores.redis.stores import Places, RedisStores, Unreachable, redis_of
 from proxy.stores.sqlite import SqliteStores
 from tests import redis_server
@@ -86,6 +88,22 @@ async def test_a_start_without_redis_names_the_address(port: int) -> None:
         await stores.open()
     assert isinstance(raised.value, StoreUnavailable)
     await stores.close()
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
+async def test_a_redis_that_evicts_is_refused_at_the_start(
+    policy: str, own_server: redis_server.Server, tmp_path: Path
+) -> None:
+    async with Client.from_url(own_server.url) as client:
+        await client.config_set("maxmemory-policy", policy)
+    settings = load(
+        None,
+        {},
+        {"storage": {"backend": "redis", "data_dir": tmp_path}, "redis": {"url": own_server.url}},
+    )
+    with pytest.raises(ConfigError, match=f"maxmemory-policy {policy}.*noeviction"):
+        async with App.open(settings, "http://127.0.0.1:9/v1"):
+            pass
 
 
 @pytest.mark.parametrize(
