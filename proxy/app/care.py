@@ -32,9 +32,9 @@ def needs_no_client(settings: Settings) -> bool:
 
 def vitals(parts: Parts) -> Vitals:
     """Return how memory is doing."""
-    # A shared store that is away is no reason to send nobody here: requests pass without memory.
-    is_shared = parts.settings.storage.backend != "sqlite"
     if not parts.stores.is_open:
+        # While a shared store is away, the replicas still take requests, without memory.
+        is_shared = parts.settings.storage.backend != "sqlite"
         return Vitals(Level.NONE, "store_unavailable", parts.stores.failure, ready=is_shared)
     # Before what rests because of it: what was remembered is still recalled where only writing fails.
     if trouble := parts.stores.trouble:

@@ -11,12 +11,15 @@ from proxy.domain import Level
 from proxy.errors import StoreUnavailable
 from proxy.settings import load
 
-WELL: dict[str, Any] = {"is_open": True, "is_readable": True, "trouble": ""}
+WELL: dict[str, Any] = {"is_open": True, "is_readable": True, "trouble": "", "failure": ""}
 
 
 def told(*, resting: str | None = None, embedder: object = object(), **stores: Any) -> tuple[Level, str]:
     parts: Any = SimpleNamespace(
-        stores=SimpleNamespace(**WELL | stores), fail_open=SimpleNamespace(resting=resting), embedder=embedder
+        settings=load(None, {}, {}),
+        stores=SimpleNamespace(**WELL | stores),
+        fail_open=SimpleNamespace(resting=resting),
+        embedder=embedder,
     )
     found = vitals(parts)
     return found.level, found.reason
