@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,15 @@ MOUNTS = """\
 40 22 0:40 / {share} rw,relatime - nfs4 server:/export rw
 41 40 8:2 / {share}/disk rw - xfs /dev/sdb1 rw
 """
+
+
+@pytest.fixture
+def open_dir() -> Iterator[Path]:
+    """A directory that every user may enter: each start of pytest closes those of pytest."""
+    with tempfile.TemporaryDirectory() as made:
+        directory = Path(made)
+        directory.chmod(0o755)
+        yield directory
 
 
 def as_another_user(directory: Path) -> str:
@@ -37,16 +48,14 @@ def as_another_user(directory: Path) -> str:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
-def test_a_directory_of_another_user_says_whose_it_is_and_what_to_run(tmp_path: Path) -> None:
-    for directory in (tmp_path, *tmp_path.parents[:2]):
-        directory.chmod(0o755)
-    data = tmp_path / "data"
+def test_a_directory_of_another_user_says_whose_it_is_and_what_to_run(open_dir: Path) -> None:
+    data = open_dir / "data"
     data.mkdir(mode=0o755)
     told = as_another_user(data)
     assert "root (uid 0), mode 755" in told
     assert "(uid 65534)" in told
     assert f"chown -R 65534:65534 {data}" in told
-    assert f"mkdir -p {tmp_path}/new/data" in as_another_user(tmp_path / "new" / "data")
+    assert f"mkdir -p {open_dir}/new/data" in as_another_user(open_dir / "new" / "data")
     data.chmod(0o777)
     assert as_another_user(data) == ""
     (data / "memory.db").touch(mode=0o600)
