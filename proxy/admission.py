@@ -2,6 +2,7 @@
 identifies callers, as the settings say. Raises ConfigError for what only an operator can mend.
 """
 
+from collections.abc import Callable
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ from proxy.edge.identity.modes import ByHeader, ByKey, ByTrust, Mode
 from proxy.edge.identity.tokens import ByToken, Keys, PublicKeys, SharedSecret
 from proxy.errors import ConfigError
 from proxy.ports import KeyStore
+from proxy.reasons import Reason
 from proxy.settings import Identity, Settings
 from proxy.upstream.fetch import fetch
 
@@ -30,12 +32,25 @@ def refuse_open_network(settings: Settings) -> None:
         )
 
 
-def entrance(settings: Settings, keys: KeyStore) -> Entrance:
-    """Return what guards the routes. `keys`: our own API keys, for mode `keys`."""
+def entrance(settings: Settings, keys: KeyStore, refused: Callable[[Reason], None] | None = None) -> Entrance:
+    """Return what guards the routes. `keys`: our own API keys, for mode `keys`. `refused`: is called with the
+    reason for each request of a page or host that is not trusted. Raises ConfigError."""
     identity = settings.identity
-    hosts = (*identity.allowed_hosts, settings.server.host)
-    browsers = Browsers.of(identity.allowed_origins, hosts, check_host=identity.mode == "open")
-    return Entrance(_mode(identity, keys), browsers)
+    if "*" in identity.allowed_origins and identity.mode in ("open", "header"):
+        raise ConfigError(
+            f"identity.allowed_origins: '*' is for modes keys and jwt. In mode {identity.mode} a request\n"
+            "needs no credential: any web page that a user visits could read and delete memories.\n"
+            "Name the origins, such as https://app.example.com, http://localhost:* or app://*"
+        )
+    browsers = Browsers.of(
+        identity.allowed_origins,
+        (*identity.allowed_hosts, settings.server.host),
+        check_host=identity.mode == "open",
+        private_names=settings.server.host not in LOOPBACK,
+        server_key=bool(settings.upstream.api_key and settings.upstream.api_key.get_secret_value().strip()),
+    )
+    mode = _mode(identity, keys)
+    return Entrance(mode, browsers) if refused is None else Entrance(mode, browsers, refused)
 
 
 def _mode(identity: Identity, keys: KeyStore) -> Mode:

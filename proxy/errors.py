@@ -9,6 +9,7 @@ ProxyError
 │   ├── NotFound               404, also for what belongs to somebody else
 │   ├── Duplicate              409, another memory says just that
 │   ├── TooLarge               413
+│   ├── UnsupportedMedia       415, a body in an encoding or of a type that is not read
 │   ├── IdentityUnavailable    503, who is calling cannot be found out now
 │   ├── Stopping               503, the process ends before there is an answer
 │   └── RateLimited            429, `retry_after_s` says when
@@ -89,6 +90,10 @@ class Duplicate(ClientError):
 
 class TooLarge(ClientError):
     status = 413
+
+
+class UnsupportedMedia(ClientError):
+    status = 415
 
 
 class IdentityUnavailable(ClientError):

@@ -156,6 +156,12 @@ class Metrics:
             ["route", "status"],
             registry=self.registry,
         )
+        self.not_trusted = Counter(
+            "memory_proxy_browser_requests_not_trusted_total",
+            "Requests of web pages or under host names that are not allowed, by X-Memory-Reason",
+            ["reason"],
+            registry=self.registry,
+        )
         self.memory_seconds = Histogram(
             "memory_proxy_memory_seconds",
             "Time that memory added before the upstream was asked",

@@ -28,6 +28,10 @@ class Reason(StrEnum):
     # The request has no memory: status off.
     NOT_JSON = "not_json", "the body is no JSON object, or a compressed one; it is forwarded as it is"
     FOREIGN_ORIGIN = "foreign_origin", "a web page of another origin sent it (`identity.allowed_origins`)"
+    FOREIGN_HOST = (
+        "foreign_host",
+        "refused: others could point this host name here (`identity.allowed_hosts`)",
+    )
     DISABLED = "disabled", "the request, or the server's settings, want nothing read and nothing stored"
     NO_USER = "no_user", "nobody is named whose memory it could be"
     HOUSEKEEPING = "housekeeping", "a chat program asks for itself: a title, tags, a search query, a summary"

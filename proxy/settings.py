@@ -25,7 +25,16 @@ from pydantic import (
 
 from proxy.domain import KINDS
 from proxy.errors import ConfigError
-from proxy.values import api_base, directory, header_key, http_url, redis_url, sentinel
+from proxy.values import (
+    api_base,
+    directory,
+    header_key,
+    host_name,
+    http_url,
+    origin_rule,
+    redis_url,
+    sentinel,
+)
 
 PREFIX = "MEMORY_PROXY__"
 CONFIG_FILE = "MEMORY_PROXY_CONFIG"  # names the file, where the command line does not
@@ -132,6 +141,16 @@ class Identity(Section):
     trusted_peers: tuple[str, ...] = ("127.0.0.1/32", "::1/128")
     allowed_origins: tuple[str, ...] = ()
     allowed_hosts: tuple[str, ...] = ()
+
+    @field_validator("allowed_origins")
+    @classmethod
+    def are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(origin_rule, origins))
+
+    @field_validator("allowed_hosts")
+    @classmethod
+    def are_host_names(cls, hosts: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(map(host_name, hosts))
 
 
 class LimitSettings(Section):

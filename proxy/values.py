@@ -4,6 +4,7 @@ does not repeat what may be secret.
 
 import difflib
 import os
+import re
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import SecretStr
@@ -44,6 +45,42 @@ def api_base(url: str) -> str:
     if not url.endswith("/v1"):
         raise ValueError(f"must end in /v1, as an OpenAI client's base_url does: try {url}/v1")
     return url
+
+
+_ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^\s/?#@\\,]*)")
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+def origin_rule(text: str) -> str:
+    """Return an origin as browsers write it, with `*` for a part of it: `https://app.example.com`,
+    `https://*.example.com`, `http://localhost:*`, `vscode-webview://*`, `null`, or `*` for all. Raises
+    ValueError."""
+    rule = text.strip().lower()
+    rule = rule if rule.endswith("://") else rule.rstrip("/")
+    if rule in ("*", "null"):
+        return rule
+    found = _ORIGIN.fullmatch(rule)
+    if found is None or not (found[2] or found[1] == "file"):
+        raise ValueError(f"{text[:60]!r} is no origin: scheme://host[:port] without a path, null, or *")
+    scheme, authority = found.groups()
+    authority = authority.removesuffix(_DEFAULT_PORTS.get(scheme, "/"))
+    host, _, port = authority.partition(":") if not authority.startswith("[") else (authority, "", "")
+    wild = host.startswith("*.") or (host == "*" and scheme not in ("http", "https"))
+    if "*" in (host[1:] if wild else host) or (port not in ("", "*") and "*" in port):
+        raise ValueError(f"{text[:60]!r}: `*` stands for the first labels of a host or for the port")
+    if host.startswith("*.") and "." not in host[2:] and host != "*.localhost":
+        raise ValueError(f"{text[:60]!r} names the sites of everybody: name the domain, too")
+    if not host.isascii():
+        authority = authority.replace(host, host.encode("idna").decode())
+    return f"{scheme}://{authority}"
+
+
+def host_name(text: str) -> str:
+    """Return the name in a Host header, without its port; ValueError for a URL."""
+    name = text.strip().lower()
+    if not name or re.search(r"[\s/?#@\\*,]", name):
+        raise ValueError(f"{text[:60]!r} is no host name, such as memory.example.com")
+    return name if name.startswith("[") or name.count(":") > 1 else name.partition(":")[0]
 
 
 def redis_url(url: str) -> str:

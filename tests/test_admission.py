@@ -35,7 +35,7 @@ def test_each_mode_has_its_entrance() -> None:
 def test_only_mode_open_looks_at_the_host_and_knows_the_name_that_it_listens_on() -> None:
     for mode, checked in (("open", True), ("keys", False), ("header", False)):
         assert of(mode=mode).browsers.check_host is checked
-    of().browsers.require_host(scope_of(("Host", "memory.lan:8080"))["headers"])
+    of().browsers.visit(scope_of(("Host", "memory.lan:8080"))).require_host()
 
 
 @pytest.mark.parametrize(

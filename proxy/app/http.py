@@ -98,7 +98,11 @@ def routes(parts: Parts) -> Routes:
         passthrough=limits.of_model(_passthrough(parts.upstream)),
         openapi=OpenApi(__version__),
         ui=Ui.load(),
-        entrance=entrance(parts.settings, parts.stores.keys),
+        entrance=entrance(
+            parts.settings,
+            parts.stores.keys,
+            lambda reason: parts.metrics.not_trusted.labels(reason.value).inc(),
+        ),
         metrics=parts.metrics,
     )
 

@@ -93,13 +93,16 @@ class Routes:
                     message = {**message, "headers": headers}
                 await send(message)
 
-            # What nobody foresaw is answered as an error of ours, and raised on for the server's log.
-            guarded = ServerErrorMiddleware(partial(self.entrance, app=app, area=area), handler=_unforeseen)
+            visit = self.entrance.browsers.visit(scope)
+            readable = visit.readable(counted)
+            # An unforeseen error is answered in OpenAI's shape, and raised again for the server's log.
+            entrance = partial(self.entrance, app=app, area=area, visit=visit)
+            guarded = ServerErrorMiddleware(entrance, handler=_unforeseen)
             try:
-                await guarded(scope, receive, counted)
+                await guarded(scope, receive, readable)
             except CancelledError:  # by uvicorn at the end of its patience; it would answer in plain text
                 if not begun:
-                    await send_error(counted, Stopping(), [(b"retry-after", b"1")])
+                    await send_error(readable, Stopping(), [(b"retry-after", b"1")])
                 raise
 
     def _is_misspelt(self, method: str, path: str) -> bool:
@@ -115,9 +118,9 @@ class Routes:
         if path == "/v1/memory" or path.startswith("/v1/memory/"):
             return "memory", self.memory_api, Area.MEMORY
         if path.startswith("/v1/responses/"):
-            return "responses", self.kept_responses, Area.MODEL
+            return "responses", self.kept_responses, Area.KEPT
         if path == "/v1/conversations" or path.startswith("/v1/conversations/"):
-            return "conversations", self.conversations, Area.MODEL
+            return "conversations", self.conversations, Area.KEPT
         if path.startswith("/v1/"):
             return "passthrough", self.passthrough, Area.PASSING
         if path in ("/health", "/ready", "/metrics", "/"):

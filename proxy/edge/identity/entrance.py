@@ -11,12 +11,12 @@ from enum import Enum, auto
 from urllib.parse import parse_qsl
 
 from proxy import observe
-from proxy.edge.identity import browsers
-from proxy.edge.identity.browsers import Browsers, Visitor
+from proxy.edge.identity.browsers import Browsers, Visit, Visitor, foreign_page, reason_of
 from proxy.edge.identity.caller import USER_HEADER, Caller, admit
 from proxy.edge.identity.modes import ByTrust, Mode
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.errors import ClientError, IdentityUnavailable, Unauthorized
+from proxy.reasons import Reason
 from proxy.wire.extensions import checked_id, take_header_extensions
 
 App = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
@@ -32,7 +32,8 @@ class Area(Enum):
     PUBLIC = auto()  # nothing of anybody's
     PAGE = auto()  # /ui: the page itself; what it shows it asks the memory API for
     MEMORY = auto()  # the memory API
-    MODEL = auto()  # the model, with memory; stored responses and conversations
+    MODEL = auto()  # the model, with memory
+    KEPT = auto()  # stored responses and conversations
     PASSING = auto()  # the upstream's own affair
 
 
@@ -42,47 +43,74 @@ class Entrance:
 
     mode: Mode = field(default_factory=ByTrust)
     browsers: Browsers = field(default_factory=Browsers)
+    refused: Callable[[Reason], None] = lambda reason: None  # counts pages and hosts that are not trusted
 
-    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send, app: App, area: Area) -> None:
-        """Serve the request with `app`, or refuse it."""
-        if area is Area.PASSING and self.mode.anyone is not None:
-            admit(scope, self.mode.anyone)  # the common case costs no more than this
-        elif area is not Area.PUBLIC:
-            visitor = self._visitor(scope, area)
-            if area is Area.MEMORY and visitor is Visitor.ALLOWED:
-                send = browsers.letting_read(send, scope["headers"])
-            try:
-                if area is Area.MEMORY and browsers.is_preflight(scope):
-                    await browsers.answer_preflight(send, visitor)
+    async def __call__(
+        self, scope: ASGIScope, receive: Receive, send: Send, app: App, area: Area, visit: Visit
+    ) -> None:
+        """Serve the request with `app`, or refuse it. `send` lets the page behind `visit` read the answer."""
+        try:
+            if visit.is_preflight and visit.visitor is not Visitor.OURS:
+                if self._agrees(scope, visit, area):
+                    await visit.answer_preflight(scope, send)
                     return
-                await self._enter(scope, area, visitor)
-            except ClientError as error:
-                observe.log.debug("identity.refused", status=error.status, code=error.code)
-                await send_error(send, error, _told_with(error))
-                return
+            elif area is not Area.PUBLIC:
+                await self._enter(scope, area, visit)
+        except ClientError as error:
+            observe.log.debug("identity.refused", status=error.status, code=error.code)
+            if reason := reason_of(error):
+                self._note(visit, reason)
+            await send_error(send, error, _headers_of(error))
+            return
         await app(scope, receive, send)
 
-    def _visitor(self, scope: ASGIScope, area: Area) -> Visitor:
-        guarded = area in (Area.MEMORY, Area.MODEL)
-        return self.browsers.visitor(scope["headers"]) if guarded else Visitor.OURS
+    def _agrees(self, scope: ASGIScope, visit: Visit, area: Area) -> bool:
+        """True if the proxy answers the preflight with yes; False if the upstream answers it. Raises
+        Forbidden."""
+        if visit.visitor is Visitor.ALLOWED:
+            return True
+        if area is Area.PUBLIC:
+            return False
+        if self.browsers.allowed_origins or area is not Area.PASSING or self.mode.anyone is None:
+            raise foreign_page()
+        if not self.browsers.server_key:  # a preflight has no credential: the upstream would be sent the key
+            admit(scope, self.mode.anyone)
+            return False
+        if visit.wants_own_credential(scope):
+            return True
+        raise foreign_page()
 
-    async def _enter(self, scope: ASGIScope, area: Area, visitor: Visitor) -> None:
+    async def _enter(self, scope: ASGIScope, area: Area, visit: Visit) -> None:
         """Admit the caller. Raises ClientError."""
-        foreign = visitor is Visitor.FOREIGN and self.mode.ambient
+        foreign = visit.visitor is Visitor.FOREIGN and self.mode.ambient
         if area is Area.MEMORY and foreign:
-            raise browsers.foreign_page()
+            raise foreign_page()
         if area in (Area.MEMORY, Area.PAGE):
-            self.browsers.require_host(scope["headers"])
+            visit.require_host()
+        if area is Area.KEPT:  # a page of the same origin by DNS rebinding may GET without Origin
+            foreign = foreign or not visit.knows_host()
         if area is Area.PAGE:
+            return
+        if self.mode.ambient and area is not Area.MEMORY:
+            visit.require_key_may_be_spent()
+        if area is Area.PASSING and self.mode.anyone is not None:
+            admit(scope, self.mode.anyone)  # the common case costs no more than this
             return
         admitted = await self.mode.admit(scope)
         caller = replace(admitted.caller, foreign=True) if foreign else admitted.caller
+        if foreign:
+            is_host = visit.visitor is not Visitor.FOREIGN
+            self._note(visit, Reason.FOREIGN_HOST if is_host else Reason.FOREIGN_ORIGIN)
         if area is not Area.MEMORY:  # the memory API has rights of its own
             caller.require("chat")
         scope["headers"] = admitted.headers
         admit(scope, caller)
         if caller.user is not None:
             _stays_with_itself(scope, caller)
+
+    def _note(self, visit: Visit, reason: Reason) -> None:
+        self.browsers.note(visit, reason)
+        self.refused(reason)
 
 
 def _stays_with_itself(scope: ASGIScope, caller: Caller) -> None:
@@ -96,7 +124,9 @@ def _stays_with_itself(scope: ASGIScope, caller: Caller) -> None:
                 caller.narrow(checked_id(value, "user_id"))
 
 
-def _told_with(error: ClientError) -> list[Header]:
+def _headers_of(error: ClientError) -> list[Header]:
     if isinstance(error, Unauthorized):
         return _CHALLENGE
+    if reason := reason_of(error):
+        return [(b"x-memory-status", b"off"), (b"x-memory-reason", reason.value.encode())]
     return _LATER if isinstance(error, IdentityUnavailable) else []

@@ -36,7 +36,12 @@ def asker(request: Request, identify: Identify, named: str | None = None) -> Own
     kept here is what users said."""
     caller = identify(request.scope)
     if caller.foreign:
-        raise Forbidden("Pages of this origin may not use what is kept here.", code="origin_not_allowed")
+        raise Forbidden(
+            "Web pages of this origin, and requests under this host name, may not use what is stored here"
+            " (identity.allowed_origins, identity.allowed_hosts).",
+            param="origin",
+            code="origin_not_allowed",
+        )
     in_query = _user_in_query(request)
     if in_query is not None:
         caller.narrow(in_query)

@@ -69,7 +69,8 @@ class Behind:
     seen: list[ASGIScope] = field(default_factory=list)
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        await self.entrance(scope, receive, send, self._app, self.area)
+        visit = self.entrance.browsers.visit(scope)
+        await self.entrance(scope, receive, visit.readable(send), self._app, self.area, visit)
 
     @property
     def _app(self) -> App:

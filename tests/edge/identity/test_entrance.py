@@ -158,7 +158,7 @@ async def test_an_allowed_page_may_ask_first_then_send_then_read(
         answer = await get(behind, scope_of(LOCAL, app, *headers))
         assert answer.status == status
         assert answer.header("access-control-allow-origin") == "https://app.example"
-        assert answer.header("vary") == "origin"
+        assert answer.header("vary") == "Origin"
 
 
 async def test_a_foreign_page_is_told_that_it_may_not(by_key: Entrance) -> None:

@@ -1,0 +1,221 @@
+"""Web pages in front of the whole proxy: CORS, and the server's key in mode `open` (cross-site requests, DNS
+rebinding)."""
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.e2e.chat_only import ChatOnly
+from tests.e2e.conftest import House, Houses
+from tests.support.model import ScriptedModel
+from tests.support.serving import ask, connected
+from tests.support.upstream import Exchange
+
+JSON = b"content-type: application/json"
+EVIL = b"origin: https://evil.example"
+APP = b"origin: https://app.example"
+BODY = json.dumps({"model": "m", "messages": [{"role": "user", "content": "Hello"}]}).encode()
+SERVER_KEY: dict[str, Any] = {"upstream_extra": {"api_key": "sk-server"}}
+ALLOWED: dict[str, Any] = {"identity": {"allowed_origins": ["https://app.example", "app://*", "null"]}}
+OWN_KEY = b"authorization: Bearer sk-own"
+
+
+class WithCors(ScriptedModel):
+    """An upstream that answers everything, with a CORS policy of its own."""
+
+    async def __call__(self, exchange: Exchange) -> None:
+        cors = [(b"access-control-allow-origin", b"*"), (b"vary", b"accept"), (b"x-limit", b"3")]
+        await exchange.reply(b'{"id": "x"}', 200, [*cors, (b"content-type", b"application/json")])
+
+
+async def send(
+    h: House, line: bytes, *headers: bytes, host: bytes = b"localhost", body: bytes = b""
+) -> tuple[int, dict[bytes, bytes], bytes]:
+    """Send one request with this Host; return status, headers and body."""
+    framing = (b"content-length: %d" % len(body),) if body else ()
+    async with connected(h.origin) as raw:
+        lines = (line + b" HTTP/1.1", b"host: " + host, b"connection: close", *headers, *framing)
+        await raw.send(b"\r\n".join((*lines, b"", b"")) + body)
+        head, rest = await raw.head(), await raw.rest()
+    first, *fields = head.split(b"\r\n")
+    pairs = (field.split(b": ", 1) for field in fields)
+    return int(first.split()[1]), {name.lower(): value for name, value in pairs}, rest
+
+
+# ---------------------------------------------------------------- the server's key
+ROUTES = [
+    (b"POST /v1/chat/completions", BODY),
+    (b"POST /v1/responses", b'{"model": "m", "input": "Hello"}'),
+    (b"GET /v1/files", b""),
+    (b"DELETE /v1/files/f1", b""),
+    (b"GET /v1/responses/resp_upstream", b""),
+    (b"POST /v1/embeddings", b'{"model": "m", "input": "Hello"}'),
+]
+SUSPECT = [
+    (b"localhost", (EVIL,), b"origin_not_allowed"),
+    (b"localhost", (b"origin: null",), b"origin_not_allowed"),
+    (b"localhost", (b"sec-fetch-site: cross-site",), b"origin_not_allowed"),
+    (b"localhost", (b"sec-fetch-site: same-site",), b"origin_not_allowed"),
+    (b"localhost", (b"referer: http://evil.example/page",), b"origin_not_allowed"),
+    (b"evil.example:8080", (), b"host_not_allowed"),
+    (b"evil.example:8080", (b"origin: http://evil.example:8080",), b"origin_not_allowed"),
+    (b"127.0.0.1.evil.example", (), b"host_not_allowed"),
+    (b"evil.example.", (), b"host_not_allowed"),
+    (b"localhost", (b"host: evil.example",), b"host_not_allowed"),
+    (b"[fe80::1%25eth0].evil.example", (), b"host_not_allowed"),
+]
+
+
+@pytest.mark.parametrize("speech", ["native", "translate"])
+async def test_the_server_s_key_is_spent_for_no_foreign_page_and_no_foreign_host(
+    house: Houses, speech: str
+) -> None:
+    extra = {"api_key": "sk-server", "responses": speech}
+    async with house(ScriptedModel(), upstream_extra=extra) as h:
+        for line, body in ROUTES:
+            for host, headers, code in SUSPECT:
+                kind = (b"content-type: text/plain",) if body else ()
+                status, said, answer = await send(h, line, *headers, *kind, host=host, body=body)
+                assert (status, h.upstream.requests) == (403, []), (line, host, headers, answer)
+                assert code in answer or b"/v1/responses/" in line
+        assert said[b"x-memory-reason"] in (b"foreign_origin", b"foreign_host")
+        assert b"identity.allowed_hosts" in answer
+        assert (await send(h, b"POST /v1/chat/completions", JSON, body=BODY))[0] == 200
+        assert h.upstream.requests[-1].header(b"authorization") == b"Bearer sk-server"
+
+
+async def test_the_authority_of_an_absolute_target_is_checked_like_the_host(house: Houses) -> None:
+    async with house(WithCors(), **SERVER_KEY) as h:
+        for target in (
+            b"http://evil.example/v1/files",
+            b"http://user@localhost/v1/files",
+            b"HTTP://EVIL/v1/x",
+        ):
+            assert (await send(h, b"GET " + target))[0] == 403, target
+            assert (await send(h, b"GET " + target, host=b"evil.example"))[0] == 403, target
+        status, _, _ = await send(h, b"GET http://localhost/v1/files", host=b"evil.example")
+        assert (status, h.upstream.requests) == (403, [])
+        assert (await send(h, b"GET http://127.0.0.1:1/v1/files?a=b"))[0] == 200
+        assert [r.target for r in h.upstream.requests] == [b"/v1/files?a=b"]
+
+
+async def test_a_text_body_without_any_sign_of_its_sender_spends_no_key(house: Houses) -> None:
+    async with house(WithCors(), **SERVER_KEY) as h:
+        status, _, answer = await send(
+            h, b"POST /v1/chat/completions", b"content-type: text/plain", body=BODY
+        )
+        assert (status, json.loads(answer)["error"]["param"]) == (415, "content-type")
+        assert h.upstream.requests == []
+
+
+async def test_requests_that_do_not_spend_the_server_s_key_keep_working(house: Houses) -> None:
+    async with house(WithCors(), **SERVER_KEY) as h:
+        for host, headers, _ in SUSPECT:
+            assert (await send(h, b"GET /v1/files", OWN_KEY, *headers, host=host))[0] == 200
+        assert {r.header(b"authorization") for r in h.upstream.requests} == {b"Bearer sk-own"}
+    async with house(WithCors()) as h:
+        assert (await send(h, b"GET /v1/files", EVIL, host=b"evil.example"))[0] == 200
+        assert (await send(h, b"POST /v1/chat/completions", JSON, host=b"proxy.default.svc", body=BODY))[
+            0
+        ] == 200
+
+
+async def test_an_allowed_host_may_spend_the_server_s_key(house: Houses) -> None:
+    identity = {"allowed_hosts": ["ai.example.com:8443"]}
+    async with house(WithCors(), identity=identity, **SERVER_KEY) as h:
+        for host in (
+            b"ai.example.com",
+            b"AI.example.com.:1",
+            b"127.0.0.1:8080",
+            b"[::1]:8080",
+            b"localhost.",
+        ):
+            assert (await send(h, b"GET /v1/files", host=host))[0] == 200, host
+        assert (await send(h, b"GET /v1/files", host=b"proxy"))[0] == 403
+    server = {"host": "0.0.0.0", "allow_open": True}  # other containers call it by a name without a dot
+    async with house(WithCors(), server=server, **SERVER_KEY) as h:
+        assert (await send(h, b"GET /v1/files", host=b"proxy:8080"))[0] == 200
+        assert (await send(h, b"GET /v1/files", host=b"evil.example"))[0] == 403
+
+
+async def test_a_stored_response_is_not_read_under_a_foreign_host(house: Houses) -> None:
+    async with house(ChatOnly(), upstream_extra={"responses": "translate"}) as h:
+        made = await send(h, b"POST /v1/responses", JSON, body=b'{"model": "m", "input": "Psst"}')
+        path = b"GET /v1/responses/" + json.loads(made[2])["id"].encode()
+        assert (await send(h, path))[0] == 200
+        assert (await send(h, path, host=b"evil.example"))[0] == 403
+        assert (await send(h, path, EVIL))[0] == 403
+
+
+# ---------------------------------------------------------------- CORS
+ASKED = (
+    b"access-control-request-method: POST",
+    b"access-control-request-headers: authorization,content-type,x-memory-user-id,x-stainless-lang",
+)
+
+
+@pytest.mark.parametrize("mode", ["open", "keys"])
+@pytest.mark.parametrize("path", [b"chat/completions", b"responses", b"memory/search", b"models", b"files/f"])
+async def test_a_preflight_of_an_allowed_page_is_answered_here(house: Houses, mode: str, path: bytes) -> None:
+    identity = {"identity": ALLOWED["identity"] | {"mode": mode}}
+    async with house(WithCors(), **identity, **SERVER_KEY) as h:
+        for origin in (b"https://app.example", b"app://obsidian.md", b"null"):
+            private = b"access-control-request-private-network: true"
+            line = b"OPTIONS /v1/" + path
+            status, said, _ = await send(h, line, b"origin: " + origin, *ASKED, private)
+            assert (status, said[b"access-control-allow-origin"]) == (204, origin)
+            assert b"x-stainless-lang" in said[b"access-control-allow-headers"]
+            assert b"POST" in said[b"access-control-allow-methods"]
+            assert said[b"access-control-allow-private-network"] == b"true"
+        status, said, answer = await send(h, b"OPTIONS /v1/" + path, EVIL, *ASKED)
+        assert (status, json.loads(answer)["error"]["code"]) == (403, "origin_not_allowed")
+        assert said[b"x-memory-reason"] == b"foreign_origin"
+        assert b"access-control-allow-origin" not in said
+        assert h.upstream.requests == []
+
+
+async def test_an_allowed_page_reads_our_headers_on_every_answer(house: Houses) -> None:
+    async with house(WithCors(), **ALLOWED) as h:
+        asked = json.loads(BODY) | {"memory_context": {"user_id": "zoe"}}
+        for line, body, status in (
+            (b"POST /v1/chat/completions", asked, 200),
+            (b"POST /v1/chat/completions", asked | {"stream": True}, 200),
+            (b"POST /v1/chat/completions", asked | {"memory_config": 1}, 400),
+            (b"POST /v1/memory", {"content": 1}, 400),
+            (b"GET /nothing", None, 404),
+            (b"GET /v1/models", None, 200),
+            (b"GET /health", None, 200),
+        ):
+            raw = b"" if body is None else json.dumps(body).encode()
+            got, said, _ = await send(h, line, APP, JSON, body=raw)
+            assert (got, said[b"access-control-allow-origin"]) == (status, b"https://app.example"), line
+            assert b"x-request-id" in said[b"access-control-expose-headers"]
+            assert b"Origin" in said[b"vary"]
+            if status == 200 and body is not None:
+                for name in (b"x-memory-status", b"x-memory-session-id", b"server-timing", b"x-limit"):
+                    assert name in said[b"access-control-expose-headers"]
+        _, said, _ = await send(h, b"GET /v1/models", EVIL)
+        assert b"access-control-allow-origin" not in said, "the upstream's would contradict the setting"
+
+
+async def test_without_allowed_origins_the_upstream_s_own_rules_decide(house: Houses) -> None:
+    async with house(WithCors()) as h:
+        _, said, _ = await send(h, b"GET /v1/models", EVIL)
+        assert (said[b"access-control-allow-origin"], said[b"vary"]) == (b"*", b"accept")
+        assert (await send(h, b"OPTIONS /v1/chat/completions", EVIL, *ASKED))[0] == 200
+        assert h.upstream.requests[-1].method == b"OPTIONS"
+    async with house(WithCors(), **SERVER_KEY) as h:
+        status, said, _ = await send(h, b"OPTIONS /v1/chat/completions", EVIL, *ASKED)
+        assert (status, said[b"access-control-allow-origin"]) == (204, b"https://evil.example")
+        assert (await send(h, b"OPTIONS /v1/chat/completions", EVIL, ASKED[0]))[0] == 403
+        assert h.upstream.requests == []
+
+
+async def test_a_page_that_is_not_trusted_is_counted(house: Houses) -> None:
+    async with house(WithCors(), **SERVER_KEY) as h:
+        await send(h, b"GET /v1/files", EVIL)
+        await send(h, b"GET /v1/files", host=b"evil.example")
+        _, body = await ask(h.origin, b"GET /metrics")
+    for reason in (b"foreign_origin", b"foreign_host"):
+        assert b'browser_requests_not_trusted_total{reason="%s"} 1.0' % reason in body
