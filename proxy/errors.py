@@ -79,7 +79,6 @@ class QuotaExceeded(Forbidden):
 
 class NotFound(ClientError):
     status = 404
-    type = "not_found_error"
 
 
 class Duplicate(ClientError):

@@ -85,6 +85,9 @@ COMPONENTS: dict[str, dict[str, Any]] = {
         "X-Memory-Dropped-Tools": _told(
             {"type": "string"}, "Of /v1/responses: tools that the model was not told of, with commas."
         ),
+        "X-Memory-Dropped-Items": _told(
+            {"type": "string"}, "Of /v1/responses: types of input items that were left out, with commas."
+        ),
         "Server-Timing": _told({"type": "string"}, "Milliseconds of memory and of the upstream."),
     },
 }  # fmt: skip

@@ -158,7 +158,7 @@ def _items(given: object) -> list[Item]:
             param="items",
             code="array_above_max_length",
         )
-    return list(as_items(given, param="items"))
+    return list(as_items(given, param="items", only_known=True))
 
 
 def _metadata(given: object) -> dict[str, str]:

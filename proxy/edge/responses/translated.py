@@ -353,8 +353,11 @@ def _is_cancelled(seen: bytes | None) -> bool:
 
 
 def _dropped(making: Making) -> list[Header]:
-    tools = making.plan.dropped
-    return [(b"x-memory-dropped-tools", ",".join(tools).encode("ascii"))] if tools else []
+    named = {
+        b"x-memory-dropped-tools": making.plan.dropped,
+        b"x-memory-dropped-items": making.plan.left_out,
+    }
+    return [(name, ",".join(types).encode("ascii")) for name, types in named.items() if types]
 
 
 def _content(headers: Sequence[Header]) -> tuple[str, str]:

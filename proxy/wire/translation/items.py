@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 from uuid import uuid4
 
+from proxy.errors import NotFound
 from proxy.wire.translation.checks import (
     ARRAY,
     OBJECT,
@@ -23,6 +24,7 @@ from proxy.wire.translation.checks import (
     wrong_type,
 )
 from proxy.wire.translation.parts import as_parts
+from proxy.wire.translation.tool_items import CALLS, COMPACTIONS, HOSTED, IN_USER, OUTPUTS, call_id_of
 
 Item = dict[str, Any]
 
@@ -34,11 +36,14 @@ def as_items(
     earlier: Sequence[Item] = (),
     referenced: Mapping[str, Item] | None = None,
     param: str = "input",
+    *,
+    only_known: bool = False,
 ) -> tuple[Item, ...]:
     """Return `input`, a string or an array, as items whose ids are unique, among `earlier` too.
 
     A reference becomes the item it names, taken from `referenced`; one to an item of `earlier` or of
-    this very input adds nothing, since that is in the context already. Raises InvalidRequest.
+    this very input adds nothing, since that is in the context already. Raises InvalidRequest; with
+    `only_known` also for an item of a type that is not known, NotFound for a reference to nothing.
     """
     if isinstance(given, str):
         given = [{"role": "user", "content": given}]
@@ -51,7 +56,7 @@ def as_items(
     for index, raw in enumerate(given):
         where = f"{param}[{index}]"
         if not _is_reference(checked(raw, OBJECT, where)):
-            items.append(_as_item(raw, where, taken))
+            items.append(_as_item(raw, where, taken, only_known))
         elif raw["id"] not in present:
             present.add(raw["id"])
             items.append(_resolved(raw["id"], referenced or {}, param))
@@ -64,7 +69,7 @@ def referenced_ids(given: object) -> tuple[str, ...]:
 
 
 # ---------------------------------------------------------------- ids
-_OURS = re.compile(r"(?:msg|rs|fc|ctc)_(.+)_\d+")
+_OURS = re.compile(r"[a-z]{2,4}_(.+)_\d+")
 
 
 def output_id(prefix: str, response_id: str, index: int) -> str:
@@ -98,18 +103,20 @@ def _is_reference(item: Any) -> bool:
 
 def _resolved(item_id: str, referenced: Mapping[str, Item], param: str) -> Item:
     if item_id not in referenced:
-        raise refused(param, f"there is no item with the id '{shown(item_id)}'", "item_not_found")
+        raise NotFound(f"Item with id '{shown(item_id)}' not found.", param=param, code="item_not_found")
     return dict(referenced[item_id])
 
 
 # ---------------------------------------------------------------- one item of each type
-def _as_item(raw: Item, param: str, taken: set[Any]) -> Item:
+def _as_item(raw: Item, param: str, taken: set[Any], only_known: bool) -> Item:
     kind = optional(raw, "type", STRING, within=param) or "message"
     if kind == "item_reference":
         required(raw, "id", STRING, within=param)
     form = _FORMS.get(kind)
     if form is None:
-        raise unsupported(f"{param}.type", f"an item of type '{shown(kind)}'")
+        if only_known:
+            raise unsupported(f"{param}.type", f"an item of type '{shown(kind)}'")
+        form = _UNKNOWN
     fields = form.fields(raw, param)
     return {**raw, "type": kind, "id": _free_id(raw, form.prefix, taken), **fields}
 
@@ -141,6 +148,29 @@ def _output(raw: Item, param: str) -> Item:
     return {**_status(raw), "output": parts}
 
 
+def _client_call(raw: Item, param: str) -> Item:
+    call_id = call_id_of(raw)
+    if not isinstance(call_id, str) and raw["type"] != "tool_search_call":
+        raise missing(f"{param}.call_id")
+    return {**_status(raw), "call_id": call_id}
+
+
+def _client_output(raw: Item, param: str) -> Item:
+    call_id = call_id_of(raw)
+    if not isinstance(call_id, str) and raw["type"] != "tool_search_output":
+        raise missing(f"{param}.call_id")
+    return _status(raw)
+
+
+def _compaction(raw: Item, param: str) -> Item:
+    optional(raw, "encrypted_content", STRING, within=param)
+    return {}
+
+
+def _as_given(raw: Item, param: str) -> Item:
+    return {}
+
+
 def _reasoning(raw: Item, param: str) -> Item:
     return {"summary": optional(raw, "summary", ARRAY, within=param) or []}
 
@@ -162,7 +192,13 @@ class _Form:
     fields: Callable[[Item, str], Item]  # what is set; raises InvalidRequest
 
 
+_UNKNOWN = _Form("item", _as_given)
 _FORMS = {
+    **{kind: _Form(prefix, _as_given) for kind, (prefix, _) in HOSTED.items()},
+    **{kind: _Form(prefix, _as_given) for kind, prefix in IN_USER.items()},
+    **{kind: _Form("cmp", _compaction) for kind in COMPACTIONS},
+    **{kind: _Form(tool.prefix, _client_call) for kind, tool in CALLS.items()},
+    **{kind: _Form("out", _client_output) for kind in OUTPUTS},
     "message": _Form("msg", _message),
     "function_call": _Form("fc", _call("arguments")),
     "function_call_output": _Form("fco", _output),

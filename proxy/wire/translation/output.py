@@ -12,8 +12,9 @@ from typing import Any
 import orjson
 
 from proxy.wire.content import clean
-from proxy.wire.translation.messages import CUSTOM_ARGUMENT
 from proxy.wire.translation.sealed import seal
+from proxy.wire.translation.tool_items import CLIENT_TOOLS
+from proxy.wire.translation.tools import CUSTOM_ARGUMENT, Key
 
 Event = dict[str, Any]
 Item = dict[str, Any]
@@ -145,20 +146,23 @@ class ContentItem:
 
 @dataclass(slots=True)
 class CallItem:
-    """A call of a function, or of a custom tool behind the function that stands for it."""
+    """A call of a function, or of the tool that the function stands for."""
 
     id: str
     output_index: int
     call_id: str
-    name: str
-    custom: bool
+    tool: Key
     status: str = "in_progress"
     pieces: list[str] = field(default_factory=list)
     _joint: _Joint = field(default_factory=_Joint)
-    _input: str = ""  # of a custom tool's call; known when its JSON is complete
+    _fields: Item = field(default_factory=dict)  # of another tool's call; known when its JSON is complete
 
     def announce(self) -> list[Event]:
         """Return the event that adds the item, without arguments."""
+        if self._is_client_run:
+            self._fields = CLIENT_TOOLS[self.tool.kind].fields({})
+        elif self.tool.kind == "custom":
+            self._fields = {"input": ""}
         return [
             {"type": "response.output_item.added", "output_index": self.output_index, "item": self.shown()}
         ]
@@ -168,13 +172,20 @@ class CallItem:
         if not delta or not (delta := self._joint.take(delta)):
             return []
         self.pieces.append(delta)
-        # A custom tool's input lies wrapped in JSON: it comes as one delta at the end.
-        return [] if self.custom else [self._event("response.function_call_arguments.delta", delta=delta)]
+        if self.tool.kind != "function":
+            return []  # what the client gets is wrapped in this JSON, and known at its end
+        return [self._event("response.function_call_arguments.delta", delta=delta)]
 
     def end(self, status: str) -> list[Event]:
         """Return the events that end the item, with the status that it has from now on."""
-        events = self._end_input() if self.custom else self._end_arguments(status)
         self.status = status
+        if self._is_client_run:
+            known = CLIENT_TOOLS[self.tool.kind]
+            self.status = known.half_written if status == "incomplete" else status
+            self._fields = known.fields(_arguments("".join(self.pieces)))
+            events: list[Event] = []
+        else:
+            events = self._end_input() if self.tool.kind == "custom" else self._end_arguments(status)
         done = {"type": "response.output_item.done", "output_index": self.output_index, "item": self.shown()}
         return [*events, done]
 
@@ -188,30 +199,47 @@ class CallItem:
 
     def shown(self) -> Item:
         """Return the item as it stands."""
-        kind = "custom_tool_call" if self.custom else "function_call"
-        said = {"input": self._input} if self.custom else {"arguments": "".join(self.pieces)}
-        frame = {
-            "id": self.id,
-            "type": kind,
-            "status": self.status,
-            "call_id": self.call_id,
-            "name": self.name,
-        }
+        kind = _CALL_TYPES.get(self.tool.kind) or CLIENT_TOOLS[self.tool.kind].call
+        frame: Item = {"id": self.id, "type": kind, "status": self.status, "call_id": self.call_id}
+        if not self._is_client_run:
+            frame["name"] = self.tool.name
+        if self.tool.namespace is not None:
+            frame["namespace"] = self.tool.namespace
+        said = {"arguments": "".join(self.pieces)} if self.tool.kind == "function" else self._fields
         return {**frame, **said}
+
+    @property
+    def _is_client_run(self) -> bool:
+        return self.tool.kind in CLIENT_TOOLS
 
     def _end_arguments(self, status: str) -> list[Event]:
         # Clients parse them; some servers write nothing where there are no arguments.
         events = self.grow("{}") if not self.pieces and status == "completed" else []
-        said = {"name": self.name, "arguments": "".join(self.pieces)}
+        said = {"name": self.tool.name, "arguments": "".join(self.pieces)}
         return [*events, self._event("response.function_call_arguments.done", **said)]
 
     def _end_input(self) -> list[Event]:
-        self._input = said = _unwrapped("".join(self.pieces))
+        said = _unwrapped("".join(self.pieces))
+        self._fields = {"input": said}
         delta = [self._event("response.custom_tool_call_input.delta", delta=said)] if said else []
         return [*delta, self._event("response.custom_tool_call_input.done", input=said)]
 
     def _event(self, kind: str, **fields: Any) -> Event:
         return {"type": kind, "item_id": self.id, "output_index": self.output_index, **fields}
+
+
+_CALL_TYPES = {"function": "function_call", "custom": "custom_tool_call"}
+PREFIXES = {"function": "fc", "custom": "ctc", **{kind: tool.prefix for kind, tool in CLIENT_TOOLS.items()}}
+"""How the ids of call items begin, by the kind of their tool."""
+
+
+def _arguments(text: str) -> Item:
+    """Return the arguments that a model wrote; none where they are no object."""
+    try:
+        value = json.loads(text or "{}")
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
 def _unwrapped(arguments: str) -> str:

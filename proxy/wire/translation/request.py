@@ -18,7 +18,7 @@ from proxy.wire.translation.checks import (
 from proxy.wire.translation.items import Item, as_items
 from proxy.wire.translation.messages import chat_messages
 from proxy.wire.translation.parameters import chat_parameters, echoed
-from proxy.wire.translation.tools import translate_tools
+from proxy.wire.translation.tools import Key, loaded_tools, translate_tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +29,8 @@ class Plan:
     input_items: tuple[Item, ...]  # this request's own input, each with an id
     echo: Body  # the response object's fields that come from the request, defaults filled in
     dropped: tuple[str, ...]  # tools that cannot be had, by type; plain ASCII
+    left_out: tuple[str, ...]  # input items that the upstream is not told of, by type; plain ASCII
+    tools: Mapping[str, Key]  # what can be called, by the name that the model knows
     stream: bool
     store: bool
     background: bool
@@ -53,21 +55,20 @@ def plan(body: Body, earlier: Sequence[Item], referenced: Mapping[str, Item] | N
     if not given and not isinstance(given, str) and not earlier:
         raise missing("input")
     own = as_items([] if given is None else given, earlier, referenced)
-    tools = translate_tools(body)
+    tools = translate_tools(body, loaded_tools([*earlier, *own]))
     echo = {**echoed(body), **tools.echo}
     if conversation is not None:
         echo["conversation"] = {"id": conversation}
     if echo["background"] and not echo["store"]:
         raise refused("background", "a response in the background has to be stored: leave `store` on")
+    told = chat_messages(echo["instructions"], earlier, own, tools)
     return Plan(
-        chat={
-            "messages": chat_messages(echo["instructions"], earlier, own),
-            **parameters,
-            **tools.chat,
-        },
+        chat={"messages": told.messages, **parameters, **tools.chat},
         input_items=own,
         echo=echo,
         dropped=tools.dropped,
+        left_out=told.left_out,
+        tools=tools.offered,
         stream=body.get("stream") is True,
         store=echo["store"],
         background=echo["background"],

@@ -1,12 +1,18 @@
-"""Convert tools and the choice among them: functions pass, custom tools pass as functions, hosted ones
-cannot.
+"""Convert tools and the choice among them to functions: the only tools of a chat completion.
 
-Hosted tools (web search, file search, MCP servers, Codex' namespaces …) run at OpenAI. Clients send them
-unasked and break on a refusal, so they are left out and named; only a choice that demands one is refused.
+Functions pass. Custom tools, the client's own (shell, patches) and those in a namespace (an MCP server of
+Codex) become functions under flat names; `Tools.offered` leads from such a name back to the tool, so that a
+call gets the item type, name and namespace that the client waits for.
+
+Hosted tools (web search, file search, MCP servers …) run at OpenAI. Clients send them unasked and break on a
+refusal, so they are left out and named; only a choice that demands one is refused.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any
 
 from proxy.wire.body import Body
@@ -23,11 +29,24 @@ from proxy.wire.translation.checks import (
     unsupported,
     wrong_type,
 )
-from proxy.wire.translation.messages import CUSTOM_ARGUMENT
+from proxy.wire.translation.tool_items import CLIENT_TOOLS, is_client_run, offered
 
 Tool = dict[str, Any]
 _MODES = ("auto", "none", "required")
 _EMPTY_SCHEMA = {"type": "object", "properties": {}}
+_CALLABLE = ("function", "custom")
+
+# The argument of the function that stands for a custom tool.
+CUSTOM_ARGUMENT = "input"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A tool as its client knows it. `kind` is the tool's type; a client's own tool is named by it."""
+
+    kind: str
+    name: str
+    namespace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,42 +56,139 @@ class Tools:
     chat: Body
     echo: Body
     dropped: tuple[str, ...]
+    names: Mapping[Key, str]  # under which the model knows them
+
+    @property
+    def offered(self) -> dict[str, Key]:
+        """The tools by the names that the model knows."""
+        return {name: key for key, name in self.names.items()}
+
+    def flat(self, key: Key) -> str:
+        """Return the name under which the model knows a tool, also one that is offered no more."""
+        return self.names.get(key) or flat_name(key)
 
 
-def translate_tools(body: Body) -> Tools:
-    """Return the tools, the choice and `parallel_tool_calls` of a request. Raises InvalidRequest."""
+def translate_tools(body: Body, loaded: Iterable[Tool] = ()) -> Tools:
+    """Return the tools, the choice and `parallel_tool_calls` of a request. Raises InvalidRequest.
+
+    `loaded`: tools that the conversation's items have brought (see loaded_tools).
+    """
     given = optional(body, "tools", ARRAY) or []
     tools = [_flat(tool, f"tools[{index}]") for index, tool in enumerate(given)]
     choice = _flat_choice(body.get("tool_choice"))
     parallel = optional(body, "parallel_tool_calls", BOOLEAN)
-    chosen = _allowed(tools, choice)
-    callable_tools = [_chat_tool(tool) for tool in chosen if tool["type"] in _CALLABLE]
-    mode = _chat_choice(choice, callable_tools)
+    found = list(_callable([*tools, *loaded]))
+    names = _flat_names([key for key, _ in found])
+    functions = {names[key]: _function(key, tool, names[key]) for key, tool in found}
+    wanted = _wanted(choice, {flat: key for key, flat in names.items()})
+    mode = _mode(choice, wanted)
+    is_cut = len(wanted) > 1 or (isinstance(choice, dict) and choice["type"] == "allowed_tools")
+    chosen = [{"type": "function", "function": functions[name]} for name in (wanted if is_cut else functions)]
     chat: Body = {}
-    if callable_tools:  # without tools both are refused by OpenAI, and an empty list too
-        given_values = {"tools": callable_tools, "tool_choice": mode, "parallel_tool_calls": parallel}
+    if chosen:  # without tools both are refused by OpenAI, and an empty list too
+        given_values = {"tools": chosen, "tool_choice": mode, "parallel_tool_calls": parallel}
         chat = {name: value for name, value in given_values.items() if value is not None}
+    elif mode == "required":
+        raise unsupported("tool_choice", "'required' with no function to call")
     echo = {
         "tools": tools,
         "tool_choice": "auto" if choice is None else choice,
         "parallel_tool_calls": parallel is not False,
     }
-    return Tools(chat, echo, _dropped(tools))
+    return Tools(chat, echo, _dropped(tools), names)
 
 
-def custom_names(tools: Iterable[Tool]) -> frozenset[str]:
-    """Return the names of the custom tools among those that a response echoes."""
-    return frozenset(tool["name"] for tool in tools if tool["type"] == "custom")
+def loaded_tools(items: Iterable[Mapping[str, Any]]) -> Iterator[Tool]:
+    """Yield the tools that items bring: what a tool search found, and what a client adds on the way. One
+    that is malformed is passed over."""
+    for item in items:
+        if item.get("type") not in ("tool_search_output", "additional_tools"):
+            continue
+        tools = item.get("tools")
+        for tool in tools if isinstance(tools, list) else ():
+            if isinstance(tool, dict) and isinstance(tool.get("type"), str):
+                yield from _readable(tool)
+
+
+def _readable(tool: Tool) -> Iterator[Tool]:
+    named = isinstance(tool.get("name"), str)
+    if tool["type"] in _CALLABLE and named:
+        schema = tool.get("parameters")
+        yield {**tool, "parameters": schema if isinstance(schema, dict) else None}
+    elif tool["type"] == "namespace" and named:
+        inner = tool.get("tools")
+        readable = [t for t in inner if isinstance(t, dict)] if isinstance(inner, list) else []
+        yield {**tool, "tools": [r for t in readable if isinstance(t.get("type"), str) for r in _readable(t)]}
+
+
+# ---------------------------------------------------------------- flat names
+_LONGEST_NAME = 64  # characters that servers take
+_INVALID = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+def flat_name(key: Key, *, apart: bool = False) -> str:
+    """Return a function name for a tool: of valid characters, and the same in every request. `apart`: with a
+    digest, where the plain one is taken."""
+    if key.namespace is None and not apart:
+        return key.name
+    prefix = "" if key.namespace is None else f"{key.namespace.rstrip('_')}__"
+    name = _INVALID.sub("_", prefix + key.name)
+    if name[:1].isdigit() or name[:1] == "-":
+        name = f"_{name}"  # Gemini wants a letter or an underscore there
+    if not apart and len(name) <= _LONGEST_NAME:
+        return name
+    told = f"{key.kind}\0{key.namespace}\0{key.name}".encode("utf-8", "replace")
+    digest = blake2b(told, digest_size=4).hexdigest()
+    return f"{name[: _LONGEST_NAME - len(digest) - 1]}_{digest}"
+
+
+def _flat_names(keys: Sequence[Key]) -> dict[Key, str]:
+    """Return a name for each tool. A function of the client's keeps its own; of those that would be named
+    alike the others get a digest, all of them, so that no name depends on the order."""
+    own = {key: key.name for key in keys if key.namespace is None and key.kind == "function"}
+    others = [key for key in dict.fromkeys(keys) if key not in own]
+    taken = Counter([*own.values(), *map(flat_name, others)])
+    return own | {key: flat_name(key, apart=taken[flat_name(key)] > 1) for key in others}
+
+
+# ---------------------------------------------------------------- what can be called
+def _callable(tools: Iterable[Tool]) -> Iterator[tuple[Key, Tool]]:
+    """Yield the tools that a function can stand for, those of namespaces one by one."""
+    for tool in tools:
+        if tool["type"] == "namespace":
+            for t in tool.get("tools") or ():
+                if t["type"] in _CALLABLE:
+                    said = t.get("description") or tool.get("description")
+                    yield Key(t["type"], t["name"], tool["name"]), {**t, "description": said}
+        elif tool["type"] in _CALLABLE:
+            yield Key(tool["type"], tool["name"]), tool
+        elif is_client_run(tool):
+            yield Key(tool["type"], tool["type"]), tool
 
 
 def _dropped(tools: Iterable[Tool]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(shown(tool["type"]) for tool in tools if tool["type"] not in _CALLABLE))
+    """Return the types of the tools of which nothing can be called."""
+    gone = (tool for tool in tools if not any(True for _ in _callable([tool])))
+    inner = (
+        t["type"]
+        for tool in tools
+        if tool["type"] == "namespace"
+        for t in tool.get("tools") or ()
+        if t["type"] not in _CALLABLE
+    )
+    return tuple(dict.fromkeys(shown(kind) for kind in [*(tool["type"] for tool in gone), *inner]))
 
 
 # ---------------------------------------------------------------- as the response echoes them
 def _flat(tool: Any, param: str) -> Tool:
     """Return the tool in the API's flat shape, also if it came in the nested one of chat completions."""
     kind = required(checked(tool, OBJECT, param), "type", STRING, within=param)
+    if kind == "namespace":
+        required(tool, "name", STRING, within=param)
+        optional(tool, "description", STRING, within=param)
+        inner = optional(tool, "tools", ARRAY, within=param) or []
+        flat = [_flat(t, f"{param}.tools[{index}]") for index, t in enumerate(inner)]
+        return {**tool, "description": tool.get("description") or "", "tools": flat}
     if kind not in _CALLABLE:
         return dict(tool)
     nested = optional(tool, kind, OBJECT, within=param)
@@ -98,8 +214,9 @@ def _flat_choice(choice: Any) -> Any:
     kind = required(choice, "type", STRING, within="tool_choice")
     nested = choice.get(kind)
     flat = {"type": kind, **nested} if isinstance(nested, dict) else choice
-    if kind in _CALLABLE:
+    if kind in (*_CALLABLE, "namespace"):
         required(flat, "name", STRING, within="tool_choice")
+        optional(flat, "namespace", STRING, within="tool_choice")
     elif kind == "allowed_tools":
         required(flat, "tools", ARRAY, within="tool_choice")
         if flat.get("mode", "auto") not in ("auto", "required"):
@@ -107,64 +224,84 @@ def _flat_choice(choice: Any) -> Any:
     return flat
 
 
+# ---------------------------------------------------------------- the choice
+def _wanted(choice: Any, known: Mapping[str, Key]) -> list[str]:
+    """Return the flat names that the choice names; () where it is only a mode. Raises InvalidRequest."""
+    if not isinstance(choice, dict) or choice["type"] in _MODES:
+        return []
+    if choice["type"] == "allowed_tools":
+        named: list[str] = []
+        for index, entry in enumerate(choice["tools"]):
+            param = f"tool_choice.tools[{index}]"
+            kind = required(checked(entry, OBJECT, param), "type", STRING, within=param)
+            nested = entry.get(kind)
+            named += _matching({**(nested if isinstance(nested, dict) else entry), "type": kind}, known)
+        return [name for name in known if name in named]
+    found = _matching(choice, known)
+    if not found and choice["type"] in (*_CALLABLE, "namespace"):
+        raise refused("tool_choice", f"there is no tool '{shown(choice['name'])}' in 'tools'")
+    if not found:
+        raise unsupported("tool_choice", f"the hosted tool '{shown(choice['type'])}'")
+    return found
+
+
+def _matching(entry: Mapping[str, Any], known: Mapping[str, Key]) -> list[str]:
+    """Return the flat names of the tools that an entry names. A name without its namespace means the tool
+    that has none, else all of that name."""
+    kind, name, space = entry["type"], entry.get("name"), entry.get("namespace")
+    if kind == "namespace":
+        return [flat for flat, key in known.items() if key.namespace == name]
+    if kind not in _CALLABLE:
+        return [flat for flat, key in known.items() if key.kind == kind]
+    alike = [
+        flat for flat, key in known.items() if key.kind == kind and name in (key.name, flat, _dotted(key))
+    ]
+    if space is not None:
+        return [flat for flat in alike if known[flat].namespace == space]
+    return [flat for flat in alike if known[flat].namespace is None] or alike
+
+
+def _dotted(key: Key) -> str:
+    return f"{key.namespace}.{key.name}"
+
+
+def _mode(choice: Any, wanted: Sequence[str]) -> Any:
+    """Return the chat body's `tool_choice`. Few servers know `allowed_tools`, so the list is cut instead."""
+    if not isinstance(choice, dict):
+        return choice
+    if choice["type"] == "allowed_tools":
+        return choice.get("mode", "auto")
+    if choice["type"] in _MODES:
+        return choice["type"]
+    if len(wanted) > 1:
+        return "required"
+    return {"type": "function", "function": {"name": wanted[0]}}
+
+
 # ---------------------------------------------------------------- as the chat body says them
-def _allowed(tools: Sequence[Tool], choice: Any) -> Sequence[Tool]:
-    """Return the tools that `allowed_tools` leaves. Few servers know that choice, so the list is cut."""
-    if not (isinstance(choice, dict) and choice["type"] == "allowed_tools"):
-        return tools
-    allowed = [_flat_entry(entry, f"tool_choice.tools[{i}]") for i, entry in enumerate(choice["tools"])]
-    return [tool for tool in tools if (tool["type"], tool.get("name")) in allowed]
-
-
-def _flat_entry(entry: Any, param: str) -> tuple[str, Any]:
-    kind = required(checked(entry, OBJECT, param), "type", STRING, within=param)
-    nested = entry.get(kind)
-    return kind, (nested if isinstance(nested, dict) else entry).get("name")
-
-
-def _chat_choice(choice: Any, tools: Sequence[Tool]) -> Any:
-    """Return the chat body's `tool_choice`. One that demands a tool that cannot be had is refused."""
-    kind = choice["type"] if isinstance(choice, dict) else choice
-    if kind == "allowed_tools":
-        kind = choice.get("mode", "auto")
-    if kind in _CALLABLE:
-        if choice["name"] not in (tool["function"]["name"] for tool in tools):
-            raise refused("tool_choice", f"there is no tool '{shown(choice['name'])}' in 'tools'")
-        return {"type": "function", "function": {"name": choice["name"]}}
-    if isinstance(choice, dict) and kind not in _MODES:
-        raise unsupported("tool_choice", f"the hosted tool '{shown(kind)}'")
-    if kind == "required" and not tools:
-        raise unsupported("tool_choice", "'required' with no function to call")
-    return kind
-
-
-def _chat_tool(tool: Tool) -> Tool:
-    return {"type": "function", "function": _CALLABLE[tool["type"]](tool)}
-
-
-def _function(tool: Tool) -> Body:
-    # Some servers fail on a function without a schema, which means one without parameters.
-    parameters = _EMPTY_SCHEMA if tool["parameters"] is None else tool["parameters"]
-    named = {
-        "name": tool["name"],
-        "description": tool["description"],
-        "parameters": parameters,
-        "strict": tool["strict"],
-    }
-    return {name: value for name, value in named.items() if value is not None}
+def _function(key: Key, tool: Tool, name: str) -> Body:
+    if key.kind == "custom":
+        said = _custom(tool)
+    elif key.kind in CLIENT_TOOLS:
+        said = offered(tool)
+    else:
+        said = {field: tool.get(field) for field in ("description", "parameters", "strict")}
+        # Some servers fail on a function without a schema, which means one without parameters.
+        said["parameters"] = _EMPTY_SCHEMA if said["parameters"] is None else said["parameters"]
+    return {"name": name, **{field: value for field, value in said.items() if value is not None}}
 
 
 def _custom(tool: Tool) -> Body:
     """Return a function of one string for a tool that takes free text, its grammar told in words."""
-    grammar = tool["format"] if isinstance(tool["format"], dict) else {}
-    says = [tool["description"] or "", *_grammar_words(grammar)]
+    form = tool.get("format")
+    says = [tool.get("description") or "", *_grammar_words(form if isinstance(form, dict) else {})]
     schema = {
         "type": "object",
         "properties": {CUSTOM_ARGUMENT: {"type": "string", "description": "The tool's whole input."}},
         "required": [CUSTOM_ARGUMENT],
         "additionalProperties": False,
     }
-    return {"name": tool["name"], "description": "\n\n".join(filter(None, says)), "parameters": schema}
+    return {"description": "\n\n".join(filter(None, says)), "parameters": schema}
 
 
 def _grammar_words(grammar: Mapping[str, Any]) -> list[str]:
@@ -173,6 +310,3 @@ def _grammar_words(grammar: Mapping[str, Any]) -> list[str]:
     nested = grammar.get("grammar")
     said = nested if isinstance(nested, dict) else grammar
     return [f"The input follows this {said.get('syntax', '')} grammar:\n{said.get('definition', '')}"]
-
-
-_CALLABLE = {"function": _function, "custom": _custom}

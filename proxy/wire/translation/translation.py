@@ -18,9 +18,18 @@ from proxy.wire.body import Body, dump
 from proxy.wire.translation.calls import Call, CallLog
 from proxy.wire.translation.figures import citations, text_logprobs, usage_of
 from proxy.wire.translation.items import Item, output_id
-from proxy.wire.translation.output import REFUSAL, TEXT, THOUGHT, CallItem, ContentItem, Event, PartKind
+from proxy.wire.translation.output import (
+    PREFIXES,
+    REFUSAL,
+    TEXT,
+    THOUGHT,
+    CallItem,
+    ContentItem,
+    Event,
+    PartKind,
+)
 from proxy.wire.translation.request import Plan
-from proxy.wire.translation.tools import custom_names
+from proxy.wire.translation.tools import Key
 
 _CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 # Those that the Responses API has; chat servers tell others too (Groq's "on_demand").
@@ -39,7 +48,7 @@ class Translation:
         self._head: Body = {"id": response_id, "object": "response", "created_at": created_at}
         self._clock = clock
         self._seals = plan.seal_thoughts
-        self._custom = custom_names(plan.echo["tools"])
+        self._tools = plan.tools
         self._state: Body = {
             "status": "in_progress",
             "completed_at": None,
@@ -189,13 +198,12 @@ class Translation:
         return item
 
     def _new_call(self, call: Call, name: str) -> CallItem:
-        custom = name in self._custom
+        tool = _tool_named(name, self._tools)
         item = CallItem(
-            id=self._new_id("ctc" if custom else "fc"),
+            id=self._new_id(PREFIXES[tool.kind]),
             output_index=len(self._items),
             call_id=self._call_id(call),
-            name=name,
-            custom=custom,
+            tool=tool,
         )
         self._items.append(item)
         self._calls.append((call, item))
@@ -251,6 +259,15 @@ def items_of(response: Body) -> list[Item]:
     """Return the response's output items as input items for the next request of the chain."""
     output = response.get("output")
     return [dict(item) for item in output if isinstance(item, dict)] if isinstance(output, list) else []
+
+
+def _tool_named(name: str, tools: Mapping[str, Key]) -> Key:
+    """Return the tool that a model means. Some leave the namespace out, or write it with a dot; a name that
+    is not offered is a function for the client to refuse."""
+    if name in tools:
+        return tools[name]
+    alike = [key for key in tools.values() if name in (key.name, f"{key.namespace}.{key.name}")]
+    return alike[0] if len(alike) == 1 else Key("function", name)
 
 
 def _first_choice(choices: Any) -> Mapping[str, Any] | None:

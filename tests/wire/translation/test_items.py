@@ -1,13 +1,14 @@
 """Input items: their one shape, their ids, references, and the chat messages that they become."""
 
+import json
 from typing import Any
 
 import pytest
 from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
-from proxy.errors import InvalidRequest
-from proxy.wire.translation import as_items, plan, referenced_ids, response_of
+from proxy.errors import InvalidRequest, NotFound
+from proxy.wire.translation import Plan, as_items, plan, referenced_ids, response_of
 
 Json = dict[str, Any]
 ITEM: TypeAdapter[Any] = TypeAdapter(ResponseItem)
@@ -42,6 +43,10 @@ def messages(items: Any, earlier: list[Json] | None = None, referenced: Json | N
     return chat_messages
 
 
+def planned(items: Any, **body: Any) -> Plan:
+    return plan({"model": "m", "input": items, **body}, [])
+
+
 def outline(items: Any, earlier: list[Json] | None = None) -> list[str]:
     """Return each message as its role and its calls, or what it answers."""
     return [
@@ -59,15 +64,16 @@ def refusal(items: Any, earlier: list[Json] | None = None) -> InvalidRequest:
 
 
 # ---------------------------------------------------------------- messages
-def test_messages_become_messages_and_developers_speak_as_the_system() -> None:
+def test_messages_become_messages_and_whatever_the_system_says_comes_first() -> None:
     items = [
-        {"role": "developer", "content": "Be brief."},
+        {"role": "system", "content": "Be brief."},
         {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Hi"}]},
         said("Hello"),
+        {"role": "developer", "content": [{"type": "input_text", "text": "Be kind."}]},
         user("Bye"),
     ]
     assert messages(items) == [
-        {"role": "system", "content": "Be brief."},
+        {"role": "system", "content": "Be brief.\n\nBe kind."},
         {"role": "user", "content": "Hi"},
         {"role": "assistant", "content": "Hello"},
         {"role": "user", "content": "Bye"},
@@ -123,7 +129,8 @@ def test_an_assistants_parts_are_one_string_a_refusal_included() -> None:
         ({"type": "function_call", "call_id": "c", "name": "f", "arguments": {}}, "input[0].arguments"),
         ({"type": "function_call_output", "call_id": "c"}, "input[0].output"),
         ({"type": "function_call_output", "call_id": "c", "output": 3}, "input[0].output"),
-        ({"type": "computer_call_output", "call_id": "c", "output": {}}, "input[0].type"),
+        ({"type": "shell_call", "action": {"commands": ["ls"]}}, "input[0].call_id"),
+        ({"type": "computer_call_output", "call_id": "c", "output": {}}, "input"),
         ({"type": "reasoning", "summary": "x"}, "input[0].summary"),
     ],
 )
@@ -262,9 +269,9 @@ def test_a_reference_to_what_is_in_the_context_already_adds_nothing(reference: J
 
 
 def test_a_reference_to_nothing_is_refused() -> None:
-    error = refusal([user("Hi"), {"type": "item_reference", "id": "msg_9"}])
-    assert (error.param, error.code) == ("input", "item_not_found")
-    assert "msg_9" in error.message
+    with pytest.raises(NotFound) as caught:
+        messages([user("Hi"), {"type": "item_reference", "id": "msg_9"}])
+    assert (caught.value.param, caught.value.code) == ("input", "item_not_found")
 
 
 @pytest.mark.parametrize("id_", [5, None, []])
@@ -336,3 +343,196 @@ def test_items_for_a_conversation_are_refused_under_their_own_name() -> None:
 def test_status_phase_and_ids_do_not_reach_the_upstream() -> None:
     message = messages([said("Yo") | {"phase": "final_answer"}, user("Hi")])[0]
     assert message == {"role": "assistant", "content": "Yo"}
+
+
+# ---------------------------------------------------------------- what a client can hold
+HELD: list[Json] = [
+    {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "tea"},
+    },
+    {
+        "type": "file_search_call",
+        "id": "fs_1",
+        "status": "completed",
+        "queries": ["tea"],
+        "results": [{"text": "Leaves", "file_id": "f", "filename": "a", "score": 1.0}],
+    },
+    {
+        "type": "code_interpreter_call",
+        "id": "ci_1",
+        "status": "completed",
+        "code": "print(1)",
+        "container_id": "c",
+        "outputs": [{"type": "logs", "logs": "1"}],
+    },
+    {
+        "type": "image_generation_call",
+        "id": "ig_1",
+        "status": "completed",
+        "result": "AAAA",
+        "revised_prompt": "a cat",
+    },
+    {"type": "mcp_list_tools", "id": "mcpl_1", "server_label": "docs", "tools": []},
+    {
+        "type": "mcp_call",
+        "id": "mcp_1",
+        "server_label": "docs",
+        "name": "find",
+        "arguments": "{}",
+        "output": "Page 9",
+    },
+    {
+        "type": "tool_search_call",
+        "id": "tsc_1",
+        "execution": "server",
+        "call_id": None,
+        "arguments": {},
+        "status": "completed",
+    },
+    {
+        "type": "tool_search_output",
+        "id": "tso_1",
+        "execution": "server",
+        "call_id": None,
+        "tools": [],
+        "status": "completed",
+    },
+    {"type": "program", "id": "p_1", "call_id": "p", "code": "go()", "fingerprint": "x"},
+    {"type": "program_output", "id": "po_1", "call_id": "p", "result": "went", "status": "completed"},
+    {"type": "additional_tools", "role": "developer", "tools": []},
+]
+
+
+def test_what_a_host_ran_is_told_in_the_assistants_words() -> None:
+    items = [user("Go"), *HELD, said("Done"), user("Thanks")]
+    first, assistant, last = messages(items)
+    assert (first["content"], last["content"]) == ("Go", "Thanks")
+    lines = assistant["content"].split("\n")
+    for word in ("tea", "Leaves", "print(1)", "a cat", "`find`", "Page 9", "went"):
+        assert word in assistant["content"]
+    assert lines[-1] == "Done"
+    assert "AAAA" not in assistant["content"]
+    assert planned(items).left_out == ()
+
+
+@pytest.mark.parametrize("item", HELD)
+def test_what_a_host_ran_may_be_malformed(item: Json) -> None:
+    for wrong in (7, [7], None, {"a": [1]}):
+        told = messages([user("Go"), {name: item[name] if name == "type" else wrong for name in item}])
+        assert told[0] == {"role": "user", "content": "Go"}
+
+
+CLIENT_RUN: list[tuple[Json, Json, str, Json, str]] = [
+    (
+        {"type": "local_shell_call", "id": "lsh_1", "call_id": "c", "status": "completed"}
+        | {"action": {"type": "exec", "command": ["ls"], "env": {}, "working_directory": "/a"}},
+        {"type": "local_shell_call_output", "id": "c", "output": "b.txt"},
+        "local_shell",
+        {"command": ["ls"], "working_directory": "/a"},
+        "b.txt",
+    ),
+    (
+        {"type": "shell_call", "call_id": "c", "action": {"commands": ["ls", "false"], "timeout_ms": None}},
+        {"type": "shell_call_output", "call_id": "c"}
+        | {"output": [{"stdout": "b", "stderr": "e", "outcome": {"type": "exit", "exit_code": 1}}]},
+        "shell",
+        {"commands": ["ls", "false"]},
+        "b\ne\n[exit code 1]",
+    ),
+    (
+        {"type": "apply_patch_call", "call_id": "c", "status": "completed"}
+        | {"operation": {"type": "update_file", "path": "a", "diff": "-1\n+2"}},
+        {"type": "apply_patch_call_output", "call_id": "c", "status": "failed", "output": "no such line"},
+        "apply_patch",
+        {"type": "update_file", "path": "a", "diff": "-1\n+2"},
+        "failed: no such line",
+    ),
+    (
+        {"type": "tool_search_call", "call_id": "c", "execution": "client", "arguments": {"query": "mail"}},
+        {
+            "type": "tool_search_output",
+            "call_id": "c",
+            "execution": "client",
+            "tools": [{"type": "function", "name": "send"}],
+        },
+        "tool_search",
+        {"query": "mail"},
+        "Tools that can be called now: send",
+    ),
+    (
+        {"type": "computer_call", "id": "cu_1", "call_id": "c", "action": {"type": "click", "x": 1, "y": 2}},
+        {
+            "type": "computer_call_output",
+            "call_id": "c",
+            "output": {"type": "computer_screenshot", "file_id": "f"},
+        },
+        "computer",
+        {"action": {"type": "click", "x": 1, "y": 2}},
+        "[a screenshot]",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "output", "name", "arguments", "text"), CLIENT_RUN)
+def test_what_the_client_ran_is_a_call_and_its_output(
+    call: Json, output: Json, name: str, arguments: Json, text: str
+) -> None:
+    _, asked, came = messages([user("Go"), call, output])
+    function = asked["tool_calls"][0]["function"]
+    assert (function["name"], json.loads(function["arguments"])) == (name, arguments)
+    assert came == {"role": "tool", "tool_call_id": "c", "content": text}
+
+
+def test_a_screenshot_is_an_image_and_a_shell_in_a_container_a_hosts() -> None:
+    shot = {"type": "computer_screenshot", "image_url": PIXEL}
+    items = [
+        {"type": "computer_call", "call_id": "c", "actions": []},
+        {"type": "computer_call_output", "call_id": "c", "output": shot},
+        {
+            "type": "shell_call",
+            "call_id": "s",
+            "action": {"commands": ["ls"]},
+            "environment": {"type": "container_reference"},
+        },
+        user("And?"),
+    ]
+    made = messages(items)
+    assert made[1]["content"] == [{"type": "image_url", "image_url": {"url": PIXEL}}]
+    assert made[2] == {"role": "assistant", "content": '[Ran in a container: ["ls"]]'}
+
+
+def test_approvals_and_other_agents_are_set_apart_from_the_users_words() -> None:
+    items = [
+        {
+            "type": "mcp_approval_request",
+            "id": "mcpr_1",
+            "server_label": "docs",
+            "name": "find",
+            "arguments": "{}",
+        },
+        {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
+        {
+            "type": "agent_message",
+            "author": "a",
+            "recipient": "b",
+            "content": [{"type": "input_text", "text": "Found."}],
+        },
+    ]
+    assert [m["content"] for m in messages(items)] == [
+        "[Asked to call `find` of the server `docs` with {}]",
+        "<approval>The call was approved</approval>",
+        "<agent_message>Found.</agent_message>",
+    ]
+
+
+def test_an_unknown_item_is_left_out_and_named_and_kept() -> None:
+    made = planned([user("Hi"), {"type": "hologram\r\n", "x": 1}, {"type": "hologram\r\n"}, user("Ho")])
+    assert [m["content"] for m in made.chat["messages"]] == ["Hi", "Ho"]
+    assert made.left_out == ("hologram??",)
+    assert made.input_items[1]["x"] == 1
+    with pytest.raises(InvalidRequest) as caught:
+        as_items([{"type": "hologram"}], param="items", only_known=True)
+    assert caught.value.param == "items[0].type"

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 from typing import Any
 
 import pytest
@@ -294,6 +295,147 @@ def test_a_custom_tool_is_a_function_of_one_string() -> None:
     assert made.chat["tool_choice"] == {"type": "function", "function": {"name": "patch"}}
     assert made.dropped == ()
     assert made.echo["tools"] == [tool]
+
+
+# ---------------------------------------------------------------- namespaces, and the client's own tools
+def space(name: str, *tools: str, **fields: Any) -> dict[str, Any]:
+    return {
+        "type": "namespace",
+        "name": name,
+        "description": "d",
+        "tools": [FUNCTION | {"name": t} for t in tools],
+        **fields,
+    }
+
+
+def names_of(**body: Any) -> list[str]:
+    return [tool["function"]["name"] for tool in planned(**body).chat.get("tools", [])]
+
+
+def test_the_tools_of_a_namespace_get_flat_names() -> None:
+    made = planned(tools=[space("mcp__tickets", "search"), space("mcp__mail__", "search", "send"), FUNCTION])
+    assert made.dropped == ()
+    assert {flat: (key.namespace, key.name) for flat, key in made.tools.items()} == {
+        "f": (None, "f"),
+        "mcp__tickets__search": ("mcp__tickets", "search"),
+        "mcp__mail__search": ("mcp__mail__", "search"),
+        "mcp__mail__send": ("mcp__mail__", "send"),
+    }
+    Response.model_validate_json(
+        json.dumps(Translation(made, response_id="resp_1", created_at=1).response), strict=True
+    )
+
+
+def test_flat_names_are_valid_unique_and_do_not_depend_on_the_order() -> None:
+    tools = [
+        space("a", "b__c"),
+        space("a__b", "c"),
+        space("1 naïve", "x.y"),
+        space("long" * 20, "tool" * 20),
+        FUNCTION | {"name": "a__z"},
+        space("a", "z"),
+        {"type": "shell"},
+        FUNCTION | {"name": "shell"},
+    ]
+    names = names_of(tools=tools)
+    assert len(set(names)) == len(names) == 8
+    assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name) for name in names)
+    assert {"a__z", "shell"} <= set(names)
+    assert set(names_of(tools=tools[::-1])) == set(names)
+
+
+@pytest.mark.parametrize(
+    ("choice", "names", "mode"),
+    [
+        ({"type": "function", "name": "send"}, 3, {"type": "function", "function": {"name": "mail__send"}}),
+        (
+            {"type": "function", "name": "search", "namespace": "mail"},
+            3,
+            {"type": "function", "function": {"name": "mail__search"}},
+        ),
+        (
+            {"type": "function", "name": "tickets__search"},
+            3,
+            {"type": "function", "function": {"name": "tickets__search"}},
+        ),
+        ({"type": "function", "name": "search"}, 2, "required"),
+        ({"type": "namespace", "name": "mail"}, 2, "required"),
+        (
+            {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "namespace", "name": "mail"}]},
+            2,
+            "auto",
+        ),
+        (
+            {
+                "type": "allowed_tools",
+                "mode": "required",
+                "tools": [{"type": "function", "name": "send", "namespace": "mail"}],
+            },
+            1,
+            "required",
+        ),
+    ],
+)
+def test_a_choice_may_name_tools_of_a_namespace(choice: Any, names: int, mode: Any) -> None:
+    chat = chat_of(tools=[space("tickets", "search"), space("mail", "search", "send")], tool_choice=choice)
+    assert (len(chat["tools"]), chat["tool_choice"]) == (names, mode)
+
+
+def test_a_choice_of_a_namespace_that_is_not_there_is_refused() -> None:
+    tools = [space("tickets", "search")]
+    assert refusal(tools=tools, tool_choice={"type": "namespace", "name": "mail"}).param == "tool_choice"
+    assert refusal(tools=[space("a", "b", tools=7)]).param == "tools[0].tools"
+    assert refusal(tools=[space("a", tools=[{"type": "function"}])]).param == "tools[0].tools[0].name"
+
+
+def test_a_replayed_call_has_the_name_that_the_model_knows() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "search", "arguments": "{}"}
+    items = [
+        call | {"namespace": "tickets"},
+        {"type": "function_call_output", "call_id": "c", "output": "none"},
+    ]
+    for tools in ([space("tickets", "search")], []):
+        message = planned(input=items, tools=tools).chat["messages"][0]
+        assert message["tool_calls"][0]["function"]["name"] == "tickets__search"
+
+
+def test_the_clients_own_tools_are_offered_and_hosted_ones_are_not() -> None:
+    tools = [
+        {"type": "local_shell"},
+        {"type": "shell", "environment": {"type": "container_auto"}},
+        {"type": "apply_patch"},
+        {"type": "tool_search", "execution": "client", "description": "Find.", "parameters": SCHEMA},
+        {"type": "mcp", "server_label": "docs", "server_url": "https://docs.example"},
+    ]
+    made = planned(tools=tools, tool_choice={"type": "apply_patch"})
+    assert made.dropped == ("shell", "mcp")
+    assert [t["function"]["name"] for t in made.chat["tools"]] == [
+        "local_shell",
+        "apply_patch",
+        "tool_search",
+    ]
+    assert made.chat["tools"][2]["function"] == {
+        "name": "tool_search",
+        "description": "Find.",
+        "parameters": SCHEMA,
+    }
+    assert made.chat["tool_choice"] == {"type": "function", "function": {"name": "apply_patch"}}
+
+
+def test_tools_that_the_conversation_brings_are_offered() -> None:
+    found = {
+        "type": "tool_search_output",
+        "execution": "client",
+        "call_id": "c",
+        "tools": [space("mail", "send"), {"type": 7}],
+    }
+    items = [
+        {"type": "additional_tools", "role": "developer", "tools": [FUNCTION]},
+        {"type": "tool_search_call", "execution": "client", "call_id": "c", "arguments": {}},
+        found,
+    ]
+    assert names_of(input=items, tools=[]) == ["f", "mail__send"]
+    assert planned(input=items).echo["tools"] == []
 
 
 # ---------------------------------------------------------------- echo

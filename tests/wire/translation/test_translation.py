@@ -289,6 +289,103 @@ def test_calls_that_share_an_id_are_told_apart() -> None:
     assert second["call_id"] != "call_0"
 
 
+MAIL: dict[str, Any] = {
+    "type": "namespace",
+    "name": "mcp__mail",
+    "description": "Mail",
+    "tools": [{"type": "function", "name": "search"}, {"type": "custom", "name": "write"}],
+}
+
+
+@pytest.mark.parametrize("said", ["mcp__mail__search", "mcp__mail.search", "search"])
+def test_a_call_into_a_namespace_comes_back_with_name_and_namespace_apart(said: str) -> None:
+    events = streamed([delta(**call(0, "c0", said, "{}")), delta("tool_calls")], tools=[MAIL])
+    (item,) = final(events)["output"]
+    assert (item["type"], item["name"], item["namespace"]) == ("function_call", "search", "mcp__mail")
+    assert events[2]["item"]["namespace"] == "mcp__mail"
+    done = next(e for e in events if e["type"] == "response.function_call_arguments.done")
+    assert done["name"] == "search"
+
+
+def test_a_name_that_two_namespaces_share_is_not_guessed() -> None:
+    tickets = {**MAIL, "name": "mcp__tickets"}
+    chunks = [delta(**call(0, "c0", "search", "{}")), delta("tool_calls")]
+    (item,) = final(streamed(chunks, tools=[MAIL, tickets]))["output"]
+    assert (item["name"], "namespace" in item) == ("search", False)
+
+
+def test_a_custom_tool_of_a_namespace_comes_back_with_it() -> None:
+    chunks = [delta(**call(0, "c0", "mcp__mail__write", '{"input":"Dear"}')), delta("tool_calls")]
+    (item,) = final(streamed(chunks, tools=[MAIL]))["output"]
+    assert (item["type"], item["name"], item["namespace"], item["input"]) == (
+        "custom_tool_call",
+        "write",
+        "mcp__mail",
+        "Dear",
+    )
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "kind", "fields"),
+    [
+        (
+            {"type": "local_shell"},
+            '{"command":["ls","-l"],"timeout_ms":5,"shell":7}',
+            "local_shell_call",
+            {"action": {"type": "exec", "command": ["ls", "-l"], "env": {}, "timeout_ms": 5}},
+        ),
+        (
+            {"type": "shell", "environment": {"type": "local"}},
+            '{"commands":["ls","pwd"]}',
+            "shell_call",
+            {"action": {"commands": ["ls", "pwd"], "timeout_ms": None, "max_output_length": None}},
+        ),
+        (
+            {"type": "apply_patch"},
+            '{"type":"create_file","path":"a.txt","diff":"+Hi"}',
+            "apply_patch_call",
+            {"operation": {"type": "create_file", "path": "a.txt", "diff": "+Hi"}},
+        ),
+        (
+            {"type": "tool_search", "execution": "client"},
+            '{"query":"mail"}',
+            "tool_search_call",
+            {"execution": "client", "arguments": {"query": "mail"}},
+        ),
+    ],
+)
+def test_a_call_of_the_clients_own_tool_has_its_type(
+    tool: Any, arguments: str, kind: str, fields: Any
+) -> None:
+    name = tool["type"]
+    chunks = [
+        delta(**call(0, "c0", name, arguments[:9])),
+        delta(**call(0, None, None, arguments[9:])),
+        delta("tool_calls"),
+    ]
+    events = streamed(chunks, tools=[tool])
+    assert kinds(events)[2:4] == ["output_item.added", "output_item.done"]
+    (item,) = final(events)["output"]
+    assert {k: v for k, v in item.items() if k in ("type", "status", "call_id", *fields)} == {
+        "type": kind,
+        "status": "completed",
+        "call_id": "c0",
+        **fields,
+    }
+    came = {"type": f"{kind.removesuffix('_call')}_output" if name == "tool_search" else f"{kind}_output"}
+    again = plan({"model": "m", "input": [item, {**came, "call_id": "c0", "output": "ok"}]}, [])
+    assert again.chat["messages"][0]["tool_calls"][0]["function"]["name"] == name
+
+
+@pytest.mark.parametrize(
+    "arguments", ["", "nonsense", "[]", '{"command":7,"commands":{},"operation":[],"type":7,"path":[]}']
+)
+@pytest.mark.parametrize("kind", ["local_shell", "shell", "apply_patch"])
+def test_nonsense_for_the_clients_own_tool_is_still_an_item(kind: str, arguments: str) -> None:
+    final(streamed([delta(**call(0, "c0", kind, arguments)), delta("tool_calls")], tools=[{"type": kind}]))
+    final(streamed([delta(**call(0, "c0", kind, arguments)), delta("length")], tools=[{"type": kind}]))
+
+
 def test_a_custom_tools_call_is_unwrapped() -> None:
     tools = [{"type": "custom", "name": "patch"}]
     chunks = [
