@@ -245,6 +245,24 @@ class Message:
 
     role: str  # "system" | "developer" | "user" | "assistant" | "tool"
     text: str
+    typed: str | None = None  # what the user typed of it (see wire.authorship); None: all
+    pasted: bool = False  # what the user did not type of it, the user pasted
+
+    @property
+    def words(self) -> str:
+        """The user's own words: the text without what was put around them."""
+        return self.text if self.typed is None else self.typed
+
+    @property
+    def identity(self) -> str:
+        """What stays the same when a client sends the message again: clients leave their wrapping out of the
+        history, or write another one."""
+        return self.typed if self.typed and not self.pasted else self.text
+
+    @property
+    def is_clients(self) -> bool:
+        """True for a user's message of which the client wrote everything."""
+        return self.typed == "" and not self.pasted
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,16 +296,28 @@ class Turn:
 
     @property
     def query(self) -> str:
-        """Text of the last user message, or of the one before an image alone; "" where there is none."""
+        """The user's own words in the last user message, or in the one before it where that has none (an
+        image alone, a reminder of the client's); "" where there are none."""
+        asked = self._asked
+        return "" if asked is None else asked.words
+
+    @property
+    def pastes(self) -> bool:
+        """True if the message that holds the query holds something pasted, too."""
+        asked = self._asked
+        return asked is not None and asked.pasted
+
+    @property
+    def _asked(self) -> Message | None:
         talk = (m for m in reversed(self.messages) if m.role not in ("system", "developer"))
         asked = takewhile(lambda m: m.role == "user", dropwhile(lambda m: m.role != "user", talk))
-        return next((m.text for m in asked if m.text.strip()), "")
+        return next((m for m in asked if m.words.strip()), None)
 
     @property
     def said(self) -> str:
-        """The user's new words: user messages after the last assistant message, joined."""
+        """The user's new words: those of the user messages after the last assistant message, joined."""
         since = takewhile(lambda m: m.role != "assistant", reversed(self.messages))
-        new = [m.text for m in since if m.role == "user" and m.text]
+        new = [m.words for m in since if m.role == "user" and m.words]
         return "\n\n".join(reversed(new))
 
     @property

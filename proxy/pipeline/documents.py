@@ -257,7 +257,7 @@ def _coverage(hits: Sequence[PassageHit], terms: Sequence[str]) -> tuple[float, 
 
 def _earlier(turn: Turn) -> Sequence[str]:
     """Return the user's last messages before this one, as far as the request holds them."""
-    return [m.text for m in turn.messages if m.role == "user" and m.text][:-1][-HISTORY:]
+    return [m.words for m in turn.messages if m.role == "user" and m.words][:-1][-HISTORY:]
 
 
 def _is_visible(hit: PassageHit, messages: Sequence[Message]) -> bool:

@@ -305,7 +305,7 @@ async def _find(
 
 async def _earlier(turn: Turn, tools: Tools) -> Sequence[str]:
     """Return the user's messages before this one, oldest first: the request's, else the session's."""
-    said = [m.text for m in turn.messages if m.role == "user" and m.text][:-1]
+    said = [m.words for m in turn.messages if m.role == "user" and m.words][:-1]
     if said or tools.history_messages < 1:
         return said[-tools.history_messages :] if tools.history_messages else ()
     try:

@@ -17,10 +17,13 @@ def fingerprint(scope: Scope, conversation: str) -> str:
 
 
 def opening(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Return the conversation up to what the user said last: what the exchange began with, also while
-    tools are used for its answer. () where that is not in it."""
+    """Return the conversation up to the first answer to what the user said last: what the exchange began
+    with, also while tools are used for its answer. () where that is not in it."""
     asked = next((n for n in range(len(messages), 0, -1) if messages[n - 1].role == "user"), 0)
-    return messages[:asked]
+    if not asked:
+        return ()
+    answered = (n for n in range(asked, len(messages)) if messages[n].role == "assistant")
+    return messages[: next(answered, len(messages))]
 
 
 def answers_so_far(messages: tuple[Message, ...]) -> list[str]:
@@ -44,7 +47,7 @@ def exchange_keys(session_id: str, messages: Sequence[Message], ends: Iterable[i
     """Yield the keys of the conversation up to each of the ends, which rise, in one pass."""
     digest, at = blake2b(_framed(session_id), digest_size=16), 0
     for end in ends:
-        digest.update(_framed(*(part for m in messages[at:end] for part in (m.role, m.text))))
+        digest.update(_framed(*(part for m in messages[at:end] for part in (m.role, m.identity))))
         at = end
         yield digest.copy().hexdigest()
 

@@ -6,7 +6,7 @@ from typing import Any
 from proxy.domain import Message
 from proxy.thoughts import behind_thoughts
 from proxy.wire.body import Body
-from proxy.wire.content import conversation, joined, part_text, speakers, text_of
+from proxy.wire.content import conversation, joined, message, part_text, speakers, text_of
 from proxy.wire.dialect import Answer, CommonFields, choice_forces_tool, key_of
 from proxy.wire.placement import Form, place
 from proxy.wire.tapped import json_values, usage_of
@@ -85,7 +85,7 @@ _FORM = Form(
 def _conversation(body: Body) -> Iterator[Message]:
     entries = _entries(body)
     return conversation(
-        Message(role, text_of(entry.get("content")))
+        message(role, text_of(entry.get("content")))
         for entry, role in zip(entries, speakers(entries, _role_of), strict=True)
         if role
     )

@@ -77,7 +77,7 @@ def turns_of(body: Body, history: History, messages: Sequence[Message]) -> list[
         return []
     for place, message in zip(given, messages[preface:], strict=True):
         if every[place].part == "asks" and message.role == "tool":
-            every[place] = _SHOWN
+            every[place] = _WRITTEN if every[place].plain else _SHOWN
         if every[place].role != message.role:
             return []
     before = list(accumulate((entry.role is not None for entry in every), initial=preface))
@@ -198,6 +198,7 @@ def _is_system(message: Message) -> bool:
 _TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 _UNKNOWN, _STAYS = Entry("unknown"), Entry("stays")
 _SHOWN = Entry("unknown", "tool")  # an image, in a message of the user's, behind what a tool returned
+_WRITTEN = Entry("thinks", "tool")  # text of the client's in a user message, behind what the user said
 _SAID = {
     role: {is_text: Entry(part, role, plain=is_text) for is_text in (True, False)}
     for role, part in (("user", "asks"), ("assistant", "answers"))

@@ -7,6 +7,8 @@ import numpy as np
 
 from proxy.block import GAP, strip_blocks
 from proxy.domain import Message
+from proxy.wire.authorship import split
+from proxy.wire.templates import OPENINGS
 
 # Content parts that people or models wrote, and where their text is. Images, audio and files give none.
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
@@ -66,20 +68,48 @@ def conversation(entries: Iterable[Message]) -> Iterator[Message]:
     return (m for m in entries if m.text or m.role not in ("system", "developer"))
 
 
+def message(role: str, text: str) -> Message:
+    """Return the message, a user's with what the user typed of it."""
+    if role != "user":
+        return Message(role, text)
+    found = split(text)
+    if found.typed == text:
+        return Message(role, text)
+    return Message(role, text, found.typed, found.pasted)
+
+
 def speakers(entries: Sequence[Any], role_of: Callable[[Any], str | None]) -> list[str | None]:
-    """Return whose each entry is, as `role_of` says; but a user's message without a word, behind what a tool
-    returned, is the tool's. A tool's output takes no image with most models, so agents show screenshots so.
+    """Return whose each entry is, as `role_of` says, but for two kinds of user messages that are a tool's:
+
+    - one without a word, behind what a tool returned: most models take no image in a tool's output, so that
+      agents send screenshots in this way;
+    - one that the client wrote as a whole, behind a user's message: the output of tools that the model calls
+      in its text, a reminder, environment details.
     """
     found: list[str | None] = []
     returned = False  # a tool spoke last
+    asked = False  # a user spoke before
     for entry in entries:
         role = role_of(entry)
-        if role == "user" and returned and _is_wordless(entry.get("content")):
-            role = "tool"
+        if role == "user":
+            content = entry.get("content")
+            if (returned and _is_wordless(content)) or (asked and _is_clients(content)):
+                role = "tool"
+            asked = asked or role == "user"
         if role not in ("system", "developer"):
             returned = role == "tool"
         found.append(role)
     return found
+
+
+def _is_clients(content: object) -> bool:
+    """True if the content is text, and a client wrote all of it."""
+    parts = content if isinstance(content, list) else [content]
+    if not all(map(_is_silent, parts)):
+        return False
+    text = text_of(content)
+    # A message that a client wrote begins with a tag or with a template: most need no more than this look.
+    return text.lstrip()[:1] in _FIRST_CHARS and split(text).is_clients
 
 
 def _is_wordless(content: object) -> bool:
@@ -94,6 +124,12 @@ def _is_silent(part: object) -> bool:
         return part is None or isinstance(part, str)
     kind = part.get("type")
     return isinstance(kind, str) and (kind in _TEXT_PARTS or kind in _SILENT_PARTS)
+
+
+_FIRST_CHARS = frozenset(first for opening in OPENINGS for first in (opening[0], opening[0].upper())) | {
+    "<",
+    "[",
+}
 
 
 def with_text_after(content: object, text: str, part_type: str) -> Any:

@@ -102,11 +102,19 @@ def choice_forces_tool(choice: Any) -> bool:
 
 
 def key_of(messages: Iterable[Message]) -> str:
-    """Return the system texts and the first user message, unambiguously joined; what follows is not read."""
+    """Return the system texts and the first user message, unambiguously joined; what follows is not read.
+
+    A message that the client wrote is passed over where one of the user's follows it before any answer."""
     system: list[str] = []
+    first: str | None = None
     for message in messages:
-        if message.role == "user":
-            return "\n".join((*(f"{len(text)} {text}" for text in system), message.text))
-        if message.role in ("system", "developer"):
+        if message.role == "user" and not message.is_clients:
+            first = message.identity
+            break
+        if message.role == "user" and first is None:
+            first = message.text
+        elif message.role in ("system", "developer") and first is None:
             system.append(message.text)
-    return "\n".join(system)
+        elif message.role == "assistant" and first is not None:
+            break
+    return "\n".join((*(f"{len(text)} {text}" for text in system), *([] if first is None else [first])))

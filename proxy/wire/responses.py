@@ -11,6 +11,7 @@ from proxy.wire.body import Body
 from proxy.wire.content import (
     conversation,
     joined,
+    message,
     speakers,
     text_of,
     with_text_after,
@@ -121,7 +122,7 @@ def _input_messages(items: Sequence[Any]) -> Iterator[Message]:
     everything else are no part of what was said. A dozen kinds of tools share the two endings."""
     for item, role in zip(items, speakers(items, _speaker), strict=True):
         if role is not None and _role_of(item):
-            yield Message(role, text_of(item.get("content")))
+            yield message(role, text_of(item.get("content")))
         elif role is not None:
             yield Message(role, text_of(item.get("output")) if role == "tool" else "")
 

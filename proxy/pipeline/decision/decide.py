@@ -58,6 +58,8 @@ def decide(turn: Turn) -> Verdict:
     if is_greeting(query):
         # After a question "ok" is an answer, and what it agrees to may need memory.
         return _SEARCH if was_asked(turn.messages) else Verdict(False, Reason.GREETING)
+    if turn.pastes:
+        return _around_paste(text)
     return _of_question(query)
 
 

@@ -52,5 +52,5 @@ def _key(turn: Turn) -> bytes:
     """
     text = turn.query.strip()
     seen = f"{text[:_SEEN_CHARS]}\0{text[-_SEEN_CHARS:]}\0{len(text)}"
-    about = f"{turn.tool_forced:d}{was_asked(turn.messages):d}"
+    about = f"{turn.tool_forced:d}{turn.pastes:d}{was_asked(turn.messages):d}"
     return blake2b(f"{about}{seen}".encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -86,7 +86,7 @@ class Planner:
         `history`: the user's earlier messages. `spent_s`: how much of the deadline is gone.
         """
         said = conversation(turn, history)
-        shown = "\n".join(f"{m.role}: {self._model.shown(m.text)}" for m in said)
+        shown = "\n".join(f"{m.role}: {self._model.shown(m.words)}" for m in said)
         values = {"conversation": shown, "question": self._model.shown(turn.query)}
         left_s = self._deadline_s - max(0.0, spent_s)
         return await self._model.ask(turn, _TASK, values, left_s=left_s, read=read_plan) or NO_PLAN

@@ -106,7 +106,7 @@ class ShortCall(Generic[V]):
 
 def conversation(turn: Turn, history: Sequence[str]) -> list[Message]:
     """Return what was said before the turn's question: the request's messages, else the user's `history`."""
-    talk = [m for m in turn.messages if m.role in ("user", "assistant") and m.text]
+    talk = [m for m in turn.messages if m.role in ("user", "assistant") and m.words]
     while talk and talk[-1].role == "assistant":
         talk.pop()
     earlier = talk[:-1] or [Message("user", text) for text in history]

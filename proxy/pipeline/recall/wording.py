@@ -84,7 +84,7 @@ class Wording:
 
     async def _in_full(self, turn: Turn, history: Sequence[str], left_s: float) -> str | None:
         said = conversation(turn, history)
-        shown = "\n".join(f"{m.role}: {self._model.shown(m.text)}" for m in said)
+        shown = "\n".join(f"{m.role}: {self._model.shown(m.words)}" for m in said)
         values = {"conversation": shown, "question": self._model.shown(turn.query)}
         return await self._model.ask(
             turn,

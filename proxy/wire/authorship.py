@@ -1,0 +1,524 @@
+"""Split the text of a user's message into what the user typed and what was put around it.
+
+Clients put retrieved passages, file contents, environment details and reminders into user messages. That is
+context: it is forwarded unchanged, but it is not searched with, nothing is extracted from it, and it sets no
+standing instruction. It is known by its structure, in every language alike:
+
+- paired tags of any name but HTML's inline ones (`<source id="1">…</source>`, `[CONTEXT]…[/CONTEXT]`), and
+  such tags alone on a line that are never closed, or never opened;
+- pairs of delimiter lines (`--- BEGIN FILE ---` … `--- END FILE ---`);
+- fenced blocks, quoted lines, JSON objects, pasted pages, forwarded mails;
+- fixed templates, one row each in `templates`.
+
+A tag that holds the user's own words (`<user_query>`) is opened, and what stands outside it is the client's.
+It is opened only outside of any other tag: a page that was retrieved cannot speak for the user.
+
+Every step is linear in the length of the text. Where a text has more marks than a person would type, what
+follows them is taken for context.
+"""
+
+import json
+import re
+from dataclasses import dataclass, field
+
+from proxy.wire import templates as table
+
+_MOST_MARKS = 4_000  # of one text
+_MOST_MISSES = 64  # searches to the end of the text that found nothing
+_MOST_DELIMITERS = 50
+_HEAD_CHARS = 400  # in which a template shows itself
+_MAIL_CHARS = 16_000  # from the beginning, in which a forwarded mail is looked for
+_DEPTH = 3  # of tags for the user's words inside one another
+
+
+@dataclass(frozen=True, slots=True)
+class Authorship:
+    """What is left of a message as the user's own words, and what was taken out of it."""
+
+    typed: str
+    pasted: bool = False  # something that people paste: a fence, quoted lines, JSON, a page, a mail
+    wrapped: bool = False  # something that only clients write: tags, a template
+
+    @property
+    def is_clients(self) -> bool:
+        """True if a client wrote the whole message."""
+        return self.wrapped and not self.pasted and not self.typed
+
+
+def split(text: str) -> Authorship:
+    """Return the user's own words in the text; `text` itself where nothing was put around them."""
+    if (template := _template(text)) is not None:
+        return _of_template(text, template)
+    if not _SIGNS.search(text) and not _may_hold_mail(text):
+        return Authorship(text)
+    return _of_structure(text, _DEPTH)
+
+
+def _of_structure(text: str, depth: int) -> Authorship:
+    """Return the user's words by structure alone."""
+    if (asked := _asked_in_json(text)) is not None:
+        return Authorship(asked, wrapped=True)
+    followed, cut = _without_appendix(text)
+    inner, bounded = _without_delimited(followed)
+    bounded = bounded or cut
+    scan = _Scan(inner, depth)
+    scan.run()
+    typed, mailed = _without_mail(scan.typed())
+    if not (bounded or scan.pasted or scan.wrapped or mailed):
+        return Authorship(text)
+    return Authorship(_tidied(typed), scan.pasted or mailed, scan.wrapped or bounded)
+
+
+# ---------------------------------------------------------------- templates
+_SPACE = re.compile(r"\s+")
+
+
+def _template(text: str) -> table.Template | None:
+    """Return the template that the text follows."""
+    head = _SPACE.sub(" ", text[:_HEAD_CHARS]).strip().lower()
+    if _TOOL_RESULT.match(head):
+        return _OF_TOOLS
+    if not head.startswith(table.OPENINGS):
+        return None
+    lowered = text.lower()
+    return next(
+        (
+            row
+            for row in table.TEMPLATES
+            if head.startswith(row.opens) and (not row.asks or any(ask in lowered for ask in row.asks))
+        ),
+        None,
+    )
+
+
+# Cline and its descendants, where the model calls tools in its text: "[read_file for 'a.ts'] Result:".
+_TOOL_RESULT = re.compile(r"\[[a-z]{1,40}(?:_[a-z]{1,40}){0,5}(?: for [^\n]{0,300}?)?\] result:")
+_OF_TOOLS = table.Template("Cline", "cline/cline: src/core/task/ToolExecutor.ts", ())
+
+
+def _of_template(text: str, row: table.Template) -> Authorship:
+    if not row.asks:
+        scan = _Scan(text, _DEPTH, own=table.REPLIES)
+        scan.run()
+        return Authorship(_tidied("\n\n".join(scan.owned)), wrapped=True)
+    lowered = text.lower()
+    if len(lowered) != len(text):  # a letter whose lower case is longer: compare as it is
+        lowered = text
+    places = [found + len(ask) for ask in row.asks if (found := lowered.rfind(ask)) >= 0]
+    start = max(places, default=0)
+    ends = [found for end in row.ends if (found := lowered.find(end, start)) >= 0]
+    asked = _of_structure(text[start : min(ends, default=len(text))], _DEPTH)
+    return Authorship(asked.typed.strip(), asked.pasted, wrapped=True)
+
+
+def _without_appendix(text: str) -> tuple[str, bool]:
+    """Return the text up to what a client adds behind the user's words."""
+    places = [found for addition in table.APPENDED if (found := text.find(addition)) >= 0]
+    places = [found for found in places if not found or text[found - 1] == "\n"]
+    return (text[: min(places)], True) if places else (text, False)
+
+
+# ---------------------------------------------------------------- structure
+_SIGNS = re.compile(r"[<>\[{`~]")  # a mark begins with one; a set alone is searched for fastest
+_MARKS = re.compile(
+    r"<!--"
+    r"|<(?P<close>/?)(?P<tag>[^\W\d_][\w.:-]{0,80}+)(?P<more>\s[^<>]{0,2000}+)?+/?+>"
+    r"|\[(?P<shut>/?)(?P<bracket>[A-Za-z][\w-]{1,40}+)(?:[ =:][^\[\]\n]{0,80}+)?+\](?!\()"
+    r"|(?P<fence>`{3,}+|~{3,}+)"
+    r"|(?P<quote>>)"
+    r"|(?P<json>[{\[])"
+)
+_PAGE = frozenset(
+    "html head body script style table thead tbody tr td th svg pre blockquote iframe form nav".split()
+)
+_RICH = table.RICH_TEXT
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(slots=True)
+class _Scan:
+    """One pass over a text, from mark to mark. What is left out is never looked into."""
+
+    text: str
+    depth: int
+    own: frozenset[str] = table.OWN_TAGS
+    at: int = 0
+    kept: list[str] = field(default_factory=list)
+    owned: list[str] = field(default_factory=list)  # what tags for the user's words hold
+    rich: list[str] = field(default_factory=list)  # what HTML paragraphs hold
+    pasted: bool = False
+    wrapped: bool = False
+    misses: int = 0
+    unclosed: set[str] = field(default_factory=set)  # closings that do not come any more
+    json_left: int = 0  # characters that may be read in vain
+
+    def run(self) -> None:
+        """Read the text to its end."""
+        self.json_left = 4 * len(self.text) + 1_000
+        seen, sign = 0, _SIGNS.search(self.text)
+        while sign is not None:
+            start, end = sign.start(), None
+            if (mark := _MARKS.match(self.text, start)) is not None:
+                seen += 1
+                end = self._read(mark)
+            if seen > _MOST_MARKS or self.misses > _MOST_MISSES:
+                self._leave_out(max(start, self.at), len(self.text), pasted=True)
+                break
+            sign = _SIGNS.search(self.text, start + 1 if end is None else max(end, start + 1))
+        self.kept.append(self.text[self.at :])
+
+    def typed(self) -> str:
+        """Return what is the user's."""
+        if self.owned:
+            self.wrapped = True
+            return "\n\n".join(self.owned)
+        typed = "".join(self.kept)
+        if self.rich and not typed.strip():
+            return "\n".join(self.rich)
+        self.pasted = self.pasted or bool(self.rich)
+        return typed
+
+    def _read(self, mark: re.Match[str]) -> int | None:
+        """Return where to go on behind what the mark opens, None where it opens nothing."""
+        if mark["tag"]:
+            return self._stray(mark) if mark["close"] else self._tag(mark)
+        if mark["bracket"]:
+            return None if mark["shut"] else self._bracket(mark)
+        if mark["fence"]:
+            return self._fence(mark) if self._begins_line(mark.start()) else None
+        if mark["quote"]:
+            return self._quote(mark.start())
+        if mark["json"]:
+            return self._json(mark.start())
+        return self._comment(mark.start())
+
+    def _leave_out(self, start: int, end: int, *, pasted: bool) -> int:
+        self.kept.append(self.text[self.at : start])
+        self.kept.append("\n")
+        self.at = end
+        self.pasted, self.wrapped = self.pasted or pasted, self.wrapped or not pasted
+        return end
+
+    # ------------------------------------------------------------ tags
+    def _tag(self, mark: re.Match[str]) -> int | None:
+        name, start = mark["tag"], mark.start()
+        lowered = name.lower()
+        if lowered in table.PHRASING:
+            return None
+        if mark.group().endswith("/>"):
+            return None if lowered in _RICH else self._leave_out(start, mark.end(), pasted=False)
+        end = self._closing(f"<{name}", f"</{name}", mark.end())
+        if end is None:
+            return self._unclosed_tag(mark)
+        inner, after = self.text[mark.end() : end], self._past(end)
+        if self._is_own(_folded(name), start, after):
+            return self._own(inner, start, after)
+        if lowered in _RICH:
+            self.rich.append(_of_structure(inner, self.depth - 1).typed if self.depth else inner)
+            self.kept.append(self.text[self.at : start])
+            self.at = after
+            return after
+        return self._leave_out(start, after, pasted=lowered in _PAGE)
+
+    def _is_own(self, folded: str, start: int, after: int) -> bool:
+        if not self.depth:
+            return False
+        if folded in self.own:
+            return True
+        return folded in table.FRAMES and not (self.text[:start].strip() or self.text[after:].strip())
+
+    def _own(self, inner: str, start: int, after: int) -> int:
+        """Take the words in a tag for the user's: all that is, where the tag has lines to itself."""
+        said = _of_structure(inner, self.depth - 1)
+        self.pasted = self.pasted or said.pasted
+        if self._begins_line(start):
+            self.owned.append(said.typed.strip())
+            return self._leave_out(start, after, pasted=False)
+        self.kept.append(f"{self.text[self.at : start]} {said.typed.strip()} ")
+        self.at, self.wrapped = after, True
+        return after
+
+    def _unclosed_tag(self, mark: re.Match[str]) -> int | None:
+        """Leave out all behind a tag that is not closed, if it opens a wrapping and is no placeholder."""
+        text, start, end = self.text, mark.start(), mark.end()
+        if not self._begins_line(start):
+            return None
+        alone = text[end : end + 1] in ("\n", "\r", "")
+        several = bool(_SEVERAL.search(mark["tag"]))
+        known = several or mark["more"] or _folded(mark["tag"]) in table.WRAPPERS
+        glued = several and not text[end : end + 1].isspace()
+        if not known or not (alone or glued or mark["more"]):
+            return None
+        following = _MARKS.match(text, _skip_space(text, end))
+        if following is not None and following["tag"] and not following["close"]:
+            return None  # one of several placeholders
+        if not text[end:].strip():
+            return None
+        return self._leave_out(start, len(text), pasted=False)
+
+    def _stray(self, mark: re.Match[str]) -> int | None:
+        """Leave out all before a closing tag that nothing opened: the client cut its wrapping."""
+        folded = _folded(mark["tag"])
+        if not (folded in table.WRAPPERS or _SEVERAL.search(mark["tag"])):
+            return None
+        if self.text[mark.end() : mark.end() + 1] not in ("\n", "\r", "") or self.owned:
+            return None
+        self.kept.clear()
+        self.at, self.wrapped = mark.end(), True
+        return mark.end()
+
+    def _bracket(self, mark: re.Match[str]) -> int | None:
+        name = mark["bracket"]
+        end = self._closing(f"[{name}", f"[/{name}", mark.end())
+        if end is None:
+            return None
+        after = self.text.find("]", end) + 1 or len(self.text)
+        return self._leave_out(mark.start(), after, pasted=name.lower() in ("quote", "code"))
+
+    def _closing(self, opening: str, closing: str, at: int) -> int | None:
+        """Return where the closing tag begins that belongs to a tag opened before `at`, or the last one."""
+        if closing in self.unclosed:
+            return None
+        level, last = 1, None
+        found = self._find_name(closing, at)
+        if found is None:
+            self.unclosed.add(closing)
+            self.misses += 1
+            return None
+        opened = self._find_name(opening, at)
+        while found is not None:
+            while opened is not None and opened < found:
+                level += 1
+                opened = self._find_name(opening, opened + 1)
+            last, level = found, level - 1
+            if not level:
+                return last
+            found = self._find_name(closing, found + 1)
+        return last
+
+    def _find_name(self, opening: str, at: int) -> int | None:
+        """Return the next place of the tag, not of one with a longer name."""
+        text, size = self.text, len(opening)
+        while (found := text.find(opening, at)) >= 0:
+            if not _GOES_ON.match(text, found + size):
+                return found
+            at = found + size
+        return None
+
+    def _past(self, at: int) -> int:
+        end = self.text.find(">", at)
+        return len(self.text) if end < 0 else end + 1
+
+    # ------------------------------------------------------------ what people paste
+    def _fence(self, mark: re.Match[str]) -> int:
+        fence = mark["fence"]
+        at = mark.end()
+        while (found := self.text.find(fence, at)) >= 0:
+            if self._begins_line(found):
+                return self._leave_out(mark.start(), _line_end(self.text, found), pasted=True)
+            at = found + len(fence)
+        return self._leave_out(mark.start(), len(self.text), pasted=True)
+
+    def _quote(self, start: int) -> int | None:
+        following = self.text[start + 1 : start + 2]
+        if not self._begins_line(start, indent=3) or not (following.isalnum() or following in " \t>\n\"'“«"):
+            return None
+        return self._leave_out(start, _line_end(self.text, start), pasted=True)
+
+    def _json(self, start: int) -> int | None:
+        """Leave out a JSON object, an array of them, or any array with a line to itself."""
+        text, first = self.text, _skip_space(self.text, start + 1)
+        begins, opened = self._begins_line(start), text[start]
+        if text[first : first + 1] not in _IN_JSON[opened]:
+            return self._braces(start) if begins else None
+        if self.json_left < 0 or not (begins or opened == "{" or text[first] == "{"):
+            return None
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except json.JSONDecodeError as error:
+            self.json_left -= max(error.pos - start, 0) + 100
+            return self._braces(start) if begins else None
+        except RecursionError:
+            return self._leave_out(start, len(text), pasted=True)
+        return self._leave_out(start, end, pasted=True) if value else None
+
+    def _braces(self, start: int) -> int | None:
+        """Leave out what looks like JSON: from a bracket alone on its line to the one that closes it."""
+        text, end = self.text, _line_end(self.text, start)
+        line, closing = text[start:end].strip(), "\n" + _CLOSES[text[start]]
+        if len(line) > 1:
+            whole = line.endswith(("}", "]")) and ":" in line and line[1:].lstrip()[:1] in "'{["
+            return self._leave_out(start, end, pasted=True) if whole else None
+        if closing in self.unclosed or (found := text.find(closing, end)) < 0:
+            self.misses += closing not in self.unclosed
+            self.unclosed.add(closing)
+            return None
+        return self._leave_out(start, _line_end(self.text, found + 1), pasted=True)
+
+    def _comment(self, start: int) -> int:
+        """Leave out a comment, or all from one to the comment that says that it ends."""
+        text = self.text
+        end = text.find("-->", start)
+        if end < 0:
+            return self._leave_out(start, len(text), pasted=True)
+        label = text[start + 4 : end].strip()
+        closing = -1 if _COMMENT_ENDS in self.unclosed else text.find(_COMMENT_ENDS, end)
+        if closing < 0:
+            self.unclosed.add(_COMMENT_ENDS)
+        else:
+            shut = text.find("-->", closing)
+            named = text[closing + 9 : shut].strip()
+            if named and shut > 0 and named.lower() in label.lower():
+                return self._leave_out(start, shut + 3, pasted=False)
+        return self._leave_out(start, end + 3, pasted=False)
+
+    # ------------------------------------------------------------ lines
+    def _begins_line(self, at: int, *, indent: int = 12) -> bool:
+        """True if nothing but white space, or the end of another tag, stands before the place in its line."""
+        before = self.text[max(0, at - indent) : at].rstrip(" \t")
+        if not before:
+            return at <= indent or self.text[at - indent - 1] == "\n"
+        return before[-1] == "\n" or (before[-1] == ">" and self.at >= at - indent)
+
+
+_COMMENT_ENDS = "<!-- END "
+_IN_JSON = {"{": ('"', "}"), "[": ("{", "[", '"')}
+_CLOSES = {"{": "}", "[": "]"}
+_SEVERAL = re.compile(r"\w[_.:-]\w")
+_GOES_ON = re.compile(r"[\w.:-]")
+_NO_SPACE = re.compile(r"\S|\Z")
+_JOINS = str.maketrans("", "", "_-.: ")
+
+
+def _folded(name: str) -> str:
+    return name.lower().translate(_JOINS)
+
+
+def _skip_space(text: str, at: int) -> int:
+    """Return the place of the next character that is no white space, at most a few further on."""
+    found = _NO_SPACE.search(text, at, at + 200)
+    return found.start() if found else at
+
+
+def _asked_in_json(text: str) -> str | None:
+    """Return what a message that is one JSON object names as the user's question, None without."""
+    stripped = text.strip()
+    if not (stripped.startswith("{") and stripped.endswith("}")):
+        return None
+    try:
+        value = json.loads(stripped)
+    except (ValueError, RecursionError):
+        return None
+    asked = [
+        said
+        for key, said in value.items()
+        if isinstance(said, str) and _folded(key) in table.OWN_TAGS and _folded(key) not in _COMMON_KEYS
+    ]
+    return "\n\n".join(asked) if asked else None
+
+
+_COMMON_KEYS = frozenset(("task", "feedback", "answer", "instruction"))
+
+
+# ---------------------------------------------------------------- delimiter lines
+_END = re.compile(r"END|End|end")
+_DECORATION = "-=*~_<>[]#(){}|:/ \t"
+_LINE_CHARS = 160  # of a delimiter
+
+
+def _without_delimited(text: str) -> tuple[str, bool]:
+    """Return the text without what stands between a decorated line and the one that says that it ends."""
+    pieces: list[str] = []
+    at, looked = 0, 0
+    for end in _END.finditer(text):
+        if end.start() < at or (label := _label(text, end)) is None:
+            continue
+        looked += 1
+        if looked > _MOST_DELIMITERS:
+            break
+        if (start := _opening(text, label, at, end.start())) is not None:
+            pieces += text[at:start], "\n"
+            at = _line_end(text, end.end())
+    return ("".join(pieces) + text[at:], True) if pieces else (text, False)
+
+
+def _label(text: str, end: re.Match[str]) -> str | None:
+    """Return what ends, as the line says: "file" of "--- END OF FILE ---"."""
+    start = max(text.rfind("\n", 0, end.start()) + 1, 0) if end.start() < 40 else end.start() - 40
+    before = text[start : end.start()].rpartition("\n")[2]
+    if not before.strip() or before.strip(_DECORATION) or before.lstrip()[0] == "#" or len(before) >= 40:
+        return None
+    line_end = text.find("\n", end.end(), end.end() + _LINE_CHARS)
+    after = text[end.end() : line_end if line_end >= 0 else end.end() + _LINE_CHARS]
+    if after[:1].isalnum() or (line_end < 0 and len(text) > end.end() + _LINE_CHARS):
+        return None
+    return after.strip(_DECORATION).lower().removeprefix("of ").removeprefix("the ") or None
+
+
+def _opening(text: str, label: str, at: int, end: int) -> int | None:
+    """Return where the decorated line begins that names what ends."""
+    window = text[at:end].lower()
+    found = window.find(label)
+    for _ in range(_MOST_DELIMITERS):
+        if found < 0:
+            return None
+        start = window.rfind("\n", 0, found) + 1
+        line = window[start : _line_end(window, found)].strip()
+        if len(line) <= _LINE_CHARS and line[:1] in "-=*~_<[" and line[-1:] in "-=*~_>]:":
+            return at + start
+        found = window.find(label, found + len(label))
+    return None
+
+
+def _line_end(text: str, at: int) -> int:
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
+# ---------------------------------------------------------------- mails
+def _may_hold_mail(text: str) -> bool:
+    return "\n" in text and (":" in text or "：" in text or "--" in text)
+
+
+def _without_mail(text: str) -> tuple[str, bool]:
+    """Return the text up to a mail that was forwarded or pasted; of a text that begins with one, the question
+    at its end."""
+    start = _mail_in(text[:_MAIL_CHARS]) if _may_hold_mail(text) else None
+    if start is None:
+        return text, False
+    before = text[:start]
+    if before.strip():
+        return before, True
+    last = text.rstrip().rpartition("\n\n")[2]
+    return (last if last.rstrip().endswith(("?", "？", "؟")) else ""), True
+
+
+def _mail_in(text: str) -> int | None:
+    """Return where the headers of a mail begin, or the line that announces it."""
+    at, headers, first, sender = 0, 0, 0, False
+    for line in text.split("\n"):
+        name, colon, _ = line.strip(" \t*").replace("：", ":").partition(":")
+        name = name.strip(" *").lower()
+        is_sender, is_other = name in table.MAIL_SENDER, name in table.MAIL_OTHER
+        if colon and (is_sender or is_other):
+            first, headers, sender = first if headers else at, headers + 1, sender or is_sender
+            if headers >= 2 and sender:
+                return first
+        elif line.strip():
+            headers, sender = 0, False
+            if _announces(line):
+                return at
+        at += len(line) + 1
+    return None
+
+
+def _announces(line: str) -> bool:
+    bare = line.strip().strip("-_=*> :").lower()
+    return bare in table.FORWARDS and (line.strip()[:1] in "-_=*" or line.rstrip().endswith(":"))
+
+
+_GAPS = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")
+
+
+def _tidied(text: str) -> str:
+    return _GAPS.sub("\n\n", text).strip()
