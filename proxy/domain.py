@@ -4,16 +4,20 @@ Times are Unix seconds (UTC, float). Vectors are float32 and unit length. Text i
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from itertools import dropwhile, takewhile
 from typing import Literal
 
+from proxy import timezones
 from proxy.kinds import KINDS as KINDS
 from proxy.kinds import Kind as Kind
 from proxy.kinds import with_children as with_children
 from proxy.notes import Anchor
 from proxy.reasons import Reason as Reason
 from proxy.reasons import Status as Status
+
+DEFAULT_TIMEZONE = timezones.DEFAULT
 
 
 # ---------------------------------------------------------------- who
@@ -93,6 +97,7 @@ class Candidate:
     source: Source = "extracted"
     importance: float = 0.5
     observed_at: float = 0.0  # when it was said
+    timezone: str = DEFAULT_TIMEZONE  # the user's, then
     expires_at: float | None = None
     origin: Evidence | None = None
 
@@ -288,6 +293,8 @@ class Turn:
     messages: tuple[Message, ...]
     options: MemoryOptions
     at: float
+    timezone: str | None = None  # the user's, where the request says it or it is known
+    said_at: float | None = None  # when it was said, where that was before the request: an old conversation
     tool_forced: bool = False  # tool_choice demands a tool call
     named: bool = False  # the client named the session itself; else its beginning did
     standalone: bool = False  # of a named session, and with nothing of its history in it
@@ -366,6 +373,9 @@ class NewExchange:
     personal: bool = False  # says something about the user: extract soon
     anchors: tuple[Anchor, ...] = ()  # standing instructions in it, for the session
     stateful: bool = False  # the session's later requests may need its state (see NoteStore)
+    timezone: str | None = None  # what the request says: kept as the user's last known
+    said_at: float | None = None  # see Turn
+    default_timezone: str = DEFAULT_TIMEZONE  # where the request says none and none is known of the user
 
 
 @dataclass(frozen=True, slots=True)
@@ -400,6 +410,18 @@ class Exchange:
     answer: str
     at: float
     whole: bool
+    timezone: str = DEFAULT_TIMEZONE  # the user's, when it was said
+    dated: float | None = None  # when it was said, where the request says that this was before `at`
+
+    @property
+    def said_at(self) -> float:
+        """When it was said, Unix seconds."""
+        return self.at if self.dated is None else self.dated
+
+    @property
+    def local(self) -> datetime:
+        """When it was said, in the user's time zone."""
+        return timezones.local(self.said_at, self.timezone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -160,6 +160,11 @@ class SessionStore(Protocol):
         """Return the session in which this user's response was made."""
         ...
 
+    async def timezone(self, scope: Scope) -> str | None:
+        """Return the user's last known time zone, None where no request has named one. Forgotten with the
+        whole user."""
+        ...
+
     async def sweep(self, now: float, trigger: Trigger) -> int:
         """Complete exchanges whose process died, and offer every session with pending exchanges and
         no queued job to `trigger`. Returns the number of jobs made."""

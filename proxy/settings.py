@@ -23,6 +23,7 @@ from pydantic import (
     model_validator,
 )
 
+from proxy import timezones
 from proxy.domain import KINDS
 from proxy.errors import ConfigError
 from proxy.values import (
@@ -196,11 +197,17 @@ class MemorySettings(Section):
     extraction_peak: int = Field(24, ge=0, le=128)
     extraction_calls_per_hour: int = Field(0, ge=0)
     ttl_days: dict[str, float] = {}
+    timezone: str = timezones.DEFAULT
     session_summaries: bool = True
     compress: bool = False
     compress_threshold_tokens: int = Field(4_000, ge=0)
     compress_keep_turns: int = Field(5, ge=1)
     compress_step_turns: int = Field(5, ge=1)
+
+    @field_validator("timezone")
+    @classmethod
+    def is_a_zone(cls, name: str) -> str:
+        return timezones.canonical(name)
 
     @field_validator("ttl_days")
     @classmethod

@@ -138,6 +138,7 @@ def _api_tools(parts: Parts) -> ApiTools:
         wake=parts.written.worker.wake.set,
         forgotten=parts.credentials.forget,
         clock=parts.clock,
+        zones=parts.zones,
         mode=parts.settings.identity.mode,
         version=__version__,
         retrieval_limit=parts.settings.memory.default_retrieval_limit,
@@ -175,6 +176,7 @@ def _interception(parts: Parts) -> Interception:
         clock=parts.clock,
         metrics=parts.metrics,
         notes=parts.stores.notes,
+        zones=parts.zones,
         rules=Rules(
             threshold_tokens=memory.compress_threshold_tokens,
             keep_turns=memory.compress_keep_turns,
@@ -204,11 +206,21 @@ def _passthrough(upstream: Upstream) -> ASGIApp:
 
 def _recall(tools: Tools) -> Recall:
     async def recall(
-        scope: Scope, query: str, *, types: tuple[str, ...] | None, limit: int, threshold: float | None
+        scope: Scope,
+        query: str,
+        *,
+        types: tuple[str, ...] | None,
+        limit: int,
+        threshold: float | None,
+        timezone: str,
     ) -> Recalled:
         # One after the other: the second finds the vector that the model made for the first.
-        ranked = await search(scope, query, tools, types=types, limit=limit, threshold=threshold)
-        reason = await unshown(scope, query, tools, types=types, limit=limit, threshold=threshold)
+        ranked = await search(
+            scope, query, tools, types=types, limit=limit, threshold=threshold, timezone=timezone
+        )
+        reason = await unshown(
+            scope, query, tools, types=types, limit=limit, threshold=threshold, timezone=timezone
+        )
         return Recalled(ranked, reason)
 
     return recall

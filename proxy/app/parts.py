@@ -16,6 +16,7 @@ from proxy.background.session.anchors import anchors_of
 from proxy.domain import Level, MemoryOptions, Message, Scope, Turn
 from proxy.edge.failopen import FailOpen
 from proxy.edge.ledger import Ledger
+from proxy.edge.turns import Zones
 from proxy.errors import ConfigError, StoreUnavailable, UnfitStore, WrongModel
 from proxy.open_stores import stores_of
 from proxy.pipeline.decision.restraint import Restraint
@@ -63,6 +64,7 @@ class Parts:
     tools: Tools
     metrics: observe.Metrics
     fail_open: FailOpen
+    zones: Zones
     ledger: Ledger | None  # None: no rate limit is set
 
     @classmethod
@@ -101,6 +103,7 @@ class Parts:
             tools=await with_query_models(tools, settings, completer, written.safety, stack),
             metrics=metrics,
             fail_open=fail_open,
+            zones=Zones(stores.sessions, settings.memory.timezone, clock),
             ledger=_ledger(settings, stack),
         )
 

@@ -90,6 +90,7 @@ def write_path(
         redact=partial(filters.redact, policy=safety),
         is_explicit=cues.is_explicit,
         is_personal=cues.is_personal,
+        default_timezone=memory.timezone,
     )
     touches, library = Touches(stores.memories, clock), library_of(stores, quiet, safety, clock)
     return WritePath(safety, gate, keeper, worker, recorder, touches, library, rush)

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from proxy.background.safety.filters import safe_id
 from proxy.background.session.anchors import anchors_of
-from proxy.domain import Begun, NewExchange, Outcome, Turn
+from proxy.domain import DEFAULT_TIMEZONE, Begun, NewExchange, Outcome, Turn
 from proxy.errors import StoreError
 from proxy.notes import Anchor
 from proxy.ports import SessionStore, Trigger
@@ -46,6 +46,7 @@ class ExchangeRecorder:
     redact: Callable[[str], str]  # applied before anything is written to disk
     is_explicit: Callable[[str], bool]
     is_personal: Callable[[str], bool]
+    default_timezone: str = DEFAULT_TIMEZONE
     late: deque[tuple[Begun, Outcome]] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
     # Of which exchange a response is, known before it is on disk: its client may go on at once.
     made: OrderedDict[str, str] = field(default_factory=OrderedDict)
@@ -68,6 +69,9 @@ class ExchangeRecorder:
                 personal=read.personal,
                 anchors=read.anchors,
                 stateful=turn.options.compress or turn.standalone,
+                timezone=turn.timezone,
+                said_at=turn.said_at,
+                default_timezone=self.default_timezone,
             )
         )
 

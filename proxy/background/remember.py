@@ -2,13 +2,18 @@
 extracted facts.
 """
 
+import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
+from proxy import timezones
 from proxy.background.embedding import vector_of
+from proxy.background.extraction.dates import anchored
 from proxy.background.safety.filters import without_personal_data
 from proxy.background.safety.refusals import refusal_of
 from proxy.background.take_in import NOTHING_TOLD, Taken, take_in
@@ -36,6 +41,7 @@ from proxy.terms import terms
 _JUDGED_HARMLESS = frozenset(("planted", "echo"))  # what the owner of a held candidate has decided about
 _FULL = "This user's memory is full, and new memories are refused."
 _SIMILAR = 12
+NOTHING_SAID: Mapping[str, datetime] = MappingProxyType({})
 _MOST_TAGS = 20  # of one memory, as of one request
 _ATTEMPTS = 64  # a conflict means that somebody else's write went through: so many may be ahead of us
 
@@ -52,6 +58,7 @@ class Remember:
         """Return the memory that now states it, and "created", "superseded" or "confirmed". `said`: which
         of the candidate's `expires_at`, `importance` and `tags` a memory takes over that it confirms."""
         self._pass(candidate)
+        candidate = _dated(candidate)
         for _ in range(_ATTEMPTS):
             try:
                 memory, change = await self._add(scope, candidate)
@@ -125,8 +132,11 @@ class Remember:
         *,
         began: Stamp,
         histories: Mapping[str, Sequence[Event]] = NOTHING_TOLD,
+        said: Mapping[str, datetime] = NOTHING_SAID,
     ) -> list[Taken]:
-        """Store memories of one user as they were exported: see `take_in`."""
+        """Store memories of one user as they were exported: see `take_in`. Relative dates in those that were
+        `said` (by id: the local time) are resolved."""
+        memories = await asyncio.to_thread(lambda: [_resolved(m, said.get(m.id)) for m in memories])
         return await take_in(self.gate, scope, memories, began=began, now=self.clock(), histories=histories)
 
     # ------------------------------------------------------------ steps
@@ -210,6 +220,18 @@ class Remember:
         memory_id = change.id if isinstance(change, Confirm) else change.memory.id
         where = MemoryFilter(tenant=scope.tenant, user=scope.user, include_inactive=True, now=self.clock())
         return await self.gate.memories.get(where, memory_id)
+
+
+def _dated(candidate: Candidate) -> Candidate:
+    """Return the candidate with its relative dates resolved."""
+    said = timezones.local(candidate.observed_at, candidate.timezone)
+    return replace(candidate, content=anchored(candidate.content, candidate.type, said, stated=False))
+
+
+def _resolved(memory: Memory, said: datetime | None) -> Memory:
+    if said is None:
+        return memory
+    return replace(memory, content=anchored(memory.content, memory.type, said, stated=False))
 
 
 def _corrected(memory: Memory, candidate: Candidate, said: Collection[str]) -> Memory:

@@ -24,7 +24,7 @@ from proxy.edge.identity.caller import Caller
 from proxy.edge.places import Places
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.settling import Settling
-from proxy.edge.turns import Defaults, Incoming, is_object, is_readable, understand
+from proxy.edge.turns import Defaults, Incoming, Zones, is_object, is_readable, understand
 from proxy.edge.writing import Writing
 from proxy.errors import ClientError, StoreError, UpstreamError
 from proxy.note_store import NoteStore
@@ -57,6 +57,7 @@ class Interception:
     clock: Clock
     metrics: observe.Metrics
     notes: NoteStore
+    zones: Zones
     rules: compress.Rules = compress.Rules()  # noqa: RUF009 frozen
     placement: str = "before_last_user"
     settling: Settling = field(default_factory=Settling)
@@ -137,6 +138,7 @@ class Intercept:
             progress.prepared = Prepared(status=Status.OFF, reason=Reason.READ_OFF)
         else:
             await parts.settling.settled(turn, progress.left_s)
+            turn = await self._placed_in_time(turn, progress)
             shown = await self._compressed(turn, progress, forwarding) if turn.options.compress else turn
             recalled = await parts.fail_open.attempt(
                 "recall", lambda: parts.recall(shown), progress.left_s, parts.places
@@ -145,6 +147,14 @@ class Intercept:
                 recalled = Prepared(status=Status.DEGRADED, reason=recalled.reason, level=Level.NONE)
             progress.prepared = recalled
         progress.place(forwarding)
+
+    async def _placed_in_time(self, turn: Turn, progress: Progress) -> Turn:
+        """Return the turn with the time zone in which its dates are read and shown."""
+        zones = self.parts.zones
+        zone = await self.parts.fail_open.attempt(
+            "timezone", lambda: zones.of(turn.scope, turn.timezone), progress.left_s
+        )
+        return replace(turn, timezone=turn.timezone or zones.default if isinstance(zone, Failed) else zone)
 
     async def _compressed(self, turn: Turn, progress: Progress, forwarding: Forwarding) -> Turn:
         """Let the session's state take the place of old turns; return the turn as the model is shown it."""

@@ -1,7 +1,8 @@
 """Parse a request's body and headers into a Turn: what is asked of memory, by whom, in which session."""
 
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.domain import MemoryOptions, Message, Scope, Turn
 from proxy.edge.identity.caller import USER_HEADER, Caller
@@ -9,10 +10,11 @@ from proxy.edge.reply import Header
 from proxy.errors import InvalidRequest
 from proxy.pipeline.decision.housekeeping import is_housekeeping
 from proxy.pipeline.session import fingerprint
+from proxy.ports import Clock, SessionStore
 from proxy.reasons import Reason
 from proxy.wire.body import Body, parse
 from proxy.wire.dialect import Dialect
-from proxy.wire.extensions import Extensions, merge, take_extensions, take_header_extensions
+from proxy.wire.extensions import Extensions, merge, past, take_extensions, take_header_extensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,35 @@ class Incoming:
     headers: Iterable[tuple[bytes, bytes]]
 
 
+ZONE_KEPT_S = 30.0
+_MOST_ZONES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Zones:
+    """The users' last known time zones, read seldom: a zone that another process learnt is known here within
+    ZONE_KEPT_S."""
+
+    sessions: SessionStore
+    default: str
+    clock: Clock
+    kept: OrderedDict[tuple[str, str], tuple[str | None, float]] = field(default_factory=OrderedDict)
+
+    async def of(self, scope: Scope, named: str | None) -> str:
+        """Return the zone that the request names, else the user's last known one, else the server's. Raises
+        StoreUnavailable."""
+        user, now = (scope.tenant, scope.user), self.clock()
+        known, until = self.kept.get(user, (None, 0.0))
+        if named is None and not now < until <= now + ZONE_KEPT_S:
+            known = await self.sessions.timezone(scope)
+        if named is None and known is None:
+            return self.default
+        self.kept[user] = (named or known, now + ZONE_KEPT_S)
+        if len(self.kept) > _MOST_ZONES:
+            self.kept.popitem(last=False)
+        return named or known or self.default
+
+
 def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defaults) -> Asked:
     """Take our fields out of the body and return what they ask. Raises InvalidRequest or Forbidden."""
     stripped = "memory_config" in body or "memory_context" in body
@@ -73,6 +104,8 @@ def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defau
         messages=messages,
         options=_options(asked, read, write, defaults),
         at=incoming.at,
+        timezone=asked.timezone,
+        said_at=past(asked.created_at, incoming.at, "memory_context.created_at"),
         tool_forced=dialect.tool_forced(body),
         named=asked.session_id is not None,
         standalone=asked.session_id is not None and _is_alone(body, messages),

@@ -15,10 +15,10 @@ better than a rule.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from proxy import timezones
 from proxy.block import NOTICE, fence, neutralise
-from proxy.domain import KINDS, Memory, Message, Ranked
+from proxy.domain import DEFAULT_TIMEZONE, KINDS, Memory, Message, Ranked
 from proxy.notes import NOTHING, SessionNotes
 from proxy.pipeline import reminders
 from proxy.ports import TokenCounter
@@ -46,6 +46,7 @@ def inject(
     model: str,
     notes: SessionNotes = NOTHING,
     messages: Sequence[Message] = (),
+    timezone: str = DEFAULT_TIMEZONE,
 ) -> Block:
     """Return the block with as many whole memories as the budget holds, fence included, after what the
     session's `notes` say that the `messages` do not show.
@@ -61,12 +62,12 @@ def inject(
     if notes != NOTHING:
         of_session = cost(reminders.NOTICE)
         left = budget_tokens - frame - of_session
-        if first := reminders.reminders(notes, messages, budget_tokens=left, tokens=cost):
+        if first := reminders.reminders(notes, messages, budget_tokens=left, tokens=cost, timezone=timezone):
             frame, notice = frame + of_session + sum(map(cost, first)), NOTICE + reminders.NOTICE
     if _may_differ([r.memory for r in ranked]):
         frame, notice = frame + cost(OVERRULED), notice + OVERRULED
     id_chars = _distinct_chars([r.memory.id for r in ranked])
-    lines = [render(r.memory, id_chars) for r in ranked]
+    lines = [render(r.memory, id_chars, timezone) for r in ranked]
     costs = [cost(line) for line in lines]
     chosen = _choose(ranked, costs, budget_tokens - frame)
     if not (first or chosen):
@@ -94,12 +95,12 @@ def _choose(ranked: Sequence[Ranked], costs: Sequence[int], budget: int) -> list
     return sorted(chosen)
 
 
-def render(memory: Memory, id_chars: int = SHORT_ID) -> str:
-    """Return a memory's line: its type (and whether it is a preference for the project alone), the day from
-    which it holds, the end of its id, its content."""
+def render(memory: Memory, id_chars: int = SHORT_ID, timezone: str = DEFAULT_TIMEZONE) -> str:
+    """Return a memory's line: its type (and whether it is a preference for the project alone), the user's day
+    from which it holds, the end of its id, its content."""
     of_project = memory.type == _PREFERENCE and memory.scope.project is not None
     kind = f"{memory.type} of the project" if of_project else memory.type
-    day = datetime.fromtimestamp(memory.valid_from, UTC).date().isoformat()
+    day = timezones.local(memory.valid_from, timezone).date().isoformat()
     # The end of the id: ids that sort by time all begin alike.
     return f"[{kind} {day} #{memory.id[-id_chars:]}] {neutralise(memory.content)}"
 

@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 
 from proxy.domain import (
+    DEFAULT_TIMEZONE,
     Level,
     Memory,
     MemoryFilter,
@@ -127,6 +128,7 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
             model=turn.model,
             notes=notes,
             messages=turn.messages,
+            timezone=turn.timezone or DEFAULT_TIMEZONE,
         )
         block = with_passages(block, passages, tools.shelf, tools.tokens, turn.model)
     if block.text:
@@ -202,13 +204,14 @@ async def search(
     types: tuple[str, ...] | None = None,
     limit: int,
     threshold: float | None = None,
+    timezone: str = DEFAULT_TIMEZONE,
 ) -> Sequence[Ranked]:
     """Return what the read path would rank for the text, best first, if it were a question about the user
     that memory is known to answer: no decision, no budget. `unshown` says whether a turn would be shown any.
 
     Raises StoreUnavailable.
     """
-    wanted = Wanted(scope, types, limit, threshold)
+    wanted = Wanted(scope, types, limit, threshold, timezone=timezone)
     found = await tools.finder.find(rewrite(text, ()), wanted, began=tools.clock())
     return found.ranked
 
@@ -221,6 +224,7 @@ async def unshown(
     types: tuple[str, ...] | None = None,
     limit: int,
     threshold: float | None = None,
+    timezone: str = DEFAULT_TIMEZONE,
 ) -> Reason | None:
     """Return why a conversation that begins with the text would be shown no memory, None where it would. By
     the rules alone: neither is a model asked, nor is the budget looked at.
@@ -235,6 +239,7 @@ async def unshown(
         messages=(Message("user", text),),
         options=MemoryOptions(read=True, write=False, types=types, limit=limit, threshold=threshold),
         at=tools.clock(),
+        timezone=timezone,
     )
     recalled = await _recall(turn, replace(tools, wording=None, planner=None, stage=_untimed))
     if recalled.error is not None:
@@ -272,6 +277,7 @@ async def _ask(turn: Turn, expected: Expectation, tools: Tools) -> tuple[Query, 
         expected=expected,
         named=ruled,
         typed="" if not ruled or await _leans(turn, tools) else ruled,
+        timezone=turn.timezone or DEFAULT_TIMEZONE,
     )
     return planned(query, plan), wanted
 

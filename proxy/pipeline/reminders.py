@@ -1,9 +1,9 @@
 """Turn a session's notes into lines of the block, the most binding first."""
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, datetime
 
-from proxy.domain import Message
+from proxy import timezones
+from proxy.domain import DEFAULT_TIMEZONE, Message
 from proxy.notes import MOST_LINE_CHARS, Anchor, Line, SessionNotes, State
 
 NOTICE = (
@@ -15,7 +15,12 @@ LINE_TOKENS = 120  # for the last turns together
 
 
 def reminders(
-    notes: SessionNotes, messages: Sequence[Message], *, budget_tokens: int, tokens: Callable[[str], int]
+    notes: SessionNotes,
+    messages: Sequence[Message],
+    *,
+    budget_tokens: int,
+    tokens: Callable[[str], int],
+    timezone: str = DEFAULT_TIMEZONE,
 ) -> list[str]:
     """Return the lines: the anchors that the conversation does not show, newest last, then what went before.
 
@@ -23,12 +28,14 @@ def reminders(
     what they leave, so that memories find room too. Nothing is cut.
     """
     anchors = _fitting(
-        [_anchor(a) for a in reversed(_unseen(notes.anchors, messages))], budget_tokens, tokens
+        [_anchor(a, timezone) for a in reversed(_unseen(notes.anchors, messages))], budget_tokens, tokens
     )
     left = (budget_tokens - sum(map(tokens, anchors))) // 2
-    turns = _fitting([_turn(line) for line in reversed(notes.lines)], min(left, LINE_TOKENS), tokens)
+    turns = _fitting(
+        [_turn(line, timezone) for line in reversed(notes.lines)], min(left, LINE_TOKENS), tokens
+    )
     left -= sum(map(tokens, turns))
-    state = _fitting(_state(notes), left, tokens)
+    state = _fitting(_state(notes, timezone), left, tokens)
     return [*reversed(anchors), *state, *reversed(turns)]
 
 
@@ -49,13 +56,13 @@ def _fitting(lines: Sequence[str], budget: int, tokens: Callable[[str], int]) ->
     return chosen
 
 
-def _anchor(anchor: Anchor) -> str:
-    return f"[anchor {_day(anchor.at)}] {anchor.text}"
+def _anchor(anchor: Anchor, timezone: str) -> str:
+    return f"[anchor {_day(anchor.at, timezone)}] {anchor.text}"
 
 
-def _turn(line: Line) -> str:
+def _turn(line: Line, timezone: str) -> str:
     answered = f" — assistant: {_short(line.answered)}" if line.answered.strip() else ""
-    return f"[turn {_day(line.at)}] user: {_short(line.said)}{answered}"
+    return f"[turn {_day(line.at, timezone)}] user: {_short(line.said)}{answered}"
 
 
 def _short(text: str) -> str:
@@ -67,11 +74,11 @@ def _short(text: str) -> str:
     return f"{cut[: cut.rfind(' ')] if ' ' in cut[most // 2 :] else cut}…"
 
 
-def _state(notes: SessionNotes) -> list[str]:
+def _state(notes: SessionNotes, timezone: str) -> list[str]:
     if notes.state is None:
         return []
     told = "; ".join(_fields(notes.state))
-    return [f"[state {_day(notes.state_at)}] {told}"] if told else []
+    return [f"[state {_day(notes.state_at, timezone)}] {told}"] if told else []
 
 
 def _fields(state: State) -> Iterator[str]:
@@ -80,5 +87,5 @@ def _fields(state: State) -> Iterator[str]:
             yield f"{key.replace('_', ' ')}: {said}"
 
 
-def _day(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).date().isoformat()
+def _day(at: float, timezone: str) -> str:
+    return timezones.local(at, timezone).date().isoformat()

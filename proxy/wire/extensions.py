@@ -12,6 +12,7 @@ from typing import Any
 
 from proxy.domain import KINDS
 from proxy.errors import InvalidRequest
+from proxy.timezones import LAST_SECOND, SKEW_S, UnknownZone, canonical, instant
 from proxy.wire.body import Body
 
 MAX_ID_CHARS = 256
@@ -32,6 +33,8 @@ class Extensions:
     user_id: str | None = None
     project_id: str | None = None
     session_id: str | None = None
+    timezone: str | None = None  # canonical: see timezones.py
+    created_at: float | None = None  # when it was said: only the body can tell
 
     def switches(self, *, enabled: bool, auto_store: bool) -> tuple[bool, bool]:
         """Return whether to read and whether to write, given the server's defaults."""
@@ -62,10 +65,14 @@ def take_header_extensions(headers: Iterable[tuple[bytes, bytes]]) -> Extensions
         if name is None:
             continue
         value = _decoded(raw_value.strip(b" \t"))
+        if name == ZONE_HEADER and not value:
+            continue  # an unset variable of a frontend
         if found.setdefault(name, value) != value:
             raise _refused(name, "invalid_value", "it is given twice, with different values")
-    mode = found.pop(_MODE_HEADER, None)
+    mode, timezone = found.pop(_MODE_HEADER, None), found.pop(ZONE_HEADER, None)
     said: dict[str, Any] = {} if mode is None else _mode(mode)
+    if timezone is not None:
+        said["timezone"] = checked_zone(timezone, ZONE_HEADER)
     said |= {_ID_HEADERS[name]: checked_id(value, name) for name, value in found.items()}
     return Extensions(**said)
 
@@ -87,6 +94,37 @@ def checked_id(value: object, param: str) -> str:
     if not is_usable_id(value):
         raise _refused(param, "invalid_value", "it must not hold control characters or broken Unicode")
     return value
+
+
+def checked_zone(value: object, param: str) -> str:
+    """Return the canonical name of a time zone; else raise InvalidRequest for `param`."""
+    if not isinstance(value, str):
+        raise _wrong_type(param, "a string", value)
+    try:
+        return canonical(value)
+    except UnknownZone as e:
+        raise _refused(param, "invalid_value", str(e)) from None
+
+
+def checked_moment(value: object, param: str) -> float:
+    """Return Unix seconds, given so or as ISO 8601 with its zone; else raise InvalidRequest for `param`."""
+    if isinstance(value, str):
+        at = instant(value)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        at = float(min(value, LAST_SECOND + 1))  # a larger integer may be no float
+    else:
+        raise _wrong_type(param, "Unix seconds or ISO 8601", value)
+    if at is None or not 0 <= at <= LAST_SECOND:  # false for NaN too
+        why = "it must be Unix seconds or ISO 8601 with a time zone, like 2023-05-14T09:00:00Z"
+        raise _refused(param, "invalid_value", why)
+    return at
+
+
+def past(at: float | None, now: float, param: str) -> float | None:
+    """Return the moment, None for none; raise InvalidRequest for `param` if it is still to come."""
+    if at is not None and at > now + SKEW_S:
+        raise _refused(param, "invalid_value", "it is in the future")
+    return at
 
 
 def is_usable_id(value: str) -> bool:
@@ -164,17 +202,24 @@ _CONFIG: Mapping[str, Check] = {
     "auto_store": _boolean,
     "compress": _boolean,
 }
-_CONTEXT: Mapping[str, Check] = {"user_id": checked_id, "project_id": checked_id, "session_id": checked_id}
+_CONTEXT: Mapping[str, Check] = {
+    "user_id": checked_id,
+    "project_id": checked_id,
+    "session_id": checked_id,
+    "timezone": checked_zone,
+    "created_at": checked_moment,
+}
 
 
 # ---------------------------------------------------------------- the headers
 _MODE_HEADER = "X-Memory-Mode"
+ZONE_HEADER = "X-Memory-Timezone"
 _ID_HEADERS = {
     "X-Memory-User-Id": "user_id",
     "X-Memory-Project-Id": "project_id",
     "X-Memory-Session-Id": "session_id",
 }
-_HEADER_NAMES = {name.lower().encode(): name for name in (*_ID_HEADERS, _MODE_HEADER)}
+_HEADER_NAMES = {name.lower().encode(): name for name in (*_ID_HEADERS, _MODE_HEADER, ZONE_HEADER)}
 _MODES: Mapping[str, dict[str, bool]] = {
     "on": {"enabled": True, "retrieve": True, "auto_store": True},
     "read": {"enabled": True, "retrieve": True, "auto_store": False},

@@ -1,12 +1,12 @@
 """Relative dates, in every language that we resolve, against Thursday 2026-02-26."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from proxy.background.extraction.dates import anchored, expiry, resolved
 
-THURSDAY = datetime(2026, 2, 26, 10, tzinfo=UTC).timestamp()
+THURSDAY = datetime(2026, 2, 26, 10, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
@@ -81,12 +81,12 @@ def test_the_days_of_a_procedure_come_again_and_get_no_date() -> None:
 
 def test_a_resolved_fact_is_not_resolved_again() -> None:
     once = anchored("User flies tomorrow", "semantic", THURSDAY)
-    assert anchored(once, "semantic", THURSDAY + 86_400 * 9) == once
+    assert anchored(once, "semantic", THURSDAY + timedelta(days=9)) == once
 
 
 @pytest.mark.parametrize("last", ["2026-05-05", "5 May 2026", "May 5, 2026"])
 def test_a_rule_with_a_last_day_ends_when_that_day_is_over(last: str) -> None:
-    end = expiry(f"User wants answers in French until {last}.", "preference")
+    end = expiry(f"User wants answers in French until {last}.", "preference", "UTC")
     assert end == datetime(2026, 5, 6, tzinfo=UTC).timestamp()
 
 
@@ -99,7 +99,7 @@ def test_a_rule_with_a_last_day_ends_when_that_day_is_over(last: str) -> None:
     ],
 )
 def test_what_stays_true_or_is_not_clear_does_not_expire(content: str, type_: str) -> None:
-    assert expiry(content, type_) is None
+    assert expiry(content, type_, "UTC") is None
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from proxy.pipeline.decision.expect import Expectation
 from proxy.pipeline.recall.gate import gate_for
 from proxy.pipeline.recall.rank import DAY, Asked, Ranking, rank
 from proxy.pipeline.recall.times import named_times
+from proxy.timezones import local
 from tests.pipeline.conftest import NOW, SCOPE, memory
 
 OPEN = gate_for(expected=Expectation.STRONG, dense=True, model_threshold=0.25, asked=None)
@@ -196,7 +197,7 @@ def test_nothing_found_ranks_nothing():
 
 
 def test_a_memory_of_the_time_that_the_question_names_wins_between_equals():
-    (march,) = named_times("What happened in March 2026?", NOW)
+    (march,) = named_times("What happened in March 2026?", local(NOW, "UTC"))
     hits = [
         Hit(memory("a", "User sold the boat on 2026-05-02"), 0.4, 0.0),
         Hit(memory("b", "User sold the car on 2026-03-02"), 0.4, 0.0),

@@ -1,12 +1,13 @@
 """Times that a question names, in several languages, and the memories of those times."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from proxy.pipeline.recall.times import is_of, named_times
+from proxy.timezones import local
 
-NOW = datetime(2026, 6, 17, 10, tzinfo=UTC).timestamp()  # a Wednesday
+NOW = datetime(2026, 6, 17, 10, tzinfo=UTC)  # a Wednesday
 
 
 def day(text: str) -> float:
@@ -78,7 +79,7 @@ def test_a_memory_is_of_a_day_that_it_names_either_way() -> None:
 
 
 def test_on_a_sunday_last_weekend_is_not_the_one_that_lasts() -> None:
-    (weekend,) = named_times("Where were we last weekend?", day("2026-06-21"))
+    (weekend,) = named_times("Where were we last weekend?", datetime(2026, 6, 21, tzinfo=UTC))
     assert (weekend.start, weekend.end) == (day("2026-06-13"), day("2026-06-15"))
 
 
@@ -86,3 +87,26 @@ def test_a_memory_is_of_a_year_that_it_names() -> None:
     (year,) = named_times("Which books did I read last year?", NOW)
     assert is_of(year, "User read all of Dickens in 2025.", day("2026-03-01"))
     assert not is_of(year, "User owns 12025 books.", day("2026-03-01"))
+
+
+@pytest.mark.parametrize(
+    ("zone", "start"),
+    [
+        ("Asia/Tokyo", "2026-06-16T15:00Z"),
+        ("America/Los_Angeles", "2026-06-16T07:00Z"),
+        ("+14:00", "2026-06-16T10:00Z"),
+    ],
+)
+def test_yesterday_is_the_users(zone: str, start: str) -> None:
+    """At 18:00 UTC on 17 June it is 18 June in Tokyo and Kiritimati, 17 June in Los Angeles."""
+    at = local(datetime(2026, 6, 17, 18, tzinfo=UTC).timestamp(), zone)
+    (yesterday,) = named_times("What did I do yesterday?", at)
+    assert yesterday.start == datetime.fromisoformat(start).timestamp()
+    assert yesterday.end - yesterday.start == 86_400
+    assert is_of(yesterday, f"User ran on {at.date() - timedelta(days=1)}.", 0.0)
+
+
+def test_a_day_on_which_the_clocks_change_is_as_long_as_it_is() -> None:
+    at = local(datetime(2026, 3, 30, 10, tzinfo=UTC).timestamp(), "Europe/Berlin")
+    (yesterday,) = named_times("What did I do yesterday?", at)
+    assert yesterday.end - yesterday.start == 23 * 3600

@@ -58,6 +58,30 @@ class SessionContract:
         assert await sessions.session_of(BEN, "resp_1") is None
         assert await sessions.session_of(ANNA, "resp_2") is None
 
+    async def test_an_exchange_is_in_the_zone_of_its_request_else_in_the_last_known(self, sessions):
+        assert await sessions.timezone(ANNA) is None
+        for said, zone in (("one", None), ("two", "Asia/Tokyo"), ("three", None), ("four", "+05:30")):
+            new = exchange(said, timezone=zone, default_timezone="Europe/Berlin")
+            await sessions.complete(await sessions.begin(new), WHOLE, never)
+        found = await sessions.recent(ANNA, "s1", 9)
+        assert [e.timezone for e in found] == ["Europe/Berlin", "Asia/Tokyo", "Asia/Tokyo", "+05:30"]
+        assert await sessions.timezone(ANNA) == await sessions.timezone(APOLLO) == "+05:30"
+        assert await sessions.timezone(BEN) is None
+
+    async def test_an_old_conversation_keeps_its_date(self, sessions):
+        old = NOW - 86_400 * 900
+        await sessions.complete(await sessions.begin(exchange("long ago", said_at=old)), WHOLE, never)
+        await talk(sessions, "now")
+        found = await sessions.recent(ANNA, "s1", 9)
+        assert [(e.at, e.said_at) for e in found] == [(NOW, old), (NOW, NOW)]
+
+    async def test_the_zone_is_forgotten_with_the_user_and_not_with_a_project(self, memories, sessions):
+        await sessions.begin(exchange("one", timezone="Asia/Tokyo"))
+        await forget(memories, of(APOLLO))
+        assert await sessions.timezone(ANNA) == "Asia/Tokyo"
+        await forget(memories, of(ANNA))
+        assert await sessions.timezone(ANNA) is None
+
     async def test_the_beginning_of_a_conversation_sent_again_is_not_said_anew(self, sessions):
         first = await talk(sessions, "I live in Berlin.", key="k1", standalone=True)
         await talk(sessions, "Now in Paris.", key="k2")  # the client sends its history: that tells

@@ -2,13 +2,17 @@
 
 "tomorrow" means nothing in a memory that is read in June. What a calendar resolves without doubt gets the
 date behind it in parentheses; what it does not ("recently") gets the day on which it was stated. A fact
-that holds an absolute date already was resolved by its model and stays as it is. Days are those of UTC.
+that holds an absolute date already was resolved by its model and stays as it is. Days
+are those of the user's time zone.
 """
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
+
+from proxy import timezones
 
 Resolve = Callable[[date, re.Match[str]], str]
 
@@ -227,36 +231,39 @@ _UNTIL = re.compile(
 )
 
 
-def anchored(content: str, type_: str, at: float) -> str:
-    """Return the content with its relative dates resolved for what was said at `at`, Unix seconds.
+def anchored(content: str, type_: str, said: datetime, *, stated: bool = True) -> str:
+    """Return the content with its relative dates resolved for what was said then, in the user's local time.
 
     A procedure's days come again: they stay as they are."""
     if type_ == "procedural" or _ISO.search(content):
         return content
-    today = datetime.fromtimestamp(at, UTC).date()
+    today = said.date()
     spans: list[tuple[int, int, str]] = []
     for rule in _RULES:
         for match in rule.pattern.finditer(content):
             if all(match.end() <= start or match.start() >= end for start, end, _ in spans):
                 spans.append((match.start(), match.end(), rule.resolve(today, match)))
     if not spans:
-        vague = _VAGUE.search(content) and not _ABSOLUTE.search(content)
+        vague = stated and _VAGUE.search(content) and not _ABSOLUTE.search(content)
         return _stated(content, today) if vague else content
     for _, end, meant in sorted(spans, reverse=True):
         content = f"{content[:end]} ({meant}){content[end:]}"
     return content
 
 
-def expiry(content: str, type_: str) -> float | None:
-    """Return when a rule ends that names its last day ("answer in French until 2026-05-05"); None for all
-    else: that a lease runs until May is true in June as well."""
+def expiry(content: str, type_: str, timezone: str) -> float | None:
+    """Return when a rule ends that names its last day ("answer in French until 2026-05-05"), in the user's
+    zone; None for all else: that a lease runs until May is true in June as well."""
     if type_ != "preference":
         return None
     match = _UNTIL.search(content)
     last = _day_of(match) if match else None
     if last is None:
         return None
-    return datetime.combine(last + timedelta(days=1), datetime.min.time(), UTC).timestamp()
+    with suppress(OverflowError):
+        after = last + timedelta(days=1)
+        return timezones.day_start(after.year, after.month, after.day, timezone)
+    return None
 
 
 _RESOLVED = re.compile(r" \((?:week of )?(\d{4}(?:-\d\d){0,2})\)")
@@ -266,7 +273,7 @@ def is_ahead(content: str, at: float) -> bool | None:
     """Return whether the content names a day that had not come when it was said at `at`; None where it
     names no day with its year."""
     days = [day for match in _DAYS.finditer(content) if (day := _day_of(match)) is not None]
-    return max(days) > datetime.fromtimestamp(at, UTC).date() if days else None
+    return max(days) > timezones.local(at, timezones.DEFAULT).date() if days else None
 
 
 def resolved(content: str) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ def request(batch: Batch, known: Sequence[Memory], policy: SafetyPolicy = DEFAUL
     Takes some 10 ms for long exchanges: call it in a thread."""
     last = batch.pending[-1]
     user = Template(prompt("extraction_input.v1")).substitute(
-        known="\n".join(transcript.memory_line(m, policy) for m in known) or "(none)",
+        known="\n".join(transcript.memory_line(m, policy, last.timezone) for m in known) or "(none)",
         context=transcript.earlier(batch.context, policy) or "(none)",
         exchanges=transcript.conversation(batch.pending, policy),
     )

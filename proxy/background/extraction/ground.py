@@ -204,7 +204,12 @@ def _statements_of(candidate: Candidate, content: str, sources: list[Source]) ->
         return
     if content not in holder.flat_own and steers(candidate.content):
         fact = replace(candidate, evidence=candidate.content)
-        yield replace(fact, observed_at=holder.exchange.at, origin=_origin(fact, holder.exchange))
+        yield replace(
+            fact,
+            observed_at=holder.exchange.said_at,
+            timezone=holder.exchange.timezone,
+            origin=_origin(fact, holder.exchange),
+        )
         return  # a rule in a pasted text: its owner decides (see doubt)
     for statement in holder.kept:
         text = flat(statement.text)
@@ -212,7 +217,6 @@ def _statements_of(candidate: Candidate, content: str, sources: list[Source]) ->
             fact = copied(statement, holder.exchange)
             yield replace(
                 fact,
-                content=anchored(fact.content, fact.type, holder.exchange.at),
                 confidence=min(fact.confidence, candidate.confidence),
                 tags=candidate.tags,
                 source="explicit" if statement.explicit else "extracted",
@@ -277,12 +281,13 @@ def _placed(candidate: Candidate, source: Source, *, asked: bool) -> Candidate |
         return None
     return replace(
         candidate,
-        content=anchored(candidate.content, candidate.type, exchange.at),
+        content=anchored(candidate.content, candidate.type, exchange.local),
         confidence=_confidence(candidate, sentence),
         source="explicit" if asked else candidate.source,
         importance=0.8 if asked else 0.6 if candidate.type == "preference" else candidate.importance,
-        observed_at=exchange.at,
-        expires_at=candidate.expires_at or expiry(candidate.content, candidate.type),
+        observed_at=exchange.said_at,
+        timezone=exchange.timezone,
+        expires_at=candidate.expires_at or expiry(candidate.content, candidate.type, exchange.timezone),
         origin=_origin(candidate, exchange),
     )
 

@@ -5,12 +5,12 @@ The same text is what evidence is looked for in, so that nothing can be quoted t
 
 import re
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from functools import lru_cache
 
+from proxy import timezones
 from proxy.background.safety.filters import clean
 from proxy.background.safety.policy import SafetyPolicy
-from proxy.domain import Exchange, Memory
+from proxy.domain import DEFAULT_TIMEZONE, Exchange, Memory
 
 _MAX_SAID, _MAX_ANSWER, _MAX_CONTEXT, _MAX_TOTAL = 6_000, 2_000, 600, 40_000  # characters
 _SECTION = re.compile(
@@ -48,9 +48,9 @@ def earlier(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
     return "\n".join(_earlier(e, policy) for e in exchanges)
 
 
-def memory_line(memory: Memory, policy: SafetyPolicy) -> str:
+def memory_line(memory: Memory, policy: SafetyPolicy, timezone: str = DEFAULT_TIMEZONE) -> str:
     """Return a known memory in one line: its id, its type, the day from which it holds, its content."""
-    since = datetime.fromtimestamp(memory.valid_from, UTC).strftime("%Y-%m-%d")
+    since = timezones.local(memory.valid_from, timezone).date().isoformat()
     content = " ".join(defused(clean(memory.content, policy)).split())
     return f"[{memory.id}] ({memory.type}, {since}) {content}"
 
@@ -72,7 +72,7 @@ def _exchange(exchange: Exchange, policy: SafetyPolicy) -> str:
 
 def _framed(exchange: Exchange, user: str, assistant: str) -> str:
     return (
-        f'<exchange date="{_date(exchange.at)}">\n<user>\n{defused(user)}\n</user>\n'
+        f'<exchange date="{_date(exchange)}">\n<user>\n{defused(user)}\n</user>\n'
         f"<assistant>\n{defused(assistant)}\n</assistant>\n</exchange>"
     )
 
@@ -81,11 +81,11 @@ def _earlier(exchange: Exchange, policy: SafetyPolicy) -> str:
     user, assistant = (
         defused(_cut(_cleaned(t, policy), _MAX_CONTEXT)) for t in (exchange.said, exchange.answer)
     )
-    return f'<earlier date="{_date(exchange.at)}">\nuser: {user}\nassistant: {assistant}\n</earlier>'
+    return f'<earlier date="{_date(exchange)}">\nuser: {user}\nassistant: {assistant}\n</earlier>'
 
 
-def _date(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC, %A")
+def _date(exchange: Exchange) -> str:
+    return f"{exchange.local:%Y-%m-%d %H:%M} {exchange.timezone}, {exchange.local:%A}"
 
 
 def _cut(text: str, limit: int) -> str:

@@ -5,6 +5,7 @@ Nothing is rephrased, so nothing can be invented. Which sentences are kept: see 
 
 import re
 
+from proxy.background.extraction.dates import anchored
 from proxy.background.extraction.worth import Statement, statements
 from proxy.background.safety.filters import clean
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
@@ -51,12 +52,13 @@ def candidate(statement: Statement, exchange: Exchange) -> Candidate:
     """Return the statement as a candidate of its exchange."""
     return Candidate(
         type=type_of(statement),
-        content=statement.content,
+        content=anchored(statement.content, type_of(statement), exchange.local),
         confidence=_HEDGED_CONFIDENCE if statement.hedged else _CONFIDENCE,
         evidence=statement.text,
         source="explicit" if statement.explicit else "verbatim",
         importance=0.8 if statement.explicit else 0.5,
-        observed_at=exchange.at,
+        observed_at=exchange.said_at,
+        timezone=exchange.timezone,
         origin=Evidence(exchange.session_id, exchange.id, statement.text[:500]),
     )
 

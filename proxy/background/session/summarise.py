@@ -6,7 +6,6 @@ answers with anything, and a lazy one with nothing in many words: neither passes
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from string import Template
 from typing import Any
 
@@ -101,7 +100,8 @@ def _candidate(
         replaces=before,
         source="summary",
         importance=_importance(told.get("importance")),
-        observed_at=last.at,
+        observed_at=last.said_at,
+        timezone=last.timezone,
         origin=Evidence(last.session_id, last.id),
     )
 
@@ -149,4 +149,4 @@ def _seen(exchange: Exchange, policy: SafetyPolicy) -> Iterator[str]:
     yield transcript.said(exchange, policy)
     yield transcript.answer(exchange, policy)
     # "Tomorrow" becomes a date.
-    yield datetime.fromtimestamp(exchange.at, UTC).strftime("%Y-%m-%d %Y %B %d %A")
+    yield f"{exchange.local:%Y-%m-%d %Y %B %d %A}"

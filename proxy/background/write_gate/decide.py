@@ -228,12 +228,13 @@ class _Ledger:
 
     def _add_to_history(self, current: Memory, memory: Memory, vector: bytes | None) -> None:
         """Keep what was said before the current memory and read after it as what it superseded."""
-        if memory.valid_from >= current.valid_from:
-            self.dropped["outdated"] += 1  # the current one was said before it, and again after it
-            return
-        past = replace(
-            memory, scope=_reach(current, memory), valid_to=current.valid_from, superseded_by=current.id
-        )
+        ended = current.valid_from
+        if memory.valid_from >= ended:  # the current one was said before it, and again after it
+            if memory.source != "api":
+                self.dropped["outdated"] += 1
+                return
+            ended = _last_said(current)
+        past = replace(memory, scope=_reach(current, memory), valid_to=ended, superseded_by=current.id)
         self.changes.append(Create(past, vector))
 
     def _memory(self, candidate: Candidate) -> Memory:
@@ -245,7 +246,7 @@ class _Ledger:
             type=candidate.type,
             content=candidate.content.strip(),
             source=candidate.source,
-            created_at=self.now,
+            created_at=said if candidate.source == "api" else self.now,  # a person says when it was
             updated_at=said,  # when it was said last: see _last_said
             valid_from=said,
             expires_at=candidate.expires_at,

@@ -28,6 +28,7 @@ class Caller:
     user: str | None = None
     named: str | None = None  # the user that the request's header names
     project: str | None = None  # the project that the request's header names
+    timezone: str | None = None  # that the request's header names
     rights: frozenset[str] = RIGHTS
     label: str = "open"  # who did it, in receipts: "open", "key:<id>", "jwt", "header"
     foreign: bool = False  # a web page of another origin asks: it gets no memory (see browsers.py)
@@ -102,5 +103,5 @@ def caller_of(scope: ASGIScope, project_key: Callable[[str], str] = str) -> Call
     said = take_header_extensions(scope["headers"])
     if said.user_id is not None:
         caller.narrow(said.user_id, USER_HEADER)
-    caller = replace(caller, named=said.user_id, project_key=project_key)
+    caller = replace(caller, named=said.user_id, timezone=said.timezone, project_key=project_key)
     return replace(caller, project=caller.stored_project(said.project_id))

@@ -19,6 +19,7 @@ from proxy.edge.memory_api.fields import (
     Seconds,
     Share,
     Tags,
+    Zone,
 )
 from proxy.oversight import JobState
 
@@ -90,6 +91,8 @@ class AddBody(Body):
     project_id: Id | None = None
     tags: Tags = []
     importance: Share = 0.5
+    created_at: Moment | None = None  # when it was said: "yesterday" in it is the day before
+    timezone: Zone | None = None  # of the days in it
     expires_at: Moment | None = None
 
 
@@ -101,6 +104,7 @@ class SearchBody(Body):
     limit: Annotated[int, Field(ge=1, le=100)] | None = None
     similarity_threshold: Share | None = None
     include: Annotated[list[Literal["documents"]], Field(max_length=1)] = []
+    timezone: Zone | None = None  # of "yesterday" in the query
 
 
 class EndBody(Body):
@@ -165,9 +169,9 @@ class MemoryLine(Body):
     user_id: Id | None = None
     project_id: Id | None = None
     source: Source = "api"
-    created_at: Seconds | None = None
+    created_at: Moment | None = None
     updated_at: Seconds | None = None
-    valid_from: Seconds | None = None
+    valid_from: Moment | None = None
     valid_to: Seconds | None = None
     superseded_by: MemoryId | None = None
     expires_at: Seconds | None = None

@@ -1,24 +1,27 @@
 """The kinds of values that queries and bodies hold, each with its check and its JSON schema."""
 
 import unicodedata
-from datetime import datetime
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from proxy.domain import KINDS
 from proxy.errors import InvalidRequest
-from proxy.wire.extensions import MAX_ID_CHARS, checked_id
+from proxy.timezones import LAST_SECOND, instant
+from proxy.wire.extensions import MAX_ID_CHARS, checked_id, checked_zone
 
 MAX_CONTENT_CHARS = 4_000
 _NO_LINE = ("Cc", "Zl", "Zp")  # controls, separators of lines
 _UNSEEN = ("Cf", "Mn", "Zs")  # nothing that a reader sees by itself
 _REORDERS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")  # shown in another order
-LAST_SECOND = 253_402_300_799  # of the year 9999: later ones are no dates for most of the world's software
 
 
 def _id(value: str, info: ValidationInfo) -> str:
     return checked_id(value, info.field_name or "id")
+
+
+def _zone(value: str, info: ValidationInfo) -> str:
+    return checked_zone(value, info.field_name or "timezone")
 
 
 def _kind(value: str, info: ValidationInfo) -> str:
@@ -36,16 +39,13 @@ def _whole(value: object) -> object:
 
 
 def _seconds(value: object) -> object:
-    """Return Unix seconds where a text names a time; a time of no zone would mean another on each machine."""
+    """Return Unix seconds where a text names a time."""
     if not isinstance(value, str):
         return value
-    try:
-        at = datetime.fromisoformat(value.upper())  # RFC 3339 allows "t" and "z", Python no "z"
-    except ValueError:
-        at = None
-    if at is None or at.tzinfo is None:
+    at = instant(value)
+    if at is None:
         raise ValueError("it must be Unix seconds or ISO 8601 with a time zone, like 2027-01-31T09:00:00Z")
-    return at.timestamp()
+    return at
 
 
 def _flag(value: object) -> object:
@@ -72,6 +72,14 @@ Id = Annotated[
     AfterValidator(_id),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARS}),
 ]
+Zone = Annotated[
+    str,
+    AfterValidator(_zone),
+    Field(max_length=64),
+    WithJsonSchema({
+        "type": "string", "maxLength": 64, "description": "IANA name (Asia/Tokyo), or an offset (+02:00)",
+    }),
+]  # fmt: skip
 Kind = Annotated[
     str,
     AfterValidator(_kind),

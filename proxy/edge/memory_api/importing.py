@@ -8,6 +8,7 @@ import asyncio
 from codecs import BOM_UTF8
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from starlette.responses import Response
 
@@ -20,6 +21,7 @@ from proxy.edge.memory_api.reading import checked, media_type, parsed, stream_of
 from proxy.edge.memory_api.wiring import Asked, Tools
 from proxy.errors import ClientError, Forbidden, InvalidRequest
 from proxy.own_ids import own_id
+from proxy.timezones import local
 
 MAX_LINE_BYTES = 1_000_000
 MAX_ERRORS = 20
@@ -114,6 +116,7 @@ class _Importing:
     errors: list[LineRefused] = field(default_factory=list)
     batch: list[tuple[int, Memory, tuple[Event, ...]]] = field(default_factory=list)
     batch_bytes: int = 0
+    said: dict[str, datetime] = field(default_factory=dict)  # by id, the local times of lines to be resolved
     began: dict[str, Stamp] = field(default_factory=dict)  # by user, when their first line came
 
     async def take(self, number: int, raw: bytes | None) -> None:
@@ -132,6 +135,10 @@ class _Importing:
         if memory.scope.user not in self.began:
             # Not only when the batch is stored: a forget that comes between is newer than the lines.
             self.began[memory.scope.user] = await self.tools.memories.stamp(memory.scope)
+        if line.id is None and (line.created_at is not None or line.valid_from is not None):
+            # An export's lines stay as they are.
+            zone = await self.tools.zones.of(memory.scope, self.users.caller.timezone)
+            self.said[memory.id] = local(memory.valid_from, zone)
         self.batch.append((number, memory, _history(line, self.users, memory.scope)))
         self.batch_bytes += len(raw)
         if len(self.batch) >= BATCH or self.batch_bytes >= BATCH_BYTES:
@@ -148,6 +155,7 @@ class _Importing:
             [memory for _, memory, _ in batch],
             began=self.began[scope.user],
             histories={memory.id: history for _, memory, history in reversed(batch)},
+            said={memory.id: at for _, memory, _ in batch if (at := self.said.pop(memory.id, None))},
         )
         for (number, _, _), one in zip(batch, taken, strict=True):
             if one.refusal:

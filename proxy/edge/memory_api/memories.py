@@ -13,7 +13,7 @@ from proxy.edge.memory_api.bodies import AddBody, EditBody, ListQuery, NoQuery, 
 from proxy.edge.memory_api.documents import passage
 from proxy.edge.memory_api.wiring import Asked, Tools
 from proxy.errors import InvalidRequest, NotFound
-from proxy.wire.extensions import MAX_ID_CHARS
+from proxy.wire.extensions import MAX_ID_CHARS, past
 
 _OF_ITSELF = {"expires_at", "importance", "tags"}  # what a body may say of a memory that is there already
 
@@ -21,6 +21,9 @@ _OF_ITSELF = {"expires_at", "importance", "tags"}  # what a body may say of a me
 async def add(tools: Tools, asked: Asked[NoQuery, AddBody]) -> Response:
     """201 with the new memory, 200 with the one that the content confirmed, and what else the body says."""
     body, now = asked.body, tools.clock()
+    scope = asked.scope(body.user_id, body.project_id)
+    said_at = past(body.created_at, now, "created_at")
+    timezone = await tools.zones.of(scope, body.timezone or asked.caller.timezone)
     candidate = Candidate(
         type=body.type,
         content=body.content,
@@ -28,11 +31,12 @@ async def add(tools: Tools, asked: Asked[NoQuery, AddBody]) -> Response:
         tags=tuple(body.tags),
         importance=body.importance,
         source="api",
-        observed_at=now,
+        observed_at=now if said_at is None else said_at,
+        timezone=timezone,
         expires_at=_future(body.expires_at, now),
     )
     said = {name for name in _OF_ITSELF & body.model_fields_set if getattr(body, name) is not None}
-    memory, change = await tools.by_hand.add(asked.scope(body.user_id, body.project_id), candidate, said)
+    memory, change = await tools.by_hand.add(scope, candidate, said)
     shown: Added = {**present.memory(memory), "change": change}  # type: ignore[typeddict-item]
     return present.answer(shown, 200 if change == "confirmed" else 201)
 
@@ -40,12 +44,14 @@ async def add(tools: Tools, asked: Asked[NoQuery, AddBody]) -> Response:
 async def search(tools: Tools, asked: Asked[NoQuery, SearchBody]) -> Response:
     """What is near the query, with scores and reasons, and whether a chat would be shown any of it."""
     body = asked.body
+    scope = asked.scope(body.user_id, body.project_id)
     found = await tools.recall(
-        asked.scope(body.user_id, body.project_id),
+        scope,
         body.query,
         types=tuple(body.memory_types) if body.memory_types else None,
         limit=body.limit or tools.retrieval_limit,
         threshold=body.similarity_threshold,
+        timezone=await tools.zones.of(scope, body.timezone or asked.caller.timezone),
     )
     matches: Matches = {
         "object": "list",

@@ -6,8 +6,10 @@ from typing import Any
 
 from proxy.domain import KINDS, Level, Status
 from proxy.reasons import Reason
+from proxy.timezones import LAST_SECOND
 from proxy.wire.extensions import MAX_ID_CHARS, MAX_RETRIEVAL_LIMIT
 
+_ZONE = "An IANA name (Asia/Tokyo), or an offset (+02:00)."
 _ID: dict[str, Any] = {"type": ["string", "null"], "minLength": 1, "maxLength": MAX_ID_CHARS}
 _REFUSAL = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Refusal"}}}}
 _LEVELS = [level.value for level in Level]
@@ -46,7 +48,20 @@ COMPONENTS: dict[str, dict[str, Any]] = {
             "type": ["object", "null"],
             "additionalProperties": False,
             "description": "Whose memory, within what the credential allows; removed before it is forwarded.",
-            "properties": {"user_id": _ID, "project_id": _ID, "session_id": _ID},
+            "properties": {
+                "user_id": _ID,
+                "project_id": _ID,
+                "session_id": _ID,
+                "timezone": {"type": ["string", "null"], "description": _ZONE},
+                "created_at": {
+                    "anyOf": [
+                        {"type": "number", "minimum": 0, "maximum": LAST_SECOND},
+                        {"type": "string", "format": "date-time"},
+                        {"type": "null"},
+                    ],
+                    "description": "When it was said, for conversations of the past; not in the future.",
+                },
+            },
         },
     },
     "parameters": {
@@ -65,6 +80,12 @@ COMPONENTS: dict[str, dict[str, Any]] = {
             "name": "X-Memory-Session-Id",
             "in": "header",
             "schema": {"type": "string", "minLength": 1, "maxLength": MAX_ID_CHARS},
+        },
+        "MemoryTimezone": {
+            "name": "X-Memory-Timezone",
+            "in": "header",
+            "description": f"As memory_context.timezone; the body wins. {_ZONE}",
+            "schema": {"type": "string"},
         },
         "MemoryMode": {
             "name": "X-Memory-Mode",

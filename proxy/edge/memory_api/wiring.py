@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 
 from starlette.requests import Request
@@ -10,6 +11,7 @@ from starlette.responses import Response
 from proxy.documents import Change, Document, DocumentStore, Format
 from proxy.domain import Candidate, Event, Memory, MemoryFilter, Ranked, Scope, Stamp
 from proxy.edge.identity.caller import Caller
+from proxy.edge.turns import Zones
 from proxy.pipeline.documents import RankedPassage
 from proxy.ports import Clock, JobQueue, MemoryStore, Quarantine, Receipts, SessionStore
 from proxy.reasons import Reason
@@ -28,7 +30,14 @@ class Recall(Protocol):
     """Searches memories, and asks whether the read path would."""
 
     async def __call__(
-        self, scope: Scope, query: str, *, types: tuple[str, ...] | None, limit: int, threshold: float | None
+        self,
+        scope: Scope,
+        query: str,
+        *,
+        types: tuple[str, ...] | None,
+        limit: int,
+        threshold: float | None,
+        timezone: str,
     ) -> Recalled: ...
 
 
@@ -70,9 +79,10 @@ class ByHand(Protocol):
         *,
         began: Stamp,
         histories: Mapping[str, Sequence[Event]],
+        said: Mapping[str, datetime],
     ) -> Sequence[Taken]:
         """Store memories of one user as they were exported, with their histories, by id; nothing if the user
-        forgot since `began`."""
+        forgot since `began`. `said`: by id, the local time against which relative dates are resolved."""
         ...
 
 
@@ -117,6 +127,7 @@ class Tools:
     wake: Callable[[], None]  # tells the worker that a job is due
     forgotten: Callable[[Scope], None]  # is told whose everything was forgotten
     clock: Clock
+    zones: Zones
     mode: str  # how callers are identified: "open" | "keys" | "jwt" | "header"
     version: str
     retrieval_limit: int = 10  # of a search that names none

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from proxy.domain import Hit, Level, Ranked, Scope
+from proxy.domain import DEFAULT_TIMEZONE, Hit, Level, Ranked, Scope
 from proxy.gloss import question_gloss
 from proxy.observe import Seldom
 from proxy.pipeline.decision.expect import Expectation
@@ -29,6 +29,7 @@ from proxy.pipeline.recall.several import merged
 from proxy.pipeline.recall.times import named_times
 from proxy.ports import Answerability, Clock, Embedder, MemoryStore, Snapshot
 from proxy.reasons import Reason
+from proxy.timezones import local
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Wanted:
     # The text whose things of one name, and persons, must be in memory (see `named`, `persons`); "": none.
     named: str = ""
     typed: str = ""  # the text as typed that what is found must answer (see `answerable`); "": none
+    timezone: str = DEFAULT_TIMEZONE  # in which "yesterday" is understood
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,8 @@ class Finder:
     async def _one(self, query: Query, wanted: Wanted, few: Snapshot | None, *, now: float) -> Finding:
         # While the model reads the question:
         lacks, glossed = _lacks_of(wanted.named), question_gloss(query.text).text != query.text
-        aims, times = aims_of(query.text), (*named_times(query.text, now), *named_times(query.time, now))
+        aims, at = aims_of(query.text), local(now, wanted.timezone)
+        times = (*named_times(query.text, at), *named_times(query.time, at))
         looked_up = (*query.terms, *query.extra) if self.ranking.lexical else ()
         embedder = self.embedder if self.ranking.dense else None
         reader = self.answerability if is_readable(query, wanted.typed) else None

@@ -22,6 +22,7 @@ from proxy.pipeline.recall.wording import MAX_ANSWER, sound_note
 from proxy.ports import Completer
 from proxy.terms import terms
 from proxy.thoughts import without_thoughts
+from proxy.timezones import DEFAULT, local
 
 ROLE = "memory_plan"
 MAX_KEYWORDS = 8
@@ -158,5 +159,5 @@ def _time(value: str) -> str:
     if iso := _ISO_MONTH.fullmatch(value):
         year, month = iso[1], int(iso[2])
         value = f"in {_MONTHS[month - 1]} {year}" if 1 <= month <= 12 else ""
-    readable = len(value) <= MAX_WORD and value.isprintable() and named_times(value, 0.0)
+    readable = len(value) <= MAX_WORD and value.isprintable() and named_times(value, local(0.0, DEFAULT))
     return value if readable else ""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import date, datetime, timedelta
 
 from proxy.gloss import question_gloss
 from proxy.overlap import MEMORY_CHARS
@@ -35,33 +35,34 @@ _DATE = re.compile(
 _WEEKDAYS = "monday tuesday wednesday thursday friday saturday sunday".split()
 _LAST = re.compile(rf"\blast (?P<weekday>{'|'.join(_WEEKDAYS)}|weekend)\b")
 _YEAR = re.compile(r"\b(?:in|since|of) (?P<year>20\d\d)\b")
-_SECONDS = 86_400
 _ISO = re.compile(r"\b(20\d\d)-(\d\d)(?:-(\d\d))?\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From `start` up to `end`, Unix seconds; `words` name it in a text ("march 2026")."""
+    """The user's days from `first` up to `after`, and the same in Unix seconds; `words` name them in a text
+    ("march 2026")."""
 
+    first: date
+    after: date
     start: float
     end: float
     words: tuple[str, ...] = ()
 
 
-def named_times(text: str, now: float) -> tuple[Period, ...]:
-    """Return the times that the text names, the past ones that are nearest to `now` where it leaves the year
-    open."""
+def named_times(text: str, at: datetime) -> tuple[Period, ...]:
+    """Return the times that the text names; where it leaves the year open, the past ones that are nearest to
+    `at`, the user's local time."""
     if not text:
         return ()
     said = fold(question_gloss(text).text)
-    at = datetime.fromtimestamp(now, UTC)
     found = [day for m in _DATE.finditer(said) if _is_date(m) and (day := _date(m, at))]
     said = _DATE.sub(lambda m: " " if _is_date(m) else m[0], said)  # "the 3rd of March" is no month
     found += [_month(m, at) for m in _MONTH.finditer(said)]
     found += [_season(m, at) for m in _SEASON.finditer(said)]
     found += [_ago(m, at) for m in _AGO.finditer(said)]
     found += [_last(m, at) for m in _LAST.finditer(said)]
-    found += [_year(int(m["year"])) for m in _YEAR.finditer(said)]
+    found += [_year(int(m["year"]), at) for m in _YEAR.finditer(said)]
     return tuple(found)
 
 
@@ -69,7 +70,7 @@ def is_of(period: Period, content: str, valid_from: float) -> bool:
     """True if the memory began in the period, or its content names a day of it."""
     if period.start <= valid_from < period.end:
         return True
-    if any(period.start <= day < period.end for day in _days(content)):
+    if any(period.first <= day < period.after for day in _days(content)):
         return True
     said = fold(content, MEMORY_CHARS)
     # Not "in Mayfair", nor "March 30" for "March 3"; Chinese has no edges.
@@ -81,7 +82,7 @@ def _month(match: re.Match[str], at: datetime) -> Period:
     year = int(match["year"] or (at.year if month <= at.month else at.year - 1))
     # "Delivered on 6 May 2026", "in May".
     words = (f"{match['month']} {year}", f"in {match['month']}")
-    return Period(_day(year, month), _day(year + month // 12, month % 12 + 1), words)
+    return _period(at, date(year, month, 1), date(year + month // 12, month % 12 + 1, 1), words)
 
 
 def _is_date(match: re.Match[str]) -> bool:
@@ -94,23 +95,22 @@ def _date(match: re.Match[str], at: datetime) -> Period | None:
     month = _MONTHS.index(name) + 1
     year = int(match["year"] or (at.year if (month, number) <= (at.month, at.day) else at.year - 1))
     with suppress(ValueError):
-        start = _day(year, month, number)
-        return Period(start, start + _SECONDS, (f"{number} {name}", f"{name} {number}"))
+        return _days_from(at, date(year, month, number), 1, (f"{number} {name}", f"{name} {number}"))
     return None
 
 
 def _last(match: re.Match[str], at: datetime) -> Period:
-    today = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    today = at.date()
     weekend = match["weekday"] == "weekend"
     first = 5 if weekend else _WEEKDAYS.index(match["weekday"])
     start = today - timedelta(days=(today.weekday() - first - 1) % 7 + 1)
     if weekend and today.weekday() == 6:  # on a Sunday the weekend before this one is meant
         start -= timedelta(days=7)
-    return Period(start.timestamp(), (start + timedelta(days=1 + weekend)).timestamp())
+    return _days_from(at, start, 1 + weekend)
 
 
-def _year(year: int) -> Period:
-    return Period(_day(year, 1), _day(year + 1, 1), (f"{year}",))
+def _year(year: int, at: datetime) -> Period:
+    return _period(at, date(year, 1, 1), date(year + 1, 1, 1), (f"{year}",))
 
 
 def _season(match: re.Match[str], at: datetime) -> Period:
@@ -121,31 +121,34 @@ def _season(match: re.Match[str], at: datetime) -> Period:
     end = year + (last < first)
     months = [*range(first, last + 1)] if first <= last else [12, 1, 2]
     words = tuple(f"{_MONTHS[m - 1]} {year if m >= first else end}" for m in months)
-    return Period(_day(year, first), _day(end, last + 1), words)
+    return _period(at, date(year, first, 1), date(end, last + 1, 1), words)
 
 
 def _ago(match: re.Match[str], at: datetime) -> Period:
-    today = at.replace(hour=0, minute=0, second=0, microsecond=0)
+    today = at.date()
     if match["day"]:
-        start = today - timedelta(days=match["day"] == "yesterday")
-        return Period(start.timestamp(), (start + timedelta(days=1)).timestamp())
+        return _days_from(at, today - timedelta(days=match["day"] == "yesterday"), 1)
     back = match["which"] == "last"
     if match["unit"] == "week":
-        start = today - timedelta(days=today.weekday() + 7 * back)
-        return Period(start.timestamp(), (start + timedelta(days=7)).timestamp())
+        return _days_from(at, today - timedelta(days=today.weekday() + 7 * back), 7)
     if match["unit"] == "year":
-        return _year(at.year - back)
+        return _year(at.year - back, at)
     year, month = (at.year, at.month) if not back else (at.year - (at.month == 1), (at.month - 2) % 12 + 1)
-    return Period(
-        _day(year, month), _day(year + month // 12, month % 12 + 1), (f"{_MONTHS[month - 1]} {year}",)
-    )
+    words = (f"{_MONTHS[month - 1]} {year}",)
+    return _period(at, date(year, month, 1), date(year + month // 12, month % 12 + 1, 1), words)
 
 
-def _day(year: int, month: int, day: int = 1) -> float:
-    return datetime(year, month, day, tzinfo=UTC).timestamp()
+def _days_from(at: datetime, first: date, count: int, words: tuple[str, ...] = ()) -> Period:
+    return _period(at, first, first + timedelta(days=count), words)
 
 
-def _days(content: str) -> Iterator[float]:
+def _period(at: datetime, first: date, after: date, words: tuple[str, ...] = ()) -> Period:
+    """Return the days as they begin and end in the time zone of `at`."""
+    start, end = (datetime(d.year, d.month, d.day, tzinfo=at.tzinfo).timestamp() for d in (first, after))
+    return Period(first, after, start, end, words)
+
+
+def _days(content: str) -> Iterator[date]:
     for year, month, day in _ISO.findall(content):
         with suppress(ValueError):  # 2026-02-31 is a number, not a day
-            yield _day(int(year), int(month), int(day or 1))
+            yield date(int(year), int(month), int(day or 1))

@@ -244,6 +244,8 @@ async def _write(
         numbers = {"generation": user.generation, "version": user.version, "served": user.served}
         for name, number in {**numbers, "last": pieces.numbers.last}.items():
             unit.set_number(name, number)
+        if user.timezone is not None:
+            unit.table("user").put("timezone", user.timezone)
         unit.set_number("session", pieces.numbers.last_of("sessions"))
     into = Into(unit, Rows(unit))
     memories = [piece.memory for piece in portion if piece.memory is not None]

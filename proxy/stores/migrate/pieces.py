@@ -227,6 +227,7 @@ class Pieces:
             "model": row["model"], "said": row["said"], "answer": row["answer"], "recalled": recalled,
             "at": row["at"], "open": False, "whole": bool(row["whole"]), "explicit": bool(row["explicit"]),
             "personal": bool(row["personal"]), "instance": row["instance"], "holders": row["holders"],
+            "timezone": row["timezone"], "dated": row["dated"],
         }  # fmt: skip
         unread: UnreadRow | None = None
         if row["extraction"] in ("pending", "dead"):

@@ -73,6 +73,7 @@ class User:
     version: int
     served: int
     counts: Mapping[str, int]
+    timezone: str | None = None  # the last known
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +97,14 @@ class Source:
 
     def users(self) -> list[User]:
         """Return all users, those seen first first."""
-        found = self._all("SELECT id, tenant, user, generation, version, served FROM scopes ORDER BY id")
+        found = self._all(
+            "SELECT id, tenant, user, generation, version, served, timezone FROM scopes ORDER BY id"
+        )
         return [
             User(
                 row["id"], Scope(row["tenant"], row["user"]), row["generation"], row["version"],
                 row["served"], {name: self.count(name, row["id"]) for name in TABLES},
+                row["timezone"],
             )
             for row in found
         ]  # fmt: skip

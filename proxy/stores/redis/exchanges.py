@@ -4,7 +4,7 @@ Runs inside a unit of work."""
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from proxy.domain import Begun, Exchange, NewExchange, NewJob, Outcome, Scope
+from proxy.domain import DEFAULT_TIMEZONE, Begun, Exchange, NewExchange, NewJob, Outcome, Scope
 from proxy.lanes import ORDINARY
 from proxy.ports import Trigger
 from proxy.stores.in_view import FORGOTTEN, is_not_to_be_read
@@ -31,7 +31,7 @@ async def begin(unit: Unit, new: NewExchange, instance: str) -> OursBegun:
     ours = sid(new.scope.project, new.session_id)
     await unit.fetch(
         (unit.table("sessions"), (ours,)), (unit.table(f"keys:{ours}"), (new.key,)),
-        (unit.table("unread"), (ours,)), (unit.table("jobs"), None),
+        (unit.table("unread"), (ours,)), (unit.table("jobs"), None), (unit.table("user"), ("timezone",)),
     )  # fmt: skip
     jobs = await Queue.of(unit)
     known: SessionRow | None = await unit.table("sessions").get(ours)
@@ -203,7 +203,8 @@ async def read(
         Exchange(
             seq=row["seq"], id=row["id"], scope=scope, session_id=name, model=row["model"], said=row["said"],
             answer="" if (hides and row["recalled"]) or _is_silent(row, aloud, silent) else row["answer"],
-            at=row["at"], whole=row["whole"],
+            at=row["at"], whole=row["whole"], timezone=row.get("timezone", DEFAULT_TIMEZONE),
+            dated=row.get("dated"),
         )
         for row in found.values()
     ]  # fmt: skip
@@ -341,6 +342,20 @@ def _used(unit: Unit, ours: str, known: SessionRow | None, new: NewExchange) -> 
     return session
 
 
+async def timezone(unit: Unit) -> str | None:
+    """Return the user's last known time zone."""
+    known: str | None = await unit.table("user").get("timezone")
+    return known
+
+
+async def _timezone(unit: Unit, new: NewExchange) -> str:
+    """Return the exchange's zone; one that the request names becomes the user's last known."""
+    known = await timezone(unit)
+    if new.timezone is not None and new.timezone != known:
+        unit.table("user").put("timezone", new.timezone)
+    return new.timezone or known or new.default_timezone
+
+
 async def _written(
     unit: Unit, ours: str, session: SessionRow, new: NewExchange, key: str, instance: str
 ) -> ExchangeRow:
@@ -349,6 +364,7 @@ async def _written(
         "seq": seq, "id": new.id, "key": key, "generation": unit.stamp.generation, "model": new.model,
         "said": storable(new.said), "answer": "", "recalled": [], "at": new.at, "open": True, "whole": False,
         "explicit": new.explicit, "personal": new.personal, "instance": instance, "holders": 1,
+        "timezone": await _timezone(unit, new), "dated": new.said_at,
     }  # fmt: skip
     table(unit, ours).put(str(seq), row)
     unit.table(f"keys:{ours}").put(key, seq)

@@ -215,6 +215,8 @@ class ExchangeRow(TypedDict):
     personal: bool
     instance: str
     holders: int  # requests with this key under way
+    timezone: NotRequired[str]  # the user's when it was said; UTC before there was this field
+    dated: NotRequired[float | None]  # when it was said, where that was before `at`
 
 
 class UnreadRow(TypedDict):

@@ -33,6 +33,9 @@ class RedisSessions:
 
         return await self._units.read(scope, work)
 
+    async def timezone(self, scope: Scope) -> str | None:
+        return await self._units.glance(scope, exchanges.timezone)
+
     async def complete(self, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
         """As the port says; `trigger` may be asked more than once, the last time counts."""
 

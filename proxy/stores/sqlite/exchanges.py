@@ -50,10 +50,10 @@ def begin(tx: sqlite3.Connection, new: NewExchange, instance: str) -> Begun:
             )
         return Begun(id_, generation)
     cursor = tx.execute(
-        "INSERT INTO exchanges (id, key, session, generation, model, said, at, explicit, personal, instance)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO exchanges (id, key, session, generation, model, said, at, explicit, personal, instance,"
+        " timezone, dated) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (new.id, key, session, owner.stamp.generation, new.model, rows.storable(new.said), new.at,
-         new.explicit, new.personal, instance),
+         new.explicit, new.personal, instance, owners.timezone(tx, owner.id, new), new.said_at),
     )  # fmt: skip
     assert cursor.lastrowid is not None
     notes.anchor(tx, session, cursor.lastrowid, new)

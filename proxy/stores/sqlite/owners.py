@@ -3,7 +3,7 @@
 import sqlite3
 from dataclasses import dataclass
 
-from proxy.domain import Scope, Stamp
+from proxy.domain import NewExchange, Scope, Stamp
 
 Name = tuple[str, str]
 """Tenant and user."""
@@ -35,6 +35,21 @@ def ensure(tx: sqlite3.Connection, scope: Scope) -> Owner:
     cursor = tx.execute("INSERT INTO scopes (tenant, user) VALUES (?, ?)", (scope.tenant, scope.user))
     assert cursor.lastrowid is not None
     return Owner(cursor.lastrowid, (scope.tenant, scope.user), NEVER_SEEN)
+
+
+def timezone(tx: sqlite3.Connection, owner: int, new: NewExchange) -> str:
+    """Return the exchange's zone; one that the request names becomes the user's last known."""
+    if new.timezone is None:
+        (known,) = tx.execute("SELECT timezone FROM scopes WHERE id = ?", (owner,)).fetchone()
+        return known or new.default_timezone
+    named = {"owner": owner, "name": new.timezone}
+    tx.execute("UPDATE scopes SET timezone = :name WHERE id = :owner AND timezone IS NOT :name", named)
+    return new.timezone
+
+
+def forget_timezone(tx: sqlite3.Connection, owner: int) -> None:
+    """Erase the user's last known time zone."""
+    tx.execute("UPDATE scopes SET timezone = NULL WHERE id = ?", (owner,))
 
 
 def set_version(tx: sqlite3.Connection, owner: int, version: int) -> None:

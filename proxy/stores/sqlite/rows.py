@@ -33,7 +33,7 @@ _EXCHANGE = """
     SELECT e.seq, e.id, e.model, e.said,
            iif(e.recalled <> '[]' AND EXISTS (
                SELECT 1 FROM sessions x JOIN forgets f ON f.owner = x.owner WHERE x.id = e.session
-           ), '', e.answer), e.at, e.whole
+           ), '', e.answer), e.at, e.whole, e.timezone, e.dated
     FROM exchanges e
 """
 _IN_VIEW = """
@@ -205,9 +205,9 @@ def exchanges_where(
     return [
         Exchange(
             seq=seq, id=id_, scope=scope, session_id=session_id, model=model, said=said, answer=answer, at=at,
-            whole=bool(whole),
+            whole=bool(whole), timezone=timezone, dated=dated,
         )
-        for seq, id_, model, said, answer, at, whole in tx.execute(
+        for seq, id_, model, said, answer, at, whole, timezone, dated in tx.execute(
             f"{_EXCHANGE} WHERE {condition}", parameters
         )
     ]  # fmt: skip

@@ -101,6 +101,15 @@ class SqliteSessions:
 
         return await self._database.read(work)
 
+    async def timezone(self, scope: Scope) -> str | None:
+        def work(tx: sqlite3.Connection) -> str | None:
+            query = "SELECT timezone FROM scopes WHERE tenant = ? AND user = ?"
+            row = tx.execute(query, (scope.tenant, scope.user)).fetchone()
+            known: str | None = row[0] if row else None
+            return known
+
+        return await self._database.read(work)
+
     async def sweep(self, now: float, trigger: Trigger) -> int:
         # Asked every few seconds, of all that waits: reading first spares other writers the time.
         if await self._database.read(lambda tx: exchanges.any_abandoned(tx, self._living)):

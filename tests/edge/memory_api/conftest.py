@@ -17,6 +17,7 @@ from proxy.domain import Scope
 from proxy.edge.identity.caller import Caller
 from proxy.edge.memory_api.app import MemoryApi
 from proxy.edge.memory_api.wiring import Documents, Recalled, Tools
+from proxy.edge.turns import Zones
 from proxy.pipeline.documents import RankedPassage, Shelf
 from proxy.pipeline.documents import search as search_documents
 from proxy.pipeline.prepare import Tools as Searching
@@ -27,6 +28,7 @@ from proxy.stores.models.tokens import Tokens
 from proxy.stores.redis.stores import RedisStores
 from proxy.stores.sqlite.stores import SqliteStores
 from proxy.upstream.credentials import Credentials
+from proxy.wire.extensions import take_header_extensions
 from tests.e2e.conftest import models_dir
 from tests.support.serving import serving
 
@@ -104,11 +106,17 @@ async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> 
     )  # fmt: skip
 
     async def recall(
-        scope: Scope, query: str, *, types: tuple[str, ...] | None, limit: int, threshold: float | None
+        scope: Scope,
+        query: str,
+        *,
+        types: tuple[str, ...] | None,
+        limit: int,
+        threshold: float | None,
+        timezone: str,
     ) -> Recalled:
+        asked: Any = {"types": types, "limit": limit, "threshold": threshold, "timezone": timezone}
         return Recalled(
-            await search(scope, query, searching, types=types, limit=limit, threshold=threshold),
-            await unshown(scope, query, searching, types=types, limit=limit, threshold=threshold),
+            await search(scope, query, searching, **asked), await unshown(scope, query, searching, **asked)
         )
 
     library = Library(stores.documents, stores.passages, embedder, time.time)
@@ -134,10 +142,12 @@ async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> 
             callers[0],
             named=request.headers.get("x-memory-user-id"),
             project=request.headers.get("x-memory-project-id"),
+            timezone=take_header_extensions(request.scope["headers"]).timezone,
         ),
         wake=lambda: woken.append(True),
         forgotten=credentials.forget,
         clock=time.time,
+        zones=Zones(stores.sessions, "UTC", time.time),
         mode="open",
         version="1.2.3",
         documents=Documents(stores.documents, library.add, look_up),

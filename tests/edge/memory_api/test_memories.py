@@ -1,5 +1,6 @@
 """The memory API over HTTP: what it shows, what it refuses, whom it shows it to."""
 
+import json
 import time
 from typing import Any
 
@@ -217,3 +218,65 @@ async def test_unknown_paths_and_methods_are_answered_in_openais_shape(api: http
         answer = await api.request(method, f"/memory{path}")
         assert answer.status_code == status
         assert answer.json()["error"]["message"]
+
+
+async def test_a_memory_takes_the_date_at_which_it_was_said(bench: Bench) -> None:
+    said = {
+        "user_id": "anna",
+        "content": "User was in Lisbon last week",
+        "created_at": "2023-05-10T23:30:00Z",
+    }
+    added = await bench.http.post("/memory", json={**said, "timezone": "asia/tokyo"})
+    memory = added.json()
+    assert (added.status_code, memory["change"]) == (201, "created")
+    assert memory["content"] == "User was in Lisbon last week (week of 2023-05-01)"
+    assert memory["created_at"] == memory["valid_from"] == 1683761400
+    asked = {"user_id": "anna", "query": "Where was I in May 2023?"}
+    found = (await bench.http.post("/memory/search", json=asked)).json()
+    assert found["data"][0]["memory"]["id"] == memory["id"]
+
+
+async def test_what_was_said_before_does_not_take_the_place_of_what_was_said_since(bench: Bench) -> None:
+    def said(content: str, at: int) -> dict[str, Any]:
+        return {"user_id": "anna", "content": content, "created_at": at}
+
+    now = (await bench.http.post("/memory", json=said("User lives in Porto", 1_700_000_000))).json()
+    again = await bench.http.post("/memory", json=said("User lives in Porto", 1_720_000_000))
+    assert again.json()["change"] == "confirmed"
+    for at in (1_600_000_000, 1_710_000_000):  # before it, and between the two times that it was said
+        old = await bench.http.post("/memory", json=said(f"User lives in Lisbon since {at}", at))
+        assert (old.status_code, old.json()["superseded_by"]) == (201, now["id"])
+    current = (await bench.http.get("/memory", params={"user_id": "anna"})).json()["data"]
+    assert [m["content"] for m in current] == ["User lives in Porto"]
+
+
+@pytest.mark.parametrize(
+    ("said", "param"),
+    [
+        ({"created_at": 32_500_000_000}, "created_at"),
+        ({"created_at": "2023-05-10"}, "created_at"),
+        ({"created_at": -1}, "created_at"),
+        ({"created_at": None, "timezone": "Mars"}, "timezone"),
+    ],
+)
+async def test_a_date_to_come_or_an_unknown_zone_is_refused(
+    bench: Bench, said: dict[str, Any], param: str
+) -> None:
+    answer = await bench.http.post("/memory", json={"user_id": "anna", "content": "User was ill", **said})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+
+
+async def test_an_import_resolves_the_dates_of_lines_that_no_export_wrote(bench: Bench) -> None:
+    lines = [
+        {"content": "User moved yesterday", "created_at": "2023-05-10T12:00:00Z"},
+        {"content": "User sold the boat yesterday"},
+        {"id": "mem_1", "content": "User bought a kayak yesterday", "created_at": 1683716400},
+    ]
+    body = "\n".join(json.dumps(line) for line in lines)
+    kind = {"content-type": "application/x-ndjson"}
+    answer = await bench.http.post("/memory/import", params={"user_id": "anna"}, content=body, headers=kind)
+    assert answer.json()["imported"] == 3
+    found = (await bench.http.get("/memory", params={"user_id": "anna"})).json()["data"]
+    assert {m["content"] for m in found} == {
+        "User moved yesterday (2023-05-09)", "User sold the boat yesterday", "User bought a kayak yesterday",
+    }  # fmt: skip

@@ -145,6 +145,8 @@ class Forgetting:
         for target in _targets(tx, where, memory_id, make=True):
             touched.add(target.owner)
             owners.raise_generation(tx, target.owner)
+            if target.is_everything:
+                owners.forget_timezone(tx, target.owner)
             # A text is content: an order must not keep it.
             if target.text is None and _is_much(tx, target.owner):
                 order, _ = orders.place(tx, target, where, by=by, instance=self.instance.id)

@@ -1,0 +1,103 @@
+"""Dates in the user's time zone, from the request to the block, and conversations of long ago."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.e2e.conftest import House, Houses, until
+from tests.support.model import ScriptedModel, known
+
+DENTIST = ("dentist", "User has a dentist appointment tomorrow at 9.")
+LISBON = ("Lisbon", "User worked from Lisbon last week.")
+TOKYO_MORNING = "2026-03-05T22:30:00Z"  # Friday 6 March, 07:30 in Tokyo
+LA_EVENING = "2026-03-06T05:00:00Z"  # Thursday 5 March, 21:00 in Los Angeles
+
+
+async def chat(h: House, text: str, headers: dict[str, str] | None = None, **context: Any) -> Any:
+    async with h.client() as client:
+        return await client.chat.completions.with_raw_response.create(
+            model="m",
+            messages=[{"role": "user", "content": text}],
+            extra_headers=headers or {},
+            extra_body={"memory_context": {"user_id": "alice", **context}},
+        )
+
+
+async def stored(h: House) -> list[dict[str, Any]]:
+    async with httpx2.AsyncClient(base_url=h.base_url, timeout=20) as http:
+        data: list[dict[str, Any]] = (await http.get("/memory", params={"user_id": "alice"})).json()["data"]
+        return data
+
+
+@pytest.mark.parametrize(
+    ("said_at", "zone", "shown", "meant"),
+    [
+        (TOKYO_MORNING, "Asia/Tokyo", "2026-03-06 07:30 Asia/Tokyo, Friday", "2026-03-07"),
+        (LA_EVENING, "America/Los_Angeles", "2026-03-05 21:00 America/Los_Angeles, Thursday", "2026-03-06"),
+        (TOKYO_MORNING, None, "2026-03-06 04:00 +05:30, Friday", "2026-03-07"),
+    ],
+)  # fmt: skip
+async def test_tomorrow_is_the_day_after_the_users_today(
+    house: Houses, said_at: str, zone: str | None, shown: str, meant: str
+) -> None:
+    model = ScriptedModel(facts=known(DENTIST))
+    async with house(model, memory={"timezone": "UTC+5:30"}) as h:
+        said = {"timezone": zone} if zone else {}
+        await chat(h, "I have to be at the dentist tomorrow at 9.", created_at=said_at, **said)
+        (memory,) = await until(lambda: stored(h))
+        assert f"tomorrow ({meant})" in memory["content"]
+        prompt = str(model.extractions[-1].json["messages"])
+        assert shown in prompt
+
+
+async def test_the_zone_is_known_in_the_next_conversation_and_the_block_shows_its_days(house: Houses) -> None:
+    model = ScriptedModel(facts=known(DENTIST))
+    async with house(model) as h:
+        header = {"X-Memory-Timezone": "Asia/Tokyo"}
+        await chat(h, "I have to be at the dentist tomorrow at 9.", header, created_at=TOKYO_MORNING)
+        await until(lambda: stored(h))
+        await chat(h, "When do I have to see the dentist?")
+        assert "2026-03-06 #" in str(model.last_messages)
+        await chat(h, "When do I have to see the dentist?", timezone="UTC")
+        assert "2026-03-05 #" in str(model.last_messages)
+
+
+async def test_a_conversation_of_long_ago_is_remembered_with_its_date(house: Houses) -> None:
+    model = ScriptedModel(facts=known(LISBON))
+    async with house(model) as h:
+        await chat(h, "Last week I worked from Lisbon.", created_at="2023-05-10T12:00:00+01:00")
+        (memory,) = await until(lambda: stored(h))
+        assert "(week of 2023-05-01)" in memory["content"]
+        assert memory["valid_from"] == 1683716400
+        await chat(h, "Where was I in May 2023?")
+        assert "Lisbon" in str(model.last_messages)
+
+
+@pytest.mark.parametrize(
+    ("context", "headers", "param"),
+    [
+        ({"timezone": "Asia/Tokio"}, {}, "memory_context.timezone"),
+        ({"timezone": ""}, {}, "memory_context.timezone"),
+        ({"timezone": 9}, {}, "memory_context.timezone"),
+        ({}, {"X-Memory-Timezone": "Mars/Phobos"}, "X-Memory-Timezone"),
+        ({"created_at": "2999-01-01T00:00:00Z"}, {}, "memory_context.created_at"),
+        ({"created_at": "2023-05-10"}, {}, "memory_context.created_at"),
+        ({"created_at": "0001-01-01T00:00:00+14:00"}, {}, "memory_context.created_at"),
+        ({"created_at": 10**400}, {}, "memory_context.created_at"),
+        ({"created_at": True}, {}, "memory_context.created_at"),
+    ],
+)
+async def test_a_wrong_zone_or_date_is_refused_by_name(
+    house: Houses, context: dict[str, Any], headers: dict[str, str], param: str
+) -> None:
+    async with house() as h, httpx2.AsyncClient(base_url=h.base_url, timeout=20) as http:
+        body = {"model": "m", "messages": [], "memory_context": {"user_id": "alice", **context}}
+        answer = await http.post("/chat/completions", json=body, headers=headers)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+        assert not h.model.chats
+
+
+async def test_an_empty_header_says_nothing(house: Houses) -> None:
+    async with house() as h:
+        assert (await chat(h, "Hi there", {"X-Memory-Timezone": ""})).status_code == 200

@@ -1,0 +1,86 @@
+"""Time zones by name, and local time where it is odd."""
+
+from datetime import UTC, date, datetime
+
+import pytest
+
+from proxy.timezones import LAST_SECOND, UnknownZone, canonical, day_start, instant, local
+
+AT = datetime(2026, 3, 5, 22, 30, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("Asia/Tokyo", "Asia/Tokyo"),
+        (" europe/berlin ", "Europe/Berlin"),
+        ("US/Pacific", "US/Pacific"),
+        ("utc", "UTC"),
+        ("+05:30", "+05:30"),
+        ("UTC+2", "+02:00"),
+        ("gmt-0330", "-03:30"),
+        ("\N{MINUS SIGN}8", "-08:00"),
+        ("UTC+0", "UTC"),
+        ("+14:00", "+14:00"),
+    ],
+)
+def test_names_and_offsets_are_zones(name: str, stored: str) -> None:
+    assert canonical(name) == stored
+    assert canonical(stored) == stored
+    assert local(AT, stored).timestamp() == AT
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "Mars/Phobos", "../etc/passwd", "/usr/share/zoneinfo/UTC", "America",
+     "UTC+15", "+14:01", "+2:75", "x" * 999,
+     "Europe/Berlin\0", "local", "{{TIMEZONE}}"],
+)  # fmt: skip
+def test_anything_else_is_none(name: str) -> None:
+    with pytest.raises(UnknownZone):
+        canonical(name)
+
+
+@pytest.mark.parametrize(("name", "meant"), [("Berlin", "Europe/Berlin"), ("Asia/Tokio", "Asia/Tokyo")])
+def test_the_refusal_says_what_was_meant(name: str, meant: str) -> None:
+    with pytest.raises(UnknownZone, match=meant):
+        canonical(name)
+
+
+def test_the_day_of_a_moment_is_the_zones() -> None:
+    days = {
+        zone: local(AT, zone).date() for zone in ("Asia/Tokyo", "America/Los_Angeles", "Pacific/Kiritimati")
+    }
+    assert days == {
+        "Asia/Tokyo": date(2026, 3, 6), "America/Los_Angeles": date(2026, 3, 5),
+        "Pacific/Kiritimati": date(2026, 3, 6),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "-12:00", "America/Los_Angeles", "No/Such", ""])
+@pytest.mark.parametrize("at", [0.0, -1e30, 1e30, -62_135_596_800.0, float(LAST_SECOND)])
+def test_no_moment_and_no_stored_name_fails(zone: str, at: float) -> None:
+    assert 1 <= local(at, zone).year <= 9999
+
+
+@pytest.mark.parametrize("day", [(1, 1, 1), (9999, 12, 31), (2026, 3, 29), (2011, 12, 30)])
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Pacific/Apia", "Pacific/Kiritimati", "-12:00"])
+def test_every_day_begins_at_some_time(day: tuple[int, int, int], zone: str) -> None:
+    """Also one whose midnight, or the whole of which, the zone skips."""
+    assert isinstance(day_start(*day, zone), float)
+
+
+@pytest.mark.parametrize(
+    ("text", "at"),
+    [
+        ("2026-03-05T22:30:00Z", AT),
+        ("2026-03-05t22:30:00z", AT),
+        ("2026-03-06T07:30+09:00", AT),
+        ("2026-03-05T22:30:00", None),
+        ("2026-03-05", None),
+        ("0001-01-01T00:00:00+14:00", -62_135_647_200.0),
+        ("yesterday", None),
+    ],
+)
+def test_a_moment_has_its_zone(text: str, at: float | None) -> None:
+    assert instant(text) == at
