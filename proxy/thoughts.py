@@ -31,3 +31,79 @@ def behind_thoughts(text: str) -> str:
     if end and (opened or "<think>" not in head):
         return answer.lstrip()
     return "" if opened else text
+
+
+_OPENERS = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<thought>": "</thought>",
+    "<reasoning>": "</reasoning>",
+    "<seed:think>": "</seed:think>",
+    "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+}
+
+
+class ThoughtSplitter:
+    """Splits a streamed answer into the thoughts at its beginning and the answer.
+
+    Any split of the text gives the same. Thoughts that do not end are thoughts to the end; marks elsewhere
+    in the answer are text. White space around the thoughts' marks is dropped.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._closer = ""
+        self._stage = 0  # 0: before the text, 1: thoughts, 2: behind them, 3: the answer
+        self._begun = False  # thoughts have begun: their leading white space is over
+
+    def feed(self, text: str) -> list[tuple[bool, str]]:
+        """Return what the text completes: whether it is a thought, and a piece of it, never empty."""
+        if self._stage == 3:
+            return [(False, text)] if text else []
+        pieces: list[tuple[bool, str]] = []
+        self._held += text
+        if self._stage == 0:
+            self._open(pieces)
+        if self._stage == 1:
+            self._think(pieces)
+        if self._stage == 2 and (answer := self._held.lstrip()):
+            self._stage, self._held = 3, ""
+            pieces.append((False, answer))
+        return pieces
+
+    def end(self) -> list[tuple[bool, str]]:
+        """Return what was held back."""
+        held, self._held = self._held, ""
+        if self._stage == 1 and not self._begun:
+            held = held.lstrip()
+        return [(self._stage == 1, held)] if held and self._stage != 2 else []
+
+    def _open(self, pieces: list[tuple[bool, str]]) -> None:
+        start = self._held.lstrip()
+        for opener, closer in _OPENERS.items():
+            if start.startswith(opener):
+                self._stage, self._closer, self._held = 1, closer, start[len(opener) :]
+                return
+            if opener.startswith(start):  # also if nothing has come but white space
+                return
+        self._stage, held, self._held = 3, self._held, ""
+        pieces.append((False, held))
+
+    def _think(self, pieces: list[tuple[bool, str]]) -> None:
+        thought, closed, rest = self._held.partition(self._closer)
+        if closed:
+            self._stage, self._held = 2, rest
+        else:
+            kept = _cut_short(thought, self._closer)
+            thought, self._held = thought[: len(thought) - kept], thought[len(thought) - kept :]
+        if not self._begun:
+            thought = thought.lstrip()
+        if thought:
+            self._begun = True
+            pieces.append((True, thought))
+
+
+def _cut_short(text: str, mark: str) -> int:
+    """Return how many characters at the end of the text may be the beginning of the mark."""
+    return next((n for n in range(min(len(mark) - 1, len(text)), 0, -1) if text.endswith(mark[:n])), 0)

@@ -210,7 +210,8 @@ class Relayed:
         """Read what was said out of the copy, as far as it came."""
         if progress.opened is None or not self._is_read(progress):
             return Answer()
-        return await read_answer(progress.opened.headers, progress.tap.chunks, self.dialect)
+        tap = progress.tap
+        return await read_answer(progress.opened.headers, tap.chunks, self.dialect, cut=tap.truncated)
 
     def _is_read(self, progress: Progress) -> bool:
         """True if the answer is written down, or if a chain may go on from it that was given memories."""

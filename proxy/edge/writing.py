@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
+from proxy import observe
 from proxy.domain import Begun, Outcome, Turn
 from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.reply import Header
@@ -72,11 +74,16 @@ async def _begun(turn: Turn, recorder: Recorder) -> Begun | None:
     return await recorder.resume(turn, exchange_key(turn.session_id, begins) if begins else None)
 
 
-async def read_answer(headers: Sequence[Header], chunks: Sequence[bytes], dialect: Dialect) -> Answer:
-    """Return what was said in a relayed answer; long ones are read in a thread."""
+async def read_answer(
+    headers: Sequence[Header], chunks: Sequence[bytes], dialect: Dialect, *, cut: bool = False
+) -> Answer:
+    """Return what was said in a relayed answer; long ones are read in a thread. `cut`: not all was kept."""
     told = [(name.lower(), value.decode("latin-1")) for name, value in headers]
     content_type = next((value for name, value in told if name == b"content-type"), "")
     encoding = ",".join(value for name, value in told if name == b"content-encoding")
-    if sum(map(len, chunks)) > PARSE_IN_THREAD_BYTES:
-        return await asyncio.to_thread(dialect.answer, chunks, content_type, encoding)
-    return dialect.answer(chunks, content_type, encoding)
+    read = partial(dialect.answer, chunks, content_type, encoding, cut=cut)
+    is_long = encoding.strip() not in ("", "identity") or sum(map(len, chunks)) > PARSE_IN_THREAD_BYTES
+    answer = await asyncio.to_thread(read) if is_long else read()
+    if answer.unread:
+        observe.log.warning("answer.unread", reason=answer.unread, encoding=encoding[:40])
+    return answer

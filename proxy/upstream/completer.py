@@ -26,8 +26,8 @@ from proxy.upstream.credentials import Credentials
 from proxy.upstream.headers import Headers
 from proxy.upstream.manner import Manner, Manners, easier, options, unlimited
 from proxy.upstream.pauses import Key, Pauses, retry_after
+from proxy.wire.answers import values_of
 from proxy.wire.chat import CHAT
-from proxy.wire.tapped import json_values
 
 _TARGET = b"/v1/chat/completions"
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -235,8 +235,8 @@ def _content(answer: _Answer) -> Any:
     """Return what the message holds. Some servers stream, or compress, whatever they are asked for."""
     told = {name.lower(): value.decode("latin-1") for name, value in answer.headers}
     kind, coding = told.get(b"content-type", ""), told.get(b"content-encoding", "")
-    streamed, values = json_values([answer.body], kind, coding)
-    if streamed and values:
+    read, values = values_of([answer.body], kind, coding)
+    if read.streamed and values:
         return CHAT.answer([answer.body], kind, coding).text
     content = values[0]["choices"][0]["message"]["content"]
     if isinstance(content, list):

@@ -5,11 +5,12 @@ from typing import Any
 
 from proxy.domain import Message
 from proxy.thoughts import behind_thoughts
+from proxy.wire.answers import tokens_of, values_of
 from proxy.wire.body import Body
-from proxy.wire.content import conversation, joined, message, part_text, speakers, text_of
+from proxy.wire.chat_answer import ChatReader, Kind, Said
+from proxy.wire.content import conversation, joined, message, speakers, text_of
 from proxy.wire.dialect import Answer, CommonFields, choice_forces_tool, key_of
 from proxy.wire.placement import Form, place
-from proxy.wire.tapped import json_values, usage_of
 
 _ROLES = {
     "system": "system",
@@ -45,21 +46,27 @@ class ChatDialect(CommonFields):
         """Return the system texts and the first user message."""
         return key_of(_conversation(body))
 
-    def answer(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Answer:
-        """Return the text of choice 0. A stream is whole once that choice has its `finish_reason`."""
-        streamed, values = json_values(chunks, content_type, content_encoding)
-        choices = [choice for value in values if (choice := _first_choice(value)) is not None]
-        if streamed and any(isinstance(choice.get("delta"), dict) for choice in choices):
-            pieces = [choice.get("delta") for choice in choices]
-        else:
-            # Servers that only pretend to stream send the message as one event, or as it grows in each.
-            pieces = [choice.get("message") for choice in choices[-1:]]
-        finished = any(isinstance(choice.get("finish_reason"), str) for choice in choices)
-        whole = finished if streamed else bool(choices)  # a document that parses was not cut
-        texts = [text for piece in pieces for text in _texts(piece)]
-        # A stream is cleaned as one text: an emoji, or an echo of our block, may lie across two deltas.
-        said = behind_thoughts(joined(["".join(texts)] if streamed else texts))
-        return Answer(said, whole, calls=any(map(_calls, pieces)), usage=usage_of(values))
+    def answer(
+        self, chunks: Sequence[bytes], content_type: str, content_encoding: str, *, cut: bool = False
+    ) -> Answer:
+        """Return the text of choice 0, without thoughts."""
+        values, objects = values_of(chunks, content_type, content_encoding)
+        reader = ChatReader()
+        pieces = [piece for value in objects for piece in reader.take(value)] + reader.flush()
+        ending = reader.ending(done=values.over, cut=cut or values.ragged or bool(values.trouble))
+        texts: dict[Kind, list[str]] = {Kind.TEXT: [], Kind.REFUSAL: [], Kind.THOUGHT: []}
+        for piece in pieces:
+            if isinstance(piece, Said):
+                texts[piece.kind].append(piece.text)
+        # Cleaned as one text: an emoji, or an echo of our block, may be cut between two deltas.
+        said = joined(("".join(texts[Kind.TEXT]), "".join(texts[Kind.REFUSAL])))
+        return Answer(
+            behind_thoughts(said),
+            whole=ending.status != "failed",
+            calls=reader.calls.found,
+            usage=tokens_of(reader.usage),
+            unread=values.trouble if chunks else "",
+        )
 
 
 CHAT = ChatDialect()
@@ -89,26 +96,3 @@ def _conversation(body: Body) -> Iterator[Message]:
         for entry, role in zip(entries, speakers(entries, _role_of), strict=True)
         if role
     )
-
-
-def _first_choice(value: dict[str, Any]) -> dict[str, Any] | None:
-    choices = value.get("choices")
-    for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict) and choice.get("index") in (0, None):
-            return choice
-    return None
-
-
-def _calls(message: Any) -> bool:
-    return isinstance(message, dict) and bool(message.get("tool_calls") or message.get("function_call"))
-
-
-def _texts(message: Any) -> Iterator[str]:
-    """Yield the pieces of content, refusal and spoken words as they stand."""
-    if isinstance(message, dict):
-        content = message.get("content")
-        for part in content if isinstance(content, list) else [content]:
-            yield part_text(part)
-        yield part_text(message.get("refusal"))
-        audio = message.get("audio")  # an answer that is spoken has no content
-        yield part_text(audio.get("transcript")) if isinstance(audio, dict) else ""

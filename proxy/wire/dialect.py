@@ -5,7 +5,7 @@ and the upstream gets it as it came. Only malformed JSON and our own fields are 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from proxy.domain import Message
@@ -25,6 +25,7 @@ class Answer:
     response_id: str | None = None  # of the Responses API only
     usage: tuple[int, int] | None = None  # tokens read and written, where the upstream says so
     calls: bool = False  # tools that the client has to use: the answer goes on with what they return
+    unread: str = field(default="", compare=False)  # why the answer could not be read; no word of it
 
 
 class Dialect(Protocol):
@@ -61,8 +62,10 @@ class Dialect(Protocol):
         """Return a text that stays the same while a conversation grows; "" for an empty one."""
         ...
 
-    def answer(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Answer:
-        """Return what was said in a response, streamed or not, complete or broken off."""
+    def answer(
+        self, chunks: Sequence[bytes], content_type: str, content_encoding: str, *, cut: bool = False
+    ) -> Answer:
+        """Return what was said in a response, streamed or not. `cut`: the chunks are not all of it."""
         ...
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from proxy.domain import Message
 from proxy.thoughts import behind_thoughts
+from proxy.wire.answers import usage_of, values_of
 from proxy.wire.body import Body
 from proxy.wire.content import (
     conversation,
@@ -19,7 +20,6 @@ from proxy.wire.content import (
 )
 from proxy.wire.dialect import Answer, CommonFields, choice_forces_tool, key_of, text_field
 from proxy.wire.placement import Form, place
-from proxy.wire.tapped import json_values, usage_of
 
 CALLS = {
     "function_call": "call_id",
@@ -69,11 +69,14 @@ class ResponsesDialect(CommonFields):
             return f"conversation {conversation_id}"
         return key_of(_conversation(body))
 
-    def answer(self, chunks: Sequence[bytes], content_type: str, content_encoding: str) -> Answer:
+    def answer(
+        self, chunks: Sequence[bytes], content_type: str, content_encoding: str, *, cut: bool = False
+    ) -> Answer:
         """Return the text of the output's messages, and the response's id."""
-        streamed, values = json_values(chunks, content_type, content_encoding)
-        read = _of_events(values) if streamed else _of_response(values[0] if values else {})
-        return replace(read, usage=usage_of(values))
+        values, objects = values_of(chunks, content_type, content_encoding)
+        is_document = not values.streamed or _is_response(objects)
+        read = _of_response(objects[0] if objects else {}) if is_document else _of_events(objects)
+        return replace(read, usage=usage_of(objects), unread=values.trouble if chunks else "")
 
 
 RESPONSES = ResponsesDialect()
@@ -153,6 +156,11 @@ _TEXT_EVENTS = {
     "response.refusal.delta": "delta",
     "response.refusal.done": "refusal",
 }
+
+
+def _is_response(objects: Sequence[dict[str, Any]]) -> bool:
+    """True for a document on a line of its own."""
+    return len(objects) == 1 and objects[0].get("object") == "response"
 
 
 def _of_response(response: dict[str, Any]) -> Answer:

@@ -4,6 +4,7 @@ import copy
 import gzip
 from typing import Any
 
+import brotli
 import orjson
 import pytest
 
@@ -285,8 +286,10 @@ def chunk(delta: dict[str, Any], finish: str | None = None, index: int = 0) -> b
     return b"data: " + orjson.dumps({"id": "c", "choices": [choice]}) + b"\n\n"
 
 
-def heard(*chunks: bytes, coding: str = "", kind: str = "text/event-stream; charset=utf-8") -> Answer:
-    return CHAT.answer(chunks, kind, coding)
+def heard(
+    *chunks: bytes, coding: str = "", kind: str = "text/event-stream; charset=utf-8", cut: bool = False
+) -> Answer:
+    return CHAT.answer(chunks, kind, coding, cut=cut)
 
 
 ROLE, HEL, LO, STOP = (
@@ -311,7 +314,7 @@ def test_a_stream_is_heard_to_its_end() -> None:
 
 
 def test_a_broken_stream_gives_what_was_heard() -> None:
-    assert heard(ROLE, HEL, LO) == Answer("Hello ü", whole=False)
+    assert heard(ROLE, HEL, LO, cut=True) == Answer("Hello ü", whole=False)
     assert heard(ROLE, HEL, LO[:-9]) == Answer("Hel", whole=False)
     assert heard(ROLE, HEL, b'data: {"error":{"message":"overloaded"}}\n\n', DONE) == Answer(
         "Hel", whole=False
@@ -333,7 +336,7 @@ def test_a_server_that_only_pretends_to_stream_is_heard() -> None:
 
 def test_only_the_first_choice_counts() -> None:
     other = chunk({"content": "other"}, "stop", index=1)
-    assert heard(HEL, other, LO) == Answer("Hello ü", whole=False)
+    assert heard(HEL, other, LO, cut=True) == Answer("Hello ü", whole=False)
 
 
 def test_reasoning_and_tool_calls_are_not_part_of_what_was_said() -> None:
@@ -367,7 +370,7 @@ def test_thoughts_that_the_server_left_in_the_text_are_dropped(content: str, sai
 def test_an_emoji_cut_between_two_events_is_whole_again() -> None:
     halves = [b'data: {"choices":[{"delta":{"content":"\\u%s"}}]}\n\n' % half for half in (b"d83d", b"de00")]
     assert heard(*halves, STOP) == Answer("😀", whole=True)
-    assert heard(halves[0]) == Answer("\ufffd", whole=False)
+    assert heard(halves[0], cut=True) == Answer("\ufffd", whole=False)
 
 
 def test_a_refusal_is_an_answer() -> None:
@@ -417,4 +420,8 @@ def test_a_document_of_an_odd_shape_has_no_text(raw: bytes) -> None:
 def test_a_compressed_answer_is_heard() -> None:
     packed = gzip.compress(ROLE + HEL + LO + STOP)
     assert heard(packed[:20], packed[20:], coding="gzip") == Answer("Hello ü", whole=True)
-    assert heard(packed, coding="br") == Answer()
+    assert heard(packed, coding="br").text == "Hello ü"  # the header is wrong
+    assert heard(brotli.compress(ROLE + HEL + LO + STOP)).text == "Hello ü"  # there is none
+    unread = heard(b"\x00\x01\x02 damaged", coding="zstd")
+    assert unread == Answer()
+    assert "zstd" in unread.unread

@@ -28,12 +28,13 @@ from proxy.upstream.headers import request_headers
 from proxy.upstream.opened import Opened
 from proxy.upstream.relay import Ending, raw_target, relay
 from proxy.wire import body as json_body
+from proxy.wire.answers import values_of
 from proxy.wire.body import Body
 from proxy.wire.chat import CHAT
 from proxy.wire.compact import CHAT_HISTORY, History
 from proxy.wire.dialect import Answer
+from proxy.wire.problems import problem_of
 from proxy.wire.responses import RESPONSES
-from proxy.wire.tapped import json_values
 from proxy.wire.translation import (
     Plan,
     Translation,
@@ -367,10 +368,9 @@ def _content(headers: Sequence[Header]) -> tuple[str, str]:
 
 
 def _message_of(body: bytes) -> str:
-    _, values = json_values([body], "application/json", "")
-    error = values[0].get("error") if values else None
-    message = error.get("message") if isinstance(error, dict) else error
-    return message if isinstance(message, str) and message else "The upstream refused the request."
+    _, values = values_of([body], "application/json", "")
+    problem = problem_of(values)
+    return problem.message if problem is not None else "The upstream refused the request."
 
 
 async def _drain(opened: Opened) -> None:

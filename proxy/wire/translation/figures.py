@@ -1,6 +1,6 @@
 """Convert log probabilities, citations and usage: the same figures under other names."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from proxy.wire.content import clean
@@ -8,11 +8,8 @@ from proxy.wire.content import clean
 Figures = dict[str, Any]
 
 
-def text_logprobs(choice: Mapping[str, Any]) -> list[Figures]:
-    """Return the log probabilities of a choice's text as an output_text part holds them."""
-    given = choice.get("logprobs")
-    content = given.get("content") if isinstance(given, dict) else None
-    entries = content if isinstance(content, list) else ()
+def text_logprobs(entries: Iterable[Any]) -> list[Figures]:
+    """Return a choice's log probabilities of text as an output_text part holds them."""
     return [{**_token(entry), "top_logprobs": _top(entry)} for entry in entries if _is_token(entry)]
 
 
@@ -32,10 +29,9 @@ def _token(entry: Mapping[str, Any]) -> Figures:
     return {"token": token, "bytes": octets, "logprob": entry.get("logprob", 0.0)}
 
 
-def citations(delta: Mapping[str, Any]) -> list[Figures]:
-    """Return the web pages that a delta's text cites, in the flat shape of the Responses API."""
-    given = delta.get("annotations")
-    cited = [a.get("url_citation") for a in given if isinstance(a, dict)] if isinstance(given, list) else []
+def citations(annotations: Iterable[Any]) -> list[Figures]:
+    """Return the web pages that a text cites, in the flat shape of the Responses API."""
+    cited = [a.get("url_citation") for a in annotations if isinstance(a, dict)]
     return [
         {
             "type": "url_citation",

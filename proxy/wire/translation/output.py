@@ -6,6 +6,7 @@ its `id` and `output_index` are given when it is announced.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,12 +28,17 @@ class PartKind:
     type: str
     field: str  # holds its text, in the part and in its done event
     event: str  # its events are <event>.delta and <event>.done
+    part_event: str = "response.content_part"  # and <part_event>.added and <part_event>.done
+    place: str = "content"  # the item's field that holds the parts; its index is in the events
     detailed: bool = False  # it has log probabilities, as its events do, and annotations
 
 
 TEXT = PartKind("output_text", "text", "response.output_text", detailed=True)
 REFUSAL = PartKind("refusal", "refusal", "response.refusal")
 THOUGHT = PartKind("reasoning_text", "text", "response.reasoning_text")
+SUMMARY = PartKind(
+    "summary_text", "text", "response.reasoning_summary_text", "response.reasoning_summary_part", "summary"
+)
 
 
 @dataclass(slots=True)
@@ -76,6 +82,8 @@ class ContentItem:
     seals: bool = False  # a reasoning item that is to hold its thoughts sealed as well
     status: str = "in_progress"
     parts: list[_Part] = field(default_factory=list)
+    details: list[Item] = field(default_factory=list)  # entries of `reasoning_details` (OpenRouter)
+    extra_content: Item | None = None  # Gemini's thought signature
 
     def announce(self) -> list[Event]:
         """Return the event that adds the item, empty."""
@@ -89,7 +97,7 @@ class ContentItem:
         if not self.parts or self.parts[-1].kind is not kind:
             events += self._end_part()
             self.parts.append(_Part(kind))
-            events.append(self._event("response.content_part.added", part=self.parts[-1].shown()))
+            events.append(self._event(f"{kind.part_event}.added", part=self.parts[-1].shown()))
         part = self.parts[-1]
         if not (delta := part.joint.take(delta)):
             return events
@@ -110,6 +118,16 @@ class ContentItem:
             made.append(annotation)
         return events
 
+    def detail(self, details: Iterable[Item]) -> None:
+        """Keep entries of `reasoning_details`; what comes in pieces is joined."""
+        for each in details:
+            last = self.details[-1] if self.details else {}
+            joins = [last.get(name) == each.get(name) for name in ("type", "index")]
+            if all(joins) and each.get("type") and "index" in each:
+                self.details[-1] = _joined(last, each)
+            else:
+                self.details.append(dict(each))
+
     def end(self, status: str) -> list[Event]:
         """Return the events that end the item, with the status that it has from now on."""
         events = self._end_part()
@@ -119,12 +137,19 @@ class ContentItem:
 
     def shown(self) -> Item:
         """Return the item as it stands."""
-        own: Item = {"role": "assistant"} if self.type == "message" else {"summary": []}
-        content = [part.shown() for part in self.parts]
+        shown = {"id": self.id, "type": self.type, "status": self.status}
+        parts = [part.shown() for part in self.parts]
+        if self.type == "message":
+            extra = {} if self.extra_content is None else {"extra_content": self.extra_content}
+            return {**shown, "role": "assistant", "content": parts, **extra}
+        summary = [part for part in parts if part["type"] == SUMMARY.type]
+        own: Item = {"summary": summary, "content": [part for part in parts if part not in summary]}
         if self.seals:  # when it is done
-            thoughts = "".join(part["text"] for part in content)
+            thoughts = "".join(part["text"] for part in parts)
             own["encrypted_content"] = None if self.status == "in_progress" else seal(thoughts)
-        return {"id": self.id, "type": self.type, "status": self.status, **own, "content": content}
+        if self.details and self.status != "in_progress":
+            own["reasoning_details"] = list(self.details)
+        return {**shown, **own}
 
     def _end_part(self) -> list[Event]:
         if not self.parts:
@@ -136,11 +161,15 @@ class ContentItem:
             said["logprobs"] = shown["logprobs"]
         return [
             self._event(f"{part.kind.event}.done", **said),
-            self._event("response.content_part.done", part=shown),
+            self._event(f"{part.kind.part_event}.done", part=shown),
         ]
 
     def _event(self, kind: str, **fields: Any) -> Event:
-        place = {"item_id": self.id, "output_index": self.output_index, "content_index": len(self.parts) - 1}
+        place = {
+            "item_id": self.id,
+            "output_index": self.output_index,
+            f"{self.parts[-1].kind.place}_index": len(self.parts) - 1,
+        }
         return {"type": kind, **place, **fields}
 
 
@@ -154,6 +183,7 @@ class CallItem:
     tool: Key
     status: str = "in_progress"
     pieces: list[str] = field(default_factory=list)
+    extra_content: Item | None = None  # Gemini's thought signature
     _joint: _Joint = field(default_factory=_Joint)
     _fields: Item = field(default_factory=dict)  # of another tool's call; known when its JSON is complete
 
@@ -206,7 +236,8 @@ class CallItem:
         if self.tool.namespace is not None:
             frame["namespace"] = self.tool.namespace
         said = {"arguments": "".join(self.pieces)} if self.tool.kind == "function" else self._fields
-        return {**frame, **said}
+        extra = {} if self.extra_content is None else {"extra_content": self.extra_content}
+        return {**frame, **said, **extra}
 
     @property
     def _is_client_run(self) -> bool:
@@ -240,6 +271,15 @@ def _arguments(text: str) -> Item:
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
+
+
+def _joined(known: Item, more: Item) -> Item:
+    """Return one entry of two that are pieces of it: texts are joined, of the rest the last word counts."""
+    joined = known | {name: value for name, value in more.items() if value is not None}
+    for name in ("text", "summary", "data"):
+        if isinstance(known.get(name), str) and isinstance(more.get(name), str):
+            joined[name] = known[name] + more[name]
+    return joined
 
 
 def _unwrapped(arguments: str) -> str:

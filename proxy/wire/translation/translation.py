@@ -1,8 +1,8 @@
 """The state machine of one translated response: chat chunks in, the Responses API's events out. Sans-I/O.
 
-    start → feed* → finish | fail        a stream
-    complete                             a whole chat completion
+    start → feed* → finish | fail
 
+What the upstream says is read by ChatReader (wire/chat_answer), as memory reads it.
 The model speaks in one item at a time, a message or its reasoning; a call ends that item. Calls stay open
 until the end, since their fragments may alternate. Whatever happens, each item is announced once and done
 once, the final `output` is what the done events held, and there is exactly one terminal event; after it
@@ -10,17 +10,30 @@ nothing more is said.
 """
 
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, assert_never
 from uuid import uuid4
 
 from proxy.wire.body import Body, dump
-from proxy.wire.translation.calls import Call, CallLog
+from proxy.wire.chat_answer import (
+    LIMIT_BYTES,
+    Call,
+    CallPiece,
+    ChatReader,
+    Cited,
+    Detailed,
+    Ending,
+    Kind,
+    Piece,
+    Said,
+)
+from proxy.wire.problems import Problem
 from proxy.wire.translation.figures import citations, text_logprobs, usage_of
 from proxy.wire.translation.items import Item, output_id
 from proxy.wire.translation.output import (
     PREFIXES,
     REFUSAL,
+    SUMMARY,
     TEXT,
     THOUGHT,
     CallItem,
@@ -31,24 +44,35 @@ from proxy.wire.translation.output import (
 from proxy.wire.translation.request import Plan
 from proxy.wire.translation.tools import Key
 
-_CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 # Those that the Responses API has; chat servers tell others too (Groq's "on_demand").
 _TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast"))
 # Codes of a failed response that say the same as the upstream's own; all else is a server error.
-_ERROR_CODES = frozenset(("server_error", "rate_limit_exceeded", "invalid_prompt"))
+_CODES = {
+    "rate_limit_exceeded": "rate_limit_exceeded",
+    "429": "rate_limit_exceeded",
+    "invalid_prompt": "invalid_prompt",
+}
 
 
 class Translation:
     """One response being made. Values of unknown types in what the upstream says are passed over."""
 
     def __init__(
-        self, plan: Plan, *, response_id: str, created_at: int, clock: Callable[[], float] = time.time
+        self,
+        plan: Plan,
+        *,
+        response_id: str,
+        created_at: int,
+        clock: Callable[[], float] = time.time,
+        limit_bytes: int = LIMIT_BYTES,
     ) -> None:
+        """`limit_bytes`: how much of the answer is kept; a longer one fails."""
         self._echo = dict(plan.echo)
         self._head: Body = {"id": response_id, "object": "response", "created_at": created_at}
         self._clock = clock
         self._seals = plan.seal_thoughts
         self._tools = plan.tools
+        self._thought = SUMMARY if plan.echo["reasoning"].get("summary") else THOUGHT
         self._state: Body = {
             "status": "in_progress",
             "completed_at": None,
@@ -59,10 +83,8 @@ class Translation:
         self._items: list[ContentItem | CallItem] = []
         self._speaking: ContentItem | None = None
         self._latest: ContentItem | CallItem | None = None  # the item that grew last
-        self._log = CallLog()
-        self._calls: list[tuple[Call, CallItem]] = []
-        self._heard = False
-        self._finish_reason: str | None = None
+        self._reader = ChatReader(limit_bytes)
+        self._calls: dict[Call, CallItem] = {}
         self._usage: Body | None = None
         self._final: Body | None = None
 
@@ -91,46 +113,30 @@ class Translation:
 
     # ------------------------------------------------------------ what comes in
     def feed(self, chunk: Body) -> list[Event]:
-        """Return the events of one chat.completion.chunk; an error chunk fails the response."""
+        """Return the events of one chat.completion.chunk, or of a whole chat.completion; an error fails the
+        response."""
         if self._final is not None:
             return []
-        if error := chunk.get("error"):
-            return self.fail(*_told(error))
-        self._note(chunk)
-        choice = _first_choice(chunk.get("choices"))
-        return [] if choice is None else self._hear(choice, choice.get("delta"))
+        pieces = self._reader.take(chunk)
+        self._note()
+        events = self._hear(pieces)
+        if (problem := self._reader.problem) is not None:
+            return events + self._failed(problem)
+        return events
 
     def complete(self, completion: Body) -> list[Event]:
         """Return all events of a whole chat.completion, the first two and the terminal one included."""
-        events = self.start()
-        if error := completion.get("error"):
-            return events + self.fail(*_told(error))
-        self._note(completion)
-        choice = _first_choice(completion.get("choices"))
-        message = choice.get("message") if choice else None
-        if choice is None or not isinstance(message, dict):
-            return events + self.fail("The upstream's answer holds no message.")
-        events += self._hear(choice, {**message, "tool_calls": _counted(message.get("tool_calls"))})
-        return events + self.finish(ended_well=True)
+        return self.start() + self.feed(completion) + self.finish(ended_well=True)
 
-    def finish(self, *, ended_well: bool) -> list[Event]:
-        """Return the done events and the terminal one: the upstream's stream is over.
+    def finish(self, *, ended_well: bool, cut: bool = False) -> list[Event]:
+        """Return the done events and the terminal one: the upstream's answer is over.
 
-        `ended_well`: it said so itself, by `[DONE]`. Without that only a finish reason makes the answer
-        whole, since a connection that dies may look like one that was closed in order.
+        `ended_well`: it said so itself, by `[DONE]`, or it is a whole document; `cut`: it is not whole.
         """
         if self._final is not None:
             return []
-        if self._finish_reason == "error" or not self._heard:
-            return self.fail("The upstream gave no answer.")
-        half_written = any(not item.is_whole() for _, item in self._calls)
-        if self._finish_reason is None and (half_written or not ended_well):
-            return self.fail("The upstream's answer broke off.")
-        reason = _CUT_SHORT.get(self._finish_reason or "")
-        events = self._end_items(cut=reason is not None)
-        if reason is None:
-            return events + self._terminate("completed", completed_at=int(self._clock()))
-        return events + self._terminate("incomplete", incomplete_details={"reason": reason})
+        events = self._hear(self._reader.flush())
+        return events + self._end(self._reader.ending(done=ended_well, cut=cut))
 
     def fail(self, message: str, code: str = "server_error") -> list[Event]:
         """Return the events that end the response as failed; what was under way becomes incomplete."""
@@ -140,54 +146,72 @@ class Translation:
         return events + self._terminate("failed", error={"code": code, "message": message})
 
     # ------------------------------------------------------------ hearing
-    def _note(self, chunk: Body) -> None:
-        """Keep what a chunk says beside its choices; the last word counts."""
-        self._heard = True
-        self._usage = usage_of(chunk.get("usage")) or self._usage
-        model, tier = chunk.get("model"), chunk.get("service_tier")
-        if isinstance(model, str) and model:
-            self._echo["model"] = model
-        if isinstance(tier, str) and tier in _TIERS:
-            self._echo["service_tier"] = tier
+    def _note(self) -> None:
+        """Take over what the answer says of itself."""
+        reader = self._reader
+        if reader.usage is not None:
+            self._usage = usage_of(reader.usage)
+        if reader.model is not None:
+            self._echo["model"] = reader.model
+        if reader.service_tier in _TIERS:
+            self._echo["service_tier"] = reader.service_tier
 
-    def _hear(self, choice: Mapping[str, Any], delta: Any) -> list[Event]:
-        said: Mapping[str, Any] = delta if isinstance(delta, dict) else {}
+    def _hear(self, pieces: Iterable[Piece]) -> list[Event]:
         events: list[Event] = []
-        # Servers that changed the name send both for a while: the same words.
-        events += self._say("reasoning", THOUGHT, said.get("reasoning_content") or said.get("reasoning"))
-        events += self._say("message", TEXT, _plain(said.get("content")), text_logprobs(choice))
-        if self._speaking is not None:
-            events += self._speaking.annotate(citations(said))
-        events += self._say("message", REFUSAL, said.get("refusal"))
-        for call, arguments in self._log.take(said.get("tool_calls")):
-            events += self._call(call, arguments)
-        if isinstance(reason := choice.get("finish_reason"), str):
-            self._finish_reason = reason
+        for piece in pieces:
+            match piece:
+                case Said(Kind.THOUGHT, text):
+                    events += self._say("reasoning", self._thought, text)
+                case Said(Kind.REFUSAL, text):
+                    events += self._say("message", REFUSAL, text)
+                case Said(_, text, logprobs):
+                    events += self._say("message", TEXT, text, text_logprobs(logprobs))
+                case Detailed():
+                    events += self._detail(piece)
+                case Cited(annotations):
+                    events += self._speaking.annotate(citations(annotations)) if self._speaking else []
+                case CallPiece(call, arguments):
+                    events += self._call(call, arguments)
+                case _:
+                    assert_never(piece)
         return self._number(events)
 
-    def _say(self, kind: str, part: PartKind, delta: Any, logprobs: list[Any] | None = None) -> list[Event]:
-        if not delta or not isinstance(delta, str):
-            return []
+    def _detail(self, piece: Detailed) -> list[Event]:
+        """Keep at the item what a later request has to bring back."""
+        events: list[Event] = []
+        if piece.thoughts:
+            events += self._speak("reasoning")
+            assert self._speaking is not None
+            self._speaking.detail(piece.thoughts)
+        if piece.message is not None and self._speaking is not None:
+            self._speaking.extra_content = piece.message
+        return events
+
+    def _say(self, kind: str, part: PartKind, delta: str, logprobs: list[Any] | None = None) -> list[Event]:
+        events = self._speak(kind)
+        assert self._speaking is not None
+        return events + self._speaking.grow(part, delta, logprobs or [])
+
+    def _speak(self, kind: str) -> list[Event]:
+        """Have an item of the kind speaking."""
         events: list[Event] = []
         if self._speaking is None or self._speaking.type != kind:
             events += self._stop_speaking("completed")
             self._speaking = self._new_content(kind)
             events += self._speaking.announce()
         self._latest = self._speaking
-        return events + self._speaking.grow(part, delta, logprobs or [])
+        return events
 
     def _call(self, call: Call, arguments: str) -> list[Event]:
-        item = next((item for known, item in self._calls if known is call), None)
-        events: list[Event] = []
+        item, events = self._calls.get(call), list[Event]()
         if item is None:
             if call.name is None:  # cannot be announced yet
-                call.waiting.append(arguments)
                 return []
             events += self._stop_speaking("completed")
             item = self._new_call(call, call.name)
             events += item.announce()
-            arguments = "".join(call.waiting) + arguments
-        self._latest = item
+            arguments = "".join(call.arguments)
+        self._latest, item.extra_content = item, call.extra_content
         return events + item.grow(arguments)
 
     def _new_content(self, kind: str) -> ContentItem:
@@ -206,18 +230,30 @@ class Translation:
             tool=tool,
         )
         self._items.append(item)
-        self._calls.append((call, item))
+        self._calls[call] = item
         return item
 
     def _call_id(self, call: Call) -> str:
         """Return the upstream's id. One that two calls share would leave their outputs no way home."""
-        taken = {item.call_id for _, item in self._calls}
+        taken = {item.call_id for item in self._calls.values()}
         return call.id if call.id and call.id not in taken else f"call_{uuid4().hex}"
 
     def _new_id(self, prefix: str) -> str:
         return output_id(prefix, self._head["id"], len(self._items))
 
     # ------------------------------------------------------------ ending
+    def _end(self, ending: Ending) -> list[Event]:
+        if ending.problem is not None:
+            return self._failed(ending.problem)
+        events = self._end_items(cut=ending.status == "incomplete")
+        if ending.status == "completed":
+            return events + self._terminate("completed", completed_at=int(self._clock()))
+        return events + self._terminate("incomplete", incomplete_details={"reason": ending.reason})
+
+    def _failed(self, problem: Problem) -> list[Event]:
+        code = _CODES.get(problem.code or "", "server_error")
+        return self.fail(problem.message, code)
+
     def _stop_speaking(self, status: str) -> list[Event]:
         item, self._speaking = self._speaking, None
         return [] if item is None else item.end(status)
@@ -233,7 +269,7 @@ class Translation:
         events: list[Event] = []
         if self._speaking is not None:
             events += self._stop_speaking(status(self._speaking))
-        for _, item in self._calls:
+        for item in self._calls.values():
             events += item.end(status(item))
         return self._number(events)
 
@@ -268,32 +304,3 @@ def _tool_named(name: str, tools: Mapping[str, Key]) -> Key:
         return tools[name]
     alike = [key for key in tools.values() if name in (key.name, f"{key.namespace}.{key.name}")]
     return alike[0] if len(alike) == 1 else Key("function", name)
-
-
-def _first_choice(choices: Any) -> Mapping[str, Any] | None:
-    for choice in choices if isinstance(choices, list) else ():
-        if isinstance(choice, dict) and choice.get("index") in (0, None):
-            return choice
-    return None
-
-
-def _plain(content: Any) -> Any:
-    """Return the text of a delta's content; some servers send it as parts."""
-    if not isinstance(content, list):
-        return content
-    texts = (part.get("text") for part in content if isinstance(part, dict) and part.get("type") == "text")
-    return "".join(text for text in texts if isinstance(text, str))
-
-
-def _counted(calls: Any) -> list[Any]:
-    """Return a whole message's calls with their indices: there each entry is a call of its own."""
-    entries = calls if isinstance(calls, list) else ()
-    return [{**call, "index": index} for index, call in enumerate(entries) if isinstance(call, dict)]
-
-
-def _told(error: Any) -> tuple[str, str]:
-    """Return the message and the code of an upstream's error."""
-    holder = error if isinstance(error, dict) else {"message": error}
-    message, code = holder.get("message"), holder.get("code")
-    told = message if isinstance(message, str) and message else "The upstream's answer failed."
-    return told, code if isinstance(code, str) and code in _ERROR_CODES else "server_error"

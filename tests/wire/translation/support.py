@@ -40,13 +40,15 @@ def translation(**body: Any) -> Translation:
     )
 
 
-def streamed(chunks: Iterable[Json], *, ended_well: bool = True, **body: Any) -> list[Json]:
+def streamed(
+    chunks: Iterable[Json], *, ended_well: bool = True, cut: bool = False, **body: Any
+) -> list[Json]:
     """Return all events of a stream, checked."""
     making = translation(**body)
     events = making.start()
     for chunk in chunks:
         events += making.feed(chunk)
-    events += making.finish(ended_well=ended_well)
+    events += making.finish(ended_well=ended_well, cut=cut)
     check(events)
     assert events[-1]["response"] == making.response
     return events
@@ -96,10 +98,13 @@ def _check_items(events: list[Json]) -> None:
 
 def _check_deltas(item: Json, events: list[Json]) -> None:
     """The deltas add up to what the done events hold, and those to what the item holds."""
-    for index, part in enumerate(item.get("content", ())):
-        mine = [e for e in events if e["content_index"] == index]
-        assert kinds(mine)[0] == "content_part.added"
-        assert kinds(mine)[-1] == "content_part.done"
+    parts = [("content", *each) for each in enumerate(item.get("content", ()))]
+    parts += [("summary", *each) for each in enumerate(item.get("summary", ()))]
+    for field, index, part in parts:
+        event = {"content": "content_part", "summary": "reasoning_summary_part"}[field]
+        mine = [e for e in events if e[f"{field}_index"] == index]
+        assert kinds(mine)[0] == f"{event}.added"
+        assert kinds(mine)[-1] == f"{event}.done"
         assert mine[-1]["part"] == part
         said = part.get("refusal") or part["text"]
         assert "".join(e.get("delta", "") for e in mine) == said

@@ -36,7 +36,7 @@ def interleaved_calls(draw: st.DrawFn) -> tuple[list[str], list[Json]]:
     return arguments, chunks
 
 
-@given(st.data(), st.text(), st.text(), interleaved_calls())
+@given(st.data(), st.text(), st.text(min_size=1), interleaved_calls())
 def test_any_cutting_gives_the_same_output(
     data: st.DataObject, thoughts: str, text: str, calls: tuple[list[str], list[Json]]
 ) -> None:
@@ -71,9 +71,17 @@ CHUNK = st.one_of(
 )
 
 
-@given(st.lists(CHUNK, max_size=12), st.booleans())
-def test_any_stream_keeps_every_promise(chunks: list[Json], ended_well: bool) -> None:
-    events = streamed(chunks, ended_well=ended_well, tools=[{"type": "custom", "name": "patch"}])
+@given(st.lists(CHUNK, max_size=12), st.booleans(), st.booleans(), st.sampled_from([{}, {"summary": "auto"}]))
+def test_any_stream_keeps_every_promise(
+    chunks: list[Json], ended_well: bool, cut: bool, reasoning: Json
+) -> None:
+    events = streamed(
+        chunks,
+        ended_well=ended_well,
+        cut=cut,
+        reasoning=reasoning,
+        tools=[{"type": "custom", "name": "patch"}],
+    )
     assert all(item["status"] in ("completed", "incomplete") for item in final(events)["output"])
 
 

@@ -445,7 +445,7 @@ def test_done_makes_the_answer_whole_without_a_finish_reason() -> None:
 
 
 def test_an_upstream_that_dies_fails_the_response() -> None:
-    events = streamed([delta(content="Hel")], ended_well=False)
+    events = streamed([delta(content="Hel")], ended_well=False, cut=True)
     response = final(events)
     assert events[-1]["type"] == "response.failed"
     assert response["status"] == "failed"

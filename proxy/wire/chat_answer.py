@@ -1,0 +1,514 @@
+"""Read a chat completion, streamed or whole, from JSON objects to normalised pieces. Sans-I/O.
+
+The one reader of such answers: memory takes from it what was said, and the Responses translation makes its
+events of it. Values of unknown types are passed over.
+
+    take*    the pieces that an object adds: Said, Detailed, Cited, CallPiece
+    ending   how the answer ended: completed, incomplete, failed
+
+What servers do, and what is made of it:
+- `choices` of null, `finish_reason` of "" or of an unknown type: nothing.
+- an error in a 200 (top level, in the choice, as a finish reason): failed, with the provider's message.
+- whole `message` objects in a stream, repeated as they grow: only what is new counts.
+- `<think>…</think>` at the beginning of the content, and reasoning under any of its names: thoughts.
+- tool calls whose index is a string, a float, null or missing: by id, then by order.
+"""
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+import orjson
+
+from proxy.thoughts import ThoughtSplitter
+from proxy.wire.problems import Problem, problem_of
+
+Json = dict[str, Any]
+
+LIMIT_BYTES = 32 << 20
+"""How much of one answer is kept by default: text, arguments, log probabilities, and what they cost here."""
+_PIECE_BYTES = 64  # what a piece costs beside its text
+_LOGPROB_BYTES = 300  # what one token costs with its log probability
+
+# Finish reasons beside "stop" and "tool_calls", of OpenAI, Gemini, Anthropic, Zhipu, Mistral and others.
+_CUT_SHORT = {
+    "length": "max_output_tokens",
+    "max_tokens": "max_output_tokens",
+    "model_length": "max_output_tokens",
+    "model_context_window_exceeded": "max_output_tokens",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "prohibited_content": "content_filter",
+    "blocklist": "content_filter",
+    "sensitive": "content_filter",
+}
+_FAILED = frozenset(
+    ("error", "abort", "network_error", "insufficient_system_resource", "malformed_function_call")
+)
+BROKE_OFF = "The upstream's answer broke off."
+NO_ANSWER = "The upstream gave no answer."
+
+
+class Kind(StrEnum):
+    """What a piece of text is."""
+
+    TEXT = "text"
+    REFUSAL = "refusal"
+    THOUGHT = "thought"
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """Text that the answer grows by, never empty."""
+
+    kind: Kind
+    text: str
+    logprobs: tuple[Any, ...] = ()  # entries of the choice's `logprobs.content`
+
+
+@dataclass(frozen=True, slots=True)
+class Detailed:
+    """Fields that a later request has to bring back as they came, with no text of their own.
+
+    `thoughts` are entries of `reasoning_details` (OpenRouter); `message` is the message's `extra_content`
+    (Gemini's thought signature of a text).
+    """
+
+    thoughts: tuple[Json, ...] = ()
+    message: Json | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cited:
+    """Entries of `annotations`, as they came."""
+
+    annotations: tuple[Any, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """What is known of one tool call so far."""
+
+    id: str | None = None
+    name: str | None = None
+    index: int | str | None = None
+    arguments: list[str] = field(default_factory=list)
+    extra_content: Json | None = None  # Gemini's thought signature: a later request has to bring it back
+
+    @property
+    def is_whole(self) -> bool:
+        """True if the arguments are complete JSON, or there are none."""
+        try:
+            orjson.loads("".join(self.arguments) or "{}")
+        except (ValueError, TypeError):
+            return False
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class CallPiece:
+    """What a call grows by. `call` is brought up to date, its arguments included."""
+
+    call: Call
+    arguments: str
+
+
+Piece = Said | Detailed | Cited | CallPiece
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How an answer ended. `reason` of an incomplete one: max_output_tokens or content_filter; `problem` of a
+    failed one."""
+
+    status: str  # completed | incomplete | failed
+    reason: str | None = None
+    problem: Problem | None = None
+
+
+class ChatReader:
+    """Reads one answer: choice 0."""
+
+    def __init__(self, limit_bytes: int = LIMIT_BYTES) -> None:
+        self.usage: Json | None = None
+        self.model: str | None = None
+        self.service_tier: str | None = None
+        self.problem: Problem | None = None  # an error that the upstream sent, or that reading met
+        self.calls = _CallLog()
+        self._said: set[Kind] = set()
+        self._suspected: Problem | None = None
+        self._heard = False  # a choice that says something has come
+        self._finish_reason: str | None = None
+        self._unfinished = False  # the server says with "" that it has not finished
+        self._content = ThoughtSplitter()
+        self._grown: dict[str, str] = {}  # of whole messages in a stream
+        self._by_delta: set[str] = set()
+        self._logprobs: list[Any] = []  # of text that is held back
+        self._spoken = ""  # "content" or "audio": what the text is taken from
+        self._left = limit_bytes
+        self._limit_bytes = limit_bytes
+
+    # ------------------------------------------------------------ what comes in
+    def take(self, value: Json) -> list[Piece]:
+        """Return what a chunk, or a whole completion, adds. After an error nothing does."""
+        if self.problem is not None:
+            return []
+        choices = value.get("choices")
+        choice = _first_choice(choices)
+        if "error" in value or not choices:
+            self._note_problem(value)
+        self._note(value)
+        if self.problem is not None or choice is None:
+            return []
+        if choice.get("error"):
+            self.problem = problem_of({"error": choice["error"]})
+            return []
+        pieces = self._choice(choice)
+        reason = choice.get("finish_reason")
+        if isinstance(reason, str):
+            self._heard = True
+            self._finish_reason = reason.lower() or self._finish_reason
+            self._unfinished = not reason
+        return self._counted(pieces)
+
+    def fail(self, message: str) -> None:
+        """Note why nothing more can be read."""
+        self.problem = self.problem or Problem(message)
+
+    def flush(self) -> list[Piece]:
+        """Return what was held back: the answer is over."""
+        return list(self._told(self._content.end(), ()))
+
+    # ------------------------------------------------------------ what comes out
+    def ending(self, *, done: bool, cut: bool) -> Ending:
+        """Return how the answer ended. `done`: it said so itself, by `[DONE]` or by being a whole document;
+        `cut`: the connection broke off, or the bytes end inside an event.
+
+        An end without a word is believed where the text is whole: some servers send neither.
+        """
+        if self.problem is not None:
+            return Ending("failed", problem=self.problem)
+        reason, calls = self._finish_reason, self.calls.named
+        if not self._heard or (reason is None and not done and not cut and not self._said and not calls):
+            return Ending("failed", problem=self._suspected or Problem(NO_ANSWER))
+        if reason is None and (cut or any(not call.is_whole for call in calls)):
+            return _failed(BROKE_OFF)
+        if reason is None and self._unfinished and not done:
+            return _failed(BROKE_OFF)
+        if reason in _FAILED:
+            return _failed("The upstream ended its answer with an error.")
+        if reason in _CUT_SHORT:
+            return Ending("incomplete", reason=_CUT_SHORT[reason])
+        if self._said == {Kind.THOUGHT} and not calls:
+            return _failed("The upstream's answer holds thoughts and no answer.")
+        return Ending("completed")
+
+    # ------------------------------------------------------------ reading
+    def _note_problem(self, value: Json) -> None:
+        """Note an error. What only looks like one counts where no answer comes."""
+        found = problem_of(value)
+        if value.get("error") or "error" in (value.get("object"), value.get("type")):
+            self.problem = found
+        else:
+            self._suspected = found or self._suspected
+
+    def _note(self, value: Json) -> None:
+        """Keep what an object says beside its choices; the last word counts."""
+        usage, model, tier = value.get("usage"), value.get("model"), value.get("service_tier")
+        if isinstance(usage, dict):
+            self.usage = usage
+        if model and isinstance(model, str):
+            self.model = model
+        if isinstance(tier, str):
+            self.service_tier = tier
+
+    def _choice(self, choice: Json) -> list[Piece]:
+        given = choice.get("logprobs")
+        logprobs = given.get("content") if isinstance(given, dict) else None
+        entries = tuple(logprobs) if isinstance(logprobs, list) else ()
+        delta, message, text = choice.get("delta"), choice.get("message"), choice.get("text")
+        pieces: list[Piece] = []
+        if isinstance(delta, dict):
+            self._heard = True
+            pieces += self._message(delta, entries, whole=False)
+        if isinstance(message, dict):
+            self._heard = True
+            pieces += self._message(message, entries, whole=True)
+        if text and isinstance(text, str) and not pieces:  # of the older completions API
+            self._heard = True
+            pieces += self._message({"content": text}, entries, whole=False)
+        return pieces
+
+    def _message(self, said: Json, logprobs: tuple[Any, ...], *, whole: bool) -> Iterator[Piece]:
+        yield from self._thoughts(said, whole=whole)
+        extra = _signed(said.get("extra_content"))
+        content = said.get("content")
+        if content:
+            yield from self._content_of(content, logprobs, thinks=_is_thought(said), whole=whole)
+        if (annotations := said.get("annotations")) and isinstance(annotations, list):
+            yield Cited(tuple(annotations))
+        if extra is not None:
+            yield Detailed(message=extra)
+        if refusal := self._new("refusal", said.get("refusal"), whole=whole):
+            yield self._noted(Said(Kind.REFUSAL, refusal))
+        audio = said.get("audio")
+        heard = audio.get("transcript") if isinstance(audio, dict) and self._spoken != "content" else None
+        if transcript := self._new("audio", heard, whole=whole):
+            self._spoken = "audio"
+            yield self._noted(Said(Kind.TEXT, transcript))
+        if (fragments := said.get("tool_calls")) or said.get("function_call"):
+            yield from self._calls(fragments or _old_call(said["function_call"]), whole=whole)
+
+    def _thoughts(self, said: Json, *, whole: bool) -> Iterator[Piece]:
+        # Servers that changed the name send both for a while: the same words.
+        text = said.get("reasoning_content") or said.get("reasoning")
+        given = said.get("reasoning_details")
+        details = tuple(each for each in given if isinstance(each, dict)) if isinstance(given, list) else ()
+        if not isinstance(text, str) or not text:
+            text = "".join(_detail_text(each) for each in details)
+        if new := self._new("thoughts", text, whole=whole):
+            yield self._noted(Said(Kind.THOUGHT, new))
+        if details and not (whole and "details" in self._by_delta):
+            self._by_delta.add("details")
+            yield Detailed(thoughts=details)
+
+    def _content_of(
+        self, content: Any, logprobs: tuple[Any, ...], *, thinks: bool, whole: bool
+    ) -> Iterator[Piece]:
+        written = False
+        for place, part in enumerate(content if isinstance(content, list) else (content,)):
+            thought, text = _part(part)
+            if new := self._new(f"thoughts {place}", thought, whole=whole):
+                yield self._noted(Said(Kind.THOUGHT, new))
+            new = self._new(f"content {place}" if place else "content", text, whole=whole)
+            if not new or self._spoken == "audio":
+                continue
+            if written and whole:
+                new = "\n" + new
+            written, self._spoken = True, "content"
+            if thinks:
+                yield self._noted(Said(Kind.THOUGHT, new))
+            else:
+                yield from self._told(self._content.feed(new), logprobs)
+                logprobs = ()
+
+    def _told(self, split: Iterable[tuple[bool, str]], logprobs: tuple[Any, ...]) -> Iterator[Piece]:
+        """Yield content as thoughts and text. Log probabilities go with the next text."""
+        self._logprobs += logprobs
+        for is_thought, text in split:
+            entries, self._logprobs = tuple(self._logprobs), []
+            kind = Kind.THOUGHT if is_thought else Kind.TEXT
+            yield self._noted(Said(kind, text, () if is_thought else entries))
+
+    def _noted(self, said: Said) -> Said:
+        self._said.add(said.kind)
+        return said
+
+    def _new(self, name: str, text: Any, *, whole: bool) -> str:
+        """Return what is new in a text. Some servers send the message as it grows instead of its pieces, and
+        some send it once more at the end."""
+        if not text or not isinstance(text, str):
+            return ""
+        if not whole:
+            self._by_delta.add(name)
+            return text
+        if name in self._by_delta:
+            return ""
+        known = self._grown.get(name, "")
+        if text.startswith(known):
+            self._grown[name] = text
+            return text[len(known) :]
+        self._grown[name] = known + text
+        return text
+
+    def _calls(self, fragments: Any, *, whole: bool) -> Iterator[Piece]:
+        given = fragments if isinstance(fragments, list) else [fragments]
+        entries = [each for each in given if isinstance(each, dict)]
+        if whole and "calls" in self._by_delta:
+            return
+        if not whole:
+            self._by_delta.add("calls")
+        for place, fragment in enumerate(entries):
+            if whole:  # in a whole message each entry is a call of its own
+                fragment = {**fragment, "index": place}
+            call = self.calls.call(fragment, place if len(entries) > 1 else None)
+            arguments = _arguments(fragment)
+            if whole:
+                arguments = self._new(f"call {place}", arguments, whole=True)
+            if arguments:
+                call.arguments.append(arguments)
+            yield CallPiece(call, arguments)
+
+    def _counted(self, pieces: list[Piece]) -> list[Piece]:
+        for piece in pieces:
+            match piece:
+                case Said():
+                    self._left -= _PIECE_BYTES + len(piece.text) + _LOGPROB_BYTES * _tokens(piece.logprobs)
+                case CallPiece():
+                    self._left -= _PIECE_BYTES + len(piece.arguments)
+                case _:
+                    self._left -= 4 * _PIECE_BYTES
+        if self._left < 0:
+            self.fail(f"The upstream's answer is longer than {self._limit_bytes / 2**20:g} MB.")
+        return pieces
+
+
+class _CallLog:
+    """Which call each fragment belongs to.
+
+    Fragments carry an index. Not all servers count: some give every call the index 0 and another id, some
+    leave the index out, some repeat the id and the name in each fragment, some make up a new id for each.
+    """
+
+    def __init__(self) -> None:
+        self._calls: list[Call] = []
+        self._by_index: dict[int | str, Call] = {}
+        self._by_id: dict[str, list[Call]] = {}
+        self._last: Call | None = None
+
+    @property
+    def named(self) -> list[Call]:
+        """The calls that have a name, in order of appearance."""
+        return [call for call in self._calls if call.name]
+
+    @property
+    def found(self) -> bool:
+        """True if there is a call, be it without a name so far."""
+        return bool(self._calls)
+
+    def call(self, fragment: Mapping[str, Any], place: int | None) -> Call:
+        """Return the fragment's call, brought up to date but for the arguments. `place`: among several."""
+        function = fragment.get("function")
+        said: Mapping[str, Any] = function if isinstance(function, dict) else {}
+        index, given, name = _index(fragment), _text(fragment.get("id")), _text(said.get("name"))
+        call = self._known(index, given, name, place)
+        if call is None:
+            call = Call(index=index)
+            self._calls.append(call)
+        if index is not None:
+            self._by_index[index] = call
+        if given is not None and call.id is None:
+            call.id = given
+            self._by_id.setdefault(given, []).append(call)
+        call.name = call.name or name
+        call.extra_content = _signed(fragment.get("extra_content")) or call.extra_content
+        self._last = call
+        return call
+
+    def _known(
+        self, index: int | str | None, given: str | None, name: str | None, place: int | None
+    ) -> Call | None:
+        """Return the call that goes on, None where one begins. An id decides, but two calls may share one."""
+        for call in reversed(self._by_id.get(given or "", ())):
+            is_other = index is None and name and call.name and name != call.name
+            if not is_other and (index is None or call.index in (index, None)):
+                return call
+        if index is not None:
+            known = self._by_index.get(index)
+        elif place is not None and not given and not name and place < len(self._calls):
+            known = self._calls[place]
+        else:
+            known = self._last
+        return None if known is None or _begins_another(known, given, name) else known
+
+
+def _begins_another(known: Call, given: str | None, name: str | None) -> bool:
+    """True if a fragment with this id, which is new, and this name is no part of the call."""
+    if name is None or (known.name is None and known.id is None):
+        return False
+    if given is not None and known.id is not None:
+        return True
+    if known.name is None:
+        return False
+    ends = bool(known.arguments) and known.arguments[-1].rstrip().endswith("}")
+    return name != known.name or (given is None and ends and known.is_whole)
+
+
+# ---------------------------------------------------------------- shapes
+def _failed(message: str) -> Ending:
+    return Ending("failed", problem=Problem(message))
+
+
+def _first_choice(choices: Any) -> Json | None:
+    for choice in choices if isinstance(choices, list) else ():
+        if isinstance(choice, dict) and choice.get("index") in (0, None, "0"):
+            return choice
+    return None
+
+
+def _part(part: Any) -> tuple[str, str]:
+    """Return the thoughts and the text of content, or of one part of it."""
+    if isinstance(part, str):
+        return "", part
+    if not isinstance(part, dict):
+        return "", ""
+    kind = part.get("type")
+    if kind in ("text", "output_text"):
+        text = part.get("text")
+        return "", text if isinstance(text, str) else ""
+    if kind in ("thinking", "reasoning"):  # Mistral's hold parts of their own
+        inner = part.get("thinking") or part.get("text")
+        texts = (_part(each)[1] for each in inner) if isinstance(inner, list) else (inner,)
+        return "".join(text for text in texts if isinstance(text, str)), ""
+    return "", ""
+
+
+def _detail_text(detail: Json) -> str:
+    """Return the words of one entry of `reasoning_details`; an encrypted one has none."""
+    text = detail.get("text") or detail.get("summary")
+    return text if isinstance(text, str) else ""
+
+
+def _is_thought(said: Json) -> bool:
+    """True if Gemini marks the content as a thought."""
+    extra = said.get("extra_content")
+    google = extra.get("google") if isinstance(extra, dict) else None
+    return isinstance(google, dict) and google.get("thought") is True
+
+
+def _signed(extra: Any) -> Json | None:
+    """Return an `extra_content` that holds a thought signature."""
+    google = extra.get("google") if isinstance(extra, dict) else None
+    return extra if isinstance(google, dict) and google.get("thought_signature") else None
+
+
+def _old_call(call: Any) -> list[Json]:
+    """Return the forerunner of tool calls as one."""
+    return [{"index": 0, "function": call}] if isinstance(call, dict) else []
+
+
+def _index(fragment: Mapping[str, Any]) -> int | str | None:
+    index = fragment.get("index")
+    if isinstance(index, bool):
+        return None
+    if isinstance(index, float):
+        return int(index) if math.isfinite(index) else None
+    if isinstance(index, str):
+        stripped = index.strip()
+        is_number = stripped.isascii() and stripped.isdigit() and len(stripped) < 10
+        return int(stripped) if is_number else stripped or None
+    return index if isinstance(index, int) else None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _arguments(fragment: Mapping[str, Any]) -> str:
+    function = fragment.get("function")
+    value = function.get("arguments") if isinstance(function, dict) else None
+    if isinstance(value, dict):  # some servers forget to encode them
+        return json.dumps(value, ensure_ascii=False)
+    return value if isinstance(value, str) else ""
+
+
+def _tokens(logprobs: tuple[Any, ...]) -> int:
+    tokens = 0
+    for entry in logprobs:
+        top = entry.get("top_logprobs") if isinstance(entry, dict) else None
+        tokens += 1 + (len(top) if isinstance(top, list) else 0)
+    return tokens

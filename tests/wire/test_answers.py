@@ -1,0 +1,232 @@
+"""Bytes to JSON objects: every coding, any cut, streams as servers send them, and bounds."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterable
+from typing import Any
+
+import brotli
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.wire.answers import Values, usage_of, values_of
+from proxy.wire.codings import PIECE_BYTES, TooLong, Undecodable, Unpacker
+
+PLAIN = b"data: some text that repeats, repeats, repeats\n\n" * 50
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+def unpacked(packed: Iterable[bytes], coding: str, limit: int = 1 << 30) -> bytes:
+    unpacker = Unpacker(coding, limit)
+    pieces = [piece for chunk in packed for piece in unpacker.feed(chunk)]
+    return b"".join([*pieces, *unpacker.end()])
+
+
+# ---------------------------------------------------------------- codings
+@pytest.mark.parametrize(
+    ("coding", "packed"),
+    [
+        ("", PLAIN),
+        ("identity", PLAIN),
+        ("gzip", gzip.compress(PLAIN, mtime=0)),
+        ("X-GZip", gzip.compress(PLAIN, mtime=0)),
+        ("identity, gzip", gzip.compress(PLAIN, mtime=0)),
+        ("gzip", gzip.compress(PLAIN[:99], mtime=0) + gzip.compress(PLAIN[99:], mtime=0)),
+        ("gzip", gzip.compress(PLAIN, mtime=0) + b"padding"),
+        ("deflate", zlib.compress(PLAIN)),
+        ("deflate", raw_deflate(PLAIN)),
+        ("br", brotli.compress(PLAIN)),
+        ("zstd", zstandard.compress(PLAIN[:99]) + zstandard.compress(PLAIN[99:])),
+        ("gzip, br", brotli.compress(gzip.compress(PLAIN))),
+        # The header is missing, or wrong.
+        ("", gzip.compress(PLAIN, mtime=0)),
+        ("", zlib.compress(PLAIN)),
+        ("", brotli.compress(PLAIN)),
+        ("", zstandard.compress(PLAIN)),
+        ("br", gzip.compress(PLAIN, mtime=0)),
+        ("gzip", PLAIN),
+        ("br", PLAIN),
+        ("compress", PLAIN),
+        ("", b"{}"),
+    ],
+)
+def test_codings_are_undone_however_the_bytes_are_cut(coding: str, packed: bytes) -> None:
+    plain = packed if packed == b"{}" else PLAIN
+    assert unpacked([packed], coding) == plain
+    assert unpacked([b"", *(packed[i : i + 1] for i in range(len(packed)))], coding) == plain
+
+
+@pytest.mark.parametrize("coding", ["zstd", "gzip", "compress", "gzip, gzip, gzip, gzip"])
+def test_what_is_not_in_its_coding_is_named(coding: str) -> None:
+    with pytest.raises(Undecodable, match=coding.partition(",")[0]):
+        unpacked([b"\x00\x01 damaged"], coding)
+
+
+def test_a_compressed_stream_that_was_cut_gives_what_had_been_flushed() -> None:
+    packer = zlib.compressobj(wbits=16 + zlib.MAX_WBITS)
+    first = packer.compress(PLAIN) + packer.flush(zlib.Z_SYNC_FLUSH)
+    second = packer.compress(PLAIN) + packer.flush()
+    unpacker = Unpacker("gzip", 1 << 30)
+    assert b"".join(unpacker.feed(first)) == PLAIN, "as it comes"
+    list(unpacker.feed(second[:3]))
+    assert not unpacker.whole
+
+
+@pytest.mark.parametrize(
+    ("coding", "bomb"),
+    [
+        ("gzip", gzip.compress(b"\0" * 20_000_000)),
+        ("br", brotli.compress(b"\0" * 20_000_000)),
+        ("zstd", zstandard.compress(b"\0" * 20_000_000)),
+    ],
+)
+def test_a_bomb_is_unfolded_only_so_far(coding: str, bomb: bytes) -> None:
+    sizes: list[int] = []
+    unfolding = Unpacker(coding, 3_000_000).feed(bomb)
+    with pytest.raises(TooLong):
+        sizes.extend(len(piece) for piece in unfolding)
+    assert sum(sizes) <= 3_000_000
+    assert max(sizes, default=0) <= 3 * PIECE_BYTES
+
+
+# ---------------------------------------------------------------- streams
+def objects(stream: bytes, kind: str = "text/event-stream") -> list[Any]:
+    return values_of([stream], kind, "")[1]
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b'data: {"a":1}\n\ndata: {"b":2}\n\n',
+        b'data: {"a":1}\ndata: {"b":2}\n',  # single line feeds
+        b'data: {"a":1}\n\ndata: {"b":2}\n',
+        b'data: {"a":1}\n\ndata: {"b":2}',
+        b'data:{"a":1}\r\rdata:{"b":2}\r\n\r\n',
+        b'\xef\xbb\xbfdata: {"a":1}\n\nid: 7\nretry: 3\ndata: {"b":2}\n\ndata:[DONE]',
+        b': comment\n\n:\ndata: {"a":\ndata: 1}\n\ndata: {\ndata: "b"\ndata: :2}\n\n: end',
+        b'data: {"a":\ndata: 1}\ndata: {"b":2}\n',
+        b'{"a":1}\n{"b":2}\n[DONE]\n',  # JSON lines
+        b'  data: {"a":1}\n\n data: {"b":2}\n\n',
+        b'event: x\ndata: {"a":1}\nevent: y\ndata: {"b":2}\n\n',
+        b'data: [{"a":1},{"b":2}]\n\n',
+        b'data: not json\n\ndata: 7\n\ndata: {"a":1}\n\ndata: {"b":2}\n\ndata: [DONE]\n\ndata: {"c":3}\n\n',
+    ],
+)
+def test_streams_are_read_as_line_based_clients_read_them(stream: bytes) -> None:
+    assert objects(stream) == [{"a": 1}, {"b": 2}]
+    assert not values_of([stream], "", "")[0].ragged
+    assert values_of([stream[i : i + 1] for i in range(len(stream))], "", "")[1] == [{"a": 1}, {"b": 2}]
+
+
+def test_an_event_is_there_with_the_line_that_completes_it() -> None:
+    values = Values("text/event-stream", "")
+    assert values.feed(b'data: {"a":1}') == []
+    assert values.feed(b"\n") == [{"a": 1}]
+    assert values.feed(b"data: [DONE]\n") == []
+    assert values.done
+
+
+@pytest.mark.parametrize(
+    "rest", [b"dat", b"data:", b'data: {"a"', b'data: {"a"\n', b'event: x\ndata: {"a":\n\n']
+)
+def test_an_end_inside_an_event_is_seen(rest: bytes) -> None:
+    values, found = values_of([b'data: {"a":1}\n\n' + rest], "text/event-stream", "")
+    assert found == [{"a": 1}]
+    assert values.ragged is not rest.endswith(b"\n\n")
+
+
+def test_an_error_event_is_an_error() -> None:
+    assert objects(b"event: error\ndata: overloaded\n\n") == [{"error": "overloaded"}]
+    assert objects(b'event: error\ndata: {"message": "x"}\n\n') == [{"error": {"message": "x"}}]
+
+
+PIECES = st.sampled_from(
+    [
+        *rb"""data: {"a":1}|data: {|data: }|{"b":2}|[DONE]||: c|event: error|data:x|data: [{}]|junk""".split(
+            b"|"
+        ),
+        'data: {"c":"東"}'.encode(),
+        b"\xef\xbb\xbfdata: {}",
+        b'data: {"d":"\xff\x00"}',
+    ]
+)
+
+
+@given(st.lists(st.tuples(PIECES, st.sampled_from([b"\n", b"\r", b"\r\n", b"\n\n"]))), st.data())
+def test_every_split_of_the_bytes_gives_the_same_objects(
+    lines: list[tuple[bytes, bytes]], data: st.DataObject
+) -> None:
+    stream = b"data: {}\n" + b"".join(line + end for line, end in lines)
+    stream = stream[: data.draw(st.integers(9, len(stream)))]
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)))))
+    chunks = [stream[a:b] for a, b in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    whole, found = values_of([stream], "", "")
+    split, again = values_of(chunks, "", "")
+    assert again == found
+    assert (split.done, split.ragged, split.trouble) == (whole.done, whole.ragged, whole.trouble)
+
+
+# ---------------------------------------------------------------- documents
+def test_what_a_body_is_its_bytes_decide() -> None:
+    for kind in ("text/event-stream", "application/json", "text/plain", ""):
+        assert values_of([b" \n", b'data: {"a":1}\n\n'], kind, "")[0].streamed is True
+        values, found = values_of([b"\xef\xbb\xbf\n", b' {"a":', b"1}"], kind, "")
+        assert (values.streamed, values.over, found) == (False, True, [{"a": 1}])
+    pretty = json.dumps({"a": [1, {"b": 2}]}, indent=2).encode() + b"\n"
+    assert values_of([pretty], "text/event-stream", "")[1] == [{"a": [1, {"b": 2}]}]
+
+
+def test_text_in_another_charset_or_with_control_characters_is_read() -> None:
+    latin = '{"a": "Grüße"}'.encode("latin-1")
+    assert values_of([latin], "application/json; charset=ISO-8859-1", "")[1] == [{"a": "Grüße"}]
+    assert values_of([latin], "application/json", "")[1] == [{"a": "Gr\ufffd\ufffde"}]
+    assert values_of(['{"a": "ü"}'.encode()], "application/json; charset=iso-8859-1", "")[1] == [{"a": "ü"}]
+    assert values_of([b'{"a": "x\x00\ny"}'], "application/json", "")[1] == [{"a": "x\x00\ny"}]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "empty"),
+        (b" \n", "empty"),
+        (b"<!doctype html><p>Hi", "page"),
+        (b'{"a":', "could not be read"),
+        (b'{"a":' * 200_000, "could not be read"),
+        (b"[1]", "no JSON object"),
+    ],
+)
+def test_what_cannot_be_read_says_why(body: bytes, why: str) -> None:
+    values, found = values_of([body], "application/json", "")
+    assert found == []
+    assert why in values.trouble
+    assert not values.over
+
+
+@pytest.mark.parametrize("start", [b'{"a": "', b'data: {"a": "', b"data: ", b"x"])
+def test_what_is_too_long_is_not_held(start: bytes) -> None:
+    values = Values("text/event-stream", "", limit_bytes=1 << 20)
+    values.feed(start)
+    for _ in range(20):
+        values.feed(b"x" * 100_000)
+    assert "longer than 1 MB" in values.trouble
+    assert values.feed(b"x") == values.end() == []
+
+
+def test_a_long_line_in_small_pieces_takes_linear_time() -> None:
+    pieces = [b'data: {"a":"', *[b"x" * 8] * 250_000, b'"}\n\n']
+    assert len(values_of(pieces, "", "")[1][0]["a"]) == 2_000_000
+
+
+def test_tokens_that_nobody_counted_are_no_usage() -> None:
+    assert usage_of([{"usage": {"prompt_tokens": 3, "completion_tokens": 0}}]) == (3, 0)
+    assert usage_of([{"usage": {"prompt_tokens": -1, "completion_tokens": 4}}]) is None
+    counted = {"usage": {"input_tokens": 3, "output_tokens": 4}}
+    uncounted = {"response": {"usage": {"input_tokens": 3, "output_tokens": -1}}}
+    assert usage_of([counted, uncounted]) == (3, 4)
