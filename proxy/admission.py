@@ -2,6 +2,7 @@
 identifies callers, as the settings say. Raises ConfigError for what only an operator can mend.
 """
 
+import os
 from collections.abc import Callable
 from functools import partial
 from urllib.parse import urlsplit
@@ -16,6 +17,7 @@ from proxy.ports import KeyStore
 from proxy.reasons import Reason
 from proxy.settings import Identity, Settings
 from proxy.upstream.fetch import fetch
+from proxy.upstream.network import Network
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -49,11 +51,19 @@ def entrance(settings: Settings, keys: KeyStore, refused: Callable[[Reason], Non
         private_names=settings.server.host not in LOOPBACK,
         server_key=bool(settings.upstream.api_key and settings.upstream.api_key.get_secret_value().strip()),
     )
-    mode = _mode(identity, keys)
+    mode = _mode(settings, keys)
     return Entrance(mode, browsers) if refused is None else Entrance(mode, browsers, refused)
 
 
-def _mode(identity: Identity, keys: KeyStore) -> Mode:
+def network_of(settings: Settings) -> Network:
+    """Return how this process reaches the outside: the settings, else the environment. Raises ConfigError."""
+    upstream = settings.upstream
+    proxy = upstream.proxy.get_secret_value() if upstream.proxy is not None else None
+    return Network.of(os.environ, proxy=proxy, ca_file=upstream.ca_file)
+
+
+def _mode(settings: Settings, keys: KeyStore) -> Mode:
+    identity = settings.identity
     match identity.mode:
         case "open":
             return ByTrust()
@@ -62,17 +72,17 @@ def _mode(identity: Identity, keys: KeyStore) -> Mode:
         case "header":
             return ByHeader.of(identity.user_header, identity.tenant_header, identity.trusted_peers)
         case "jwt":
-            return _by_token(identity)
+            return _by_token(identity, network_of(settings))
 
 
-def _by_token(identity: Identity) -> ByToken:
+def _by_token(identity: Identity, network: Network) -> ByToken:
     if not identity.jwt_audience:
         raise ConfigError(
             "identity.jwt_audience is required in mode jwt: without it, a token that the issuer made for any"
             " other application would be good here"
         )
     return ByToken(
-        _keys(identity),
+        _keys(identity, network),
         audience=identity.jwt_audience,
         issuer=identity.jwt_issuer,
         user_claim=identity.jwt_user_claim,
@@ -80,7 +90,7 @@ def _by_token(identity: Identity) -> ByToken:
     )
 
 
-def _keys(identity: Identity) -> Keys:
+def _keys(identity: Identity, network: Network) -> Keys:
     url, secret = identity.jwt_jwks_url, identity.jwt_secret
     if (url is None) == (secret is None):
         raise ConfigError("mode jwt needs identity.jwt_jwks_url or identity.jwt_secret, and not both")
@@ -89,4 +99,4 @@ def _keys(identity: Identity) -> Keys:
     assert url is not None
     if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
         raise ConfigError(f"identity.jwt_jwks_url must be an http(s) URL, not {url[:60]!r}")
-    return PublicKeys.of(partial(fetch, url), identity.jwt_algorithms)
+    return PublicKeys.of(partial(fetch, url, network=network), identity.jwt_algorithms)

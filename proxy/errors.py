@@ -128,14 +128,14 @@ class RateLimited(ClientError):
 
 
 class UpstreamError(ProxyError):
-    """`message` is safe to show: it holds no prompt, key or upstream text."""
+    """`message` is safe to show: it holds no prompt, key or upstream text. `cause`: one word for the log."""
 
     status = 502
     code = "upstream_error"
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, *, cause: str = "") -> None:
         super().__init__(message)
-        self.message = message
+        self.message, self.cause = message, cause
 
 
 class UpstreamUnreachable(UpstreamError):

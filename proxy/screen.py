@@ -1,7 +1,9 @@
 """The opening screen of `memory-proxy serve`: what it does, where data lies, what is off, what to try."""
 
 from proxy import __version__, observe
+from proxy.admission import network_of
 from proxy.build import BUILD, COMMIT
+from proxy.endpoint import endpoint
 from proxy.open_stores import obstacle_of, place_of
 from proxy.settings import Identity, Settings
 
@@ -17,7 +19,7 @@ def open_with(settings: Settings, origin: str, embedder: str | None) -> None:
         version=__version__,
         commit=COMMIT,
         address=origin,
-        upstream=settings.upstream.base_url or "scripted",
+        upstream=_upstream(settings) if settings.upstream.base_url else "scripted",
         data=place_of(settings),
         embeddings=settings.embedding.model if embedder != "" else None,
         memory=settings.memory.enabled,
@@ -32,7 +34,7 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str
     memory = settings.memory
     rows = [
         ("Listening", f"{origin}/v1   ← your client's base_url{_everywhere(settings.server.host)}"),
-        ("Upstream", settings.upstream.base_url or "a small scripted model, for trying things out"),
+        ("Upstream", _upstream(settings)),
         ("Data", _data(settings)),
         ("Embeddings", f"{settings.embedding.model}" + (f" ({embedder})" if embedder else "")),
         ("Extraction", _extraction(settings)),
@@ -57,6 +59,14 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str
     return "\n".join(lines)
 
 
+def _upstream(settings: Settings) -> str:
+    if settings.upstream.base_url is None:
+        return "a small scripted model, for trying things out"
+    at = endpoint(settings.upstream.base_url)
+    way = network_of(settings).described(at)
+    return f"{at.shown}, {way}" if way else at.shown
+
+
 def _everywhere(host: str) -> str:
     return " (and on every other address of this machine)" if host in ("0.0.0.0", "::") else ""
 
@@ -76,7 +86,9 @@ def _extraction(settings: Settings) -> str:
         return "verbatim: the user's own statements, no model asked"
     configured = [m for m in settings.external_models if m.model_role == "memory_extraction"]
     if configured:
-        return f"by {configured[0].llm_model_name} at {configured[0].llm_endpoint}"
+        at = endpoint(configured[0].llm_endpoint)
+        way = network_of(settings).described(at)
+        return f"by {configured[0].llm_model_name} at {at.shown}" + (f", {way}" if way else "")
     return "by the conversation's own model"
 
 

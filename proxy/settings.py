@@ -67,12 +67,14 @@ class UpstreamSettings(Section):
     responses: Literal["auto", "native", "translate"] = "auto"
     max_connections: int = Field(0, ge=0)
     connect_timeout_seconds: float = Field(5, gt=0)
-    response_timeout_seconds: float = Field(600, gt=0)
-    read_timeout_seconds: float = Field(600, gt=0)
+    response_timeout_seconds: float = Field(1800, gt=0)
+    read_timeout_seconds: float = Field(1800, gt=0)
+    proxy: SecretStr | None = None
+    ca_file: str | None = None
 
     @field_validator("base_url")
     @classmethod
-    def ends_in_v1(cls, url: str | None) -> str | None:
+    def is_a_base_url(cls, url: str | None) -> str | None:
         return None if url is None else api_base(url)
 
     @field_validator("api_key")
@@ -258,7 +260,7 @@ class ExternalModel(Section):
 
     @field_validator("llm_endpoint")
     @classmethod
-    def ends_in_v1(cls, url: str) -> str:
+    def is_a_base_url(cls, url: str) -> str:
         return api_base(url)
 
     @field_validator("llm_api_key")

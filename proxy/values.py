@@ -9,6 +9,8 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import SecretStr
 
+from proxy.endpoint import endpoint
+
 _TLS_OPTIONS = frozenset(
     "ssl_ca_certs ssl_ca_data ssl_ca_path ssl_cert_reqs ssl_certfile ssl_check_hostname ssl_ciphers"
     " ssl_keyfile ssl_password".split()
@@ -37,14 +39,11 @@ def http_url(url: str) -> str:
 
 
 def api_base(url: str) -> str:
-    """Return the URL without a trailing slash; ValueError if it is no http(s) URL that ends in /v1."""
-    url = http_url(url.rstrip("/"))
-    parts = urlsplit(url)
-    if "@" in parts.netloc or parts.query or parts.fragment:  # not repeated: they may be secret
-        raise ValueError("must hold no credentials, query or fragment")
-    if not url.endswith("/v1"):
-        raise ValueError(f"must end in /v1, as an OpenAI client's base_url does: try {url}/v1")
-    return url
+    """Return the base URL of an OpenAI-compatible API without a trailing slash; ValueError, which names the
+    mistake, if it cannot be one."""
+    url = url.strip()
+    endpoint(url)
+    return url if "?" in url else url.rstrip("/")
 
 
 _ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*)://([^\s/?#@\\,]*)")

@@ -10,6 +10,7 @@ PROXY = Path(__file__).parent.parent / "proxy"
 ROOT = {
     "addresses",
     "domain",
+    "endpoint",
     "kinds",
     "notes",
     "note_store",
@@ -50,6 +51,7 @@ MAY_IMPORT = {
     "lanes": {"domain"},
     "reasons": set(),
     "errors": set(),
+    "endpoint": set(),
     "overlap": {"chinese", "terms"},
     "observe": {"tracing"},
     "tracing": {"errors"},
@@ -76,7 +78,7 @@ MAY_IMPORT = {
     "gloss": {"chinese", "terms"},
     "clock": {"observe"},
     "settings": {"domain", "errors", "timezones", "values"},
-    "values": set(),
+    "values": {"endpoint"},
     "wire": ROOT,
     "pipeline": ROOT,
     "background": ROOT,
@@ -87,8 +89,8 @@ MAY_IMPORT = {
     "client_cli": ROOT,
 }
 OWNER = {
-    "aiohttp": {"upstream"},
-    "yarl": {"upstream"},
+    "aiohappyeyeballs": {"upstream"},
+    "httptools": {"upstream"},
     "starlette": {"edge", "demo"},
     "sqlite3": {"stores"},
     "redis": {"stores"},

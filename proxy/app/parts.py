@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from proxy import observe
+from proxy.admission import network_of
 from proxy.app.library import shelf_of
 from proxy.app.query_models import with_query_models
 from proxy.app.write_path import WritePath, write_path
@@ -33,6 +34,7 @@ from proxy.stores.models.tokens import Tokens
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials
+from proxy.upstream.network import Network
 from proxy.upstream.opened import Limits, Timeouts
 
 WARM_UP_S = 1.0  # what is not ready by then gets ready while serving
@@ -81,10 +83,13 @@ class Parts:
         for want of an embedding model, too: before anything is done by these settings."""
         loaded = await _loaded(settings, stack, must_embed=must_embed)
         stores = await _opened(settings, loaded.embedder, stack)
-        upstream = _upstream(settings, upstream_url)
+        network = network_of(settings)
+        # The scripted model is this process's own: no proxy leads to it.
+        way = network if settings.upstream.base_url else Network()
+        upstream = _upstream(settings, upstream_url, way)
         stack.push_async_callback(upstream.aclose)
         credentials, metrics = Credentials(), observe.Metrics()
-        completer = await _completer(settings, upstream, credentials, stack)
+        completer = await _completer(settings, upstream, credentials, stack, network)
         written = write_path(settings, stores, loaded.embedder, completer, metrics, clock)
         tokens, fail_open = Tokens(), FailOpen(time.monotonic, metrics)
         answerability = await _answerability(settings, loaded.embedder, stack)
@@ -253,7 +258,7 @@ def _check_dimension(embedder: OnnxEmbedder, settings: Settings) -> None:
         )
 
 
-def _upstream(settings: Settings, url: str) -> Upstream:
+def _upstream(settings: Settings, url: str, network: Network) -> Upstream:
     chosen = settings.upstream
     return Upstream(
         url,
@@ -263,12 +268,17 @@ def _upstream(settings: Settings, url: str) -> Upstream:
             read_s=chosen.read_timeout_seconds,
         ),
         limits=Limits(connections=chosen.max_connections),
+        network=network,
         api_key=chosen.api_key.get_secret_value() if chosen.api_key else None,
     )
 
 
 async def _completer(
-    settings: Settings, upstream: Upstream, credentials: Credentials, stack: AsyncExitStack
+    settings: Settings,
+    upstream: Upstream,
+    credentials: Credentials,
+    stack: AsyncExitStack,
+    network: Network,
 ) -> UpstreamCompleter:
     roles: dict[str, RoleModel] = {}
     endpoints: dict[str, Upstream] = {}
@@ -282,5 +292,7 @@ async def _completer(
             temperature=model.temperature,
         )
         if model.llm_endpoint not in endpoints:
-            endpoints[model.llm_endpoint] = await stack.enter_async_context(Upstream(model.llm_endpoint))
+            endpoints[model.llm_endpoint] = await stack.enter_async_context(
+                Upstream(model.llm_endpoint, network=network)
+            )
     return UpstreamCompleter(upstream, credentials, roles, endpoints)

@@ -14,6 +14,7 @@ from proxy import admission, observe
 from proxy.commands import doctor_data, doctor_fleet
 from proxy.commands.doctor_data import BAD, GOOD, NOTE, Finding
 from proxy.edge.identity import jwks
+from proxy.endpoint import Endpoint, endpoint
 from proxy.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.open_stores import stores_of
 from proxy.settings import Identity, Settings
@@ -23,9 +24,10 @@ from proxy.stores.models.catalog import short_name
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.reranker import load_reranker
 from proxy.stores.models.tokens import Tokens
-from proxy.upstream.client import Upstream
+from proxy.upstream.client import Upstream, credential
 from proxy.upstream.fetch import fetch
 from proxy.upstream.headers import Headers
+from proxy.upstream.network import Network
 from proxy.upstream.opened import Timeouts
 
 _NO_KEY = Finding(BAD, "identity", "keys: there is none; memory-proxy keys create --name NAME")
@@ -54,12 +56,20 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     yield from _reranker(settings)
     yield _tokens()
     yield from _identity(settings)
-    own = "upstream.api_key" if settings.upstream.api_key else None
-    yield asyncio.run(_upstream("upstream", settings.upstream.base_url, _key(settings), configured=own))
+    try:
+        network = admission.network_of(settings)
+        _ = network.tls
+    except ConfigError as e:
+        yield Finding(BAD, "network", str(e))
+        return
+    own, url = "upstream.api_key" if settings.upstream.api_key else None, settings.upstream.base_url
+    yield asyncio.run(_upstream("upstream", url, _key(settings), configured=own, network=network))
     for model in settings.external_models:
         key, role = model.llm_api_key.get_secret_value() if model.llm_api_key else None, model.model_role
         own = "its llm_api_key" if key else None
-        yield asyncio.run(_upstream(role, model.llm_endpoint, key, model.llm_model_name, configured=own))
+        yield asyncio.run(
+            _upstream(role, model.llm_endpoint, key, model.llm_model_name, configured=own, network=network)
+        )
 
 
 def _data_dir(settings: Settings) -> Finding:
@@ -222,28 +232,47 @@ def _key(settings: Settings) -> str | None:
 
 
 async def _upstream(
-    subject: str, url: str | None, key: str | None, model: str | None = None, *, configured: str | None = None
+    subject: str,
+    url: str | None,
+    key: str | None,
+    model: str | None = None,
+    *,
+    configured: str | None = None,
+    network: Network | None = None,
 ) -> Finding:
     """Ask for the models; `configured` is the setting that the key is of, None where it is none of ours."""
     if url is None:
         return Finding(NOTE, subject, "none: the scripted demo model is served; set --upstream URL")
-    headers = [(b"authorization", f"Bearer {key}".encode())] if key else []
+    at, network = endpoint(url), network or Network()
+    headers = credential(at, key) if key else []
+    way = network.described(at)
+    shown = at.shown + (f" ({way})" if way else "")
     try:
-        status, body = await _models(url, headers)
+        status, body = await _models(url, headers, network)
+        elsewhere = status == 404 and b"v1" not in at.path.split(b"/")
+        if elsewhere and (await _models(_with_v1(at, url), headers, network))[0] not in (404, 405):
+            text = f"{shown} has no /models, but /v1/models answers: add /v1 to the URL"
+            return Finding(BAD, subject, text)
     except (UpstreamError, ProxyError) as e:
-        return Finding(BAD, subject, f"{url}: {e}")
+        return Finding(BAD, subject, f"{shown}: {e}")
     if status in (401, 403):
-        return _turned_away(subject, url, status, configured)
+        return _turned_away(subject, shown, status, configured)
     if status >= 400:
-        return Finding(
-            NOTE, subject, f"{url}/models answers {status}: is this an OpenAI-compatible base URL?"
-        )
-    return _listed(subject, url, body, model)
+        text = f"{shown} answers {status} for /models: some providers have no such list; is the URL right?"
+        return Finding(NOTE, subject, text)
+    return _listed(subject, shown, body, model)
 
 
-async def _models(url: str, headers: Headers) -> tuple[int, bytes]:
+def _with_v1(at: Endpoint, url: str) -> str:
+    base, mark, query = url.partition("?")
+    colon = ":" if at.socket and not at.path else ""
+    return f"{base.rstrip('/')}{colon}/v1{mark}{query}"
+
+
+async def _models(url: str, headers: Headers, network: Network) -> tuple[int, bytes]:
     """Return the status of the upstream's list of models, and its body, as far as anybody will read it."""
-    async with Upstream(url, timeouts=Timeouts(headers_s=10, read_s=10)) as upstream:
+    limits = Timeouts(headers_s=10, read_s=10)
+    async with Upstream(url, timeouts=limits, network=network) as upstream:
         with await upstream.open("GET", b"/v1/models", headers) as opened:
             body = b""
             while not opened.at_end and len(body) < 1_000_000:

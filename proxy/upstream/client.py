@@ -1,18 +1,16 @@
 """The HTTP client of the upstream: one OpenAI-compatible endpoint, sent the client's request as it came."""
 
-import ssl
+import asyncio
+from collections import deque
 from types import TracebackType
-from urllib.parse import urlsplit
-
-from aiohttp import ClientConnectionError, ClientTimeout
-from aiohttp.client_reqrep import ClientRequest
-from aiohttp.connector import Connection
-from yarl import URL
 
 from proxy import tracing
-from proxy.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout, UpstreamUnreachable
+from proxy.endpoint import Endpoint, endpoint
+from proxy.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout
+from proxy.upstream.connecting import Way, connected
 from proxy.upstream.headers import CREDENTIALS, Headers
-from proxy.upstream.link import Connector, Link
+from proxy.upstream.link import Link
+from proxy.upstream.network import Network
 from proxy.upstream.opened import WIRE_ERRORS, Body, Limits, Opened, Request, Timeouts
 
 PREFIX = b"/v1"
@@ -20,10 +18,9 @@ _HAS_CONTENT = ("POST", "PUT", "PATCH")  # methods whose empty body is said to b
 
 
 class Upstream:
-    """The endpoint at `base_url` (ending in /v1), over a pool of connections. Made inside a running loop.
+    """The endpoint at `base_url`, over a pool of connections. Made inside a running loop.
 
-    Of aiohttp it uses connections and the parser of answers, below the session: requests are written as
-    bytes, since a session would normalise the target, add headers, and send some requests twice.
+    Requests are written as bytes: no library normalises the target, adds a header, or sends one twice.
     """
 
     def __init__(
@@ -32,25 +29,24 @@ class Upstream:
         *,
         timeouts: Timeouts | None = None,
         limits: Limits | None = None,
-        tls: ssl.SSLContext | bool = True,
+        network: Network | None = None,
         api_key: str | None = None,
     ) -> None:
-        """`api_key` goes with requests that carry no Authorization of their own, and with no others: a
-        client whose own key fails is not helped out with the server's. `tls`: how the upstream's
-        certificate is checked; False: not at all. Raises ConfigError.
+        """`api_key` goes with requests that carry no credential of their own, and with no others: a
+        client whose own key fails is not helped out with the server's. `network`: proxy and authorities;
+        None: none but the system's. Raises ConfigError.
         """
-        self.origin, self._path = _split(base_url)
-        self._api_key = f"Bearer {api_key.strip()}".encode("ascii") if api_key else None
+        try:
+            self.endpoint = endpoint(base_url)
+        except ValueError as error:
+            raise ConfigError(f"the base URL of an upstream {error}") from error
+        self.origin = self.endpoint.origin
         self._timeouts = timeouts or Timeouts()
         self._limits = limits or Limits()
-        self._destination = ClientRequest("GET", self.origin)  # what a connector wants to be asked with
-        self._host = str(self._destination.headers["Host"]).encode("ascii")
-        connect_s = self._timeouts.connect_s
-        self._connect_timeout = ClientTimeout(
-            total=None, connect=connect_s, sock_connect=connect_s, ceil_threshold=connect_s + 1
-        )
-        self._pool = Connector(tls=tls, limit=self._limits.connections, keepalive_s=self._limits.keepalive_s)
-        self._fresh = Connector(tls=tls, keepalive_s=None)
+        self._way = _way(self.endpoint, network or Network(), self._timeouts.connect_s)
+        self._api_key = credential(self.endpoint, api_key) if api_key else []
+        self._host = b"host: " + self.endpoint.authority.encode("ascii")
+        self._pool = _Pool(self._way, self._limits)
 
     async def open(
         self,
@@ -60,26 +56,46 @@ class Upstream:
         body: Body = None,
         *,
         content_length: int | None = None,
+        upgrade: Headers | None = None,
     ) -> Opened:
         """Send a request and return the answer, its status and headers there, its body still to come.
 
-        `target` is the request target as received, from /v1 on: it reaches the upstream to the byte, and
-        so do the headers. `body` may be an iterator, of `content_length` bytes or chunked. A request that
-        provably never reached the upstream is sent once more; nothing else is. Raises UpstreamError.
+        `target` is the request target as received, from /v1 on: what is behind /v1 reaches the upstream to
+        the byte, and so do the headers. `body` may be an iterator, of `content_length` bytes or chunked. A
+        request that provably never reached the upstream is sent once more; nothing else is. `upgrade`: the
+        headers that ask for another protocol. Raises UpstreamError.
         """
-        request = self._request(method, target, tracing.passed_on(headers), body, content_length)
-        if not isinstance(body, bytes | None):
+        if not target.startswith(PREFIX):
+            raise ValueError("the target must start with /v1")
+        if self._api_key and not any(name in CREDENTIALS for name, _ in headers):
+            headers = headers + self._api_key
+        target = self.endpoint.target(target)
+        return await self.send(method, target, headers, body, content_length=content_length, upgrade=upgrade)
+
+    async def send(
+        self,
+        method: str,
+        target: bytes,
+        headers: Headers,
+        body: Body = None,
+        *,
+        content_length: int | None = None,
+        upgrade: Headers | None = None,
+    ) -> Opened:
+        """As `open`, with a target of the upstream's own and no key of the server's."""
+        request = self._request(method, target, tracing.passed_on(headers), body, content_length, upgrade)
+        if upgrade or not isinstance(body, bytes | None):
             # It could not be sent again, so it does not go over a connection that may be stale.
-            return await self._attempt(request, self._fresh)
+            return await self._attempt(request, fresh=True)
         try:
-            return await self._attempt(request, self._pool)
+            return await self._attempt(request)
         except _NeverReached:
-            return await self._attempt(request, self._fresh)
+            return await self._attempt(request, fresh=True)
 
     async def aclose(self) -> None:
         """Close every connection."""
-        await self._pool.close()
-        await self._fresh.close()
+        self._pool.close()
+        await asyncio.sleep(0)  # in which the transports end
 
     async def __aenter__(self) -> "Upstream":
         return self
@@ -90,17 +106,25 @@ class Upstream:
         await self.aclose()
 
     def _request(
-        self, method: str, target: bytes, headers: Headers, body: Body, content_length: int | None
+        self,
+        method: str,
+        target: bytes,
+        headers: Headers,
+        body: Body,
+        content_length: int | None,
+        upgrade: Headers | None,
     ) -> Request:
-        if not target.startswith(PREFIX):
-            raise ValueError("the target must start with /v1")
+        proxy = self._way.proxy
+        absolute = proxy is not None and not self._way.tunnel and not upgrade
         lines = [
-            b"%s %s%s HTTP/1.1" % (method.encode("ascii"), self._path, target.removeprefix(PREFIX)),
-            b"host: " + self._host,
-            *(name + b": " + value for name, value in headers),
+            b"%s %s%s HTTP/1.1"
+            % (method.encode("ascii"), self.endpoint.origin.encode("ascii") if absolute else b"", target),
+            self._host,
+            *[name + b": " + value for name, value in headers],
         ]
-        if self._api_key and not any(name in CREDENTIALS for name, _ in headers):
-            lines.append(b"authorization: " + self._api_key)
+        if absolute and proxy is not None and proxy.authorization:
+            lines.append(proxy.authorization)
+        lines += [name + b": " + value for name, value in upgrade or ()]
         if isinstance(body, bytes):
             content_length = len(body) if body or method in _HAS_CONTENT else None
         chunked = content_length is None and not isinstance(body, bytes | None)
@@ -111,54 +135,129 @@ class Upstream:
         head = b"\r\n".join((*lines, b"", b""))
         if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1:
             raise ValueError("a line break in the target or a header")
-        return Request(method, head, body, chunked)
+        return Request(method, head, body, chunked, upgrades=bool(upgrade))
 
-    async def _attempt(self, request: Request, connector: Connector) -> Opened:
-        opened = Opened(await self._connect(connector))
+    async def _attempt(self, request: Request, *, fresh: bool = False) -> Opened:
+        link = await self._pool.take(fresh=fresh, tunnel=request.upgrades)
+        opened = Opened(link, self._limits, self._pool.give_back)
         try:
-            await opened.start(request, self._timeouts, self._limits)
+            await opened.start(request, self._timeouts)
         except WIRE_ERRORS as error:
             opened.close()
-            raise self._explain(error, opened.link) from error
+            raise self._explained(error, link) from error
         except BaseException:
             opened.close()
             raise
         return opened
 
-    async def _connect(self, connector: Connector) -> Connection:
-        while True:
-            try:
-                connection = await connector.connect(self._destination, [], self._connect_timeout)
-            except TimeoutError as error:
-                raise UpstreamTimeout(f"Could not connect to the upstream {self.origin} in time.") from error
-            except (ClientConnectionError, OSError) as error:
-                raise UpstreamUnreachable(f"Could not connect to the upstream {self.origin}.") from error
-            link = connection.protocol
-            assert isinstance(link, Link)
-            if not link.used or link.reusable():
-                return connection
-            connection.close()  # one fewer in the pool: the loop ends
-
-    def _explain(self, error: BaseException, link: Link) -> UpstreamError:
+    def _explained(self, error: BaseException, link: Link) -> UpstreamError:
         if isinstance(error, TimeoutError):
-            return UpstreamTimeout(f"The upstream {self.origin} did not answer in time.")
+            limit_s = f"{self._timeouts.headers_s:g} s (upstream.response_timeout_seconds)"
+            return UpstreamTimeout(
+                f"The upstream {self.origin} did not answer within {limit_s}.", cause="response_timed_out"
+            )
         if link.never_reached():
             return _NeverReached("The upstream closed the connection before the request arrived.")
-        return UpstreamBroken(f"The upstream {self.origin} broke off before it answered.")
+        return UpstreamBroken(
+            f"The upstream {self.origin} broke off before it answered.", cause=type(error).__name__
+        )
+
+
+def credential(at: Endpoint, key: str) -> Headers:
+    """Return the header that carries the operator's key: `api-key` at Azure's addresses with an api-version,
+    which take no other, else `Authorization: Bearer`."""
+    if b"api-version=" in at.query and b"/openai" in at.path:
+        return [(b"api-key", key.strip().encode("ascii"))]
+    return [(b"authorization", b"Bearer " + key.strip().encode("ascii"))]
+
+
+class _Pool:
+    """Connections to one endpoint: the idle ones, newest last, and a bound on how many there are at once."""
+
+    def __init__(self, way: Way, limits: Limits) -> None:
+        self._way, self._limits = way, limits
+        self._loop = asyncio.get_running_loop()
+        self._idle: deque[Link] = deque()
+        self._links: set[Link] = set()  # all, to be closed in the end
+        self._places = asyncio.Semaphore(limits.connections) if limits.connections else None
+        self._sweep: asyncio.TimerHandle | None = None
+
+    async def take(self, *, fresh: bool, tunnel: bool) -> Link:
+        """Return a connection: an idle one that is as good as new, or a new one. Raises UpstreamError."""
+        if self._places is not None:
+            await self._place(self._places)
+        while self._idle and not fresh:
+            link = self._idle.pop()
+            if link.reusable():
+                return link
+            self._drop(link)
+        try:
+            link = await connected(self._way, tunnel=tunnel)
+        except BaseException:
+            if self._places is not None:
+                self._places.release()
+            raise
+        link.on_end = self._drop
+        self._links.add(link)
+        return link
+
+    def give_back(self, link: Link, reusable: bool) -> None:
+        """Take a connection back whose request is over."""
+        if self._places is not None:
+            self._places.release()
+        if not reusable or not link.connected:
+            link.abort()
+            self._links.discard(link)
+            return
+        link.idle_since = self._loop.time()
+        self._idle.append(link)
+        if self._sweep is None:
+            self._sweep = self._loop.call_later(self._limits.keepalive_s, self._close_old)
+
+    def close(self) -> None:
+        """Close all connections, those in use as well."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        self._idle.clear()
+        for link in tuple(self._links):
+            link.abort()
+        self._links.clear()
+
+    async def _place(self, places: asyncio.Semaphore) -> None:
+        try:
+            async with asyncio.timeout(self._way.timeout_s):
+                await places.acquire()
+        except TimeoutError as error:
+            limit = f"{self._limits.connections} (upstream.max_connections)"
+            raise UpstreamTimeout(
+                f"All connections to the upstream are in use: {limit}.", cause="max_connections"
+            ) from error
+
+    def _drop(self, link: Link) -> None:
+        if link in self._idle:
+            self._idle.remove(link)
+        self._links.discard(link)
+        link.on_end = None
+        link.abort()
+
+    def _close_old(self) -> None:
+        self._sweep = None
+        before = self._loop.time() - self._limits.keepalive_s
+        while self._idle and self._idle[0].idle_since <= before:
+            self._drop(self._idle[0])
+        if self._idle:
+            self._sweep = self._loop.call_at(
+                self._idle[0].idle_since + self._limits.keepalive_s, self._close_old
+            )
 
 
 class _NeverReached(UpstreamBroken):
     """Safe to send again."""
 
 
-def _split(base_url: str) -> tuple[URL, bytes]:
-    """Return the origin, and the path as it is written."""
-    parts = urlsplit(base_url)
-    path = parts.path.rstrip("/")
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"the base URL of an upstream must be http(s)://host[:port]/…/v1, not {base_url!r}")
-    if parts.username or parts.query or parts.fragment:
-        raise ConfigError("the base URL of an upstream must hold no credentials, query or fragment")
-    if not path.endswith("/v1"):
-        raise ConfigError(f"the base URL of an upstream must end in /v1: {base_url!r}")
-    return URL(base_url).origin(), path.encode("ascii")
+def _way(at: Endpoint, network: Network, connect_s: float) -> Way:
+    proxy = network.proxy_for(at)
+    tls = network.tls if at.scheme == "https" else None
+    proxy_tls = network.tls if proxy is not None and proxy.scheme == "https" else None
+    return Way(at, proxy, tls, proxy_tls, connect_s)

@@ -21,7 +21,7 @@ from proxy.errors import (
     UpstreamUnreachable,
 )
 from proxy.ports import CompletionRequest
-from proxy.upstream.client import Upstream
+from proxy.upstream.client import Upstream, credential
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.headers import Headers
 from proxy.upstream.manner import Manner, Manners, easier, options, unlimited
@@ -135,11 +135,14 @@ class UpstreamCompleter:
         role = self._roles.get(request.role, RoleModel())
         headers: Headers = []
         if role.api_key:
-            headers = [(b"authorization", b"Bearer " + role.api_key.strip().encode())]
+            headers = credential(self._asked(role).endpoint, role.api_key)
         elif role.endpoint is None:
             headers = self._credentials.get(request.scope)
         own = bool(headers) and not role.api_key
         return _Call(role, request, headers, shared=not own, began=self._clock())
+
+    def _asked(self, role: RoleModel) -> Upstream:
+        return self._upstream if role.endpoint is None else self._endpoints[role.endpoint]
 
     def _turned_away(self, call: _Call, answer: _Answer) -> CompletionFailed:
         """Begin the pause that the answer asks for, and return what it means for the call."""
@@ -176,8 +179,8 @@ class UpstreamCompleter:
         return answer
 
     async def _post(self, call: _Call, given: dict[str, Any]) -> _Answer:
-        endpoint, request = call.role.endpoint, call.request
-        upstream = self._upstream if endpoint is None else self._endpoints[endpoint]
+        request = call.request
+        upstream = self._asked(call.role)
         messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
         body = orjson.dumps({"model": call.model, "messages": messages} | given)
         with await upstream.open("POST", _TARGET, _about(request) + call.headers, body) as opened:

@@ -1,38 +1,38 @@
 """Fetch one small document from one address: an identity provider's keys."""
 
-import aiohttp
+import asyncio
+from urllib.parse import urlsplit
 
-from proxy.errors import UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
+from proxy.errors import ConfigError, UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
+from proxy.upstream.client import Upstream
+from proxy.upstream.network import Network
 
 MOST_BYTES = 1_000_000
 
 
-async def fetch(url: str, *, timeout_s: float = 3.0) -> bytes:
+async def fetch(url: str, *, timeout_s: float = 3.0, network: Network | None = None) -> bytes:
     """Return the document at the URL. Raises UpstreamError.
 
-    No redirect is followed: what is to be trusted is what this very address answers. Proxies of the
-    environment are not used either.
+    No redirect is followed: what is to be trusted is what this very address answers.
     """
-    timeout = aiohttp.ClientTimeout(total=timeout_s)
+    parts = urlsplit(url)
+    target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+    headers = [(b"accept", b"application/json"), (b"accept-encoding", b"identity")]
     try:
         async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(url, allow_redirects=False, headers={"accept": "application/json"}) as answer,
+            asyncio.timeout(timeout_s),
+            Upstream(f"{parts.scheme}://{parts.netloc}", network=network) as upstream,
         ):
-            return await _document(answer)
+            with await upstream.send("GET", target.encode(), headers) as answer:
+                if answer.status != 200:
+                    raise UpstreamBroken(f"status {answer.status}")
+                document = bytearray()
+                while chunk := await answer.read():
+                    document += chunk
+                    if len(document) > MOST_BYTES:
+                        raise UpstreamBroken("the document is absurdly long")
+                return bytes(document)
     except TimeoutError as error:
         raise UpstreamTimeout("no answer in time") from error
-    except (aiohttp.ClientError, OSError, ValueError) as error:
+    except (ConfigError, ValueError) as error:
         raise UpstreamUnreachable("the address cannot be reached") from error
-
-
-async def _document(answer: aiohttp.ClientResponse) -> bytes:
-    """Return the body of a successful answer, of at most MOST_BYTES. Raises UpstreamBroken."""
-    if answer.status != 200:
-        raise UpstreamBroken(f"status {answer.status}")
-    document = bytearray()
-    async for chunk in answer.content.iter_any():
-        document += chunk
-        if len(document) > MOST_BYTES:
-            raise UpstreamBroken("the document is absurdly long")
-    return bytes(document)

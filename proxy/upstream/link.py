@@ -1,5 +1,4 @@
-"""One connection to the upstream: aiohttp's, extended to tell whether a failed request may safely be sent
-again.
+"""One connection to the upstream, which can prove that a failed request may safely be sent again.
 
 An idle connection may be closed by the upstream just as the next request is written to it. Such a request
 was lost on the way and may be sent again; no other may. The proof is TCP's own: if the connection ends
@@ -16,44 +15,81 @@ Where TCP_INFO cannot be asked, nothing is proved and nothing sent again.
 """
 
 import asyncio
-import functools
 import os
 import select
 import socket
-import ssl
 import struct
-from typing import Any
-
-from aiohttp import TCPConnector
-from aiohttp.client_proto import ResponseHandler
-
-from proxy.tcp import ask_when_silent
+from collections.abc import Callable
+from typing import Protocol, cast
 
 # tcpi_bytes_acked, a u64 in the kernel's struct tcp_info since Linux 4.1
 _ACKED = struct.Struct("120x Q")
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
-_NO_CAUSE = Exception()
+_NEVER = float("inf")
 
 
-class Link(ResponseHandler):
-    """aiohttp's client protocol, which also knows how the connection ended."""
+class Receiver(Protocol):
+    """What the bytes of a connection are given to."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(loop)
+    def received(self, data: bytes) -> None:
+        """Take what has come."""
+
+    def ended(self, error: Exception | None) -> None:
+        """Nothing more comes; without an error the peer closed in order."""
+
+
+class Link(asyncio.Protocol):
+    """A connection. `receiver` gets the answer under way; data without one was not asked for."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+        """`sock`: what the transport is made of; it belongs to the transport."""
+        self.transport: asyncio.Transport | None = None
+        self.receiver: Receiver | None = None
+        self.on_end: Callable[[Link], None] | None = None  # of an idle connection
         self.used = False  # an earlier request went over it
-        self.reset = False  # it ended by an error, not in order
-        self._witness: socket.socket | None = None  # outlives the transport's, to be asked after the end
+        self.connected = False
+        self.idle_since = 0.0
+        self._loop, self._sock, self._is_tls = loop, sock, False
+        self._witness: socket.socket | None = None  # a duplicate, which outlives a TLS transport's socket
         self._acked_before: int | None = None
         self._acked_at_end: int | None = None
         self._heard = False  # something of an answer to the last request
+        self._reading_paused = False
+        self._writable: asyncio.Future[None] | None = None  # while the peer takes no more
+        self._deadline = _NEVER
+        self._timer: asyncio.TimerHandle | None = None
+        self._silence_s = _NEVER
 
+    # ------------------------------------------------------------ asyncio's calls
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        ask_when_silent(_socket(transport))
+        self.transport, self.connected = cast(asyncio.Transport, transport), True
+        self._is_tls = transport.get_extra_info("ssl_object") is not None
 
+    def data_received(self, data: bytes) -> None:
+        if self.receiver is None:
+            self.abort()  # an answer that no request asked for
+            return
+        self._heard = True
+        if self._deadline != _NEVER:
+            self._deadline = self._loop.time() + self._silence_s
+        self.receiver.received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._acked_at_end = self._bytes_acked()
+        self._end(exc)
+
+    def pause_writing(self) -> None:
+        self._writable = self._loop.create_future()
+
+    def resume_writing(self) -> None:
+        waiting, self._writable = self._writable, None
+        if waiting is not None and not waiting.done():
+            waiting.set_result(None)
+
+    # ------------------------------------------------------------ requests
     def reusable(self) -> bool:
-        """False where the upstream has closed it meanwhile, or sent what nobody asked for."""
-        return not self.should_close and self.is_connected() and not _readable(self.transport)
+        """False where the upstream has closed it, or sent what no request asked for."""
+        return self.connected and not _readable(self.transport)
 
     def send(self, head: bytes, body: bytes) -> None:
         """Write the request, or its head; on a used connection in two segments, see above."""
@@ -61,13 +97,25 @@ class Link(ResponseHandler):
         assert transport is not None
         if not self.used:  # on a fresh connection the question does not arise
             self.used = True
-            transport.writelines((head, body))
+            transport.write(head + body if len(body) < 65536 else head)
+            if len(body) >= 65536:
+                transport.write(body)
             return
-        self._witness = _duplicate(transport)
-        self._acked_before = _bytes_acked(self._witness)
+        first, second = (head, body) if body else (head[:-2], head[-2:])
         self._heard = False
-        transport.write(head if body else head[:-2])
-        transport.write(body if body else head[-2:])
+        if self._is_tls:
+            self._witness = _duplicate(self._sock)
+            self._acked_before = self._bytes_acked()
+            transport.write(first)
+            # The loop flushes once a round; what is written in the next one is a segment of its own.
+            self._loop.call_soon(self._write, second)
+            return
+        self._acked_before = self._bytes_acked()
+        try:
+            sent = self._sock.send(first)  # the transport holds nothing: the connection was idle
+        except OSError:
+            sent = 0  # the transport will find out, too
+        transport.write(first[sent:] + second if sent < len(first) else second)
 
     def dismiss_witness(self) -> None:
         """To be called when the answer has begun, or will not: the socket can close only then."""
@@ -76,79 +124,119 @@ class Link(ResponseHandler):
             self._witness = None
 
     def never_reached(self) -> bool:
-        """True only if the connection ended without an answer, and nobody had read the last request."""
+        """True only if the connection ended without an answer, and the upstream had not read the request."""
         if self._acked_before is None or self._heard:
             return False
         return self._acked_before == self._acked_at_end
 
-    @property
-    def reading(self) -> bool:
-        """True while the upstream may send: we have not held it up ourselves."""
-        return not self._reading_paused
+    async def write(self, data: bytes) -> None:
+        """Write, and wait while the peer takes no more. Raises ConnectionResetError at the end."""
+        if not self.connected or self.transport is None:
+            raise ConnectionResetError("the connection has ended")
+        self.transport.write(data)
+        if self._writable is not None:
+            await asyncio.shield(self._writable)
+        if not self.connected:
+            raise ConnectionResetError("the connection has ended")
 
-    def data_received(self, data: bytes) -> None:
-        self._heard = True
-        super().data_received(data)
+    def expect(self, silence_s: float) -> None:
+        """From now on the connection ends with TimeoutError where nothing comes for so long."""
+        self._silence_s = silence_s
+        self._deadline = deadline = self._loop.time() + silence_s
+        if self._timer is None:
+            self._timer = self._loop.call_at(deadline, self._look)
+        elif self._timer.when() > deadline:
+            self._timer.cancel()
+            self._timer = self._loop.call_at(deadline, self._look)
 
-    def connection_lost(self, exc: BaseException | None) -> None:
-        # Noted first: aiohttp takes a reset for the regular end of a body that lasts until the close.
-        self.reset = exc is not None
-        self._acked_at_end = _bytes_acked(self._witness)
-        super().connection_lost(exc)
+    def expect_nothing(self) -> None:
+        """Wait as long as it takes."""
+        self._deadline = _NEVER
 
-    def set_exception(self, exc: BaseException, exc_cause: BaseException = _NO_CAUSE) -> None:
-        # aiohttp does not tell the reader of a body whose chunks turn to nonsense: it would wait for ever.
-        body = self._payload
-        super().set_exception(exc, exc_cause)
-        if body is not None and body.exception() is None and not body.is_eof():
-            body.set_exception(exc)
+    def pause_reading(self) -> None:
+        """Take no more from the upstream for now."""
+        if not self._reading_paused and self.connected and self.transport is not None:
+            self._reading_paused = True
+            self.transport.pause_reading()
 
+    def resume_reading(self) -> None:
+        """Take more; a silence is measured from here."""
+        if self._reading_paused and self.transport is not None:
+            self._reading_paused = False
+            if self._deadline != _NEVER:
+                self._deadline = self._loop.time() + self._silence_s
+            if self.connected:
+                self.transport.resume_reading()
 
-class Connector(TCPConnector):
-    """A pool whose connections are Links."""
+    def abort(self) -> None:
+        """Break the connection off at once; close() would first wait for a peer that takes nothing."""
+        self.dismiss_witness()
+        if self.transport is not None:
+            self.transport.abort()
+        self._end(None)
 
-    def __init__(self, *, tls: ssl.SSLContext | bool, limit: int = 0, keepalive_s: float | None) -> None:
-        """`keepalive_s` None: no connection is used twice. `limit` 0: as many as there are requests."""
-        pooling: dict[str, Any] = (
-            {"force_close": True} if keepalive_s is None else {"keepalive_timeout": keepalive_s}
-        )
-        super().__init__(limit=limit, ssl=tls, **pooling)
-        self._factory = functools.partial(Link, loop=self._loop)  # type: ignore[assignment]
+    # ------------------------------------------------------------ inside
+    def _write(self, data: bytes) -> None:
+        if self.connected and self.transport is not None:
+            self.transport.write(data)
+
+    def _look(self) -> None:
+        """End the connection if it has been silent for too long, else look again."""
+        self._timer = None
+        now = self._loop.time()
+        if self._deadline == _NEVER or not self.connected:
+            return
+        if self._reading_paused:
+            self._deadline = now + self._silence_s  # the client is slow, not the upstream
+        if now < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._look)
+            return
+        receiver, self.receiver = self.receiver, None
+        self.abort()
+        if receiver is not None:
+            receiver.ended(TimeoutError("the upstream is silent"))
+
+    def _end(self, error: Exception | None) -> None:
+        was_connected, self.connected = self.connected, False
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.resume_writing()
+        receiver, self.receiver = self.receiver, None
+        if receiver is not None:
+            receiver.ended(error)
+        if was_connected and self.on_end is not None:
+            self.on_end(self)
+
+    def _bytes_acked(self) -> int | None:
+        """Return how many bytes the peer's kernel has acknowledged; None where our kernel cannot be asked."""
+        asked = self._witness or self._sock
+        if _TCP_INFO is None or asked.family == socket.AF_UNIX:
+            return None
+        try:
+            (acked,) = _ACKED.unpack(asked.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _ACKED.size))
+        except (OSError, struct.error):
+            return None
+        return int(acked)
 
 
 def _readable(transport: asyncio.Transport | None) -> bool:
     """Return True if the socket has something to read: on an idle connection, its end."""
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    if sock is None:
+        return True
     poll = select.poll()
     try:
-        poll.register(_socket(transport).fileno(), select.POLLIN)
+        poll.register(sock.fileno(), select.POLLIN)
         return bool(poll.poll(0))
     except (OSError, ValueError):
         return True
 
 
-def _duplicate(transport: asyncio.Transport) -> socket.socket | None:
-    if _TCP_INFO is None:
+def _duplicate(sock: socket.socket) -> socket.socket | None:
+    if _TCP_INFO is None or sock.family == socket.AF_UNIX:
         return None
     try:
-        original = _socket(transport)
-        return socket.socket(original.family, original.type, original.proto, fileno=os.dup(original.fileno()))
+        return socket.socket(sock.family, sock.type, sock.proto, fileno=os.dup(sock.fileno()))
     except OSError:
         return None
-
-
-def _bytes_acked(witness: socket.socket | None) -> int | None:
-    """Return how many bytes the peer's kernel has acknowledged; None where our kernel cannot be asked."""
-    if witness is None or _TCP_INFO is None:
-        return None
-    try:
-        (acked,) = _ACKED.unpack(witness.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _ACKED.size))
-    except (OSError, struct.error):
-        return None
-    return int(acked)
-
-
-def _socket(transport: asyncio.BaseTransport | None) -> socket.socket:
-    found: socket.socket | None = transport.get_extra_info("socket") if transport is not None else None
-    if found is None:
-        raise OSError("the connection has no socket any more")
-    return found

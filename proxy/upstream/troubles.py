@@ -18,7 +18,8 @@ def refused(status: int, headers: Headers) -> None:
 
 def failed(error: UpstreamError) -> None:
     """Note that there was no answer."""
-    observe.log.warning("upstream.failed", error=error.code, cause=type(error.__cause__).__name__)
+    cause = error.cause or type(error.__cause__).__name__
+    observe.log.warning("upstream.failed", error=error.code, cause=cause)
 
 
 def cut() -> None:

@@ -85,7 +85,9 @@ def test_the_doctor_knows_which_keys_are_configured(tmp_path: Path, monkeypatch:
     """What is in OPENAI_API_KEY is a client's: the proxy sends it nowhere."""
     asked = list[tuple[str, str | None, str | None]]()
 
-    async def note(subject: str, url: str, key: str | None, model: Any = None, *, configured: Any) -> Any:
+    async def note(
+        subject: str, url: str, key: str | None, model: Any = None, *, configured: Any, network: Any
+    ) -> Any:
         asked.append((subject, key, configured))
 
     monkeypatch.setattr(doctor, "_upstream", note)

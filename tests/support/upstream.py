@@ -16,6 +16,7 @@ import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 Header = tuple[bytes, bytes]
@@ -149,6 +150,8 @@ class ScriptedUpstream:
         read_body: bool = True,
         port: int = 0,
         prefix: str = "",
+        host: str = "127.0.0.1",
+        unix: Path | None = None,
     ) -> None:
         """`idle_close_s`: close a connection that has been idle for so long, as busy servers do."""
         self.script = script
@@ -157,7 +160,7 @@ class ScriptedUpstream:
         self.port = port
         self._idle_close_s = idle_close_s
         self._read_body = read_body
-        self._prefix = prefix
+        self._prefix, self._host, self._unix = prefix, host, unix
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrived = asyncio.Event()
 
@@ -171,8 +174,11 @@ class ScriptedUpstream:
         return f"{self.origin}{self._prefix}/v1"
 
     async def __aenter__(self) -> "ScriptedUpstream":
+        if self._unix is not None:
+            self._server = await asyncio.start_unix_server(self._serve, self._unix, limit=1 << 20)
+            return self
         self._server = await asyncio.start_server(
-            self._serve, "127.0.0.1", self.port, limit=1 << 20, backlog=1024
+            self._serve, self._host, self.port, limit=1 << 20, backlog=1024
         )
         self.port = self._server.sockets[0].getsockname()[1]
         return self

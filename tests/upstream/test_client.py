@@ -111,7 +111,7 @@ async def test_a_target_that_would_break_the_head_is_refused(bad: bytes) -> None
 
 @pytest.mark.parametrize(
     "url",
-    ["127.0.0.1:9000/v1", "ftp://h/v1", "http://h", "http://h/v2", "http://u:p@h/v1", "http://h/v1?x=1"],
+    ["127.0.0.1:9000/v1", "ftp://h/v1", "wss://h/v1", "http://h/v1/completions", "http://u:p@h/v1", "unix:x"],
 )
 async def test_a_base_url_that_cannot_be_meant_is_refused(url: str) -> None:
     with pytest.raises(ConfigError):

@@ -47,7 +47,7 @@ class Upstream(ChatOnly):
             await super().__call__(exchange)
 
 
-BROKEN = {"error": "upstream_invalid_response", "cause": "ServerDisconnectedError"}
+BROKEN = {"error": "upstream_invalid_response", "cause": "ConnectionResetError"}
 
 
 @pytest.mark.parametrize(
