@@ -296,9 +296,13 @@ class Turn:
     timezone: str | None = None  # the user's, where the request says it or it is known
     said_at: float | None = None  # when it was said, where that was before the request: an old conversation
     tool_forced: bool = False  # tool_choice demands a tool call
+    may_loop: bool = (
+        False  # the answer may take several requests: tools are offered, or described in the text
+    )
     named: bool = False  # the client named the session itself; else its beginning did
     standalone: bool = False  # of a named session, and with nothing of its history in it
     continues: str | None = None  # the response that the upstream is to go on from
+    left_out: tuple[Message, ...] = ()  # of the conversation: the session's state takes their place
     shown: frozenset[str] = frozenset()  # memories that what it continues was given: the upstream holds them
 
     @property

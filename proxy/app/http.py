@@ -37,6 +37,7 @@ from proxy.edge.routes import Routes
 from proxy.edge.turns import Defaults
 from proxy.edge.ui.app import Ui
 from proxy.pipeline.compress import Rules
+from proxy.pipeline.loops import ToolLoops
 from proxy.pipeline.prepare import Tools, prepare, search, unshown
 from proxy.upstream.client import Upstream
 from proxy.upstream.relay import passthrough
@@ -146,15 +147,15 @@ def _api_tools(parts: Parts) -> ApiTools:
     )
 
 
-async def _prepared(parts: Parts, turn: Turn) -> Prepared:
+async def _prepared(parts: Parts, loops: ToolLoops, turn: Turn) -> Prepared:
     with parts.written.rush.turn():
-        return await prepare(turn, parts.tools)
+        return await loops.prepared(turn, lambda: prepare(turn, parts.tools))
 
 
 def _interception(parts: Parts) -> Interception:
     memory, identity = parts.settings.memory, parts.settings.identity
     return Interception(
-        recall=partial(_prepared, parts),
+        recall=partial(_prepared, parts, ToolLoops(parts.stores.memories)),
         # A turn that may have to wait for a model takes no place: it would keep the others waiting as well.
         places=None if parts.tools.waits else Places(),
         recorder=parts.written.recorder,

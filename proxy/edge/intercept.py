@@ -179,7 +179,8 @@ class Intercept:
         forwarding.shorten(progress, shorter)
         messages = kept(turn.messages, gone)
         progress.left_out = len(turn.messages) - len(messages)
-        return replace(turn, messages=messages)
+        dropped = tuple(m for t in gone for m in turn.messages[t.start : t.end])
+        return replace(turn, messages=messages, left_out=dropped)
 
     # ------------------------------------------------------------ forward
     async def _forward(self, progress: Progress, forwarding: Forwarding) -> None:

@@ -107,6 +107,8 @@ def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defau
         timezone=asked.timezone,
         said_at=past(asked.created_at, incoming.at, "memory_context.created_at"),
         tool_forced=dialect.tool_forced(body),
+        may_loop=bool(body.get("tools") or body.get("functions"))
+        or any(m.typed is not None for m in messages),
         named=asked.session_id is not None,
         standalone=asked.session_id is not None and _is_alone(body, messages),
         continues=dialect.previous_response_id(body),

@@ -180,20 +180,28 @@ def _is_doubted(memory: Memory) -> bool:
 
 
 async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
-    """Return the notes of the turn's session. One that has its id by its beginning is known to be this very
-    conversation by the last answer; before there is one, there is nothing to be reminded of."""
-    answers = (m.text for m in reversed(turn.messages) if m.role == "assistant")
-    after = None if turn.named else next(answers, None)
-    if after is None and not turn.named:
+    """Return the notes of the turn's session.
+
+    A session that the client did not name is a guess: another conversation may begin with the same words. It
+    gives back only the anchors of messages that this request held and that the session's state replaced.
+    """
+    if not turn.named and not turn.left_out:
         return NOTHING
     try:
         with tools.stage("notes"):
-            return await tools.notes.notes(
-                turn.scope, turn.session_id, after=after, lines=LINES if turn.standalone else 0
-            )
+            lines = LINES if turn.standalone else 0
+            notes = await tools.notes.notes(turn.scope, turn.session_id, lines=lines)
+            return notes if turn.named else _of_messages(notes, turn.left_out)
     except StoreError:
         tools.seldom.warning("memory.notes_unavailable")
         return NOTHING
+
+
+def _of_messages(notes: SessionNotes, messages: Sequence[Message]) -> SessionNotes:
+    """Return the anchors that the user set in the messages."""
+    said = [m.words for m in messages if m.role == "user"]
+    anchors = (a for a in notes.anchors if any(a.text.removesuffix("…") in words for words in said))
+    return SessionNotes(anchors=tuple(anchors))
 
 
 async def search(

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from proxy.domain import Hit, Level, MemoryOptions, Status
+from proxy.domain import Hit, Level, MemoryOptions, Message, Status
 from proxy.errors import StoreUnavailable
 from proxy.notes import Anchor, SessionNotes
 from proxy.observe import REMIND_S, Seldom
@@ -289,14 +289,17 @@ async def test_notes_that_are_away_cost_no_memory(tools):
     assert (await prepare(turn("What can we spend?", named=True), away)).memory_ids == ("budget",)
 
 
-async def test_a_session_known_by_its_beginning_is_told_apart_by_its_last_answer(tools):
-    notebook = Notebook()
+async def test_a_session_that_is_a_guess_gives_back_only_anchors_of_its_own_request(tools):
+    notebook = Notebook((ANCHOR, Anchor("length", "Keep it short.", NOW)))
     noted = replace(tools, notes=notebook)
-    await prepare(turn("hello"), noted)
+    guessed = turn("hello", "good day", "and now?")
+    assert (await prepare(guessed, noted)).block == ""
     assert notebook.asked == []
-    await prepare(turn("hello", "good day", "and now?"), noted)
+    compressed = replace(guessed, left_out=(Message("user", "Answer in Chinese. Thanks!"),))
+    block = (await prepare(compressed, noted)).block
+    assert ("Answer in Chinese." in block, "Keep it short." in block) == (True, False)
     await prepare(turn("and now?", named=True, standalone=True), noted)
-    assert notebook.asked == [{"after": "good day", "lines": 0}, {"after": None, "lines": LINES}]
+    assert notebook.asked == [{"lines": 0}, {"lines": LINES}]
 
 
 @dataclass
