@@ -26,7 +26,7 @@ class Reason(StrEnum):
         return made
 
     # The request has no memory: status off.
-    NOT_JSON = "not_json", "the body is no JSON object, or a compressed one; it is forwarded as it is"
+    NOT_JSON = "not_json", "the body is no JSON object; it is forwarded as it is"
     FOREIGN_ORIGIN = "foreign_origin", "a web page of another origin sent it (`identity.allowed_origins`)"
     FOREIGN_HOST = (
         "foreign_host",
@@ -34,6 +34,7 @@ class Reason(StrEnum):
     )
     DISABLED = "disabled", "the request, or the server's settings, want nothing read and nothing stored"
     NO_USER = "no_user", "nobody is named whose memory it could be"
+    UNFILLED_USER = "unfilled_user", "the user is a placeholder that was not filled in, such as `{{USER_ID}}`"
     HOUSEKEEPING = "housekeeping", "a chat program asks for itself: a title, tags, a search query, a summary"
     READ_OFF = "read_off", "the request wants nothing read (`X-Memory-Mode: write`)"
     # Nothing is searched for: status skipped.

@@ -56,9 +56,15 @@ class Server(Section):
     port: int = Field(8080, ge=0, le=65535)
     workers: int = Field(1, ge=1, le=64)
     allow_open: bool = False
+    public_url: str | None = None
     max_body_bytes: int = Field(104_857_600, ge=1024)
     shutdown_seconds: float = Field(10, ge=0)
     leave_seconds: float = Field(3, ge=0)
+
+    @field_validator("public_url")
+    @classmethod
+    def can_be_reached(cls, url: str | None) -> str | None:
+        return None if url is None else http_url(url.rstrip("/")).removesuffix("/v1")
 
 
 class UpstreamSettings(Section):

@@ -13,6 +13,7 @@ from proxy.background.remember import Remember
 from proxy.background.safety.filters import safe_id
 from proxy.domain import Prepared, Scope, Turn
 from proxy.edge.chains import RecentChains
+from proxy.edge.decoding import Decoded
 from proxy.edge.forwarding import Relayed
 from proxy.edge.identity.caller import caller_of
 from proxy.edge.intercept import Intercept, Interception
@@ -83,12 +84,18 @@ def routes(parts: Parts) -> Routes:
     )
     conversations = ConversationsApi(keeping, _caller_of, parts.settings.server.max_body_bytes)
     limits = _limits(parts)
+
+    def plain(app: ASGIApp) -> ASGIApp:
+        return Decoded(app, parts.settings.server.max_body_bytes)
+
     return Routes(
-        chat=limits.of_model(Intercept(interception, CHAT, chains, lambda: relayed(CHAT))),
-        responses=limits.of_model(responses),
-        kept_responses=limits.of_model(door(ResponsesApi(keeping, lives, _caller_of, parts.clock).app())),
-        conversations=limits.of_model(door(conversations.app())),
-        memory_api=limits.of_memory(MemoryApi(_api_tools(parts))),
+        chat=limits.of_model(plain(Intercept(interception, CHAT, chains, lambda: relayed(CHAT)))),
+        responses=limits.of_model(plain(responses)),
+        kept_responses=limits.of_model(
+            plain(door(ResponsesApi(keeping, lives, _caller_of, parts.clock).app()))
+        ),
+        conversations=limits.of_model(plain(door(conversations.app()))),
+        memory_api=limits.of_memory(plain(MemoryApi(_api_tools(parts)))),
         operations=Operations(
             lambda: vitals(parts),
             parts.stores.jobs.counts,
@@ -97,7 +104,7 @@ def routes(parts: Parts) -> Routes:
             free_bytes=_free_bytes(parts),
         ),
         passthrough=limits.of_model(_passthrough(parts.upstream)),
-        openapi=OpenApi(__version__),
+        openapi=OpenApi(__version__, parts.settings.server.public_url or "."),
         ui=Ui.load(),
         entrance=entrance(
             parts.settings,

@@ -91,7 +91,8 @@ def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defau
     if not (read or write):
         return Asked(None, Reason.DISABLED, stripped, user=user)
     if user is None:
-        return Asked(None, Reason.NO_USER, stripped)
+        unfilled = asked.unfilled or (defaults.accept_openai_user and dialect.is_unfilled(body))
+        return Asked(None, Reason.UNFILLED_USER if unfilled else Reason.NO_USER, stripped)
     messages = dialect.messages(body)
     if asked.enabled is not True and is_housekeeping(messages):
         return Asked(None, Reason.HOUSEKEEPING, stripped, user=user)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from proxy.domain import Message
 from proxy.wire.body import Body
 from proxy.wire.content import clean
-from proxy.wire.extensions import is_usable_id
+from proxy.wire.extensions import is_placeholder, is_usable_id
 
 MAX_MODEL_CHARS = 512  # of its name, which is stored with every exchange, and which clients choose
 
@@ -54,6 +54,10 @@ class Dialect(Protocol):
         """Return `safety_identifier`, else `user`; None where neither can name a user."""
         ...
 
+    def is_unfilled(self, body: Body) -> bool:
+        """True if one of these fields holds a placeholder that was never filled in."""
+        ...
+
     def previous_response_id(self, body: Body) -> str | None:
         """Return the response that this request continues."""
         ...
@@ -81,9 +85,14 @@ class CommonFields:
         """Return `safety_identifier`, else `user`; None where neither can name a user."""
         for name in ("safety_identifier", "user"):
             value = text_field(body, name)
-            if value and is_usable_id(value):
+            if value and is_usable_id(value) and not is_placeholder(value):
                 return value
         return None
+
+    def is_unfilled(self, body: Body) -> bool:
+        """True if OpenAI's own fields name a user by a placeholder that was never filled in."""
+        named = (text_field(body, name) for name in ("safety_identifier", "user"))
+        return any(is_placeholder(value) for value in named if value)
 
 
 def text_field(body: Body, name: str) -> str | None:

@@ -5,10 +5,13 @@ every refusal names the field in `param`. What is not ours in a body is not judg
 """
 
 import difflib
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from html import unescape
 from typing import Any
+from urllib.parse import unquote
 
 from proxy.domain import KINDS
 from proxy.errors import InvalidRequest
@@ -35,6 +38,7 @@ class Extensions:
     session_id: str | None = None
     timezone: str | None = None  # canonical: see timezones.py
     created_at: float | None = None  # when it was said: only the body can tell
+    unfilled: bool | None = None  # the user is named by a placeholder that was never filled in
 
     def switches(self, *, enabled: bool, auto_store: bool) -> tuple[bool, bool]:
         """Return whether to read and whether to write, given the server's defaults."""
@@ -46,15 +50,17 @@ class Extensions:
 def take_extensions(body: Body) -> Extensions:
     """Remove `memory_config` and `memory_context` from the body and return what they say.
 
-    null stands for absent, for a whole section as for a field. Raises InvalidRequest.
+    null stands for absent, for a whole section as for a field, and so does an id that is a placeholder which
+    was never filled in. Raises InvalidRequest.
     """
     config = _section("memory_config", body.pop("memory_config", None), _CONFIG)
     context = _section("memory_context", body.pop("memory_context", None), _CONTEXT)
-    return Extensions(**config, **context)
+    return Extensions(**config, **_filled(context))
 
 
 def take_header_extensions(headers: Iterable[tuple[bytes, bytes]]) -> Extensions:
-    """Return what the request's X-Memory-* headers say; names in any case, unknown ones are ignored.
+    """Return what the request's X-Memory-* headers say; names in any case. Unknown and empty ones are
+    ignored (frontends send an empty header for a variable that is not set), and so are placeholders.
 
     The headers are not changed: the upstream's header rules drop them all. Raises InvalidRequest, also
     for a header given twice with different values: a request must not have two identities.
@@ -65,16 +71,16 @@ def take_header_extensions(headers: Iterable[tuple[bytes, bytes]]) -> Extensions
         if name is None:
             continue
         value = _decoded(raw_value.strip(b" \t"))
-        if name == ZONE_HEADER and not value:
-            continue  # an unset variable of a frontend
+        if not value.strip() or (name == ZONE_HEADER and is_placeholder(value)):
+            continue
         if found.setdefault(name, value) != value:
             raise _refused(name, "invalid_value", "it is given twice, with different values")
     mode, timezone = found.pop(_MODE_HEADER, None), found.pop(ZONE_HEADER, None)
     said: dict[str, Any] = {} if mode is None else _mode(mode)
     if timezone is not None:
         said["timezone"] = checked_zone(timezone, ZONE_HEADER)
-    said |= {_ID_HEADERS[name]: checked_id(value, name) for name, value in found.items()}
-    return Extensions(**said)
+    ids = {_ID_HEADERS[name]: checked_id(value, name) for name, value in found.items()}
+    return Extensions(**said, **_filled(ids))
 
 
 def merge(body: Extensions, header: Extensions) -> Extensions:
@@ -136,6 +142,46 @@ def is_usable_id(value: str) -> bool:
     if not value.strip() or len(value) > MAX_ID_CHARS or _UNREADABLE in value:
         return False
     return value.isprintable() or all(unicodedata.category(c) not in _UNFIT for c in value)
+
+
+# ---------------------------------------------------------------- placeholders
+_UNFILLED_WORDS = frozenset(
+    ("null", "undefined", "none", "nil", "nan", "true", "false", "(null)", "(none)", "(undefined)", "n/a")
+)
+# Of template languages: {{x}} ${x} $(x) <%x%> {%x%} #{x} %(x)s [[x]] anywhere; {x} <x> [X] :x $X %X% __X__ %s
+# and "your-user-id" as the whole value. `{` and a GUID is a value: so Windows writes it.
+_TEMPLATE = re.compile(
+    r"\{\{.*\}\}|\{\{|\$\{|\$\([^)]*\)|<%|\{%|#\{|%\([\w.]+\)s|\[\[.*\]\]|\[object \w+\]|%!\w?\(.*\)"
+)
+_WHOLE = re.compile(
+    r"\{(?:[a-z_][\w.]*|[a-z_][a-z_.\- ]*|\d?)\}|<[^<>@]*>|\[[a-z_\- ]+\]|:[a-z_]+|\$(?:env:)?[a-z_]\w*"
+    r"|%\w+%|__\w+__|%[sdv]|@[a-z_]+@|change[-_ ]?me"
+    r"|(?:your|my|the|insert|enter)[-_ ](?:\w+[-_ ])?(?:user|username|login|email)?[-_ ]?(?:id|name)"
+)
+_UNFILLED_PART = re.compile(r"(?:^|[:/|_\-])undefined(?:$|[:/|_\-])|(?:^|[:/|])null(?:$|[:/|])")
+
+
+def is_placeholder(value: str) -> bool:
+    """True for an id that a client's template or variable was never filled in for, such as `{{USER_ID}}`,
+    `${USER}`, `null` or `[object Object]`: all people who send it would share one memory."""
+    text = value.strip().lower()
+    if text.isalnum():
+        return text in _UNFILLED_WORDS
+    for _ in range(2):  # sent through a URL, perhaps twice, or through HTML
+        text = unescape(unquote(text))
+    text = text.strip(" \t\"'`").lower()
+    if not text or text in _UNFILLED_WORDS:
+        return True
+    return bool(_TEMPLATE.search(text) or _WHOLE.fullmatch(text) or _UNFILLED_PART.search(text))
+
+
+_IDS = ("user_id", "project_id", "session_id")
+
+
+def _filled(ids: dict[str, Any]) -> dict[str, Any]:
+    """Return the ids without placeholders; `unfilled` is set where the user is one."""
+    kept = {name: v for name, v in ids.items() if name not in _IDS or not is_placeholder(v)}
+    return kept if "user_id" in kept or "user_id" not in ids else {**kept, "unfilled": True}
 
 
 # ---------------------------------------------------------------- the body's fields

@@ -6,7 +6,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.adversary.conftest import context, listed, tell, until
+from tests.adversary.conftest import context, listed, post, tell, until
 from tests.e2e.conftest import Houses
 from tests.support.model import ScriptedModel, known
 from tests.support.serving import ask
@@ -98,3 +98,31 @@ async def test_equal_session_ids_of_two_users_and_projects_share_nothing(house: 
         assert other.headers["x-memory-status"] == "none"
         body_wins = await tell(h, question, extra=context("bob"), **{"x-memory-user-id": "alice"})
         assert body_wins.headers["x-memory-status"] == "none"
+
+
+async def test_two_people_with_the_same_placeholder_share_nothing(house: Houses) -> None:
+    async with house(ScriptedModel(facts=known(TEA)), identity={"accept_openai_user": True}) as h:
+        unfilled = "{{LIBRECHAT_USER_ID}}"
+        text = {"messages": [{"role": "user", "content": "I like oolong tea."}]}
+        for answer in (
+            await post(h, text | context(unfilled)),
+            await post(h, text, **{"x-memory-user-id": unfilled}),
+            await post(h, text | {"user": "undefined"}),
+            await post(h, text | {"safety_identifier": "[object Object]"}),
+        ):
+            assert answer.status_code == 200
+            said = answer.headers
+            assert (said["x-memory-reason"], said["x-memory-store"]) == ("unfilled_user", "off")
+        empty = {f"x-memory-{name}": "" for name in ("user-id", "project-id", "session-id", "mode")}
+        assert (await post(h, text, **empty)).headers["x-memory-reason"] == "no_user"
+        named = await post(h, text | context("alice"), **empty)
+        assert named.headers["x-memory-store"] == "queued"
+
+
+@pytest.mark.parametrize("project", ["", "{{PROJECT}}"])
+async def test_an_empty_project_header_forgets_nothing_more_widely(house: Houses, project: str) -> None:
+    async with house() as h, httpx2.AsyncClient(timeout=30) as http:
+        headers = {"x-memory-project-id": project}
+        answer = await http.delete(f"{h.base_url}/memory?user_id=alice", headers=headers)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "X-Memory-Project-Id")
+        assert (await http.get(f"{h.base_url}/memory?user_id=alice", headers=headers)).status_code == 200

@@ -10,6 +10,7 @@ from proxy.errors import InvalidRequest
 from proxy.wire.extensions import (
     Extensions,
     checked_id,
+    is_placeholder,
     is_usable_id,
     merge,
     take_extensions,
@@ -194,11 +195,9 @@ def test_ids_in_headers_may_be_utf8_or_latin1() -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("X-Memory-User-Id", b""),
         ("X-Memory-Session-Id", b"a" * 257),
         ("X-Memory-Project-Id", b"a\x01b"),
         ("X-Memory-Mode", b"readonly"),
-        ("X-Memory-Mode", b""),
         ("X-Memory-Mode", b"\xff"),
     ],
 )
@@ -262,3 +261,47 @@ def test_an_id_whose_bytes_could_not_be_read_is_refused() -> None:
         with pytest.raises(InvalidRequest) as refused:
             checked_id(value, "user_id")
         assert refused.value.param == "user_id"
+
+
+PLACEHOLDERS = [
+    "{{LIBRECHAT_USER_ID}}", "{{ user.id }}", "acme:{{USER}}", "%7B%7BUSER%7D%7D",
+    "%257B%257Buser%257D%257D", "${USER}", "user-${USER_ID}", "$USER", "$env:USERNAME", "%USERNAME%",
+    "$(whoami)", "{user_id}", "{}", "{0}", "<user>", "<your-user-id>", "&lt;user&gt;", "[USER_ID]",
+    ":user_id", "<%= user %>", "{% user %}", "#{user}", "%(user)s", "%s", "__USER__", "YOUR_USER_ID",
+    "your-username", "null", "NULL", " undefined ", "None", "nil", "NaN", "<nil>", "%!s(<nil>)",
+    "(null)", "[object Object]", "user:undefined", "undefined-undefined", "null:null", '""', "'null'",
+    '"undefined"', "false",
+]  # fmt: skip
+PEOPLE = [
+    "alice", "Null Pointer", "nullah", "none-such", "anna.none", "undefinedson", "user_456",
+    "a@example.com", "<anna@example.com>", "{a50e8400-e29b-41d4-a716-446655440000}", "100% me", "$",
+    "50%", "O'Neill", "true north", "auth0|5f7c8ec7c33c6c004bbafe82", "google-oauth2:1234",
+    "ns/svc:user", "张伟", "المستخدم", "id=7", "a&b", "user", "null-island", "123", "your mum", "C++",
+    "[bracketed@x]", "cn=anna,ou=people", "domain\\anna", '{"$ne":1}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", PLACEHOLDERS)
+def test_a_placeholder_that_was_never_filled_in_names_nobody(value: str) -> None:
+    assert is_placeholder(value)
+    context = {"user_id": value, "project_id": value, "session_id": value}
+    assert take_extensions({"memory_context": context}) == Extensions(unfilled=True)
+    headers = [(f"x-memory-{name}-id".encode(), value.encode()) for name in ("user", "project", "session")]
+    assert take_header_extensions(headers) == Extensions(unfilled=True)
+
+
+@pytest.mark.parametrize("value", PEOPLE)
+def test_a_name_that_looks_a_little_like_one_is_a_name(value: str) -> None:
+    assert not is_placeholder(value)
+    assert take_extensions({"memory_context": {"user_id": value}}).user_id == value
+
+
+@given(st.uuids())
+def test_no_uuid_is_a_placeholder(value: Any) -> None:
+    assert not any(map(is_placeholder, (str(value), value.hex, f"{{{value}}}", f"user:{value}")))
+
+
+def test_empty_headers_are_as_good_as_absent() -> None:
+    names = (b"X-Memory-User-Id", b"x-memory-project-id", b"x-memory-session-id", b"x-memory-mode")
+    assert take_header_extensions([(name, b" \t") for name in names]) == Extensions()
+    assert take_header_extensions([(names[0], b""), (names[0], b"alice")]).user_id == "alice"

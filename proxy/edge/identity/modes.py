@@ -20,7 +20,7 @@ from proxy.edge.identity.keyring import Found, KeyRing
 from proxy.edge.identity.keys import is_key
 from proxy.edge.reply import ASGIScope, Header
 from proxy.errors import ConfigError, IdentityUnavailable, StoreError, Unauthorized
-from proxy.wire.extensions import is_usable_id
+from proxy.wire.extensions import is_placeholder, is_usable_id
 
 USER_RIGHTS = frozenset(("chat", "memory"))
 """What a fixed user may do: all of their own, nothing of the tenant's."""
@@ -155,6 +155,6 @@ def _the_one(headers: Sequence[Header], wanted: bytes) -> str:
         value = values[0].decode() if len(values) == 1 else ""
     except UnicodeDecodeError:
         value = ""
-    if not is_usable_id(value):
+    if not is_usable_id(value) or is_placeholder(value):
         raise Unauthorized(f"The header {wanted.decode()} must name the user or tenant, once.")
     return value

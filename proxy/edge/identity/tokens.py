@@ -29,7 +29,7 @@ from proxy.edge.identity.credential import keep_out_of_target, presented, replac
 from proxy.edge.identity.modes import USER_RIGHTS, Admitted
 from proxy.edge.reply import ASGIScope, Header
 from proxy.errors import ConfigError, Unauthorized
-from proxy.wire.extensions import is_usable_id
+from proxy.wire.extensions import is_placeholder, is_usable_id
 
 LEEWAY_S = 30
 MIN_SECRET_BYTES = 32  # of a shared secret: shorter ones can be guessed from one token
@@ -165,7 +165,7 @@ def _check_of(error: Exception) -> str:
 
 def _name(claims: Mapping[str, Any], claim: str) -> str:
     value = claims.get(claim)
-    if not isinstance(value, str) or not is_usable_id(value):
+    if not isinstance(value, str) or not is_usable_id(value) or is_placeholder(value):
         raise _Failed(f"claim {claim}")
     return value
 

@@ -3,6 +3,7 @@
 from starlette.responses import Response
 
 from proxy.domain import MemoryFilter
+from proxy.edge.identity.caller import PROJECT_HEADER
 from proxy.edge.memory_api import present
 from proxy.edge.memory_api.bodies import ForgetQuery, ForgetScopeQuery, PageQuery
 from proxy.edge.memory_api.memories import absent, one_of
@@ -30,6 +31,9 @@ async def forget_scope(tools: Tools, asked: Asked[ForgetScopeQuery, None]) -> Re
     if query.user_id is None and asked.caller.user is None:
         why = "Say whose memories to forget: `user_id` is required."
         raise InvalidRequest(why, param="user_id", code="missing_required_parameter")
+    if asked.caller.project is None and PROJECT_HEADER in asked.request.headers:
+        why = f"{PROJECT_HEADER} is empty or a placeholder, so that it narrows nothing: leave it out."
+        raise InvalidRequest(why, param=PROJECT_HEADER, code="invalid_value")
     scope = asked.scope(query.user_id, query.project_id)
     where = MemoryFilter(
         tenant=scope.tenant,

@@ -33,6 +33,7 @@ class OpenApi:
     """Serves the document."""
 
     version: str
+    server_url: str = "."  # relative to the document, so that it is right behind a front end's sub-path
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         if scope["method"] not in ("GET", "HEAD"):
@@ -41,10 +42,10 @@ class OpenApi:
             )
             await send_json(send, 405, refusal, [(b"allow", b"GET, HEAD")])
             return
-        await send_bytes(send, 200, _rendered(self.version), b"application/json")
+        await send_bytes(send, 200, _rendered(self.version, self.server_url), b"application/json")
 
 
-def document(version: str) -> dict[str, Any]:
+def document(version: str, server_url: str = ".") -> dict[str, Any]:
     """Return the whole document."""
     schemas, components = _schemas(_models())
     paths: dict[str, dict[str, Any]] = {}
@@ -58,7 +59,7 @@ def document(version: str) -> dict[str, Any]:
             "summary": "A memory across sessions for any OpenAI-compatible application",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "/"}],
+        "servers": [{"url": server_url}],
         "security": [{}, {"credential": []}],
         "paths": {**paths, **PATHS},
         "components": {
@@ -70,8 +71,8 @@ def document(version: str) -> dict[str, Any]:
 
 
 @cache
-def _rendered(version: str) -> bytes:
-    return orjson.dumps(document(version))
+def _rendered(version: str, server_url: str) -> bytes:
+    return orjson.dumps(document(version, server_url))
 
 
 # ---------------------------------------------------------------- schemas

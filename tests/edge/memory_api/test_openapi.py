@@ -21,6 +21,7 @@ from proxy.edge.responses.conversations_api import ConversationsApi
 from proxy.edge.responses.responses_api import ResponsesApi
 from proxy.observe import Metrics
 from proxy.reasons import Reason
+from proxy.settings import load
 from tests.edge.memory_api.conftest import Bench
 from tests.edge.memory_api.schemas import values
 from tests.support.serving import serving
@@ -246,3 +247,10 @@ async def test_the_document_is_served_to_readers_only() -> None:
         assert answer.json() == json.loads(json.dumps(DOCUMENT))
         refused = await http.post("/openapi.json")
         assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_the_server_is_the_address_that_the_document_was_read_from_or_the_configured_one() -> None:
+    assert document("1")["servers"] == [{"url": "."}]
+    url = load(None, {}, {"server": {"public_url": "https://ai.example.com/memory/v1/"}}).server.public_url
+    assert url is not None
+    assert document("1", url)["servers"] == [{"url": "https://ai.example.com/memory"}]
