@@ -202,6 +202,13 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.form_retries = Counter(
+            "memory_proxy_form_retries_total",
+            "Requests asked again because the upstream refused their form, by what was changed",
+            ["changed"],
+            registry=self.registry,
+        )
+
     def _of_writing(self) -> None:
         """Make those of the write path."""
         self.stored = Counter(

@@ -43,6 +43,18 @@ Trigger = Callable[[SessionState], NewJob | None]
 """Decides, inside the store's transaction, whether a session's pending exchanges become a job."""
 
 
+class FormStore(Protocol):
+    """What models were found to take, as `upstream.forms` writes it: rows by key, each with `until`."""
+
+    async def load(self) -> Mapping[str, str]:
+        """Return all rows."""
+        ...
+
+    async def save(self, rows: Mapping[str, str], most: int) -> None:
+        """Add these rows, or replace them, and keep the `most` that are valid the longest."""
+        ...
+
+
 class Snapshot(Protocol):
     """A scope's memories as they were when it was taken: for the request that took it, and no other."""
 

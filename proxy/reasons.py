@@ -56,6 +56,7 @@ class Reason(StrEnum):
     ALREADY_VISIBLE = "already_visible", "the conversation itself says all that was found"
     OVER_BUDGET = "over_budget", "nothing that was found fits into `memory.budget_tokens`"
     NO_PLACE = "no_place", "the request has no message of the user's to put it at, or not one of a known form"
+    REFUSED = "refused", "the upstream refuses the request with memory, and takes it without"
     # Injected all the same.
     SESSION = "session", "the block holds what the session's notes say, and no memory"
     # Memory failed, the request did not: status degraded.

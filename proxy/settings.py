@@ -195,8 +195,9 @@ class MemorySettings(Section):
     default_retrieval_limit: int = Field(10, ge=1, le=100)
     default_similarity_threshold: float | None = Field(None, ge=0, le=1)
     budget_tokens: int = Field(600, ge=50)
-    placement: Literal["before_last_user", "after_system", "merge_system", "in_user"] = "before_last_user"
+    placement: Literal["auto", "before_last_user", "after_system", "merge_system", "in_user"] = "auto"
     extraction: Literal["llm", "verbatim", "off"] = "llm"
+    llm_timeout_seconds: float = Field(120, gt=0)
     extraction_batch_size: int = Field(5, ge=1, le=50)
     personal_idle_seconds: float = Field(15, ge=0)
     idle_seconds: float = Field(600, ge=0)

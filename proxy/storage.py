@@ -13,6 +13,7 @@ from proxy.documents import DocumentStore, PassageIndex
 from proxy.note_store import NoteStore
 from proxy.ports import (
     EmbeddingModel,
+    FormStore,
     JobQueue,
     KeyStore,
     MemoryStore,
@@ -90,6 +91,8 @@ class Stores(Protocol):
     def quarantine(self) -> Quarantine: ...
     @property
     def calls(self) -> Calls: ...
+    @property
+    def forms(self) -> FormStore: ...
     @property
     def keys(self) -> KeyStore: ...
     @property

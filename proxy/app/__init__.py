@@ -73,6 +73,7 @@ async def _finish(parts: Parts, *, sessions_end: bool) -> None:
     # Now, while the credentials of the clients are known: nobody else will have them.
     await parts.written.worker.drain(parts.settings.server.shutdown_seconds)
     await parts.fail_open.attempt("touch", parts.written.touches.write, CLOSE_S)
+    await parts.fail_open.attempt("forms", lambda: parts.learning.forms.sync(parts.stores.forms), CLOSE_S)
     if not sessions_end:
         return
     await parts.fail_open.attempt("close", lambda: parts.written.keeper.close_all(parts.clock()), CLOSE_S)

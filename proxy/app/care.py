@@ -79,6 +79,7 @@ class Care:
                 await self._wake()
             await self.parts.written.recorder.catch_up()
             await self.parts.written.touches.write()
+            await self.parts.learning.forms.sync(self.parts.stores.forms)
             if await self.parts.written.keeper.close(self.parts.clock()):
                 self.parts.written.worker.wake.set()
             await self.parts.written.library.catch_up(INDEX_S)

@@ -55,16 +55,12 @@ def routes(parts: Parts) -> Routes:
     speech = Speech(parts.settings.upstream.responses)
     hearing, keeping, lives = Hearing(speech), _keeping(parts), Lives()
     makers = Makers(parts.stores.chains, parts.fail_open, parts.clock, keeping.ttl_s)
-    translating = Translating(
-        parts.upstream, keeping, lives, placement=parts.settings.memory.placement, clock=parts.clock
-    )
+    translating = Translating(parts.upstream, keeping, lives, clock=parts.clock)
 
     def relayed(dialect: Dialect) -> Relayed:
-        placement = parts.settings.memory.placement
         return Relayed(
             parts.upstream,
             dialect,
-            placement,
             parts.stores.sessions,
             chains,
             parts.fail_open,
@@ -190,7 +186,7 @@ def _interception(parts: Parts) -> Interception:
             keep_turns=memory.compress_keep_turns,
             step_turns=memory.compress_step_turns,
         ),
-        placement=memory.placement,
+        learning=parts.learning,
     )
 
 

@@ -18,7 +18,7 @@ from proxy.domain import Level, MemoryOptions, Message, Scope, Turn
 from proxy.edge.failopen import FailOpen
 from proxy.edge.ledger import Ledger
 from proxy.edge.turns import Zones
-from proxy.errors import ConfigError, StoreUnavailable, UnfitStore, WrongModel
+from proxy.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
 from proxy.open_stores import stores_of
 from proxy.pipeline.decision.restraint import Restraint
 from proxy.pipeline.prepare import Tools, prepare
@@ -34,6 +34,7 @@ from proxy.stores.models.tokens import Tokens
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials
+from proxy.upstream.forms import Forms, Learning
 from proxy.upstream.network import Network
 from proxy.upstream.opened import Limits, Timeouts
 
@@ -62,6 +63,7 @@ class Parts:
     embedder_source: str
     upstream: Upstream
     credentials: Credentials
+    learning: Learning
     written: WritePath
     tools: Tools
     metrics: observe.Metrics
@@ -89,7 +91,10 @@ class Parts:
         upstream = _upstream(settings, upstream_url, way)
         stack.push_async_callback(upstream.aclose)
         credentials, metrics = Credentials(), observe.Metrics()
-        completer = await _completer(settings, upstream, credentials, stack, network)
+        learning = Learning(Forms(clock), upstream_url, settings.memory.placement)
+        with suppress(StoreError):  # then it is learnt again, or read once the store is there
+            await learning.forms.sync(stores.forms)
+        completer = await _completer(settings, upstream, credentials, stack, network, learning)
         written = write_path(settings, stores, loaded.embedder, completer, metrics, clock)
         tokens, fail_open = Tokens(), FailOpen(time.monotonic, metrics)
         answerability = await _answerability(settings, loaded.embedder, stack)
@@ -104,6 +109,7 @@ class Parts:
             embedder_source=loaded.source if loaded.embedder else "",
             upstream=upstream,
             credentials=credentials,
+            learning=learning,
             written=written,
             tools=await with_query_models(tools, settings, completer, written.safety, stack),
             metrics=metrics,
@@ -279,6 +285,7 @@ async def _completer(
     credentials: Credentials,
     stack: AsyncExitStack,
     network: Network,
+    learning: Learning,
 ) -> UpstreamCompleter:
     roles: dict[str, RoleModel] = {}
     endpoints: dict[str, Upstream] = {}
@@ -295,4 +302,5 @@ async def _completer(
             endpoints[model.llm_endpoint] = await stack.enter_async_context(
                 Upstream(model.llm_endpoint, network=network)
             )
-    return UpstreamCompleter(upstream, credentials, roles, endpoints)
+    own = RoleModel(timeout_s=settings.memory.llm_timeout_seconds)
+    return UpstreamCompleter(upstream, credentials, roles, endpoints, learning=learning, own=own)

@@ -5,6 +5,8 @@ request under way is in `Progress`.
 """
 
 import asyncio
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import Protocol
@@ -20,13 +22,14 @@ from proxy.ports import SessionStore
 from proxy.reasons import Reason
 from proxy.upstream.client import Upstream
 from proxy.upstream.downstream import Downstream
+from proxy.upstream.forms import FIRST, UNKNOWN, Attempt, Forms, Learning, Model, Request
 from proxy.upstream.headers import request_headers
 from proxy.upstream.opened import Opened
 from proxy.upstream.relay import Ending, Tap, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body
 from proxy.wire.chat import CHAT
-from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History
+from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History, TurnPlace, without
 from proxy.wire.dialect import Answer, Dialect
 
 # What the user said is worth this wait even where recall has used up the deadline.
@@ -50,9 +53,15 @@ class Progress:
     is_json: bool = False
     body: Body = field(default_factory=dict)
     payload: bytes = b""
-    shorter: Body | None = None  # the body without turns that the session's state takes the place of
-    left_out: int = 0  # how many messages those are
+    plain: bytes = b""  # the payload as the client wrote it, without fields of ours
+    gone: Sequence[TurnPlace] = ()  # turns that the session's state takes the place of
+    state: str = ""  # that state
+    left_out: int = 0  # how many messages those turns are
     prepared: Prepared = field(default_factory=lambda: Prepared(status=Status.OFF))
+    learning: Learning = field(default_factory=lambda: Learning(Forms(time.time)))
+    model: Model = UNKNOWN
+    attempt: Attempt = FIRST  # how the payload is written
+    retried: list[str] = field(default_factory=list)  # what was changed for each further attempt
     forwarded: float = 0.0
     writing: Writing | None = None
     refused: bool = False  # by the upstream, or because there was none
@@ -71,11 +80,32 @@ class Progress:
         """Seconds left of the deadline for memory work."""
         return self.deadline_s - (perf_counter() - self.started)
 
+    def start(self, forwarding: "Forwarding", dialect: Dialect) -> None:
+        """Choose the form in which the upstream is asked first."""
+        self.plain = self.payload
+        self.model = self.learning.model(dialect.model(self.body), forwarding.route)
+        self.attempt = self.learning.first(self.model)
+
     def place(self, forwarding: "Forwarding") -> None:
-        """Have what was prepared put into the payload; where that has no place for it, none is injected."""
-        block, level = self.prepared.block, self.prepared.level
-        if block and not forwarding.inject(self, block):
+        """Have the payload written with what was prepared; where that has no place, none is injected."""
+        level = self.prepared.level
+        if not self.attempt.memory and (self.prepared.block or self.gone):
+            self.prepared = Prepared(status=Status.NONE, reason=Reason.REFUSED, level=level)
+            self.left_out = 0
+        if not self.compose(forwarding):
             self.prepared = Prepared(status=Status.NONE, reason=Reason.NO_PLACE, level=level)
+
+    def compose(self, forwarding: "Forwarding") -> bool:
+        """Write the payload as `attempt` has it. False if a block has no place: then it is not in it."""
+        body, history = forwarding.conversation(self)
+        placement, block = self.attempt.form.placement, self.prepared.block
+        if not self.attempt.memory:
+            forwarding.write(self, body)
+            return True
+        shorter = without(body, history, self.gone, self.state, placement) if self.gone else body
+        placed = history.dialect.insert(shorter, block, placement) if block else shorter
+        forwarding.write(self, placed)
+        return placed is not shorter or not block
 
     @property
     def unauthorised(self) -> bool:
@@ -98,6 +128,7 @@ class Progress:
             memory_ms=(self.forwarded - self.started) * 1000,
             upstream_ms=(perf_counter() - self.forwarded) * 1000 if answered else None,
             left_out=self.left_out,
+            retried=self.retried,
         )
 
 
@@ -113,12 +144,17 @@ class Forwarding(Protocol):
         """Return the body that holds the turn's messages, and how it writes them."""
         ...
 
-    def shorten(self, progress: Progress, shorter: Body) -> None:
-        """Let this body take the place of that one."""
+    @property
+    def route(self) -> str:
+        """The upstream's route that is asked: "chat" or "responses"."""
         ...
 
-    def inject(self, progress: Progress, block: str) -> bool:
-        """Put the block into the payload; False, and nothing is changed, where that has no place for it."""
+    def changeable(self, progress: Progress) -> Request:
+        """Return what of the request may be changed where the upstream refuses it."""
+        ...
+
+    def write(self, progress: Progress, body: Body) -> None:
+        """Make this body, the conversation's or a changed one, the payload, in the form of `attempt`."""
         ...
 
     async def acknowledge(self, progress: Progress) -> None:
@@ -138,13 +174,23 @@ class Forwarding(Protocol):
         ...
 
 
+def memory_in(progress: Progress, conversation: tuple[Body, History]) -> Request:
+    """Return what of memory a request holds, and where else it could stand."""
+    body, history = conversation
+    return Request(
+        memory=bool(progress.prepared.block or progress.gone),
+        movable=progress.learning.is_auto,
+        same_shape=history.dialect.same_shape(body),
+        written=frozenset(body) - {history.field},
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Relayed:
     """The request as it came, the answer byte for byte."""
 
     upstream: Upstream
     dialect: Dialect
-    placement: str
     sessions: SessionStore
     chains: RecentChains
     fail_open: FailOpen
@@ -177,17 +223,18 @@ class Relayed:
         """Return the client's own body."""
         return progress.body, CHAT_HISTORY if self.dialect is CHAT else RESPONSES_HISTORY
 
-    def shorten(self, progress: Progress, shorter: Body) -> None:
-        """Forward this body; the client's own is kept, for who translates it after all."""
-        progress.shorter, progress.payload = shorter, json_body.dump(shorter)
+    @property
+    def route(self) -> str:
+        """The route that the client asked."""
+        return "chat" if self.dialect is CHAT else "responses"
 
-    def inject(self, progress: Progress, block: str) -> bool:
-        """Put the block at its place in the client's own body."""
-        body = progress.body if progress.shorter is None else progress.shorter
-        placed = self.dialect.insert(body, block, self.placement)
-        if placed is not body:
-            progress.payload = json_body.dump(placed)
-        return placed is not body
+    def changeable(self, progress: Progress) -> Request:
+        """Return where memory may stand: nothing that the client wrote is changed."""
+        return memory_in(progress, self.conversation(progress))
+
+    def write(self, progress: Progress, body: Body) -> None:
+        """Forward this body; the client's own to the byte."""
+        progress.payload = progress.plain if body is progress.body else json_body.dump(body)
 
     async def acknowledge(self, progress: Progress) -> None:
         """Nothing: the upstream's answer is the first that the client gets."""

@@ -1,6 +1,6 @@
 """Build the response headers that tell about memory: status, ids, counts and times, never text."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from urllib.parse import quote
 from uuid import uuid4
 
@@ -45,6 +45,7 @@ def memory_headers(
     memory_ms: float,
     upstream_ms: float | None,
     left_out: int = 0,
+    retried: Sequence[str] = (),
 ) -> list[Header]:
     """Return the X-Memory-* headers and Server-Timing (milliseconds) of one intercepted request."""
     headers = [("x-memory-status", prepared.status.value)]
@@ -58,6 +59,8 @@ def memory_headers(
         headers.append(("x-memory-ids", ",".join(prepared.memory_ids)))
     if left_out:
         headers.append(("x-memory-compressed", str(left_out)))  # messages
+    if retried:
+        headers.append(("x-memory-retried", ", ".join(retried)))
     if session_id is not None:
         # A client may name its session in any script; a header holds ASCII.
         headers.append(("x-memory-session-id", quote(session_id, safe=_HEADER_SAFE)))

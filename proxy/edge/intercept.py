@@ -9,6 +9,7 @@ forwarded and answered is for its Forwarding to say: relayed (forwarding.py) or 
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from proxy.edge.headers import request_id
 from proxy.edge.identity.caller import Caller
 from proxy.edge.places import Places
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
+from proxy.edge.retry import ask
 from proxy.edge.settling import Settling
 from proxy.edge.turns import Defaults, Incoming, Zones, is_object, is_readable, understand
 from proxy.edge.writing import Writing
@@ -34,6 +36,7 @@ from proxy.ports import Clock, Recorder
 from proxy.reasons import Reason
 from proxy.upstream import troubles
 from proxy.upstream.downstream import Downstream
+from proxy.upstream.forms import Forms, Learning
 from proxy.upstream.relay import Ending
 from proxy.wire import body as json_body
 from proxy.wire.compact import kept, turns_of, without
@@ -59,7 +62,7 @@ class Interception:
     notes: NoteStore
     zones: Zones
     rules: compress.Rules = compress.Rules()  # noqa: RUF009 frozen
-    placement: str = "before_last_user"
+    learning: Learning = field(default_factory=lambda: Learning(Forms(time.time)))
     settling: Settling = field(default_factory=Settling)
     places: Places | None = field(default_factory=Places)  # None: a turn waits for no other
 
@@ -88,6 +91,7 @@ class Intercept:
                     downstream=downstream,
                     tasks=tasks,
                     deadline_s=self.parts.deadline_s,
+                    learning=self.parts.learning,
                 )
                 try:
                     await self._understand(progress, forwarding)
@@ -125,6 +129,7 @@ class Intercept:
                 named = self.parts.session_key(asked.turn.session_id)
                 progress.turn = replace(asked.turn, session_id=named)
         await forwarding.adopt(progress)
+        progress.start(forwarding, self.dialect)
 
     # ------------------------------------------------------------ remember
     async def _recall(self, progress: Progress, forwarding: Forwarding) -> None:
@@ -173,10 +178,9 @@ class Intercept:
         block = compress.state_block(found.state)
         places = compress.plan(turns, turn.messages, turn.session_id, block, found.covered, parts.rules)
         gone = [turns[place] for place in places]
-        shorter = without(body, history, gone, block, parts.placement)
-        if shorter is body:
+        if without(body, history, gone, block, progress.attempt.form.placement) is body:
             return turn
-        forwarding.shorten(progress, shorter)
+        progress.gone, progress.state = gone, block
         messages = kept(turn.messages, gone)
         progress.left_out = len(turn.messages) - len(messages)
         dropped = tuple(m for t in gone for m in turn.messages[t.start : t.end])
@@ -194,7 +198,7 @@ class Intercept:
                 gen_ai__output__type="text",
             )
             await forwarding.acknowledge(progress)
-            opened = await forwarding.open(progress)
+            opened = await ask(progress, forwarding, self.parts.metrics)
             progress.opened = opened
             progress.refused = opened.status >= 400
             span.tell(http__response__status_code=opened.status)
@@ -212,7 +216,8 @@ class Intercept:
         self._count(turn, progress, answer.usage)
         if answer.response_id is not None:
             # Instructions are not handed on along a chain; input items are.
-            given = () if parts.placement == "merge_system" else progress.prepared.memory_ids
+            in_instructions = progress.attempt.form.placement == "merge_system"
+            given = () if in_instructions else progress.prepared.memory_ids
             self.chains.note(turn, answer.response_id, given)
         if writing is not None and progress.refused and not progress.promised:
             await writing.abandon()

@@ -2,9 +2,10 @@
 
 import asyncio
 import errno
+import re
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any
 
@@ -23,18 +24,19 @@ from proxy.errors import (
 from proxy.ports import CompletionRequest
 from proxy.upstream.client import Upstream, credential
 from proxy.upstream.credentials import Credentials
+from proxy.upstream.forms import MOST_LEARNT, Forms, Learning, Model, easier, own_options, refusal_of
 from proxy.upstream.headers import Headers
-from proxy.upstream.manner import Manner, Manners, easier, options, unlimited
 from proxy.upstream.pauses import Key, Pauses, retry_after
 from proxy.wire.answers import values_of
 from proxy.wire.chat import CHAT
 
 _TARGET = b"/v1/chat/completions"
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
-_OPTIONS_UNKNOWN = (400, 422)  # how servers refuse response_format, max_tokens or temperature
+_FORM_REFUSED = (400, 422, 500, 501)  # how servers refuse an option, a role, or a call that is not streamed
 _CREDENTIAL_NEEDED = (401, 403)
 _REFUSED = (400, 422)  # 404: a model that is not loaded yet may be there later
 _TOO_MANY = 429
+_MOST_STARTS = 100  # of a JSON object in a text: each is tried
 _BUSY = (_TOO_MANY, 503, 529)
 
 
@@ -92,14 +94,18 @@ class UpstreamCompleter:
         *,
         pauses: Pauses | None = None,
         clock: Callable[[], float] = time.monotonic,
+        learning: Learning | None = None,
+        own: RoleModel = RoleModel(),
     ) -> None:
-        """`endpoints` has an Upstream for every endpoint that `roles` name; they belong to the caller."""
+        """`endpoints` has an Upstream for every endpoint that `roles` name; they belong to the caller. `own`:
+        for roles that are not named, which ask the conversation's own model."""
         self._upstream = upstream
         self._credentials = credentials
         self._roles = dict(roles)
         self._endpoints = dict(endpoints or {})
         self._pauses, self._clock = pauses or Pauses(), clock
-        self._manners = Manners(clock)
+        self._learning, self._own = learning or Learning(Forms(clock)), own
+        self._doubted: set[Model] = set()  # a server error was over once options were given up
 
     async def complete(self, request: CompletionRequest) -> str:
         """Return the answer's text. Raises CredentialNeeded, CompletionRefused, CompletionPostponed or
@@ -132,7 +138,7 @@ class UpstreamCompleter:
         return await asyncio.to_thread(_text, answer)
 
     def _addressed(self, request: CompletionRequest) -> _Call:
-        role = self._roles.get(request.role, RoleModel())
+        role = self._roles.get(request.role, self._own)
         headers: Headers = []
         if role.api_key:
             headers = credential(self._asked(role).endpoint, role.api_key)
@@ -158,31 +164,46 @@ class UpstreamCompleter:
         return left_s
 
     async def _ask(self, call: _Call) -> _Answer:
-        """Ask with all options that the model may know; of one that refuses some, again without; remember
-        what it took."""
-        endpoint, role, tried = call.role.endpoint, call.role, list[dict[str, Any]]()
-        manner: Manner | None = self._manners.of(endpoint, call.model)
-        answer = _Answer(0, [], b"")
-        while manner is not None:
-            given = options(manner, call.request, max_tokens=role.max_tokens, temperature=role.temperature)
-            if given not in tried:
+        """Ask in the form that the model takes, as far as is known; where it refuses that, in an easier one.
+        Remember what it took."""
+        forms, role, tried = self._learning.forms, call.role, list[dict[str, Any]]()
+        model = Model(role.endpoint or self._learning.upstream, call.model)
+        known = form = forms.of(model)
+        answer, blind = _Answer(0, [], b""), False
+        while True:
+            given = own_options(form, call.request, max_tokens=role.max_tokens, temperature=role.temperature)
+            refused = given in tried
+            if not refused:
                 tried.append(given)
                 answer = await self._post(call, given)
-                if manner.limit in given and _thought_to_the_limit(answer):
-                    manner = unlimited(manner)
+                if form.own_limit in given and _thought_to_the_limit(answer):
+                    form = replace(form, own_limit="")
                     continue
-                if answer.status not in _OPTIONS_UNKNOWN:
-                    break
-            manner = easier(manner, answer.body)
-        if manner is not None and answer.status < 300:
-            self._manners.learn(endpoint, call.model, manner)
+                refused = answer.status in _FORM_REFUSED
+            refusal = refusal_of(answer.status, answer.body) if refused else None
+            following = easier(form, refusal) if refusal is not None else None
+            if refusal is None or following is None:
+                break
+            blind = blind or (answer.status >= 500 and not refusal.names("response_format"))
+            form = following
+        if answer.status < 300 and form != known and self._is_sure(model, blind=blind):
+            forms.learn(model, known, form)
         return answer
+
+    def _is_sure(self, model: Model, *, blind: bool) -> bool:
+        """False for the first server error that was over with less options: it may have been any other."""
+        if not blind or model in self._doubted:
+            self._doubted.discard(model)
+            return True
+        if len(self._doubted) >= MOST_LEARNT:
+            self._doubted.clear()
+        self._doubted.add(model)
+        return False
 
     async def _post(self, call: _Call, given: dict[str, Any]) -> _Answer:
         request = call.request
         upstream = self._asked(call.role)
-        messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
-        body = orjson.dumps({"model": call.model, "messages": messages} | given)
+        body = orjson.dumps({"model": call.model} | given)
         with await upstream.open("POST", _TARGET, _about(request) + call.headers, body) as opened:
             answer = bytearray()
             while chunk := await opened.read():
@@ -235,13 +256,48 @@ def _text(answer: _Answer) -> str:
 
 
 def _content(answer: _Answer) -> Any:
-    """Return what the message holds. Some servers stream, or compress, whatever they are asked for."""
+    """Return what the message holds. Some servers stream, or compress, whatever they are asked for; some put
+    the JSON into a tool call, or behind the thoughts."""
     told = {name.lower(): value.decode("latin-1") for name, value in answer.headers}
     kind, coding = told.get(b"content-type", ""), told.get(b"content-encoding", "")
     read, values = values_of([answer.body], kind, coding)
     if read.streamed and values:
-        return CHAT.answer([answer.body], kind, coding).text
-    content = values[0]["choices"][0]["message"]["content"]
+        said = CHAT.answer([answer.body], kind, coding).text
+        return said if said.strip() else _elsewhere(values)
+    content = values[0]["choices"][0]["message"]["content"] if _has_content(values[0]) else None
     if isinstance(content, list):
         content = "".join(part.get("text", "") for part in content if part.get("type") == "text")
+    if content is None or (isinstance(content, str) and not content.strip()):
+        return _elsewhere(values)
     return content
+
+
+def _has_content(value: dict[str, Any]) -> bool:
+    return "content" in value["choices"][0]["message"]
+
+
+def _elsewhere(values: Sequence[dict[str, Any]]) -> str:
+    """Return the arguments of the first tool call, else the JSON object in the thoughts, else ""."""
+    arguments, thoughts = "", ""
+    for value in values:
+        for choice in value.get("choices") or ():
+            message = choice.get("delta") or choice.get("message") or {}
+            calls = [call["function"] for call in message.get("tool_calls") or () if not call.get("index")]
+            for function in [*calls[:1], message.get("function_call") or {}]:
+                given = function.get("arguments") or ""
+                arguments += given if isinstance(given, str) else orjson.dumps(given).decode()
+            thoughts += message.get("reasoning_content") or message.get("reasoning") or ""
+    return arguments or _json_in(thoughts)
+
+
+def _json_in(thoughts: str) -> str:
+    """Return the text from the last line that begins an object which can be read, "" without one."""
+    end = thoughts.rfind("}") + 1
+    starts = [match.start() for match in re.finditer(r"(?m)^\s*\{|\{", thoughts[:end])][:_MOST_STARTS]
+    for start in starts:
+        try:
+            if isinstance(orjson.loads(thoughts[start:end]), dict):
+                return thoughts[start:end]
+        except orjson.JSONDecodeError:
+            continue
+    return ""

@@ -22,6 +22,9 @@ _ROLES = {
 }
 
 
+_SYSTEM = ("system", "developer")
+
+
 class ChatDialect(CommonFields):
     """Dialect of chat completions. See Dialect for what the methods guarantee."""
 
@@ -33,6 +36,10 @@ class ChatDialect(CommonFields):
         """Return the body with the block as a message of its own or inside one."""
         placed = place(_entries(body), block, placement, _FORM) if block else None
         return body if placed is None else {**body, "messages": placed}
+
+    def same_shape(self, body: Body) -> str:
+        """Return `merge_system` where there is a leading system message to extend, else `in_user`."""
+        return "merge_system" if _role_of(next(iter(_entries(body)), None)) in _SYSTEM else "in_user"
 
     def tool_forced(self, body: Body) -> bool:
         """True if `tool_choice`, or its forerunner `function_call`, demands a call."""

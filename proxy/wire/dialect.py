@@ -42,6 +42,10 @@ class Dialect(Protocol):
         """
         ...
 
+    def same_shape(self, body: Body) -> str:
+        """Return the placement that leaves the number of messages and their roles as they are."""
+        ...
+
     def tool_forced(self, body: Body) -> bool:
         """True if the model has to call a tool. Declaring tools forces none."""
         ...

@@ -53,6 +53,10 @@ class ResponsesDialect(CommonFields):
         placed = place(_items(body), block, placement, _FORM)
         return body if placed is None else {**body, "input": placed}
 
+    def same_shape(self, body: Body) -> str:
+        """Return `merge_system` where there are instructions to extend, else `in_user`."""
+        return "merge_system" if body.get("instructions") else "in_user"
+
     def tool_forced(self, body: Body) -> bool:
         """True if `tool_choice` demands a call."""
         return choice_forces_tool(body.get("tool_choice"))

@@ -66,6 +66,7 @@ def house(tmp_path: Path, models_dir: Path) -> Houses:
         model: ScriptedModel | None = None,
         *,
         data_dir: Path | None = None,
+        port: int = 0,
         upstream_extra: dict[str, Any] | None = None,
         **sections: Any,
     ) -> AsyncIterator[House]:
@@ -78,7 +79,7 @@ def house(tmp_path: Path, models_dir: Path) -> Houses:
         # A deadline that a busy machine keeps: what happens at the real one has tests of its own.
         defaults = {"extraction_batch_size": 1, "deadline_ms": 5_000}
         sections["memory"] = defaults | sections["memory"]
-        async with ScriptedUpstream(model) as upstream:
+        async with ScriptedUpstream(model, port=port) as upstream:
             settings = load(
                 None,
                 {},

@@ -35,7 +35,7 @@ async def session(sessions: Sessions, *, patience_s: float = 0.0, named: bool = 
     """Return the session of a request that continues resp_1."""
     unused: Any = None
     fail_open = FailOpen(lambda: 0.0, Metrics())
-    relayed = Relayed(unused, RESPONSES, "", sessions, RecentChains(), fail_open, patience_s)  # type: ignore[arg-type]
+    relayed = Relayed(unused, RESPONSES, sessions, RecentChains(), fail_open, patience_s)  # type: ignore[arg-type]
     async with asyncio.TaskGroup() as tasks:
         progress = Progress(
             scope={"headers": []}, send=unused, downstream=unused, tasks=tasks, deadline_s=5.0,

@@ -14,7 +14,7 @@ from proxy.ports import Completer, CompletionRequest
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials
-from proxy.upstream.manner import LEARNT_FOR_S, MOST_LEARNT, PLAIN, Manner, Manners
+from proxy.upstream.forms import DEFAULT, LEARNT_FOR_S, MOST_LEARNT, Form, Forms, Learning, Model
 from proxy.upstream.pauses import Pauses
 from tests.support.upstream import Exchange, ScriptedUpstream, completion
 
@@ -56,6 +56,7 @@ async def completer_of(
             roles,
             pauses=Pauses(jitter=lambda: 1.0),
             clock=clock or Hours(),
+            learning=Learning(Forms(clock or Hours()), scripted.url),
         )
 
 
@@ -141,12 +142,12 @@ async def test_a_model_that_refuses_our_options_is_asked_plainly_from_then_on(st
     [
         (401, CredentialNeeded, 1),
         (403, CredentialNeeded, 1),
-        (400, CompletionRefused, 2),
+        (400, CompletionRefused, 4),  # without options, without a system role, streamed
         (404, CompletionFailed, 1),
-        (422, CompletionRefused, 2),
+        (422, CompletionRefused, 4),
         (429, CompletionPostponed, 1),
         (503, CompletionFailed, 1),
-        (500, CompletionFailed, 1),
+        (500, CompletionFailed, 2),  # without options
         (307, CompletionFailed, 1),
     ],
 )
@@ -275,11 +276,12 @@ async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(
 
 
 def test_of_models_that_clients_make_up_only_the_last_are_remembered() -> None:
-    manners = Manners(lambda: 0.0)
-    for number in range(MOST_LEARNT + 1):
-        manners.learn(None, f"made-up-{number}", PLAIN)
-    assert manners.of(None, "made-up-0") == Manner()
-    assert {manners.of(None, f"made-up-{number}") for number in range(1, MOST_LEARNT + 1)} == {PLAIN}
+    forms, plain = Forms(lambda: 0.0), Form(json="")
+    models = [Model("http://u/v1", f"made-up-{number}") for number in range(MOST_LEARNT + 1)]
+    for model in models:
+        forms.learn(model, DEFAULT, plain)
+    assert forms.of(models[0]) == DEFAULT
+    assert {forms.of(model) for model in models[1:]} == {plain}
 
 
 async def test_a_reasoning_model_keeps_its_limit_and_its_schema() -> None:

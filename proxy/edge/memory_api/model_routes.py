@@ -101,6 +101,9 @@ COMPONENTS: dict[str, dict[str, Any]] = {
         "X-Memory-Ids": _told({"type": "string"}, "Their ids, the memories' first, separated by commas."),
         "X-Memory-Tokens": _told({"type": "integer"}, "How many tokens they took."),
         "X-Memory-Compressed": _told({"type": "integer"}, "How many messages were left out."),
+        "X-Memory-Retried": _told(
+            {"type": "string"}, "What was changed, step by step, because the upstream refused the request."
+        ),
         "X-Memory-Session-Id": _told({"type": "string"}, "The session, percent-encoded."),
         "X-Memory-Store": _told({"type": "string", "enum": ["queued", "off"]}, "Whether it is remembered."),
         "X-Memory-Dropped-Tools": _told(

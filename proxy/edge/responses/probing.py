@@ -12,12 +12,14 @@ from proxy.edge.responses.owners import credential_of, is_ours
 from proxy.edge.responses.translated import Translated
 from proxy.errors import InvalidRequest
 from proxy.ports import Clock
+from proxy.upstream.forms import Request
 from proxy.upstream.opened import Opened
 from proxy.upstream.relay import Ending
 from proxy.wire import body as json_body
 from proxy.wire.body import Body
 from proxy.wire.compact import History
 from proxy.wire.dialect import Answer
+from proxy.wire.responses import RESPONSES
 from proxy.wire.translation import referenced_ids, response_of
 
 REFUSAL_BYTES = 64 * 1024  # more is no plain "not found"
@@ -64,13 +66,18 @@ class Probing:
         """Return the body that the chosen way forwards."""
         return self._way.conversation(progress)
 
-    def shorten(self, progress: Progress, shorter: Body) -> None:
-        """Shorten it as the chosen way does."""
-        self._way.shorten(progress, shorter)
+    @property
+    def route(self) -> str:
+        """The route that the chosen way asks."""
+        return self._way.route
 
-    def inject(self, progress: Progress, block: str) -> bool:
-        """Put the block where the chosen way has it."""
-        return self._way.inject(progress, block)
+    def changeable(self, progress: Progress) -> Request:
+        """Return what the chosen way may change."""
+        return self._way.changeable(progress)
+
+    def write(self, progress: Progress, body: Body) -> None:
+        """Write the payload as the chosen way does."""
+        self._way.write(progress, body)
 
     async def acknowledge(self, progress: Progress) -> None:
         """Answer already now, if the chosen way does."""
@@ -83,8 +90,9 @@ class Probing:
             return opened
         opened.close()
         self._way = self._translated
-        progress.shorter, progress.left_out = None, 0  # this once: the next request is translated at once
+        progress.gone, progress.left_out = (), 0  # this once: the next request is translated at once
         await self._way.adopt(progress)
+        progress.start(self._way, RESPONSES)
         progress.place(self._way)
         await self._way.acknowledge(progress)
         return await self._way.open(progress)

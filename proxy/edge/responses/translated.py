@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from proxy.domain import Turn
-from proxy.edge.forwarding import Progress
+from proxy.edge.forwarding import Progress, memory_in
 from proxy.edge.reply import Header, send_bytes
 from proxy.edge.responses import background
 from proxy.edge.responses.answering import Background, Outlet, Stream, Whole, for_client
@@ -24,6 +24,7 @@ from proxy.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamC
 from proxy.ports import Clock
 from proxy.upstream import troubles
 from proxy.upstream.client import Upstream
+from proxy.upstream.forms import Request
 from proxy.upstream.headers import request_headers
 from proxy.upstream.opened import Opened
 from proxy.upstream.relay import Ending, raw_target, relay
@@ -36,10 +37,13 @@ from proxy.wire.dialect import Answer
 from proxy.wire.problems import problem_of
 from proxy.wire.responses import RESPONSES
 from proxy.wire.translation import (
+    LIMITS,
     Plan,
     Translation,
+    adapted,
     conversation_of,
     items_of,
+    optional_fields,
     plan,
     previous_of,
     referenced_ids,
@@ -60,7 +64,6 @@ class Translating:
     upstream: Upstream
     keeping: Keeping
     lives: Lives
-    placement: str
     clock: Clock
 
 
@@ -132,7 +135,6 @@ class Translated:
             created_at=created_at,
             refers=tuple(dict.fromkeys(filter(None, map(response_of, referenced_ids(body.get("input")))))),
         )
-        progress.payload = json_body.dump(planned.chat)
 
     async def _plan(self, body: Body, owner: Owner, earlier: Earlier) -> Plan:
         ids = referenced_ids(body.get("input"))
@@ -143,17 +145,27 @@ class Translated:
         """Return the chat body, with all that the request continues."""
         return self._making.plan.chat, CHAT_HISTORY
 
-    def shorten(self, progress: Progress, shorter: Body) -> None:
-        """Ask with this chat body: what is kept of the request stays as it is."""
-        progress.shorter, progress.payload = shorter, json_body.dump(shorter)
+    @property
+    def route(self) -> str:
+        """Chat completions."""
+        return "chat"
 
-    def inject(self, progress: Progress, block: str) -> bool:
-        """Put the block into the chat body: what is kept of the request does not hold it."""
-        body = self._making.plan.chat if progress.shorter is None else progress.shorter
-        chat = CHAT.insert(body, block, self._shared.placement)
-        if chat is not body:
-            progress.payload = json_body.dump(chat)
-        return chat is not body
+    def changeable(self, progress: Progress) -> Request:
+        """Return where memory may stand, and what the translation may leave out or write otherwise."""
+        chat = self._making.plan.chat
+        found = memory_in(progress, (chat, CHAT_HISTORY))
+        optional = optional_fields(chat)
+        return replace(
+            found,
+            written=found.written - optional - set(LIMITS),
+            optional=optional,
+            limit=next((name for name in LIMITS if name in chat), ""),
+        )
+
+    def write(self, progress: Progress, body: Body) -> None:
+        """Ask with this chat body, in the form that the model takes: what is kept of the request stays."""
+        form = progress.attempt.form
+        progress.payload = json_body.dump(adapted(body, omit=form.omit, limit=form.limit))
 
     async def acknowledge(self, progress: Progress) -> None:
         """Answer a request for the background: from here on, the work is its own."""

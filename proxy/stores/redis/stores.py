@@ -17,6 +17,7 @@ from proxy.stores.redis.chains import RedisChains
 from proxy.stores.redis.connection import Redis
 from proxy.stores.redis.conversations import RedisConversations
 from proxy.stores.redis.documents import RedisDocuments
+from proxy.stores.redis.forms import RedisForms
 from proxy.stores.redis.instance import Instance
 from proxy.stores.redis.jobs import RedisJobs
 from proxy.stores.redis.keys import RedisKeys
@@ -142,6 +143,7 @@ class RedisStores:
         self.memories.forgetting.also_let_go(self.passages.let_go)
         self.limits = RedisLimits(self.connection)
         self.calls = RedisCalls(self.connection)
+        self.forms = RedisForms(self.connection)
         self.vectors = self.memories.vectors
 
     @property

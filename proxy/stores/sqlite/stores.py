@@ -12,6 +12,7 @@ from proxy.stores.sqlite.chains import SqliteChains
 from proxy.stores.sqlite.conversations import SqliteConversations
 from proxy.stores.sqlite.database import Database
 from proxy.stores.sqlite.documents import SqliteDocuments
+from proxy.stores.sqlite.forms import SqliteForms
 from proxy.stores.sqlite.instance import Instance
 from proxy.stores.sqlite.jobs import SqliteJobs
 from proxy.stores.sqlite.keys import SqliteKeys
@@ -61,6 +62,7 @@ class SqliteStores:
         self.keys = SqliteKeys(self._database)
         self.receipts = SqliteReceipts(self._database)
         self.calls = SqliteCalls(self._database)
+        self.forms = SqliteForms(self._database)
         self.documents = SqliteDocuments(
             self._database, self.memories.forgetting, lambda: self.memories.model
         )

@@ -2,20 +2,25 @@
 values out.
 
 request  → plan        (request, items, parts, messages, sealed, tools, parameters)
+plan     → chat body   (adapt: in the form that the model takes)
 chunks   → events      (translation, calls, output, figures)
 """
 
+from proxy.wire.translation.adapt import LIMITS, adapted, optional_fields
 from proxy.wire.translation.items import as_items, referenced_ids, response_of
 from proxy.wire.translation.request import Plan, conversation_of, plan, previous_of
 from proxy.wire.translation.translation import Translation, encode, items_of
 
 __all__ = [
+    "LIMITS",
     "Plan",
     "Translation",
+    "adapted",
     "as_items",
     "conversation_of",
     "encode",
     "items_of",
+    "optional_fields",
     "plan",
     "previous_of",
     "referenced_ids",

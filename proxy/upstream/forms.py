@@ -1,0 +1,505 @@
+"""The form of request that a model takes: learnt by asking, per upstream and model.
+
+Servers differ in what they refuse: a system message in mid-conversation, any system role, a field that they
+do not know, thoughts on earlier answers, a JSON schema, a request that does not stream. A `Form` holds what
+one model takes. `next_attempt` decides, without I/O, how a refused request is asked again. `Forms` keeps what
+was found, with a bound and for a day, since servers are updated.
+
+The rules of asking again:
+- Only what the proxy added, or made of a translated request, changes between two attempts. The last attempt
+  is the request without memory; if that is refused too, the refusal is the request's own: nothing is learnt.
+- A refusal that names what it does not take is believed. One that names nothing is tested by trying, in few
+  steps: first a placement that leaves number and roles of the messages as the client sent them.
+- What is not about form (credentials, quotas, unknown models, length, filters) is never a reason to learn.
+"""
+
+import json
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import chain
+from typing import Any
+
+from proxy import observe
+from proxy.errors import InvalidRequest
+from proxy.ports import CompletionRequest, FormStore
+from proxy.wire.body import loads
+from proxy.wire.codings import TooLong, Undecodable, Unpacker
+
+LEARNT_FOR_S = 86_400.0  # servers are updated: what one refused is tried again after a day
+SUSPECTED_FOR_S = 600.0  # a placement that was refused where only a request without memory was taken
+MOST_LEARNT = 1_000  # models: some servers take any name, and clients choose it
+MOST_ATTEMPTS = 6  # of one client request, the first included
+READ_BYTES = 64 * 1024  # of a refusal
+REFRESH_S = 5.0  # between two looks at what other processes have learnt
+_READ_CHARS = 4_000
+_LOGGED_CHARS = 100  # of a model's name
+
+PLACEMENTS = ("before_last_user", "merge_system", "in_user")
+"""The placements of memory that `auto` chooses from, in its order of preference."""
+
+
+# ---------------------------------------------------------------- what a model takes
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What one model takes. The defaults are what a model gets of which nothing is known."""
+
+    placement: str = "before_last_user"  # of memory, where the setting is `auto`
+    omit: tuple[str, ...] = ()  # fields that are left out of a translated request
+    limit: str = ""  # the name of the limit of tokens that it takes; "": as translated
+    thoughts: str = "loop"  # earlier answers with `reasoning_content`: of this tool loop | all | none
+    tool_media: bool = True  # images and files inside tool messages
+    # Of the proxy's own calls:
+    json: str = "json_schema"  # | json_object | ""
+    own_limit: str = "max_tokens"  # | max_completion_tokens | ""
+    temperature: bool = True
+    system: bool = True  # a system role
+    streams_only: bool = False
+
+
+DEFAULT = Form()
+_VALUES: Mapping[str, Collection[str]] = {
+    "placement": PLACEMENTS,
+    "limit": ("", "max_tokens", "max_completion_tokens"),
+    "thoughts": ("loop", "all", "none"),
+    "json": ("json_schema", "json_object", ""),
+    "own_limit": ("max_tokens", "max_completion_tokens", ""),
+}
+
+
+def dumped(form: Form) -> dict[str, Any]:
+    """Return the fields that differ from the default, fit for JSON."""
+    default = asdict(DEFAULT)
+    return {name: value for name, value in asdict(form).items() if value != default[name]}
+
+
+def loaded(value: object) -> Form:
+    """Return the form that was dumped. A value that this version does not know is the default."""
+    given = value if isinstance(value, dict) else {}
+    known: dict[str, Any] = {}
+    for each in fields(Form):
+        found = given.get(each.name)
+        if each.name == "omit":
+            known["omit"] = tuple(n for n in found if isinstance(n, str)) if isinstance(found, list) else ()
+        elif (isinstance(found, bool) and isinstance(each.default, bool)) or (
+            isinstance(found, str) and found in _VALUES.get(each.name, ())
+        ):
+            known[each.name] = found
+    return Form(**known)
+
+
+# ---------------------------------------------------------------- what a refusal says
+_MAY_BE_FORM = (400, 413, 422, 500, 501)
+_TOO_LARGE = 413
+_UNRELATED = frozenset(
+    "invalid_api_key insufficient_quota model_not_found rate_limit_exceeded authentication_error"
+    " permission_error permission_denied billing_hard_limit_reached deployment_not_found".split()
+)
+_OF_CONTENT = frozenset(
+    "context_length_exceeded string_above_max_length exceed_context_size_error content_filter"
+    " content_policy_violation data_inspection_failed responsibleaipolicyviolation".split()
+)
+# Phrases only shorten the way to the request without memory: they never end it.
+_NOT_FORM = re.compile(
+    r"context.{0,20}(?:length|window|size)|input length|prompt is too long|too many tokens|too large"
+    r"|(?:maximum|exceed)\w*.{0,60}(?:tokens|length|context)|tokens?.{0,40}exceed|reduce the length"
+    r"|content.{0,20}(?:filter|policy)|\bsafety\b|moderation|api[ _-]?key|credential|authenticat|quota"
+    r"|billing",
+)
+_OF_MESSAGES = re.compile(r"\broles?\b|\bsystem\b.{0,20}\b(?:message|role|prompt)|alternat|template|jinja")
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What an upstream said against a request."""
+
+    status: int
+    text: str  # in lower case, its beginning
+    words: frozenset[str] = frozenset()  # its codes and types
+    fields: frozenset[str] = frozenset()  # request fields that it names by structure, top level and innermost
+
+    @property
+    def is_unrelated(self) -> bool:
+        """True if no change of ours can matter. A server error has to speak of form: all others pass."""
+        if self.status >= 500:
+            return not (self.text.startswith("{") and _OF_MESSAGES.search(self.text))
+        return bool(self.words & _UNRELATED)
+
+    @property
+    def is_of_content(self) -> bool:
+        """True if the request is too long, or what it says is not wanted: in no form would it be taken."""
+        if self.status == _TOO_LARGE or self.words & _OF_CONTENT:
+            return True
+        return not self.is_of_messages and bool(_NOT_FORM.search(self.text))
+
+    @property
+    def is_of_messages(self) -> bool:
+        """True if it speaks of roles, of system messages or of a chat template."""
+        return bool(_OF_MESSAGES.search(self.text))
+
+    def names(self, field: str) -> bool:
+        """True if it names the field of the request: by structure, else as a word of its text."""
+        if self.fields:
+            return field in self.fields
+        name = re.escape(field)
+        if "_" not in field:  # an English word, too: only where it is written as a name
+            name = rf"['\"`]{name}['\"`]|(?:parameter|property|field|argument|input)s?:? {name}|{name}: "
+        return re.search(rf"(?<!\w)(?:{name})(?!\w)", self.text) is not None
+
+
+def may_be_form(status: int) -> bool:
+    """True for the statuses with which servers refuse a request's form."""
+    return status in _MAY_BE_FORM
+
+
+def refusal_of(status: int, body: bytes, content_encoding: str = "") -> Refusal:
+    """Read a refusal of any shape: OpenAI's error object, a list of `detail`, plain text."""
+    plain = _decoded(body, content_encoding)
+    text = plain[:_READ_CHARS].decode("utf-8", "replace").lstrip().lower()
+    try:
+        value = loads(plain)
+    except (ValueError, RecursionError, InvalidRequest):
+        return Refusal(status, text)
+    words, named = set[str](), set[str]()
+    for holder in _objects(value, 6):
+        words |= {str(holder[name]).lower() for name in ("code", "type", "reason") if holder.get(name)}
+        if isinstance(param := holder.get("param"), str):
+            named |= _ends(re.findall(r"[A-Za-z_]\w*", param[:200]))
+        if isinstance(loc := holder.get("loc"), list):
+            named |= _ends([name for name in loc if isinstance(name, str)])
+    return Refusal(status, text, frozenset(words), frozenset(named))
+
+
+def _decoded(body: bytes, content_encoding: str) -> bytes:
+    """Return the text of the body, as far as it can be decoded."""
+    unpacker, found = Unpacker(content_encoding, READ_BYTES), list[bytes]()
+    with suppress(Undecodable, TooLong):
+        for piece in chain(unpacker.feed(body), unpacker.end()):
+            found.append(piece)
+    return b"".join(found)
+
+
+def _ends(path: Sequence[str]) -> set[str]:
+    names = [name for name in path if name not in ("body", "request")]
+    return {names[0], names[-1]} if names else set()
+
+
+def _objects(value: object, depth: int) -> Iterator[dict[str, Any]]:
+    """Yield the objects in an error, but not what it quotes of the request."""
+    if depth and isinstance(value, dict):
+        yield value
+        for name, each in value.items():
+            if name not in ("input", "ctx", "body"):
+                yield from _objects(each, depth - 1)
+    elif depth and isinstance(value, list):
+        for each in value[:20]:
+            yield from _objects(each, depth - 1)
+
+
+# ---------------------------------------------------------------- how to ask again
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One way to ask: in this form, with memory or without."""
+
+    form: Form
+    memory: bool = True
+
+
+FIRST = Attempt(DEFAULT)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What of a request may be changed, and how."""
+
+    memory: bool = False  # it holds memory, or a shorter history
+    movable: bool = False  # memory may stand elsewhere: the setting is `auto`
+    same_shape: str = ""  # the placement that adds no message; "": there is none
+    written: frozenset[str] = frozenset()  # fields that the client wrote and that go on as they are
+    optional: frozenset[str] = frozenset()  # fields of a translated request that may be left out
+    limit: str = ""  # the name that a translated request has for the limit of tokens
+    thoughts: bool = False  # a translated request with earlier answers
+    tool_media: bool = False  # a translated request with an image or file inside a tool message
+
+    @property
+    def translated(self) -> bool:
+        """True if anything may be changed besides memory."""
+        return bool(self.optional or self.limit or self.thoughts or self.tool_media)
+
+
+def next_attempt(last: Attempt, request: Request, refusal: Refusal) -> Attempt | None:
+    """Return how to ask again after this refusal of `last`; None where the refusal is the client's to see."""
+    if refusal.is_unrelated:
+        return None
+    has_memory = request.memory and last.memory
+    if named := {name for name in request.optional - set(last.form.omit) if refusal.names(name)}:
+        return replace(last, form=_omitting(last.form, named))
+    if not refusal.is_of_content:
+        if renamed := _as_it_says(last, request, refusal):
+            return renamed
+        if refusal.fields & request.written and not refusal.fields & _OF_A_MESSAGE:
+            return None
+        if has_memory and request.movable and last.form.placement != request.same_shape != "":
+            return replace(last, form=replace(last.form, placement=request.same_shape))
+        if request.tool_media and last.form.tool_media:
+            return replace(last, form=replace(last.form, tool_media=False))
+        if not refusal.is_of_messages and (left := request.optional - set(last.form.omit)):
+            return replace(last, form=_omitting(last.form, left))
+    return replace(last, memory=False) if has_memory else None
+
+
+_OF_A_MESSAGE = frozenset(("messages", "input", "instructions", "role", "content"))
+
+
+def _as_it_says(last: Attempt, request: Request, refusal: Refusal) -> Attempt | None:
+    """Return the attempt with what the refusal names written otherwise, where the translation wrote it."""
+    form = last.form
+    if request.limit and refusal.names(request.limit) and not form.limit:
+        other = "max_tokens" if request.limit == "max_completion_tokens" else "max_completion_tokens"
+        return replace(last, form=replace(form, limit=other))
+    if request.thoughts and refusal.names("reasoning_content"):
+        refused = "extra" in refusal.text or not _WANTED.search(refusal.text)
+        wanted = "none" if refused else "all"
+        if form.thoughts != wanted:
+            return replace(last, form=replace(form, thoughts=wanted))
+    return None
+
+
+_WANTED = re.compile(
+    r"missing|must be (?:passed|provided|included|present)|require|pass(?:ed)? back|lack|need"
+)
+
+
+def _omitting(form: Form, names: Collection[str]) -> Form:
+    return replace(form, omit=tuple(sorted({*form.omit, *names})))
+
+
+# ---------------------------------------------------------------- the proxy's own calls
+_FORMAT_WORDS = ("response_format", "json_schema", "json_object", "schema", "grammar", "guided")
+
+
+def own_options(
+    form: Form, request: CompletionRequest, *, max_tokens: int | None, temperature: float | None
+) -> dict[str, Any]:
+    """Return the body of one of our own calls, its model aside."""
+    messages = [{"role": "system", "content": request.system}, {"role": "user", "content": request.user}]
+    if not form.system:
+        messages = [{"role": "user", "content": f"{request.system}\n\n{request.user}"}]
+    found: dict[str, Any] = {"messages": messages}
+    if form.json == "json_schema" and request.schema is not None:
+        schema = {"name": request.role, "schema": dict(request.schema), "strict": True}
+        found["response_format"] = {"type": "json_schema", "json_schema": schema}
+    elif form.json:
+        found["response_format"] = {"type": "json_object"}
+    if form.own_limit and max_tokens is not None:
+        found[form.own_limit] = max_tokens
+    if form.temperature and temperature is not None:
+        found["temperature"] = temperature
+    if form.streams_only:
+        found["stream"] = True
+    return found
+
+
+def easier(form: Form, refusal: Refusal) -> Form | None:
+    """Return the form without what the refusal of an own call names. Where it names nothing of ours, with
+    less: no schema, no options, no system role, then streamed. None where nothing is left to give up, and
+    after a server error that has no cause in the options."""
+    if named := _easier_by_name(form, refusal):
+        return named
+    if refusal.is_unrelated and refusal.status < 500:
+        return None
+    plain = replace(form, json="", own_limit="", temperature=False)
+    if refusal.status >= 500:
+        return plain if form.json else None
+    if form.json == "json_schema":
+        return replace(form, json="json_object")
+    if form != plain:
+        return plain
+    if form.system:
+        return replace(form, system=False)
+    return None if form.streams_only else replace(form, streams_only=True)
+
+
+def _easier_by_name(form: Form, refusal: Refusal) -> Form | None:
+    text = refusal.text
+    if form.own_limit and ("max_tokens" in text or "max_completion_tokens" in text):
+        other = "max_completion_tokens" if form.own_limit == "max_tokens" else ""
+        return replace(form, own_limit=other)
+    if form.temperature and "temperature" in text:
+        return replace(form, temperature=False)
+    if not form.streams_only and re.search(r"\bstream", text):
+        return replace(form, streams_only=True)
+    if form.json and any(word in text for word in _FORMAT_WORDS):
+        return replace(form, json="json_object" if form.json == "json_schema" else "")
+    if form.system and refusal.is_of_messages:
+        return replace(form, system=False)
+    return None
+
+
+# ---------------------------------------------------------------- what was learnt
+@dataclass(frozen=True, slots=True)
+class Model:
+    """A model at an upstream, on one route: what a form is known of."""
+
+    upstream: str  # the base URL
+    name: str
+    route: str = "chat"  # | responses
+
+
+UNKNOWN = Model("", "")
+
+
+@dataclass(slots=True)
+class _Learnt:
+    form: Form
+    until: float
+
+
+class Forms:
+    """What was learnt of each of the last models. Times are Unix seconds: they outlive the process."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._learnt: OrderedDict[Model, _Learnt] = OrderedDict()
+        self._suspected: OrderedDict[Model, tuple[frozenset[str], float]] = OrderedDict()
+        self._unsaved: set[Model] = set()
+        self._looked_at = float("-inf")
+
+    def of(self, model: Model) -> Form:
+        """Return what the model takes, as far as is known."""
+        found = self._learnt.get(model)
+        if found is None or not 0 < found.until - self._clock() <= LEARNT_FOR_S:  # above: the clock was set
+            return DEFAULT
+        return found.form
+
+    def placement(self, model: Model) -> str:
+        """Return where `auto` puts memory; "" while every placement is suspected to be refused."""
+        form = self.of(model)
+        preferred = form.placement if form.system else "in_user"
+        suspected = self.suspected(model)
+        if preferred not in suspected:
+            return preferred
+        return next((each for each in PLACEMENTS if each not in suspected), "")
+
+    def suspected(self, model: Model) -> frozenset[str]:
+        """Return the placements that the model may refuse: each was refused where none was taken."""
+        names, until = self._suspected.get(model, (frozenset[str](), 0.0))
+        return names if 0 < until - self._clock() <= SUSPECTED_FOR_S else frozenset()
+
+    def learn(self, model: Model, before: Form, after: Form) -> None:
+        """Remember that the model, asked in the form `before` in vain, took `after`."""
+        changes = {n: getattr(after, n) for n in Form.__slots__ if getattr(after, n) != getattr(before, n)}
+        if not changes:
+            return
+        if "placement" in changes:
+            self._suspected.pop(model, None)
+        self._put(model, _Learnt(replace(self.of(model), **changes), self._clock() + LEARNT_FOR_S))
+        self._unsaved.add(model)
+        told = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in changes.items()}
+        observe.log.info(
+            "form.learnt",
+            model=model.name[:_LOGGED_CHARS],
+            upstream=model.upstream,
+            route=model.route,
+            **told,
+        )
+
+    def suspect(self, model: Model, placements: Collection[str]) -> None:
+        """Remember for a while that these were refused, and the request without memory was taken."""
+        names = self.suspected(model) | frozenset(placements)
+        self._suspected[model] = (names, self._clock() + SUSPECTED_FOR_S)
+        self._suspected.move_to_end(model)
+        if len(self._suspected) > MOST_LEARNT:
+            self._suspected.popitem(last=False)
+        observe.log.warning(
+            "form.memory_refused", model=model.name[:_LOGGED_CHARS], placements=", ".join(sorted(names))
+        )
+
+    def _put(self, model: Model, learnt: _Learnt) -> None:
+        self._learnt[model] = learnt
+        self._learnt.move_to_end(model)
+        if len(self._learnt) > MOST_LEARNT:
+            gone, _ = self._learnt.popitem(last=False)
+            self._unsaved.discard(gone)
+
+    # ------------------------------------------------------------ with other processes, and after a restart
+    async def sync(self, store: FormStore) -> None:
+        """Save what is new, and now and then take in what other processes have learnt. Raises StoreError."""
+        if self._unsaved:
+            saving = {model: self._learnt[model] for model in self._unsaved}
+            await store.save({_key(model): _row(each) for model, each in saving.items()}, MOST_LEARNT)
+            self._unsaved = {m for m in self._unsaved if self._learnt.get(m) is not saving.get(m)}
+        at = self._clock()
+        if not 0 <= at - self._looked_at < REFRESH_S:
+            self._looked_at = at
+            self.take_in(await store.load())
+
+    def take_in(self, rows: Mapping[str, str]) -> None:
+        """Take what another process has learnt later than this one."""
+        for model, learnt in sorted(_read(rows), key=lambda each: each[1].until):
+            known = self._learnt.get(model)
+            if known is None or known.until < learnt.until:
+                self._put(model, learnt)
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """How requests to one upstream are written: the setting `memory.placement`, and what was learnt."""
+
+    forms: Forms
+    upstream: str = ""
+    setting: str = "auto"
+
+    @property
+    def is_auto(self) -> bool:
+        """True if memory is placed where the model takes it."""
+        return self.setting == "auto"
+
+    def model(self, name: str, route: str) -> Model:
+        """Return what a form is known of."""
+        return Model(self.upstream, name, route)
+
+    def first(self, model: Model) -> Attempt:
+        """Return how a request is asked first."""
+        form = self.forms.of(model)
+        placement = self.forms.placement(model) if self.is_auto else self.setting
+        if placement == form.placement:
+            return Attempt(form)
+        return Attempt(replace(form, placement=placement or form.placement), memory=bool(placement))
+
+    def took(self, model: Model, attempt: Attempt) -> None:
+        """Note that the first attempt was taken: in the place of suspected placements, it is learnt."""
+        if self.is_auto and attempt.memory and attempt.form is not self.forms.of(model):
+            self.forms.learn(model, self.forms.of(model), attempt.form)
+
+
+def described(rows: Mapping[str, str], now: float) -> list[str]:
+    """Return a line for people on each model of which something is known."""
+    return [
+        f"{model.name} at {model.upstream} ({model.route}): "
+        + ", ".join(f"{name}={value}" for name, value in dumped(learnt.form).items())
+        for model, learnt in sorted(_read(rows), key=lambda each: -each[1].until)
+        if learnt.until > now
+    ]
+
+
+def _key(model: Model) -> str:
+    return json.dumps([model.upstream, model.route, model.name])
+
+
+def _row(learnt: _Learnt) -> str:
+    return json.dumps({"until": learnt.until, "form": dumped(learnt.form)})
+
+
+def _read(rows: Mapping[str, str]) -> Iterator[tuple[Model, _Learnt]]:
+    """Yield what can be read of the rows: another version may have written some."""
+    for key, row in rows.items():
+        try:
+            upstream, route, name = json.loads(key)
+            value = json.loads(row)
+            until = float(value["until"])
+        except (ValueError, TypeError, LookupError, RecursionError):
+            continue
+        yield Model(str(upstream), str(name), str(route)), _Learnt(loaded(value.get("form")), until)
