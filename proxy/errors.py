@@ -9,6 +9,7 @@ ProxyError
 │   ├── NotFound               404, also for what belongs to somebody else
 │   ├── Duplicate              409, another memory says just that
 │   ├── TooLarge               413
+│   ├── UpgradeRefused         426
 │   ├── UnsupportedMedia       415, a body in an encoding or of a type that is not read
 │   ├── IdentityUnavailable    503, who is calling cannot be found out now
 │   ├── Stopping               503, the process ends before there is an answer
@@ -85,6 +86,15 @@ class Duplicate(ClientError):
     """Another current memory of the same user, project and type says the same."""
 
     status = 409
+
+
+class UpgradeRefused(ClientError):
+    """A WebSocket is asked for on a route that has none."""
+
+    status = 426
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, code="upgrade_refused")
 
 
 class TooLarge(ClientError):

@@ -20,6 +20,7 @@ from proxy import observe
 from proxy.demo.model import scripted_model
 from proxy.demo.show import run_demo
 from proxy.edge.protocol import RawTargetProtocol
+from proxy.edge.websocket import WebSocketProtocol
 from proxy.errors import ConfigError
 from proxy.reload import pinned, planned
 from proxy.screen import open_with
@@ -214,7 +215,7 @@ def _config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
         app,
         http=RawTargetProtocol,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
-        ws="none",
+        ws=WebSocketProtocol,
         lifespan="on",
         access_log=False,
         log_config=None,

@@ -90,7 +90,7 @@ MAY_IMPORT = {
 }
 OWNER = {
     "aiohappyeyeballs": {"upstream"},
-    "httptools": {"upstream"},
+    "httptools": {"upstream", "edge"},
     "starlette": {"edge", "demo"},
     "sqlite3": {"stores"},
     "redis": {"stores"},

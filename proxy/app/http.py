@@ -42,6 +42,7 @@ from proxy.pipeline.loops import ToolLoops
 from proxy.pipeline.prepare import Tools, prepare, search, unshown
 from proxy.upstream.client import Upstream
 from proxy.upstream.relay import passthrough
+from proxy.upstream.tunnel import tunnelled
 from proxy.wire.chat import CHAT
 from proxy.wire.dialect import Dialect
 from proxy.wire.responses import RESPONSES
@@ -203,7 +204,10 @@ def _keeping(parts: Parts) -> Keeping:
 
 def _passthrough(upstream: Upstream) -> ASGIApp:
     async def app(scope: ASGIScope, receive: Receive, send: Send) -> None:
-        await passthrough(scope, receive, send, upstream)
+        if "tunnel" in scope:
+            await tunnelled(scope, receive, send, upstream, scope["tunnel"])
+        else:
+            await passthrough(scope, receive, send, upstream)
 
     return app
 

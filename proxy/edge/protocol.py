@@ -3,7 +3,7 @@ take.
 
 The request target as it came over the wire: ASGI's path and query lose bytes (a `?` with nothing behind
 it). The body of a request that offers an upgrade, as Java's client does for HTTP/2: the parser takes the
-offer for the end of the message. We never upgrade, so the offer is taken out before it is parsed.
+offer for the end of the message. All but WebSockets are declined: the offer is taken out before it is parsed.
 
 Trailers are left out: the parser reports them like headers, and so what follows a body would name a user or
 carry a credential after the entrance has looked. A head without end is refused before it fills the memory.
@@ -21,7 +21,8 @@ _TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-length: 0\
 
 
 class RawTargetProtocol(HttpToolsProtocol):
-    """Puts `raw_target` (bytes) into every request's scope; accepts no upgrade, trailer or endless head."""
+    """Puts `raw_target` (bytes) into every request's scope; accepts no trailer, no endless head, and of
+    upgrades WebSockets only."""
 
     _in_body = False  # a head is complete, its message is not
     _head_bytes = 0  # of a head that is not complete
@@ -30,7 +31,7 @@ class RawTargetProtocol(HttpToolsProtocol):
         """Parse what came, without the upgrade that a request's head may offer."""
         if not self._in_body:  # in a body, the same words are its own: one byte less, and framing is lost
             head, end, rest = data.partition(_END_OF_HEAD)
-            if _OFFER.search(head):
+            if (offers := _OFFER.findall(head)) and not self._opens_a_tunnel(head, offers):
                 data = _OFFER.sub(b"", head) + end + rest
             self._head_bytes += len(head)
             if self._head_bytes > MAX_HEAD_BYTES:
@@ -38,6 +39,11 @@ class RawTargetProtocol(HttpToolsProtocol):
                 self.transport.close()
                 return
         super().data_received(data)
+
+    def _opens_a_tunnel(self, head: bytes, offers: list[bytes]) -> bool:
+        """True for what uvicorn hands over to the protocol of WebSockets (edge/websocket.py)."""
+        asks = len(offers) == 1 and offers[0].partition(b":")[2].strip().lower() == b"websocket"
+        return asks and head.startswith(b"GET ") and self.ws_protocol_class is not None
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Note a header; a trailer is none."""

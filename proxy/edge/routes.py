@@ -23,7 +23,7 @@ from proxy import observe, tracing
 from proxy.edge.headers import give_request_id, with_request_id
 from proxy.edge.identity.entrance import App, Area, Entrance
 from proxy.edge.reply import ASGIScope, Message, Receive, Send, error_of, send_error
-from proxy.errors import NotFound, ProxyError, Stopping
+from proxy.errors import NotFound, ProxyError, Stopping, UpgradeRefused
 
 __all__ = ["App", "Routes"]
 
@@ -39,10 +39,18 @@ def _unforeseen(request: Request, error: Exception) -> Response:
     return JSONResponse(body, status)
 
 
+async def _plain_only(scope: ASGIScope, receive: Receive, send: Send) -> None:
+    error = UpgradeRefused("This route has no WebSocket: send the request by POST, and stream by SSE.")
+    await send_error(send, error, [(b"upgrade", b"HTTP/1.1")])
+
+
 Route = tuple[str, App, Area]
 _UNPLAIN = re.compile(r"//|/\.|[;\\\s]|/$")
 _UNKNOWN: Route = ("unknown", _unknown, Area.PUBLIC)
 _MISSPELT: Route = ("unknown", _unknown, Area.PASSING)  # told to those only who may use /v1
+_PLAIN_ONLY: Route = ("unknown", _plain_only, Area.PUBLIC)  # at once, so that clients fall back
+_INTERCEPTED = ("/v1/chat/completions", "/v1/responses")
+_NO_WEBSOCKET = ("responses", "conversations")
 _FOR_THE_UPSTREAM = (
     "passthrough",
     "responses",
@@ -72,6 +80,8 @@ class Routes:
             name, app, area = _UNKNOWN  # %76%31 is no spelling of v1 that an upstream would know
         elif name in _FOR_THE_UPSTREAM and self._is_misspelt(scope["method"], scope["path"]):
             name, app, area = _MISSPELT
+        if "tunnel" in scope and (name in _NO_WEBSOCKET or scope["path"] in _INTERCEPTED):
+            name, app, area = _PLAIN_ONLY
 
         with tracing.span(f"{scope['method']} {name}", "server", scope["headers"]) as span:
             span.tell(http__request__method=scope["method"], http__route=name)

@@ -7,6 +7,7 @@ from types import TracebackType
 from proxy import tracing
 from proxy.endpoint import Endpoint, endpoint
 from proxy.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout
+from proxy.upstream import redirects
 from proxy.upstream.connecting import Way, connected
 from proxy.upstream.headers import CREDENTIALS, Headers
 from proxy.upstream.link import Link
@@ -70,7 +71,22 @@ class Upstream:
         if self._api_key and not any(name in CREDENTIALS for name, _ in headers):
             headers = headers + self._api_key
         target = self.endpoint.target(target)
-        return await self.send(method, target, headers, body, content_length=content_length, upgrade=upgrade)
+        for _ in range(redirects.MOST):
+            opened = await self.send(
+                method, target, headers, body, content_length=content_length, upgrade=upgrade
+            )
+            if opened.status not in redirects.STATUSES:
+                return opened
+            next_target = self._redirected(opened, method, target, body)
+            if next_target is None:
+                return opened
+            target = next_target
+        raise UpstreamBroken(f"The upstream {self.origin} redirects without end.", cause="redirect")
+
+    @property
+    def idle_s(self) -> float:
+        """How long a tunnel may be silent."""
+        return self._timeouts.read_s
 
     async def send(
         self,
@@ -104,6 +120,23 @@ class Upstream:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    def _redirected(self, opened: Opened, method: str, target: bytes, body: Body) -> bytes | None:
+        """Return where to ask again, None where the answer is passed on. Raises UpstreamBroken."""
+        location = next((value for name, value in opened.headers if name == b"location"), None)
+        if location is None:
+            return None
+        try:
+            found = redirects.followed(self.endpoint, method, target, opened.status, location)
+            if found is not None and not isinstance(body, bytes | None):
+                text = f"The upstream redirects ({opened.status}), and an upload cannot be sent twice."
+                raise UpstreamBroken(text, cause="redirect")
+        except UpstreamBroken:
+            opened.close()
+            raise
+        if found is not None:
+            opened.close()
+        return found
 
     def _request(
         self,

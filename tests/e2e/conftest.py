@@ -68,6 +68,8 @@ def house(tmp_path: Path, models_dir: Path) -> Houses:
         data_dir: Path | None = None,
         port: int = 0,
         upstream_extra: dict[str, Any] | None = None,
+        upstream_url: str | None = None,
+        ws: Any = "none",
         **sections: Any,
     ) -> AsyncIterator[House]:
         model = model or ScriptedModel()
@@ -90,8 +92,8 @@ def house(tmp_path: Path, models_dir: Path) -> Houses:
                 },
             )
             async with (
-                App.open(settings, upstream.url) as app,
-                serving(app.routes, http=RawTargetProtocol) as origin,
+                App.open(settings, upstream_url or upstream.url) as app,
+                serving(app.routes, http=RawTargetProtocol, ws=ws) as origin,
             ):
                 yield House(app, origin, upstream, model)
 

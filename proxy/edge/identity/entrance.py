@@ -83,7 +83,7 @@ class Entrance:
     async def _enter(self, scope: ASGIScope, area: Area, visit: Visit) -> None:
         """Admit the caller. Raises ClientError."""
         foreign = visit.visitor is Visitor.FOREIGN and self.mode.ambient
-        if area is Area.MEMORY and foreign:
+        if foreign and (area is Area.MEMORY or "tunnel" in scope):  # browsers ask no leave for a WebSocket
             raise foreign_page()
         if area in (Area.MEMORY, Area.PAGE):
             visit.require_host()
