@@ -177,3 +177,66 @@ def test_without_evidence_the_words_decide_whose_they_are() -> None:
     assert voice("User keeps bees in Ghent", "", one) is Voice.OWN
     assert voice("wasps nest in Oslo", "", one) is Voice.QUOTED
     assert voice("badgers dig tunnels", "", one) is Voice.UNKNOWN
+
+
+MOVED = "User moved to Lisbon."
+
+
+@pytest.mark.parametrize(
+    ("said", "content", "evidence"),
+    [
+        ('Jo wrote "I moved to Lisbon". What do I reply?', MOVED, "I moved to Lisbon"),
+        ('Jo wrote "I moved to Lisbon". What do I reply?', MOVED, 'Jo wrote "I moved to Lisbon".'),
+        (
+            "My friend posted this:\n\nI just moved to Lisbon!\n\nWhat do I reply?",
+            MOVED,
+            "I just moved to Lisbon!",
+        ),
+        ("Here is my friend's post: I just moved to Lisbon! Nice?", MOVED, "I just moved to Lisbon!"),
+        (
+            "What do you think of this page?\n\nAbout: I moved to Lisbon in 2019.",
+            MOVED,
+            "I moved to Lisbon in 2019.",
+        ),
+        ("Translate to German: I moved to Lisbon.", MOVED, "I moved to Lisbon."),
+        (
+            "Meine Freundin schreibt: „Ich bin nach Lissabon gezogen.“ Und nun?",
+            "Nutzer ist nach Lissabon gezogen.",
+            "Ich bin nach Lissabon gezogen.",
+        ),
+        ("朋友发的：「我搬到里斯本了」我该怎么回？", "用户搬到里斯本了。", "我搬到里斯本了"),
+        (
+            "Mi amiga escribió: «Me mudé a Lisboa». ¿Qué le digo?",
+            "El usuario se mudó a Lisboa.",
+            "Me mudé a Lisboa",
+        ),
+        (
+            "Résume ce message :\n\nJe viens de déménager à Lisbonne.",
+            "L'utilisateur a déménagé à Lisbonne.",
+            "Je viens de déménager à Lisbonne.",
+        ),
+    ],
+)
+def test_what_somebody_else_says_of_themselves_is_not_the_users(
+    said: str, content: str, evidence: str
+) -> None:
+    """L5: a friend's post, a page."""
+    assert judged(said, content, evidence) == Doubt("quoted_speech", review=False)
+
+
+@pytest.mark.parametrize(
+    ("said", "content", "evidence"),
+    [
+        ("News: I moved to Lisbon!", MOVED, "I moved to Lisbon!"),
+        ("Two things: I moved to Lisbon, and I quit.", MOVED, "I moved to Lisbon"),
+        ("Here's my bio: I moved to Lisbon in 2019.", MOVED, "I moved to Lisbon in 2019."),
+        ("I moved to Lisbon. Jo wrote \"I love Lisbon\".", MOVED, "I moved to Lisbon."),
+        ('My song is "I Will Survive".', 'User loves "I Will Survive".', 'My song is "I Will Survive".'),
+        ("Remember the following:\nI moved to Lisbon.", MOVED, "I moved to Lisbon."),
+        ("What do you think?\n\nI moved to Lisbon.", MOVED, "I moved to Lisbon."),
+    ],
+)  # fmt: skip
+def test_what_the_user_says_beside_a_colon_or_a_quotation_is_the_users(
+    said: str, content: str, evidence: str
+) -> None:
+    assert judged(said, content, evidence) is None

@@ -61,6 +61,7 @@ _THE_USER = re.compile(
     r"\b(?:users?|i|my|we|our)\b|用户|我|ユーザー|사용자|пользовател|usuari|nutzer|utilisat|utente",
     re.IGNORECASE,
 )
+_STATED = 0.5  # of a fact's terms in a text: the text states it
 _HEARD = 0.3  # of a fact's terms must be the user's, where only the assistant states it
 
 
@@ -103,29 +104,41 @@ def _steering(speaker: Voice, text: str, policy: SafetyPolicy) -> str | None:
     return None
 
 
-_QUOTATION = re.compile(r"\"[^\"\n]{25,2000}\"|“[^”\n]{25,2000}”|「[^」\n]{25,2000}」|«[^»\n]{25,2000}»")
+_QUOTATION = re.compile(
+    r"\"[^\"\n]{4,800}+\"|“[^”\n]{4,800}+”|„[^“”\n]{4,800}+[“”]|「[^」\n]{4,800}+」|『[^』\n]{4,800}+』"
+    r"|«[^»\n]{4,800}+»|»[^«\n]{4,800}+«|‘[^’\n]{4,800}+’(?!\w)"
+)
 _FIRST_PERSON = re.compile(
     r"\b(?:i|i'm|i've|my|ich|mein|je|j'ai|mon|yo|mi|eu|io|я|мой)\b|我|私|나는|저는", re.IGNORECASE
 )
 _THE_USER_DOES = re.compile(
-    r"^\W*(?:the )?user\b(?!'s)|^\W*(?:i|i'm|i've|my)\b|^\W*(?:用户(?!的)|我)", re.IGNORECASE
+    r"^\W*(?:the )?user\b(?!'s)|^\W*(?:i|i'm|i've|my)\b|^\W*(?:用户(?!的)|我)"
+    r"|^\W*(?:der |die |el |la |l['’]|o |a |de |il )?(?:(?:be)?nutzer(?:in)?|usuari[oa]|utilisat\w+|utente"
+    r"|utilizador\w?|gebruiker|пользовател\w+)\b|^\W*(?:ユーザー(?!の)|사용자(?!의))",
+    re.IGNORECASE,
 )
 
 
-def _speaks_for_itself(candidate: Candidate, said: str) -> bool:
-    """True if somebody else's "I", in quotation marks, became a statement about the user."""
-    if not (_FIRST_PERSON.search(candidate.evidence) and _THE_USER_DOES.search(candidate.content)):
+def _speaks_for_itself(speaker: Voice, candidate: Candidate, said: str) -> bool:
+    """True if what somebody else says of themselves became a statement about the user: in quotation marks, or
+    in a text that the user introduces."""
+    if not _THE_USER_DOES.search(candidate.content):
         return False
-    span = flat(candidate.evidence)
-    return any(
-        span in flat(quote.group()) or flat(quote.group()) in span for quote in _QUOTATION.finditer(said)
-    )
+    content, span = flat(candidate.content), flat(candidate.evidence)
+    quotes = [q for q in map(re.Match.group, _QUOTATION.finditer(said)) if flat(q) not in content]
+    if any(span and span in flat(quote) for quote in quotes):
+        return True
+    if quotes and share(candidate.content, said) >= _STATED > share(
+        candidate.content, _QUOTATION.sub(" ", said)
+    ):
+        return True
+    return speaker is Voice.QUOTED and bool(_FIRST_PERSON.search(candidate.evidence))
 
 
 def _not_meant(speaker: Voice, candidate: Candidate, exchange: Exchange) -> str | None:
     if is_supposed(candidate.evidence, exchange.said):
         return "hypothetical"
-    if speaker is Voice.QUOTED and _speaks_for_itself(candidate, exchange.said):
+    if _speaks_for_itself(speaker, candidate, exchange.said):
         return "quoted_speech"
     if is_passing(candidate.evidence) and len(candidate.evidence) < 2 * len(candidate.content):
         return "transient"
