@@ -77,6 +77,9 @@ class UpstreamSettings(Section):
     read_timeout_seconds: float = Field(1800, gt=0)
     proxy: SecretStr | None = None
     ca_file: str | None = None
+    stream_start_seconds: float = Field(0.5, ge=0, le=3600)
+    keep_alive_seconds: float = Field(15, ge=0, le=3600)
+    max_answer_mb: int = Field(32, ge=1, le=1024)
 
     @field_validator("base_url")
     @classmethod

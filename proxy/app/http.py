@@ -56,7 +56,15 @@ def routes(parts: Parts) -> Routes:
     speech = Speech(parts.settings.upstream.responses)
     hearing, keeping, lives = Hearing(speech), _keeping(parts), Lives()
     makers = Makers(parts.stores.chains, parts.fail_open, parts.clock, keeping.ttl_s)
-    translating = Translating(parts.upstream, keeping, lives, clock=parts.clock)
+    translating = Translating(
+        parts.upstream,
+        keeping,
+        lives,
+        clock=parts.clock,
+        start_s=parts.settings.upstream.stream_start_seconds,
+        silence_s=parts.settings.upstream.keep_alive_seconds,
+        max_answer_bytes=parts.settings.upstream.max_answer_mb << 20,
+    )
 
     def relayed(dialect: Dialect) -> Relayed:
         return Relayed(
@@ -89,7 +97,7 @@ def routes(parts: Parts) -> Routes:
         chat=limits.of_model(plain(Intercept(interception, CHAT, chains, lambda: relayed(CHAT)))),
         responses=limits.of_model(plain(responses)),
         kept_responses=limits.of_model(
-            plain(door(ResponsesApi(keeping, lives, _caller_of, parts.clock).app()))
+            plain(door(ResponsesApi(keeping, lives, _caller_of, parts.clock, translating.silence_s).app()))
         ),
         conversations=limits.of_model(plain(door(conversations.app()))),
         memory_api=limits.of_memory(plain(MemoryApi(_api_tools(parts)))),

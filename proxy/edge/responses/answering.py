@@ -3,15 +3,22 @@
 The last event, and the whole object, wait until the response is saved: whoever has it may continue it.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
 from typing import Protocol
 
-from proxy.edge.reply import Header, Send, send_bytes
+from proxy.edge.reply import Header, Message, Send, send_bytes
 from proxy.edge.responses.background import Live
 from proxy.edge.responses.listening import TERMINAL, Event, Listener
 from proxy.errors import UpstreamBroken
 from proxy.upstream.headers import with_ours
 from proxy.wire.body import dump
+from proxy.wire.codings import TooLong, Undecodable, Unpacker
+from proxy.wire.problems import Problem, is_openai_error, problem_of, problem_of_text
+from proxy.wire.sse import lenient
 from proxy.wire.translation import Translation, encode
 
 # What describes the upstream's body, which the client does not get.
@@ -26,10 +33,13 @@ _OF_THE_BODY = frozenset(
         b"digest",
         b"etag",
         b"last-modified",
+        b"location",
         b"vary",
     }
 )
 Save = Callable[[], Awaitable[None]]
+COMMENT = b": keep-alive\n\n"
+_MOST_TEXT_BYTES = 256 * 1024  # of a refusal, decoded
 
 
 class Outlet(Protocol):
@@ -53,23 +63,109 @@ def for_client(upstream: Sequence[Header], ours: Sequence[Header]) -> list[Heade
     return with_ours((header for header in upstream if header[0] not in _OF_THE_BODY), ours)
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An upstream's answer that is an error. `body`: what the client gets instead of its bytes; None where
+    those have OpenAI's shape and pass unchanged."""
+
+    status: int
+    problem: Problem
+    code: str  # of a response that fails by it
+    body: bytes | None
+
+
+def refusal_of(status: int, headers: Sequence[Header], body: bytes) -> Refusal:
+    """Return the refusal that an answer of this status is, with its beginning as `body`.
+
+    The status stays, but that of a redirection: a client that followed it would go past the proxy.
+    """
+    told = {name: value.decode("latin-1") for name, value in headers}
+    coding, kind = told.get(b"content-encoding", ""), told.get(b"content-type", "")
+    text = _plain(coding, body)
+    ours = status if status >= 400 else 502
+    code = "rate_limit_exceeded" if status == 429 else "server_error"
+    try:
+        value = lenient(text)
+    except (ValueError, RecursionError):
+        value = None
+    problem = problem_of(value)
+    if is_openai_error(value) and problem is not None and text == body and status >= 400:
+        return Refusal(status, problem, code, None)
+    if status < 400:
+        problem = Problem(f"The upstream redirects (status {status}): set upstream.base_url to where it is.")
+    elif problem is None:
+        is_json = value is not None or "json" in kind.lower()
+        problem = problem_of_text("" if is_json else text.decode("utf-8", "replace"), status)
+    return Refusal(ours, problem, code, dump(problem.body(ours)))
+
+
+def _plain(coding: str, body: bytes) -> bytes:
+    """Return the body without its content coding, as far as it can be decoded."""
+    unpacker, pieces = Unpacker(coding, _MOST_TEXT_BYTES), list[bytes]()
+    with suppress(Undecodable, TooLong):
+        for piece in unpacker.feed(body):
+            pieces.append(piece)
+        pieces += unpacker.end()
+    return b"".join(pieces)
+
+
+class KeepAlive:
+    """A `send` that writes an SSE comment where nothing was sent for `silence_s` seconds; 0: it never does.
+
+    Balancers and clients cut connections that are silent, and a model may think for minutes.
+    """
+
+    def __init__(self, send: Send, silence_s: float) -> None:
+        self._send, self._silence_s = send, silence_s
+        self._sent_at = monotonic()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __call__(self, message: Message) -> None:
+        self._sent_at = monotonic()
+        await self._send(message)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin, behind the answer's head."""
+        if self._silence_s and self._task is None:
+            self._task = tasks.create_task(self._comment())
+
+    def stop(self) -> None:
+        """End, in front of the answer's end."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _comment(self) -> None:
+        while True:
+            await asyncio.sleep(max(self._sent_at + self._silence_s - monotonic(), 0.01))
+            if monotonic() - self._sent_at >= self._silence_s:
+                await self({"type": "http.response.body", "body": COMMENT, "more_body": True})
+
+
 class Stream:
     """Server-sent events, as they come."""
 
-    def __init__(self, send: Send, save: Save) -> None:
-        self._send, self._save = send, save
-        self._open = True
+    def __init__(self, send: Send, save: Save, tasks: asyncio.TaskGroup, silence_s: float) -> None:
+        """`tasks` own what keeps the connection alive, until `stop`, or `close`."""
+        self._send, self._save = KeepAlive(send, silence_s), save
+        self._tasks = tasks
+        self.started, self._open = False, True
 
     async def start(self, headers: Sequence[Header]) -> None:
+        """Send the head, once."""
+        if self.started:
+            return
+        self.started = True
         told = [
             (b"content-type", b"text/event-stream; charset=utf-8"),
             *((name, value) for name, value in headers if name != b"cache-control"),
             (b"cache-control", b"no-cache"),
         ]
         await self._send({"type": "http.response.start", "status": 200, "headers": told})
+        self._send.start(self._tasks)
 
     async def emit(self, events: Sequence[Event]) -> None:
         if events[-1]["type"] in TERMINAL:
+            self.stop()
             await self._save()
         body = b"".join(map(encode, events))
         await self._send({"type": "http.response.body", "body": body, "more_body": True})
@@ -79,9 +175,14 @@ class Stream:
 
     async def close(self) -> None:
         """End the stream, if it has not ended."""
+        self.stop()
         if self._open:
             self._open = False
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def stop(self) -> None:
+        """End what keeps the connection alive."""
+        self._send.stop()
 
 
 class Whole:

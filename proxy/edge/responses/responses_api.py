@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from proxy.edge.reply import ASGIScope, Receive, Send
+from proxy.edge.responses.answering import KeepAlive
 from proxy.edge.responses.background import UNDER_WAY, Live, Lives, shown
 from proxy.edge.responses.keeping import Keeping
 from proxy.edge.responses.owners import Owner
@@ -37,6 +38,7 @@ class ResponsesApi:
     lives: Lives
     identify: Identify
     clock: Clock
+    silence_s: float = 15.0  # in a stream, after which a comment is sent
 
     def app(self) -> Starlette:
         """Return the ASGI app."""
@@ -140,10 +142,10 @@ class ResponsesApi:
     def _stream(self, request: Request, owner: Owner, kept: StoredResponse) -> Response:
         after = _starting_after(request)
         if (live := self.lives.recent(owner, kept.id)) is not None:
-            return Following(live.follow(after))
+            return Following(live.follow(after), self.silence_s)
         if not json_body.loads(kept.response).get("background"):
             raise InvalidRequest("Only a response made in the background can be streamed.", param="stream")
-        return Following(self._until_its_end(owner, kept, after))
+        return Following(self._until_its_end(owner, kept, after), self.silence_s)
 
     async def _until_its_end(self, owner: Owner, kept: StoredResponse, after: int) -> AsyncIterator[bytes]:
         """Yield the last event of a response whose events are in another process, or in none any more. It
@@ -165,17 +167,22 @@ class ResponsesApi:
 class Following(Response):
     """Server-sent events as they come. Starlette's own would not notice that the client left."""
 
-    def __init__(self, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, events: AsyncIterator[bytes], silence_s: float) -> None:
         super().__init__(media_type="text/event-stream", headers={"cache-control": "no-cache"})
-        self._events = events
+        self._events, self._silence_s = events, silence_s
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         headers = [header for header in self.raw_headers if header[0] != b"content-length"]
-        async with Downstream(receive) as downstream:
+        send = KeepAlive(send, self._silence_s)
+        async with asyncio.TaskGroup() as tasks, Downstream(receive) as downstream:
             await downstream.read(0)
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            async for piece in self._events:
-                await send({"type": "http.response.body", "body": piece, "more_body": True})
+            send.start(tasks)
+            try:
+                async for piece in self._events:
+                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+            finally:
+                send.stop()
             downstream.settle()
             await send({"type": "http.response.body", "body": b""})
 

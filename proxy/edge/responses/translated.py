@@ -5,19 +5,20 @@ the plan's chat body, the upstream's answer becomes events, and what was made is
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from proxy.domain import Turn
 from proxy.edge.forwarding import Progress, memory_in
 from proxy.edge.reply import Header, send_bytes
 from proxy.edge.responses import background
-from proxy.edge.responses.answering import Background, Outlet, Stream, Whole, for_client
+from proxy.edge.responses.answering import Background, Outlet, Stream, Whole, for_client, refusal_of
 from proxy.edge.responses.background import UNDER_WAY, Live, Lives, with_beat
 from proxy.edge.responses.keeping import Earlier, Keeping, Made
-from proxy.edge.responses.listening import Listener
+from proxy.edge.responses.listening import Event, Listener
 from proxy.edge.responses.owners import Owner, new_id, owner_of
 from proxy.edge.writing import read_answer
 from proxy.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
@@ -29,12 +30,11 @@ from proxy.upstream.headers import request_headers
 from proxy.upstream.opened import Opened
 from proxy.upstream.relay import Ending, raw_target, relay
 from proxy.wire import body as json_body
-from proxy.wire.answers import values_of
+from proxy.wire.answers import LIMIT_BYTES
 from proxy.wire.body import Body
 from proxy.wire.chat import CHAT
 from proxy.wire.compact import CHAT_HISTORY, History
 from proxy.wire.dialect import Answer
-from proxy.wire.problems import problem_of
 from proxy.wire.responses import RESPONSES
 from proxy.wire.translation import (
     LIMITS,
@@ -52,7 +52,7 @@ from proxy.wire.translation import (
 
 IN_THREAD_BYTES = 256 * 1024  # a document of this size takes some 5 ms to translate
 DRAIN_S = 0.5  # for what follows [DONE], so that the connection can be used again
-ERROR_BYTES = 64 * 1024
+ERROR_BYTES = 256 * 1024  # of a refusal that are read
 SAVE_TRIES = 3  # each loses to a beat or a cancellation that came between
 _JSON: list[Header] = [(b"content-type", b"application/json")]
 
@@ -65,6 +65,9 @@ class Translating:
     keeping: Keeping
     lives: Lives
     clock: Clock
+    start_s: float = 0.5  # a stream begins after so long without a status; before, an error is a status
+    silence_s: float = 15.0  # in a stream, after which a comment is sent
+    max_answer_bytes: int = LIMIT_BYTES
 
 
 @dataclass(slots=True)
@@ -81,10 +84,11 @@ class Making:
     refers: tuple[str, ...] = ()  # responses whose items the input names: they are copied into this one
     live: Live | None = None
     beat: asyncio.Task[None] | None = None
-    stream: Stream | None = None  # of a background response whose client stays
+    stream: Stream | None = None  # once it is begun
     queued: bool = False
     saved: bool = False
     why: str = "The server stopped before the response was complete."
+    code: str = "server_error"
 
     @property
     def under_way(self) -> bool:
@@ -127,7 +131,12 @@ class Translated:
         created_at, id_ = self._shared.clock(), new_id("resp")
         self._made = Making(
             plan=planned,
-            translation=Translation(planned, response_id=id_, created_at=int(created_at)),
+            translation=Translation(
+                planned,
+                response_id=id_,
+                created_at=int(created_at),
+                limit_bytes=self._shared.max_answer_bytes,
+            ),
             id=id_,
             owner=owner,
             generation=generation,
@@ -179,8 +188,7 @@ class Translated:
         queued = progress.promised = await progress.committed()
         headers = [*progress.memory_headers(queued=queued, answered=False), *_dropped(making)]
         if making.plan.stream:
-            making.stream = Stream(progress.send, lambda: self._save(making, progress))
-            await making.stream.start(headers)
+            await self._stream(making, progress).start(headers)
         else:
             await send_bytes(
                 progress.send, 200, json_body.dump(making.response), b"application/json", headers
@@ -196,26 +204,49 @@ class Translated:
         _, mark, query = raw_target(progress.scope).partition(b"?")
         target = b"/v1/chat/completions" + mark + query
         headers = request_headers(progress.headers, identity=True)
+        answered, starting = asyncio.Event(), None
+        if self._making.plan.stream and self._making.stream is None:
+            starting = progress.tasks.create_task(self._start_early(progress, answered))
         try:
             return await self._shared.upstream.open("POST", target, headers, progress.payload)
         except UpstreamError as error:
             self._making.why = error.message
             raise
+        finally:
+            answered.set()
+            if starting is not None:
+                await starting  # it may be writing the head
+
+    async def _start_early(self, progress: Progress, answered: asyncio.Event) -> None:
+        """Begin the client's stream while the upstream still thinks: response.created comes at once.
+
+        An upstream that refuses a request mostly does so quickly. So there is a short wait, in which its
+        status can still be the client's; later, the response fails.
+        """
+        try:
+            await asyncio.wait_for(answered.wait(), self._shared.start_s)
+        except TimeoutError:
+            making = self._making
+            queued = progress.promised = await progress.committed()
+            headers = progress.memory_headers(queued=queued, answered=False)
+            stream = self._stream(making, progress)
+            await stream.start(for_client((), [*headers, *_dropped(making)]))
+            await stream.emit(making.translation.start())
+            progress.send = _nowhere
 
     # ------------------------------------------------------------ the answer
     async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
-        """Translate the answer as it comes. One that is none, the upstream's refusal, passes unchanged."""
+        """Translate the answer as it comes. A refusal passes unchanged if it has OpenAI's shape."""
         making = self._making
         if not 200 <= opened.status < 300:
-            making.why = _message_of(await opened.peek(ERROR_BYTES)) if making.live else ""
-            return await relay(opened, progress.downstream, progress.send, extra_headers=headers)
+            return await self._refuse(progress, opened, [*headers, *_dropped(making)])
         making.queued = False
         outlet = self._outlet(making, progress)
         with opened:
             try:
                 await outlet.start(for_client(opened.headers, [*headers, *_dropped(making)]))
-                if making.live is None:
-                    await outlet.emit(making.translation.start())
+                if making.live is None and (events := making.translation.start()):
+                    await outlet.emit(events)
                 return await self._pass_on(progress, opened, outlet)
             except asyncio.CancelledError:
                 if not progress.downstream.absorb():
@@ -224,7 +255,8 @@ class Translated:
 
     async def _pass_on(self, progress: Progress, opened: Opened, outlet: Outlet) -> Ending:
         making, cut, size = self._making, False, 0
-        listener = Listener(making.translation, *_content(opened.headers))
+        limit_bytes = self._shared.max_answer_bytes
+        listener = Listener(making.translation, *_content(opened.headers), limit_bytes)
         while not listener.ended and not opened.at_end:
             try:
                 chunk = await opened.read()
@@ -233,26 +265,49 @@ class Translated:
                 cut = True
                 break
             size += len(chunk)
-            if events := listener.feed(chunk):
+            feed = partial(listener.feed, chunk)
+            if events := await _in_thread(feed) if listener.is_heavy else feed():
                 await outlet.emit(events)
         in_thread = size > IN_THREAD_BYTES and not listener.ended
-        end = await asyncio.to_thread(listener.end, cut=cut) if in_thread else listener.end(cut=cut)
+        finish = partial(listener.end, cut=cut)
+        end = await _in_thread(finish) if in_thread else finish()
         if end:
             await outlet.emit(end)
         if making.live is None:
             progress.downstream.settle()
         await outlet.finish(listener)
-        await _drain(opened)
+        if not listener.broken:
+            await _drain(opened)
         return Ending.UPSTREAM_CUT if cut else Ending.COMPLETE
 
-    def _outlet(self, making: Making, progress: Progress) -> Outlet:
-        async def save() -> None:
-            await self._save(making, progress)
+    async def _refuse(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+        """Pass the upstream's refusal on, in OpenAI's shape; where the client has its stream, end that."""
+        making, body = self._making, await opened.peek(ERROR_BYTES)
+        refusal = refusal_of(opened.status, opened.headers, body)
+        making.why, making.code = refusal.problem.message, refusal.code
+        answered = making.live is not None or making.stream is not None
+        if refusal.body is None and not answered:
+            return await relay(opened, progress.downstream, progress.send, extra_headers=headers)
+        troubles.refused(opened.status, opened.headers)
+        with opened:
+            if not answered and refusal.body is not None:
+                progress.downstream.settle()
+                told = for_client(opened.headers, headers)
+                await send_bytes(progress.send, refusal.status, refusal.body, b"application/json", told)
+        return Ending.COMPLETE
 
+    def _stream(self, making: Making, progress: Progress) -> Stream:
+        if making.stream is None:
+            save = partial(self._save, making, progress)
+            making.stream = Stream(progress.send, save, progress.tasks, self._shared.silence_s)
+        return making.stream
+
+    def _outlet(self, making: Making, progress: Progress) -> Outlet:
+        save = partial(self._save, making, progress)
         if making.live is not None:
             return Background(making.live, save, making.stream)
         if making.plan.stream:
-            return Stream(progress.send, save)
+            return self._stream(making, progress)
         return Whole(progress.send, save, making.translation)
 
     # ------------------------------------------------------------ what is left
@@ -263,24 +318,28 @@ class Translated:
             return Answer()
         if making.live is not None:
             await self._end_background(making, making.live, progress)
-        elif making.plan.stream and progress.opened is not None and not progress.refused:
-            await self._end_stream(making, progress)
+        elif making.stream is not None:
+            await self._end_stream(making, making.stream, progress)
         if progress.writing is None or progress.refused:
             return Answer()
         return await read_answer(_JSON, [json_body.dump(making.translation.response)], RESPONSES)
 
-    async def _end_stream(self, making: Making, progress: Progress) -> None:
-        """The client has the id: a stream that it left ends as cancelled."""
+    async def _end_stream(self, making: Making, stream: Stream, progress: Progress) -> None:
+        """End the stream. The client has the id: a stream that it left ends as cancelled, one that the
+        upstream refused after its beginning as failed."""
         left = making.under_way
-        if left:
-            making.translation.fail(making.why)
-        await self._save(making, progress, cancelled=left)
+        events = making.translation.fail(making.why, making.code) if left else []
+        await self._save(making, progress, cancelled=left and not progress.refused)
+        if events and stream.started:
+            await stream.emit(events)
+            await stream.close()
+        stream.stop()
 
     async def _end_background(self, making: Making, live: Live, progress: Progress) -> None:
         left, stream = making.under_way, making.stream
         if making.beat is not None:
             making.beat.cancel()
-        events = making.translation.fail(making.why) if left else []
+        events = making.translation.fail(making.why, making.code) if left else []
         await self._save(making, progress, cancelled=left and live.cancelled)
         if events:
             await self._outlet(making, progress).emit(events)
@@ -379,10 +438,14 @@ def _content(headers: Sequence[Header]) -> tuple[str, str]:
     return told.get(b"content-type", ""), told.get(b"content-encoding", "")
 
 
-def _message_of(body: bytes) -> str:
-    _, values = values_of([body], "application/json", "")
-    problem = problem_of(values)
-    return problem.message if problem is not None else "The upstream refused the request."
+async def _in_thread(work: Callable[[], list[Event]]) -> list[Event]:
+    """Return the work's result; where the client leaves meanwhile, wait until it has ended."""
+    running = asyncio.get_running_loop().run_in_executor(None, work)
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
 
 
 async def _drain(opened: Opened) -> None:

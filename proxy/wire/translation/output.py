@@ -119,14 +119,8 @@ class ContentItem:
         return events
 
     def detail(self, details: Iterable[Item]) -> None:
-        """Keep entries of `reasoning_details`; what comes in pieces is joined."""
-        for each in details:
-            last = self.details[-1] if self.details else {}
-            joins = [last.get(name) == each.get(name) for name in ("type", "index")]
-            if all(joins) and each.get("type") and "index" in each:
-                self.details[-1] = _joined(last, each)
-            else:
-                self.details.append(dict(each))
+        """Keep entries of `reasoning_details`, or pieces of them."""
+        self.details += details
 
     def end(self, status: str) -> list[Event]:
         """Return the events that end the item, with the status that it has from now on."""
@@ -148,7 +142,7 @@ class ContentItem:
             thoughts = "".join(part["text"] for part in parts)
             own["encrypted_content"] = None if self.status == "in_progress" else seal(thoughts)
         if self.details and self.status != "in_progress":
-            own["reasoning_details"] = list(self.details)
+            own["reasoning_details"] = _joined(self.details)
         return {**shown, **own}
 
     def _end_part(self) -> list[Event]:
@@ -273,13 +267,25 @@ def _arguments(text: str) -> Item:
     return value if isinstance(value, dict) else {}
 
 
-def _joined(known: Item, more: Item) -> Item:
-    """Return one entry of two that are pieces of it: texts are joined, of the rest the last word counts."""
-    joined = known | {name: value for name, value in more.items() if value is not None}
-    for name in ("text", "summary", "data"):
-        if isinstance(known.get(name), str) and isinstance(more.get(name), str):
-            joined[name] = known[name] + more[name]
-    return joined
+def _joined(pieces: Iterable[Item]) -> list[Item]:
+    """Return the entries that the pieces make: neighbours of one type and index are one entry. Their texts
+    are joined, and of the rest the last word counts."""
+    entries: list[Item] = []
+    texts: list[dict[str, list[str]]] = []
+    for piece in pieces:
+        last = entries[-1] if entries else {}
+        is_more = "index" in piece and all(last.get(name) == piece.get(name) for name in ("type", "index"))
+        if not is_more:
+            entries.append({})
+            texts.append({})
+        entries[-1] |= {name: value for name, value in piece.items() if value is not None}
+        for name in ("text", "summary", "data"):
+            if isinstance(text := piece.get(name), str):
+                texts[-1].setdefault(name, []).append(text)
+    return [
+        entry | {name: "".join(parts) for name, parts in held.items()}
+        for entry, held in zip(entries, texts, strict=True)
+    ]
 
 
 def _unwrapped(arguments: str) -> str:

@@ -1,0 +1,232 @@
+"""What an upstream may answer on the translated Responses route, over real sockets."""
+
+import asyncio
+import gzip
+import json
+import time
+from typing import Any
+
+import brotli
+import httpx2
+import pytest
+import zstandard
+
+from tests.e2e.chat_only import ChatOnly, chunk
+from tests.e2e.conftest import House, Houses, until
+from tests.support.model import known
+from tests.support.upstream import Exchange, Script, completion, completion_events
+
+STREAM = completion_events("All ", "is ", "well.")
+HTML = b"<html><head><title>502 Bad Gateway</title></head><body><h1>502 Bad Gateway</h1>nginx</body></html>"
+
+
+def events_of(body: bytes) -> list[Any]:
+    return [json.loads(line[6:]) for line in body.split(b"\n") if line.startswith(b"data: ")]
+
+
+async def asked(h: House, *, stream: bool = True, **headers: str) -> httpx2.Response:
+    async with httpx2.AsyncClient(timeout=60) as http:
+        body = {"model": "m", "input": "How are you?", "stream": stream}
+        return await http.post(f"{h.base_url}/responses", json=body, headers=headers)
+
+
+def after(seconds: float, script: Script) -> Script:
+    async def answer(exchange: Exchange) -> None:
+        await asyncio.sleep(seconds)
+        await script(exchange)
+
+    return answer
+
+
+async def well(exchange: Exchange) -> None:
+    await exchange.stream(*STREAM)
+
+
+async def busy(exchange: Exchange) -> None:
+    refusal = b'{"error": {"message": "slow down", "type": "requests", "code": null, "param": null}}'
+    await exchange.reply(refusal, 429, [(b"retry-after", b"7"), (b"content-type", b"application/json")])
+
+
+# ---------------------------------------------------------------- the beginning, and silence
+async def test_a_stream_begins_while_the_upstream_thinks_and_silence_is_filled(house: Houses) -> None:
+    settings = {"stream_start_seconds": 0.1, "keep_alive_seconds": 0.2}
+    async with (
+        house(ChatOnly(script=after(1.5, well)), upstream_extra=settings) as h,
+        httpx2.AsyncClient(timeout=60) as http,
+    ):
+        begun, first, told = time.monotonic(), 0.0, b""
+        body = {"model": "m", "input": "How are you?", "stream": True}
+        async with http.stream("POST", f"{h.base_url}/responses", json=body) as answer:
+            async for piece in answer.aiter_bytes():
+                first = first or time.monotonic() - begun
+                told += piece
+    assert first < 1.2
+    assert told.startswith(b"event: response.created\n")
+    assert 2 <= told.count(b": keep-alive\n\n") <= 8
+    events = events_of(told)
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert events[-1]["response"]["output"][0]["content"][0]["text"] == "All is well."
+
+
+async def test_an_error_is_a_status_before_the_stream_begins_and_fails_the_response_later(
+    house: Houses,
+) -> None:
+    async with house(ChatOnly(script=busy), upstream_extra={"stream_start_seconds": 20}) as h:
+        got = await asked(h)
+        assert (got.status_code, got.headers["retry-after"]) == (429, "7")
+    late = ChatOnly(script=after(0.5, busy), facts=known(("tea", "User likes tea.")))
+    async with house(late, upstream_extra={"stream_start_seconds": 0.05}) as h:
+        got = await asked(h, **{"x-memory-user-id": "alice"})
+        assert (got.status_code, got.headers["x-memory-store"]) == (200, "queued")
+        last = events_of(got.content)[-1]
+        assert last["type"] == "response.failed"
+        assert last["response"]["error"] == {"code": "rate_limit_exceeded", "message": "slow down"}
+        async with httpx2.AsyncClient(timeout=60) as http:
+            kept = await http.get(
+                f"{h.base_url}/responses/{last['response']['id']}", headers={"x-memory-user-id": "alice"}
+            )
+        assert kept.json()["status"] == "failed"
+
+
+async def test_an_upstream_that_breaks_off_after_the_stream_began_fails_the_response(house: Houses) -> None:
+    async def gone(exchange: Exchange) -> None:
+        exchange.reset()
+
+    settings = {"stream_start_seconds": 0.05}
+    async with house(ChatOnly(script=after(0.5, gone)), upstream_extra=settings) as h:
+        got = await asked(h)
+        assert got.status_code == 200
+        assert events_of(got.content)[-1]["type"] == "response.failed"
+
+
+async def test_a_client_that_leaves_while_the_upstream_thinks_closes_it(house: Houses) -> None:
+    async def silent(exchange: Exchange) -> None:
+        await exchange.gone()
+
+    settings = {"stream_start_seconds": 0.05, "keep_alive_seconds": 0.1}
+    async with (
+        house(ChatOnly(script=silent), upstream_extra=settings) as h,
+        httpx2.AsyncClient(timeout=60) as http,
+    ):
+        body = {"model": "m", "input": "How are you?", "stream": True}
+        async with http.stream("POST", f"{h.base_url}/responses", json=body) as answer:
+            async for piece in answer.aiter_bytes():
+                id_ = events_of(piece)[0]["response"]["id"]
+                break
+        await h.upstream.until_closed(h.model.chats[-1].connection.number)
+
+        async def status() -> str:
+            found = await http.get(f"{h.base_url}/responses/{id_}")
+            return str(found.json().get("status"))
+
+        assert await until(status, lambda s: s == "cancelled")
+
+
+# ---------------------------------------------------------------- what is no answer
+@pytest.mark.parametrize(
+    ("status", "kind", "body", "message"),
+    [
+        (502, b"text/html", HTML, "The upstream answered with status 502 and a page: 502 Bad Gateway nginx"),
+        (422, b"application/json", b'{"detail": [{"loc": ["body", "x"], "msg": "extra"}]}', "body.x: extra"),
+        (400, b"application/json", b'{"error": "no such model"}', "no such model"),
+        (400, b"application/json", b'[{"error": {"code": 400, "message": "bad key"}}]', "bad key"),
+        (503, b"text/plain", b"upstream connect\nerror", "upstream connect error"),
+        (500, b"text/plain", b"", "The upstream answered with status 500 and without a message."),
+        (500, b"", brotli.compress(b'{"message": "packed"}'), "packed"),
+    ],
+)
+async def test_a_refusal_has_openais_shape(
+    house: Houses, status: int, kind: bytes, body: bytes, message: str
+) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        given = [(b"content-type", kind), (b"retry-after", b"3"), (b"x-request-id", b"up-1")]
+        await exchange.reply(body, status, given)
+
+    async with house(ChatOnly(script=refuse)) as h:
+        for stream in (True, False):
+            got = await asked(h, stream=stream)
+            assert got.status_code == status
+            assert set(got.json()["error"]) == {"message", "type", "param", "code"}
+            assert got.json()["error"]["message"] == message
+            assert got.headers["content-type"] == "application/json"
+            assert (got.headers["retry-after"], got.headers["x-request-id"]) == ("3", "up-1")
+
+
+async def test_a_chat_refusal_passes_as_it_is(house: Houses) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.reply(HTML, 502, [(b"content-type", b"text/html")])
+
+    async with house(ChatOnly(script=refuse)) as h, httpx2.AsyncClient(timeout=60) as http:
+        body = {"model": "m", "messages": [{"role": "user", "content": "Hi"}]}
+        got = await http.post(f"{h.base_url}/chat/completions", json=body)
+        assert (got.status_code, got.content) == (502, HTML)
+
+
+# ---------------------------------------------------------------- codings
+PACKERS = {"gzip": gzip.compress, "br": brotli.compress, "zstd": zstandard.compress}
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
+@pytest.mark.parametrize("coding", list(PACKERS))
+async def test_compressed_answers_are_translated_and_remembered(
+    house: Houses, coding: str, named: bool
+) -> None:
+    pack: Any = PACKERS[coding]
+
+    async def answer(exchange: Exchange) -> None:
+        streams = exchange.request.json.get("stream")
+        plain = b"".join(STREAM) if streams else json.dumps(completion("All is well.")).encode()
+        kind = b"text/event-stream" if streams else b"application/json"
+        given = [(b"content-type", kind), (b"content-encoding", coding.encode())]
+        await exchange.reply(pack(plain), 200, given if named else given[:1])
+
+    async with house(ChatOnly(script=answer)) as h:
+        assert (await asked(h, stream=False)).json()["output"][0]["content"][0]["text"] == "All is well."
+        last = events_of((await asked(h)).content)[-1]
+        assert last["response"]["output"][0]["content"][0]["text"] == "All is well."
+
+
+async def test_a_compressed_stream_is_translated_as_it_comes(house: Houses) -> None:
+    heard = asyncio.Event()
+
+    async def answer(exchange: Exchange) -> None:
+        packer = brotli.Compressor()
+        await exchange.start_stream(headers=[(b"content-encoding", b"br")])
+        await exchange.chunk(packer.process(chunk({"content": "All "})) + packer.flush())
+        await heard.wait()
+        await exchange.chunk(packer.process(chunk({"content": "well."}, "stop")) + packer.finish())
+        await exchange.end()
+
+    async with house(ChatOnly(script=answer)) as h, h.client() as client:
+        stream = await client.responses.create(model="m", input="How are you?", stream=True)
+        said = ""
+        async for event in stream:
+            if event.type == "response.output_text.delta":
+                said += event.delta
+                heard.set()
+        assert said == "All well."
+
+
+# ---------------------------------------------------------------- bounds
+@pytest.mark.parametrize("streams", [True, False], ids=["streamed", "whole"])
+async def test_an_answer_without_end_is_an_error_that_says_so(house: Houses, streams: bool) -> None:
+    sent = 0
+
+    async def answer(exchange: Exchange) -> None:
+        nonlocal sent
+        await exchange.start_stream()
+        piece = chunk({"content": "lorem ipsum " * 5_000}) if streams else b" " * 60_000
+        await exchange.chunk(b": one\n\n" if streams else b'{"choices": [')
+        for _ in range(2_000):
+            await exchange.chunk(piece)
+            sent += len(piece)
+        await exchange.end()
+
+    async with house(ChatOnly(script=answer), upstream_extra={"max_answer_mb": 1}) as h:
+        got = await asked(h, stream=False)
+        assert got.status_code == 502
+        assert "longer than 1 MB" in got.json()["error"]["message"]
+        last = events_of((await asked(h)).content)[-1]
+        assert last["type"] == "response.failed"
+        assert "longer than 1 MB" in last["response"]["error"]["message"]
+    assert sent < 60_000_000, "the upstream is left"

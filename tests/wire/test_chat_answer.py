@@ -1,0 +1,320 @@
+"""The one reader of chat completions: what servers send, and what memory and the translation make of it."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.thoughts import ThoughtSplitter
+from proxy.wire.chat import CHAT
+from proxy.wire.chat_answer import CallPiece, ChatReader, Ending, Kind, Said
+from proxy.wire.dialect import Answer
+from tests.wire.translation.support import call, delta, final, kinds, streamed, translation
+
+Json = dict[str, Any]
+
+
+def read(*values: Json, done: bool = False, cut: bool = False) -> tuple[dict[Kind, str], list[Any], Ending]:
+    """Return the texts by their kind, the calls (id, name, arguments), and the ending."""
+    reader = ChatReader()
+    pieces = [piece for value in values for piece in reader.take(value)] + reader.flush()
+    texts: dict[Kind, str] = {}
+    calls: dict[int, list[Any]] = {}
+    for piece in pieces:
+        if isinstance(piece, Said):
+            texts[piece.kind] = texts.get(piece.kind, "") + piece.text
+        elif isinstance(piece, CallPiece):
+            known = calls.setdefault(id(piece.call), [None, None, ""])
+            known[:] = piece.call.id, piece.call.name, known[2] + piece.arguments
+    return texts, [tuple(each) for each in calls.values()], reader.ending(done=done, cut=cut)
+
+
+def remembered(*values: Json, done: bool = True, cut: bool = False) -> Answer:
+    """Return the same stream as memory reads it."""
+    events = [b"data: " + json.dumps(value).encode() + b"\n\n" for value in values]
+    return CHAT.answer([*events, b"data: [DONE]\n\n" if done else b""], "text/event-stream", "", cut=cut)
+
+
+def message(finish: str | None = None, **fields: Any) -> Json:
+    return {
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": fields, "finish_reason": finish}],
+    }
+
+
+HI = delta(content="Hi")
+HALF_CALL = delta(**call(0, "c0", "f", '{"a":'))
+
+
+# ---------------------------------------------------------------- endings
+@pytest.mark.parametrize(
+    ("values", "done", "cut", "status"),
+    [
+        ([HI, delta("stop")], False, False, "completed"),
+        ([HI, delta("stop")], False, True, "completed"),  # the reset came after the end
+        ([HI], True, False, "completed"),
+        ([HI], False, False, "completed"),  # neither finish reason nor [DONE], ended in order
+        ([HI], False, True, "failed"),
+        ([delta("", content="Hi"), delta("")], False, False, "failed"),  # "" ends nothing
+        ([delta("", content="Hi")], False, True, "failed"),
+        ([delta("", content="Hi"), delta("stop")], False, False, "completed"),
+        ([HALF_CALL], True, False, "failed"),
+        ([HALF_CALL, delta("")], False, False, "failed"),
+        ([delta(**call(0, "c", "f", "{}"))], False, False, "completed"),
+        ([delta("length", content="Hi")], False, False, "incomplete"),
+        ([delta("MAX_TOKENS", content="Hi")], False, False, "incomplete"),
+        ([delta("SAFETY", content="Hi")], False, False, "incomplete"),
+        ([HI, delta("error")], True, False, "failed"),
+        ([HI, delta("abort")], True, False, "failed"),
+        ([{"choices": None}], True, False, "failed"),
+        ([{"choices": [None, 7]}], True, False, "failed"),
+        ([delta(role="assistant", content="")], False, False, "failed"),
+        ([delta("stop", content="")], True, False, "completed"),
+        ([delta(reasoning="Hm"), delta("stop")], True, False, "failed"),  # thoughts only
+        ([delta(content="<think>Hm"), delta("stop")], True, False, "failed"),
+        ([delta(reasoning="Hm"), delta("length")], True, False, "incomplete"),
+        ([delta("stop", reasoning="Hm", refusal="No.")], True, False, "completed"),
+    ],
+)
+def test_how_an_answer_ended_is_the_same_for_memory_and_translation(
+    values: list[Json], done: bool, cut: bool, status: str
+) -> None:
+    assert read(*values, done=done, cut=cut)[2].status == status
+    assert final(streamed(values, ended_well=done, cut=cut))["status"] == status
+    assert remembered(*values, done=done, cut=cut).whole is (status != "failed")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"error": {"message": "kaput"}}, "kaput"),
+        ({"error": "kaput"}, "kaput"),
+        ({"choices": [{"index": 0, "error": {"message": "kaput", "code": 502}, "delta": {}}]}, "kaput"),
+        ({"choices": [{"error": "kaput", "message": {"content": ""}}]}, "kaput"),
+        ({"choices": None, "base_resp": {"status_code": 1004, "status_msg": "kaput"}}, "kaput"),
+        ({"object": "error", "message": "kaput", "code": 40}, "kaput"),
+        ({"type": "error", "error": {"type": "overloaded_error", "message": "kaput"}}, "kaput"),
+        ({"error": {"message": "Provider", "metadata": {"raw": "kaput"}}}, "Provider: kaput"),
+        ({"detail": "kaput"}, "kaput"),
+        ({"error": {"code": "x"}}, "The upstream's answer failed."),
+        ({}, "The upstream gave no answer."),
+    ],
+)
+def test_an_error_in_a_200_has_the_providers_message(value: Json, said: str) -> None:
+    ending = read(value, done=True)[2]
+    assert (ending.status, ending.problem and ending.problem.message) == ("failed", said)
+    failed = final(streamed([value], ended_well=True))
+    assert failed["error"] == {"code": "server_error", "message": said}
+
+
+def test_what_came_before_an_error_is_kept_and_what_follows_is_not() -> None:
+    values = [HI, {"choices": [{"index": 0, "delta": {}, "error": {"message": "x", "code": 429}}]}, HI]
+    assert read(*values)[0] == {Kind.TEXT: "Hi"}
+    failed = final(streamed(values))
+    assert failed["error"]["code"] == "rate_limit_exceeded"
+    assert failed["output"][0]["content"][0]["text"] == "Hi"
+
+
+def test_what_only_looks_like_an_error_is_none() -> None:
+    for odd in (
+        {"message": "queued"},
+        {"title": "A chat"},
+        {"error": None},
+        {"base_resp": {"status_code": 0}},
+    ):
+        assert read(odd, HI, delta("stop"))[2].status == "completed"
+
+
+# ---------------------------------------------------------------- whole messages in a stream
+@pytest.mark.parametrize(
+    "values",
+    [
+        [message("stop", content="Hello", reasoning="Hm")],
+        [message(content="Hel", reasoning="Hm"), message("stop", content="Hello", reasoning="Hm")],
+        [message(content="Hel", reasoning="Hm"), message("stop", content="lo")],
+        [delta(content="Hel", reasoning="Hm"), delta(content="lo"), message("stop", content="Hello")],
+        [delta(reasoning="H"), delta(reasoning="m"), message("stop", content="Hello", reasoning="Hm")],
+    ],
+)
+def test_messages_that_grow_or_repeat_are_told_once(values: list[Json]) -> None:
+    assert read(*values)[0] == {Kind.TEXT: "Hello", Kind.THOUGHT: "Hm"}
+    assert remembered(*values).text == "Hello"
+    thought, said = final(streamed(values))["output"]
+    assert (thought["content"][0]["text"], said["content"][0]["text"]) == ("Hm", "Hello")
+
+
+def test_calls_of_messages_that_grow_are_told_once() -> None:
+    def called(*arguments: str) -> Json:
+        calls = [{"id": f"c{i}", "function": {"name": "f", "arguments": a}} for i, a in enumerate(arguments)]
+        return message("tool_calls", content=None, tool_calls=calls)
+
+    assert read(called("{"), called("{}", '{"a"'), called("{}", '{"a":1}'))[1] == [
+        ("c0", "f", "{}"),
+        ("c1", "f", '{"a":1}'),
+    ]
+
+
+# ---------------------------------------------------------------- tool calls
+def fragment(arguments: str = "", *, index: Any = None, id: Any = None, name: Any = None) -> Json:
+    return {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
+
+
+A, B = fragment('{"a"', id="a", name="f"), fragment('{"b"', id="b", name="g")
+MORE_A, MORE_B = fragment(":1}", id="a"), fragment(":2}", id="b")
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [[A], [B], [MORE_A], [MORE_B]],  # null indices, by id
+        [[{**f, "index": i}] for f, i in ((A, "0"), (B, "1"), (MORE_A, "0"), (MORE_B, "1"))],
+        [[{**A, "index": 0.0}, {**B, "index": 1.0}], [fragment(":2}", index=1.0)], [{**MORE_A, "index": 0}]],
+        [[{**f, "index": 0}] for f in (A, B, MORE_A, MORE_B)],  # all at one index
+        [[A, B], [fragment(":1}"), fragment(":2}")]],  # by order
+        [[{**A, "index": "x"}, {**B, "index": "y"}], [fragment(":2}", index="y")], [MORE_A]],
+        [[A], [fragment(":1}")], [B], [fragment(":2}")]],
+        [[{**A, "index": 0}], [fragment(":1}", index=0)], [{**B, "index": 0}], [fragment(":2}", index=0)]],
+        [[{**A, "id": None}], [fragment(":1}")], [{**B, "id": None}], [fragment(":2}")]],
+        [[{**A, "index": float("nan")}], [{**B, "index": True}], [MORE_A], [MORE_B]],
+    ],
+)  # fmt: skip
+def test_fragments_go_to_their_call(chunks: list[list[Json]]) -> None:
+    values = [delta(tool_calls=each) for each in chunks]
+    assert [each[1:] for each in read(*values)[1]] == [("f", '{"a":1}'), ("g", '{"b":2}')]
+
+
+def test_an_old_function_call_is_a_call() -> None:
+    assert read(message("function_call", function_call={"name": "f", "arguments": "{}"}))[1] == [
+        (None, "f", "{}")
+    ]
+
+
+def test_a_thought_signature_stays_at_the_call() -> None:
+    signed = {"google": {"thought_signature": "sig"}}
+    given = {**fragment("{}", id="c", name="f"), "extra_content": signed}
+    assert final(streamed([delta("tool_calls", tool_calls=[given])]))["output"][0]["extra_content"] == signed
+    assert (
+        final(streamed([delta("stop", content="Hi", extra_content=signed)]))["output"][0]["extra_content"]
+        == signed
+    )
+
+
+# ---------------------------------------------------------------- thoughts
+@pytest.mark.parametrize(
+    ("content", "thoughts", "said"),
+    [
+        ("<think>\nHm\n</think>\n\nYes.", "Hm\n", "Yes."),
+        ("\n <think>Hm</think>Yes </think>.", "Hm", "Yes </think>."),
+        ("<think>Hm", "Hm", ""),
+        ("<think></think>Yes.", "", "Yes."),
+        ("<thought>Hm</think></thought>Yes.", "Hm</think>", "Yes."),
+        ("[THINK]Hm[/THINK]Yes.", "Hm", "Yes."),
+        ("<thin", "", "<thin"),
+        ("Use <think>x</think>.", "", "Use <think>x</think>."),
+        (" \n", "", " \n"),
+    ],
+)
+@given(st.data())
+def test_thoughts_in_the_content_are_split_off_wherever_it_is_cut(
+    content: str, thoughts: str, said: str, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)))))
+    pieces = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
+    splitter = ThoughtSplitter()
+    split = [each for piece in pieces for each in splitter.feed(piece)] + splitter.end()
+    assert "".join(text for is_thought, text in split if is_thought) == thoughts
+    assert "".join(text for is_thought, text in split if not is_thought) == said
+    assert all(text for _, text in split)
+
+
+def test_thoughts_in_the_content_are_a_reasoning_item_and_not_remembered() -> None:
+    values = [delta(content=piece) for piece in ("<thi", "nk>Hm</", "think>\nYes.")]
+    thought, said = final(streamed([*values, delta("stop")]))["output"]
+    assert (thought["type"], thought["content"][0]["text"]) == ("reasoning", "Hm")
+    assert said["content"][0]["text"] == "Yes."
+    assert remembered(*values, delta("stop")) == Answer("Yes.", whole=True)
+
+
+def test_thoughts_as_parts_of_the_content_are_thoughts() -> None:
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
+        {"type": "text", "text": "Yes"},
+    ]
+    assert read(delta(content=parts))[0] == {Kind.THOUGHT: "Hm", Kind.TEXT: "Yes"}
+    marked = delta(content="Hm", extra_content={"google": {"thought": True}})
+    assert read(marked, delta(content="Yes"))[0] == {Kind.THOUGHT: "Hm", Kind.TEXT: "Yes"}
+
+
+def test_reasoning_details_are_joined_and_stay_at_the_item() -> None:
+    def detail(**fields: Any) -> Json:
+        return delta(reasoning_details=[{"index": 0, **fields}])
+
+    values = [
+        detail(type="reasoning.text", text="Hm", format="f"),
+        detail(type="reasoning.text", text="m.", signature="sig"),
+        delta(reasoning_details=[{"type": "reasoning.encrypted", "data": "xyz", "index": 1}]),
+        delta("stop", content="Yes."),
+    ]
+    item = final(streamed(values))["output"][0]
+    assert item["content"] == [{"type": "reasoning_text", "text": "Hmm."}]
+    assert item["reasoning_details"] == [
+        {"type": "reasoning.text", "text": "Hmm.", "format": "f", "signature": "sig", "index": 0},
+        {"type": "reasoning.encrypted", "data": "xyz", "index": 1},
+    ]
+    encrypted = final(streamed([values[2], values[3]]))["output"]
+    assert [each["type"] for each in encrypted] == ["reasoning", "message"]
+
+
+def test_summaries_come_where_they_are_asked_for() -> None:
+    values = [delta(reasoning_content="H"), delta(reasoning_content="m"), delta("stop", content="Yes")]
+    events = streamed(values, reasoning={"summary": "auto"})
+    assert kinds(events)[2:8] == [
+        "output_item.added",
+        "reasoning_summary_part.added",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.delta",
+        "reasoning_summary_text.done",
+        "reasoning_summary_part.done",
+    ]
+    assert {event["summary_index"] for event in events[3:8]} == {0}
+    item = final(events)["output"][0]
+    assert (item["summary"], item["content"]) == ([{"type": "summary_text", "text": "Hm"}], [])
+
+
+# ---------------------------------------------------------------- speech, bounds
+def test_what_is_spoken_is_text_in_both() -> None:
+    values = [delta(audio={"id": "a", "data": "UklG"}), delta(audio={"transcript": "It is "})]
+    values += [delta(audio={"transcript": "Oslo."}), delta("stop")]
+    assert final(streamed(values))["output"][0]["content"][0]["text"] == "It is Oslo."
+    assert remembered(*values).text == "It is Oslo."
+    both = delta("stop", content="Oslo.", audio={"transcript": "Oslo."})
+    assert read(both)[0] == {Kind.TEXT: "Oslo."}
+
+
+def test_an_answer_without_end_fails_and_is_not_kept() -> None:
+    reader = ChatReader(limit_bytes=10_000)
+    told = sum(len(reader.take(HI)) for _ in range(1_000))
+    ending = reader.ending(done=False, cut=False)
+    assert told < 200
+    assert ending.status == "failed"
+    assert ending.problem is not None
+    assert "longer than" in ending.problem.message
+
+
+def test_log_probabilities_go_with_the_text_that_was_held_back() -> None:
+    def scored(text: str) -> Json:
+        value = delta(content=text)
+        value["choices"][0]["logprobs"] = {"content": [{"token": text, "logprob": -1.0}]}
+        return value
+
+    part = final(streamed([scored("<"), scored("b>"), delta("stop")]))["output"][0]["content"][0]
+    assert (part["text"], [each["token"] for each in part["logprobs"]]) == ("<b>", ["<", "b>"])
+
+
+def test_a_whole_message_may_come_as_an_event_or_as_a_document() -> None:
+    whole = message("stop", content="Hi", reasoning="Hm")
+    making = translation()
+    making.complete(whole)
+    assert making.response == final(streamed([whole])) | {"model": "m"}
