@@ -36,6 +36,10 @@ class Reason(StrEnum):
     NO_USER = "no_user", "nobody is named whose memory it could be"
     UNFILLED_USER = "unfilled_user", "the user is a placeholder that was not filled in, such as `{{USER_ID}}`"
     HOUSEKEEPING = "housekeeping", "a chat program asks for itself: a title, tags, a search query, a summary"
+    COMPACTION = (
+        "compaction",
+        "the conversation is to be compacted (`compaction_trigger`); nothing is added to it",
+    )
     READ_OFF = "read_off", "the request wants nothing read (`X-Memory-Mode: write`)"
     # Nothing is searched for: status skipped.
     TOOL_FORCED = "tool_forced", "its `tool_choice` demands a tool"

@@ -78,8 +78,18 @@ def routes(parts: Parts) -> Routes:
 
     def door(ours: ASGIApp) -> Door:
         most = parts.settings.server.max_body_bytes
-        passing, making = _passthrough(parts.upstream), Hearing(speech)
-        return Door(speech, hearing, making, ours, passing, parts.upstream, most, parts.clock, makers)
+        return Door(
+            speech=speech,
+            hearing=hearing,
+            making=Hearing(speech),
+            operating=Hearing(speech),
+            ours=ours,
+            passthrough=_passthrough(parts.upstream),
+            upstream=parts.upstream,
+            max_body_bytes=most,
+            clock=parts.clock,
+            makers=makers,
+        )
 
     responses = Intercept(
         interception,

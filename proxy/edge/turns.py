@@ -15,6 +15,7 @@ from proxy.reasons import Reason
 from proxy.wire.body import Body, parse
 from proxy.wire.dialect import Dialect
 from proxy.wire.extensions import Extensions, merge, past, take_extensions, take_header_extensions
+from proxy.wire.responses import asks_to_compact
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,8 @@ def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defau
     if user is None:
         unfilled = asked.unfilled or (defaults.accept_openai_user and dialect.is_unfilled(body))
         return Asked(None, Reason.UNFILLED_USER if unfilled else Reason.NO_USER, stripped)
+    if asks_to_compact(body):
+        return Asked(None, Reason.COMPACTION, stripped, user=user)
     messages = dialect.messages(body)
     if asked.enabled is not True and is_housekeeping(messages):
         return Asked(None, Reason.HOUSEKEEPING, stripped, user=user)

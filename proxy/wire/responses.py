@@ -87,6 +87,13 @@ RESPONSES = ResponsesDialect()
 
 
 # ---------------------------------------------------------------- requests
+def asks_to_compact(body: Body) -> bool:
+    """True if the request wants the conversation compacted: its last item says so."""
+    given = body.get("input")
+    last = given[-1] if isinstance(given, list) and given else None
+    return isinstance(last, dict) and last.get("type") == "compaction_trigger"
+
+
 def _items(body: Body) -> list[Any]:
     """Return the input as items: a string is short for one user message."""
     given = body.get("input")

@@ -215,3 +215,24 @@ async def test_what_memory_knows_goes_with_the_first_request_too(house: Houses) 
             )
             block, question = model.last_messages
             assert ("10,000" in block["content"], question["role"]) == (True, "user")
+
+
+async def test_a_conversation_that_is_to_be_compacted_gets_no_memory_and_leaves_none(house: Houses) -> None:
+    model = Changing()
+    model.native = True
+    body = {
+        "model": "m",
+        "input": [{"role": "user", "content": "I live in Porto."}, {"type": "compaction_trigger"}],
+    }
+    async with (
+        house(model, memory={"enabled": True}) as h,
+        httpx2.AsyncClient(base_url=h.base_url, headers={"X-Memory-User-Id": "alice"}) as http,
+    ):
+        await http.post("/memory", json={"content": "Alice lives in Lisbon."})
+        answer = await http.post("/responses", json=body)
+        assert (answer.headers["x-memory-status"], answer.headers["x-memory-reason"]) == ("off", "compaction")
+        assert "x-memory-session-id" not in answer.headers
+        assert model.chats[-1].json == body
+        assert (await http.post("/responses/compact", json=body)).status_code == 200
+        assert model.chats[-1].json == body
+        assert (await http.get("/memory/sessions")).json()["data"] == []

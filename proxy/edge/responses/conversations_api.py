@@ -1,6 +1,5 @@
 """Conversations: create, retrieve, update, delete, and their items."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +16,9 @@ from proxy.kept import Conversation
 from proxy.wire import body as json_body
 from proxy.wire.extensions import take_extensions
 from proxy.wire.translation import as_items
+from proxy.wire.translation.parameters import check_metadata
 
 MOST_ITEMS = 20  # of one request, as OpenAI has it
-MOST_METADATA, KEY_CHARS, VALUE_CHARS = 16, 64, 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ class ConversationsApi:
     async def create(self, request: Request) -> Response:
         """A new conversation, with its first items."""
         body, user = await self._body(request, "items", "metadata")
-        items, metadata = _items(body.get("items") or []), _metadata(body.get("metadata"))
+        items, metadata = _items(body.get("items") or []), check_metadata(body.get("metadata"))
         return answer(
             _shown(await self.keeping.converse(asker(request, self.identify, user), items, metadata))
         )
@@ -65,7 +64,7 @@ class ConversationsApi:
         _, found = await self._find(request, user)
         if "metadata" not in body:
             raise InvalidRequest("`metadata` is required.", param="metadata")
-        metadata = _metadata(body["metadata"])
+        metadata = check_metadata(body["metadata"])
         await self.keeping.conversations.update(found.scope, found.id, json_body.dump(metadata))
         return answer({**_shown(found), "metadata": metadata})
 
@@ -159,23 +158,6 @@ def _items(given: object) -> list[Item]:
             code="array_above_max_length",
         )
     return list(as_items(given, param="items", only_known=True))
-
-
-def _metadata(given: object) -> dict[str, str]:
-    if given is None:
-        return {}
-    if not isinstance(given, Mapping) or not all(isinstance(value, str) for value in given.values()):
-        raise InvalidRequest(
-            "`metadata` must be an object of strings.", param="metadata", code="invalid_type"
-        )
-    too_long = any(len(key) > KEY_CHARS or len(value) > VALUE_CHARS for key, value in given.items())
-    if len(given) > MOST_METADATA or too_long:
-        raise InvalidRequest(
-            f"`metadata` holds at most {MOST_METADATA} pairs, keys of {KEY_CHARS} and values of {VALUE_CHARS}"
-            " characters.",
-            param="metadata",
-        )
-    return dict(given)
 
 
 def _no_item(item_id: str) -> NotFound:

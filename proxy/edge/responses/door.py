@@ -2,16 +2,26 @@
 the objects.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import parse_qsl
 
-from proxy.edge.identity.caller import admitted, caller_of
+from proxy.edge.identity.caller import Caller, admitted, caller_of
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.responses.auto import Hearing, Speech
-from proxy.edge.responses.makers import CONVERSATION, Makers, Sighting, absent, in_plain, tells_apart
+from proxy.edge.responses.ids import is_plain, named_in
+from proxy.edge.responses.makers import (
+    CONVERSATION,
+    RESPONSE,
+    Makers,
+    Sighting,
+    absent,
+    in_plain,
+    tells_apart,
+)
 from proxy.edge.responses.owners import credential_of, is_ours
-from proxy.edge.responses.probing import REFUSAL_BYTES
+from proxy.edge.responses.probing import REFUSAL_BYTES, continues_ours
 from proxy.edge.routes import App
 from proxy.edge.turns import is_readable
 from proxy.errors import ClientError, InvalidRequest, NotFound, StoreError, TooLarge, UpstreamError
@@ -22,6 +32,7 @@ from proxy.upstream.downstream import Downstream
 from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import raw_target, relay
 from proxy.wire import body as json_body
+from proxy.wire.body import Body
 from proxy.wire.extensions import take_extensions
 
 _OURS = b"memory_c"  # memory_config and memory_context begin so
@@ -35,6 +46,7 @@ class Door:
     speech: Speech
     hearing: Hearing
     making: Hearing  # of the endpoint that makes such objects: with responses there may be no conversations
+    operating: Hearing  # of `/compact` and `/input_tokens`, which some servers with responses do not have
     ours: App
     passthrough: App
     upstream: Upstream
@@ -46,57 +58,109 @@ class Door:
         id_ = scope["path"].split("/")[3:4]
         native = self.speech is Speech.NATIVE
         is_kept_here = is_ours(id_[0]) if id_ else self._makes_none(scope)
-        if not native and (self.hearing.known_absent() or is_kept_here):
+        if is_operation(scope):
+            await self._operate(scope, receive, send)
+        elif not native and (self.hearing.known_absent() or is_kept_here):
             await self.ours(scope, receive, send)
         elif self.makers is not None and tells_apart(admitted(scope)):
             await self._guarded(self.makers, scope, receive, send)
         elif id_:
             await self.passthrough(scope, receive, send)
         else:
-            await self._ask(scope, receive, send)
+            await self._ask(scope, receive, send, self.making)
 
     def _makes_none(self, scope: ASGIScope) -> bool:
         return scope["method"] == "POST" and not self.making.speaks(self.clock())
 
-    async def _guarded(self, makers: Makers, scope: ASGIScope, receive: Receive, send: Send) -> None:
-        """Let the caller reach what the upstream keeps for it, and nothing that another has made."""
-        caller, id_ = admitted(scope), scope["path"].split("/")[3:4]
+    async def _operate(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        """Compact or count a conversation: the upstream does, else we do. Neither has memory."""
+        ours = self.speech is Speech.TRANSLATE or self.hearing.known_absent() or self.operating.known_absent()
         try:
-            if id_:
-                await makers.require(caller, id_[0], _absent(scope["path"], id_[0]))
-            if scope["method"] == "POST" and id_ and len(scope["path"].split("/")) == 4:
-                # An update, or an operation that names what it works on in its body (`/compact`).
-                receive = await self._with_own(makers, scope, receive)
+            body = await self._read(receive)
+            if body is None:
+                return
+            named = json_body.parse(body) if is_readable(scope["headers"]) and body.strip() else {}
+            if ours or (self.speech is not Speech.NATIVE and continues_ours(named)):
+                await self.ours(scope, _first(body, receive), send)
+                return
+            makers, caller = self.makers, admitted(scope)
+            if makers is not None and tells_apart(caller):
+                if body.strip() and not named:
+                    raise _unreadable()
+                await makers.require_all(caller, named)
+                body = json_body.dump(named)  # as we read it: of a key that stands twice, one is meant
+                await self._watched(makers, scope, _first(body, receive), send, named, self.operating)
+                return
         except (ClientError, StoreError) as error:
             await send_error(send, error)
             return
-        if id_:
-            await self.passthrough(scope, receive, send)
-            return
-        sighting = Sighting(send, CONVERSATION)
-        await self._ask({**scope, "headers": in_plain(scope["headers"])}, receive, sighting)
-        if sighting.id and scope["method"] == "POST" and not is_ours(sighting.id):
-            await makers.note(caller, None, sighting.id, credential_of(scope["headers"]))
+        await self._ask(scope, _first(body, receive), send, self.operating)
 
-    async def _with_own(self, makers: Makers, scope: ASGIScope, receive: Receive) -> Receive:
-        """Return the `receive` of a body that continues nothing of another's. Raises ClientError."""
+    async def _guarded(self, makers: Makers, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        """Let the caller reach what the upstream keeps for it, and nothing that another has made."""
+        caller, parts = admitted(scope), scope["path"].split("/")[3:]
+        named: Body = {}
+        try:
+            await _require_path(makers, caller, scope)
+            if _has_body(scope):
+                body = await self._read(receive)
+                if body is None:
+                    return
+                if body.strip():
+                    if not is_readable(scope["headers"]):
+                        raise _unreadable()
+                    named = json_body.parse(body)
+                    await makers.require_all(caller, named)
+                    body = json_body.dump(named)
+                    scope = {**scope, "headers": _with_length(scope["headers"], len(body))}
+                receive = _first(body, receive)
+        except (ClientError, StoreError) as error:
+            await send_error(send, error)
+            return
+        await self._watched(makers, scope, receive, send, named, None if parts else self.making)
+
+    async def _watched(
+        self,
+        makers: Makers,
+        scope: ASGIScope,
+        receive: Receive,
+        send: Send,
+        named: Body,
+        hearing: Hearing | None,
+    ) -> None:
+        """Let the upstream answer, and note what it has made for the caller."""
+        caller, credential = admitted(scope), credential_of(scope["headers"])
+        is_response = scope["path"].startswith("/v1/responses/")
+        makes = scope["method"] == "POST"
+        sighting = Sighting(
+            send,
+            RESPONSE if is_response else CONVERSATION,
+            lambda ids: makers.claim(caller, None, _theirs(ids), credential),
+            (each.id for each in named_in(named)),
+            makes=makes and (is_operation(scope) or not is_response),
+            lists=makes,
+        )
+        plain = {**scope, "headers": in_plain(scope["headers"])}
+        if hearing is None:
+            await self.passthrough(plain, receive, sighting)
+        else:
+            await self._ask(plain, receive, sighting, hearing)
+        await makers.note(caller, None, _theirs(sighting.ids), credential)
+
+    async def _read(self, receive: Receive) -> bytes | None:
+        """Return the body, None if the client left. Raises TooLarge."""
         body = bytearray()
         while True:
             message = await receive()
             if message["type"] == "http.disconnect":
-                return receive
+                return None
             body += message.get("body", b"")
             if len(body) > self.max_body_bytes:
                 raise TooLarge(f"The request body is larger than {self.max_body_bytes} bytes.")
             if not message.get("more_body", False):
-                break
-        if body.strip() and is_readable(scope["headers"]):
-            await makers.require_all(admitted(scope), json_body.parse(bytes(body)))
-        elif body.strip():
-            raise InvalidRequest("Send plain JSON: what the request works on must be known here.")
-        return _first(bytes(body), receive)
+                return bytes(body)
 
-    async def _ask(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+    async def _ask(self, scope: ASGIScope, receive: Receive, send: Send, hearing: Hearing) -> None:
         """Let the upstream make the object; one that does not know how leaves it to us."""
         headers: list[Header] = scope["headers"]
         async with Downstream(receive) as downstream:
@@ -109,7 +173,7 @@ class Door:
                     # That there is no list of them says nothing of how they are made.
                     makes = scope["method"] == "POST"
                     refusal = await opened.peek(REFUSAL_BYTES) if makes and opened.status >= 400 else b""
-                    if not makes or not self.making.heard(opened.status, refusal, self.clock()):
+                    if not makes or not hearing.heard(opened.status, refusal, self.clock()):
                         await relay(opened, downstream, send)
                         return
             except ClientError as error:
@@ -140,6 +204,48 @@ def _absent(path: str, id_: str) -> NotFound:
     is_response = path.startswith("/v1/responses/")
     what, param = ("Response", "response_id") if is_response else ("Conversation", "conversation_id")
     return absent(what, id_, param)
+
+
+_OPERATIONS = frozenset(("/v1/responses/compact", "/v1/responses/input_tokens"))
+
+
+def is_operation(scope: ASGIScope) -> bool:
+    """True for a request that compacts or counts, and names what it works on in its body."""
+    return scope["method"] == "POST" and scope["path"] in _OPERATIONS
+
+
+async def _require_path(makers: Makers, caller: Caller, scope: ASGIScope) -> None:
+    """Raise NotFound for a path or a cursor that names another's object, or that servers read differently."""
+    parts = scope["path"].split("/")[3:]
+    refusal = _absent(scope["path"], parts[0] if parts else "")
+    if not all(is_plain(part) for part in parts):
+        raise refusal
+    if parts:
+        await makers.require(caller, parts[0], refusal)
+    if len(parts) > 2:  # /v1/conversations/{id}/items/{item_id}
+        await makers.require(caller, parts[2], absent("Item", parts[2], "item_id"))
+    query = parse_qsl(scope.get("query_string", b"").decode("latin-1"))
+    for name, value in query:
+        if name in ("after", "before") and value:
+            await makers.require(caller, value, absent("Item", value, name))
+
+
+def _has_body(scope: ASGIScope) -> bool:
+    names = {name for name, value in scope["headers"] if value.strip() not in (b"", b"0")}
+    return not names.isdisjoint((b"content-length", b"transfer-encoding"))
+
+
+def _theirs(ids: Iterable[str]) -> list[str]:
+    return [id_ for id_ in ids if not is_ours(id_)]
+
+
+def _with_length(headers: Iterable[Header], length: int) -> list[Header]:
+    kept = [header for header in headers if header[0] not in (b"content-length", b"transfer-encoding")]
+    return [*kept, (b"content-length", str(length).encode())]
+
+
+def _unreadable() -> InvalidRequest:
+    return InvalidRequest("Send plain JSON: what the request works on must be known here.")
 
 
 def _first(body: bytes, receive: Receive) -> Receive:

@@ -12,11 +12,15 @@ A note holds digests only: it is found by the upstream's id of the object, and n
 Where users have upstream keys of their own, several upstream accounts may give the same id (all have a
 `resp_1`). So an id has a first maker, and others beside it, noted with their own upstream key. With the
 same key the first maker stays: one account has no id twice, so a second is a mistake, or a trick.
+
+Output items are noted too. A reference to an item is followed only if the item is noted as the caller's:
+unlike a response, an item without a note is refused, since its id alone shows what it says.
 """
 
+import asyncio
 import re
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -27,6 +31,7 @@ from proxy.domain import Scope
 from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.identity.caller import OPEN, Caller
 from proxy.edge.reply import Send
+from proxy.edge.responses.ids import Named, Reader, is_plain, named_in, spellings
 from proxy.edge.responses.owners import shelf
 from proxy.errors import ClientError, InvalidRequest, NotFound, StoreUnavailable
 from proxy.kept import StoredResponse
@@ -36,14 +41,16 @@ from proxy.wire.body import Body, dump, loads
 LOOK_BYTES = 64 * 1024  # how far into an answer the object's id is looked for: it stands at the beginning
 ASK_S = 2.0
 SAVE_S = 5.0
-RECENT = 2_000
+RECENT = 20_000
+AT_ONCE = 32  # notes that are read or written at a time for one request
+SETTLE_S = 0.2  # until a note of another process can be seen
 RESPONSE, CONVERSATION = "resp_", "conv_"  # how ids begin
 
 # No tenant or user can be called so: ids hold no control characters.
 _NOTES = Scope("\x1fmakers", "\x1fmakers")
 _BESIDE = "\x1f"  # between an id and a maker of it that is not the first
 _MADE = {
-    kind: re.compile(rb'"id"\s*:\s*"(' + kind.encode() + rb'[\w-]{1,250})"')
+    kind: re.compile(rb'"id"\s*:\s*"(' + kind.encode() + rb'[\w.:~+=-]{1,500})"')
     for kind in (RESPONSE, CONVERSATION)
 }
 
@@ -58,15 +65,27 @@ class Makers:
     ttl_s: float  # of a response's note; conversations do not expire
     _recent: OrderedDict[str, list[str]] = field(default_factory=OrderedDict)
 
-    async def note(self, caller: Caller, user: str | None, id_: str, credential: str) -> None:
-        """Remember that the caller made the object, for the user whom its request named, with this
+    def claim(self, caller: Caller, user: str | None, ids: Iterable[str], credential: str) -> None:
+        """Know at once, in this process, that the caller made the objects: see note."""
+        if tells_apart(caller):
+            mine = [*_digests(caller.tenant, caller.user or user), credential]
+            for id_ in map(str.lower, ids):
+                known = self._recent.get(id_)
+                names = _others(id_, mine) if _is_beside(mine, known) else () if known else (id_,)
+                self._note_recent(names, mine)
+
+    async def note(self, caller: Caller, user: str | None, ids: Iterable[str], credential: str) -> None:
+        """Remember that the caller made the objects, for the user whom its request named, with this
         credential of the upstream's (see credential_of). Never raises."""
         if not tells_apart(caller):
             return
+        ids = tuple(dict.fromkeys(map(str.lower, ids)))
+        self.claim(caller, user, ids, credential)
         mine = [*_digests(caller.tenant, caller.user or user), credential]
-        known = self._recent.get(id_)
-        self._note_recent(_others(id_, mine) if _is_beside(mine, known) else () if known else (id_,), mine)
+        for start in range(0, len(ids), AT_ONCE):
+            await asyncio.gather(*(self._save(id_, mine) for id_ in ids[start : start + AT_ONCE]))
 
+    async def _save(self, id_: str, mine: list[str]) -> None:
         async def save() -> None:
             now = self.clock()
             found = await self.notes.get(shelf(_NOTES, id_), id_, now)
@@ -81,33 +100,68 @@ class Makers:
 
         await self.fail_open.attempt("note", save, SAVE_S)
 
-    async def require(self, caller: Caller, id_: str, refusal: ClientError) -> None:
-        """Raise the refusal if another made the object, StoreUnavailable if that cannot be known."""
+    async def require(self, caller: Caller, id_: str, refusal: ClientError, *, noted: bool = False) -> None:
+        """Raise the refusal if another made the object, StoreUnavailable if that cannot be known. `noted`:
+        also if it is not known who did."""
         if not tells_apart(caller):
             return
+        for spelling in spellings(id_):
+            owned = await self._owned(caller, spelling)
+            if owned is False:
+                raise refusal
+            if owned is None and spelling != id_ and await self._owned(caller, id_) is False:
+                raise refusal  # noted before ids were noted in lower case
+        if noted and owned is None:
+            await asyncio.sleep(SETTLE_S)
+            if not await self._owned(caller, id_.lower()):
+                raise refusal
+
+    async def _owned(self, caller: Caller, id_: str) -> bool | None:
+        """True if the object is the caller's, False if it is another's, None if there is no note of it."""
         tenant, user = _digests(caller.tenant, caller.user)
         place, mine = (0, tenant) if caller.user is None else (1, user)
         beside = f"{id_}{_BESIDE}{mine}"
         recent = self._recent.get(id_)
         if (recent and recent[place] == mine) or beside in self._recent:
-            return
+            return True
         first = recent or await self._noted(id_)
-        if not first or first[place] == mine:
-            return
-        with suppress(StoreUnavailable):  # then it is the first maker's, as far as anybody knows
+        if not first:
+            return None
+        if first[place] == mine:
+            self._note_recent((id_,), first)
+            return True
+        with suppress(StoreUnavailable):  # then it is the first maker's, as far as is known
             if await self._noted(beside):
-                return
-        raise refusal
+                return True
+        return False
 
     async def require_all(self, caller: Caller, body: Body) -> None:
-        """The same for what a request to make a response continues."""
+        """The same for every id that a body names: what a request continues, refers to or brings."""
+        if not tells_apart(caller):
+            return
         previous, conversation = body.get("previous_response_id"), body.get("conversation")
         if isinstance(conversation, dict):
             conversation = conversation.get("id")
         if isinstance(previous, str):
+            _require_plain(previous, unknown_previous(previous))
             await self.require(caller, previous, unknown_previous(previous))
         if isinstance(conversation, str):
-            await self.require(caller, conversation, absent("Conversation", conversation, "conversation"))
+            refusal = absent("Conversation", conversation, "conversation")
+            _require_plain(conversation, refusal)
+            await self.require(caller, conversation, refusal)
+        named = list(dict.fromkeys(named_in(body)))
+        for start in range(0, len(named), AT_ONCE):
+            # The first refusal is the answer; the others are awaited, so that none is left alone.
+            asked = (self._require_named(caller, each) for each in named[start : start + AT_ONCE])
+            for outcome in await asyncio.gather(*asked, return_exceptions=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+
+    async def _require_named(self, caller: Caller, named: Named) -> None:
+        refusal = absent("Item", named.id, named.param)
+        if named.refers:
+            _require_plain(named.id, refusal)
+        await self.require(caller, named.id, refusal, noted=named.refers)
 
     def _note_recent(self, names: Iterable[str], made_by: list[str]) -> None:
         for name in names:
@@ -125,27 +179,66 @@ class Makers:
 
 
 class Sighting:
-    """A `send` that sees, in an answer on its way to the client, the id of what the upstream has made: the
-    first of its kind."""
+    """A `send` that sees, in an answer on its way to the client, the ids of what the upstream has made: `id`,
+    the first of its kind, and the items. `claim` is called with new ids before the client has them."""
 
-    def __init__(self, send: Send, kind: str) -> None:
+    def __init__(
+        self,
+        send: Send,
+        kind: str,
+        claim: Callable[[Iterable[str]], None] = lambda ids: None,
+        sent: Iterable[str] = (),
+        *,
+        makes: bool = True,
+        lists: bool = False,
+    ) -> None:
+        """`sent`: ids that the request brings, and that are no news. `makes`: the answer holds a new object,
+        else only items of one; `lists`: it may be a list of new items."""
         self.id = ""
+        self.items: list[str] = []
         self._made = _MADE[kind]
-        self._send, self._seen, self._looks = send, b"", True
+        self._claim, self._sent = claim, frozenset(sent)
+        self._send, self._seen, self._looks = send, b"", makes
+        self._lists = lists
+        self._reader: Reader | None = None
+
+    @property
+    def ids(self) -> list[str]:
+        """All that was seen."""
+        return [self.id, *self.items] if self.id else self.items
 
     async def __call__(self, message: Any) -> None:
         if message["type"] == "http.response.start":
-            self._looks = message["status"] < 300
-        elif self._looks:
-            self._look(message.get("body", b""))
+            made = message["status"] < 300
+            self._looks = self._looks and made
+            self._reader = Reader(lists=self._lists) if made else None
+        else:
+            piece = message.get("body", b"")
+            if self._looks:
+                self._look(piece)
+            if self._reader is not None:
+                self._read(self._reader.feed(piece, last=not message.get("more_body", False)))
         await self._send(message)
 
     def _look(self, piece: bytes) -> None:
         self._seen += piece
         if made := self._made.search(self._seen):
             self.id = made[1].decode()
+            self._claim((self.id,))
         if self.id or len(self._seen) > LOOK_BYTES:
             self._looks, self._seen = False, b""
+
+    def _read(self, found: Sequence[str]) -> None:
+        new = [id_ for id_ in dict.fromkeys(found) if id_ not in self._sent and id_ not in self.items]
+        if new:
+            self.items += new
+            self._claim(new)
+
+
+def _require_plain(id_: str, refusal: ClientError) -> None:
+    """Raise the refusal for an id that servers may read in several ways."""
+    if id_ and not is_plain(id_):
+        raise refusal
 
 
 def tells_apart(caller: Caller | None) -> bool:

@@ -4,9 +4,13 @@ A request finds out by being sent. Where the upstream turns out not to know the 
 on translated, and those after it are translated from the start, until it is time to ask again.
 """
 
+from collections.abc import Iterable
+from functools import partial
+
 from proxy.edge.forwarding import Forwarding, Progress, Relayed
 from proxy.edge.reply import Header
 from proxy.edge.responses.auto import Hearing
+from proxy.edge.responses.ids import named_in
 from proxy.edge.responses.makers import RESPONSE, Makers, Sighting, tells_apart
 from proxy.edge.responses.owners import credential_of, is_ours
 from proxy.edge.responses.translated import Translated
@@ -100,17 +104,26 @@ class Probing:
     async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
         """Answer as the chosen way does."""
         if self._way is self._relayed and self._makers is not None and tells_apart(progress.caller):
-            progress.send = self._sighting = Sighting(progress.send, RESPONSE)
+            progress.send = self._sighting = Sighting(
+                progress.send,
+                RESPONSE,
+                partial(self._claim, progress),
+                (n.id for n in named_in(progress.body)),
+            )
         return await self._way.answer(progress, opened, headers)
 
     async def conclude(self, progress: Progress) -> Answer:
         """Conclude as the chosen way does; then whose response it was is written down."""
         said = await self._way.conclude(progress)
-        if self._sighting is not None and self._sighting.id and self._makers and progress.caller:
+        if self._sighting is not None and self._sighting.ids and self._makers and progress.caller:
             await self._makers.note(
-                progress.caller, progress.user, self._sighting.id, credential_of(progress.headers)
+                progress.caller, progress.user, self._sighting.ids, credential_of(progress.headers)
             )
         return said
+
+    def _claim(self, progress: Progress, ids: Iterable[str]) -> None:
+        if self._makers and progress.caller:
+            self._makers.claim(progress.caller, progress.user, ids, credential_of(progress.headers))
 
     async def _absent(self, opened: Opened) -> bool:
         try:

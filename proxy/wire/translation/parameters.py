@@ -16,6 +16,7 @@ from proxy.wire.translation.checks import (
     OBJECT,
     STRING,
     Shape,
+    checked,
     optional,
     refused,
     required,
@@ -44,6 +45,26 @@ _ECHOED: Mapping[str, tuple[Shape, Any]] = {
     "truncation": (STRING, "disabled"),
     "user": (STRING, None),
 }
+
+# Least and most, as OpenAI checks them.
+_RANGES: Mapping[str, tuple[float, float | None]] = {
+    "frequency_penalty": (-2, 2),
+    "max_output_tokens": (1, None),  # OpenAI: 16. Local models are asked for less.
+    "max_tool_calls": (1, None),
+    "presence_penalty": (-2, 2),
+    "temperature": (0, 2),
+    "top_logprobs": (0, 20),
+    "top_p": (0, 1),
+}
+_WORDS: Mapping[str, tuple[str, ...]] = {
+    "truncation": ("auto", "disabled"),
+    "prompt_cache_retention": ("in_memory", "in-memory", "24h"),
+    "reasoning.summary": ("auto", "concise", "detailed"),
+    "reasoning.generate_summary": ("auto", "concise", "detailed"),
+    "text.verbosity": ("low", "medium", "high"),
+}
+_LONGEST: Mapping[str, int] = {"safety_identifier": 128, "prompt_cache_key": 1_024}  # OpenAI's key: 64
+MOST_METADATA, KEY_CHARS, VALUE_CHARS = 16, 64, 512
 
 # Forwarded under their own names: chat completions mean the same by them. null is the same as absent.
 _SHARED = (
@@ -93,12 +114,55 @@ def echoed(body: Body) -> Body:
     """Return the response object's fields that repeat the request's. Raises InvalidRequest."""
     echo = {name: _or(optional(body, name, shape), default) for name, (shape, default) in _ECHOED.items()}
     reasoning, text = _section(body, "reasoning"), _section(body, "text")
+    _check_values({**echo, "reasoning": reasoning, "text": text})
+    check_metadata(body.get("metadata"))
+    for index, name in enumerate(optional(body, "include", ARRAY) or ()):
+        checked(name, STRING, f"include[{index}]")
+    optional(body, "stream_options", OBJECT)
     return {
         **echo,
         "model": body["model"],
         "reasoning": {"effort": None, "summary": None, **reasoning},
         "text": {"verbosity": "medium", **_given(text), "format": _format(text)},
     }
+
+
+def _check_values(echo: Body) -> None:
+    """Raise InvalidRequest for a value that is out of its range, or not one of its words."""
+    for name, (least, most) in _RANGES.items():
+        value = echo[name]
+        if value is None:
+            continue
+        if not value >= least:  # NaN is not, either
+            raise refused(name, f"{value} is below the minimum of {least}", f"{_kind(value)}_below_min_value")
+        if most is not None and value > most:
+            raise refused(name, f"{value} is above the maximum of {most}", f"{_kind(value)}_above_max_value")
+    for path, words in _WORDS.items():
+        section, _, name = path.rpartition(".")
+        word = (echo[section] if section else echo).get(name)
+        if word is not None and word not in words:
+            said = shown(word) if isinstance(word, str) else "the value"
+            raise refused(path, f"'{said}' is not one of {', '.join(words)}")
+    for name, longest in _LONGEST.items():
+        if len(echo[name] or "") > longest:
+            raise refused(name, f"it is longer than {longest} characters", "string_above_max_length")
+
+
+def _kind(value: float) -> str:
+    return "integer" if isinstance(value, int) else "decimal"
+
+
+def check_metadata(given: Any) -> dict[str, str]:
+    """Return `metadata` if it is as OpenAI allows it, {} for none. Raises InvalidRequest."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
+        raise refused("metadata", "expected an object of strings", "invalid_type")
+    too_long = any(len(key) > KEY_CHARS or len(value) > VALUE_CHARS for key, value in given.items())
+    if len(given) > MOST_METADATA or too_long:
+        most = f"{MOST_METADATA} pairs, keys of {KEY_CHARS} and values of {VALUE_CHARS} characters"
+        raise refused("metadata", f"it holds at most {most}")
+    return dict(given)
 
 
 def _or(value: Any, default: Any) -> Any:

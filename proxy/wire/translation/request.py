@@ -1,5 +1,6 @@
 """Convert a Responses request to a chat completion: the plan of one answer."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,7 @@ from proxy.wire.translation.checks import (
     optional,
     refused,
     required,
+    shown,
     wrong_type,
 )
 from proxy.wire.translation.items import Item, as_items
@@ -78,6 +80,9 @@ def plan(body: Body, earlier: Sequence[Item], referenced: Mapping[str, Item] | N
     )
 
 
+_CONVERSATION_ID = re.compile(r"conv_[A-Za-z0-9_-]{1,250}")
+
+
 def previous_of(body: Body) -> str | None:
     """Return the id of the response that the request continues; "" names one, too, which is not there. Raises
     InvalidRequest."""
@@ -95,6 +100,8 @@ def conversation_of(body: Body) -> str | None:
         given = required(given, "id", STRING, within="conversation")
     if not isinstance(given, str):
         raise wrong_type("conversation", "a string or an object", given)
+    if not _CONVERSATION_ID.fullmatch(given):
+        raise refused("conversation", f"'{shown(given)}' is no id: expected one that begins with 'conv_'")
     if previous_of(body) is not None:
         raise InvalidRequest(
             "Mutually exclusive parameters: give only one of 'previous_response_id' and 'conversation'.",

@@ -42,7 +42,7 @@ async def test_each_of_two_with_an_upstream_key_of_their_own_keeps_what_it_made(
 ) -> None:
     makers = process()
     for caller, key in ((ALICE, "a"), (BOB, "b"), (ALICE, "a")):
-        await makers.note(caller, None, "resp_1", key)
+        await makers.note(caller, None, ("resp_1",), key)
         makers = process() if restarts else makers
     for _ in range(2):
         assert [await sees(makers, caller) for caller in (ALICE, BOB, MALLORY)] == [True, True, False]
@@ -53,9 +53,9 @@ async def test_each_of_two_with_an_upstream_key_of_their_own_keeps_what_it_made(
 async def test_of_two_with_one_key_the_first_stays(process: Callable[[], Makers], restarts: bool) -> None:
     """Whoever brings the upstream to say another's id has not made it."""
     makers = process()
-    await makers.note(ALICE, None, "resp_1", "k")
+    await makers.note(ALICE, None, ("resp_1",), "k")
     makers = process() if restarts else makers
-    await makers.note(BOB, None, "resp_1", "k")
+    await makers.note(BOB, None, ("resp_1",), "k")
     for each in (makers, process()):
         assert [await sees(each, caller) for caller in (ALICE, BOB)] == [True, False]
 
@@ -64,8 +64,8 @@ async def test_a_tenants_key_with_an_upstream_key_of_its_own_sees_what_it_made(
     process: Callable[[], Makers],
 ) -> None:
     makers = process()
-    await makers.note(ALICE, None, "resp_1", "a")
-    await makers.note(OTHER_APP, "zoe", "resp_1", "b")
+    await makers.note(ALICE, None, ("resp_1",), "a")
+    await makers.note(OTHER_APP, "zoe", ("resp_1",), "b")
     for each in (makers, process()):
         assert [await sees(each, caller) for caller in (ALICE, OTHER_APP, BOB)] == [True, True, False]
         assert await sees(each, Caller("u", user="zoe", label="jwt"))
