@@ -82,9 +82,11 @@ class _Phase:
             if error.errno is not None:  # the kernel's own ETIMEDOUT
                 raise self._unreachable("timed_out", "the connection timed out") from error
             setting = "upstream.connect_timeout_seconds"
+            doing = {"dns": "resolving its name", "tls": "the TLS handshake"}.get(self.name, "connecting")
             raise UpstreamTimeout(
-                f"Could not connect to {self._whom} within {self.way.timeout_s:g} s ({setting}).",
-                cause="connect_timed_out",
+                f"Could not connect to {self._whom} within {self.way.timeout_s:g} s ({setting}): "
+                f"{doing} took too long.",
+                cause=f"{self.name}_timed_out",
             ) from error
         except socket.gaierror as error:
             text = f"its name cannot be resolved (DNS: {error.strerror})"
@@ -92,7 +94,9 @@ class _Phase:
         except ssl.SSLCertVerificationError as error:
             raise self._unreachable(*_certificate(error)) from error
         except ssl.SSLError as error:
-            text = f"TLS failed ({error.reason or 'no TLS server?'})"
+            reason = error.reason or "no reason given"
+            no_tls = reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+            text = f"TLS failed ({'what answers has no TLS: http:// instead?' if no_tls else reason})"
             raise self._unreachable("tls", text) from error
         except OSError as error:
             raise self._unreachable(*_of_system(error)) from error

@@ -18,6 +18,7 @@ from proxy.endpoint import Endpoint
 from proxy.errors import ConfigError
 
 DIRECT = "none"  # the setting's value that has the variables ignored
+_OF_OPENSSL = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _PORTS = {"http": 8080, "https": 443, "socks5": 1080, "socks5h": 1080}
 
 
@@ -72,6 +73,7 @@ class Network:
     proxies: Mapping[str, ProxyServer] = field(default_factory=dict)
     exceptions: tuple[str, ...] = ()
     ca_files: tuple[tuple[str, str], ...] = ()  # (source, file or directory), each besides the system's
+    system: tuple[tuple[str, str], ...] = ()  # (variable, path): where OpenSSL looks for the system's
 
     @classmethod
     def of(
@@ -86,6 +88,7 @@ class Network:
             _proxies(environ, proxy),
             tuple(part.strip().lower() for part in exceptions.replace(" ", ",").split(",") if part.strip()),
             tuple(files),
+            tuple((name, environ[name]) for name in _OF_OPENSSL if environ.get(name)),
         )
 
     def proxy_for(self, endpoint: Endpoint) -> ProxyServer | None:
@@ -98,8 +101,9 @@ class Network:
     @cached_property
     def tls(self) -> ssl.SSLContext:
         """How certificates are checked. Raises ConfigError for a file that cannot be read as certificates."""
-        if (file := os.environ.get("SSL_CERT_FILE")) and not os.path.isfile(file):
-            raise ConfigError(f"SSL_CERT_FILE names no file: {file}")
+        for name, path in self.system:
+            if name == "SSL_CERT_FILE" and not os.path.isfile(path):
+                raise ConfigError(f"SSL_CERT_FILE names no file: {path}")
         context = ssl.create_default_context()
         context.set_alpn_protocols(["http/1.1"])
         for source, path in self.ca_files:
@@ -123,9 +127,7 @@ class Network:
         elif self.proxies.get(endpoint.scheme) is not None and not endpoint.socket:
             said.append("direct (NO_PROXY)")
         if endpoint.scheme == "https":
-            sources = [f"{source} {path}" for source, path in self.ca_files]
-            variables = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-            sources += [f"{name} {os.environ[name]}" for name in variables if os.environ.get(name)]
+            sources = [f"{source} {path}" for source, path in (*self.ca_files, *self.system)]
             said += [f"authorities: {', '.join(sources)}"] if sources else []
         return ", ".join(said)
 

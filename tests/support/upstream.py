@@ -12,6 +12,7 @@ import asyncio
 import json
 import select
 import socket
+import ssl
 import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -152,6 +153,7 @@ class ScriptedUpstream:
         prefix: str = "",
         host: str = "127.0.0.1",
         unix: Path | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         """`idle_close_s`: close a connection that has been idle for so long, as busy servers do."""
         self.script = script
@@ -160,7 +162,7 @@ class ScriptedUpstream:
         self.port = port
         self._idle_close_s = idle_close_s
         self._read_body = read_body
-        self._prefix, self._host, self._unix = prefix, host, unix
+        self._prefix, self._host, self._unix, self._tls = prefix, host, unix, tls
         self._tasks: set[asyncio.Task[None]] = set()
         self._arrived = asyncio.Event()
 
@@ -178,7 +180,7 @@ class ScriptedUpstream:
             self._server = await asyncio.start_unix_server(self._serve, self._unix, limit=1 << 20)
             return self
         self._server = await asyncio.start_server(
-            self._serve, self._host, self.port, limit=1 << 20, backlog=1024
+            self._serve, self._host, self.port, limit=1 << 20, backlog=1024, ssl=self._tls
         )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
