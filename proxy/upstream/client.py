@@ -198,8 +198,8 @@ class Upstream:
 
 def credential(at: Endpoint, key: str) -> Headers:
     """Return the header that carries the operator's key: `api-key` at Azure's addresses with an api-version,
-    which take no other, else `Authorization: Bearer`."""
-    if b"api-version=" in at.query and b"/openai" in at.path:
+    which take no other key (a token of Entra is none), else `Authorization: Bearer`."""
+    if b"api-version=" in at.query and key.count(".") != 2:
         return [(b"api-key", key.strip().encode("ascii"))]
     return [(b"authorization", b"Bearer " + key.strip().encode("ascii"))]
 

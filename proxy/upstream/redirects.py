@@ -1,4 +1,4 @@
-"""What becomes of an upstream's redirect. A client that followed one itself would go past the proxy."""
+"""Follow, pass on or refuse an upstream's redirect. A client that followed one would go past the proxy."""
 
 from urllib.parse import urljoin, urlsplit
 
