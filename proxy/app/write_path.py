@@ -79,7 +79,7 @@ def write_path(
             rush=rush,
             shared=settings.server.workers > 1 or settings.storage.backend != "sqlite",
         ),
-        WorkerConfig(memory.extraction, policy, _pace(memory)),
+        WorkerConfig(memory.extraction, policy, _pace(memory, _longest_call_s(settings))),
         clock=clock,
         report=lambda report: _count(metrics, report),
     )
@@ -126,8 +126,15 @@ def _bounds(memory: MemorySettings) -> Bounds:
     )
 
 
-def _pace(memory: MemorySettings) -> Pace:
+def _longest_call_s(settings: Settings) -> float:
+    """Return how long one of our own calls may take."""
+    others = (model.llm_timeout_seconds for model in settings.external_models)
+    return max(settings.memory.llm_timeout_seconds, *others, 0)
+
+
+def _pace(memory: MemorySettings, longest_call_s: float) -> Pace:
     return Pace(
+        lease_seconds=max(180, 2 * longest_call_s + 60),
         batch_limit=memory.extraction_batch_size + 5,
         sweep_seconds=min(5.0, max(0.2, memory.personal_idle_seconds / 3)),
     )

@@ -8,6 +8,7 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal, ParamSpec, TypeVar
@@ -31,6 +32,7 @@ from proxy.errors import (
     CredentialNeeded,
     EmbeddingFailed,
     LeaseLost,
+    StoreError,
 )
 from proxy.lanes import EXPLICIT
 from proxy.observe import log
@@ -165,8 +167,24 @@ class OneJob:
                 return await self._aside(extract.facts, answer, batch, known, gate.policy), "extracted"
             except Unreadable as e:
                 log.warning("memory.unreadable_answer", attempt=attempt, reason=str(e))
+            except CompletionFailed:
+                if job.lane == EXPLICIT:
+                    await self._keep_meanwhile(job, batch)
+                raise
         # Who asked for it in so many words is not told of the failure: it is kept in these words.
         return Facts(await self._aside(verbatim.asked_for, batch, gate.policy)), "unreadable"
+
+    async def _keep_meanwhile(self, job: Job, batch: Batch) -> None:
+        """Store what the user asked to be remembered in the user's own words, until the model answers: what
+        it extracts then is compared with them. If this fails, it waits for the model, too."""
+        said = await self._aside(verbatim.asked_for, batch, self.tools.gate.policy)
+        if not said:
+            return
+        gate = self.tools.gate
+        basis, judge = Basis(batch.stamp, self.clock(), seed=job.id), judge_of(gate.policy, batch.pending)
+        with suppress(StoreError, EmbeddingFailed):
+            decision = await admit(gate, job.scope, said, basis, judge)
+            log.info("memory.kept_as_said", stored=decision.count(Create), attempt=job.attempts)
 
     async def _give_way(self, job: Job) -> None:
         """Let the users' turns go first, unless a user asked for it to be remembered."""

@@ -482,3 +482,18 @@ class _Signalling(list[Any]):
     def append(self, report: Any) -> None:
         super().append(report)
         self._event.set()
+
+
+async def test_what_was_asked_for_is_kept_in_the_user_s_words_until_the_model_answers(
+    house: House, embedder: Embedder
+) -> None:
+    house.embedder = embedder
+    house.completer.answers = [CompletionFailed("no answer within 30 s"), facts(HAWAII)]
+    await house.say("Please remember that my budget for the Hawaii trip is $10,000. I also like tea.")
+    await house.worker().work_one()
+    (kept,) = await house.memories()
+    assert (kept.source, "$10,000" in kept.content) == ("explicit", True)
+    house.now += 100
+    await house.worker().work_one()
+    assert [report.outcome for report in house.reports] == ["retried", "extracted"]
+    assert len(await house.memories()) == 1
