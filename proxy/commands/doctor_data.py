@@ -5,7 +5,7 @@ it, its clock and its vectors.
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from proxy.errors import StoreError
 from proxy.stores.sqlite.file import SCHEMA_VERSION
 from proxy.stores.sqlite.survey import Survey, older_schema, survey
 from proxy.stores.sqlite.trouble import CORRUPT, kind_of
+from proxy.upstream.forms import described
 
 GOOD, NOTE, BAD = "ok", "--", "!!"
 
@@ -82,6 +83,7 @@ def findings(database: Path, model: str) -> Iterator[Finding]:
         return
     yield _soundness(database, found)
     yield _disk(found.free_bytes, max(LEAST_FREE_BYTES, found.bytes))
+    yield from learnt(found.forms)
     if found.log_bytes > LARGE_LOG_BYTES:
         text = f"the write-ahead log has grown to {_size(found.log_bytes)}: a program reads the file for long"
         yield Finding(NOTE, "log", text)
@@ -96,6 +98,12 @@ def findings(database: Path, model: str) -> Iterator[Finding]:
     if found.model not in (None, model):
         text = f"the vectors were made with {found.model}, the settings name {model}: memory-proxy reembed"
         yield Finding(BAD, "vectors", text)
+
+
+def learnt(rows: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield what models were found to take, so that an operator sees why a request is written as it is."""
+    for line in described(rows, time.time()):
+        yield Finding(NOTE, "form", f"learnt: {line}")
 
 
 def _soundness(database: Path, found: Survey) -> Finding:

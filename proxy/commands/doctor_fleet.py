@@ -5,11 +5,12 @@ given.
 import time
 from collections.abc import AsyncIterator
 
-from proxy.commands.doctor_data import BAD, GOOD, NOTE, Finding
+from proxy.commands.doctor_data import BAD, GOOD, NOTE, Finding, learnt
 from proxy.errors import ConfigError, StoreError
 from proxy.open_stores import stores_of
 from proxy.settings import Settings
 from proxy.stores.redis.connection import Redis
+from proxy.stores.redis.forms import RedisForms
 from proxy.stores.redis.stores import RedisStores
 
 SKEW_S = 2.0  # between replicas: leases are given by one's clock and judged by another's
@@ -44,6 +45,8 @@ async def _redis(redis: Redis, place: str) -> AsyncIterator[Finding]:
         yield Finding(BAD, "redis", f"{place}: {error}")
         return
     yield Finding(GOOD, "redis", f"{place} answers")
+    for finding in learnt(await RedisForms(redis).load()):
+        yield finding
     skew = abs(await redis.now() - time.time())
     if skew > SKEW_S:
         yield Finding(BAD, "clock", f"{skew:.0f} s apart from Redis's: have all machines keep the same time")

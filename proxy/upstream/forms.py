@@ -241,6 +241,8 @@ def next_attempt(last: Attempt, request: Request, refusal: Refusal) -> Attempt |
             return renamed
         if refusal.fields & request.written and not refusal.fields & _OF_A_MESSAGE:
             return None
+        if request.tool_media and last.form.tool_media and _OF_MEDIA.search(refusal.text):
+            return replace(last, form=replace(last.form, tool_media=False))
         if has_memory and request.movable and last.form.placement != request.same_shape != "":
             return replace(last, form=replace(last.form, placement=request.same_shape))
         if request.tool_media and last.form.tool_media:
@@ -250,6 +252,7 @@ def next_attempt(last: Attempt, request: Request, refusal: Refusal) -> Attempt |
     return replace(last, memory=False) if has_memory else None
 
 
+_OF_MEDIA = re.compile(r"\btool|image|multimodal|content.{0,60}(?:string|str\b|array|list|type)")
 _OF_A_MESSAGE = frozenset(("messages", "input", "instructions", "role", "content"))
 
 

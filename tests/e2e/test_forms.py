@@ -206,3 +206,224 @@ async def test_a_fixed_placement_that_is_refused_costs_the_memory_and_not_the_re
         answer = await chat(h)
     assert (answer.status_code, answer.headers["x-memory-retried"]) == (200, "without memory")
     assert answer.headers["x-memory-store"] == "queued"
+
+
+# ---------------------------------------------------------------- /v1/responses
+async def respond(house: Any, **fields: Any) -> Any:
+    async with httpx.AsyncClient(base_url=house.base_url, timeout=30) as client:
+        return await client.post("/responses", json={"model": "strict-1", **fields})
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_translated_request_gets_memory_where_the_template_takes_it(
+    house: Houses, stream: bool
+) -> None:
+    model = Strict(no_system)
+    async with house(model) as h:
+        await remember(h)
+        first = await respond(h, input=QUESTION, stream=stream, **ALICE)
+        second = await respond(h, input=QUESTION, stream=stream, **ALICE)
+    assert (first.status_code, first.headers["x-memory-retried"]) == (200, "in_user")
+    assert (second.status_code, second.headers["x-memory-status"]) == (200, "injected")
+    assert second.headers["x-memory-store"] == "queued"
+    assert model.refused == 1
+    assert [with_fact(r.json) for r in model.chats] == [["user"]] * 2
+
+
+FIELDS = {
+    "prompt_cache_key": "k",
+    "prompt_cache_options": {"mode": "explicit"},
+    "safety_identifier": "u1",
+    "parallel_tool_calls": True,
+    "reasoning": {"effort": "low"},
+    "text": {"verbosity": "low"},
+    "tools": [{"type": "function", "name": "f", "parameters": {"type": "object"}}],
+    "stream": True,
+}
+
+
+def groq(field: str) -> dict[str, Any]:
+    message = f"property '{field}' is unsupported"
+    return {"error": {"message": message, "type": "invalid_request_error"}}
+
+
+def mistral(field: str) -> dict[str, Any]:
+    detail = {"type": "extra_forbidden", "loc": ["body", field], "msg": "Extra inputs are not permitted"}
+    return {"object": "error", "message": {"detail": [detail | {"input": "k"}]}, "code": None}
+
+
+def openai(field: str) -> dict[str, Any]:
+    error = {"message": f"Unknown parameter: '{field}'.", "param": field, "code": "unknown_parameter"}
+    return {"error": error | {"type": "invalid_request_error"}}
+
+
+class Picky(ChatOnly):
+    """A chat server that does not know some fields, and says so in its own way, or not at all."""
+
+    def __init__(self, unknown: set[str], says: Callable[[str], dict[str, Any]], status: int = 400) -> None:
+        super().__init__()
+        self.unknown_fields, self.says, self.status, self.refused = unknown, says, status, 0
+
+    async def converse(self, exchange: Exchange) -> None:
+        if named := sorted(self.unknown_fields & set(exchange.request.json)):
+            self.refused += 1
+            await exchange.json(self.says(named[0]), self.status)
+        else:
+            await super().converse(exchange)
+
+
+@pytest.mark.parametrize(("says", "status"), [(groq, 400), (mistral, 422), (openai, 400)])
+@pytest.mark.parametrize(
+    "field",
+    "prompt_cache_key prompt_cache_options safety_identifier reasoning_effort verbosity parallel_tool_calls"
+    " stream_options".split(),
+)
+async def test_a_field_that_the_server_names_is_left_out_from_then_on(
+    house: Houses, field: str, says: Callable[[str], dict[str, Any]], status: int
+) -> None:
+    model = Picky({field}, says, status)
+    async with house(model) as h:
+        answers = [await respond(h, input="Hello", **FIELDS) for _ in range(2)]
+    assert [a.status_code for a in answers] == [200, 200]
+    assert [a.headers.get("x-memory-retried") for a in answers] == [f"without {field}", None]
+    assert model.refused == 1
+    sent = model.chats[-1].json
+    assert field not in sent
+    assert {"prompt_cache_key", "reasoning_effort", "stream_options"} - {field} <= set(sent)
+
+
+async def test_fields_refused_one_by_one_or_without_a_name_are_found_in_one_request(house: Houses) -> None:
+    unknown = {"prompt_cache_key", "safety_identifier", "verbosity"}
+    for number, says in enumerate((groq, lambda field: {"detail": "Bad request"})):
+        model = Picky(set(unknown), says)
+        async with house(model, port=0) as h:
+            answers = [await respond(h, input="Hello", model=f"m{number}", **FIELDS) for _ in range(2)]
+        assert [a.status_code for a in answers] == [200, 200]
+        assert model.refused == (3, 1)[number]
+        assert not unknown & set(model.chats[-1].json)
+
+
+async def test_a_value_that_the_client_chose_is_not_left_out(house: Houses) -> None:
+    model = Picky({"temperature"}, openai)
+    async with house(model) as h:
+        answer = await respond(h, input="Hello", temperature=0.5, prompt_cache_key="k")
+    assert (answer.status_code, model.refused) == (400, 1)
+    assert answer.json()["error"]["param"] == "temperature"
+
+
+async def test_the_limit_of_tokens_goes_by_the_name_that_the_server_knows(house: Houses) -> None:
+    model = Picky({"max_tokens"}, openai)
+    async with house(model) as h:
+        answers = [await respond(h, input="Hello", max_output_tokens=99) for _ in range(2)]
+    assert [a.status_code for a in answers] == [200, 200]
+    assert model.refused == 1
+    assert model.chats[-1].json["max_completion_tokens"] == 99
+
+
+THOUGHTFUL = [
+    {"type": "message", "role": "user", "content": "Weather in Rome?"},
+    {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [],
+        "content": [{"type": "reasoning_text", "text": "Ask."}],
+    },
+    {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "Sunny."},
+    {"type": "message", "role": "assistant", "content": "Sunny."},
+    {"type": "message", "role": "user", "content": "Thanks! And now?"},
+]
+
+
+def thoughts_wanted(body: dict[str, Any]) -> str:
+    missing = [m for m in body["messages"] if m["role"] == "assistant" and not m.get("reasoning_content")]
+    return "Missing `reasoning_content` field in the assistant message at message index 1." if missing else ""
+
+
+def thoughts_refused(body: dict[str, Any]) -> str:
+    held = [m for m in body["messages"] if "reasoning_content" in m]
+    return "reasoning_content: Extra inputs are not permitted" if held else ""
+
+
+@pytest.mark.parametrize(
+    ("rule", "items", "sent"),
+    [(thoughts_wanted, THOUGHTFUL, ["Ask.", " "]), (thoughts_refused, THOUGHTFUL[:4], [None])],
+)
+async def test_thoughts_go_on_the_earlier_answers_that_the_model_wants_them_on(
+    house: Houses, rule: Rule, items: list[Any], sent: list[str | None]
+) -> None:
+    model = Strict(rule)
+    async with house(model) as h:
+        answers = [await respond(h, input=items) for _ in range(2)]
+    assert [a.status_code for a in answers] == [200, 200]
+    assert model.refused == 1
+    for request in model.chats:
+        said = [m for m in request.json["messages"] if m["role"] == "assistant"]
+        assert [m.get("reasoning_content") for m in said] == sent
+
+
+async def test_what_a_tool_shows_goes_behind_its_output_where_a_tool_may_only_say_text(
+    house: Houses,
+) -> None:
+    def text_only(body: dict[str, Any]) -> str:
+        shown = [m for m in body["messages"] if m["role"] == "tool" and not isinstance(m["content"], str)]
+        return "messages[2].content: Input should be a valid string" if shown else ""
+
+    picture = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    calls = [
+        {"type": "function_call", "call_id": id_, "name": "f", "arguments": "{}"} for id_ in ("c1", "c2")
+    ]
+    outputs = [
+        {
+            "type": "function_call_output",
+            "call_id": "c1",
+            "output": [{"type": "input_text", "text": "A"}, picture],
+        },
+        {"type": "function_call_output", "call_id": "c2", "output": "B"},
+    ]
+    model = Strict(text_only)
+    async with house(model) as h:
+        answers = [await respond(h, input=[THOUGHTFUL[0], *calls, *outputs]) for _ in range(2)]
+    assert [a.status_code for a in answers] == [200, 200]
+    assert model.refused == 1
+    *_, first, second, shown = model.last_messages
+    assert (first["content"], second["content"]) == ("A", "B")
+    assert shown["role"] == "user"
+    assert shown["content"][1] == {"type": "image_url", "image_url": {"url": picture["image_url"]}}
+
+
+class Native(Strict):
+    """A server of /v1/responses whose template takes no system message in mid-conversation."""
+
+    async def __call__(self, exchange: Exchange) -> None:
+        body = exchange.request.json
+        if exchange.request.target != b"/v1/responses":
+            await super().__call__(exchange)
+            return
+        items = body["input"] if isinstance(body["input"], list) else [{"role": "user"}]
+        if any(item["role"] == "system" for item in items):
+            self.refused += 1
+            await exchange.json({"error": {"message": "System message must be at the beginning."}}, 400)
+            return
+        self.chats.append(exchange.request)
+        part = {"type": "output_text", "text": "All right.", "annotations": []}
+        message = {"type": "message", "id": "msg_1", "role": "assistant", "content": [part]}
+        await exchange.json(
+            {"id": "resp_n", "object": "response", "status": "completed", "output": [message]}
+        )
+
+
+@pytest.mark.parametrize(
+    ("instructions", "placed"), [({"instructions": "Be brief."}, "merge_system"), ({}, "in_user")]
+)
+async def test_a_native_responses_request_is_asked_again_too(
+    house: Houses, instructions: dict[str, str], placed: str
+) -> None:
+    model = Native(lambda body: "")
+    async with house(model) as h:
+        await remember(h)
+        answers = [await respond(h, input=QUESTION, **instructions, **ALICE) for _ in range(2)]
+    assert [a.headers.get("x-memory-retried") for a in answers] == [placed, None]
+    assert [a.headers["x-memory-store"] for a in answers] == ["queued"] * 2
+    assert model.refused == 1
+    assert all(FACT in r.body.decode() for r in model.chats)

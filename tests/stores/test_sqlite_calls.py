@@ -5,7 +5,9 @@ import pytest
 from proxy.calls import OwnCalls
 from proxy.stores.sqlite import SqliteStores
 from proxy.stores.sqlite.calls import SqliteCalls
+from proxy.stores.sqlite.forms import SqliteForms
 from tests.stores.contract_calls import CallsContract
+from tests.stores.contract_forms import FormsContract
 from tests.stores.making import NOW
 
 
@@ -48,6 +50,14 @@ class TestSqliteCalls(ToldContract):
         await again.open()
         assert (await SqliteCalls(again._database).look(5, now())).left == 4
         await again.close()
+
+
+class TestSqliteForms(FormsContract):
+    """Two processes of one data directory."""
+
+    @pytest.fixture
+    def forms(self, stores, second):
+        return SqliteForms(stores._database), SqliteForms(second._database)
 
 
 class TestOwnCalls(ToldContract):

@@ -42,12 +42,14 @@ from proxy.wire.translation import (
     Translation,
     adapted,
     conversation_of,
+    has_tool_media,
     items_of,
     optional_fields,
     plan,
     previous_of,
     referenced_ids,
     response_of,
+    with_thoughts,
 )
 
 IN_THREAD_BYTES = 256 * 1024  # a document of this size takes some 5 ms to translate
@@ -152,7 +154,8 @@ class Translated:
 
     def conversation(self, progress: Progress) -> tuple[Body, History]:
         """Return the chat body, with all that the request continues."""
-        return self._making.plan.chat, CHAT_HISTORY
+        planned = self._making.plan
+        return with_thoughts(planned.chat, planned.thoughts, progress.attempt.form.thoughts), CHAT_HISTORY
 
     @property
     def route(self) -> str:
@@ -169,12 +172,16 @@ class Translated:
             written=found.written - optional - set(LIMITS),
             optional=optional,
             limit=next((name for name in LIMITS if name in chat), ""),
+            thoughts=bool(self._making.plan.thoughts),
+            tool_media=has_tool_media(chat),
         )
 
     def write(self, progress: Progress, body: Body) -> None:
         """Ask with this chat body, in the form that the model takes: what is kept of the request stays."""
         form = progress.attempt.form
-        progress.payload = json_body.dump(adapted(body, omit=form.omit, limit=form.limit))
+        progress.payload = json_body.dump(
+            adapted(body, omit=form.omit, limit=form.limit, tool_media=form.tool_media)
+        )
 
     async def acknowledge(self, progress: Progress) -> None:
         """Answer a request for the background: from here on, the work is its own."""

@@ -18,13 +18,13 @@ class SqliteForms:
 
     async def load(self) -> Mapping[str, str]:
         """As FormStore says."""
-        return await self._database.read(_rows)
+        return await self._database.read(rows_of)
 
     async def save(self, rows: Mapping[str, str], most: int) -> None:
         """As FormStore says."""
 
         def work(tx: sqlite3.Connection) -> None:
-            found = {**_rows(tx), **rows}
+            found = {**rows_of(tx), **rows}
             kept = sorted(found, key=lambda key: -json.loads(found[key])["until"])[:most]
             keep = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
             tx.execute(keep, (_KEY, json.dumps({key: found[key] for key in kept})))
@@ -32,7 +32,8 @@ class SqliteForms:
         await self._database.write(work)
 
 
-def _rows(tx: sqlite3.Connection) -> dict[str, str]:
+def rows_of(tx: sqlite3.Connection) -> dict[str, str]:
+    """Return all rows. Raises DamagedRow."""
     row = tx.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
     with legible():
         return dict(json.loads(row[0])) if row else {}

@@ -2,12 +2,14 @@
 
 import shutil
 import stat
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite import file
+from proxy.stores.sqlite.forms import rows_of
 from proxy.stores.sqlite.model import newest
 
 MOST_CHECKED_BYTES = 4 * 2**30  # some ten seconds of reading
@@ -25,6 +27,7 @@ class Survey:
     model: str | None  # that made the vectors
     memories: int
     newest_at: float | None  # the last thing that was said or stored
+    forms: Mapping[str, str]  # what models were found to take, as upstream/forms.py writes it
     is_sound: bool | None  # None: too large to be read for this
 
 
@@ -54,6 +57,7 @@ def survey(database: Path) -> Survey:
             model=model and model[1],
             memories=memories,
             newest_at=max((at for at in (stored_at, said_at) if at is not None), default=None),
+            forms=rows_of(connection),
             is_sound=_is_sound(database),
         )
 

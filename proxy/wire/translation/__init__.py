@@ -6,7 +6,13 @@ plan     → chat body   (adapt: in the form that the model takes)
 chunks   → events      (translation, calls, output, figures)
 """
 
-from proxy.wire.translation.adapt import LIMITS, adapted, optional_fields
+from proxy.wire.translation.adapt import (
+    LIMITS,
+    adapted,
+    has_tool_media,
+    optional_fields,
+    with_thoughts,
+)
 from proxy.wire.translation.items import as_items, referenced_ids, response_of
 from proxy.wire.translation.request import Plan, conversation_of, plan, previous_of
 from proxy.wire.translation.translation import Translation, encode, items_of
@@ -19,10 +25,12 @@ __all__ = [
     "as_items",
     "conversation_of",
     "encode",
+    "has_tool_media",
     "items_of",
     "optional_fields",
     "plan",
     "previous_of",
     "referenced_ids",
     "response_of",
+    "with_thoughts",
 ]

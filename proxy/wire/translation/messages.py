@@ -44,6 +44,7 @@ class Conversation:
 
     messages: list[Message]
     left_out: tuple[str, ...]
+    thoughts: tuple[str, ...]  # behind each assistant message, in order
 
 
 def chat_messages(
@@ -60,7 +61,8 @@ def chat_messages(
         gathered.add(item, f"input[{index}]")
     system = _joined(gathered.system)
     first: list[Message] = [{"role": "system", "content": system}] if system else []
-    return Conversation([*first, *gathered.said()], tuple(dict.fromkeys(gathered.left_out)))
+    messages = [*first, *gathered.said()]
+    return Conversation(messages, tuple(dict.fromkeys(gathered.left_out)), tuple(gathered.thoughts))
 
 
 def _joined(texts: Sequence[str | list[Message]]) -> str | list[Message]:
@@ -98,6 +100,7 @@ class _Gathered:
     system: list[str | list[Message]] = field(default_factory=list)
     entries: list[Message | _Turn] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
     turn: _Turn | None = None  # the one that still grows
     unanswered: dict[str, list[_Call]] = field(default_factory=dict)
 
@@ -180,6 +183,7 @@ class _Gathered:
         # so long: before the last user message they are dead weight, and some servers refuse them there.
         if turn.thoughts and calls and in_tool_loop:
             message["reasoning_content"] = turn.thoughts
+        self.thoughts.append(turn.thoughts)
         if calls:
             message["tool_calls"] = [self._tool_call(call.item) for call in calls]
         yield message

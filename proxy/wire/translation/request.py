@@ -38,6 +38,7 @@ class Plan:
     background: bool
     previous_response_id: str | None
     conversation: str | None
+    thoughts: tuple[str, ...] = ()  # behind each assistant message of `chat`, in order
     seal_thoughts: bool = False  # the client wants `encrypted_content`
 
 
@@ -76,6 +77,7 @@ def plan(body: Body, earlier: Sequence[Item], referenced: Mapping[str, Item] | N
         background=echo["background"],
         previous_response_id=echo["previous_response_id"],
         conversation=conversation,
+        thoughts=told.thoughts,
         seal_thoughts="reasoning.encrypted_content" in (optional(body, "include", ARRAY) or ()),
     )
 

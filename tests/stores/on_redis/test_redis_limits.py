@@ -10,9 +10,11 @@ from proxy.errors import StoreUnavailable
 from proxy.rates import Rate, judge
 from proxy.stores.redis import limits as module
 from proxy.stores.redis.connection import Redis, scored
+from proxy.stores.redis.forms import RedisForms
 from proxy.stores.redis.limits import RedisCalls, RedisLimits
 from tests import redis_server
 from tests.stores.contract_calls import CallsContract
+from tests.stores.contract_forms import FormsContract
 
 CLOCK, EXPIRY = "redis.call('TIME')", ", 'PX', math.ceil(ahead * 1000)"
 assert CLOCK in module._ASK
@@ -81,6 +83,14 @@ async def test_without_redis_the_limits_say_so_and_come_back_with_it(
     finally:
         server.start()
     assert (await limits.ask("anna", rate)).passes
+
+
+class TestForms(FormsContract):
+    """Two replicas."""
+
+    @pytest.fixture
+    def forms(self, redis):
+        return RedisForms(redis), RedisForms(redis)
 
 
 class TestCalls(CallsContract):

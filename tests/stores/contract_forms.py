@@ -1,0 +1,22 @@
+"""What models were found to take, whoever keeps it. Subclass it where `forms` are two that share a place."""
+
+import json
+
+
+def row(until: float, **form: object) -> str:
+    return json.dumps({"until": until, "form": form})
+
+
+class FormsContract:
+    async def test_what_one_has_saved_the_other_loads(self, forms) -> None:
+        ours, theirs = forms
+        assert await theirs.load() == {}
+        await ours.save({"a": row(1), "b": row(2, placement="in_user")}, 10)
+        await theirs.save({"a": row(3, limit="max_tokens")}, 10)
+        assert await ours.load() == {"a": row(3, limit="max_tokens"), "b": row(2, placement="in_user")}
+
+    async def test_of_too_many_those_that_end_first_go(self, forms) -> None:
+        ours, theirs = forms
+        for number in range(100):
+            await (ours, theirs)[number % 2].save({f"m{number}": row(number)}, 7)
+        assert sorted(await ours.load()) == [f"m{number}" for number in range(93, 100)]
