@@ -8,7 +8,6 @@ until the user speaks again; a forget ends it at once.
 
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from hashlib import blake2b
 
 from proxy.domain import Prepared, Stamp, Turn
@@ -21,18 +20,13 @@ LASTS_S = 3600.0  # after the last step
 SIZE = 512
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    prepared: Prepared
-    generation: int
-
-
 class ToolLoops:
     """What was prepared for the questions of this process whose answers may take several requests."""
 
     def __init__(self, memories: MemoryStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._memories = memories
-        self._recent: Recent[_Held] = Recent(clock, lasts_s=LASTS_S, size=SIZE)
+        self._prepared: Recent[Prepared] = Recent(clock, lasts_s=LASTS_S, size=SIZE)
+        self._generations: Recent[int] = Recent(clock, lasts_s=LASTS_S, size=SIZE)  # by user
 
     async def prepared(self, turn: Turn, prepare: Callable[[], Awaitable[Prepared]]) -> Prepared:
         """Return what was prepared when the question was asked, if the turn continues its answer and nothing
@@ -41,14 +35,13 @@ class ToolLoops:
         stamp = await self._stamp(turn) if begins else None
         if stamp is None:
             return await prepare()
-        key = _key(turn, exchange_key(turn.session_id, begins))
-        if len(turn.messages) > len(begins) and key in self._recent:
-            held = self._recent.get(key)
-            if held.generation == stamp.generation:
-                self._recent.put(key, held)
-                return held.prepared
-        prepared = await prepare()
-        self._recent.put(key, _Held(prepared, stamp.generation))
+        owner = _digest(turn.scope.tenant, turn.scope.user)
+        self._see(owner, stamp.generation)
+        key = owner + _key(turn, exchange_key(turn.session_id, begins))
+        goes_on = len(turn.messages) > len(begins)
+        prepared = self._prepared.get(key) if goes_on and key in self._prepared else await prepare()
+        if owner in self._generations and self._generations.get(owner) == stamp.generation:
+            self._prepared.put(key, prepared)
         return prepared
 
     async def _stamp(self, turn: Turn) -> Stamp | None:
@@ -57,16 +50,19 @@ class ToolLoops:
         except StoreError:
             return None
 
+    def _see(self, owner: bytes, generation: int) -> None:
+        """Delete what is held of the user if the user forgot something since."""
+        if owner not in self._generations or self._generations.get(owner) != generation:
+            self._prepared.drop(owner)
+        self._generations.put(owner, generation)
+
 
 def _key(turn: Turn, conversation: str) -> bytes:
-    scope, asked = turn.scope, turn.options
-    what = (
-        scope.tenant,
-        scope.user,
-        scope.project,
-        asked.types,
-        asked.limit,
-        asked.threshold,
-        turn.tool_forced,
+    asked = turn.options
+    return _digest(
+        turn.scope.project, asked.types, asked.limit, asked.threshold, turn.tool_forced, conversation
     )
-    return blake2b(f"{what!r} {conversation}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+def _digest(*parts: object) -> bytes:
+    return blake2b(repr(parts).encode("utf-8", "surrogatepass"), digest_size=16).digest()

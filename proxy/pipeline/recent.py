@@ -36,6 +36,11 @@ class Recent(Generic[V]):
         while len(self._kept) > self._size:
             self._kept.popitem(last=False)
 
+    def drop(self, prefix: bytes) -> None:
+        """Delete the values under all keys that begin so."""
+        for key in [key for key in self._kept if key.startswith(prefix)]:
+            del self._kept[key]
+
 
 class Patience:
     """A model that keeps failing, or is too slow, is not waited for again and again: after TRIP_AFTER

@@ -54,6 +54,12 @@ def split(text: str) -> Authorship:
     return _of_structure(text, _DEPTH)
 
 
+def may_be_clients(text: str) -> bool:
+    """False if a look at the first characters shows that the user wrote some of the text."""
+    begins = text[:_BEGINS_IN].lstrip()[:_BEGINNING].lower()
+    return begins.startswith(_BEGINNINGS) or begins[:1] in _WRAPPING
+
+
 def _of_structure(text: str, depth: int) -> Authorship:
     """Return the user's words by structure alone."""
     if (asked := _asked_in_json(text)) is not None:
@@ -71,13 +77,18 @@ def _of_structure(text: str, depth: int) -> Authorship:
 
 # ---------------------------------------------------------------- templates
 _SPACE = re.compile(r"\s+")
+_WRAPPING = ("<", "-", "=", "*", "~", "#", "{", "")
 
 
 def _template(text: str) -> table.Template | None:
     """Return the template that the text follows."""
-    head = _SPACE.sub(" ", text[:_HEAD_CHARS]).strip().lower()
+    begins = text[:_BEGINS_IN].lstrip()[:_BEGINNING].lower()
+    if not begins.startswith(_BEGINNINGS):
+        return None
+    head = text[:_HEAD_CHARS].strip().lower()
     if _TOOL_RESULT.match(head):
         return _OF_TOOLS
+    head = _SPACE.sub(" ", head)
     if not head.startswith(table.OPENINGS):
         return None
     lowered = text.lower()
@@ -91,13 +102,19 @@ def _template(text: str) -> table.Template | None:
     )
 
 
+_BEGINNING = 7  # characters by which nearly all other texts are told from templates
+_BEGINS_IN = 64
+_BEGINNINGS = ("[", *{opening[:_BEGINNING] for opening in table.OPENINGS})
 # Cline and its descendants, where the model calls tools in its text: "[read_file for 'a.ts'] Result:".
 _TOOL_RESULT = re.compile(r"\[[a-z]{1,40}(?:_[a-z]{1,40}){0,5}(?: for [^\n]{0,300}?)?\] result:")
+_REPLIES = ("<feedback", "<answer", "<user_message", "<userMessage")
 _OF_TOOLS = table.Template("Cline", "cline/cline: src/core/task/ToolExecutor.ts", ())
 
 
 def _of_template(text: str, row: table.Template) -> Authorship:
     if not row.asks:
+        if not any(tag in text for tag in _REPLIES):
+            return Authorship("", wrapped=True)
         scan = _Scan(text, _DEPTH, own=table.REPLIES)
         scan.run()
         return Authorship(_tidied("\n\n".join(scan.owned)), wrapped=True)

@@ -7,8 +7,7 @@ import numpy as np
 
 from proxy.block import GAP, strip_blocks
 from proxy.domain import Message
-from proxy.wire.authorship import split
-from proxy.wire.templates import OPENINGS
+from proxy.wire.authorship import may_be_clients, split
 
 # Content parts that people or models wrote, and where their text is. Images, audio and files give none.
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
@@ -104,12 +103,10 @@ def speakers(entries: Sequence[Any], role_of: Callable[[Any], str | None]) -> li
 
 def _is_clients(content: object) -> bool:
     """True if the content is text, and a client wrote all of it."""
-    parts = content if isinstance(content, list) else [content]
-    if not all(map(_is_silent, parts)):
+    if isinstance(content, str) and not may_be_clients(content):
         return False
-    text = text_of(content)
-    # A message that a client wrote begins with a tag or with a template: most need no more than this look.
-    return text.lstrip()[:1] in _FIRST_CHARS and split(text).is_clients
+    parts = content if isinstance(content, list) else [content]
+    return all(map(_is_silent, parts)) and split(text_of(content)).is_clients
 
 
 def _is_wordless(content: object) -> bool:
@@ -124,12 +121,6 @@ def _is_silent(part: object) -> bool:
         return part is None or isinstance(part, str)
     kind = part.get("type")
     return isinstance(kind, str) and (kind in _TEXT_PARTS or kind in _SILENT_PARTS)
-
-
-_FIRST_CHARS = frozenset(first for opening in OPENINGS for first in (opening[0], opening[0].upper())) | {
-    "<",
-    "[",
-}
 
 
 def with_text_after(content: object, text: str, part_type: str) -> Any:
