@@ -44,7 +44,7 @@ def unpacked(packed: Iterable[bytes], coding: str, limit: int = 1 << 30) -> byte
         ("deflate", raw_deflate(PLAIN)),
         ("br", brotli.compress(PLAIN)),
         ("zstd", zstandard.compress(PLAIN[:99]) + zstandard.compress(PLAIN[99:])),
-        ("gzip, br", brotli.compress(gzip.compress(PLAIN))),
+        ("gzip, br", brotli.compress(gzip.compress(PLAIN, mtime=0))),
         # The header is missing, or wrong.
         ("", gzip.compress(PLAIN, mtime=0)),
         ("", zlib.compress(PLAIN)),
@@ -82,7 +82,7 @@ def test_a_compressed_stream_that_was_cut_gives_what_had_been_flushed() -> None:
 @pytest.mark.parametrize(
     ("coding", "bomb"),
     [
-        ("gzip", gzip.compress(b"\0" * 20_000_000)),
+        ("gzip", gzip.compress(b"\0" * 20_000_000, mtime=0)),
         ("br", brotli.compress(b"\0" * 20_000_000)),
         ("zstd", zstandard.compress(b"\0" * 20_000_000)),
     ],
