@@ -33,6 +33,13 @@ def behind_thoughts(text: str) -> str:
     return "" if opened else text
 
 
+def opened(text: str) -> str:
+    """Return a whole answer with the mark that begins its thoughts, where a template wrote that into the
+    prompt."""
+    head, end, _ = text.partition("</think>")
+    return f"<think>{text}" if end and "<think>" not in head else text
+
+
 _OPENERS = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
@@ -56,6 +63,11 @@ class ThoughtSplitter:
         self._closer = ""
         self._stage = 0  # 0: before the text, 1: thoughts, 2: behind them, 3: the answer
         self._begun = False  # thoughts have begun: their leading white space is over
+
+    @property
+    def is_through(self) -> bool:
+        """True if all that comes is the answer."""
+        return self._stage == 3
 
     def feed(self, text: str) -> list[tuple[bool, str]]:
         """Return what the text completes: whether it is a thought, and a piece of it, never empty."""

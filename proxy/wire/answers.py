@@ -63,9 +63,11 @@ class Values:
 
     def feed(self, chunk: bytes) -> list[Json]:
         """Return the objects that the bytes complete."""
-        values: list[Json] = []
         if self.trouble or self.done:
-            return values
+            return []
+        if self.streamed and self._unpacker.is_plain:
+            return self._read(chunk)
+        values: list[Json] = []
         try:
             for piece in self._unpacker.feed(chunk):
                 values += self._read(piece)
@@ -97,8 +99,9 @@ class Values:
         if self.streamed is None:
             self._decide(piece)
         if self.streamed:
-            values = self._events.feed(b"".join(self._held) + piece if self._held else piece)
-            self._held = []
+            if self._held:
+                piece, self._held = b"".join((*self._held, piece)), []
+            values = self._events.feed(piece)
             if self._events.pending_bytes > self._limit_bytes:
                 self.trouble = self._too_long()
             return values

@@ -23,7 +23,7 @@ from typing import Any
 
 import orjson
 
-from proxy.thoughts import ThoughtSplitter
+from proxy.thoughts import ThoughtSplitter, opened
 from proxy.wire.problems import Problem, problem_of
 
 Json = dict[str, Any]
@@ -31,7 +31,8 @@ Json = dict[str, Any]
 LIMIT_BYTES = 32 << 20
 """How much of one answer is kept by default: text, arguments, log probabilities, and what they cost here."""
 _PIECE_BYTES = 64  # what a piece costs beside its text
-_LOGPROB_BYTES = 300  # what one token costs with its log probability
+_ENTRY_BYTES = 512  # what a token costs with its log probability, or an entry of a list
+_ITEM_BYTES = 8192  # what a call costs, or a change between text and thoughts
 
 # Finish reasons beside "stop" and "tool_calls", of OpenAI, Gemini, Anthropic, Zhipu, Mistral and others.
 _CUT_SHORT = {
@@ -98,6 +99,7 @@ class Call:
     index: int | str | None = None
     arguments: list[str] = field(default_factory=list)
     extra_content: Json | None = None  # Gemini's thought signature: a later request has to bring it back
+    counted: bool = False  # against the limit
 
     @property
     def is_whole(self) -> bool:
@@ -140,6 +142,7 @@ class ChatReader:
         self.problem: Problem | None = None  # an error that the upstream sent, or that reading met
         self.calls = _CallLog()
         self._said: set[Kind] = set()
+        self._latest: Kind | None = None
         self._suspected: Problem | None = None
         self._heard = False  # a choice that says something has come
         self._finish_reason: str | None = None
@@ -157,6 +160,8 @@ class ChatReader:
         """Return what a chunk, or a whole completion, adds. After an error nothing does."""
         if self.problem is not None:
             return []
+        if (quick := self._plain_text(value)) is not None:
+            return [quick]
         choices = value.get("choices")
         choice = _first_choice(choices)
         if "error" in value or not choices:
@@ -208,6 +213,27 @@ class ChatReader:
         return Ending("completed")
 
     # ------------------------------------------------------------ reading
+    def _plain_text(self, value: Json) -> Said | None:
+        """Return the text of a chunk that holds nothing else, as most do; None for any other."""
+        choices = value.get("choices")
+        if self._spoken != "content" or not self._content.is_through or type(choices) is not list:
+            return None
+        if len(choices) != 1 or "error" in value or value.get("usage") or type(choices[0]) is not dict:
+            return None
+        choice = choices[0]
+        delta = choice.get("delta")
+        if type(delta) is not dict or choice.get("index") != 0 or choice.get("finish_reason") is not None:
+            return None
+        text = delta.get("content")
+        if not text or type(text) is not str or len(delta) > 1 + ("role" in delta):
+            return None
+        if any(name in choice for name in ("message", "error")) or choice.get("logprobs"):
+            return None
+        if self._left < _PIECE_BYTES + len(text):
+            return None
+        self._left -= _PIECE_BYTES + len(text)
+        return Said(Kind.TEXT, text)
+
     def _note_problem(self, value: Json) -> None:
         """Note an error. What only looks like one counts where no answer comes."""
         found = problem_of(value)
@@ -285,6 +311,8 @@ class ChatReader:
             if new := self._new(f"thoughts {place}", thought, whole=whole):
                 yield self._noted(Said(Kind.THOUGHT, new))
             new = self._new(f"content {place}" if place else "content", text, whole=whole)
+            if whole and place == 0 and new == text:
+                new = opened(new)
             if not new or self._spoken == "audio":
                 continue
             if written and whole:
@@ -305,6 +333,9 @@ class ChatReader:
             yield self._noted(Said(kind, text, () if is_thought else entries))
 
     def _noted(self, said: Said) -> Said:
+        if said.kind is not self._latest:
+            self._left -= _ITEM_BYTES
+        self._latest = said.kind
         self._said.add(said.kind)
         return said
 
@@ -336,6 +367,11 @@ class ChatReader:
             if whole:  # in a whole message each entry is a call of its own
                 fragment = {**fragment, "index": place}
             call = self.calls.call(fragment, place if len(entries) > 1 else None)
+            if not call.counted:
+                call.counted = True
+                self._left -= _ITEM_BYTES
+            if self._left < 0:
+                return
             arguments = _arguments(fragment)
             if whole:
                 arguments = self._new(f"call {place}", arguments, whole=True)
@@ -344,14 +380,7 @@ class ChatReader:
             yield CallPiece(call, arguments)
 
     def _counted(self, pieces: list[Piece]) -> list[Piece]:
-        for piece in pieces:
-            match piece:
-                case Said():
-                    self._left -= _PIECE_BYTES + len(piece.text) + _LOGPROB_BYTES * _tokens(piece.logprobs)
-                case CallPiece():
-                    self._left -= _PIECE_BYTES + len(piece.arguments)
-                case _:
-                    self._left -= 4 * _PIECE_BYTES
+        self._left -= sum(map(_cost, pieces))
         if self._left < 0:
             self.fail(f"The upstream's answer is longer than {self._limit_bytes / 2**20:g} MB.")
         return pieces
@@ -452,7 +481,8 @@ def _part(part: Any) -> tuple[str, str]:
         return "", text if isinstance(text, str) else ""
     if kind in ("thinking", "reasoning"):  # Mistral's hold parts of their own
         inner = part.get("thinking") or part.get("text")
-        texts = (_part(each)[1] for each in inner) if isinstance(inner, list) else (inner,)
+        parts = inner if isinstance(inner, list) else [{"text": inner}]
+        texts = (each.get("text") for each in parts if isinstance(each, dict))
         return "".join(text for text in texts if isinstance(text, str)), ""
     return "", ""
 
@@ -506,9 +536,20 @@ def _arguments(fragment: Mapping[str, Any]) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _tokens(logprobs: tuple[Any, ...]) -> int:
-    tokens = 0
-    for entry in logprobs:
-        top = entry.get("top_logprobs") if isinstance(entry, dict) else None
-        tokens += 1 + (len(top) if isinstance(top, list) else 0)
-    return tokens
+def _cost(piece: Piece) -> int:
+    """Return how many bytes it takes to keep the piece, roughly."""
+    match piece:
+        case Said():
+            return _PIECE_BYTES + len(piece.text) + _ENTRY_BYTES * sum(map(_tokens, piece.logprobs))
+        case CallPiece():
+            return _PIECE_BYTES + len(piece.arguments)
+        case Cited():
+            return _ENTRY_BYTES * (1 + len(piece.annotations))
+        case Detailed():
+            texts = (v for each in piece.thoughts for v in each.values() if isinstance(v, str))
+            return _ENTRY_BYTES * (1 + len(piece.thoughts)) + sum(map(len, texts))
+
+
+def _tokens(entry: Any) -> int:
+    top = entry.get("top_logprobs") if isinstance(entry, dict) else None
+    return 1 + (len(top) if isinstance(top, list) else 0)

@@ -166,6 +166,11 @@ class Unpacker:
             yield from self._bounded(self._through(chunk))
 
     @property
+    def is_plain(self) -> bool:
+        """True once the bytes are known to have no coding: they need no `feed`."""
+        return self._chain == [] and not self._held
+
+    @property
     def whole(self) -> bool:
         """False if the bytes so far end inside a coding."""
         return all(coding.whole for coding in self._chain or ())

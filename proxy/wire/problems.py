@@ -54,7 +54,8 @@ class Problem:
 def problem_of(value: Any) -> Problem | None:
     """Return the error that a JSON value holds, None where it holds none."""
     if isinstance(value, list):
-        return next((found for each in value[:10] if (found := problem_of(each))), None)
+        entries = (each for each in value[:10] if isinstance(each, dict))
+        return next((found for each in entries if (found := problem_of(each))), None)
     if not isinstance(value, dict):
         return None
     if error := value.get("error"):

@@ -116,7 +116,12 @@ class JsonDecoder:
         """Return the objects that the chunk completes."""
         values: list[dict[str, Any]] = []
         for line in self._lines.feed(chunk):
-            self._take(line, values)
+            if self._data or self._name or self.done:
+                self._take(line, values)
+            elif line[:6] == b"data: " and line[6:7] == b"{":  # as nearly all are
+                self._datum(line[6:], values)
+            elif line:
+                self._take(line, values)
         return values
 
     def end(self) -> list[dict[str, Any]]:
@@ -148,13 +153,13 @@ class JsonDecoder:
             self._name = stripped[6:].strip()
 
     def _datum(self, datum: bytes, values: list[dict[str, Any]]) -> None:
-        begins = datum == _DONE or datum.startswith(b"{")
+        begins = datum[:1] == b"{" or datum == _DONE
         if self._data and begins and self._data[-1].endswith(b"}"):  # JSON has no `}` right before a `{`
             self._dispatch(values)
         if datum == _DONE:
             self._dispatch(values)
             self.done = True
-        elif self._data or not begins or not self._told(datum, values):
+        elif self._data or not begins or not self._told(datum, values):  # alone, it is an event at once
             self._data.append(datum)
             self._data_bytes += len(datum)
 
@@ -172,6 +177,9 @@ class JsonDecoder:
             value = lenient(text)
         except (ValueError, RecursionError):
             return False
+        if type(value) is dict and not self._name:
+            values.append(value)
+            return True
         found = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
         if self._name == b"error":
             found = [v if v.keys() & {"error", "choices", "type"} else {"error": v} for v in found]

@@ -1,6 +1,7 @@
 """The one reader of chat completions: what servers send, and what memory and the translation make of it."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -237,6 +238,12 @@ def test_thoughts_in_the_content_are_a_reasoning_item_and_not_remembered() -> No
     assert remembered(*values, delta("stop")) == Answer("Yes.", whole=True)
 
 
+def test_thoughts_that_the_template_begins_are_split_off_a_whole_message() -> None:
+    assert read(message("stop", content="Hm\n</think>\nYes."))[0] == {Kind.THOUGHT: "Hm\n", Kind.TEXT: "Yes."}
+    plain = "In HTML, <think> and </think> are no elements."
+    assert read(message("stop", content=plain))[0] == {Kind.TEXT: plain}
+
+
 def test_thoughts_as_parts_of_the_content_are_thoughts() -> None:
     parts = [
         {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
@@ -291,6 +298,18 @@ def test_what_is_spoken_is_text_in_both() -> None:
     assert remembered(*values).text == "It is Oslo."
     both = delta("stop", content="Oslo.", audio={"transcript": "Oslo."})
     assert read(both)[0] == {Kind.TEXT: "Oslo."}
+
+
+def test_a_flood_of_calls_or_of_changing_kinds_is_bounded() -> None:
+    calls = [fragment("{}", index=i, id=f"c{i}", name="f") for i in range(100_000)]
+    thinking = [delta(content="x", reasoning="y")] * 100_000
+    for values in ([delta(tool_calls=calls)], thinking):
+        started = time.thread_time()
+        reader = ChatReader(limit_bytes=1 << 20)
+        pieces = sum(len(reader.take(value)) for value in values)
+        assert reader.problem is not None
+        assert pieces < 1_000
+        assert time.thread_time() - started < 2
 
 
 def test_an_answer_without_end_fails_and_is_not_kept() -> None:

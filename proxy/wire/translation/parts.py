@@ -136,12 +136,19 @@ def _unknown(part: Part, param: str, known: Sequence[str] | Mapping[str, Any]) -
 
 
 def reasoning_text(item: Mapping[str, Any], param: str) -> str:
-    """Return the thoughts of a reasoning item; "" where it holds only a summary, or what another
-    server sealed."""
-    content = item.get("content")
+    """Return the thoughts of a reasoning item; "" where there is only what another server sealed.
+
+    A summary stands for them where nothing is sealed: one of ours is their text."""
+    content, sealed = item.get("content"), item.get("encrypted_content")
     if not content:
-        return unseal(item.get("encrypted_content"))
+        return _summary_text(item) if sealed is None else unseal(sealed)
     parts = [
         checked(part, OBJECT, f"{param}.content") for part in checked(content, ARRAY, f"{param}.content")
     ]
+    return "".join(text for part in parts if isinstance(text := part.get("text"), str))
+
+
+def _summary_text(item: Mapping[str, Any]) -> str:
+    summary = item.get("summary")
+    parts = [part for part in summary if isinstance(part, dict)] if isinstance(summary, list) else []
     return "".join(text for part in parts if isinstance(text := part.get("text"), str))

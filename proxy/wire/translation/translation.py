@@ -85,6 +85,7 @@ class Translation:
         self._latest: ContentItem | CallItem | None = None  # the item that grew last
         self._reader = ChatReader(limit_bytes)
         self._calls: dict[Call, CallItem] = {}
+        self._call_ids: set[str] = set()
         self._usage: Body | None = None
         self._final: Body | None = None
 
@@ -235,8 +236,10 @@ class Translation:
 
     def _call_id(self, call: Call) -> str:
         """Return the upstream's id. One that two calls share would leave their outputs no way home."""
-        taken = {item.call_id for item in self._calls.values()}
-        return call.id if call.id and call.id not in taken else f"call_{uuid4().hex}"
+        taken = self._call_ids
+        chosen = call.id if call.id and call.id not in taken else f"call_{uuid4().hex}"
+        taken.add(chosen)
+        return chosen
 
     def _new_id(self, prefix: str) -> str:
         return output_id(prefix, self._head["id"], len(self._items))

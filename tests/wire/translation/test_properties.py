@@ -90,10 +90,23 @@ ANY_JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
     max_leaves=6,
 )
-DELTA_NAMES = ("content", "refusal", "reasoning", "reasoning_content", "tool_calls", "annotations")
+DELTA_NAMES = (
+    *(
+        "content",
+        "refusal",
+        "reasoning",
+        "reasoning_content",
+        "reasoning_details",
+        "tool_calls",
+        "annotations",
+    ),
+    *("function_call", "audio", "extra_content"),
+)
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(DELTA_NAMES), ANY_JSON), max_size=4), ANY_JSON)
 def test_nonsense_from_the_upstream_breaks_no_promise(deltas: list[Json], elsewhere: Any) -> None:
     chunks = [{**delta(**fields), "usage": elsewhere, "service_tier": elsewhere} for fields in deltas]
+    chunks += [{"choices": [{"message": fields, "logprobs": elsewhere}]} for fields in deltas]
     streamed([*chunks, {"choices": elsewhere}, {"choices": [elsewhere]}, delta("stop")])
+    streamed([{"error": elsewhere}, {"choices": [{"error": elsewhere}]}, delta("stop")])
