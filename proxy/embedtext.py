@@ -38,8 +38,11 @@ _MEANT = re.compile(
     r"(?:\b(?:\w*days?|weeks?|weekends?|months?|years?|tomorrow|tonight|ago|morning|afternoon|evening|night"
     r"|lunes|martes|mi[ée]rcoles|jueves|viernes|s[áa]bado|domingo|semanas?|mes(?:es)?|años?|d[íi]as?|mañana"
     r"|\w+tag|mittwoch|tage?n?|wochen?|wochenende|monate?n?|jahre?n?|morgen|heute|gestern|abend"
-    r"|\w+di|dimanche|semaines?|mois|ans?|ann[ée]e|jours?|demain|hier|prochaine?|derni[èe]re?|pr[óo]xim[oa])"
-    r"|[一二三四五六日天周月年末晚后前早])$",
+    r"|\w+di|dimanche|semaines?|mois|ans?|ann[ée]e|jours?|demain|hier|prochaine?|derni[èe]re?|pr[óo]xim[oa]"
+    r"|vandaag|gisteren|amanhã|ontem|hoje|feira|oggi|domani|ieri|\w+dì|settiman[ae]|fa|jutro|wczoraj|dziś"
+    r"|сегодня|(?:после)?завтра|(?:поза)?вчера|назад|недел\w|дн\w+|понедельник|вторник|сред[ау]|четверг"
+    r"|пятниц[ау]|суббот[ау]|воскресенье)(?:['’]s)?"
+    r"|[一二三四五六日天周月年末晚后前早後]|明朝|あした|あさって|きのう|내일|모레|어제|오늘|요일|[후뒤전])$",
     re.IGNORECASE,
 )
 _OTHER_LANGUAGES = (("用户", "我"), ("使用者", "我"), ("ユーザー", "私"), ("사용자", "저"))

@@ -58,7 +58,7 @@ class Remember:
         """Return the memory that now states it, and "created", "superseded" or "confirmed". `said`: which
         of the candidate's `expires_at`, `importance` and `tags` a memory takes over that it confirms."""
         self._pass(candidate)
-        candidate = _dated(candidate)
+        candidate = await asyncio.to_thread(_dated, candidate)
         for _ in range(_ATTEMPTS):
             try:
                 memory, change = await self._add(scope, candidate)

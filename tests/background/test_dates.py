@@ -1,12 +1,95 @@
-"""Relative dates, in every language that we resolve, against Thursday 2026-02-26."""
+"""Relative dates, in every language that we resolve."""
 
+import re
+import time
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from proxy.background.extraction.dates import anchored, expiry, resolved
+from proxy.timezones import local
 
 THURSDAY = datetime(2026, 2, 26, 10, tzinfo=UTC)
+CORPUS = Path(__file__).parent / "relative_dates.txt"
+RECALLED = [row.split("\t") for row in CORPUS.read_text("utf-8").splitlines() if not row.startswith("#")]
+WORDS = [word for _, _, text in RECALLED for word in text.split()]
+
+
+def added(text: str, said: datetime, type_: str = "semantic") -> list[str]:
+    """Return what is put in parentheses behind the words of the text, which stay as they are."""
+    dated = anchored(text, type_, said)
+    notes = [note for note in re.findall(r" \(([^()]*)\)", dated) if f" ({note})" not in text]
+    for note in notes:
+        dated = dated.replace(f" ({note})", "", 1)
+    assert dated == text
+    return notes
+
+
+@pytest.mark.parametrize("language", sorted({language for language, _, _ in RECALLED}))
+def test_what_the_languages_say_of_a_day_is_resolved(language: str) -> None:
+    """Said on Thursday 2026-03-05 at 21:00, where it is 6 March in UTC already."""
+    said = datetime(2026, 3, 5, 21, tzinfo=ZoneInfo("America/Los_Angeles"))
+    special = {"-": [], "?": ["stated 2026-03-05"]}
+    wrong = [
+        (text, found, meant)
+        for spoken, meant, text in RECALLED
+        if spoken == language and (found := added(text, said)) != special.get(meant, [meant])
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("content", "dated"),
+    [
+        ("User speaks at next year's conference.", "User speaks at next year's (2027) conference."),
+        ("User leads tomorrow’s demo.", "User leads tomorrow’s (2026-02-27) demo."),
+        ("User speaks at next year's (2027) conference.", None),
+        ("User speaks at next year (2027)'s conference.", None),
+        ("User leaves tomorrow, 27 February 2026.", None),
+        ("Nächstes Jahr (2027) zieht der Nutzer um.", None),
+        ("用户明天（2月27日）签约。", None),
+    ],
+)
+def test_a_date_stands_where_it_reads_well_and_once(content: str, dated: str | None) -> None:
+    once = anchored(content, "semantic", THURSDAY)
+    assert once == (dated or content)
+    assert anchored(once, "semantic", THURSDAY + timedelta(days=400)) == once
+
+
+def test_a_habit_has_no_date() -> None:
+    assert added("User likes meetings on Thursday", THURSDAY, "preference") == []
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "-12:00", "Europe/Berlin"])
+@pytest.mark.parametrize("at", [-1e30, 0.0, 1e30])
+def test_no_time_is_too_odd(at: float, zone: str) -> None:
+    """In the years 1 and 9999 some days are outside of the calendar: what names them stays as it is."""
+    for _, _, text in RECALLED:
+        assert anchored(text, "semantic", local(at, zone))
+
+
+@pytest.mark.parametrize("text", ["in 999 years", "999 years ago", "vor 999 Wochen", "半年后", "in 0 days"])
+def test_far_and_odd_counts_fail_nothing(text: str) -> None:
+    assert anchored(f"User moves {text}", "semantic", local(1e30, "UTC"))
+    assert anchored(f"User moves {text}", "semantic", local(-1e30, "UTC"))
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
+def test_a_text_keeps_its_words_and_is_resolved_once(text: str) -> None:
+    once = anchored(text, "semantic", THURSDAY)
+    assert anchored(once, "semantic", THURSDAY + timedelta(days=3)) == once
+
+
+def test_a_long_text_takes_no_seconds() -> None:
+    for text in ("a" * 4_000, "1 " * 2_000, "in " * 1_300, "用户" * 2_000, "周一" * 2_000):
+        began = time.perf_counter()
+        anchored(text, "semantic", THURSDAY)
+        assert time.perf_counter() - began < 2
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import re
+
 import pytest
 
 from proxy.background.extraction import verbatim
@@ -82,4 +84,10 @@ def test_in_other_languages_statements_are_told_from_requests() -> None:
     ],
 )
 def test_an_abbreviation_cuts_no_statement(said: str) -> None:
-    assert contents(f"{said} I have two cats.") == [said, "I have two cats."]
+    kept = [re.sub(r" \(\d{4}-\d\d-\d\d\)", "", content) for content in contents(f"{said} I have two cats.")]
+    assert kept == [said, "I have two cats."]
+
+
+def test_what_was_said_of_tomorrow_gets_its_date() -> None:
+    (kept,) = contents("I fly to Rome tomorrow.")
+    assert re.fullmatch(r"I fly to Rome tomorrow \(\d{4}-\d\d-\d\d\)\.", kept)

@@ -1,217 +1,46 @@
-"""Relative dates in a fact, resolved against the day on which it was said.
+"""Relative dates in a fact, resolved against the moment at which it was said, in the user's time zone.
 
-"tomorrow" means nothing in a memory that is read in June. What a calendar resolves without doubt gets the
-date behind it in parentheses; what it does not ("recently") gets the day on which it was stated. A fact
-that holds an absolute date already was resolved by its model and stays as it is. Days
-are those of the user's time zone.
+"tomorrow" means nothing in a memory that is read in June. What a calendar resolves gets its date in
+parentheses: "tomorrow (2026-03-06)". What it does not ("recently") gets the day on which it was stated. A
+fact that holds a full date was resolved by its model and stays as it is.
+
+The words are data, `dates.txt`: a section for each language. A fact is searched for the words of the
+languages that it may be in, by its script and its frequent words.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from functools import cache
+from pathlib import Path
 
 from proxy import timezones
+from proxy.wordlists import sections
 
-Resolve = Callable[[date, re.Match[str]], str]
-
+_TABLE = Path(__file__).with_name("dates.txt")
+_UNSPACED = frozenset(("han", "kana", "hangul"))
+_SCRIPTS = {
+    "kana": re.compile(r"[\u3040-\u30ff]"),
+    "han": re.compile(r"[\u4e00-\u9fff]"),
+    "hangul": re.compile(r"[\uac00-\ud7af]"),
+    "cyrillic": re.compile(r"[\u0400-\u04ff]"),
+    "arabic": re.compile(r"[\u0600-\u06ff]"),
+    "devanagari": re.compile(r"[\u0900-\u097f]"),
+}
+_ALIKE = 0.6  # of the frequent words of the likeliest language: so many make another likely too
+_UNITS = ("d", "w", "m", "y", "h")
+_SHIFT = re.compile(r"(day|week|weekend|month|year|in|fortnight|bare)([+-]\d)")
+_QUOTED = re.compile(r"\"[^\"\n]{1,200}\"|[“„«「『][^”“»」』\n]{1,200}[”“»」』]")
 _ISO = re.compile(r"\b\d{4}-\d{2}(?:-\d{2})?\b|\d{4}年\d{1,2}月")
 _ABSOLUTE = re.compile(
     r"\b(?:19|20)\d{2}\b|\b\d{1,2}[./]\d{1,2}[./](?:\d{2}|\d{4})\b|\d{1,2}月\d{1,2}[日号]", re.IGNORECASE
 )
-_WEEKDAYS = (
-    ("monday", "lunes", "montag", "lundi", "segunda-feira", "lunedì", "月", "一"),
-    ("tuesday", "martes", "dienstag", "mardi", "terça-feira", "martedì", "火", "二"),
-    ("wednesday", "miércoles", "mittwoch", "mercredi", "quarta-feira", "mercoledì", "水", "三"),
-    ("thursday", "jueves", "donnerstag", "jeudi", "quinta-feira", "giovedì", "木", "四"),
-    ("friday", "viernes", "freitag", "vendredi", "sexta-feira", "venerdì", "金", "五"),
-    ("saturday", "sábado", "samstag", "samedi", "sábado", "sabato", "土", "六"),
-    ("sunday", "domingo", "sonntag", "dimanche", "domingo", "domenica", "日", "日天"),
-)
-_DAY_OF = {name: day for day, names in enumerate(_WEEKDAYS) for name in names[:6]}
-_NUMBERS = {
-    **dict(
-        zip("a one two three four five six seven eight nine ten".split(), (1, *range(1, 11)), strict=True)
-    ),
-    **dict(zip("un dos tres cuatro cinco seis siete ocho nueve diez".split(), range(1, 11), strict=True)),
-    **dict(zip("einem zwei drei vier fünf sechs sieben acht neun zehn".split(), range(1, 11), strict=True)),
-    **dict(zip("un deux trois quatre cinq six sept huit neuf dix".split(), range(1, 11), strict=True)),
-    **dict(zip("一二三四五六七八九十", range(1, 11), strict=True)),
-    **{"an": 1, "una": 1, "une": 1, "einer": 1, "两": 2},
-}
-_COUNT = "|".join(sorted(map(re.escape, _NUMBERS), key=len, reverse=True)) + r"|\d{1,3}"
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A relative expression, and the date that it means, written out."""
-
-    pattern: re.Pattern[str]
-    resolve: Resolve
-
-
-def _rule(pattern: str, resolve: Resolve) -> Rule:
-    return Rule(re.compile(pattern, re.IGNORECASE), resolve)
-
-
-def _day(offset: int) -> Resolve:
-    return lambda today, _: (today + timedelta(days=offset)).isoformat()
-
-
-def _count(sign: int) -> Resolve:
-    def resolve(today: date, match: re.Match[str]) -> str:
-        count = int(match["n"]) if match["n"].isdigit() else _NUMBERS[match["n"].lower()]
-        unit = match["unit"].lower()
-        if unit[0] in "dtj天日":
-            return (today + timedelta(days=sign * count)).isoformat()
-        if unit[0] in "ws周星個个礼":
-            if unit.startswith(("个月", "個月")):
-                return _month(today, sign * count)
-            return (today + timedelta(weeks=sign * count)).isoformat()
-        return _month(today, sign * count)
-
-    return resolve
-
-
-def _weekday(weeks: int) -> Resolve:
-    """Return the weekday of the week that is `weeks` from today's; weeks begin on Monday."""
-
-    def resolve(today: date, match: re.Match[str]) -> str:
-        monday = today - timedelta(days=today.weekday())
-        return (monday + timedelta(weeks=weeks, days=_number_of(match["day"]))).isoformat()
-
-    return resolve
-
-
-def _coming(today: date, match: re.Match[str]) -> str:
-    ahead = (_number_of(match["day"]) - today.weekday() - 1) % 7 + 1
-    return (today + timedelta(days=ahead)).isoformat()
-
-
-def _gone(today: date, match: re.Match[str]) -> str:
-    back = (today.weekday() - _number_of(match["day"]) - 1) % 7 + 1
-    return (today - timedelta(days=back)).isoformat()
-
-
-def _number_of(name: str) -> int:
-    name = name.lower()
-    if name in _DAY_OF:
-        return _DAY_OF[name]
-    return next(day for day, names in enumerate(_WEEKDAYS) if name in names[6] + names[7])
-
-
-def _week(offset: int) -> Resolve:
-    def resolve(today: date, _: re.Match[str]) -> str:
-        monday = today - timedelta(days=today.weekday()) + timedelta(weeks=offset)
-        return f"week of {monday.isoformat()}"
-
-    return resolve
-
-
-def _month(today: date, offset: int) -> str:
-    months = today.year * 12 + today.month - 1 + offset
-    return f"{months // 12:04d}-{months % 12 + 1:02d}"
-
-
-def _in_month(offset: int) -> Resolve:
-    return lambda today, _: _month(today, offset)
-
-
-def _in_year(offset: int) -> Resolve:
-    return lambda today, _: f"{today.year + offset}"
-
-
-def _names(column: int) -> str:
-    return "|".join(names[column] for names in _WEEKDAYS)
-
-
-_EN, _ES, _DE, _FR = (rf"(?P<day>{_names(c)})" for c in range(4))
-_ZH, _JA = r"(?P<day>[一二三四五六日天])", r"(?P<day>[月火水木金土日])曜日?"
-_RULES = (
-    _rule(r"\bday after tomorrow\b|后天|明後日|\bpasado mañana\b|\bübermorgen\b|\baprès-demain\b", _day(2)),
-    _rule(
-        r"\btomorrow\b|明天|明日|(?<!pasado )(?<!la )(?<!por la )(?<!esta )\bmañana\b(?! por| siguiente)"
-        r"|\bdemain\b|내일",
-        _day(1),
-    ),
-    _rule(r"\bday before yesterday\b|前天|一昨日|\banteayer\b|\bvorgestern\b|\bavant-hier\b", _day(-2)),
-    _rule(
-        r"\byesterday\b|昨天|昨日|\bayer\b|\bgestern\b|\bhier (?:soir|matin)\b|어제|\blast night\b|昨晚"
-        r"|\banoche\b",
-        _day(-1),
-    ),
-    _rule(
-        r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b|今天|今晚|今早|今日|\bhoy\b|\bheute\b"
-        r"|\baujourd'hui\b|오늘",
-        _day(0),
-    ),
-    _rule(rf"\bin (?P<n>{_COUNT}) (?P<unit>days?|weeks?|months?)\b(?!'? time\w)", _count(1)),
-    _rule(rf"\b(?P<n>{_COUNT}) (?P<unit>days?|weeks?|months?) ago\b", _count(-1)),
-    _rule(rf"\bdentro de (?P<n>{_COUNT}) (?P<unit>días?|semanas?|mes(?:es)?)\b", _count(1)),
-    _rule(rf"\bhace (?P<n>{_COUNT}) (?P<unit>días?|semanas?|mes(?:es)?)\b", _count(-1)),
-    _rule(rf"\bin (?P<n>{_COUNT}) (?P<unit>Tag(?:en)?|Wochen?|Monat(?:en)?)\b", _count(1)),
-    _rule(rf"\bvor (?P<n>{_COUNT}) (?P<unit>Tag(?:en)?|Wochen?|Monat(?:en)?)\b", _count(-1)),
-    _rule(rf"\bdans (?P<n>{_COUNT}) (?P<unit>jours?|semaines?|mois)\b", _count(1)),
-    _rule(rf"\bil y a (?P<n>{_COUNT}) (?P<unit>jours?|semaines?|mois)\b", _count(-1)),
-    _rule(rf"(?P<n>{_COUNT})\s?(?P<unit>天|日|周|星期|个星期|个礼拜|個月|个月)(?:之?后|以后)", _count(1)),
-    _rule(rf"(?P<n>{_COUNT})\s?(?P<unit>天|日|周|星期|个星期|个礼拜|個月|个月)(?:之?前|以前)", _count(-1)),
-    # "next Friday" is that of the next week; "this" and "coming" the first from now on
-    _rule(rf"\bnext {_EN}\b", _weekday(1)),
-    _rule(rf"下个?(?:周|星期|礼拜){_ZH}", _weekday(1)),
-    _rule(rf"来週の?{_JA}", _weekday(1)),
-    _rule(rf"\b(?:this coming|the coming|this) {_EN}\b", _coming),
-    _rule(rf"\b(?:este|el próximo) {_ES}\b", _coming),
-    _rule(rf"\bel {_ES} que viene\b", _coming),
-    _rule(rf"\b(?:kommende[nrm]?|diese[nrm]?) {_DE}\b", _coming),
-    _rule(rf"\b(?:ce {_FR})\b", _coming),
-    _rule(rf"\b{_FR} prochain\b", _coming),
-    _rule(rf"(?:这个?|本)(?:周|星期|礼拜){_ZH}", _weekday(0)),
-    _rule(rf"今週の?{_JA}", _weekday(0)),
-    _rule(rf"\blast {_EN}\b", _gone),
-    _rule(rf"\bel (?:pasado {_ES})\b", _gone),
-    _rule(rf"\bel {_ES} pasado\b", _gone),
-    _rule(rf"\b(?:letzte[nrm]?|vergangene[nrm]?) {_DE}\b", _gone),
-    _rule(rf"\b{_FR} dernier\b", _gone),
-    _rule(rf"上个?(?:周|星期|礼拜){_ZH}", _weekday(-1)),
-    _rule(rf"先週の?{_JA}", _weekday(-1)),
-    _rule(
-        r"\bnext week\b|下个?(?:周|星期|礼拜)(?![一二三四五六日天])|来週|\bla (?:próxima semana"
-        r"|semana que viene)\b|\bnächste Woche\b|\bla semaine prochaine\b",
-        _week(1),
-    ),
-    _rule(
-        r"\blast week\b|上个?(?:周|星期|礼拜)(?![一二三四五六日天])|先週|\bla semana pasada\b"
-        r"|\bletzte Woche\b|\bla semaine dernière\b",
-        _week(-1),
-    ),
-    _rule(
-        r"\bnext month\b|下个月|来月|\bel (?:próximo mes|mes que viene)\b|\bnächste[nr]? Monat\b"
-        r"|\ble mois prochain\b",
-        _in_month(1),
-    ),
-    _rule(
-        r"\blast month\b|上个月|先月|\bel mes pasado\b|\bletzte[nr]? Monat\b|\ble mois dernier\b",
-        _in_month(-1),
-    ),
-    _rule(
-        r"\bnext year\b|明年|来年|\bel (?:próximo año|año que viene)\b|\bnächste[sn]? Jahr\b"
-        r"|\bl'année prochaine\b",
-        _in_year(1),
-    ),
-    _rule(
-        r"\blast year\b|去年|昨年|\bel año pasado\b|\bletzte[sn]? Jahr\b|\bl'année dernière\b", _in_year(-1)
-    ),
-)
-_VAGUE = re.compile(
-    r"\b(?:recently|lately|just now|soon|currently|at the moment|a few (?:days|weeks|months) ago"
-    r"|the other day|(?:this|next|last) (?:spring|summer|autumn|fall|winter|weekend|quarter))\b"
-    r"|最近|近来|刚刚|不久|前几天|过几天|近日|这几天|目前|今度|そのうち"
-    r"|\b(?:recientemente|últimamente|hace poco|pronto|actualmente|este (?:verano|invierno|otoño))\b"
-    r"|\b(?:kürzlich|neulich|bald|zurzeit|derzeit|momentan|diesen (?:Sommer|Winter|Herbst))\b"
-    r"|\b(?:récemment|bientôt|actuellement|en ce moment|l'autre jour|cet (?:été|hiver|automne))\b",
-    re.IGNORECASE,
-)
+_DATED = re.compile(r"(?:['’]s)?,? ?[(\uff08][^()\uff08\uff09]*\d")  # what follows words that have their date
+_BEGINNING = re.compile(r"(?:^|[.!?:;\n\u2026])\W*\Z")
+_POSSESSIVE = re.compile(r"['’]s\b")
+_RESOLVED = re.compile(r"(?:['’]s)? \((?:week(?:end)? of )?(\d{4}(?:-\d\d){0,2})\)")
 _MONTH_NAMES = (
     "january february march april may june july august september october november december",
     "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
@@ -231,26 +60,276 @@ _UNTIL = re.compile(
 )
 
 
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """Words of one meaning: see dates.txt."""
+
+    meaning: str
+    pattern: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Language:
+    """A section of dates.txt. The patterns of `words`, `was`, `will` and `habit` may match nothing."""
+
+    script: str
+    words: re.Pattern[str]
+    numbers: dict[str, int]
+    rules: tuple[_Rule, ...]
+    was: re.Pattern[str]
+    will: re.Pattern[str]
+    habit: re.Pattern[str]
+    vague: re.Pattern[str]
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """A relative date in a text, and the date that it means, written out."""
+
+    start: int
+    end: int
+    meant: str
+
+
 def anchored(content: str, type_: str, said: datetime, *, stated: bool = True) -> str:
     """Return the content with its relative dates resolved for what was said then, in the user's local time.
+    `stated`: what no calendar resolves gets the day on which it was stated.
 
     A procedure's days come again: they stay as they are."""
-    if type_ == "procedural" or _ISO.search(content):
+    if type_ == "procedural" or _ISO.search(content) or any(_days_in(content)):
         return content
-    today = said.date()
-    spans: list[tuple[int, int, str]] = []
-    for rule in _RULES:
-        for match in rule.pattern.finditer(content):
-            if all(match.end() <= start or match.start() >= end for start, end, _ in spans):
-                spans.append((match.start(), match.end(), rule.resolve(today, match)))
+    languages = _languages_of(content)
+    spans = _spans(content, languages, said, is_habit=type_ == "preference")
     if not spans:
-        vague = stated and _VAGUE.search(content) and not _ABSOLUTE.search(content)
-        return _stated(content, today) if vague else content
-    for _, end, meant in sorted(spans, reverse=True):
-        content = f"{content[:end]} ({meant}){content[end:]}"
+        vague = stated and any(one.vague.search(content) for one in languages)
+        return _stated(content, said.date()) if vague and not _ABSOLUTE.search(content) else content
+    for span in sorted(spans, key=lambda one: one.end, reverse=True):
+        if _is_said(span, content):
+            continue
+        possessive = _POSSESSIVE.match(content, span.end)
+        end = possessive.end() if possessive else span.end
+        content = f"{content[:end]} ({span.meant}){content[end:]}"
     return content
 
 
+def resolved(content: str) -> tuple[str, ...]:
+    """Return the dates that `anchored` has put behind the words that mean them, in order."""
+    if "(" not in content:
+        return ()
+    ends = {
+        m.end()
+        for one in _languages_of(content)
+        for rule in one.rules
+        for m in rule.pattern.finditer(content)
+    }
+    found = (match[1] for end in sorted(ends) if (match := _RESOLVED.match(content, end)))
+    return tuple(found)
+
+
+def _is_said(span: _Span, content: str) -> bool:
+    """True if the content says itself which date the words mean."""
+    return bool(_DATED.match(content, span.end)) or (len(span.meant) == 4 and span.meant in content)
+
+
+# ---------------------------------------------------------------- what stands in the content
+def _spans(content: str, languages: tuple[_Language, ...], said: datetime, *, is_habit: bool) -> list[_Span]:
+    """Return the relative dates that do not overlap, of those that do the longest."""
+    found: list[_Span] = []
+    for one in languages:
+        for rule in one.rules:
+            for match in rule.pattern.finditer(content):
+                if rule.meaning == "on" and (is_habit or one.habit.search(content)):
+                    continue
+                if rule.meaning.startswith("day") and _is_name(match):
+                    continue
+                with suppress(OverflowError, ValueError):  # before the year 1, after 9999
+                    if meant := _meant(rule.meaning, match, one, said):
+                        found.append(_Span(match.start(), match.end(), meant))
+    quoted = [match.span() for match in _QUOTED.finditer(content)]
+    chosen: list[_Span] = []
+    for span in sorted(found, key=lambda span: span.start - span.end):
+        taken = [(other.start, other.end) for other in chosen] + quoted
+        if all(span.end <= start or span.start >= end for start, end in taken):
+            chosen.append(span)
+    return chosen
+
+
+def _is_name(match: re.Match[str]) -> bool:
+    """True for a capital in mid-sentence: "a band called Yesterday"."""
+    return match[0][0].isupper() and not _BEGINNING.search(match.string[: match.start()])
+
+
+def _languages_of(content: str) -> tuple[_Language, ...]:
+    """Return the languages that the content may be in, by its script and its frequent words."""
+    scripts = {name for name, letters in _SCRIPTS.items() if letters.search(content)}
+    if "kana" in scripts:
+        scripts.discard("han")
+    known = _languages()
+    if scripts:
+        return tuple(one for name, one in known.items() if one.script in scripts or name == "en")
+    folded = content.casefold()
+    counts = {
+        name: len(set(one.words.findall(folded))) for name, one in known.items() if one.script == "latin"
+    }
+    least = _ALIKE * max(counts.values())
+    return tuple(known[name] for name, count in counts.items() if count >= least)
+
+
+# ---------------------------------------------------------------- what it means
+def _meant(meaning: str, match: re.Match[str], language: _Language, said: datetime) -> str | None:
+    """Return the date that the words mean, None for none. Raises OverflowError, ValueError."""
+    today = said.date()
+    if shift := _SHIFT.fullmatch(meaning):
+        return _shifted(shift[1], int(shift[2]), match, language, said)
+    groups = match.groupdict()
+    if meaning in ("in", "ago"):
+        sign = 1 if meaning == "in" else -1
+        return _counted(said, _unit(groups), sign * _number(groups["n"], language))
+    weekday = next(number for number in range(7) if groups[f"d{number}"] is not None)
+    if meaning == "after":
+        coming, unit = _coming(today, weekday), _unit(groups) if groups.get("n") else "w"
+        count = _number(groups["n"], language) if groups.get("n") else 1
+        return _counted(datetime.combine(coming, said.time()), unit, count)
+    if meaning == "on":
+        was = language.was.search(match.string) and not language.will.search(match.string)
+        meaning = "past" if was else "coming"
+    if meaning == "coming":
+        return _coming(today, weekday).isoformat()
+    if meaning == "past":
+        return (today - timedelta(days=(today.weekday() - weekday - 1) % 7 + 1)).isoformat()
+    weeks = {"last": -1, "this": 0, "next": 1, "next2": 2}[meaning]
+    return (_monday(today, weeks) + timedelta(days=weekday)).isoformat()
+
+
+def _shifted(unit: str, by: int, match: re.Match[str], language: _Language, said: datetime) -> str | None:
+    """Return the date that is `by` units from the day on which it was said."""
+    today, groups = said.date(), match.groupdict()
+    match unit:
+        case "day":
+            return (today + timedelta(days=by)).isoformat()
+        case "week":
+            return f"week of {_monday(today, by)}"
+        case "weekend":
+            # On a Sunday "this weekend" lasts, and "last weekend" is the one before.
+            return f"weekend of {_monday(today, by) + timedelta(days=5)}"
+        case "month":
+            return _month(today, by)
+        case "year":
+            return f"{date(today.year + by, 1, 1).year:04d}"
+        case "fortnight":
+            return (today + timedelta(weeks=2 * by)).isoformat()
+        case "in":
+            return _counted(said + timedelta(days=by), _unit(groups), _number(groups["n"], language))
+        case _:
+            return _counted(said, _unit(groups), by)
+
+
+def _counted(said: datetime, unit: str, count: int) -> str | None:
+    match unit:
+        case "d":
+            return (said.date() + timedelta(days=count)).isoformat()
+        case "w":
+            return (said.date() + timedelta(weeks=count)).isoformat()
+        case "m":
+            return _month(said.date(), count) if count else None
+        case "y":  # half a year is counted as 0
+            return f"{date(said.year + count, 1, 1).year:04d}" if count else None
+        case _:
+            return (said + timedelta(hours=count)).date().isoformat()
+
+
+def _unit(groups: dict[str, str | None]) -> str:
+    return next(unit for unit in _UNITS if groups.get(unit) is not None)
+
+
+def _number(text: str | None, language: _Language) -> int:
+    text = (text or "").casefold()
+    return int(text) if text.isdecimal() else language.numbers[text]
+
+
+def _coming(today: date, weekday: int) -> date:
+    return today + timedelta(days=(weekday - today.weekday() - 1) % 7 + 1)
+
+
+def _monday(today: date, weeks: int) -> date:
+    return today + timedelta(days=7 * weeks - today.weekday())
+
+
+def _month(today: date, offset: int) -> str:
+    months = today.year * 12 + today.month - 1 + offset
+    first = date(months // 12, months % 12 + 1, 1)
+    return f"{first:%Y-%m}" if first.year > 999 else f"{first.year:04d}-{first.month:02d}"
+
+
+# ---------------------------------------------------------------- the table
+@cache
+def _languages() -> dict[str, _Language]:
+    """Read the table; some 30 ms, the first time that a fact is dated."""
+    return {name: _language(lines) for name, lines in sections(_TABLE).items()}
+
+
+def _language(lines: Sequence[str]) -> _Language:
+    rows: dict[str, list[str]] = {}
+    for line in lines:
+        meaning, _, pattern = line.partition(" = ")
+        rows.setdefault(meaning, []).append(pattern)
+    (script,) = rows.pop("script")
+    numbers = _numbers(*rows.pop("numbers", [""]))
+    known = {
+        "n": rf"(?P<n>\d{{1,3}}|{'|'.join(sorted(map(re.escape, numbers), key=len, reverse=True)) or 'x'})",
+        "unit": _groups(_UNITS, *rows.pop("units")),
+        "day": _groups([f"d{number}" for number in range(7)], *rows.pop("weekdays")),
+    }
+    edged = "{}" if script in _UNSPACED else r"(?<!\w)(?:{})(?!\w)"
+
+    def whole(pattern: str) -> re.Pattern[str]:
+        for name, group in known.items():
+            pattern = pattern.replace(f"{{{name}}}", group)
+        return re.compile(edged.replace("{}", pattern), re.IGNORECASE)
+
+    unnamed = re.sub(r"\?P<\w+>", "?:", known["day"])
+
+    def any_of(name: str) -> re.Pattern[str]:
+        return whole("|".join(rows.pop(name, [r"(?!)"])).replace("{day}", unnamed))
+
+    words, was, will, habit, vague = map(any_of, ("words", "was", "will", "habit", "vague"))
+    rules = tuple(
+        _Rule(meaning, whole(pattern))
+        for meaning, patterns in rows.items()
+        for row in patterns
+        for pattern in _alternatives(row)
+    )
+    return _Language(script, words, numbers, rules, was, will, habit, vague)
+
+
+def _numbers(row: str) -> dict[str, int]:
+    """Return the number words: those without a value count from one."""
+    named = [word.split(":") for word in row.split()]
+    counted = (word for word, *value in named if not value)
+    return dict(zip(counted, range(1, 100), strict=False)) | {w: int(v[0]) for w, *v in named if v}
+
+
+def _groups(names: Sequence[str], row: str) -> str:
+    """Return the pattern of any of the row's columns, each a group of its name."""
+    columns = zip(names, row.split(" / "), strict=True)
+    return f"(?:{'|'.join(f'(?P<{name}>{pattern})' for name, pattern in columns)})"
+
+
+def _alternatives(row: str) -> Iterator[str]:
+    """Yield the row's alternatives: a pattern may have each named group once."""
+    depth, start, place = 0, 0, 0
+    while place < len(row):
+        char = row[place]
+        place += 1 if char != "\\" else 2
+        if char in "()[]":
+            depth += 1 if char in "([" else -1
+        elif char == "|" and not depth:
+            yield row[start : place - 1]
+            start = place
+    yield row[start:]
+
+
+# ---------------------------------------------------------------- absolute dates
 def expiry(content: str, type_: str, timezone: str) -> float | None:
     """Return when a rule ends that names its last day ("answer in French until 2026-05-05"), in the user's
     zone; None for all else: that a lease runs until May is true in June as well."""
@@ -266,23 +345,15 @@ def expiry(content: str, type_: str, timezone: str) -> float | None:
     return None
 
 
-_RESOLVED = re.compile(r" \((?:week of )?(\d{4}(?:-\d\d){0,2})\)")
-
-
-def is_ahead(content: str, at: float) -> bool | None:
+def is_ahead(content: str, at: float, timezone: str = timezones.DEFAULT) -> bool | None:
     """Return whether the content names a day that had not come when it was said at `at`; None where it
     names no day with its year."""
-    days = [day for match in _DAYS.finditer(content) if (day := _day_of(match)) is not None]
-    return max(days) > timezones.local(at, timezones.DEFAULT).date() if days else None
+    days = list(_days_in(content))
+    return max(days) > timezones.local(at, timezone).date() if days else None
 
 
-def resolved(content: str) -> tuple[str, ...]:
-    """Return the dates that `anchored` has put behind the words that mean them, in order."""
-    if "(" not in content:
-        return ()
-    ends = {match.end() for rule in _RULES for match in rule.pattern.finditer(content)}
-    found = (match[1] for end in sorted(ends) if (match := _RESOLVED.match(content, end)))
-    return tuple(found)
+def _days_in(content: str) -> Iterator[date]:
+    return (day for match in _DAYS.finditer(content) if (day := _day_of(match)) is not None)
 
 
 def _stated(content: str, day: date) -> str:

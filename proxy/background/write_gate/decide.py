@@ -18,6 +18,7 @@ from proxy.background.write_gate.claims import claims_change, says_moved, takes_
 from proxy.background.write_gate.compare import Relation, overlap, relate
 from proxy.background.write_gate.reading import read
 from proxy.domain import (
+    DEFAULT_TIMEZONE,
     KINDS,
     Candidate,
     Change,
@@ -97,6 +98,7 @@ class _Ledger:
     now: float
     near: float
     seed: str
+    timezone: str = DEFAULT_TIMEZONE  # of the candidate that is being admitted
     changes: list[Change] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
     closed: set[str] = field(default_factory=set)
@@ -108,6 +110,7 @@ class _Ledger:
         if named is not None:
             self._supersede([named], replace(memory, scope=_reach(named, memory)), one.vector)
             return
+        self.timezone = candidate.timezone
         matches = self._matches(one, memory)
         if not matches:
             self.changes.append(Create(memory, one.vector))
@@ -159,14 +162,14 @@ class _Ledger:
         first, then = (memory, old) if late else (old, memory)
         relation = relate(first.content, then.content, cosine, near=self.near)
         if relation is Relation.SAME and _on_other_days(first, then):
-            if not _is_new_date(first, then):
+            if not _is_new_date(first, then, self.timezone):
                 return None
             relation = Relation.UPDATE
         if relation is Relation.SAME and _reaches(old, memory):
             return _Match(old, relation, late)
         if relation is not Relation.UPDATE or _same_breath(old, memory):
             return None
-        if not _may_change(first, then, cosine):
+        if not _may_change(first, then, cosine, self.timezone):
             return None
         return _Match(old, relation, late)
 
@@ -281,15 +284,15 @@ def _on_other_days(first: Memory, then: Memory) -> bool:
     return bool(one and other) and one != other
 
 
-def _is_new_date(first: Memory, then: Memory) -> bool:
+def _is_new_date(first: Memory, then: Memory, timezone: str) -> bool:
     """True where the day that the earlier names had not come when the later named another. What may have
     happened by then happened, and the later is the next time."""
     if "episodic" in (first.type, then.type):
         return False
-    return is_ahead(first.content, then.valid_from) is True
+    return is_ahead(first.content, then.valid_from, timezone) is True
 
 
-def _may_change(first: Memory, then: Memory, cosine: float | None) -> bool:
+def _may_change(first: Memory, then: Memory, cosine: float | None, timezone: str) -> bool:
     """True if the later may change the earlier. What happened stays true: of two events the later must say
     all that the earlier says, or say itself that it was moved or called off; until its day has come, that
     it is another day now. Across types, and between a project and no project, the later has to say itself
@@ -304,11 +307,11 @@ def _may_change(first: Memory, then: Memory, cosine: float | None) -> bool:
         said_again = set(read(first.content).values) <= set(read(then.content).values)
         if then.type == "episodic" and said_again:
             return True
-        ahead = is_ahead(first.content, first.valid_from)
+        ahead = is_ahead(first.content, first.valid_from, timezone)
         if ahead and says_moved(then.content):
             return True
         moved = ahead is None or read(first.content).planned or says_moved(then.content, to="date")
-        may_move = moved or is_ahead(first.content, then.valid_from)
+        may_move = moved or is_ahead(first.content, then.valid_from, timezone)
         return bool(may_move) and claims_change(first.content, then.content, cosine)
     if then.type != "episodic" and first.scope.project == then.scope.project:
         return _family(first.type) == _family(then.type)
