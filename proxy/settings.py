@@ -174,6 +174,9 @@ class LimitSettings(Section):
     requests_burst: int = Field(0, ge=0)
     memory_requests_per_minute: int = Field(0, ge=0)
     memory_requests_burst: int = Field(0, ge=0)
+    max_messages: int = Field(2_048, ge=0)
+    max_json_values: int = Field(200_000, ge=0)
+    max_text_mb: float = Field(10, ge=0)
     max_memories_per_user: int = Field(250_000, ge=0)
     max_content_mb_per_user: float = Field(256, ge=0)
     when_full: Literal["evict", "refuse"] = "evict"

@@ -43,6 +43,7 @@ from proxy.pipeline.prepare import Tools, prepare, search, unshown
 from proxy.upstream.client import Upstream
 from proxy.upstream.relay import passthrough
 from proxy.upstream.tunnel import tunnelled
+from proxy.wire.body import Bounds
 from proxy.wire.chat import CHAT
 from proxy.wire.dialect import Dialect
 from proxy.wire.responses import RESPONSES
@@ -175,7 +176,7 @@ async def _prepared(parts: Parts, loops: ToolLoops, turn: Turn) -> Prepared:
 
 
 def _interception(parts: Parts) -> Interception:
-    memory, identity = parts.settings.memory, parts.settings.identity
+    memory, identity, chosen = parts.settings.memory, parts.settings.identity, parts.settings.limits
     return Interception(
         recall=partial(_prepared, parts, ToolLoops(parts.stores.memories)),
         # A turn that may have to wait for a model takes no place: it would keep the others waiting as well.
@@ -206,6 +207,7 @@ def _interception(parts: Parts) -> Interception:
             step_turns=memory.compress_step_turns,
         ),
         learning=parts.learning,
+        bounds=Bounds(chosen.max_messages, chosen.max_json_values, int(chosen.max_text_mb * 1e6)),
     )
 
 

@@ -22,11 +22,12 @@ from proxy.edge.failopen import Failed, FailOpen
 from proxy.edge.forwarding import Forwarding, Progress
 from proxy.edge.headers import request_id
 from proxy.edge.identity.caller import Caller
+from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.places import Places
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.retry import ask
 from proxy.edge.settling import Settling
-from proxy.edge.turns import Defaults, Incoming, Zones, is_object, is_readable, understand
+from proxy.edge.turns import Asked, Defaults, Incoming, Zones, parsed, understand
 from proxy.edge.writing import Writing
 from proxy.errors import ClientError, StoreError, UpstreamError
 from proxy.note_store import NoteStore
@@ -39,6 +40,7 @@ from proxy.upstream.downstream import Downstream
 from proxy.upstream.forms import Forms, Learning
 from proxy.upstream.relay import Ending
 from proxy.wire import body as json_body
+from proxy.wire.body import Body, Bounds
 from proxy.wire.compact import kept, turns_of, without
 from proxy.wire.dialect import Answer, Dialect
 
@@ -63,6 +65,7 @@ class Interception:
     zones: Zones
     rules: compress.Rules = compress.Rules()  # noqa: RUF009 frozen
     learning: Learning = field(default_factory=lambda: Learning(Forms(time.time)))
+    bounds: Bounds = Bounds()  # noqa: RUF009 frozen
     settling: Settling = field(default_factory=Settling)
     places: Places | None = field(default_factory=Places)  # None: a turn waits for no other
 
@@ -115,14 +118,12 @@ class Intercept:
         progress.payload = await progress.downstream.read(self.parts.max_body_bytes)
         progress.started = perf_counter()  # the upload's time is the client's
         progress.caller = self.parts.identify(progress.scope)
-        progress.is_json = is_readable(progress.headers) or is_object(progress.headers, progress.payload)
-        if progress.is_json:
-            progress.body = json_body.parse(progress.payload)
-            id_ = request_id(progress.scope)
-            incoming = Incoming(id_, self.parts.clock(), progress.caller, progress.headers)
-            asked = understand(progress.body, incoming, self.dialect, self.parts.defaults)
-            if asked.stripped:
-                progress.payload = json_body.dump(progress.body)
+        id_ = request_id(progress.scope)
+        incoming = Incoming(id_, self.parts.clock(), progress.caller, progress.headers)
+        read = await OFF_LOOP.run(len(progress.payload), self._read, progress.payload, incoming)
+        if read is not None:
+            progress.is_json = True
+            asked, progress.body, progress.payload = read
             progress.user, progress.reason = asked.user, asked.reason
             progress.turn = asked.turn
             if asked.turn is not None and asked.turn.named:
@@ -130,6 +131,15 @@ class Intercept:
                 progress.turn = replace(asked.turn, session_id=named)
         await forwarding.adopt(progress)
         progress.start(forwarding, self.dialect)
+
+    def _read(self, payload: bytes, incoming: Incoming) -> tuple[Asked, Body, bytes] | None:
+        """Return what the body asks of memory, the body, and its bytes without fields of ours; None for what
+        is no JSON object. Raises ClientError."""
+        body = parsed(incoming.headers, payload, self.parts.bounds, self.dialect.conversation_field)
+        if body is None:
+            return None
+        asked = understand(body, incoming, self.dialect, self.parts.defaults)
+        return asked, body, json_body.dump(body) if asked.stripped else payload
 
     # ------------------------------------------------------------ remember
     async def _recall(self, progress: Progress, forwarding: Forwarding) -> None:
@@ -151,7 +161,7 @@ class Intercept:
             if isinstance(recalled, Failed):
                 recalled = Prepared(status=Status.DEGRADED, reason=recalled.reason, level=Level.NONE)
             progress.prepared = recalled
-        progress.place(forwarding)
+        await OFF_LOOP.run(len(progress.payload), progress.place, forwarding)
 
     async def _placed_in_time(self, turn: Turn, progress: Progress) -> Turn:
         """Return the turn with the time zone in which its dates are read and shown."""

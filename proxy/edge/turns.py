@@ -1,8 +1,8 @@
 """Parse a request's body and headers into a Turn: what is asked of memory, by whom, in which session."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 from proxy.domain import MemoryOptions, Message, Scope, Turn
 from proxy.edge.identity.caller import USER_HEADER, Caller
@@ -12,10 +12,12 @@ from proxy.pipeline.decision.housekeeping import is_housekeeping
 from proxy.pipeline.session import fingerprint
 from proxy.ports import Clock, SessionStore
 from proxy.reasons import Reason
-from proxy.wire.body import Body, parse
+from proxy.wire.body import Body, Bounds, check_length, parse_bounded
 from proxy.wire.dialect import Dialect
 from proxy.wire.extensions import Extensions, merge, past, take_extensions, take_header_extensions
 from proxy.wire.responses import asks_to_compact
+
+MOST_CHARS = 64 * 1024  # of one message, as memory sees it; it stores less (background/record.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +49,7 @@ class Incoming:
     request_id: str
     at: float
     caller: Caller
-    headers: Iterable[tuple[bytes, bytes]]
+    headers: Sequence[Header]
 
 
 ZONE_KEPT_S = 30.0
@@ -96,7 +98,7 @@ def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defau
         return Asked(None, Reason.UNFILLED_USER if unfilled else Reason.NO_USER, stripped)
     if asks_to_compact(body):
         return Asked(None, Reason.COMPACTION, stripped, user=user)
-    messages = dialect.messages(body)
+    messages = tuple(map(_bounded, dialect.messages(body)))
     if asked.enabled is not True and is_housekeeping(messages):
         return Asked(None, Reason.HOUSEKEEPING, stripped, user=user)
     scope = Scope(caller.tenant, user, caller.stored_project(asked.project_id))
@@ -118,6 +120,14 @@ def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defau
         continues=dialect.previous_response_id(body),
     )
     return Asked(turn, None, stripped, user=user)
+
+
+def _bounded(message: Message) -> Message:
+    """Return the message without the middle of a text that is far longer than anything memory reads of it."""
+    text = message.text
+    if len(text) <= MOST_CHARS:
+        return message
+    return replace(message, text=f"{text[: MOST_CHARS // 2]}\n{text[-(MOST_CHARS // 2) :]}")
 
 
 def _is_alone(body: Body, messages: Sequence[Message]) -> bool:
@@ -158,16 +168,23 @@ def is_readable(headers: Sequence[Header]) -> bool:
     return media_type in (b"", b"application/json") and _is_plain(headers)
 
 
-def is_object(headers: Sequence[Header], payload: bytes) -> bool:
-    """True if the body is a JSON object, whatever it says that it is: `curl -d` calls all a form, and servers
-    that do not look at the name (Ollama, llama.cpp) would be sent our fields."""
-    if not _is_plain(headers) or payload.lstrip()[:1] != b"{":
-        return False
+def parsed(headers: Sequence[Header], payload: bytes, bounds: Bounds, param: str) -> Body | None:
+    """Return the JSON object that the body is, None if it is none and does not say so. Raises InvalidRequest
+    for malformed JSON, and for more than the bounds allow. `param`: the field that holds the conversation.
+
+    Whatever the body calls itself: `curl -d` calls all a form, and servers that do not look at the name
+    (Ollama, llama.cpp) would be sent our fields."""
+    says_so = is_readable(headers)
+    if not says_so and not (_is_plain(headers) and payload[:64].lstrip()[:1] == b"{"):
+        return None
     try:
-        parse(payload)
-    except InvalidRequest:
-        return False
-    return True
+        body = parse_bounded(payload, bounds, param)
+    except InvalidRequest as error:
+        if says_so or error.code != "invalid_json":
+            raise
+        return None
+    check_length(body, bounds, param)
+    return body
 
 
 def _is_plain(headers: Sequence[Header]) -> bool:

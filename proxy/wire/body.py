@@ -3,12 +3,20 @@
 orjson is fast and strict. Upstreams written in Python take more: integers beyond 64 bits (which orjson
 turns into floats without a word), NaN and infinities, and lone surrogates (clients that cut a text in
 the middle of an emoji send them). Such bodies go through the standard library instead, both ways.
+
+A parser holds the interpreter's lock until it is done: while a thread parses 50 MB, no other thread runs for
+a fifth of a second. So a large body is scanned first, in portions. What no client sends (a million values,
+10 MB of text) is refused before it is parsed, and images and files are taken out: they are decoded in
+portions, and written back as the bytes that they came as.
 """
 
 import json
 import math
 import re
 import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from secrets import token_hex
 from typing import Any
 
 import orjson
@@ -24,6 +32,32 @@ _MOST_LEVELS = 1024  # that orjson reads
 _LONG_NUMBER = b"0" * 19
 # Many such runs stand inside strings, ids for example: a number has JSON's punctuation on both sides.
 _BARE_NUMBER = re.compile(rb"[\[:,\s]-?[0-9]{19,}\s*[,\]}]")
+
+
+LARGE_BYTES = 128 * 1024  # of a body: some 2 ms to parse
+_WINDOW = 256 * 1024  # bytes that are scanned at a time: some 2 ms
+_LARGE = 64 * 1024  # bytes of a string from which on it may be taken out
+# What says that a string is no text: its own beginning, or the field that it is in.
+_DATA_FIELD = re.compile(rb'"(?:file_data|data|b64_json|image_url|url|encrypted_content|result)"\s*:\s*$')
+_DATA_URL = b"data:"
+# A place that parts neither a character nor an escape, the longest of which is a pair of surrogates.
+_BETWEEN = re.compile(rb"(?<=[^\\]{12})[\x00-\x5b\x5d-\x7f\xc0-\xff]")
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one request may hold; 0: no limit."""
+
+    messages: int = 2_048  # of `messages`, and items of `input`: OpenAI's limit
+    values: int = 200_000  # JSON values of the whole body, names included
+    text_bytes: int = 10_000_000  # all but images, audio and files; OpenAI's limit for one text
+
+
+class Blob(str):
+    """The text of an image, audio or file, with the JSON that it came as. `dump` writes that unread."""
+
+    __slots__ = ("raw",)
+    raw: bytes
 
 
 class NonFinite(float):
@@ -47,10 +81,165 @@ def parse(raw: bytes) -> Body:
     return body
 
 
-def dump(body: Any) -> bytes:
-    """Return the bytes of a body that `parse` gave, of an edited one, or of a part of one."""
+def parse_bounded(raw: bytes, bounds: Bounds, param: str) -> Body:
+    """Return what `parse` does, of a body of any size; a small one needs no scan."""
+    return parse(raw) if len(raw) < LARGE_BYTES else parse_large(raw, bounds, param)
+
+
+def parse_large(raw: bytes, bounds: Bounds, param: str) -> Body:
+    """Return what `parse` does, of a body of any size, without holding the interpreter's lock for more than
+    some 40 ms. `param`: the field that holds the conversation. Raises InvalidRequest, also for too much."""
+    strings: list[tuple[int, int]] = []
+    found = 0
+    for values, large in _scanned(raw):
+        found += values
+        if bounds.values and found > bounds.values:
+            raise InvalidRequest(
+                f"Invalid request: it holds more than {bounds.values} JSON values (limits.max_json_values).",
+                param=param,
+                code="array_above_max_length",
+            )
+        strings += large
+    blobs = [(start, end) for start, end in strings if _is_data(raw, start, end)]
+    text_bytes = len(raw) - sum(end - start for start, end in blobs)
+    if bounds.text_bytes and text_bytes > bounds.text_bytes:
+        raise InvalidRequest(
+            f"Invalid '{param}': string too long. Expected at most {bounds.text_bytes} bytes of text in one"
+            f" request, but got {text_bytes} instead (limits.max_text_mb).",
+            param=param,
+            code="string_above_max_length",
+        )
+    return _with_blobs(raw, blobs) if blobs else parse(raw)
+
+
+def check_length(body: Body, bounds: Bounds, param: str) -> None:
+    """Raise InvalidRequest for more messages or items than the bound."""
+    entries = body.get(param)
+    if bounds.messages and isinstance(entries, list) and len(entries) > bounds.messages:
+        raise InvalidRequest(
+            f"Invalid '{param}': array too long. Expected an array with maximum length {bounds.messages},"
+            f" but got an array with length {len(entries)} instead.",
+            param=param,
+            code="array_above_max_length",
+        )
+
+
+def _scanned(raw: bytes) -> Iterator[tuple[int, list[tuple[int, int]]]]:
+    """Yield for each window how many values begin in it, and where the large strings are that end in it."""
+    at, in_string, opened = 0, False, 0
+    while at < len(raw):
+        end = _whole_escapes(raw, min(at + _WINDOW, len(raw)))
+        window = raw[at:end]
+        if b"\\" in window:
+            window = window.replace(b"\\\\", b"__").replace(b'\\"', b"__")
+        parts = window.split(b'"')
+        large: list[tuple[int, int]] = []
+        if len(parts) > 1:
+            closed = at + len(parts[0])
+            if in_string and closed - opened >= _LARGE:
+                large.append((opened, closed))
+            if max(map(len, parts)) >= _LARGE:
+                large += _large_inside(parts, at, in_string)
+        outside = b"".join(parts[in_string::2])
+        if len(parts) % 2 == 0:
+            in_string = not in_string
+        if len(parts) > 1:
+            opened = end - len(parts[-1])
+        yield sum(outside.count(mark) for mark in (b",", b":", b"[", b"{")), large
+        at = end
+
+
+def _whole_escapes(raw: bytes, end: int) -> int:
+    """Return the end of the window, moved by one where it would part an escape."""
+    slashes = 0
+    while slashes < end and raw[end - 1 - slashes] == 0x5C:
+        slashes += 1
+    return min(end + slashes % 2, len(raw))
+
+
+def _large_inside(parts: list[bytes], at: int, in_string: bool) -> Iterator[tuple[int, int]]:
+    """Yield the large strings that begin and end in one window."""
+    for number, part in enumerate(parts):
+        is_string = (number % 2 == 1) != in_string
+        if is_string and 0 < number < len(parts) - 1 and len(part) >= _LARGE:
+            yield at, at + len(part)
+        at += len(part) + 1
+
+
+def _is_data(raw: bytes, start: int, end: int) -> bool:
+    before = raw[max(0, start - 65) : start - 1]
+    if raw[end + 1 : end + 33].lstrip()[:1] == b":":
+        return False  # a name
+    return raw.startswith(_DATA_URL, start) or _DATA_FIELD.search(before) is not None
+
+
+def _with_blobs(raw: bytes, places: list[tuple[int, int]]) -> Body:
+    """Parse the body with a mark in the place of each string, and put the strings in."""
+    mark, pieces, blobs, at = f"blob {token_hex(16)} ", list[bytes](), dict[str, Blob](), 0
+    for number, (start, end) in enumerate(places):
+        name = f"{mark}{number}"
+        pieces += (raw[at:start], name.encode())
+        blobs[name] = _blob(raw[start:end])
+        at = end
+    body = parse(b"".join((*pieces, raw[at:])))
+    _put_in(body, blobs)
+    return body
+
+
+def _blob(quoted: bytes) -> Blob:
+    """Return the string, decoded in portions."""
+    portions, at, plain = [], 0, b"\\" not in quoted and quoted.isascii()
+    while at < len(quoted):
+        end = min(at + 4 * _WINDOW, len(quoted))
+        if plain:
+            portions.append(quoted[at:end].decode("ascii"))
+        else:
+            place = _BETWEEN.search(quoted, end, end + _LARGE)
+            end = place.start() if place else len(quoted)
+            portions.append(_decoded(quoted[at:end]))
+        at = end
+    blob = Blob("".join(portions))
+    blob.raw = b'"%b"' % quoted
+    return blob
+
+
+def _decoded(portion: bytes) -> str:
     try:
-        return orjson.dumps(body)
+        text: str = loads(b'"%b"' % portion)
+    except UnicodeDecodeError as error:
+        raise _malformed(f"a string is not valid UTF-8 ({error.reason})") from None
+    except ValueError:
+        raise _malformed("a string is malformed") from None
+    return text
+
+
+def _put_in(value: Any, blobs: Mapping[str, Blob]) -> None:
+    """Replace the marks in the value, at any depth."""
+    todo = [value]
+    while todo:
+        holder = todo.pop()
+        entries = holder.items() if isinstance(holder, dict) else enumerate(holder)
+        for key, entry in entries:
+            if isinstance(entry, str):
+                if entry in blobs:
+                    holder[key] = blobs[entry]
+            elif isinstance(entry, dict | list):
+                todo.append(entry)
+
+
+def _fragment(value: Any) -> Any:
+    """Return the JSON of what orjson does not write itself."""
+    if isinstance(value, Blob):
+        return orjson.Fragment(value.raw)
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError
+
+
+def dump(body: Any) -> bytes:
+    """Return the bytes of a body that `parse` or `parse_large` gave, of an edited one, or of a part."""
+    try:
+        return orjson.dumps(body, _fragment, orjson.OPT_PASSTHROUGH_SUBCLASS)
     except TypeError:  # what orjson cannot write: see above, and more than 254 levels
         pass
     limit = sys.getrecursionlimit()

@@ -28,6 +28,8 @@ _SYSTEM = ("system", "developer")
 class ChatDialect(CommonFields):
     """Dialect of chat completions. See Dialect for what the methods guarantee."""
 
+    conversation_field = "messages"
+
     def messages(self, body: Body) -> tuple[Message, ...]:
         """Return the conversation; () where `messages` is no list."""
         return tuple(_conversation(body))

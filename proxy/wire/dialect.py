@@ -31,6 +31,11 @@ class Answer:
 class Dialect(Protocol):
     """How one API writes requests and answers. No method raises for what a body holds."""
 
+    @property
+    def conversation_field(self) -> str:
+        """The field that holds the conversation's entries."""
+        ...
+
     def messages(self, body: Body) -> tuple[Message, ...]:
         """Return the conversation as memory sees it, without blocks that we injected earlier."""
         ...

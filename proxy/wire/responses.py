@@ -38,6 +38,8 @@ _ROLES = ("system", "developer", "user", "assistant")
 class ResponsesDialect(CommonFields):
     """Dialect of the Responses API. See Dialect for what the methods guarantee."""
 
+    conversation_field = "input"
+
     def messages(self, body: Body) -> tuple[Message, ...]:
         """Return `instructions` as a system message, then what `input` holds of a conversation."""
         return tuple(_conversation(body))

@@ -8,12 +8,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.responses.keeping import Item, Keeping, absent_conversation
 from proxy.edge.responses.owners import Owner
 from proxy.edge.responses.serving import REFUSALS, Identify, answer, asker, listed, page_of, unknown_after
 from proxy.errors import InvalidRequest, NotFound, TooLarge
 from proxy.kept import Conversation
 from proxy.wire import body as json_body
+from proxy.wire.body import Bounds, parse_bounded
 from proxy.wire.extensions import take_extensions
 from proxy.wire.translation import as_items
 from proxy.wire.translation.parameters import check_metadata
@@ -129,7 +131,8 @@ class ConversationsApi:
                     raise TooLarge(f"The request body is larger than {self.max_body_bytes} bytes.")
         except ClientDisconnect:
             raise InvalidRequest("The client left before the body was complete.", param="body") from None
-        body = json_body.parse(bytes(raw)) if raw.strip() else {}
+        given = bytes(raw)
+        body = await OFF_LOOP.run(len(raw), parse_bounded, given, Bounds(), "items") if raw.strip() else {}
         user = take_extensions(body).user_id
         for name in body:
             if name not in known:

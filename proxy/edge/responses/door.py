@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from proxy.edge.identity.caller import Caller, admitted, caller_of
+from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
 from proxy.edge.responses.auto import Hearing, Speech
 from proxy.edge.responses.ids import is_plain, named_in
@@ -32,7 +33,7 @@ from proxy.upstream.downstream import Downstream
 from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import raw_target, relay
 from proxy.wire import body as json_body
-from proxy.wire.body import Body
+from proxy.wire.body import Body, Bounds, parse_bounded
 from proxy.wire.extensions import take_extensions
 
 _OURS = b"memory_c"  # memory_config and memory_context begin so
@@ -79,7 +80,7 @@ class Door:
             body = await self._read(receive)
             if body is None:
                 return
-            named = json_body.parse(body) if is_readable(scope["headers"]) and body.strip() else {}
+            named = await _parsed(body) if is_readable(scope["headers"]) and body.strip() else {}
             if ours or (self.speech is not Speech.NATIVE and continues_ours(named)):
                 await self.ours(scope, _first(body, receive), send)
                 return
@@ -88,7 +89,9 @@ class Door:
                 if body.strip() and not named:
                     raise _unreadable()
                 await makers.require_all(caller, named)
-                body = json_body.dump(named)  # as we read it: of a key that stands twice, one is meant
+                body = await OFF_LOOP.run(
+                    len(body), json_body.dump, named
+                )  # as we read it: of a key that stands twice, one is meant
                 await self._watched(makers, scope, _first(body, receive), send, named, self.operating)
                 return
         except (ClientError, StoreError) as error:
@@ -109,9 +112,9 @@ class Door:
                 if body.strip():
                     if not is_readable(scope["headers"]):
                         raise _unreadable()
-                    named = json_body.parse(body)
+                    named = await _parsed(body)
                     await makers.require_all(caller, named)
-                    body = json_body.dump(named)
+                    body = await OFF_LOOP.run(len(body), json_body.dump, named)
                     scope = {**scope, "headers": _with_length(scope["headers"], len(body))}
                 receive = _first(body, receive)
         except (ClientError, StoreError) as error:
@@ -166,8 +169,9 @@ class Door:
         async with Downstream(receive) as downstream:
             try:
                 body = await downstream.read(self.max_body_bytes)
+                ours_out = await OFF_LOOP.run(len(body), _for_upstream, scope, body)
                 opened = await self.upstream.open(
-                    scope["method"], raw_target(scope), request_headers(headers), _for_upstream(scope, body)
+                    scope["method"], raw_target(scope), request_headers(headers), ours_out
                 )
                 with opened:
                     # That there is no list of them says nothing of how they are made.
@@ -186,13 +190,17 @@ class Door:
             await self.ours(scope, _again(body), send)
 
 
+async def _parsed(body: bytes) -> Body:
+    return await OFF_LOOP.run(len(body), parse_bounded, body, Bounds(), "input")
+
+
 def _for_upstream(scope: ASGIScope, body: bytes) -> bytes:
     """Return the body without our own fields. Raises Forbidden where they name another user than the
     credential's, InvalidRequest where they are malformed."""
     if _OURS not in body or not is_readable(scope["headers"]):
         return body
     try:
-        parsed = json_body.parse(body)
+        parsed = parse_bounded(body, Bounds(), "items")
     except InvalidRequest:
         return body  # whoever makes the object will say so
     before = len(parsed)

@@ -7,6 +7,7 @@ from typing import Any
 from proxy.chain_store import ChainStore, ConversationStore
 from proxy.domain import Begun, Scope, Stamp
 from proxy.edge.failopen import FailOpen
+from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.responses.background import UNDER_WAY, shown
 from proxy.edge.responses.owners import Owner, new_id, shelf
 from proxy.errors import InvalidRequest, NotFound, StoreUnavailable
@@ -21,6 +22,8 @@ STAMP_S = 1.0  # without a stamp the response is made all the same, and not kept
 APPEND_TRIES = 16  # each loses to a forget that came between
 SAVE_S = 5.0  # the last event waits for the save, since its client may continue the response at once
 LONGEST_CHAIN = 1_000  # responses
+MOST_REPLAYED_BYTES = 64 * 2**20  # of what a request continues: no model reads as much
+_MOST_AT_ONCE = 100  # responses that are read together
 PAGE = 100
 MOST_PAGES = 100  # of one conversation
 
@@ -31,6 +34,7 @@ class Earlier:
 
     items: tuple[Item, ...] = ()
     session_id: str = ""
+    size: int = 0  # bytes of JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,7 @@ class Made:
     response: bytes
     input_items: Sequence[Item]
     created_at: float
+    size: int = 0  # about how many bytes the input items have
     recalled: tuple[str, ...] = ()
     exchange: Begun | None = None  # that it is the answer of
 
@@ -68,19 +73,24 @@ class Keeping:
         if response_id is not None:
             return await self._chain(owner, response_id)
         if conversation_id is not None:
-            return Earlier(tuple(await self._said_in(owner, conversation_id)))
+            return await self._said_in(owner, conversation_id)
         return Earlier()
 
     async def _chain(self, owner: Owner, response_id: str) -> Earlier:
         chain: list[StoredResponse] = []
         next_id: str | None = response_id
+        left = MOST_REPLAYED_BYTES
         # A chain that began for nobody and went on for a user lies in two scopes: one part a round.
         while next_id and len(chain) < LONGEST_CHAIN and (found := await self.find(owner, next_id)):
-            part = await self.responses.chain(found.scope, next_id, self.clock(), limit=LONGEST_CHAIN)
+            most = max(1, min(_MOST_AT_ONCE, left // _size(found)))
+            part = await self.responses.chain(found.scope, next_id, self.clock(), limit=most)
             if not part:
                 break
             chain = [*part, *chain]
             next_id = part[0].previous_id
+            left -= sum(map(_size, part))
+            if left < 0:
+                raise too_much("previous_response_id", "The responses that it continues hold")
         if not chain:
             raise InvalidRequest(
                 f"Previous response with id '{response_id[:80]}' not found.",
@@ -92,13 +102,17 @@ class Keeping:
                 f"The response '{response_id[:80]}' is still being made: wait for its end.",
                 param="previous_response_id",
             )
-        return Earlier(tuple(item for kept in chain for item in _items_of(kept)), chain[0].session_id)
+        size = MOST_REPLAYED_BYTES - left
+        items = await OFF_LOOP.run(size, lambda: tuple(item for kept in chain for item in _items_of(kept)))
+        return Earlier(items, chain[0].session_id, size)
 
-    async def _said_in(self, owner: Owner, conversation_id: str) -> list[Item]:
+    async def _said_in(self, owner: Owner, conversation_id: str) -> Earlier:
         conversation = await self.conversation(owner, conversation_id)
         if conversation is None:
             raise NotFound(f"Conversation with id '{conversation_id[:80]}' not found.", param="conversation")
-        return [loads(item) for item in await self._all_items(conversation)]
+        items = await self._all_items(conversation)
+        size = sum(map(len, items))
+        return Earlier(tuple(await OFF_LOOP.run(size, lambda: [loads(item) for item in items])), size=size)
 
     async def referenced(self, owner: Owner, item_ids: Iterable[str]) -> dict[str, Item]:
         """Return those of the items that are output of responses which the owner may see, by their ids."""
@@ -150,7 +164,7 @@ class Keeping:
             previous_id=made.previous_id,
             conversation_id=made.conversation_id,
             response=made.response,
-            input_items=dump(made.input_items),
+            input_items=await OFF_LOOP.run(made.size, dump, made.input_items),
             created_at=made.created_at,
             expires_at=made.created_at + self.ttl_s,
         )
@@ -286,6 +300,8 @@ class Keeping:
             if page is None or not page.items:
                 break
             items += page.items
+            if sum(map(len, items)) > MOST_REPLAYED_BYTES:
+                raise too_much("conversation", "The conversation holds")
             if not page.has_more:
                 break
         return items
@@ -294,6 +310,19 @@ class Keeping:
 def absent_conversation(id_: str) -> NotFound:
     """Return the refusal for a conversation that its path names and that is not there, or another's."""
     return NotFound(f"Conversation with id '{id_[:80]}' not found.", param="conversation_id")
+
+
+def too_much(param: str, what: str) -> InvalidRequest:
+    """Return the refusal of more than can be replayed."""
+    return InvalidRequest(
+        f"{what} more than {MOST_REPLAYED_BYTES // 2**20} MB. Start a new one, or compact it.",
+        param=param,
+        code="string_above_max_length",
+    )
+
+
+def _size(kept: StoredResponse) -> int:
+    return len(kept.response) + len(kept.input_items)
 
 
 def _items_of(kept: StoredResponse) -> list[Item]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from proxy.domain import Turn
 from proxy.edge.forwarding import Progress, memory_in
+from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.reply import Header, send_bytes
 from proxy.edge.responses import background
 from proxy.edge.responses.answering import Background, Outlet, Stream, Whole, for_client, refusal_of
@@ -127,7 +128,8 @@ class Translated:
         owner = owner_of(progress.caller, progress.headers, progress.user, project)
         generation = await self._keeping.generation(owner)
         earlier = await self._keeping.earlier(owner, previous_of(body), conversation_of(body))
-        planned = await self._plan(body, owner, earlier)
+        size = len(progress.payload) + earlier.size
+        planned = await self._plan(body, owner, earlier, size)
         if turn is not None and not progress.forwarded:
             progress.turn = turn = _continuing(turn, planned, earlier)
         created_at, id_ = self._shared.clock(), new_id("resp")
@@ -147,10 +149,10 @@ class Translated:
             refers=tuple(dict.fromkeys(filter(None, map(response_of, referenced_ids(body.get("input")))))),
         )
 
-    async def _plan(self, body: Body, owner: Owner, earlier: Earlier) -> Plan:
+    async def _plan(self, body: Body, owner: Owner, earlier: Earlier, size: int) -> Plan:
         ids = referenced_ids(body.get("input"))
         referenced = await self._keeping.referenced(owner, ids) if ids else {}
-        return plan(body, earlier.items, referenced)
+        return await OFF_LOOP.run(size, plan, body, earlier.items, referenced)
 
     def conversation(self, progress: Progress) -> tuple[Body, History]:
         """Return the chat body, with all that the request continues."""
@@ -403,6 +405,7 @@ class Translated:
             response=response,
             input_items=making.plan.input_items,
             created_at=making.created_at,
+            size=len(progress.payload),
             recalled=(*progress.prepared.memory_ids, *making.refers),
             exchange=progress.writing.begun if progress.writing is not None else None,
         )
