@@ -156,7 +156,7 @@ def _api_tools(parts: Parts) -> ApiTools:
         quarantine=stores.quarantine,
         receipts=stores.receipts,
         recall=_recall(parts.tools),
-        by_hand=Remember(parts.written.gate, stores.quarantine, parts.clock),
+        by_hand=Remember(parts.written.gate, stores.quarantine, parts.clock, parts.written.rush.give_way),
         identify=lambda request: _caller_of(request.scope),
         session_key=safe_id,
         wake=parts.written.worker.wake.set,

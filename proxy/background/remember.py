@@ -16,7 +16,7 @@ from proxy.background.embedding import vector_of
 from proxy.background.extraction.dates import anchored
 from proxy.background.safety.filters import without_personal_data
 from proxy.background.safety.refusals import refusal_of
-from proxy.background.take_in import NOTHING_TOLD, Taken, take_in
+from proxy.background.take_in import NOTHING_TOLD, GiveWay, Taken, at_once, take_in
 from proxy.background.write_gate.admit import DEFAULT_NEAR, Basis, Gate, admit
 from proxy.background.write_gate.decide import Weighed, decide_changes
 from proxy.domain import (
@@ -53,6 +53,7 @@ class Remember:
     gate: Gate
     quarantine: Quarantine
     clock: Clock
+    give_way: GiveWay = at_once  # of imports
 
     async def add(self, scope: Scope, candidate: Candidate, said: Collection[str] = ()) -> tuple[Memory, str]:
         """Return the memory that now states it, and "created", "superseded" or "confirmed". `said`: which
@@ -137,7 +138,15 @@ class Remember:
         """Store memories of one user as they were exported: see `take_in`. Relative dates in those that were
         `said` (by id: the local time) are resolved."""
         memories = await asyncio.to_thread(lambda: [_resolved(m, said.get(m.id)) for m in memories])
-        return await take_in(self.gate, scope, memories, began=began, now=self.clock(), histories=histories)
+        return await take_in(
+            self.gate,
+            scope,
+            memories,
+            began=began,
+            now=self.clock(),
+            histories=histories,
+            give_way=self.give_way,
+        )
 
     # ------------------------------------------------------------ steps
     async def _add(self, scope: Scope, candidate: Candidate) -> tuple[Memory, str]:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from proxy.ports import Clock
 
 PAUSE_S = 0.02  # without a turn: the next of a client that asks one after the other has come by then
+SHARE = 4  # of the time goes to turns, to one for work that gives way
 PATIENCE_S = 4.0  # less than what makes more calls run at once (budget.Bounds)
 
 
@@ -46,6 +47,15 @@ class Rush:
                 await asyncio.sleep(left_s)
         finally:
             self._put_off -= 1
+
+    async def give_way(self, spent_s: float) -> None:
+        """Return in a pause, or after SHARE times what the last step took."""
+        ends_at = self._steady() + SHARE * spent_s
+        while (now := self._steady()) < ends_at:
+            pause_in_s = PAUSE_S if self._turns else self._last_ended_at + PAUSE_S - now
+            if pause_in_s <= 0:
+                return
+            await asyncio.sleep(min(pause_in_s, ends_at - now))
 
     def nothing_due(self) -> None:
         """All is done: patience begins anew."""

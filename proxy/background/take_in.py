@@ -1,9 +1,12 @@
 """Import exported memories unchanged, through the safety part of the write gate."""
 
 import asyncio
-from collections.abc import Mapping, Sequence, Set
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import ParamSpec, TypeVar
 
 from proxy.background.embedding import vectors_of
 from proxy.background.safety.filters import redact, safe_id
@@ -16,6 +19,21 @@ from proxy.errors import Conflict
 NOTHING_TOLD: Mapping[str, Sequence[Event]] = MappingProxyType({})
 _REDACTED = frozenset(("secret", "pii"))  # what the past may have held: the memory is kept, and that is not
 _ATTEMPTS = 64
+_EMBEDDED_AT_ONCE = 8
+_THREAD = ThreadPoolExecutor(
+    1, "import"
+)  # one for all imports: they wait for each other, and no user for them
+
+P = ParamSpec("P")
+T = TypeVar("T")
+GiveWay = Callable[[float], Awaitable[None]]
+"""Is told how many seconds a step took, and returns when the next one may begin."""
+
+
+async def at_once(_: float) -> None:
+    """Begin the next step at once."""
+
+
 _FULL = "this user's memory is full"
 _FORGOTTEN = "the user forgot something while the import ran; send the file again if it is still wanted"
 
@@ -36,6 +54,7 @@ async def take_in(
     began: Stamp,
     now: float,
     histories: Mapping[str, Sequence[Event]] = NOTHING_TOLD,
+    give_way: GiveWay = at_once,
 ) -> list[Taken]:
     """Store memories of one user with their ids, times, links and histories, each history with an event
     "imported" at `now` behind it; known ids and current twins are skipped.
@@ -43,14 +62,12 @@ async def take_in(
     Stores nothing if the user has forgotten something since `began`: an import must not bring back what
     was forgotten while it ran.
     """
-    refusals = await asyncio.to_thread(
-        lambda: [_refusal(m, histories.get(m.id, ()), gate.policy) for m in memories]
-    )
+    refusals = [await _step(give_way, _refusal, m, histories.get(m.id, ()), gate.policy) for m in memories]
     allowed = [m for m, why in zip(memories, refusals, strict=True) if not why]
     # Not only `apply` looks for them: an import that goes on where it broke off need not embed them again.
     known = await gate.memories.history(_whole(scope), [m.id for m in allowed])
     fresh = {m.id: m for m in reversed(allowed) if m.id not in known}
-    failed, dropped = await _create(gate, scope, list(fresh.values())[::-1], histories, began, now)
+    failed, dropped = await _create(gate, scope, list(fresh.values())[::-1], histories, began, now, give_way)
     taken: list[Taken] = []
     for memory, why in zip(memories, refusals, strict=True):
         refusal = why or failed.get(memory.id, "")
@@ -66,14 +83,19 @@ async def _create(
     histories: Mapping[str, Sequence[Event]],
     began: Stamp,
     now: float,
+    give_way: GiveWay,
 ) -> tuple[dict[str, str], Set[str]]:
     """Apply the memories in one transaction; return why which were refused, by id, and whose are known."""
     if not fresh:
         return {}, frozenset()
-    storable = await asyncio.to_thread(
-        lambda: [(_redacted(m, gate.policy), _past(m, histories.get(m.id, ()), gate.policy)) for m in fresh]
-    )
-    vectors = await vectors_of(gate.embedder, [m.content for m, _ in storable])
+    storable = [await _step(give_way, _storable, m, histories.get(m.id, ()), gate.policy) for m in fresh]
+    vectors = list[bytes | None]()
+    for at in range(0, len(storable), _EMBEDDED_AT_ONCE):
+        began_s = time.monotonic()
+        vectors += await vectors_of(
+            gate.embedder, [m.content for m, _ in storable[at : at + _EMBEDDED_AT_ONCE]]
+        )
+        await give_way(time.monotonic() - began_s)
     changes = [
         Create(memory, vector, (*past, Event(now, "imported", "api", memory.content)))
         for (memory, past), vector in zip(storable, vectors, strict=True)
@@ -88,6 +110,20 @@ async def _create(
             continue
         return dict.fromkeys(applied.refused, _FULL), frozenset(applied.dropped)
     raise Conflict("the user's memories keep changing")
+
+
+async def _step(give_way: GiveWay, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+    """Do one step in the thread of imports, then let turns go first."""
+    began_s = time.monotonic()
+    result = await asyncio.get_running_loop().run_in_executor(_THREAD, lambda: work(*args, **more))
+    await give_way(time.monotonic() - began_s)
+    return result
+
+
+def _storable(
+    memory: Memory, history: Sequence[Event], policy: SafetyPolicy
+) -> tuple[Memory, tuple[Event, ...]]:
+    return _redacted(memory, policy), _past(memory, history, policy)
 
 
 def _whole(scope: Scope) -> MemoryFilter:

@@ -98,7 +98,7 @@ def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defau
         return Asked(None, Reason.UNFILLED_USER if unfilled else Reason.NO_USER, stripped)
     if asks_to_compact(body):
         return Asked(None, Reason.COMPACTION, stripped, user=user)
-    messages = tuple(map(_bounded, dialect.messages(body)))
+    messages = bounded(dialect.messages(body))
     if asked.enabled is not True and is_housekeeping(messages):
         return Asked(None, Reason.HOUSEKEEPING, stripped, user=user)
     scope = Scope(caller.tenant, user, caller.stored_project(asked.project_id))
@@ -122,12 +122,22 @@ def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defau
     return Asked(turn, None, stripped, user=user)
 
 
+def bounded(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages as memory reads them."""
+    return tuple(map(_bounded, messages))
+
+
 def _bounded(message: Message) -> Message:
     """Return the message without the middle of a text that is far longer than anything memory reads of it."""
-    text = message.text
-    if len(text) <= MOST_CHARS:
+    if len(message.text) <= MOST_CHARS:
         return message
-    return replace(message, text=f"{text[: MOST_CHARS // 2]}\n{text[-(MOST_CHARS // 2) :]}")
+    typed = None if message.typed is None else _ends_of(message.typed)
+    return replace(message, text=_ends_of(message.text), typed=typed)
+
+
+def _ends_of(text: str) -> str:
+    half = MOST_CHARS // 2
+    return text if len(text) <= MOST_CHARS else f"{text[:half]}\n{text[-half:]}"
 
 
 def _is_alone(body: Body, messages: Sequence[Message]) -> bool:

@@ -5,6 +5,7 @@ long. Times are of the machine's work, and the bounds some five times what it ta
 """
 
 import json
+import time
 from contextlib import suppress
 
 import pytest
@@ -15,7 +16,8 @@ from proxy.background.extraction.ground import _invents, ground, sources
 from proxy.background.extraction.objects import objects
 from proxy.background.extraction.worth import statements
 from proxy.background.safety.filters import redact
-from proxy.background.safety.policy import DEFAULT
+from proxy.background.safety.long_text import cleaned
+from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.background.split import split
 from proxy.background.write_gate import fact
 from proxy.background.write_gate.reading import read
@@ -184,3 +186,14 @@ def test_a_long_fact_without_a_quote_is_soon_grounded(repeated, benchmark_ms):
 def test_a_long_rule_holds_no_code(benchmark_ms):
     given = sources([exchange("I like coffee and tea.")], DEFAULT)
     assert benchmark_ms(lambda: _invents("-" * 8_000, given)) < 250  # 530 ms
+
+
+@pytest.mark.parametrize("sign", ["区", "路", "中", "市中"])
+def test_looking_for_addresses_takes_time_in_proportion_to_the_text(sign: str) -> None:
+    # 13 s: every sign was tried as the end of a district, and as a part of its name.
+    policy = SafetyPolicy(pii={"address": "redact"})
+    began = time.process_time()
+    assert cleaned(sign * (100_000 // len(sign)), policy) == sign * (100_000 // len(sign))
+    assert time.process_time() - began < 3
+    said = "我住在北京市朝阳区建国路88号5单元"
+    assert redact(said, policy) == "[redacted address]"

@@ -1,12 +1,13 @@
 """Background work that can wait lets the users' turns go first, and is not put off without bound."""
 
 import asyncio
+import time
 from contextlib import ExitStack, suppress
 
 import pytest
 
 from proxy.background.budget import Bounds
-from proxy.background.rush import PATIENCE_S, PAUSE_S, Rush
+from proxy.background.rush import PATIENCE_S, PAUSE_S, SHARE, Rush
 from proxy.background.worker import Worker
 from proxy.domain import MemoryFilter
 from tests.background.support import House, facts
@@ -174,3 +175,14 @@ async def _asking_the_model(house: House) -> tuple[Rush, "asyncio.Task[bool]"]:
     async with asyncio.timeout(60):
         await house.completer.reached.wait()
     return rush, working
+
+
+async def test_long_work_gets_a_share_of_the_time_beside_turns_and_all_of_it_in_a_pause() -> None:
+    rush = Rush()
+    began = time.monotonic()
+    await rush.give_way(10.0)
+    assert time.monotonic() - began < 1.0  # no turn has come
+    with rush.turn():
+        began = time.monotonic()
+        await rush.give_way(0.02)
+        assert SHARE * 0.02 <= time.monotonic() - began < 1.0

@@ -366,7 +366,8 @@ ROWS = (
     Detector(
         "address",
         re.compile(
-            r"(?:[\u4e00-\u9fff]{2,8}(?:省|市|区|县|區|縣)){0,3}[\u4e00-\u9fff]{2,10}(?:路|街|道|巷|弄|大道"
+            # No name holds what ends it: a row of such signs can be read in one way only.
+            r"(?:(?:(?![省市区县區縣])[\u4e00-\u9fff]){1,8}[省市区县區縣]{1,2}){0,3}[\u4e00-\u9fff]{2,10}(?:路|街|道|巷|弄|大道"
             r"|胡同)\d{1,5}(?:号|號|弄)(?:[\w\u4e00-\u9fff-]{0,20}(?:室|楼|栋|单元|樓))?"
         ),
     ),

@@ -24,6 +24,8 @@ from proxy.own_ids import own_id
 from proxy.timezones import local
 
 MAX_LINE_BYTES = 1_000_000
+# Of one memory the newest are imported. Each costs up to half a millisecond of scans for secrets.
+MOST_EVIDENCE, MOST_EVENTS, MOST_WORDINGS = 100, 1_000, 50
 MAX_ERRORS = 20
 BATCH = 50  # a transaction of some 10 ms: other writers wait for it
 BATCH_BYTES = 4_000_000
@@ -201,7 +203,7 @@ def _memory(line: MemoryLine, users: _Users, now: float) -> Memory:
         weight=line.weight,
         confidence=line.confidence,
         tags=tuple(line.tags),
-        evidence=tuple(Evidence(e.session_id, e.exchange_id, e.span) for e in line.evidence),
+        evidence=tuple(Evidence(e.session_id, e.exchange_id, e.span) for e in line.evidence[-MOST_EVIDENCE:]),
         access_count=line.access_count,
         last_accessed=line.last_accessed,
     )
@@ -213,7 +215,12 @@ def _history(line: MemoryLine, users: _Users, scope: Scope) -> tuple[Event, ...]
     def by(event: EventLine) -> str:
         return users.id_of(line, scope, event.by) or "" if event.action == "superseded" else event.by
 
-    return tuple(Event(e.at, e.action, by(e), e.content) for e in line.history)
+    events = list(line.history)
+    if len(events) > MOST_EVENTS:  # how it began, and what came last
+        events = [*events[:2], *events[2 - MOST_EVENTS :]]
+    newest_first = dict.fromkeys(e.content for e in reversed(events))
+    wordings = set(list(newest_first)[:MOST_WORDINGS])
+    return tuple(Event(e.at, e.action, by(e), e.content) for e in events if e.content in wordings)
 
 
 def _or(given: float | None, otherwise: float) -> float:

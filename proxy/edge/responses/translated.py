@@ -21,6 +21,7 @@ from proxy.edge.responses.background import UNDER_WAY, Live, Lives, with_beat
 from proxy.edge.responses.keeping import Earlier, Keeping, Made
 from proxy.edge.responses.listening import Event, Listener
 from proxy.edge.responses.owners import Owner, new_id, owner_of
+from proxy.edge.turns import bounded
 from proxy.edge.writing import read_answer
 from proxy.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
 from proxy.ports import Clock
@@ -131,7 +132,7 @@ class Translated:
         size = len(progress.payload) + earlier.size
         planned = await self._plan(body, owner, earlier, size)
         if turn is not None and not progress.forwarded:
-            progress.turn = turn = _continuing(turn, planned, earlier)
+            progress.turn = turn = await OFF_LOOP.run(size, _continuing, turn, planned, earlier)
         created_at, id_ = self._shared.clock(), new_id("resp")
         self._made = Making(
             plan=planned,
@@ -426,7 +427,7 @@ class Translated:
 
 def _continuing(turn: Turn, planned: Plan, earlier: Earlier) -> Turn:
     """Return the turn with its whole conversation, in the session of the chain's first response."""
-    turn = replace(turn, messages=CHAT.messages(planned.chat))
+    turn = replace(turn, messages=bounded(CHAT.messages(planned.chat)))
     return turn if turn.named or not earlier.session_id else replace(turn, session_id=earlier.session_id)
 
 

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import json
 import sqlite3
+import time
 from collections.abc import AsyncIterator
 from typing import Any, get_args
 
@@ -12,6 +13,7 @@ import pytest
 from proxy.domain import Create, Evidence, Memory, MemoryFilter, Scope, Source, Supersede
 from proxy.edge.identity.caller import Caller
 from proxy.edge.memory_api import exporting, importing
+from proxy.edge.memory_api.importing import MOST_EVIDENCE, MOST_WORDINGS
 from tests.edge.memory_api.conftest import Bench
 
 QUESTIONS = (
@@ -409,3 +411,18 @@ async def test_others_are_served_while_an_import_runs(bench: Bench, good: bool) 
         served += 1
     assert (await running)["imported" if good else "refused"] == (400 if good else 50_000)
     assert served > 5
+
+
+async def test_of_a_line_with_thousands_of_entries_the_newest_are_imported(bench: Bench) -> None:
+    evidence = [
+        {"session_id": "s", "exchange_id": f"ex_{n}", "span": f"I like figs {n}"} for n in range(5_000)
+    ]
+    history = [{"at": float(n), "action": "confirmed", "content": f"Figs {n}."} for n in range(3_000)]
+    line = {"content": "User likes figs.", "evidence": evidence, "history": history}
+    began = time.process_time()
+    assert (await bench.bring_in(ndjson(line), user_id="alice"))["imported"] == 1
+    assert time.process_time() - began < 2  # without the bounds: 5 s
+    (kept,) = read(await bench.export(user_id="alice"))
+    assert kept["evidence"] == evidence[-MOST_EVIDENCE:]
+    assert len(kept["history"]) == MOST_WORDINGS + 1
+    assert kept["history"][-2]["content"] == "Figs 2999."
