@@ -102,3 +102,40 @@ def test_the_default_policy_is_that_of_the_settings() -> None:
     settings = Privacy()
     assert {name: getattr(settings, name) for name in PII} == DEFAULT.pii
     assert (DEFAULT.quarantine, DEFAULT.tool_output) == (settings.quarantine, settings.extract_tool_output)
+
+
+# ---------------------------------------------------------------- beside what they are called
+LABELLED = {
+    "ABCPD1234F": ("My PAN is {}.", "PAN number: {}", "permanent account number {}"),
+    "750110-1119803": ("주민번호는 {}입니다", "my Korean resident registration number is {}", "RRN {}"),
+    "531941300": ("my SIN is {}", "Canadian SIN {}", "numéro d'assurance sociale {}"),
+    "543561280": ("TFN {}", "my tax file number is {}"),
+    "14352339786": ("IdNr. {}", "my German tax ID is {}", "Steuernummer {}"),
+    "26858240": ("IRD number {}", "my IRD is {}"),
+    "50030335643": ("rijksregisternummer {}", "numéro national {}", "my Belgian national number is {}"),
+    "9186372448": ("ІПН {}", "РНОКПП: {}", "my Ukrainian tax number is {}"),
+    "072742638": ("תעודת זהות {}", "my Israeli ID is {}"),
+    "A123456(3)": ("HKID {}", "香港身份證號碼 {}", "it is {}, in Hong Kong"),
+}
+
+
+@pytest.mark.parametrize(("number", "sentences"), LABELLED.items())
+def test_a_number_with_a_right_check_digit_is_found_beside_its_name(
+    number: str, sentences: tuple[str, ...]
+) -> None:
+    for sentence in sentences:
+        assert redact(sentence.format(number)) == sentence.format("[redacted]")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A pan for 12345678 yen",
+        "flight LH1234567",
+        "part A1234567",
+        "the SIN of pride, 123456789",
+        "IRD 26858241",
+    ],
+)
+def test_a_number_with_a_wrong_check_digit_or_of_something_else_stays(text: str) -> None:
+    assert redact(text) == text

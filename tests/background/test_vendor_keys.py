@@ -82,3 +82,18 @@ def test_texts_full_of_vendors_names_take_time_in_proportion() -> None:
         began = time.process_time()
         redact(text[:20_000])
         assert time.process_time() - began < 1
+
+
+MONERO = (
+    "nibs acidic lamb pebbles imbalance oust tarnished knuckle gypsy vials atlas jukebox sabotage tidy kiwi"
+    " afloat ugly gang cuisine orphans wiggle dormant ankle upbeat vials"
+)
+
+
+@pytest.mark.parametrize(
+    "called", ["My Monero seed: {}", "my electrum seed phrase is {}", "wallet words = {}"]
+)
+def test_a_seed_phrase_of_another_list_is_found_by_its_name(called: str) -> None:
+    assert redact(called.format(MONERO)) == called.format("[redacted]")
+    said = "My seed phrase is written on a sheet of paper that lies in the drawer under the bed at home"
+    assert redact(said) == said

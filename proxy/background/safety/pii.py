@@ -140,7 +140,67 @@ _NATIONAL_STARTS = tuple(
     " henkil fødsel rodné kimlik tc инн снилс ид pps nric id".split()
 )
 
+# What a number is called, and python-stdnum's modules that tell whether it is one.
+_LABELLED = (
+    (r"\bpan\b|\bpermanent account number", "in_.pan"),
+    (r"주민(?:등록)?번호|\brrn\b|\bresident registration", "kr.rrn"),
+    (r"\bsin\b|\bsocial insurance|\bassurance sociale", "ca.sin"),
+    (r"\btfn\b|\btax file", "au.tfn"),
+    (r"\bsteuer-?(?:id|nummer|identifikationsnummer)\w*|\bidnr\b\.?|\btax id", "de.idnr de.stnr"),
+    (r"\bird\b|\binland revenue", "nz.ird"),
+    (r"\brijksregister\w*|\bregistre national|\bnuméro national|\bnational number", "be.nn be.bis"),
+    (r"рнокпп|\bіпн\b|ідентифікаційний (?:код|номер)|\btax number", "ua.rntrc"),
+    (r"תעודת זהות|ת[\"״]ז|מספר זהות|\bteudat zehut|\bisraeli id", "il.idnr"),
+    (r"\bsouth african id|\bsa id\b", "za.idnr"),
+    (r"\bmykad\b|\bnric\b|\bic number", "my.nric"),
+    (r"\bnik\b|\bktp\b", "id.nik"),
+    (r"\bcnp\b|\bcod numeric personal", "ro.cnp"),
+    (r"\bегн\b|\begn\b", "bg.egn"),
+    (r"\boib\b", "hr.oib"),
+    (r"\bαμκα\b|\bamka\b", "gr.amka"),
+    (r"\bisikukood|\basmens kodas|\bpersonas kods", "ee.ik lt.asmens lv.pk"),
+    (r"\bjmbg\b|\bјмбг\b", "si.emso"),
+    (r"\bkennitala", "is_.kennitala"),
+    (r"เลขประจำตัวประชาชน|\bthai id", "th.pin"),
+)
+_LABELLED_CODE = r"([A-Z0-9](?:[ ./-]?[A-Z0-9]){6,20})(?![\w-])"
+
+
+def _labelled(label: str, modules: str) -> Detector:
+    pattern = re.compile(rf"(?:{label}){_NUMBER}{_IS}{_LABELLED_CODE}", _I)
+    return Detector(
+        "national_id", pattern, lambda value: _valid(*modules.split())(value.upper()), hints=_hints_of(label)
+    )
+
+
+def _hints_of(label: str) -> tuple[str, ...]:
+    """Return the first plain letters of each alternative."""
+    plain = (re.match(r"(?:\\b)?(\w+)", each) for each in re.split(r"\|(?![^(]*\))", label))
+    return tuple(found[1] for found in plain if found)
+
+
+def _hong_kong(number: str) -> bool:
+    """True for a Hong Kong identity card's number (a letter or two, six digits, mod 11)."""
+    compact = re.sub(r"[^A-Z0-9]", "", number.upper())
+    letters, digits, check = compact[:-7], compact[-7:-1], compact[-1]
+    if len(letters) not in (1, 2):
+        return False
+    values = [36] * (2 - len(letters)) + [ord(c) - 55 for c in letters] + [int(d) for d in digits]
+    total = sum(weight * value for weight, value in zip(range(9, 1, -1), values, strict=True))
+    return (total + (10 if check == "A" else int(check))) % 11 == 0
+
+
 ROWS = (
+    *(_labelled(label, modules) for label, modules in _LABELLED),
+    Detector(
+        "national_id",
+        re.compile(
+            r"(?<![A-Za-z0-9])[A-Z]{1,2}\d{6} ?\([0-9A]\)"
+            r"|(?:\bhkid\b|\bhong kong id|香港身[份分][證证])\D{0,24}?([A-Z]{1,2}\d{6}[0-9A])(?!\w)",
+            _I,
+        ),
+        _hong_kong,
+    ),
     Detector(
         "card",
         re.compile(r"(?<![\d.-])(?<!\d )\d(?:[ .\u00a0\t_-]{0,2}\d){12,18}(?![\d-])"),

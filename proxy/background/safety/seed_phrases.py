@@ -1,6 +1,8 @@
 """Find the seed phrases of wallets: twelve or more words in a row, all of the BIP-39 list.
 
 The list holds no article, no "and", "of", "to", "is": a sentence does not stay inside it for twelve words.
+Other wallets have other lists (Monero, Electrum): what is called a seed phrase is one if no such word is
+in it.
 """
 
 import re
@@ -15,6 +17,16 @@ SHORTEST = 12
 _RUN = b"\x01" * SHORTEST
 _ALL_WORDS = re.compile("[a-z]+")
 _WORDS = re.compile(r"(?<![A-Za-z])(?:[a-z]{3,8}|[A-Z][a-z]{2,7}|[A-Z]{3,8})(?![A-Za-z])")
+_NAMED = re.compile(
+    r"\b(?:seed|mnemonic|recovery|wallet|monero|electrum|backup|secret)"
+    r"(?: (?:seed|recovery|backup|secret|mnemonic))?"
+    r" ?(?:phrases?|words?|seeds?|mnemonics?)?\b[^\n.]{0,40}?(?::|=|\bis\b|\bare\b)\s{0,3}\"?"
+    r"((?:[a-z]{3,12}[ \n,]{1,3}){11,24}[a-z]{3,12})"
+)
+_OF_SENTENCES = frozenset(
+    "the and for you that with this your was are not but have has from they will can our who which should"
+    " must would could into when where than then been were what there their about written stored".split()
+)
 _GAP = re.compile(r"[\s,;.:)|/\"'*-]{1,6}(?:\d{1,2}[\s.:)]{1,3})?")  # also a numbered list
 
 
@@ -28,6 +40,7 @@ def find(text: str, lowered: str) -> Iterator[Span]:
 
     `lowered` is the text in lower case; nearly every text is done with after a look at it.
     """
+    yield from _named(lowered)
     words = _list()
     if _RUN not in bytes(map(words.__contains__, _ALL_WORDS.findall(lowered))):
         return
@@ -43,6 +56,15 @@ def find(text: str, lowered: str) -> Iterator[Span]:
         count, first, last, case = 1, word.start(), word.end(), _case(word.group())
     if count >= SHORTEST:
         yield Span("secret", first, last)
+
+
+def _named(lowered: str) -> Iterator[Span]:
+    """Yield what is called a seed phrase and is no sentence."""
+    if not any(word in lowered for word in ("seed", "mnemonic", "phrase", "wallet", "monero", "electrum")):
+        return
+    for found in _NAMED.finditer(lowered):
+        if _OF_SENTENCES.isdisjoint(re.findall("[a-z]+", found[1])):
+            yield Span("secret", *found.span(1))
 
 
 def _case(word: str) -> str:
