@@ -86,6 +86,13 @@ class Workers(Multiprocess):
             if process.wait_until_ready(STARTING_S, self.should_exit) and process.pid is not None:
                 os.kill(process.pid, signal.SIGHUP)
 
+    def terminate_all(self) -> None:
+        """Tell the workers to stop. While any process has the socket open, the kernel accepts connections,
+        also those that no worker will serve."""
+        super().terminate_all()
+        for listener in self.sockets:
+            listener.close()
+
     def keep_subprocess_alive(self) -> None:
         """Start another worker for one that died, and leave that one's gauges out of the metrics."""
         before = {process.pid for process in self.processes}

@@ -3,8 +3,10 @@
 import asyncio
 import signal
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx2
+import pytest
 
 from tests.e2e.conftest import models_dir
 from tests.support.process import serving_process
@@ -38,3 +40,36 @@ async def test_a_request_without_an_answer_at_the_end_is_told_so_in_the_shape_of
             assert told.json()["error"]["code"] == "stopping"
             assert await served.ended(within_s=8) == 0
         assert "Traceback" not in (tmp_path / "data.log").read_text()
+
+
+async def test_a_connection_after_the_end_has_begun_is_refused_though_a_worker_still_answers(
+    tmp_path: Path, models_dir: Path
+) -> None:
+    asked = asyncio.Event()
+
+    async def silent(exchange: Exchange) -> None:
+        asked.set()
+        await asyncio.Event().wait()
+
+    async with ScriptedUpstream(silent) as upstream, httpx2.AsyncClient(timeout=60) as http:
+        arguments = ("--upstream", upstream.url)
+        settings = {"MEMORY_PROXY__SERVER__SHUTDOWN_SECONDS": "6", "MEMORY_PROXY__SERVER__WORKERS": "2"}
+        async with serving_process(
+            tmp_path / "data", *arguments, models_dir=models_dir, **settings
+        ) as served:
+            answer = asyncio.create_task(http.post(f"{served.base_url}/chat/completions", json=ASKED))
+            await asked.wait()
+            served.signal(signal.SIGTERM)
+            address = urlsplit(served.base_url)
+            for _ in range(40):
+                try:
+                    _, writer = await asyncio.open_connection(address.hostname, address.port)
+                except ConnectionRefusedError:
+                    break
+                writer.close()
+                await asyncio.sleep(0.1)
+            else:
+                pytest.fail("connections are still accepted")
+            assert not answer.done()  # the worker that has it still waits
+            assert (await answer).status_code == 503
+            assert await served.ended(within_s=30) == 0
