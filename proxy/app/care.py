@@ -7,6 +7,7 @@ from contextlib import suppress
 
 from proxy import observe
 from proxy.app.parts import Parts, open_store, say_unavailable
+from proxy.background.embedding import LANGUAGES
 from proxy.background.extraction.extract import ROLE as EXTRACTION
 from proxy.domain import Level
 from proxy.edge.operations import Vitals
@@ -43,7 +44,7 @@ def vitals(parts: Parts) -> Vitals:
         return Vitals(Level.NONE, resting)
     if parts.embedder is None:
         return Vitals(Level.LEXICAL, "no_embedding_model")
-    return Vitals(Level.FULL, "")
+    return Vitals(Level.FULL, "", texts=LANGUAGES.texts, unread=LANGUAGES.unread)
 
 
 class Care:

@@ -33,6 +33,8 @@ class Vitals:
     reason: str  # "" while all of it works; at level full: nothing new can be remembered now
     cause: str = ""  # what an operator has to know of the reason
     ready: bool = True
+    texts: int = 0  # stored by this process
+    unread: int = 0  # of these, in a language that the embedding model does not read: found by words only
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ class Operations:
             "status": "degraded" if vitals.reason else "ok",
             "version": __version__,
             "commit": self.commit,
-            "memory": {"level": vitals.level.value, **_told(vitals)},
+            "memory": {"level": vitals.level.value, **_told(vitals), **_languages(self.vitals())},
             "jobs": None if jobs is None else _by_state(jobs),
         }
 
@@ -117,6 +119,10 @@ def _told(vitals: Vitals) -> dict[str, str | None]:
     account in it."""
     cause = _ACCOUNT.sub(r"\1", _PLACE.sub("…", vitals.cause))
     return {"reason": vitals.reason or None} | ({"cause": cause} if cause else {})
+
+
+def _languages(vitals: Vitals) -> dict[str, int]:
+    return {"texts": vitals.texts, "unread_texts": vitals.unread} if vitals.unread else {}
 
 
 def _by_state(jobs: QueueCounts) -> dict[str, int]:

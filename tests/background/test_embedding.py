@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxy.background.embedding import as_it_stands, vectors_of
+from proxy.background.embedding import REMIND_S, Languages, as_it_stands, vectors_of
 from proxy.background.extraction.related import related
 from proxy.background.library import Library
 from proxy.background.write_gate.admit import Basis, Gate, admit
 from proxy.domain import Candidate
 from proxy.ports import Embedder, EmbeddingModel
 from tests.background.support import ANA, NOON, House, batch, exchange
+from tests.stores.recording import recorded
 
 MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, duplicate_threshold=0.8)
 
@@ -83,3 +84,18 @@ async def test_the_model_is_asked_once_a_text_and_not_on_the_event_loop(
     await work(house, embedder)
     assert len(embedder.asked) == len(set(embedder.asked)) > len(embedder.embedded) > 0
     assert threading.main_thread() not in embedder.threads
+
+
+def test_the_log_says_once_an_hour_that_most_texts_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines, now = recorded(monkeypatch, lambda facts: facts), [0.0]
+    languages = Languages(lambda: now[0])
+    languages.note([True] * 9 + [False] * 10)
+    assert lines == []
+    languages.note([False])
+    languages.note([False] * 50)
+    assert [(event, facts["texts"], facts["unread"]) for event, facts in lines] == [
+        ("embedding.language_not_read", 20, 11)
+    ]
+    now[0] = REMIND_S
+    languages.note([False])
+    assert len(lines) == 2

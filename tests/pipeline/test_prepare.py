@@ -122,7 +122,7 @@ async def test_a_language_that_the_model_does_not_know_is_searched_by_words(tool
     shelf = Shelf([Hit(memory("mango", "用户的女儿对芒果过敏"), 0.9, 2.0)])
     prepared = await prepare(turn("我女儿能吃芒果蛋糕吗?"), replace(tools, memories=shelf))
     assert prepared.memory_ids == ("mango",)
-    assert prepared.level is Level.FULL
+    assert prepared.level is Level.LEXICAL
     assert shelf.asked[0].vector is None
 
 

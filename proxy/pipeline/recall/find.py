@@ -127,7 +127,7 @@ class Finder:
             few=few,
             vectors=NEAREST if reader else 0,
         )
-        if embedder is not None and found.level is Level.LEXICAL:
+        if embedder is not None and found.level is Level.LEXICAL and embedder.understands(query.text):
             self.seldom.warning("memory.embedding_failed")
         gate = partial(
             gate_for,

@@ -98,7 +98,7 @@ async def _vector(query: Query, embedder: Embedder | None) -> tuple[bytes | None
     if embedder is None:
         return None, Level.LEXICAL
     if not embedder.understands(query.text):
-        return None, Level.FULL
+        return None, Level.LEXICAL
     led = bool(query.imagined) and embedder.understands(query.imagined)
     try:
         vector = await embedder.embed_query(query.text)
