@@ -20,6 +20,7 @@ from proxy.upstream.forms import (
     Attempt,
     Refusal,
     Request,
+    error_at_start,
     may_be_form,
     next_attempt,
     refusal_of,
@@ -27,27 +28,31 @@ from proxy.upstream.forms import (
 from proxy.upstream.opened import Opened
 
 REFUSAL_S = 10.0  # for a refusal to arrive; one that takes longer is passed on as it comes
+ERROR_S = 2.0  # for an error inside an answer that has begun as a success; mostly it comes at once
+HEAD_BYTES = 8 * 1024  # of such an answer
 _HEADER_SAFE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
 async def ask(progress: Progress, forwarding: Forwarding, metrics: Metrics) -> Opened:
     """Ask the upstream, again in another form where it refuses this one. Raises UpstreamError."""
     opened = await forwarding.open(progress)
-    if not may_be_form(opened.status):
-        if opened.status < 400:
-            progress.learning.took(progress.model, progress.attempt)
+    has_memory = progress.attempt.memory and bool(progress.prepared.block or progress.gone)
+    if opened.status < 400:
+        if not has_memory or progress.learning.forms.is_proven(progress.model, progress.attempt):
+            return opened
+    elif not may_be_form(opened.status):
         return opened
     request = forwarding.changeable(progress)
     if not (request.memory or request.translated):
         return opened
     if request.same_shape in progress.learning.forms.suspected(progress.model):
         request = replace(request, same_shape="")
-    return await _Asking(progress, forwarding, metrics, request).again(opened)
+    return await _Asking(progress, forwarding, metrics, request).until_taken(opened)
 
 
 @dataclass(slots=True)
 class _Asking:
-    """One refused request, and what was tried with it."""
+    """One request of which it is not known that its form is taken, and what was tried with it."""
 
     progress: Progress
     forwarding: Forwarding
@@ -57,13 +62,13 @@ class _Asking:
     placements: tuple[str, ...] = ()  # in which memory was refused
     of_content: bool = False  # a refusal was not about form
 
-    async def again(self, opened: Opened) -> Opened:
+    async def until_taken(self, opened: Opened) -> Opened:
         """Ask until the request is taken, or nothing is left to change."""
         progress, first = self.progress, self.progress.attempt
-        while may_be_form(opened.status) and self.attempts < MOST_ATTEMPTS:
-            last, refusal = progress.attempt, await _read(opened)
-            following = None if refusal is None else next_attempt(last, self.request, refusal)
-            if refusal is None or following is None:
+        refusal = await _refusal(opened)
+        while refusal is not None:
+            last, following = progress.attempt, next_attempt(progress.attempt, self.request, refusal)
+            if following is None or self.attempts == MOST_ATTEMPTS:
                 return opened
             opened.close()
             self.attempts += 1
@@ -72,6 +77,7 @@ class _Asking:
                 self.placements = (*self.placements, last.form.placement)
             self._write(last, following)
             opened = await self.forwarding.open(progress)
+            refusal = await _refusal(opened)
         if opened.status < 400:
             self._learn(first, progress.attempt)
         return opened
@@ -96,17 +102,23 @@ class _Asking:
         """Remember what the model took. Memory given up for what it says teaches nothing about its form."""
         learning, model = self.progress.learning, self.progress.model
         if taken.memory:
-            learning.forms.learn(model, before.form, taken.form)
+            learning.took(model, before, taken)
             return
         learning.forms.learn(model, before.form, replace(taken.form, placement=before.form.placement))
         if learning.is_auto and not self.of_content:
             learning.forms.suspect(model, self.placements)
 
 
-async def _read(opened: Opened) -> Refusal | None:
-    """Return what the refusal says; None where it does not arrive in time. It can be relayed afterwards."""
+async def _refusal(opened: Opened) -> Refusal | None:
+    """Return what the upstream says against the request's form; None where it takes it, or fails otherwise.
+
+    The answer can be relayed afterwards from its first byte."""
+    if opened.status >= 400 and not may_be_form(opened.status):
+        return None
     try:
-        async with asyncio.timeout(REFUSAL_S):
+        async with asyncio.timeout(REFUSAL_S if opened.status >= 400 else ERROR_S):
+            if opened.status < 400:
+                return await _error_inside(opened)
             body = await opened.peek(READ_BYTES)
     except TimeoutError:
         return None
@@ -117,6 +129,18 @@ async def _read(opened: Opened) -> Refusal | None:
         value.decode("latin-1") for name, value in opened.headers if name == b"content-encoding"
     )
     return refusal_of(opened.status, body, coding)
+
+
+async def _error_inside(opened: Opened) -> Refusal | None:
+    """Return the error with which a successful answer begins: routers answer before their provider refuses. A
+    stream may begin with comments."""
+    wanted, head = 1, await opened.peek(1)
+    while (found := error_at_start(head)) is None and wanted <= len(head) < HEAD_BYTES:
+        wanted = len(head) + 1
+        head = await opened.peek(wanted)
+    if found == "document":
+        found = error_at_start(await opened.peek(READ_BYTES), whole=True)
+    return found if isinstance(found, Refusal) else None
 
 
 def _steps(last: Attempt, following: Attempt) -> list[tuple[str, str]]:

@@ -24,7 +24,16 @@ from proxy.errors import (
 from proxy.ports import CompletionRequest
 from proxy.upstream.client import Upstream, credential
 from proxy.upstream.credentials import Credentials
-from proxy.upstream.forms import MOST_LEARNT, Forms, Learning, Model, easier, own_options, refusal_of
+from proxy.upstream.forms import (
+    MOST_LEARNT,
+    Forms,
+    Learning,
+    Model,
+    easier,
+    easier_by_name,
+    own_options,
+    refusal_of,
+)
 from proxy.upstream.headers import Headers
 from proxy.upstream.pauses import Key, Pauses, retry_after
 from proxy.wire.answers import values_of
@@ -184,7 +193,7 @@ class UpstreamCompleter:
             following = easier(form, refusal) if refusal is not None else None
             if refusal is None or following is None:
                 break
-            blind = blind or (answer.status >= 500 and not refusal.names("response_format"))
+            blind = blind or (answer.status >= 500 and easier_by_name(form, refusal) is None)
             form = following
         if answer.status < 300 and form != known and self._is_sure(model, blind=blind):
             forms.learn(model, known, form)

@@ -124,7 +124,7 @@ class Refusal:
     def is_unrelated(self) -> bool:
         """True if no change of ours can matter. A server error has to speak of form: all others pass."""
         if self.status >= 500:
-            return not (self.text.startswith("{") and _OF_MESSAGES.search(self.text))
+            return self.text.startswith("<") or not self.is_of_messages
         return bool(self.words & _UNRELATED)
 
     @property
@@ -145,7 +145,7 @@ class Refusal:
             return field in self.fields
         name = re.escape(field)
         if "_" not in field:  # an English word, too: only where it is written as a name
-            name = rf"['\"`]{name}['\"`]|(?:parameter|property|field|argument|input)s?:? {name}|{name}: "
+            name = rf"['\"`]{name}['\"`]|(?:parameter|property|field|argument|input)s?:? {name}|{name}(?=: )"
         return re.search(rf"(?<!\w)(?:{name})(?!\w)", self.text) is not None
 
 
@@ -170,6 +170,42 @@ def refusal_of(status: int, body: bytes, content_encoding: str = "") -> Refusal:
         if isinstance(loc := holder.get("loc"), list):
             named |= _ends([name for name in loc if isinstance(name, str)])
     return Refusal(status, text, frozenset(words), frozenset(named))
+
+
+def error_at_start(head: bytes, *, whole: bool = False) -> Refusal | str | None:
+    """Return the error that an answer of status 200 begins with, "answer" where it begins with none,
+    "document" for one of which the whole has to be read, None where more of the beginning has to."""
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"{"):
+        if not whole:
+            return "document" if _ERROR_FIRST.match(text) else "answer" if len(text) > _HEAD else None
+        return _inner_error(text) or "answer"
+    if text and text[:1] not in b":deir":  # neither a comment nor a field of an event
+        return "answer"
+    lines = text.split(b"\n")[:-1]
+    for line in lines:
+        if line.startswith(b"data:"):
+            return _inner_error(line.removeprefix(b"data:")) or "answer"
+        if line.strip() and not line.startswith((b":", b"event:", b"id:", b"retry:")):
+            return "answer"
+    return None
+
+
+def _inner_error(text: bytes) -> Refusal | None:
+    try:
+        value = loads(text)
+    except (ValueError, RecursionError, InvalidRequest):
+        return None
+    error = value.get("error") if isinstance(value, dict) else None
+    if not error or not isinstance(error, dict | str):
+        return None
+    code = error.get("code") if isinstance(error, dict) else None
+    status = code if isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600 else 400
+    return refusal_of(status, text.strip()) if may_be_form(status) else None
+
+
+_HEAD = 64  # bytes in which a document that is an error says so
+_ERROR_FIRST = re.compile(rb'\{\s*"error"\s*:\s*[\{"]')
 
 
 def _decoded(body: bytes, content_encoding: str) -> bytes:
@@ -309,9 +345,9 @@ def easier(form: Form, refusal: Refusal) -> Form | None:
     """Return the form without what the refusal of an own call names. Where it names nothing of ours, with
     less: no schema, no options, no system role, then streamed. None where nothing is left to give up, and
     after a server error that has no cause in the options."""
-    if named := _easier_by_name(form, refusal):
+    if named := easier_by_name(form, refusal):
         return named
-    if refusal.is_unrelated and refusal.status < 500:
+    if (refusal.is_unrelated and refusal.status < 500) or refusal.is_of_content:
         return None
     plain = replace(form, json="", own_limit="", temperature=False)
     if refusal.status >= 500:
@@ -325,7 +361,8 @@ def easier(form: Form, refusal: Refusal) -> Form | None:
     return None if form.streams_only else replace(form, streams_only=True)
 
 
-def _easier_by_name(form: Form, refusal: Refusal) -> Form | None:
+def easier_by_name(form: Form, refusal: Refusal) -> Form | None:
+    """Return the form without what the refusal of an own call names; None where it names nothing of ours."""
     text = refusal.text
     if form.own_limit and ("max_tokens" in text or "max_completion_tokens" in text):
         other = "max_completion_tokens" if form.own_limit == "max_tokens" else ""
@@ -367,6 +404,7 @@ class Forms:
         self._clock = clock
         self._learnt: OrderedDict[Model, _Learnt] = OrderedDict()
         self._suspected: OrderedDict[Model, tuple[frozenset[str], float]] = OrderedDict()
+        self._proven: OrderedDict[tuple[Model, str], None] = OrderedDict()
         self._unsaved: set[Model] = set()
         self._looked_at = float("-inf")
 
@@ -385,6 +423,16 @@ class Forms:
         if preferred not in suspected:
             return preferred
         return next((each for each in PLACEMENTS if each not in suspected), "")
+
+    def is_proven(self, model: Model, attempt: Attempt) -> bool:
+        """True if the model has taken memory at this placement: no error is looked for in its answers."""
+        return (model, attempt.form.placement) in self._proven
+
+    def prove(self, model: Model, attempt: Attempt) -> None:
+        """Remember that the model took memory at this placement."""
+        self._proven[(model, attempt.form.placement)] = None
+        if len(self._proven) > MOST_LEARNT:
+            self._proven.popitem(last=False)
 
     def suspected(self, model: Model) -> frozenset[str]:
         """Return the placements that the model may refuse: each was refused where none was taken."""
@@ -472,10 +520,12 @@ class Learning:
             return Attempt(form)
         return Attempt(replace(form, placement=placement or form.placement), memory=bool(placement))
 
-    def took(self, model: Model, attempt: Attempt) -> None:
-        """Note that the first attempt was taken: in the place of suspected placements, it is learnt."""
-        if self.is_auto and attempt.memory and attempt.form is not self.forms.of(model):
-            self.forms.learn(model, self.forms.of(model), attempt.form)
+    def took(self, model: Model, first: Attempt, taken: Attempt) -> None:
+        """Note that the model took memory in this form, after it had refused the first one where they differ.
+        A form that was chosen in the place of suspected placements is learnt, too."""
+        before = self.forms.of(model) if self.is_auto else first.form
+        self.forms.learn(model, before, taken.form)
+        self.forms.prove(model, taken)
 
 
 def described(rows: Mapping[str, str], now: float) -> list[str]:

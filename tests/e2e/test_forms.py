@@ -3,18 +3,22 @@
 The scripted upstreams below judge each request as a chat template does, by its messages alone.
 """
 
+import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 import pytest
 
+from proxy.commands import doctor_data
 from tests.e2e.chat_only import ChatOnly
-from tests.e2e.conftest import Houses
+from tests.e2e.conftest import Houses, until
 from tests.support.upstream import Exchange, Received
 
 ALICE = {"memory_context": {"user_id": "alice"}}
+ALICE_HEADER = {"x-memory-user-id": "alice"}
 FACT = "The Hawaii trip may cost $10,000 in all."
 QUESTION = "How much can I spend on my vacation?"
 HISTORY = [
@@ -427,3 +431,98 @@ async def test_a_native_responses_request_is_asked_again_too(
     assert [a.headers["x-memory-store"] for a in answers] == ["queued"] * 2
     assert model.refused == 1
     assert all(FACT in r.body.decode() for r in model.chats)
+
+
+# ---------------------------------------------------------------- what else the proxy does to a request
+async def test_a_compressed_history_is_written_as_the_template_takes_it(house: Houses) -> None:
+    model = Strict(system_first)
+    model.roles["memory_state"] = json.dumps({"topic": "day by day", "decisions": ["step by step"]})
+    setting = {"compress": True, "compress_threshold_tokens": 50, "extraction_batch_size": 5}
+    history: list[dict[str, Any]] = [HISTORY[0]]
+    async with house(model, memory=setting) as h:
+        for turn in range(40):
+            history.append({"role": "user", "content": f"Step {turn}: plan day {turn} of the trip."})
+            answer = await chat(h, history, memory_context={"user_id": "alice", "session_id": "s-1"})
+            assert answer.status_code == 200, answer.text
+            history.append({"role": "assistant", "content": model.answer})
+            if "x-memory-compressed" in answer.headers:
+                break
+            await asyncio.sleep(0.05)
+    assert int(answer.headers["x-memory-compressed"]) >= 8
+    roles = [m["role"] for m in model.last_messages]
+    assert (roles[0], roles.count("system")) == ("system", 1)
+    assert "step by step" in model.last_messages[0]["content"]
+    assert model.refused == 1
+
+
+async def test_a_background_response_is_asked_again_too_and_kept(house: Houses) -> None:
+    model = Strict(system_first)
+    async with house(model) as h, httpx.AsyncClient(base_url=h.base_url) as client:
+        await remember(h)
+        fields = {"input": [HISTORY[1], HISTORY[2], HISTORY[3]], "background": True, "store": True}
+        made = await respond(h, **fields, **ALICE)
+        assert (made.status_code, made.headers["x-memory-store"]) == (200, "queued")
+        path = f"/responses/{made.json()['id']}"
+
+        async def state() -> Any:
+            return (await client.get(path, params={"user_id": "alice"}, headers=ALICE_HEADER)).json()
+
+        done = await until(state, lambda kept: kept["status"] not in ("queued", "in_progress"))
+    assert done["status"] == "completed"
+    assert model.refused == 1
+    assert with_fact(model.chats[-1].json) == ["user"]
+
+
+async def test_an_explicit_ask_is_remembered_though_the_model_refuses_every_extraction(house: Houses) -> None:
+    class Mute(ChatOnly):
+        async def __call__(self, exchange: Exchange) -> None:
+            if agent_of(exchange.request).startswith("memory-proxy/"):
+                await exchange.json({"error": {"message": "No."}}, 400)
+            else:
+                await super().__call__(exchange)
+
+    async with house(Mute()) as h, httpx.AsyncClient(base_url=h.base_url) as client:
+        await chat(h, [{"role": "user", "content": "Please remember that my dentist is Dr. Albers."}])
+
+        async def stored() -> list[str]:
+            listed = (await client.get("/memory", params={"user_id": "alice"})).json()
+            return [memory["content"] for memory in listed["data"]]
+
+        assert "Albers" in (await until(stored))[0]
+
+
+async def test_what_was_learnt_is_counted_and_doctor_lists_it(house: Houses, tmp_path: Path) -> None:
+    async with house(Strict(system_first)) as h, httpx.AsyncClient(base_url=h.origin) as client:
+        await remember(h)
+        await chat(h)
+        metrics = (await client.get("/metrics")).text
+    assert 'memory_proxy_form_retries_total{changed="placement"} 1.0' in metrics
+    texts = [f.text for f in doctor_data.findings(tmp_path / "data" / "memory.db", "all-MiniLM-L6-v2")]
+    assert any("strict-1" in text and "placement=merge_system" in text for text in texts)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_inside_an_answer_of_status_200_is_one_too(house: Houses, stream: bool) -> None:
+    class Router(ChatOnly):
+        refused = 0
+
+        async def converse(self, exchange: Exchange) -> None:
+            body = exchange.request.json
+            if not (why := system_first(body)):
+                await super().converse(exchange)
+                return
+            self.refused += 1
+            error = {"error": {"code": 400, "message": why}}
+            if body.get("stream"):
+                event = b"data: " + json.dumps({"id": "c"} | error).encode() + b"\n\n"
+                await exchange.stream(b": PROCESSING\n\n", event)
+            else:
+                await exchange.json(error)
+
+    model = Router()
+    async with house(model) as h:
+        await remember(h)
+        answers = [await chat(h, stream=stream) for _ in range(3)]
+    assert [a.headers.get("x-memory-retried") for a in answers] == ["merge_system", None, None]
+    assert model.refused == 1
+    assert all("right" in a.text for a in answers)

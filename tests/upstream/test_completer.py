@@ -1,7 +1,8 @@
 """Our own LLM calls, against an upstream that answers what a test wants."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -16,7 +17,7 @@ from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.forms import DEFAULT, LEARNT_FOR_S, MOST_LEARNT, Form, Forms, Learning, Model
 from proxy.upstream.pauses import Pauses
-from tests.support.upstream import Exchange, ScriptedUpstream, completion
+from tests.support.upstream import Exchange, ScriptedUpstream, completion, completion_events
 
 ANN = Scope("t", "ann")
 KEY = [(b"authorization", b"Bearer ann"), (b"openai-project", b"p"), (b"cookie", b"c")]
@@ -425,3 +426,116 @@ async def test_an_endpoint_that_nobody_listens_on_is_named_by_the_systems_own_wo
         with pytest.raises(CompletionFailed) as failed:
             await UpstreamCompleter(upstream, Credentials(), {}).complete(question())
     assert str(failed.value) == "upstream_unreachable (ECONNREFUSED)"
+
+
+# ---------------------------------------------------------------- upstreams that refuse how we ask
+Body = dict[str, Any]
+
+
+def no_system(body: Body) -> str:
+    return "System role not supported" if body["messages"][0]["role"] == "system" else ""
+
+
+def only_streams(body: Body) -> str:
+    return "" if body.get("stream") else "This model only support stream mode, please enable it."
+
+
+def no_format(body: Body) -> str:
+    return "Internal server error" if "response_format" in body else ""
+
+
+def no_limit(body: Body) -> str:
+    return "Unsupported parameter: use 'max_completion_tokens'" if "max_tokens" in body else ""
+
+
+def mute(*rules: Callable[[Body], str]) -> Callable[[Body], str]:
+    """Return a rule that refuses as the rules do, and gives no reason."""
+    return lambda body: "Bad request" if any(rule(body) for rule in rules) else ""
+
+
+@pytest.mark.parametrize(
+    ("rule", "status", "learnt_after"),
+    [
+        (no_system, 400, 1),
+        (no_system, 500, 1),
+        (only_streams, 400, 1),
+        (no_limit, 400, 1),
+        (no_format, 500, 2),  # the first time it may have been any other fault
+        (mute(no_system), 400, 1),
+        (mute(only_streams, no_system, no_format), 422, 1),
+    ],
+)
+async def test_the_form_that_an_upstream_takes_is_found_and_used_from_then_on(
+    rule: Callable[[Body], str], status: int, learnt_after: int
+) -> None:
+    refused = 0
+
+    async def script(exchange: Exchange) -> None:
+        nonlocal refused
+        body = exchange.request.json
+        if why := rule(body):
+            refused += 1
+            await exchange.json({"error": {"message": why}}, status)
+        elif body.get("stream"):
+            await exchange.stream(*completion_events('{"a"', ": 1}"))
+        else:
+            await exchange.json(completion('{"a": 1}'))
+
+    async with ScriptedUpstream(script) as scripted, completer_of(scripted) as completer:
+        for _ in range(learnt_after):
+            assert await completer.complete(question(schema=SCHEMA)) == '{"a": 1}'
+        learning = refused
+        for _ in range(3):
+            assert await completer.complete(question(schema=SCHEMA)) == '{"a": 1}'
+    assert refused == learning > 0
+    sent = scripted.requests[-1].json["messages"]
+    assert all(text in str(sent) for text in ("Answer in JSON.", "Hi"))
+
+
+async def test_an_upstream_that_refuses_every_form_is_asked_a_few_times_and_teaches_nothing() -> None:
+    forms = Forms(lambda: 0.0)
+    async with (
+        ScriptedUpstream(answering({"error": {"message": "No."}}, 400)) as scripted,
+        Upstream(scripted.url) as upstream,
+    ):
+        completer = UpstreamCompleter(
+            upstream, Credentials(), {}, learning=Learning(forms, scripted.url), clock=Hours()
+        )
+        with pytest.raises(CompletionRefused):
+            await completer.complete(question(schema=SCHEMA))
+        assert len(scripted.requests) == 5
+    assert forms.of(Model(scripted.url, "model-1")) == DEFAULT
+
+
+CALL = {"id": "c", "type": "function", "function": {"name": "facts", "arguments": '{"a": 1}'}}
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"content": None, "reasoning_content": 'So {this} is it:\n{"a": 1}'},
+        {"content": "", "reasoning": '{"a": 1}'},
+        {"content": None, "tool_calls": [CALL]},
+        {"tool_calls": [CALL, CALL | {"index": 1}]},
+        {"content": None, "function_call": CALL["function"]},
+    ],
+)
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_the_answer_is_read_where_the_upstream_puts_it(message: Body, streamed: bool) -> None:
+    async def script(exchange: Exchange) -> None:
+        choice = {"index": 0, "finish_reason": "stop"}
+        if not streamed:
+            await exchange.json(completion("") | {"choices": [choice | {"message": message}]})
+            return
+        chunk = completion("") | {"choices": [choice | {"delta": message}]}
+        await exchange.stream(b"data: " + json.dumps(chunk).encode() + b"\n\n", b"data: [DONE]\n\n")
+
+    async with ScriptedUpstream(script) as scripted, completer_of(scripted) as completer:
+        assert await completer.complete(question()) == '{"a": 1}'
+
+
+async def test_the_time_out_of_the_conversation_s_own_model_is_the_operator_s() -> None:
+    async with ScriptedUpstream(Exchange.gone) as scripted, Upstream(scripted.url) as upstream:
+        completer = UpstreamCompleter(upstream, Credentials(), {}, own=RoleModel(timeout_s=0.05))
+        with pytest.raises(CompletionFailed, match=r"no answer within 0\.05 s"):
+            await completer.complete(question())

@@ -1,0 +1,206 @@
+"""What is learnt of models: bounded, for a day, shared, and only what a refusal proves."""
+
+import json
+
+import pytest
+
+from proxy.upstream.forms import (
+    DEFAULT,
+    FIRST,
+    LEARNT_FOR_S,
+    MOST_LEARNT,
+    PLACEMENTS,
+    SUSPECTED_FOR_S,
+    Attempt,
+    Form,
+    Forms,
+    Learning,
+    Model,
+    Refusal,
+    Request,
+    described,
+    error_at_start,
+    next_attempt,
+    refusal_of,
+)
+
+M = Model("http://u/v1", "m")
+IN_USER = Form(placement="in_user")
+
+
+class Kept:
+    """A store in memory."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, str] = {}
+        self.saves = 0
+
+    async def load(self) -> dict[str, str]:
+        return dict(self.rows)
+
+    async def save(self, rows: dict[str, str], most: int) -> None:  # type: ignore[override]
+        self.saves += 1
+        self.rows |= rows
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_what_is_learnt_holds_for_a_day_and_is_then_tried_again() -> None:
+    clock = Clock()
+    forms = Forms(clock)
+    forms.learn(M, DEFAULT, IN_USER)
+    clock.now += LEARNT_FOR_S - 1
+    assert forms.of(M) == IN_USER
+    clock.now += 1
+    assert forms.of(M) == DEFAULT
+    clock.now -= 10 * LEARNT_FOR_S  # a clock that was set back makes nothing last for ever
+    assert forms.of(M) == DEFAULT
+
+
+async def test_hundreds_of_models_are_learnt_and_forgotten_within_the_bound() -> None:
+    clock, store = Clock(), Kept()
+    forms = Forms(clock)
+    for number in range(MOST_LEARNT + 100):
+        forms.learn(Model(M.upstream, f"m{number}"), DEFAULT, IN_USER)
+        forms.suspect(Model(M.upstream, f"s{number}"), PLACEMENTS)
+    await forms.sync(store)
+    assert len(store.rows) == len(forms._learnt) == len(forms._suspected) == MOST_LEARNT
+    assert forms.of(Model(M.upstream, "m0")) == DEFAULT
+
+
+async def test_two_processes_know_what_either_has_learnt_and_save_it_once() -> None:
+    clock, store = Clock(), Kept()
+    ours, theirs = Forms(clock), Forms(clock)
+    ours.learn(M, DEFAULT, IN_USER)
+    ours.learn(M, IN_USER, Form(placement="in_user", omit=("verbosity",)))
+    for _ in range(3):
+        await ours.sync(store)
+    await theirs.sync(store)
+    assert theirs.of(M) == Form(placement="in_user", omit=("verbosity",))
+    assert store.saves == 1
+    assert "omit=" in "".join(described(store.rows, clock.now))
+    assert described(store.rows, clock.now + LEARNT_FOR_S) == []
+
+
+async def test_rows_that_make_no_sense_are_left_alone() -> None:
+    clock, store = Clock(), Kept()
+    good = {"until": clock.now + 5, "form": {"placement": "in_user", "later": 1}}
+    key = json.dumps(["u", "chat", "m"])
+    store.rows = {"": "", "[]": "{}", key: json.dumps(good), '["u", "chat", "n"]': '{"until": "x"}'}
+    store.rows['["u", "chat", "o"]'] = json.dumps({"until": good["until"], "form": {"placement": "nowhere"}})
+    forms = Forms(clock)
+    await forms.sync(store)
+    assert forms.of(Model("u", "m")) == IN_USER
+    assert forms.of(Model("u", "o")) == DEFAULT
+
+
+def test_suspected_placements_are_left_out_until_one_is_taken_or_time_has_passed() -> None:
+    clock = Clock()
+    learning = Learning(Forms(clock), M.upstream)
+    learning.forms.suspect(M, ("before_last_user", "merge_system"))
+    first = learning.first(M)
+    assert first == Attempt(IN_USER)
+    learning.took(M, first, first)
+    assert learning.forms.of(M) == IN_USER
+    other = Model(M.upstream, "other")
+    learning.forms.suspect(other, PLACEMENTS)
+    assert not learning.first(other).memory
+    clock.now += SUSPECTED_FOR_S
+    assert learning.first(other) == FIRST
+
+
+def test_a_model_without_a_system_role_gets_memory_in_the_user_s_message() -> None:
+    learning = Learning(Forms(Clock()), M.upstream)
+    learning.forms.learn(M, DEFAULT, Form(system=False))  # by an own call
+    assert learning.first(M).form.placement == "in_user"
+
+
+WITH_MEMORY = Request(memory=True, movable=True, same_shape="in_user", written=frozenset({"temperature"}))
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "following"),
+    [
+        (400, b"", "in_user"),
+        (400, b"\xff\x00", "in_user"),
+        (400, b'{"error": {"message": "nope"}}', "in_user"),
+        (400, b'[{"error": {"message": "Please use a valid role: user, model."}}]', "in_user"),
+        (422, b'{"detail": [{"loc": ["body", "messages", 3, "role"], "msg": "bad"}]}', "in_user"),
+        (500, b'{"error": {"code": 500, "message": "Jinja Exception: roles must alternate"}}', "in_user"),
+        (500, b'[{"error": {"message": "System role not supported"}}]', "in_user"),
+        (500, b"System role not supported", "in_user"),
+        (500, b"<html><title>System template error</title></html>", None),
+        (500, b'{"error": {"message": "out of memory"}}', None),
+        (500, b"", None),
+        (413, b"", "without"),
+        (400, b'{"error": {"code": "context_length_exceeded", "message": "x"}}', "without"),
+        (400, b'{"error": {"message": "Range of input length should be [1, 30720]"}}', "without"),
+        (400, b'{"error": {"code": "content_filter", "message": "system message flagged"}}', "without"),
+        (400, b'[{"error": {"message": "API key not valid.", "status": "INVALID_ARGUMENT"}}]', "without"),
+        (400, b'{"error": {"code": "model_not_found", "message": "no such model"}}', None),
+        (400, b'{"error": {"param": "temperature", "message": "must be at most 2"}}', None),
+    ],
+)
+def test_what_a_refusal_says_decides_how_to_go_on(status: int, body: bytes, following: str | None) -> None:
+    found = next_attempt(FIRST, WITH_MEMORY, refusal_of(status, body))
+    assert (
+        found
+        == {"in_user": Attempt(IN_USER), "without": Attempt(DEFAULT, memory=False), None: None}[following]
+    )
+
+
+@pytest.mark.parametrize(
+    "message", ["", "roles must alternate", "too many tokens", "Unknown parameter: 'user'"]
+)
+def test_however_it_is_refused_a_request_comes_to_its_end(message: str) -> None:
+    request = Request(
+        memory=True, movable=True, same_shape="merge_system", optional=frozenset({"user", "verbosity"}),
+        limit="max_tokens", thoughts=True, tool_media=True,
+    )  # fmt: skip
+    attempt: Attempt | None = FIRST
+    seen: list[Attempt] = []
+    while attempt is not None:
+        assert attempt not in seen
+        seen.append(attempt)
+        attempt = next_attempt(attempt, request, Refusal(400, message.lower()))
+    assert len(seen) <= 6
+    assert not seen[-1].memory
+
+
+def test_a_word_of_a_message_is_not_taken_for_a_field() -> None:
+    refusal = refusal_of(400, b'{"error": {"message": "Conversation roles must alternate user/assistant"}}')
+    assert not refusal.names("user")
+    assert refusal_of(400, b'{"error": {"message": "user: Extra inputs are not permitted"}}').names("user")
+    quoted = b'{"detail": [{"loc": ["body", "verbosity"], "input": {"param": "user"}}]}'
+    assert refusal_of(422, quoted).fields == {"verbosity"}
+
+
+@pytest.mark.parametrize(
+    ("head", "found"),
+    [
+        (b": OPENROUTER PROCESSING\n\n", None),
+        (b': OPENROUTER PROCESSING\n\ndata: {"id": 1, "error": {"code": 400, "message": "x"}', None),
+        (b'event: x\ndata: {"error": {"code": 429, "message": "slow down"}}\n\n', "answer"),
+        (b'data: {"choices": []}\n\n', "answer"),
+        (b'data: {"error": null, "choices": []}\n\n', "answer"),
+        (b'{"error": {"mess', "document"),
+        (b"{", None),
+        (b'{"id": "chatcmpl-1", "object": "chat.completion", "created": 1234567890, ', "answer"),
+        (b"\x1f\x8b\x08\x00\n\n", "answer"),
+    ],
+)
+def test_the_beginning_of_an_answer_says_whether_it_is_one(head: bytes, found: str | None) -> None:
+    assert error_at_start(head) == found
+
+
+def test_an_error_inside_an_answer_is_read_as_a_refusal_of_its_own_status() -> None:
+    event = b': comment\n\ndata: {"id": 1, "error": {"code": 422, "message": "System role"}}\n\n'
+    for found in (error_at_start(event), error_at_start(event[17:-2], whole=True)):
+        assert isinstance(found, Refusal)
+        assert (found.status, found.is_of_messages) == (422, True)
