@@ -415,6 +415,10 @@ class Forms:
             return DEFAULT
         return found.form
 
+    def is_unknown(self, model: Model) -> bool:
+        """True if nothing was learnt of the model: most take what they get."""
+        return model not in self._learnt and model not in self._suspected
+
     def placement(self, model: Model) -> str:
         """Return where `auto` puts memory; "" while every placement is suspected to be refused."""
         form = self.of(model)
@@ -514,6 +518,8 @@ class Learning:
 
     def first(self, model: Model) -> Attempt:
         """Return how a request is asked first."""
+        if self.is_auto and self.forms.is_unknown(model):
+            return FIRST
         form = self.forms.of(model)
         placement = self.forms.placement(model) if self.is_auto else self.setting
         if placement == form.placement:
