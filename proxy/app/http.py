@@ -26,12 +26,14 @@ from proxy.edge.places import Places
 from proxy.edge.reply import ASGIScope, Receive, Send
 from proxy.edge.responses.auto import Hearing, Speech
 from proxy.edge.responses.background import Lives
+from proxy.edge.responses.compact_api import CompactApi
 from proxy.edge.responses.conversations_api import ConversationsApi
 from proxy.edge.responses.door import Door
 from proxy.edge.responses.keeping import Keeping
 from proxy.edge.responses.makers import Makers
 from proxy.edge.responses.probing import Probing
 from proxy.edge.responses.responses_api import ResponsesApi
+from proxy.edge.responses.seals import SealKey
 from proxy.edge.responses.translated import Translated, Translating
 from proxy.edge.routes import App as ASGIApp
 from proxy.edge.routes import Routes
@@ -65,7 +67,9 @@ def routes(parts: Parts) -> Routes:
         start_s=parts.settings.upstream.stream_start_seconds,
         silence_s=parts.settings.upstream.keep_alive_seconds,
         max_answer_bytes=parts.settings.upstream.max_answer_mb << 20,
+        seal_key=SealKey(parts.stores.conversations, parts.fail_open, parts.clock),
     )
+    compact = CompactApi(translating, parts.tools.tokens, parts.settings.server.max_body_bytes)
 
     def relayed(dialect: Dialect) -> Relayed:
         return Relayed(
@@ -85,6 +89,7 @@ def routes(parts: Parts) -> Routes:
             making=Hearing(speech),
             operating=Hearing(speech),
             ours=ours,
+            compact=compact,
             passthrough=_passthrough(parts.upstream),
             upstream=parts.upstream,
             max_body_bytes=most,

@@ -49,6 +49,7 @@ class Door:
     making: Hearing  # of the endpoint that makes such objects: with responses there may be no conversations
     operating: Hearing  # of `/compact` and `/input_tokens`, which some servers with responses do not have
     ours: App
+    compact: App  # what is ours of `/compact` and `/input_tokens`
     passthrough: App
     upstream: Upstream
     max_body_bytes: int
@@ -82,7 +83,7 @@ class Door:
                 return
             named = await _parsed(body) if is_readable(scope["headers"]) and body.strip() else {}
             if ours or (self.speech is not Speech.NATIVE and continues_ours(named)):
-                await self.ours(scope, _first(body, receive), send)
+                await self.compact(scope, _first(body, receive), send)
                 return
             makers, caller = self.makers, admitted(scope)
             if makers is not None and tells_apart(caller):
@@ -187,7 +188,7 @@ class Door:
                 troubles.failed(error)
                 await send_error(send, error)
                 return
-            await self.ours(scope, _again(body), send)
+            await (self.compact if is_operation(scope) else self.ours)(scope, _first(body, receive), send)
 
 
 async def _parsed(body: bytes) -> Body:
@@ -268,12 +269,3 @@ def _first(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
-
-
-def _again(body: bytes) -> Receive:
-    """Return a `receive` for a body that has been read."""
-
-    async def receive() -> dict[str, object]:
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive

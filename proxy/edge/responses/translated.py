@@ -21,6 +21,7 @@ from proxy.edge.responses.background import UNDER_WAY, Live, Lives, with_beat
 from proxy.edge.responses.keeping import Earlier, Keeping, Made
 from proxy.edge.responses.listening import Event, Listener
 from proxy.edge.responses.owners import Owner, new_id, owner_of
+from proxy.edge.responses.seals import SealKey
 from proxy.edge.turns import bounded
 from proxy.edge.writing import read_answer
 from proxy.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
@@ -51,6 +52,7 @@ from proxy.wire.translation import (
     previous_of,
     referenced_ids,
     response_of,
+    translation_of,
     with_thoughts,
 )
 
@@ -69,6 +71,7 @@ class Translating:
     keeping: Keeping
     lives: Lives
     clock: Clock
+    seal_key: SealKey
     start_s: float = 0.5  # a stream begins after so long without a status; before, an error is a status
     silence_s: float = 15.0  # in a stream, after which a comment is sent
     max_answer_bytes: int = LIMIT_BYTES
@@ -136,7 +139,7 @@ class Translated:
         created_at, id_ = self._shared.clock(), new_id("resp")
         self._made = Making(
             plan=planned,
-            translation=Translation(
+            translation=translation_of(
                 planned,
                 response_id=id_,
                 created_at=int(created_at),
@@ -153,7 +156,8 @@ class Translated:
     async def _plan(self, body: Body, owner: Owner, earlier: Earlier, size: int) -> Plan:
         ids = referenced_ids(body.get("input"))
         referenced = await self._keeping.referenced(owner, ids) if ids else {}
-        return await OFF_LOOP.run(size, plan, body, earlier.items, referenced)
+        seals = await self._shared.seal_key.seals(owner)
+        return await OFF_LOOP.run(size, plan, body, earlier.items, referenced, seals)
 
     def conversation(self, progress: Progress) -> tuple[Body, History]:
         """Return the chat body, with all that the request continues."""
@@ -196,7 +200,7 @@ class Translated:
         if not await self._keep(making, progress, with_beat(making.response, self._shared.clock())):
             raise StoreUnavailable("a background response cannot be kept")
         queued = progress.promised = await progress.committed()
-        headers = [*progress.memory_headers(queued=queued, answered=False), *_dropped(making)]
+        headers = [*progress.memory_headers(queued=queued, answered=False), *dropped(making.plan)]
         if making.plan.stream:
             await self._stream(making, progress).start(headers)
         else:
@@ -240,7 +244,7 @@ class Translated:
             queued = progress.promised = await progress.committed()
             headers = progress.memory_headers(queued=queued, answered=False)
             stream = self._stream(making, progress)
-            await stream.start(for_client((), [*headers, *_dropped(making)]))
+            await stream.start(for_client((), [*headers, *dropped(making.plan)]))
             await stream.emit(making.translation.start())
             progress.send = _nowhere
 
@@ -249,12 +253,12 @@ class Translated:
         """Translate the answer as it comes. A refusal passes unchanged if it has OpenAI's shape."""
         making = self._making
         if not 200 <= opened.status < 300:
-            return await self._refuse(progress, opened, [*headers, *_dropped(making)])
+            return await self._refuse(progress, opened, [*headers, *dropped(making.plan)])
         making.queued = False
         outlet = self._outlet(making, progress)
         with opened:
             try:
-                await outlet.start(for_client(opened.headers, [*headers, *_dropped(making)]))
+                await outlet.start(for_client(opened.headers, [*headers, *dropped(making.plan)]))
                 if making.live is None and (events := making.translation.start()):
                     await outlet.emit(events)
                 return await self._pass_on(progress, opened, outlet)
@@ -266,7 +270,7 @@ class Translated:
     async def _pass_on(self, progress: Progress, opened: Opened, outlet: Outlet) -> Ending:
         making, cut, size = self._making, False, 0
         limit_bytes = self._shared.max_answer_bytes
-        listener = Listener(making.translation, *_content(opened.headers), limit_bytes)
+        listener = Listener(making.translation, *content_of(opened.headers), limit_bytes)
         while not listener.ended and not opened.at_end:
             try:
                 chunk = await opened.read()
@@ -435,15 +439,13 @@ def _is_cancelled(seen: bytes | None) -> bool:
     return seen is not None and json_body.loads(seen)["status"] == "cancelled"
 
 
-def _dropped(making: Making) -> list[Header]:
-    named = {
-        b"x-memory-dropped-tools": making.plan.dropped,
-        b"x-memory-dropped-items": making.plan.left_out,
-    }
+def dropped(planned: Plan) -> list[Header]:
+    """Return the headers that name what the upstream is not told of."""
+    named = {b"x-memory-dropped-tools": planned.dropped, b"x-memory-dropped-items": planned.left_out}
     return [(name, ",".join(types).encode("ascii")) for name, types in named.items() if types]
 
 
-def _content(headers: Sequence[Header]) -> tuple[str, str]:
+def content_of(headers: Sequence[Header]) -> tuple[str, str]:
     """Return content type and content encoding, "" where there is none."""
     told = {name: value.decode("latin-1") for name, value in headers}
     return told.get(b"content-type", ""), told.get(b"content-encoding", "")

@@ -1,9 +1,9 @@
 """Translation of the Responses API for an upstream that knows only chat completions. Pure: values in,
 values out.
 
-request  → plan        (request, items, parts, messages, sealed, tools, parameters)
+request  → plan        (request, items, parts, messages, sealed, tools, tool_items, parameters)
 plan     → chat body   (adapt: in the form that the model takes)
-chunks   → events      (translation, calls, output, figures)
+chunks   → events      (translation, compacted, output, figures)
 """
 
 from proxy.wire.translation.adapt import (
@@ -15,11 +15,15 @@ from proxy.wire.translation.adapt import (
 )
 from proxy.wire.translation.items import as_items, referenced_ids, response_of
 from proxy.wire.translation.request import Plan, conversation_of, plan, previous_of
-from proxy.wire.translation.translation import Translation, encode, items_of
+from proxy.wire.translation.sealed import PACKED, Packed, Seals
+from proxy.wire.translation.translation import Translation, encode, items_of, translation_of
 
 __all__ = [
     "LIMITS",
+    "PACKED",
+    "Packed",
     "Plan",
+    "Seals",
     "Translation",
     "adapted",
     "as_items",
@@ -32,5 +36,6 @@ __all__ = [
     "previous_of",
     "referenced_ids",
     "response_of",
+    "translation_of",
     "with_thoughts",
 ]

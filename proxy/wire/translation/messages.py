@@ -17,8 +17,9 @@ from typing import Any
 
 from proxy.errors import InvalidRequest
 from proxy.wire.translation.checks import shown
-from proxy.wire.translation.items import Item
+from proxy.wire.translation.items import Item, response_of
 from proxy.wire.translation.parts import chat_content, reasoning_text, spoken, tool_content
+from proxy.wire.translation.sealed import COMPACTION, Seals, details_of, thoughts_in
 from proxy.wire.translation.tool_items import (
     CALLS,
     COMPACTIONS,
@@ -48,14 +49,14 @@ class Conversation:
 
 
 def chat_messages(
-    instructions: str | None, earlier: Iterable[Item], own: Sequence[Item], tools: Tools
+    instructions: str | None, earlier: Sequence[Item], own: Sequence[Item], tools: Tools, seals: Seals
 ) -> Conversation:
     """Return the conversation as chat messages. Raises InvalidRequest for a call without its output, an
     output without its call, and content that has no chat form."""
-    gathered = _Gathered(tools)
+    gathered = _Gathered(tools, seals)
     if instructions:
         gathered.system.append(instructions)
-    for item in earlier:
+    for item in _since_compaction(earlier, seals):
         gathered.add(item, "input")
     for index, item in enumerate(own):
         gathered.add(item, f"input[{index}]")
@@ -63,6 +64,21 @@ def chat_messages(
     first: list[Message] = [{"role": "system", "content": system}] if system else []
     messages = [*first, *gathered.said()]
     return Conversation(messages, tuple(dict.fromkeys(gathered.left_out)), tuple(gathered.thoughts))
+
+
+def _since_compaction(earlier: Sequence[Item], seals: Seals) -> Iterable[Item]:
+    """Return what a chain still holds: a compaction stands for all before it but what the system says."""
+    places = (i for i in reversed(range(len(earlier))) if _compacted(earlier[i], seals) is not None)
+    place = next(places, 0)
+    before = (item for item in earlier[:place] if item.get("role") in _SYSTEM)
+    return [*before, *earlier[place:]]
+
+
+def _compacted(item: Item, seals: Seals) -> str | None:
+    """Return what a compaction of ours holds; None for another item, and for one that another has sealed."""
+    if item.get("type") not in COMPACTIONS:
+        return None
+    return seals.open(COMPACTION, item.get("encrypted_content"))
 
 
 def _joined(texts: Sequence[str | list[Message]]) -> str | list[Message]:
@@ -89,7 +105,9 @@ class _Turn:
     """What the assistant said and called in one go. `lines`: what a host did for it."""
 
     text: str | None = None
+    extra: Message | None = None  # Gemini's signature of the text
     thoughts: str = ""
+    details: list[Message] = field(default_factory=list)  # OpenRouter's
     lines: list[str] = field(default_factory=list)
     calls: list[_Call] = field(default_factory=list)
 
@@ -97,19 +115,21 @@ class _Turn:
 @dataclass(slots=True)
 class _Gathered:
     tools: Tools
+    seals: Seals
     system: list[str | list[Message]] = field(default_factory=list)
     entries: list[Message | _Turn] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
     thoughts: list[str] = field(default_factory=list)
     turn: _Turn | None = None  # the one that still grows
     unanswered: dict[str, list[_Call]] = field(default_factory=dict)
+    signatures: dict[str, Message] = field(default_factory=dict)  # of calls, where a client has them sealed
 
     def add(self, item: Item, param: str) -> None:
         kind = item.get("type", "message")
         if kind == "message":
             self._message(item, param)
         elif kind == "reasoning":
-            self._growing().thoughts += reasoning_text(item, param)
+            self._reasoning(item, param)
         elif kind in HOSTED and (is_host_run(item) or kind not in (*CALLS, *OUTPUTS)):
             if line := line_of(item):
                 self._growing().lines.append(line)
@@ -121,8 +141,8 @@ class _Gathered:
             self._output(item, param)
         elif kind in IN_USER:
             self._user(in_user(item))
-        elif kind in COMPACTIONS:
-            self.left_out.append(shown(kind))
+        elif (summary := _compacted(item, self.seals)) is not None:
+            self._user(f"<earlier_conversation>\n{summary}\n</earlier_conversation>")
         else:
             self.left_out.append(shown(kind))
 
@@ -136,7 +156,18 @@ class _Gathered:
         else:
             if self.turn is not None and self.turn.text is not None:
                 self.turn = None
-            self._growing().text = spoken(item["content"], param)
+            turn, extra = self._growing(), item.get("extra_content")
+            turn.text, turn.extra = spoken(item["content"], param), extra if isinstance(extra, dict) else None
+
+    def _reasoning(self, item: Item, param: str) -> None:
+        turn, sealed = self._growing(), thoughts_in(item, self.seals)
+        turn.details += details_of(item.get("reasoning_details")) or sealed.details
+        said = reasoning_text(item.get("content"), f"{param}.content") or sealed.text
+        if not said and (item.get("encrypted_content") is None or is_ours(item)):
+            # A summary of ours holds all that was thought.
+            said = reasoning_text(item.get("summary"), f"{param}.summary")
+        turn.thoughts += said
+        self.signatures |= sealed.calls
 
     def _user(self, content: str | list[Message]) -> None:
         self.turn = None
@@ -177,13 +208,17 @@ class _Gathered:
         calls = [call for call in turn.calls if call.output is not None or not _half_written(call)]
         texts = turn.lines if turn.text is None else [*turn.lines, turn.text]
         if not texts and not calls:
-            return
+            return  # thoughts alone: there is no message to put them in
         message: Message = {"role": "assistant", "content": "\n".join(texts) if texts else None}
         # Models that think between their calls need those thoughts back until they have answered, and only
         # so long: before the last user message they are dead weight, and some servers refuse them there.
         if turn.thoughts and calls and in_tool_loop:
             message["reasoning_content"] = turn.thoughts
         self.thoughts.append(turn.thoughts)
+        if turn.details:
+            message["reasoning_details"] = turn.details
+        if turn.extra is not None:
+            message["extra_content"] = turn.extra
         if calls:
             message["tool_calls"] = [self._tool_call(call.item) for call in calls]
         yield message
@@ -201,7 +236,14 @@ class _Gathered:
         else:  # servers parse the arguments
             key, arguments = Key("function", *named), item["arguments"] or "{}"
         function = {"name": self.tools.flat(key), "arguments": arguments}
-        return {"id": call_id_of(item), "type": "function", "function": function}
+        call: Message = {"id": call_id_of(item), "type": "function", "function": function}
+        extra = item.get("extra_content") or self.signatures.get(call["id"])
+        return {**call, "extra_content": extra} if isinstance(extra, dict) else call
+
+
+def is_ours(item: Item) -> bool:
+    """True for an output item of a response that we have made."""
+    return (response_of(str(item.get("id"))) or "").startswith("resp_mp")
 
 
 def _half_written(call: _Call) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from proxy.wire.content import clean
-from proxy.wire.translation.sealed import seal
+from proxy.wire.translation.sealed import Seals, Thoughts
 from proxy.wire.translation.tool_items import CLIENT_TOOLS
 from proxy.wire.translation.tools import CUSTOM_ARGUMENT, Key
 
@@ -79,11 +79,13 @@ class ContentItem:
     type: str  # "message" | "reasoning"
     id: str
     output_index: int
-    seals: bool = False  # a reasoning item that is to hold its thoughts sealed as well
+    seals: Seals | None = None  # of a reasoning item that is to hold its thoughts sealed as well
     status: str = "in_progress"
     parts: list[_Part] = field(default_factory=list)
     details: list[Item] = field(default_factory=list)  # entries of `reasoning_details` (OpenRouter)
     extra_content: Item | None = None  # Gemini's thought signature
+    signatures: dict[str, Item] = field(default_factory=dict)  # of the calls that follow, by their ids
+    _sealed: str | None = None  # when it is done
 
     def announce(self) -> list[Event]:
         """Return the event that adds the item, empty."""
@@ -126,6 +128,9 @@ class ContentItem:
         """Return the events that end the item, with the status that it has from now on."""
         events = self._end_part()
         self.status = status
+        if self.seals is not None:  # once: a seal is another each time
+            said = "".join("".join(part.pieces) for part in self.parts)
+            self._sealed = Thoughts(said, self.details, self.signatures).seal(self.seals)
         done = {"type": "response.output_item.done", "output_index": self.output_index, "item": self.shown()}
         return [*events, done]
 
@@ -138,9 +143,8 @@ class ContentItem:
             return {**shown, "role": "assistant", "content": parts, **extra}
         summary = [part for part in parts if part["type"] == SUMMARY.type]
         own: Item = {"summary": summary, "content": [part for part in parts if part not in summary]}
-        if self.seals:  # when it is done
-            thoughts = "".join(part["text"] for part in parts)
-            own["encrypted_content"] = None if self.status == "in_progress" else seal(thoughts)
+        if self.seals is not None:
+            own["encrypted_content"] = self._sealed
         if self.details and self.status != "in_progress":
             own["reasoning_details"] = _joined(self.details)
         return {**shown, **own}

@@ -15,7 +15,6 @@ from proxy.wire.translation.checks import (
     unsupported,
     wrong_type,
 )
-from proxy.wire.translation.sealed import unseal
 
 Part = dict[str, Any]
 
@@ -135,20 +134,9 @@ def _unknown(part: Part, param: str, known: Sequence[str] | Mapping[str, Any]) -
     return refused(f"{param}.type", f"'{kind}' is not one of {', '.join(known)}")
 
 
-def reasoning_text(item: Mapping[str, Any], param: str) -> str:
-    """Return the thoughts of a reasoning item; "" where there is only what another server sealed.
-
-    A summary stands for them where nothing is sealed: one of ours is their text."""
-    content, sealed = item.get("content"), item.get("encrypted_content")
-    if not content:
-        return _summary_text(item) if sealed is None else unseal(sealed)
-    parts = [
-        checked(part, OBJECT, f"{param}.content") for part in checked(content, ARRAY, f"{param}.content")
-    ]
-    return "".join(text for part in parts if isinstance(text := part.get("text"), str))
-
-
-def _summary_text(item: Mapping[str, Any]) -> str:
-    summary = item.get("summary")
-    parts = [part for part in summary if isinstance(part, dict)] if isinstance(summary, list) else []
-    return "".join(text for part in parts if isinstance(text := part.get("text"), str))
+def reasoning_text(parts: object, param: str) -> str:
+    """Return the text of a reasoning item's `content`, or of its `summary`."""
+    if not parts:
+        return ""
+    told = [checked(part, OBJECT, param) for part in checked(parts, ARRAY, param)]
+    return "".join(text for part in told if isinstance(text := part.get("text"), str))

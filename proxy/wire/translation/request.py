@@ -17,9 +17,11 @@ from proxy.wire.translation.checks import (
     shown,
     wrong_type,
 )
+from proxy.wire.translation.compacted import for_compaction
 from proxy.wire.translation.items import Item, as_items
 from proxy.wire.translation.messages import chat_messages
 from proxy.wire.translation.parameters import chat_parameters, echoed
+from proxy.wire.translation.sealed import PACKED, Seals
 from proxy.wire.translation.tools import Key, loaded_tools, translate_tools
 
 
@@ -39,10 +41,17 @@ class Plan:
     previous_response_id: str | None
     conversation: str | None
     thoughts: tuple[str, ...] = ()  # behind each assistant message of `chat`, in order
+    seals: Seals = PACKED
     seal_thoughts: bool = False  # the client wants `encrypted_content`
+    compacts: bool = False  # the answer is a compaction
 
 
-def plan(body: Body, earlier: Sequence[Item], referenced: Mapping[str, Item] | None = None) -> Plan:
+def plan(
+    body: Body,
+    earlier: Sequence[Item],
+    referenced: Mapping[str, Item] | None = None,
+    seals: Seals = PACKED,
+) -> Plan:
     """Return what to ask the upstream, and what to keep and to say of it. The body is not changed.
 
     `earlier`: all items, input and output, of the chain or conversation, oldest first. `referenced`: by
@@ -64,9 +73,11 @@ def plan(body: Body, earlier: Sequence[Item], referenced: Mapping[str, Item] | N
         echo["conversation"] = {"id": conversation}
     if echo["background"] and not echo["store"]:
         raise refused("background", "a response in the background has to be stored: leave `store` on")
-    told = chat_messages(echo["instructions"], earlier, own, tools)
+    told = chat_messages(echo["instructions"], earlier, own, tools, seals)
+    chat = {"messages": told.messages, **parameters, **tools.chat}
+    compacts = bool(own) and own[-1]["type"] == "compaction_trigger"
     return Plan(
-        chat={"messages": told.messages, **parameters, **tools.chat},
+        chat=for_compaction(chat) if compacts else chat,
         input_items=own,
         echo=echo,
         dropped=tools.dropped,
@@ -78,6 +89,8 @@ def plan(body: Body, earlier: Sequence[Item], referenced: Mapping[str, Item] | N
         previous_response_id=echo["previous_response_id"],
         conversation=conversation,
         thoughts=told.thoughts,
+        seals=seals,
+        compacts=compacts,
         seal_thoughts="reasoning.encrypted_content" in (optional(body, "include", ARRAY) or ()),
     )
 

@@ -1,26 +1,94 @@
-"""Reasoning that the client stores for us, in `encrypted_content`.
+"""What a client stores for us in `encrypted_content`: the model's thoughts and signatures, and compactions.
 
-Clients that keep no state at the server (`store: false`) ask for it, drop the plain thoughts and send this
-back; models that think between their tool calls need them then, and some servers refuse to go on without.
-It is packed, not secret: the same thoughts stand in clear beside it.
+Clients that keep no state at the server (`store: false`) send it back. Models that think between their tool
+calls need their thoughts then, and some servers (Gemini, Anthropic behind OpenRouter) refuse to go on without
+their signatures, which a client's own item types have no place for.
 """
 
 import base64
 import binascii
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
-_MARK = "mp1."  # tells ours from what another server sealed, which nobody here could read
+from proxy.wire.body import dump, loads
+
+Item = dict[str, Any]
+
+THOUGHTS, COMPACTION = "thoughts", "compaction"
 
 
-def seal(thoughts: str) -> str:
-    """Return the thoughts as one opaque word."""
-    return _MARK + base64.urlsafe_b64encode(thoughts.encode("utf-8", "replace")).decode("ascii")
+class Seals(Protocol):
+    """Packs a text so that only we read it, and only for whom it was packed."""
+
+    def seal(self, kind: str, text: str) -> str:
+        """Return the text as one opaque word."""
+        ...
+
+    def open(self, kind: str, sealed: object) -> str | None:
+        """Return the text; None for what we did not seal, sealed for another, or as another kind."""
+        ...
 
 
-def unseal(sealed: object) -> str:
-    """Return the thoughts; "" for what we did not seal."""
-    if not isinstance(sealed, str) or not sealed.startswith(_MARK):
-        return ""
+class Packed:
+    """Packed, not secret: for where there is no key. The client knows what is in it: it has sent it."""
+
+    _MARK = "mp3."  # tells ours from what another server sealed
+    _OLD = "mp1."  # thoughts, before signatures were kept with them
+
+    def seal(self, kind: str, text: str) -> str:
+        """Return the text as one word."""
+        raw = f"{kind}\0{text}".encode("utf-8", "replace")
+        return self._MARK + base64.urlsafe_b64encode(raw).decode("ascii")
+
+    def open(self, kind: str, sealed: object) -> str | None:
+        """Return the text, also of thoughts that an earlier version has packed."""
+        if not isinstance(sealed, str) or not sealed.startswith((self._MARK, self._OLD)):
+            return None
+        try:
+            text = base64.urlsafe_b64decode(sealed[len(self._MARK) :]).decode("utf-8", "replace")
+        except (binascii.Error, ValueError):
+            return None
+        if sealed.startswith(self._OLD):
+            return dump({"text": text}).decode() if kind == THOUGHTS else None
+        said, _, text = text.partition("\0")
+        return text if said == kind else None
+
+
+PACKED = Packed()
+
+
+# ---------------------------------------------------------------- thoughts
+@dataclass(frozen=True, slots=True)
+class Thoughts:
+    """What a model thought before it spoke or called, as it has to come back."""
+
+    text: str = ""
+    details: list[Item] = field(default_factory=list)  # `reasoning_details`, as OpenRouter gives them
+    calls: Mapping[str, Item] = field(default_factory=dict)  # `extra_content` of calls, by call id
+
+    def seal(self, seals: Seals) -> str:
+        """Return them as one word."""
+        said = {"text": self.text, "details": self.details, "calls": self.calls}
+        return seals.seal(THOUGHTS, dump({name: value for name, value in said.items() if value}).decode())
+
+
+def thoughts_in(item: Mapping[str, Any], seals: Seals) -> Thoughts:
+    """Return what a reasoning item has sealed; nothing where another server, or another's, is its seal."""
+    text = seals.open(THOUGHTS, item.get("encrypted_content"))
     try:
-        return base64.urlsafe_b64decode(sealed.removeprefix(_MARK)).decode("utf-8", "replace")
-    except (binascii.Error, ValueError):
-        return ""
+        said = loads(text.encode("utf-8", "replace")) if text else {}
+    except (ValueError, RecursionError):
+        said = {}
+    said = said if isinstance(said, dict) else {}
+    words, calls = said.get("text"), said.get("calls")
+    return Thoughts(
+        text=words if isinstance(words, str) else "",
+        details=details_of(said.get("details")),
+        calls={k: v for k, v in calls.items() if isinstance(v, dict)} if isinstance(calls, dict) else {},
+    )
+
+
+def details_of(given: object) -> list[Item]:
+    """Return the entries of `reasoning_details`."""
+    return [entry for entry in given if isinstance(entry, dict)] if isinstance(given, list) else []

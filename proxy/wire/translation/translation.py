@@ -28,6 +28,7 @@ from proxy.wire.chat_answer import (
     Said,
 )
 from proxy.wire.problems import Problem
+from proxy.wire.translation.compacted import CompactionItem, text_of
 from proxy.wire.translation.figures import citations, text_logprobs, usage_of
 from proxy.wire.translation.items import Item, output_id
 from proxy.wire.translation.output import (
@@ -70,7 +71,7 @@ class Translation:
         self._echo = dict(plan.echo)
         self._head: Body = {"id": response_id, "object": "response", "created_at": created_at}
         self._clock = clock
-        self._seals = plan.seal_thoughts
+        self._seals = plan.seals if plan.seal_thoughts else None
         self._tools = plan.tools
         self._thought = SUMMARY if plan.echo["reasoning"].get("summary") else THOUGHT
         self._state: Body = {
@@ -86,6 +87,7 @@ class Translation:
         self._reader = ChatReader(limit_bytes)
         self._calls: dict[Call, CallItem] = {}
         self._call_ids: set[str] = set()
+        self._signed: set[str] = set()  # calls that a reasoning item has the signature of
         self._usage: Body | None = None
         self._final: Body | None = None
 
@@ -141,6 +143,9 @@ class Translation:
 
     def fail(self, message: str, code: str = "server_error") -> list[Event]:
         """Return the events that end the response as failed; what was under way becomes incomplete."""
+        return self._fail(message, code)
+
+    def _fail(self, message: str, code: str) -> list[Event]:
         if self._final is not None:
             return []
         events = self._end_items(cut=True, all_open=True)
@@ -208,26 +213,40 @@ class Translation:
         if item is None:
             if call.name is None:  # cannot be announced yet
                 return []
+            call_id = self._call_id(call)
+            if call.extra_content is not None:
+                events += self._sign(call_id, call.extra_content)
             events += self._stop_speaking("completed")
-            item = self._new_call(call, call.name)
+            item = self._new_call(call, call_id, call.name)
             events += item.announce()
             arguments = "".join(call.arguments)
         self._latest, item.extra_content = item, call.extra_content
         return events + item.grow(arguments)
 
+    def _sign(self, call_id: str, extra: Item) -> list[Event]:
+        """Put a call's signature into a reasoning item before it, sealed, for a client that keeps the items
+        itself: most have no place for it at the call."""
+        if self._seals is None:
+            return []
+        events = self._speak("reasoning")
+        assert self._speaking is not None
+        self._speaking.signatures[call_id] = extra
+        self._signed.add(call_id)
+        return events
+
     def _new_content(self, kind: str) -> ContentItem:
         thinks = kind == "reasoning"
         item_id = self._new_id("rs" if thinks else "msg")
-        item = ContentItem(kind, item_id, len(self._items), seals=thinks and self._seals)
+        item = ContentItem(kind, item_id, len(self._items), seals=self._seals if thinks else None)
         self._items.append(item)
         return item
 
-    def _new_call(self, call: Call, name: str) -> CallItem:
+    def _new_call(self, call: Call, call_id: str, name: str) -> CallItem:
         tool = _tool_named(name, self._tools)
         item = CallItem(
             id=self._new_id(PREFIXES[tool.kind]),
             output_index=len(self._items),
-            call_id=self._call_id(call),
+            call_id=call_id,
             tool=tool,
         )
         self._items.append(item)
@@ -255,7 +274,7 @@ class Translation:
 
     def _failed(self, problem: Problem) -> list[Event]:
         code = _CODES.get(problem.code or "", "server_error")
-        return self.fail(problem.message, code)
+        return self._fail(problem.message, code)
 
     def _stop_speaking(self, status: str) -> list[Event]:
         item, self._speaking = self._speaking, None
@@ -274,7 +293,15 @@ class Translation:
             events += self._stop_speaking(status(self._speaking))
         for item in self._calls.values():
             events += item.end(status(item))
-        return self._number(events)
+        return self._number(events + self._sign_late())
+
+    def _sign_late(self) -> list[Event]:
+        """Return the reasoning item of signatures that came after their calls had begun."""
+        events: list[Event] = []
+        for item in self._calls.values():
+            if item.extra_content is not None and item.call_id not in self._signed:
+                events += self._sign(item.call_id, item.extra_content)
+        return events + self._stop_speaking("completed")
 
     def _terminate(self, status: str, **state: Any) -> list[Event]:
         self._state |= {"status": status, **state}
@@ -287,6 +314,82 @@ class Translation:
             numbered.append({"type": event["type"], "sequence_number": self._numbered, **event})
             self._numbered += 1
         return numbered
+
+
+class Compacting(Translation):
+    """A response whose output is one compaction of what the model writes, which is not told in plain."""
+
+    def __init__(self, plan: Plan, *, response_id: str, created_at: int, **more: Any) -> None:
+        super().__init__(plan, response_id=response_id, created_at=created_at, **more)
+        self._item = CompactionItem(response_id, plan.seals)
+        self._told = 0  # events so far: those of the model's own items are not passed on
+        self._outcome: Body | None = None
+
+    @property
+    def response(self) -> Body:
+        """The response object as it stands; final after the terminal event."""
+        return self._outcome if self._outcome is not None else self._in_place(super().response)
+
+    @property
+    def status(self) -> str:
+        """The response's status."""
+        return super().status if self._outcome is None else str(self._outcome["status"])
+
+    def start(self) -> list[Event]:
+        """Return response.created and response.in_progress; nothing the second time."""
+        return self._passed_on(super().start())
+
+    def feed(self, chunk: Body) -> list[Event]:
+        """Return the events of one chat.completion.chunk, or of a whole chat.completion."""
+        return self._passed_on(super().feed(chunk))
+
+    def finish(self, *, ended_well: bool, cut: bool = False) -> list[Event]:
+        """Return the last events: the upstream's answer is over."""
+        return self._passed_on(super().finish(ended_well=ended_well, cut=cut))
+
+    def fail(self, message: str, code: str = "server_error") -> list[Event]:
+        """Return the events that end the response as failed."""
+        if self._outcome is not None:
+            return []
+        return self._passed_on(super().fail(message, code))
+
+    def _in_place(self, response: Body) -> Body:
+        return {**response, "output": self._item.shown()}
+
+    def _passed_on(self, events: Iterable[Event]) -> list[Event]:
+        told: list[Event] = []
+        for event in events:
+            if event["type"] in ("response.completed", "response.incomplete", "response.failed"):
+                if self._outcome is None:
+                    told += self._ended(event)
+            elif "response" in event:
+                told.append({**event, "response": self._in_place(event["response"])})
+            elif event["type"] == "response.output_text.delta":
+                told += self._item.begin()
+        for event in told:
+            event["sequence_number"] = self._told
+            self._told += 1
+        return told
+
+    def _ended(self, event: Event) -> list[Event]:
+        response, events = event["response"], list[Event]()
+        if response["status"] != "failed":
+            if text := text_of(response):
+                events = self._item.end(text)
+            else:
+                error = {"code": "server_error", "message": "The upstream's answer holds no text to keep."}
+                response = {**response, "status": "failed", "completed_at": None, "error": error}
+        self._outcome = self._in_place(response)
+        kind = f"response.{response['status']}"
+        return [*events, {"type": kind, "sequence_number": 0, "response": self._outcome}]
+
+
+def translation_of(
+    plan: Plan, *, response_id: str, created_at: int, limit_bytes: int = LIMIT_BYTES
+) -> Translation:
+    """Return what makes the response that a plan asks for."""
+    made = Compacting if plan.compacts else Translation
+    return made(plan, response_id=response_id, created_at=created_at, limit_bytes=limit_bytes)
 
 
 def encode(event: Event) -> bytes:

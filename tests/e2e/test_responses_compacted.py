@@ -1,0 +1,264 @@
+"""Compactions, counts and signatures over an upstream that speaks only chat completions."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from openai import AsyncOpenAI
+
+from tests.e2e.chat_only import ChatOnly, chunk, tool_call
+from tests.e2e.conftest import House, Houses
+from tests.support.upstream import Exchange, completion
+
+Json = dict[str, Any]
+USAGE = {"prompt_tokens": 90, "completion_tokens": 9, "total_tokens": 99}
+SUMMARY = "They plan a trip to Porto; flights are booked."
+TALK: list[Json] = [
+    {"role": "user", "content": "Book me flights to Porto."},
+    {"type": "function_call", "call_id": "c1", "name": "book", "arguments": "{}"},
+    {"type": "function_call_output", "call_id": "c1", "output": "booked"},
+    {"role": "assistant", "content": "Done."},
+    {"role": "user", "content": "And a hotel?"},
+]
+TRIGGER: Json = {"type": "compaction_trigger"}
+
+
+def told(h: House) -> list[Json]:
+    messages: list[Json] = h.model.last_messages
+    return messages
+
+
+async def post(h: House, path: str, body: Json, user: str = "alice") -> httpx2.Response:
+    async with httpx2.AsyncClient(
+        base_url=h.base_url, headers={"X-Memory-User-Id": user}, timeout=30
+    ) as http:
+        return await http.post(path, json={"model": "m", **body})
+
+
+async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_comes_back(
+    house: Houses,
+) -> None:
+    async with house(ChatOnly(SUMMARY)) as h, h.client() as client:
+        made = await client.responses.compact(model="m", input=TALK, instructions="Be brief.")  # type: ignore[arg-type]
+        assert made.object == "response.compaction"
+        assert [item.type for item in made.output] == ["message", "message", "compaction"]
+        assert made.usage.total_tokens >= 0
+        asked = told(h)
+        assert asked[0] == {"role": "system", "content": "Be brief."}
+        assert [m["role"] for m in asked[1:]] == ["user", "assistant", "tool", "assistant", "user", "user"]
+        assert "Porto" not in made.output[-1].encrypted_content  # type: ignore[union-attr]
+        again: Any = [
+            *made.model_dump(mode="json", exclude_unset=True, warnings=False)["output"],
+            {"role": "user", "content": "Go on."},
+        ]
+        await client.responses.create(model="m", input=again)
+        contents = [m["content"] for m in told(h)]
+        assert contents[:2] == ["Book me flights to Porto.", "And a hotel?"]
+        assert SUMMARY in contents[2]
+        assert contents[3] == "Go on."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_trigger_makes_one_compaction_and_nothing_else(house: Houses, stream: bool) -> None:
+    async with house(ChatOnly(SUMMARY.replace(" ", "_"))) as h:
+        tools = [{"type": "function", "name": "book"}]
+        body = {
+            "input": [*TALK, TRIGGER],
+            "stream": stream,
+            "tools": tools,
+            "text": {"format": {"type": "json_object"}},
+        }
+        answer = await post(h, "/responses", body)
+        assert answer.headers["x-memory-reason"] == "compaction"
+        asked = h.model.chats[-1].json
+        assert asked["tool_choice"] == "none"
+        assert "response_format" not in asked
+        if stream:
+            events = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data:")]
+            assert [e["type"].removeprefix("response.") for e in events] == [
+                "created", "in_progress", "output_item.added", "compaction.compacting",
+                "output_item.done", "completed",
+            ]  # fmt: skip
+            assert [e["sequence_number"] for e in events] == list(range(6))
+            assert SUMMARY.split()[0] not in answer.text
+            made = events[-1]["response"]
+            assert made["output"] == [events[-2]["item"]]
+        else:
+            made = answer.json()
+        (item,) = made["output"]
+        assert (item["type"], made["status"]) == ("compaction", "completed")
+        await post(h, "/responses", {"input": [item, {"role": "user", "content": "Go on."}]})
+        assert "They_plan_a_trip" in told(h)[0]["content"]
+
+
+async def test_a_chain_goes_on_from_its_compaction(house: Houses) -> None:
+    async with house(ChatOnly(SUMMARY)) as h:
+        first = (
+            await post(h, "/responses", {"input": [{"role": "developer", "content": "Be kind."}, *TALK]})
+        ).json()
+        shorter = (
+            await post(h, "/responses", {"input": [TRIGGER], "previous_response_id": first["id"]})
+        ).json()
+        last = await post(h, "/responses", {"input": "Go on.", "previous_response_id": shorter["id"]})
+        assert last.status_code == 200
+        assert [m["role"] for m in told(h)] == ["system", "user", "user"]
+        assert told(h)[0]["content"] == "Be kind."
+        assert SUMMARY in told(h)[1]["content"]
+
+
+async def test_a_compaction_of_another_users_is_left_out_and_named(house: Houses, tmp_path: Path) -> None:
+    async with house(ChatOnly(SUMMARY)) as h:
+        (*_, item) = (await post(h, "/responses/compact", {"input": TALK})).json()["output"]
+        body = {"input": [item, {"role": "user", "content": "Go on."}]}
+        for user, seen in (("alice", True), ("bob", False)):
+            answer = await post(h, "/responses", body, user)
+            assert (SUMMARY in str(told(h))) is seen
+            assert answer.headers.get("x-memory-dropped-items") == (None if seen else "compaction")
+    async with house(ChatOnly("ok")) as h:  # the key survives a restart
+        await post(h, "/responses", body)
+        assert SUMMARY in str(told(h))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_model_that_writes_no_summary_is_an_error_and_not_an_empty_compaction(
+    house: Houses, stream: bool
+) -> None:
+    async def silent(exchange: Exchange) -> None:
+        if exchange.request.json.get("stream"):
+            await exchange.stream(chunk({"reasoning_content": "Hm."}), chunk({}, "stop"), b"data: [DONE]\n\n")
+        else:
+            await exchange.json(completion(""))
+
+    async with house(ChatOnly(script=silent)) as h:
+        assert (await post(h, "/responses/compact", {"input": TALK})).status_code == 502
+        answer = await post(h, "/responses", {"input": [*TALK, TRIGGER], "stream": stream})
+        assert "response.failed" in answer.text if stream else answer.status_code == 502
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "param"),
+    [
+        ({}, 400, "input"),
+        ({"input": []}, 400, "input"),
+        ({"input": 7}, 400, "input"),
+        ({"input": "Hi", "model": None}, 400, "model"),
+        ({"input": "Hi", "previous_response_id": "resp_nope"}, 400, "previous_response_id"),
+        ({"input": "Hi", "conversation": "thread"}, 400, "conversation"),
+        ({"input": [{"type": "item_reference", "id": "msg_nope"}]}, 404, "input"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/responses/compact", "/responses/input_tokens"])
+async def test_what_cannot_be_compacted_or_counted_is_refused_by_name(
+    house: Houses, path: str, body: Json, status: int, param: str
+) -> None:
+    async with house(ChatOnly(), upstream_extra={"responses": "translate"}) as h:
+        answer = await post(h, path, body)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (status, param)
+        assert not h.model.chats
+
+
+async def test_tokens_are_counted_with_what_the_request_continues(house: Houses) -> None:
+    async with house(ChatOnly("x" * 400)) as h, h.client() as client:
+        counts = [
+            await client.responses.input_tokens.count(model="gpt-4o", input=text)
+            for text in ("Hi", "Hi " * 500)
+        ]
+        assert counts[0].object == "response.input_tokens"
+        assert 2 <= counts[0].input_tokens < 20
+        assert counts[1].input_tokens > 400
+        made = await client.responses.create(model="gpt-4o", input="Hi " * 500)
+        chained = await client.responses.input_tokens.count(
+            model="gpt-4o",
+            input="Hi",
+            previous_response_id=made.id,
+            tools=[{"type": "function", "name": "f", "parameters": {}, "strict": None}],
+        )
+        assert chained.input_tokens > counts[1].input_tokens
+        assert len(h.model.chats) == 1
+
+
+async def test_the_upstreams_refusal_of_a_compaction_passes(house: Houses) -> None:
+    async def refuse(exchange: Exchange) -> None:
+        await exchange.json({"error": {"message": "too long", "code": "context_length_exceeded"}}, 400)
+
+    async with house(ChatOnly(script=refuse)) as h:
+        answer = await post(h, "/responses/compact", {"input": TALK})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+
+
+# ---------------------------------------------------------------- signatures
+SIGNED = {"google": {"thought_signature": "c2ln"}}
+DETAILS = [{"type": "reasoning.encrypted", "data": "ZGF0YQ==", "index": 0}]
+
+
+class Signing(ChatOnly):
+    """Gemini and OpenRouter: a call has a signature, and is refused without it."""
+
+    async def converse(self, exchange: Exchange) -> None:
+        messages = exchange.request.json["messages"]
+        calls = [m for m in messages if m.get("tool_calls")]
+        if calls:
+            signed = all(m["tool_calls"][0].get("extra_content") == SIGNED for m in calls)
+            if not signed or any(m.get("reasoning_details") != DETAILS for m in calls):
+                await exchange.json({"error": {"message": "missing a thought_signature"}}, 400)
+                return
+            await self.say(exchange, "Sunny.")
+            return
+        call = tool_call("c1", "weather", "{}") | {"extra_content": SIGNED}
+        if exchange.request.json.get("stream"):
+            first = chunk({"reasoning_details": DETAILS}), chunk({"tool_calls": [call]})
+            await exchange.stream(*first, chunk({}, "tool_calls"), b"data: [DONE]\n\n")
+            return
+        message = {"role": "assistant", "content": None, "reasoning_details": DETAILS, "tool_calls": [call]}
+        made = completion("")
+        made["choices"][0] |= {"message": message, "finish_reason": "tool_calls"}
+        await exchange.json(made)
+
+
+WEATHER: Json = {"type": "function", "name": "weather", "parameters": {"type": "object", "properties": {}}}
+OUTPUT: Json = {"type": "function_call_output", "call_id": "c1", "output": "sun"}
+ASKED: Json = {"role": "user", "content": "Weather?"}
+
+
+async def made_by(client: AsyncOpenAI, **request: Any) -> Any:
+    if not request.pop("stream"):
+        return await client.responses.create(model="m", tools=[WEATHER], **request)
+    events = [
+        e async for e in await client.responses.create(model="m", tools=[WEATHER], stream=True, **request)
+    ]
+    return events[-1].response
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_signatures_come_back_by_the_chain(house: Houses, stream: bool) -> None:
+    async with house(Signing()) as h, h.client() as client:
+        first = await made_by(client, input=[ASKED], stream=stream)
+        last = await made_by(client, input=[OUTPUT], previous_response_id=first.id, stream=stream)
+        assert last.output_text == "Sunny."
+
+
+def bare(item: Json) -> Json:
+    """Return the item as strictly typed clients (Codex, the AI SDK) hold it."""
+    known = ("type", "summary", "encrypted_content", "content", "call_id", "name", "arguments")
+    return {name: item[name] for name in known if name in item}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("strict", [False, True])
+async def test_signatures_come_back_by_what_the_client_holds(
+    house: Houses, stream: bool, strict: bool
+) -> None:
+    kept = {"store": False, "include": ["reasoning.encrypted_content"]}
+    async with house(Signing()) as h, h.client() as client:
+        first = await made_by(client, input=[ASKED], stream=stream, **kept)
+        held = [item.to_dict() for item in first.output]
+        held = [bare(item) for item in held] if strict else held
+        last = await made_by(client, input=[ASKED, *held, OUTPUT], stream=stream, **kept)
+        assert last.output_text == "Sunny."
+        if not strict:
+            return
+        async with h.client("sk-other") as other:  # who has got hold of it has no use of it
+            with pytest.raises(Exception, match="thought_signature"):
+                await made_by(other, input=[ASKED, *held, OUTPUT], stream=stream, **kept)
