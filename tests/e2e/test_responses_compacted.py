@@ -47,7 +47,8 @@ async def test_a_conversation_is_compacted_by_the_model_and_understood_when_it_c
         assert made.usage.total_tokens >= 0
         asked = told(h)
         assert asked[0] == {"role": "system", "content": "Be brief."}
-        assert [m["role"] for m in asked[1:]] == ["user", "assistant", "tool", "assistant", "user", "user"]
+        assert [m["role"] for m in asked[1:]] == ["user", "assistant", "tool", "assistant", "user"]
+        assert asked[-1]["content"].startswith("And a hotel?\n\nStop here.")
         assert "Porto" not in made.output[-1].encrypted_content  # type: ignore[union-attr]
         again: Any = [
             *made.model_dump(mode="json", exclude_unset=True, warnings=False)["output"],

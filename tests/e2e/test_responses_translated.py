@@ -413,3 +413,70 @@ async def test_a_body_that_is_no_json_is_refused(house: Houses) -> None:
                 f"{h.base_url}/responses", content=content, headers={"content-type": kind}
             )
             assert (refused.status_code, refused.json()["error"]["code"]) == (400, "invalid_json")
+
+
+async def test_an_agents_turn_as_codex_sends_it(house: Houses) -> None:
+    """Instructions, developer items, an MCP server's namespace and its history, all at once."""
+    mail: dict[str, Any] = {
+        "type": "namespace",
+        "name": "mcp__mail",
+        "description": "Mail",
+        "tools": [{**TOOL, "name": "search", "strict": False}],
+    }
+    body: dict[str, Any] = {
+        "instructions": "You are a coding agent.",
+        "input": [
+            {
+                "type": "message",
+                "role": "developer",
+                "content": [{"type": "input_text", "text": "Sandboxed."}],
+            },
+            {
+                "type": "message",
+                "role": "user",
+                "content": [{"type": "input_text", "text": "Find the mail."}],
+            },
+            {"type": "reasoning", "summary": [], "encrypted_content": "gAAAAsomebody-elses"},
+            {
+                "type": "function_call",
+                "name": "search",
+                "namespace": "mcp__mail",
+                "arguments": "{}",
+                "call_id": "c1",
+            },
+            {"type": "function_call_output", "call_id": "c1", "output": "none"},
+            {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "mail"}},
+            {
+                "type": "message",
+                "role": "developer",
+                "content": [{"type": "input_text", "text": "Network is on."}],
+            },
+            {"type": "ghost_snapshot", "ghost_commit": {"id": "abc"}},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Again."}]},
+        ],
+        "tools": [mail, {"type": "local_shell"}, {"type": "web_search"}],
+        "tool_choice": "auto",
+        "parallel_tool_calls": False,
+        "include": ["reasoning.encrypted_content"],
+        "store": False,
+        "prompt_cache_key": "k",
+    }
+
+    async def search(exchange: Exchange) -> None:
+        call = chunk({"tool_calls": [tool_call("c2", "mcp__mail__search", '{"city":"Oslo"}')]})
+        await exchange.stream(call, chunk({}, "tool_calls"), b"data: [DONE]\n\n")
+
+    async with house(ChatOnly(script=search)) as h, h.client() as client:
+        raw = await client.responses.with_raw_response.create(model="m", stream=True, **body)
+        assert raw.headers["x-memory-dropped-tools"] == "web_search"
+        assert raw.headers["x-memory-dropped-items"] == "ghost_snapshot"
+        done = [event.item async for event in raw.parse() if event.type == "response.output_item.done"]
+        assert [(item.type, item.name, item.namespace) for item in done] == [
+            ("function_call", "search", "mcp__mail")
+        ]
+        messages = h.model.last_messages
+        assert [m["role"] for m in messages] == ["system", "user", "assistant", "tool", "assistant", "user"]
+        assert messages[0]["content"] == "You are a coding agent.\n\nSandboxed.\n\nNetwork is on."
+        assert messages[2]["tool_calls"][0]["function"]["name"] == "mcp__mail__search"
+        offered = [tool["function"]["name"] for tool in h.model.chats[-1].json["tools"]]
+        assert offered == ["mcp__mail__search", "local_shell"]

@@ -182,6 +182,8 @@ PATHS: dict[str, Any] = {
     f"{_RESPONSE}/input_items": _plain(
         "model", ("get", "listInputItems", "What the response answers"), places=("response_id",)
     ),
+    "/v1/responses/compact": _plain("model", ("post", "compactResponse", "Compact a conversation")),
+    "/v1/responses/input_tokens": _plain("model", ("post", "countInputTokens", "Count a request's tokens")),
     "/v1/conversations": _plain("model", ("post", "createConversation", "A new conversation")),
     _CONVERSATION: _plain(
         "model",

@@ -23,10 +23,19 @@ def for_compaction(chat: Body) -> Body:
     """Return a chat body that asks for the handover of its conversation. Tools stay: some servers refuse
     calls in the messages without them. None can be called."""
     asked = {name: value for name, value in chat.items() if name not in _NOT_ASKED}
-    asked["messages"] = [*chat["messages"], {"role": "user", "content": prompt(PROMPT)}]
+    asked["messages"] = _with_prompt(chat["messages"])
     if "tools" in asked:
         asked["tool_choice"] = "none"
     return asked
+
+
+def _with_prompt(messages: list[Item]) -> list[Item]:
+    """Return the messages with the prompt at their end: in the user's last one where that is the last of all,
+    since strict templates want the roles to alternate."""
+    said, last = prompt(PROMPT), messages[-1] if messages else {}
+    if last.get("role") == "user" and isinstance(last.get("content"), str):
+        return [*messages[:-1], {**last, "content": f"{last['content']}\n\n{said}"}]
+    return [*messages, {"role": "user", "content": said}]
 
 
 def text_of(response: Body) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from proxy.errors import InvalidRequest
 from proxy.wire.translation.checks import (
     ARRAY,
     OBJECT,
@@ -57,10 +58,26 @@ def chat_content(parts: Sequence[Part], param: str) -> str | list[Part]:
 
 def tool_content(parts: Sequence[Part], param: str) -> str | list[Part]:
     """Return a tool message's content: one string while all parts are text, since few servers take an
-    array from a tool; images and files stay parts, for the upstream to judge."""
+    array from a tool; images and files stay parts, for the upstream to judge.
+
+    A part that has no chat form becomes a word: the client has it in its history, and would be refused again
+    and again."""
+    parts = [part if _has_form(part, param) else _word_for(part) for part in parts]
     if all(part.get("type") == "input_text" for part in parts):
         return "\n".join(_text(part) for part in parts)
     return chat_content(parts, param)
+
+
+def _has_form(part: Part, param: str) -> bool:
+    try:
+        _chat_part(part, param)
+    except InvalidRequest:
+        return False
+    return True
+
+
+def _word_for(part: Part) -> Part:
+    return {"type": "input_text", "text": f"[{shown(str(part.get('type')))}]"}
 
 
 def spoken(parts: Sequence[Part], param: str) -> str:

@@ -214,6 +214,17 @@ def test_an_output_may_be_a_list() -> None:
     ]
 
 
+def test_a_part_of_an_output_that_has_no_chat_form_is_a_word() -> None:
+    output = [
+        {"type": "input_text", "text": "one"},
+        {"type": "encrypted_content", "encrypted_content": "x"},
+        {"type": "input_image", "file_id": "file_1"},
+        {"type": "input_file"},
+    ]
+    content = messages([called("c"), answered("c", output)])[1]["content"]
+    assert content == "one\n[encrypted_content]\n[input_image]\n[input_file]"
+
+
 def test_a_custom_tools_call_is_wrapped_again() -> None:
     items = [
         {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": 'a "b"'},
