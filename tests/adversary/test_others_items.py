@@ -206,3 +206,6 @@ async def test_our_fields_do_not_reach_an_upstream_that_compacts(two: Two) -> No
     for path in BODIES[1:]:
         await two.zoe.post(path, json=body)
         assert two.house.upstream.requests[-1].json == {"model": "m", "input": "Long"}
+        form = {"content-type": "application/x-www-form-urlencoded"}  # as `curl -d` says
+        await two.zoe.post(path, content=json.dumps(body), headers=form)
+        assert two.house.upstream.requests[-1].json == {"model": "m", "input": "Long"}

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from proxy.edge.identity.caller import Caller, caller_of
+from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error, send_json
 from proxy.edge.responses.answering import for_client
 from proxy.edge.responses.keeping import Earlier
@@ -34,7 +35,7 @@ from proxy.upstream.headers import request_headers
 from proxy.upstream.opened import Opened
 from proxy.upstream.relay import raw_target, relay
 from proxy.wire import body as json_body
-from proxy.wire.body import Body
+from proxy.wire.body import Body, Bounds, parse_bounded
 from proxy.wire.extensions import take_extensions
 from proxy.wire.translation import (
     Plan,
@@ -66,18 +67,19 @@ class CompactApi:
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         async with Downstream(receive) as downstream:
             try:
-                body = json_body.parse(await downstream.read(self.max_body_bytes))
+                raw = await downstream.read(self.max_body_bytes)
+                body = await OFF_LOOP.run(len(raw), parse_bounded, raw, Bounds(), "input")
                 if scope["path"].endswith("/input_tokens"):
-                    await self._count(scope, body, send)
+                    await self._count(scope, body, len(raw), send)
                 else:
-                    await self._compact(scope, body, downstream, send)
+                    await self._compact(scope, body, len(raw), downstream, send)
             except (ClientError, StoreError) as error:
                 await send_error(send, error)
             except UpstreamError as error:
                 troubles.failed(error)
                 await send_error(send, error)
 
-    async def _plan(self, scope: ASGIScope, body: Body, *, compacts: bool) -> tuple[Plan, Earlier]:
+    async def _plan(self, scope: ASGIScope, body: Body, size: int, *, compacts: bool) -> tuple[Plan, Earlier]:
         user = take_extensions(body).user_id
         owner = owner_of(caller := _caller(scope), scope["headers"], caller.narrow(user))
         keeping = self.shared.keeping
@@ -93,11 +95,14 @@ class CompactApi:
             body = {**asked, "input": [*said, _TRIGGER] if isinstance(said, list) else said or [_TRIGGER]}
         ids = referenced_ids(body.get("input"))
         referenced = await keeping.referenced(owner, ids) if ids else {}
-        return plan(body, earlier.items, referenced, await self.shared.seal_key.seals(owner)), earlier
+        seals = await self.shared.seal_key.seals(owner)
+        return await OFF_LOOP.run(size, plan, body, earlier.items, referenced, seals), earlier
 
     # ------------------------------------------------------------ a compaction
-    async def _compact(self, scope: ASGIScope, body: Body, downstream: Downstream, send: Send) -> None:
-        planned, earlier = await self._plan(scope, body, compacts=True)
+    async def _compact(
+        self, scope: ASGIScope, body: Body, size: int, downstream: Downstream, send: Send
+    ) -> None:
+        planned, earlier = await self._plan(scope, body, size, compacts=True)
         opened = await self._ask(scope, planned)
         if not 200 <= opened.status < 300:
             await relay(opened, downstream, send)
@@ -122,8 +127,8 @@ class CompactApi:
         return await self.shared.upstream.open("POST", target, headers, json_body.dump(planned.chat))
 
     # ------------------------------------------------------------ a count
-    async def _count(self, scope: ASGIScope, body: Body, send: Send) -> None:
-        planned, _ = await self._plan(scope, {"model": "", **body}, compacts=False)
+    async def _count(self, scope: ASGIScope, body: Body, size: int, send: Send) -> None:
+        planned, _ = await self._plan(scope, {"model": "", **body}, size, compacts=False)
         texts = list(_texts(planned.chat))
         model = str(planned.chat["model"])
         heavy = sum(map(len, texts)) > IN_THREAD_CHARS

@@ -24,7 +24,7 @@ from proxy.edge.responses.makers import (
 from proxy.edge.responses.owners import credential_of, is_ours
 from proxy.edge.responses.probing import REFUSAL_BYTES, continues_ours
 from proxy.edge.routes import App
-from proxy.edge.turns import is_readable
+from proxy.edge.turns import parsed
 from proxy.errors import ClientError, InvalidRequest, NotFound, StoreError, TooLarge, UpstreamError
 from proxy.ports import Clock
 from proxy.upstream import troubles
@@ -33,7 +33,7 @@ from proxy.upstream.downstream import Downstream
 from proxy.upstream.headers import request_headers
 from proxy.upstream.relay import raw_target, relay
 from proxy.wire import body as json_body
-from proxy.wire.body import Body, Bounds, parse_bounded
+from proxy.wire.body import Body, Bounds
 from proxy.wire.extensions import take_extensions
 
 _OURS = b"memory_c"  # memory_config and memory_context begin so
@@ -81,7 +81,7 @@ class Door:
             body = await self._read(receive)
             if body is None:
                 return
-            named = await _parsed(body) if is_readable(scope["headers"]) and body.strip() else {}
+            named = await _parsed(scope, body) or {}
             if ours or (self.speech is not Speech.NATIVE and continues_ours(named)):
                 await self.compact(scope, _first(body, receive), send)
                 return
@@ -90,9 +90,8 @@ class Door:
                 if body.strip() and not named:
                     raise _unreadable()
                 await makers.require_all(caller, named)
-                body = await OFF_LOOP.run(
-                    len(body), json_body.dump, named
-                )  # as we read it: of a key that stands twice, one is meant
+                # As we read it: of a key that stands twice, the upstream might take the other one.
+                body = await OFF_LOOP.run(len(body), json_body.dump, named)
                 await self._watched(makers, scope, _first(body, receive), send, named, self.operating)
                 return
         except (ClientError, StoreError) as error:
@@ -111,9 +110,9 @@ class Door:
                 if body is None:
                     return
                 if body.strip():
-                    if not is_readable(scope["headers"]):
+                    if (found := await _parsed(scope, body)) is None:
                         raise _unreadable()
-                    named = await _parsed(body)
+                    named = found
                     await makers.require_all(caller, named)
                     body = await OFF_LOOP.run(len(body), json_body.dump, named)
                     scope = {**scope, "headers": _with_length(scope["headers"], len(body))}
@@ -191,22 +190,27 @@ class Door:
             await (self.compact if is_operation(scope) else self.ours)(scope, _first(body, receive), send)
 
 
-async def _parsed(body: bytes) -> Body:
-    return await OFF_LOOP.run(len(body), parse_bounded, body, Bounds(), "input")
+async def _parsed(scope: ASGIScope, body: bytes) -> Body | None:
+    """Return the JSON object that the body is, None if it is none. Raises InvalidRequest."""
+    if not body.strip():
+        return None
+    return await OFF_LOOP.run(len(body), parsed, scope["headers"], body, Bounds(), "input")
 
 
 def _for_upstream(scope: ASGIScope, body: bytes) -> bytes:
     """Return the body without our own fields. Raises Forbidden where they name another user than the
     credential's, InvalidRequest where they are malformed."""
-    if _OURS not in body or not is_readable(scope["headers"]):
+    if _OURS not in body:
         return body
     try:
-        parsed = parse_bounded(body, Bounds(), "items")
+        found = parsed(scope["headers"], body, Bounds(), "items")
     except InvalidRequest:
-        return body  # whoever makes the object will say so
-    before = len(parsed)
-    caller_of(scope).narrow(take_extensions(parsed).user_id, "memory_context.user_id")
-    return body if len(parsed) == before else json_body.dump(parsed)
+        found = None  # whoever makes the object will say so
+    if found is None:
+        return body
+    before = len(found)
+    caller_of(scope).narrow(take_extensions(found).user_id, "memory_context.user_id")
+    return body if len(found) == before else json_body.dump(found)
 
 
 def _absent(path: str, id_: str) -> NotFound:
