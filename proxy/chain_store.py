@@ -47,6 +47,11 @@ class ChainStore(Protocol):
         """Delete the user's response; False if there is none."""
         ...
 
+    async def trim(self, scope: Scope, most_bytes: int) -> int:
+        """Delete the oldest of the user's responses until the others have no more bytes, the newest in any
+        case; returns how many."""
+        ...
+
     async def expire(self, now: float) -> int:
         """Delete what has expired; returns how many."""
         ...

@@ -175,6 +175,7 @@ class LimitSettings(Section):
     max_text_mb: float = Field(10, ge=0)
     max_memories_per_user: int = Field(250_000, ge=0)
     max_content_mb_per_user: float = Field(256, ge=0)
+    max_responses_mb_per_user: float = Field(256, ge=0)
     when_full: Literal["evict", "refuse"] = "evict"
 
 

@@ -268,6 +268,18 @@ class ExpiryContract:
         await keep(stores, response("a", expires_at=NOW + 5), response("b", BEN, previous_id="a"))
         assert await chains.expire(NOW + 6) == 1
 
+    async def test_the_oldest_are_deleted_until_the_rest_fits_but_never_the_newest(self, stores, chains):
+        texts = {f"resp_{n}": "x" * 1_000 for n in range(4)}
+        for n, (id_, text) in enumerate(texts.items()):
+            await keep(stores, response(id_, text=text, created_at=NOW + n))
+        await keep(stores, response("resp_0", BEN, text="x" * 1_000))
+        assert await chains.trim(ANNA, 1_000_000) == 0
+        assert await chains.trim(ANNA, 4_500) == 2
+        assert [id_ for id_ in texts if await chains.get(ANNA, id_, NOW)] == ["resp_2", "resp_3"]
+        assert await chains.trim(ANNA, 10) == 1
+        assert [id_ for id_ in texts if await chains.get(ANNA, id_, NOW)] == ["resp_3"]
+        assert await chains.get(BEN, "resp_0", NOW) is not None
+
     async def test_more_than_one_portion_expires(self, stores, chains):
         await asyncio.gather(*(keep(stores, response(f"r{n}")) for n in range(1203)))
         await keep(stores, response("r", expires_at=None))

@@ -1,5 +1,6 @@
 """Storage of what an upstream does not keep itself: responses, chains, conversations."""
 
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ APPEND_TRIES = 16  # each loses to a forget that came between
 SAVE_S = 5.0  # the last event waits for the save, since its client may continue the response at once
 LONGEST_CHAIN = 1_000  # responses
 MOST_REPLAYED_BYTES = 64 * 2**20  # of what a request continues: no model reads as much
+_LARGE_BYTES, _SELDOM = 256 * 1024, 1 / 64  # of a response after which the user's are counted
 _MOST_AT_ONCE = 100  # responses that are read together
 PAGE = 100
 MOST_PAGES = 100  # of one conversation
@@ -65,6 +67,7 @@ class Keeping:
     fail_open: FailOpen
     clock: Clock
     ttl_s: float
+    most_bytes: int = 0  # of one user's responses; 0: no limit
 
     # ------------------------------------------------------------ what a request continues
     async def earlier(self, owner: Owner, response_id: str | None, conversation_id: str | None) -> Earlier:
@@ -186,6 +189,12 @@ class Keeping:
             )
 
         saved = await self.fail_open.attempt("keep", save, SAVE_S)
+        size = len(stored.response) + len(stored.input_items)
+        # Small ones seldom: many of them make a large one.
+        if saved is True and self.most_bytes and (size >= _LARGE_BYTES or random.random() < _SELDOM):
+            await self.fail_open.attempt(
+                "trim", lambda: self.responses.trim(stored.scope, self.most_bytes), SAVE_S
+            )
         return saved is True
 
     async def delete(self, owner: Owner, response_id: str) -> bool:

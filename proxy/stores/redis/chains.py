@@ -94,6 +94,22 @@ class RedisChains:
 
         return await self._units.write(scope, work)
 
+    async def trim(self, scope: Scope, most_bytes: int) -> int:
+        async def work(unit: Unit) -> int:
+            rows: dict[str, StoredRow] = await unit.table("stored").all()
+            kept = [(id_, row) for id_, row in rows.items() if not row["deleted"]]
+            kept.sort(key=lambda one: (one[1]["created_at"], one[1]["seq"]), reverse=True)
+            total, trimmed = 0, 0
+            for place, (id_, row) in enumerate(kept):
+                total += row.get("size", 0)
+                if place and total > most_bytes:
+                    unit.table("stored").put(id_, {**row, "deleted": True, "recalled": [], "size": 0})
+                    _drop_bodies(unit, id_)
+                    trimmed += 1
+            return trimmed
+
+        return await self._units.write(scope, work)
+
     async def expire(self, now: float) -> int:
         """As the port says, without those that something living continues."""
         redis, total = self._units.redis, 0
@@ -177,6 +193,7 @@ async def _save(unit: Unit, response: StoredResponse, recalled: Sequence[str]) -
         # What the model was shown once, it was shown: a later save may not know of it.
         "recalled": list(map(storable, recalled)) or (before["recalled"] if before else []),
         "deleted": False,
+        "size": len(response.response) + len(response.input_items),
     }
     if before is not None and before["previous_id"] not in (None, previous):
         await _unlink(unit, id_, before)

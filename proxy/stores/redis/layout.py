@@ -317,6 +317,7 @@ class StoredRow(TypedDict):
     expires_at: float | None
     recalled: list[str]
     deleted: bool  # by its owner: kept so that nothing stores it again
+    size: NotRequired[int]  # bytes of its bodies; absent in rows of earlier versions
 
 
 class ConversationRow(TypedDict):

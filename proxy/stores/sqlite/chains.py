@@ -67,6 +67,18 @@ _EXPIRE = """
         SELECT 1 FROM stored_responses r WHERE r.owner = old.owner AND r.previous_id = old.id
         AND (r.expires_at IS NULL OR r.expires_at > :now))
 """
+_TRIM = """
+    UPDATE stored_responses SET response = NULL, input_items = NULL, recalled = '[]'
+    WHERE seq IN (
+        SELECT seq FROM (
+            SELECT r.seq, sum(length(r.response) + length(r.input_items)) OVER newest AS total,
+                   row_number() OVER newest AS place
+            FROM stored_responses r JOIN scopes s ON s.id = r.owner
+            WHERE s.tenant = :tenant AND s.user = :user AND r.response IS NOT NULL
+            WINDOW newest AS (ORDER BY r.created_at DESC, r.seq DESC)
+        ) WHERE total > :most AND place > 1
+    )
+"""
 # A response whose chain or session was reached by a forget is not kept: see forgetting/kept.py.
 _LEFT = """
     SELECT EXISTS (SELECT 1 FROM exchanges x JOIN sessions n ON n.id = x.session
@@ -129,6 +141,10 @@ class SqliteChains:
         )
         parameters = _named(scope, response_id)
         return await self._database.write(lambda tx: tx.execute(emptied, parameters).rowcount > 0, purge=True)
+
+    async def trim(self, scope: Scope, most_bytes: int) -> int:
+        parameters = {"tenant": scope.tenant, "user": scope.user, "most": most_bytes}
+        return await self._database.write(lambda tx: tx.execute(_TRIM, parameters).rowcount)
 
     async def expire(self, now: float) -> int:
         found = await self._database.read(lambda tx: tx.execute(_EXPIRED, {"now": now}).fetchall())
