@@ -8,6 +8,7 @@ Every async method may raise StoreUnavailable (stores), EmbeddingFailed (embedde
 CompletionFailed (completer); what else a method raises is said at the method.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -53,6 +54,18 @@ class FormStore(Protocol):
     async def save(self, rows: Mapping[str, str], most: int) -> None:
         """Add these rows, or replace them, and keep the `most` that are valid the longest."""
         ...
+
+
+def latest_forms(rows: Mapping[str, str]) -> list[str]:
+    """Return the keys of a FormStore's rows, those first that are valid the longest, unreadable ones last."""
+
+    def until(key: str) -> float:
+        try:
+            return float(json.loads(rows[key])["until"])
+        except (ValueError, TypeError, LookupError):
+            return 0.0
+
+    return sorted(rows, key=until, reverse=True)
 
 
 class Snapshot(Protocol):

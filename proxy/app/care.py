@@ -80,10 +80,10 @@ class Care:
                 await self._wake()
             await self.parts.written.recorder.catch_up()
             await self.parts.written.touches.write()
-            await self.parts.learning.forms.sync(self.parts.stores.forms)
             if await self.parts.written.keeper.close(self.parts.clock()):
                 self.parts.written.worker.wake.set()
             await self.parts.written.library.catch_up(INDEX_S)
+            await self.parts.learning.forms.sync(self.parts.stores.forms)
 
     async def _wake(self) -> None:
         """Make due what waits for its user's key, where there is one of ours; once: if that is refused, too,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from proxy.domain import Prepared, Status
 from proxy.edge.forwarding import Forwarding, Progress
-from proxy.observe import Metrics
+from proxy.observe import Metrics, log
 from proxy.reasons import Reason
 from proxy.upstream.forms import (
     MOST_ATTEMPTS,
@@ -94,7 +94,9 @@ class _Asking:
                 status=Status.NONE, reason=Reason.REFUSED, level=progress.prepared.level
             )
             progress.left_out = 0
-        for step, shown in _steps(last, following):
+        steps = _steps(last, following)
+        log.info("form.retried", changed=", ".join(step for step, _ in steps), attempt=self.attempts)
+        for step, shown in steps:
             progress.retried.append(shown)
             self.metrics.form_retries.labels(step).inc()
 

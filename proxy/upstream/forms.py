@@ -261,7 +261,7 @@ class Request:
 
     @property
     def translated(self) -> bool:
-        """True if anything may be changed besides memory."""
+        """True if more than memory may be changed."""
         return bool(self.optional or self.limit or self.thoughts or self.tool_media)
 
 
@@ -452,13 +452,13 @@ class Forms:
             self._suspected.pop(model, None)
         self._put(model, _Learnt(replace(self.of(model), **changes), self._clock() + LEARNT_FOR_S))
         self._unsaved.add(model)
-        told = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in changes.items()}
+        facts = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in changes.items()}
         observe.log.info(
             "form.learnt",
             model=model.name[:_LOGGED_CHARS],
             upstream=model.upstream,
             route=model.route,
-            **told,
+            **facts,
         )
 
     def suspect(self, model: Model, placements: Collection[str]) -> None:

@@ -353,7 +353,7 @@ def thoughts_refused(body: dict[str, Any]) -> str:
     ("rule", "items", "sent"),
     [(thoughts_wanted, THOUGHTFUL, ["Ask.", " "]), (thoughts_refused, THOUGHTFUL[:4], [None])],
 )
-async def test_thoughts_go_on_the_earlier_answers_that_the_model_wants_them_on(
+async def test_thoughts_are_on_the_earlier_answers_that_the_model_wants_them_on(
     house: Houses, rule: Rule, items: list[Any], sent: list[str | None]
 ) -> None:
     model = Strict(rule)
@@ -366,7 +366,7 @@ async def test_thoughts_go_on_the_earlier_answers_that_the_model_wants_them_on(
         assert [m.get("reasoning_content") for m in said] == sent
 
 
-async def test_what_a_tool_shows_goes_behind_its_output_where_a_tool_may_only_say_text(
+async def test_what_a_tool_shows_is_behind_its_output_where_a_tool_may_only_say_text(
     house: Houses,
 ) -> None:
     def text_only(body: dict[str, Any]) -> str:
@@ -526,3 +526,21 @@ async def test_a_refusal_inside_an_answer_of_status_200_is_one_too(house: Houses
     assert [a.headers.get("x-memory-retried") for a in answers] == ["merge_system", None, None]
     assert model.refused == 1
     assert all("right" in a.text for a in answers)
+
+
+async def test_a_stream_that_has_begun_early_is_asked_again_before_its_first_word(house: Houses) -> None:
+    class Slow(Strict):
+        async def __call__(self, exchange: Exchange) -> None:
+            if not agent_of(exchange.request).startswith("memory-proxy/"):
+                await asyncio.sleep(1.5)
+            await super().__call__(exchange)
+
+    model = Slow(no_system)
+    async with house(model) as h:
+        await remember(h)
+        answer = await respond(h, input=QUESTION, stream=True, **ALICE)
+    kinds = [line.partition(" ")[2] for line in answer.text.splitlines() if line.startswith("event:")]
+    assert (answer.status_code, model.refused) == (200, 1)
+    assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
+    assert kinds.count("response.created") == 1
+    assert with_fact(model.chats[-1].json) == ["user"]

@@ -1,4 +1,4 @@
-"""What models were found to take, whoever keeps it. Subclass it where `forms` are two that share a place."""
+"""The contract of a FormStore. Subclass it where `forms` are two that share a place."""
 
 import json
 
@@ -14,6 +14,12 @@ class FormsContract:
         await ours.save({"a": row(1), "b": row(2, placement="in_user")}, 10)
         await theirs.save({"a": row(3, limit="max_tokens")}, 10)
         assert await ours.load() == {"a": row(3, limit="max_tokens"), "b": row(2, placement="in_user")}
+
+    async def test_a_row_that_cannot_be_read_is_the_first_to_go(self, forms) -> None:
+        ours, theirs = forms
+        await ours.save({"a": "{", "b": "[]", "c": row(1)}, 10)
+        await theirs.save({"d": row(2)}, 2)
+        assert sorted(await ours.load()) == ["c", "d"]
 
     async def test_of_too_many_those_that_end_first_go(self, forms) -> None:
         ours, theirs = forms

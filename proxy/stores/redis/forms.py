@@ -1,9 +1,8 @@
 """What models were found to take, shared by the replicas. See ports.FormStore."""
 
-import json
 from collections.abc import Mapping
 
-from proxy.stores.damage import legible
+from proxy.ports import latest_forms
 from proxy.stores.redis.connection import Redis
 
 
@@ -16,15 +15,11 @@ class RedisForms:
     async def load(self) -> Mapping[str, str]:
         """As FormStore says."""
         rows = await self._redis.hash(self._key)
-        with legible():
-            return {key: row.decode() for key, row in rows.items()}
+        return {key: row.decode("utf-8", "replace") for key, row in rows.items()}
 
     async def save(self, rows: Mapping[str, str], most: int) -> None:
         """As FormStore says. Two replicas that save at once may keep a few rows too many until the next."""
         if rows:
             await self._redis.call("HSET", self._key, *(word for pair in rows.items() for word in pair))
-        found = await self.load()
-        with legible():
-            by_time = sorted(found, key=lambda key: -json.loads(found[key])["until"])
-        if excess := by_time[most:]:
+        if excess := latest_forms(await self.load())[most:]:
             await self._redis.call("HDEL", self._key, *excess)

@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Mapping
 
-from proxy.stores.damage import legible
+from proxy.ports import latest_forms
 from proxy.stores.sqlite.database import Database
 
 _KEY = "forms"  # of `meta`: one JSON object
@@ -25,15 +25,22 @@ class SqliteForms:
 
         def work(tx: sqlite3.Connection) -> None:
             found = {**rows_of(tx), **rows}
-            kept = sorted(found, key=lambda key: -json.loads(found[key])["until"])[:most]
+            latest = {key: found[key] for key in latest_forms(found)[:most]}
             keep = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
-            tx.execute(keep, (_KEY, json.dumps({key: found[key] for key in kept})))
+            tx.execute(keep, (_KEY, json.dumps(latest)))
 
         await self._database.write(work)
 
 
 def rows_of(tx: sqlite3.Connection) -> dict[str, str]:
-    """Return all rows. Raises DamagedRow."""
+    """Return all rows; none where they cannot be read, since all of it can be learnt again."""
     row = tx.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
-    with legible():
-        return dict(json.loads(row[0])) if row else {}
+    try:
+        found = json.loads(row[0]) if row else {}
+    except (ValueError, TypeError):
+        return {}
+    return (
+        {key: value for key, value in found.items() if isinstance(value, str)}
+        if isinstance(found, dict)
+        else {}
+    )
