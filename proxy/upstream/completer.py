@@ -176,7 +176,7 @@ class UpstreamCompleter:
         """Ask in the form that the model takes, as far as is known; where it refuses that, in an easier one.
         Remember what it took."""
         forms, role, tried = self._learning.forms, call.role, list[dict[str, Any]]()
-        model = Model(role.endpoint or self._learning.upstream, call.model)
+        model = self._learning.model(call.model, "chat", role.endpoint)
         known = form = forms.of(model)
         answer, blind = _Answer(0, [], b""), False
         while True:

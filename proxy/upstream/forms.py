@@ -512,9 +512,10 @@ class Learning:
         """True if memory is placed where the model takes it."""
         return self.setting == "auto"
 
-    def model(self, name: str, route: str) -> Model:
-        """Return what a form is known of."""
-        return Model(self.upstream, name, route)
+    def model(self, name: str, route: str, endpoint: str | None = None) -> Model:
+        """Return what a form is known of: a model of the upstream, or of an endpoint of its own. A query
+        string is left out: it may hold a credential, and names are logged."""
+        return Model((endpoint or self.upstream).partition("?")[0], name, route)
 
     def first(self, model: Model) -> Attempt:
         """Return how a request is asked first."""

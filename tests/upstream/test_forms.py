@@ -115,6 +115,12 @@ def test_suspected_placements_are_left_out_until_one_is_taken_or_time_has_passed
     assert learning.first(other) == FIRST
 
 
+def test_no_query_of_an_address_is_stored_or_logged() -> None:
+    learning = Learning(Forms(Clock()), "https://host/v1?key=secret")
+    assert learning.model("m", "chat").upstream == "https://host/v1"
+    assert learning.model("m", "chat", "https://own/v1?key=secret").upstream == "https://own/v1"
+
+
 def test_a_model_without_a_system_role_gets_memory_in_the_user_s_message() -> None:
     learning = Learning(Forms(Clock()), M.upstream)
     learning.forms.learn(M, DEFAULT, Form(system=False))  # by an own call
