@@ -13,6 +13,7 @@ import httpx2 as httpx
 import pytest
 
 from proxy.commands import doctor_data
+from proxy.edge import retry
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses, until
 from tests.support.upstream import Exchange, Received
@@ -544,3 +545,54 @@ async def test_a_stream_that_has_begun_early_is_asked_again_before_its_first_wor
     assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
     assert kinds.count("response.created") == 1
     assert with_fact(model.chats[-1].json) == ["user"]
+
+
+async def test_a_refusal_that_does_not_end_or_cannot_be_read_is_passed_on_or_tried_once(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "REFUSAL_S", 0.2)
+    stalled = asyncio.Event()
+
+    class Stalling(ChatOnly):
+        async def converse(self, exchange: Exchange) -> None:
+            body = exchange.request.json
+            if not with_fact(body):
+                await super().converse(exchange)
+            elif body["model"] == "stalls":
+                await exchange.start_stream(400)
+                await exchange.chunk(b'{"error": ')
+                await stalled.wait()
+                await exchange.chunk(b'"no"}')
+                await exchange.end()
+            elif body["model"] == "damaged":
+                await exchange.reply(b"\x1f\x8b\x08garbage" * 9, 400, [(b"content-encoding", b"gzip")])
+            else:
+                await exchange.reply(b"x" * 3_000_000, 400)
+
+    async with house(Stalling()) as h:
+        await remember(h)
+        waiting = asyncio.create_task(chat(h, model="stalls"))
+        await asyncio.sleep(1)
+        stalled.set()
+        passed_on = await waiting
+        others = [await chat(h, model=model) for model in ("damaged", "huge")]
+    assert (passed_on.status_code, passed_on.json()) == (400, {"error": "no"})
+    assert [a.status_code for a in others] == [200, 200]
+    assert all(a.headers["x-memory-retried"] == "merge_system, without memory" for a in others)
+
+
+async def test_an_upstream_that_breaks_off_when_asked_again_is_not_asked_a_third_time(house: Houses) -> None:
+    class Breaking(ChatOnly):
+        async def converse(self, exchange: Exchange) -> None:
+            if system_first(exchange.request.json):
+                await exchange.json({"error": {"message": "no"}}, 400)
+            else:
+                exchange.reset()
+
+    model = Breaking()
+    async with house(model) as h:
+        await remember(h)
+        answer = await chat(h)
+    assert answer.status_code == 502
+    assert answer.headers["x-memory-retried"] == "merge_system"
+    assert len(model.chats) == 2
