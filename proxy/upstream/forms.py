@@ -466,6 +466,8 @@ class Forms:
         names = self.suspected(model) | frozenset(placements)
         self._suspected[model] = (names, self._clock() + SUSPECTED_FOR_S)
         self._suspected.move_to_end(model)
+        for placement in PLACEMENTS:  # what is taken next is to be learnt
+            self._proven.pop((model, placement), None)
         if len(self._suspected) > MOST_LEARNT:
             self._suspected.popitem(last=False)
         observe.log.warning(

@@ -103,9 +103,11 @@ async def test_rows_that_make_no_sense_are_left_alone() -> None:
 def test_suspected_placements_are_left_out_until_one_is_taken_or_time_has_passed() -> None:
     clock = Clock()
     learning = Learning(Forms(clock), M.upstream)
+    learning.forms.prove(M, Attempt(IN_USER))
     learning.forms.suspect(M, ("before_last_user", "merge_system"))
     first = learning.first(M)
     assert first == Attempt(IN_USER)
+    assert not learning.forms.is_proven(M, first)
     learning.took(M, first, first)
     assert learning.forms.of(M) == IN_USER
     other = Model(M.upstream, "other")
