@@ -7,14 +7,14 @@ by EXPANSION times the limit.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from proxy.wire.codings import TooLong, Undecodable, Unpacker, named_codings
 from proxy.wire.sse import JsonDecoder, lenient
 
 LIMIT_BYTES = 32 << 20
-EXPANSION = 8
+EXPANSION = 4
 _LINE_BYTES = 64 * 1024  # of the first JSON line of a stream; a longer one is a document on one line
 _BEFORE = b"\xef\xbb\xbf \t\r\n"  # a byte order mark, white space
 
@@ -40,6 +40,7 @@ class Values:
         self._events = JsonDecoder()
         self._held: list[bytes] = []  # of a document, or of what may be one
         self._held_bytes = 0
+        self._is_object = False  # it begins as one
 
     @property
     def done(self) -> bool:
@@ -61,37 +62,36 @@ class Values:
         """True if the next piece may take long: it may unfold, or end what is large."""
         return self._is_coded or self._events.pending_bytes > _LINE_BYTES
 
-    def feed(self, chunk: bytes) -> list[Json]:
-        """Return the objects that the bytes complete."""
+    def feed(self, chunk: bytes) -> Iterable[Json]:
+        """Return the objects that the bytes complete, to be iterated over before the next call. What is
+        compressed unfolds while that is done: all of it at once may not fit the memory."""
         if self.trouble or self.done:
-            return []
+            return ()
         if self.streamed and self._unpacker.is_plain:
             return self._read(chunk)
-        values: list[Json] = []
-        try:
-            for piece in self._unpacker.feed(chunk):
-                values += self._read(piece)
-        except Undecodable as error:
-            self.trouble = _undecodable(error)
-        except TooLong:
-            self.trouble = self._too_long()
-        return values
+        return self._unfold(self._unpacker.feed(chunk))
 
     def end(self, *, cut: bool = False) -> list[Json]:
         """Return what is left: the document, or the last event. `cut`: the bytes broke off."""
         values: list[Json] = []
         if self.trouble or self.done:
             return values
-        try:
-            for piece in self._unpacker.end():
-                values += self._read(piece)
-        except Undecodable as error:
-            self.trouble = _undecodable(error)
+        values += self._unfold(self._unpacker.end())
+        if self.trouble:
             return values
         if self.streamed:
             return values + self._events.end()
         self.streamed = False
         return values + self._document(cut=cut)
+
+    def _unfold(self, pieces: Iterator[bytes]) -> Iterator[Json]:
+        try:
+            for piece in pieces:
+                yield from self._read(piece)
+        except Undecodable as error:
+            self.trouble = _undecodable(error)
+        except TooLong:
+            self.trouble = self._too_long()
 
     def _read(self, piece: bytes) -> list[Json]:
         if self.trouble:
@@ -114,9 +114,12 @@ class Values:
 
     def _decide(self, piece: bytes) -> None:
         """Find out what this is. A document is read at its end; JSON lines are told from one by the first."""
+        if self._is_object and b"\n" not in piece and self._held_bytes < _LINE_BYTES:
+            return
         start = b"".join((*self._held, piece)).lstrip(_BEFORE) if self._held else piece.lstrip(_BEFORE)
         if not start:
             return
+        self._is_object = start[:1] == b"{"
         if start[:1] not in b"{[<":
             self.streamed = True
         elif start[:1] == b"{":
@@ -164,24 +167,17 @@ class Values:
         return f"The upstream's answer is longer than {self._limit_bytes / 2**20:g} MB."
 
 
-def values_of(
-    chunks: Sequence[bytes], content_type: str, content_encoding: str, limit_bytes: int = LIMIT_BYTES
-) -> tuple[Values, list[Json]]:
-    """Return what was decoded of an answer that is there, and its objects."""
-    values = Values(content_type, content_encoding, limit_bytes)
-    found = [value for chunk in chunks for value in values.feed(chunk)]
-    return values, found + values.end()
+def objects(values: Values, chunks: Iterable[bytes]) -> Iterator[Json]:
+    """Yield the objects of an answer that is there, decoded by `values`."""
+    for chunk in chunks:
+        yield from values.feed(chunk)
+    yield from values.end()
 
 
-def usage_of(values: Iterable[Json]) -> tuple[int, int] | None:
-    """Return the tokens read and written, from the last object that counts them. Some servers say -1 where
-    they have not counted."""
-    found = None
-    for value in values:
-        response = value.get("response")
-        usage = (response if isinstance(response, dict) else value).get("usage")
-        found = tokens_of(usage) or found
-    return found
+def values_of(chunks: Sequence[bytes], content_type: str, content_encoding: str) -> tuple[Values, list[Json]]:
+    """Return what was decoded of a small answer, and its objects."""
+    values = Values(content_type, content_encoding)
+    return values, list(objects(values, chunks))
 
 
 def tokens_of(usage: Any) -> tuple[int, int] | None:

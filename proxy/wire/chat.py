@@ -1,11 +1,12 @@
 """The chat completions dialect: `POST /v1/chat/completions`."""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from proxy.domain import Message
 from proxy.thoughts import behind_thoughts
-from proxy.wire.answers import tokens_of, values_of
+from proxy.wire.answers import Values, objects, tokens_of
 from proxy.wire.body import Body
 from proxy.wire.chat_answer import ChatReader, Kind, Said
 from proxy.wire.content import conversation, joined, message, speakers, text_of
@@ -59,14 +60,13 @@ class ChatDialect(CommonFields):
         self, chunks: Sequence[bytes], content_type: str, content_encoding: str, *, cut: bool = False
     ) -> Answer:
         """Return the text of choice 0, without thoughts."""
-        values, objects = values_of(chunks, content_type, content_encoding)
-        reader = ChatReader()
-        pieces = [piece for value in objects for piece in reader.take(value)] + reader.flush()
-        ending = reader.ending(done=values.over, cut=cut or values.ragged or bool(values.trouble))
+        values, reader = Values(content_type, content_encoding), ChatReader()
         texts: dict[Kind, list[str]] = {Kind.TEXT: [], Kind.REFUSAL: [], Kind.THOUGHT: []}
-        for piece in pieces:
-            if isinstance(piece, Said):
-                texts[piece.kind].append(piece.text)
+        for pieces in chain(map(reader.take, objects(values, chunks)), [reader.flush()]):
+            for piece in pieces:
+                if isinstance(piece, Said):
+                    texts[piece.kind].append(piece.text)
+        ending = reader.ending(done=values.over, cut=cut or values.ragged or bool(values.trouble))
         # Cleaned as one text: an emoji, or an echo of our block, may be cut between two deltas.
         said = joined(("".join(texts[Kind.TEXT]), "".join(texts[Kind.REFUSAL])))
         return Answer(

@@ -7,7 +7,7 @@ from typing import Any
 
 from proxy.domain import Message
 from proxy.thoughts import behind_thoughts
-from proxy.wire.answers import usage_of, values_of
+from proxy.wire.answers import Values, objects, tokens_of
 from proxy.wire.body import Body
 from proxy.wire.content import (
     conversation,
@@ -79,10 +79,9 @@ class ResponsesDialect(CommonFields):
         self, chunks: Sequence[bytes], content_type: str, content_encoding: str, *, cut: bool = False
     ) -> Answer:
         """Return the text of the output's messages, and the response's id."""
-        values, objects = values_of(chunks, content_type, content_encoding)
-        is_document = not values.streamed or _is_response(objects)
-        read = _of_response(objects[0] if objects else {}) if is_document else _of_events(objects)
-        return replace(read, usage=usage_of(objects), unread=values.trouble if chunks else "")
+        values = Values(content_type, content_encoding)
+        read = _of_objects(values, objects(values, chunks))
+        return replace(read, unread=values.trouble if chunks else "")
 
 
 RESPONSES = ResponsesDialect()
@@ -160,7 +159,7 @@ def _with_instructions(body: Body, block: str) -> Body:
 
 
 # ---------------------------------------------------------------- answers
-Parts = dict[tuple[Any, Any], str]  # texts by output and content index, in order of appearance
+Parts = dict[tuple[Any, Any], list[str]]  # texts by output and content index, in order of appearance
 _ENDINGS = ("completed", "incomplete")
 # The field that holds a piece of the text ("delta") or all of a part's.
 _TEXT_EVENTS = {
@@ -169,11 +168,6 @@ _TEXT_EVENTS = {
     "response.refusal.delta": "delta",
     "response.refusal.done": "refusal",
 }
-
-
-def _is_response(objects: Sequence[dict[str, Any]]) -> bool:
-    """True for a document on a line of its own."""
-    return len(objects) == 1 and objects[0].get("object") == "response"
 
 
 def _of_response(response: dict[str, Any]) -> Answer:
@@ -187,24 +181,29 @@ def _of_response(response: dict[str, Any]) -> Answer:
     )
 
 
-def _of_events(events: Iterable[dict[str, Any]]) -> Answer:
-    """Return the text of the deltas, or of the final response where the stream came to it."""
+def _of_objects(values: Values, events: Iterable[dict[str, Any]]) -> Answer:
+    """Return the text of the deltas; of the final response, where a stream came to it; of the document."""
     parts: Parts = {}
     response_id: str | None = None
+    usage: tuple[int, int] | None = None
     calls = False
     for event in events:
         kind = event.get("type")
         response = event.get("response")
+        if values.streamed is False or event.get("object") == "response":
+            return replace(_of_response(event), usage=tokens_of(event.get("usage")))
         if isinstance(response, dict):
             response_id = text_field(response, "id") or response_id
+            usage = tokens_of(response.get("usage")) or usage
         if isinstance(kind, str) and kind in _TEXT_EVENTS:
             _add_text(parts, event)
         elif kind == "response.output_item.done":
             calls = calls or _calls(event.get("item"))
         elif kind in ("response.completed", "response.incomplete"):
             final = _of_response(response) if isinstance(response, dict) else Answer()
-            return Answer(final.text or _text(parts), True, response_id, calls=calls or final.calls)
-    return Answer(_text(parts), False, response_id)
+            text = final.text or _text(parts)
+            return Answer(text, True, response_id, usage=usage, calls=calls or final.calls)
+    return Answer(_text(parts), False, response_id, usage=usage)
 
 
 def _calls(item: Any) -> bool:
@@ -213,14 +212,17 @@ def _calls(item: Any) -> bool:
 
 
 def _text(parts: Parts) -> str:
-    return behind_thoughts(joined(parts.values()))
+    return behind_thoughts(joined(map("".join, parts.values())))
 
 
 def _add_text(parts: Parts, event: dict[str, Any]) -> None:
     key = (event.get("output_index"), event.get("content_index"))
     if not all(isinstance(index, int | None) for index in key):
         return
-    field, so_far = _TEXT_EVENTS[event["type"]], parts.get(key, "")
+    field = _TEXT_EVENTS[event["type"]]
     text = event.get(field)
     if isinstance(text, str):
-        parts[key] = so_far + text if field == "delta" else text
+        pieces = parts.setdefault(key, [])
+        if field != "delta":
+            pieces.clear()
+        pieces.append(text)

@@ -120,7 +120,7 @@ class JsonDecoder:
                 self._take(line, values)
             elif line[:6] == b"data: " and line[6:7] == b"{":  # as nearly all are
                 self._datum(line[6:], values)
-            elif line:
+            elif line and line[:1] != b":":
                 self._take(line, values)
         return values
 

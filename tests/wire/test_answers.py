@@ -12,7 +12,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.answers import Values, usage_of, values_of
+from proxy.wire.answers import Values, tokens_of, values_of
+from proxy.wire.answers import objects as objects_of
 from proxy.wire.codings import PIECE_BYTES, TooLong, Undecodable, Unpacker
 
 PLAIN = b"data: some text that repeats, repeats, repeats\n\n" * 50
@@ -127,9 +128,9 @@ def test_streams_are_read_as_line_based_clients_read_them(stream: bytes) -> None
 
 def test_an_event_is_there_with_the_line_that_completes_it() -> None:
     values = Values("text/event-stream", "")
-    assert values.feed(b'data: {"a":1}') == []
-    assert values.feed(b"\n") == [{"a": 1}]
-    assert values.feed(b"data: [DONE]\n") == []
+    assert list(values.feed(b'data: {"a":1}')) == []
+    assert list(values.feed(b"\n")) == [{"a": 1}]
+    assert list(values.feed(b"data: [DONE]\n")) == []
     assert values.done
 
 
@@ -212,11 +213,11 @@ def test_what_cannot_be_read_says_why(body: bytes, why: str) -> None:
 @pytest.mark.parametrize("start", [b'{"a": "', b'data: {"a": "', b"data: ", b"x"])
 def test_what_is_too_long_is_not_held(start: bytes) -> None:
     values = Values("text/event-stream", "", limit_bytes=1 << 20)
-    values.feed(start)
+    list(values.feed(start))
     for _ in range(20):
-        values.feed(b"x" * 100_000)
+        list(values.feed(b"x" * 100_000))
     assert "longer than 1 MB" in values.trouble
-    assert values.feed(b"x") == values.end() == []
+    assert [*values.feed(b"x"), *values.end()] == []
 
 
 def test_a_long_line_in_small_pieces_takes_linear_time() -> None:
@@ -224,9 +225,16 @@ def test_a_long_line_in_small_pieces_takes_linear_time() -> None:
     assert len(values_of(pieces, "", "")[1][0]["a"]) == 2_000_000
 
 
+def test_what_a_small_body_unfolds_to_is_never_held_at_once() -> None:
+    bomb = gzip.compress(b"data: {}\n" * 3_000_000)
+    values = Values("", "gzip", limit_bytes=1 << 20)
+    found = sum(1 for _ in objects_of(values, [bomb]))
+    assert 0 < found < 1_000_000
+    assert "longer than" in values.trouble
+
+
 def test_tokens_that_nobody_counted_are_no_usage() -> None:
-    assert usage_of([{"usage": {"prompt_tokens": 3, "completion_tokens": 0}}]) == (3, 0)
-    assert usage_of([{"usage": {"prompt_tokens": -1, "completion_tokens": 4}}]) is None
-    counted = {"usage": {"input_tokens": 3, "output_tokens": 4}}
-    uncounted = {"response": {"usage": {"input_tokens": 3, "output_tokens": -1}}}
-    assert usage_of([counted, uncounted]) == (3, 4)
+    assert tokens_of({"prompt_tokens": 3, "completion_tokens": 0}) == (3, 0)
+    assert tokens_of({"input_tokens": 3, "output_tokens": 4}) == (3, 4)
+    assert tokens_of({"prompt_tokens": -1, "completion_tokens": 4}) is None
+    assert tokens_of(7) is None

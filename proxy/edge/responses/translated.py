@@ -57,6 +57,7 @@ from proxy.wire.translation import (
 )
 
 IN_THREAD_BYTES = 256 * 1024  # a document of this size takes some 5 ms to translate
+LARGE_BYTES = 4 * 1024 * 1024  # read of one answer: its end takes long
 DRAIN_S = 0.5  # for what follows [DONE], so that the connection can be used again
 ERROR_BYTES = 256 * 1024  # of a refusal that are read
 SAVE_TRIES = 3  # each loses to a beat or a cancellation that came between
@@ -280,7 +281,7 @@ class Translated:
                 break
             size += len(chunk)
             feed = partial(listener.feed, chunk)
-            if events := await _in_thread(feed) if listener.is_heavy else feed():
+            if events := await _in_thread(feed) if listener.is_heavy or size > LARGE_BYTES else feed():
                 await outlet.emit(events)
         in_thread = size > IN_THREAD_BYTES and not listener.ended
         finish = partial(listener.end, cut=cut)

@@ -1,5 +1,6 @@
 """Whatever way the upstream chooses to answer, the response comes out the same."""
 
+import asyncio
 import contextlib
 import gzip
 import json
@@ -8,8 +9,12 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
+from proxy.edge.responses.answering import COMMENT, KeepAlive
 from proxy.edge.responses.listening import TERMINAL, Listener
+from proxy.edge.writing import read_answer
+from proxy.wire.chat import CHAT
 from proxy.wire.translation import Translation, plan
 from tests.support.upstream import completion, completion_events, split
 
@@ -98,3 +103,36 @@ def test_nonsense_is_told_apart_from_an_answer() -> None:
         assert listener.broken or body == b"", body
     assert heard(b'{"error": {"message": "kaput"}}')[1].broken == "kaput"
     assert heard(DOCUMENT, cut=True)[2]["status"] == "failed"
+
+
+async def test_silence_in_a_stream_is_filled_until_it_is_stopped() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message["body"])
+
+    async with asyncio.TaskGroup() as tasks:
+        alive = KeepAlive(send, 0.05)
+        alive.start(tasks)
+        for _ in range(6):  # not silent
+            await alive({"type": "http.response.body", "body": b"x", "more_body": True})
+            await asyncio.sleep(0.01)
+        talking = sent.count(COMMENT)
+        await asyncio.sleep(0.3)
+        alive.stop()
+    silent = sent.count(COMMENT) - talking
+    assert 1 <= silent <= 6
+    assert talking <= 1  # on a busy machine
+    async with asyncio.TaskGroup() as tasks:
+        KeepAlive(send, 0).start(tasks)  # off: there is nothing to wait for
+
+
+async def test_an_answer_that_memory_cannot_read_is_logged_without_its_words() -> None:
+    headers = [(b"Content-Type", b"text/event-stream"), (b"Content-Encoding", b"zstd")]
+    with capture_logs() as logs:
+        answer = await read_answer(headers, [b"\x00\x01 the secret words"], CHAT)
+        await read_answer(headers[:1], [STREAM], CHAT)
+    assert answer.text == ""
+    (entry,) = logs
+    assert (entry["event"], entry["encoding"]) == ("answer.unread", "zstd")
+    assert "secret" not in str(entry)
