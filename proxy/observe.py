@@ -162,6 +162,12 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
+        self.connections_ended = Counter(
+            "memory_proxy_connections_ended_total",
+            "Client connections refused, or closed while they waited: refused, displaced, head_timeout, …",
+            ["reason"],
+            registry=self.registry,
+        )
         self.memory_seconds = Histogram(
             "memory_proxy_memory_seconds",
             "Time that memory added before the upstream was asked",

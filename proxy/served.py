@@ -20,12 +20,15 @@ from proxy import observe
 from proxy.admission import refuse_open_network
 from proxy.app import App
 from proxy.clock import SteadyClock
+from proxy.edge.connections import ConnectionLimits, Connections
 from proxy.edge.headers import request_id_of, with_request_id
+from proxy.edge.protocol import CONNECTIONS
 from proxy.edge.reply import ASGIScope, Receive, Send, send_json
 from proxy.errors import ConfigError
 from proxy.reload import planned
 from proxy.screen import open_with
 from proxy.settings import Settings, config_file, load
+from proxy.tcp import raise_file_limit
 
 ASKED_WITHIN_S = 60.0  # of /ready, for its answer to matter to anybody when the process leaves
 
@@ -111,7 +114,7 @@ class Served:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._live(receive, send, scope.get("state"))
         elif scope["type"] == "http" and self._current is not None:
             if scope["path"] == "/ready":
                 self._ready_asked_at = time.monotonic()
@@ -122,8 +125,10 @@ class Served:
             await self._current.serve(scope, receive, send)
 
     # ------------------------------------------------------------ from start to end
-    async def _live(self, receive: Any, send: Any) -> None:
+    async def _live(self, receive: Any, send: Any, state: dict[str, Any] | None) -> None:
         await receive()
+        if state is not None:
+            state[CONNECTIONS] = self._connections()
         async with asyncio.TaskGroup() as tasks:
             try:
                 self._current = await self._begin(tasks, self._settings)
@@ -147,6 +152,22 @@ class Served:
         if self._leaves:
             observe.log.info("process.stopped", took_s=round(time.monotonic() - self._left_at, 1))
         await send({"type": "lifespan.shutdown.complete"})
+
+    def _connections(self) -> Connections:
+        """Return the register of client connections, which the protocol finds in the lifespan's state."""
+        server = self._settings.server
+        limits = ConnectionLimits.of(
+            server.head_timeout_seconds,
+            server.body_timeout_seconds,
+            server.max_connections,
+            server.max_connections_per_peer,
+            raise_file_limit(),
+        )
+        return Connections(limits, self._count_ended)
+
+    def _count_ended(self, reason: str) -> None:
+        if self._current is not None:
+            self._current.app.routes.metrics.connections_ended.labels(reason).inc()
 
     async def _begin(
         self, tasks: asyncio.TaskGroup, settings: Settings, *, must_embed: bool = False

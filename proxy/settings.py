@@ -58,6 +58,10 @@ class Server(Section):
     allow_open: bool = False
     public_url: str | None = None
     max_body_bytes: int = Field(104_857_600, ge=1024)
+    head_timeout_seconds: float = Field(20, ge=0)
+    body_timeout_seconds: float = Field(60, ge=0)
+    max_connections: int = Field(0, ge=0)
+    max_connections_per_peer: int = Field(0, ge=0)
     shutdown_seconds: float = Field(10, ge=0)
     leave_seconds: float = Field(3, ge=0)
 
