@@ -43,7 +43,7 @@ class Reason(StrEnum):
     READ_OFF = "read_off", "the request wants nothing read (`X-Memory-Mode: write`)"
     # Nothing is searched for: status skipped.
     TOOL_FORCED = "tool_forced", "its `tool_choice` demands a tool"
-    NO_QUERY = "no_query", "the last message of the user holds no text"
+    NO_QUERY = "no_query", "the last message of the user holds no words of the user (an image, a reminder)"
     GREETING = "greeting", "a greeting, thanks or an acknowledgement and nothing else"
     SELF_CONTAINED = "self_contained", "a task that brings all it needs: to translate, calculate, rewrite …"
     TOOL_ANSWERS = "tool_answers", "live data: the weather, a price, the time somewhere"

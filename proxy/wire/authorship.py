@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 from proxy.wire import templates as table
 
 _MOST_MARKS = 4_000  # of one text
+_MOST_SIGNS = 20_000  # that may open a mark
 _MOST_MISSES = 64  # searches to the end of the text that found nothing
 _MOST_DELIMITERS = 50
 _HEAD_CHARS = 400  # in which a template shows itself
@@ -49,6 +50,9 @@ def split(text: str) -> Authorship:
     """Return the user's own words in the text; `text` itself where nothing was put around them."""
     if (template := _template(text)) is not None:
         return _of_template(text, template)
+    if (asked := _to_complete(text)) is not None:
+        found = _of_structure(asked, _DEPTH)
+        return Authorship(found.typed, found.pasted, wrapped=True)
     if not _SIGNS.search(text) and not _may_hold_mail(text):
         return Authorship(text)
     return _of_structure(text, _DEPTH)
@@ -85,10 +89,9 @@ def _template(text: str) -> table.Template | None:
     begins = text[:_BEGINS_IN].lstrip()[:_BEGINNING].lower()
     if not begins.startswith(_BEGINNINGS):
         return None
-    head = text[:_HEAD_CHARS].strip().lower()
-    if _TOOL_RESULT.match(head):
+    if _TOOL_RESULT.match(text[:_RESULT_CHARS].lstrip().lower()):
         return _OF_TOOLS
-    head = _SPACE.sub(" ", head)
+    head = _SPACE.sub(" ", text[:_HEAD_CHARS].strip().lower())
     if not head.startswith(table.OPENINGS):
         return None
     lowered = text.lower()
@@ -106,7 +109,10 @@ _BEGINNING = 7  # characters by which nearly all other texts are told from templ
 _BEGINS_IN = 64
 _BEGINNINGS = ("[", *{opening[:_BEGINNING] for opening in table.OPENINGS})
 # Cline and its descendants, where the model calls tools in its text: "[read_file for 'a.ts'] Result:".
-_TOOL_RESULT = re.compile(r"\[[a-z]{1,40}(?:_[a-z]{1,40}){0,5}(?: for [^\n]{0,300}?)?\] result:")
+_TOOL_RESULT = re.compile(
+    r"\[[a-z]{1,40}(?:_[a-z]{1,40}){0,5}(?: (?:for|in|completed)\b.{0,3000}?)?\] result:", re.DOTALL
+)
+_RESULT_CHARS = 3_000
 _REPLIES = ("<feedback", "<answer", "<user_message", "<userMessage")
 _OF_TOOLS = table.Template("Cline", "cline/cline: src/core/task/ToolExecutor.ts", ())
 
@@ -115,7 +121,7 @@ def _of_template(text: str, row: table.Template) -> Authorship:
     if not row.asks:
         if not any(tag in text for tag in _REPLIES):
             return Authorship("", wrapped=True)
-        scan = _Scan(text, _DEPTH, own=table.REPLIES)
+        scan = _Scan(text, _DEPTH, own=table.REPLIES, wrapped=True)
         scan.run()
         return Authorship(_tidied("\n\n".join(scan.owned)), wrapped=True)
     lowered = text.lower()
@@ -128,11 +134,30 @@ def _of_template(text: str, row: table.Template) -> Authorship:
     return Authorship(asked.typed.strip(), asked.pasted, wrapped=True)
 
 
+def _to_complete(text: str) -> str | None:
+    """Return the question of a prompt that ends with an empty heading for its answer, None of other texts."""
+    last = text[-_HEADING_CHARS:].rstrip().lower()
+    if not last.endswith(table.ANSWER_HEADINGS):
+        return None
+    end = text.rstrip().rfind("\n") + 1
+    if text[end:].strip().strip("#* ").lower() not in table.ANSWER_HEADINGS:
+        return None
+    lowered = text[:end].lower() if len(text[:end].lower()) == end else text[:end]
+    start = max((heading.end() for heading in _QUESTION_LINE.finditer(lowered)), default=None)
+    return None if start is None else text[start:end].strip()
+
+
 def _without_appendix(text: str) -> tuple[str, bool]:
     """Return the text up to what a client adds behind the user's words."""
     places = [found for addition in table.APPENDED if (found := text.find(addition)) >= 0]
     places = [found for found in places if not found or text[found - 1] == "\n"]
     return (text[: min(places)], True) if places else (text, False)
+
+
+_HEADING_CHARS = 40
+_QUESTION_LINE = re.compile(
+    rf"^[#* \t]{{0,8}}(?:{'|'.join(map(re.escape, table.QUESTION_HEADINGS))})", re.MULTILINE
+)
 
 
 # ---------------------------------------------------------------- structure
@@ -172,13 +197,13 @@ class _Scan:
     def run(self) -> None:
         """Read the text to its end."""
         self.json_left = 4 * len(self.text) + 1_000
-        seen, sign = 0, _SIGNS.search(self.text)
+        looked, seen, sign = 0, 0, _SIGNS.search(self.text)
         while sign is not None:
-            start, end = sign.start(), None
+            start, end, looked = sign.start(), None, looked + 1
             if (mark := _MARKS.match(self.text, start)) is not None:
                 seen += 1
                 end = self._read(mark)
-            if seen > _MOST_MARKS or self.misses > _MOST_MISSES:
+            if seen > _MOST_MARKS or looked > _MOST_SIGNS or self.misses > _MOST_MISSES:
                 self._leave_out(max(start, self.at), len(self.text), pasted=True)
                 break
             sign = _SIGNS.search(self.text, start + 1 if end is None else max(end, start + 1))
@@ -229,7 +254,7 @@ class _Scan:
             return self._unclosed_tag(mark)
         inner, after = self.text[mark.end() : end], self._past(end)
         if self._is_own(_folded(name), start, after):
-            return self._own(inner, start, after)
+            return self._own(_folded(name), inner, start, after)
         if lowered in _RICH:
             self.rich.append(_of_structure(inner, self.depth - 1).typed if self.depth else inner)
             self.kept.append(self.text[self.at : start])
@@ -244,16 +269,21 @@ class _Scan:
             return True
         return folded in table.FRAMES and not (self.text[:start].strip() or self.text[after:].strip())
 
-    def _own(self, inner: str, start: int, after: int) -> int:
-        """Take the words in a tag for the user's: all that is, where the tag has lines to itself."""
+    def _own(self, name: str, inner: str, start: int, after: int) -> int:
+        """Take the words in a tag for the user's: nothing else is, if the tag has lines to itself. A tag of a
+        common name may be in what the user wrote: then all is the user's."""
         said = _of_structure(inner, self.depth - 1)
         self.pasted = self.pasted or said.pasted
-        if self._begins_line(start):
+        written = name in table.COMMON_TAGS and not self.wrapped and self._has_words(start)
+        if self._begins_line(start) and not written:
             self.owned.append(said.typed.strip())
             return self._leave_out(start, after, pasted=False)
         self.kept.append(f"{self.text[self.at : start]} {said.typed.strip()} ")
         self.at, self.wrapped = after, True
         return after
+
+    def _has_words(self, end: int) -> bool:
+        return bool(self.text[self.at : end].strip() or any(piece.strip() for piece in self.kept))
 
     def _unclosed_tag(self, mark: re.Match[str]) -> int | None:
         """Leave out all behind a tag that is not closed, if it opens a wrapping and is no placeholder."""
@@ -426,15 +456,12 @@ def _asked_in_json(text: str) -> str | None:
         value = json.loads(stripped)
     except (ValueError, RecursionError):
         return None
-    asked = [
-        said
-        for key, said in value.items()
-        if isinstance(said, str) and _folded(key) in table.OWN_TAGS and _folded(key) not in _COMMON_KEYS
-    ]
+    asked = [said for key, said in value.items() if isinstance(said, str) and _folded(key) in _OWN_KEYS]
     return "\n\n".join(asked) if asked else None
 
 
-_COMMON_KEYS = frozenset(("task", "feedback", "answer", "instruction"))
+# `message`: Letta's, {"type": "user_message", "message": "…", "time": "…"}.
+_OWN_KEYS = table.OWN_TAGS - {"task", "feedback", "answer", "instruction"} | {"message"}
 
 
 # ---------------------------------------------------------------- delimiter lines

@@ -108,6 +108,35 @@ TEMPLATES = (
         ("user query:",),
     ),
     Template(
+        "FastGPT",
+        "labring/FastGPT: packages/global/core/ai/prompt/AIChat.ts, Prompt_QuotePromptList",
+        (
+            "使用 <data></data> 标记中的内容",
+            "使用 <reference></reference> 标记中的内容",
+            "使用 <qa></qa> 标记中的",
+        ),
+        ('问题:"""', '问题："""'),
+        ('"""',),
+    ),
+    Template(
+        "ruoyi-vue-pro, references as a message of their own",
+        "YunaiV/ruoyi-vue-pro: AiChatMessageServiceImpl, KNOWLEDGE_USER_MESSAGE_TEMPLATE",
+        ("使用 <reference></reference> 标记中的内容", "使用 <websearch></websearch> 标记中的内容"),
+    ),
+    Template(
+        "LangChain-Chatchat, LangChain-ChatGLM",
+        "chatchat-space/Langchain-Chatchat: configs/model_config.py, PROMPT_TEMPLATE",
+        ("已知信息：", "已知信息:"),
+        ("问题是：", "问题是:"),
+    ),
+    Template(
+        "AutoGen, RetrieveUserProxyAgent",
+        "microsoft/autogen: agentchat/contrib/retrieve_user_proxy_agent.py, PROMPT_DEFAULT",
+        ("you're a retrieve augmented",),
+        ("user's question is:",),
+        ("\ncontext is:",),
+    ),
+    Template(
         "Codex IDE extension and desktop",
         "openai/codex: rollouts of the IDE extension",
         ("# context from my ide setup", "# files mentioned by the user", "# response annotations"),
@@ -116,7 +145,10 @@ TEMPLATES = (
     Template(
         "Codex, project instructions",
         "openai/codex: codex-rs/core/src/user_instructions.rs",
-        ("# agents.md instructions for",),
+        (
+            "# agents.md instructions for",
+            "another language model started to solve this problem and produced a",
+        ),
     ),
     Template(
         "Claude Code, its own notes",
@@ -126,6 +158,7 @@ TEMPLATES = (
             "this session is being continued from a previous conversation",
             "[request interrupted by user",
             "base directory for this skill:",
+            "stop hook feedback:",
         ),
     ),
     Template(
@@ -164,12 +197,39 @@ OPENINGS = tuple(opening for row in TEMPLATES for opening in row.opens)
 APPENDED = (
     # mckaywrigley/chatbot-ui: lib/build-prompt.ts
     "You may use the following sources if needed to answer the user's question.",
+    # spring-ai: QuestionAnswerAdvisor; langchain4j: DefaultContentInjector
+    "Context information is below, surrounded by ",
+    "Answer using the following information:",
+    # open-webui: backend/open_webui/config.py, DEFAULT_CODE_INTERPRETER_PROMPT
+    "#### Tools Available\n\n1. **Code Interpreter**",
     # sst/opencode: packages/opencode/src/session/prompt.ts, an @ mention
     "Called the Read tool with the following input:",
     "Called the List tool with the following input:",
     # cline/cline: src/core/prompts/responses.ts, focus chain
     "# task_progress RECOMMENDED",
     "# TODO LIST RECOMMENDED",
+)
+
+# A prompt for completion ends with an empty heading for the answer; people's messages do not. The user's
+# words are those between the last heading for the question and that one.
+ANSWER_HEADINGS = (
+    *("answer:", "helpful answer:", "your answer:", "response:", "assistant:", "antwort:", "respuesta:"),
+    *(
+        "réponse :",
+        "réponse:",
+        "resposta:",
+        "risposta:",
+        "ответ:",
+        "回答：",
+        "回答:",
+        "答案：",
+        "答案:",
+        "답변:",
+    ),
+)
+QUESTION_HEADINGS = (
+    *("question:", "question :", "query:", "user question:", "user query:", "user:", "human:", "frage:"),
+    *("pregunta:", "pergunta:", "domanda:", "вопрос:", "问题：", "问题:", "質問：", "質問:", "질문:"),
 )
 
 # Tags in which a client puts the user's own words, folded: no case, no '-', '_', '.'.
@@ -188,6 +248,11 @@ OWN_TAGS = frozenset(
         *("pregunta", "consulta", "frage", "anfrage", "benutzerfrage", "nutzerfrage", "demande", "pergunta"),
         *("问题", "用户问题", "用户输入", "提问", "вопрос", "質問", "質問文", "질문"),
     )
+)
+# Of those, the names that also stand in a text that somebody pastes.
+COMMON_TAGS = frozenset(
+    "task feedback answer query question prompt request input instruction utterance 问题 提问 вопрос 質問"
+    " 질문 pregunta consulta frage anfrage demande pergunta".split()
 )
 # Those of them in which a client that answers for its tools puts what the user replied.
 REPLIES = frozenset(("feedback", "answer", "usermessage"))
