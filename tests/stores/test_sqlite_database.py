@@ -348,6 +348,19 @@ async def test_a_forgotten_text_is_nowhere_in_the_data_directory(stores, tmp_pat
     assert b"Ben says" in left
 
 
+async def test_a_write_waits_longer_than_one_timeout_for_other_processes(stores, monkeypatch):
+    monkeypatch.setattr(database.file, "BUSY_TIMEOUT_MS", 400)
+    other = sqlite3.connect(stores.path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    writing = asyncio.create_task(store(stores.memories, create("tea", id="a")))
+    await asyncio.sleep(0.6)
+    assert not writing.done()
+    other.execute("ROLLBACK")
+    other.close()
+    await writing
+    assert stores.trouble == ""
+
+
 async def test_the_log_is_emptied_once_a_reader_has_left_it(stores, tmp_path, monkeypatch):
     monkeypatch.setattr(database, "_PURGE_AGAIN_S", 0)
     monkeypatch.setattr(database.file, "BUSY_TIMEOUT_MS", 60_000)

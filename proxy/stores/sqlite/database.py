@@ -34,6 +34,7 @@ Work = Callable[[sqlite3.Connection], T]
 """Runs in a thread, inside a transaction; returns plain values and keeps no cursor."""
 
 _PURGE_WAIT_MS = 50
+_TURN_MS, _TURNS = 20, 3  # how long to wait at a time, and how many times the busy timeout in all
 _PURGE_AGAIN_S = 1.0
 _CHECK_PAUSE = 20  # times what the last check of a corrupt file took
 _MOST_TOGETHER = 4  # reads in one transaction; nobody waits for more than these
@@ -243,7 +244,7 @@ class Database:
         _deliver(group)
 
     def _commit(self, connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
-        connection.execute("BEGIN IMMEDIATE")
+        _begin(connection)
         try:
             for entry in group:
                 self._run(connection, entry)
@@ -355,6 +356,24 @@ class Database:
         for handle in self._handles:
             with handle.lock, file.mapped(self.path):
                 handle.discard()
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Take the write lock when other processes leave it. SQLite's own wait asks ever more seldom, at last
+    every 100 ms, and loses to processes that write without a pause. So it is asked for short waits."""
+    ends_at = time.monotonic() + _TURNS * file.BUSY_TIMEOUT_MS / 1000
+    connection.execute(f"PRAGMA busy_timeout = {min(_TURN_MS, file.BUSY_TIMEOUT_MS)}")
+    try:
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= ends_at:
+                    raise
+            else:
+                return
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {file.BUSY_TIMEOUT_MS}")
 
 
 def _empty_log(connection: sqlite3.Connection) -> bool:
