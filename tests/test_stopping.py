@@ -14,6 +14,7 @@ from tests.support.upstream import Exchange, ScriptedUpstream
 
 __all__ = ["models_dir"]
 
+UPGRADE = b"GET /v1/realtime HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: Upgrade\r\nupgrade: websocket\r\n\r\n"
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Good morning"}]}
 
 
@@ -73,3 +74,28 @@ async def test_a_connection_after_the_end_has_begun_is_refused_though_a_worker_s
             assert not answer.done()  # the worker that has it still waits
             assert (await answer).status_code == 503
             assert await served.ended(within_s=30) == 0
+
+
+async def test_a_websocket_that_never_closes_does_not_hold_up_the_end(
+    tmp_path: Path, models_dir: Path
+) -> None:
+    async def open_for_ever(exchange: Exchange) -> None:
+        await exchange.send(b"HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\nhello")
+        await exchange.gone()
+
+    async with ScriptedUpstream(open_for_ever) as upstream:
+        patience = {"MEMORY_PROXY__SERVER__SHUTDOWN_SECONDS": "1"}
+        async with serving_process(
+            tmp_path / "data", "--upstream", upstream.url, models_dir=models_dir, **patience
+        ) as served:
+            port = int(served.origin.rpartition(":")[2])
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(UPGRADE)
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 101 ")
+            assert await reader.readexactly(5) == b"hello"
+            served.signal(signal.SIGTERM)
+            assert await served.ended(within_s=20) == 0
+            assert await reader.read() == b""
+            writer.close()
+            await upstream.until_closed()
+        assert "Traceback" not in (tmp_path / "data.log").read_text()

@@ -1,0 +1,147 @@
+"""The whole proxy behind a forward proxy, at documented addresses, and what it says of failures."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from proxy.commands import doctor
+from proxy.screen import opening_screen
+from proxy.settings import load
+from proxy.upstream.network import Network
+from tests.e2e.conftest import Houses, until
+from tests.support.model import ScriptedModel
+from tests.support.upstream import Exchange, ScriptedUpstream
+from tests.upstream.test_network import ForwardProxy
+
+CHAT = {"model": "m", "messages": [{"role": "user", "content": "My boat is called Marta."}]}
+ALICE = {"X-Memory-User-Id": "alice"}
+
+
+async def test_all_that_is_sent_to_models_goes_through_the_proxy_of_the_environment(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with ForwardProxy() as forward, ScriptedUpstream(ScriptedModel()) as upstream:
+        monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{forward.port}")
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        url = f"http://model.internal:{upstream.port}/api/v3?api-version=7"
+        roles = {
+            "model_role": "memory_extraction",
+            "llm_endpoint": f"http://small.internal:{upstream.port}/v1beta/openai",
+            "llm_model_name": "small",
+        }
+        async with (
+            house(upstream_extra={"base_url": url}, upstream_url=url, external_models=[roles]) as h,
+            httpx2.AsyncClient(timeout=30, trust_env=False) as http,
+        ):
+            answer = await http.post(f"{h.base_url}/chat/completions?a=1", json=CHAT, headers=ALICE)
+            assert answer.status_code == 200
+
+            async def asked() -> list[bytes]:
+                return [request.target for request in upstream.requests]
+
+            targets = await until(asked, lambda targets: len(targets) > 1)
+    assert targets[:2] == [
+        b"/api/v3/chat/completions?a=1&api-version=7",
+        b"/v1beta/openai/chat/completions",
+    ]
+    assert [head.split(b" ")[1].split(b":")[1] for head in forward.heads[:2]] == [
+        b"//model.internal",
+        b"//small.internal",
+    ]
+
+
+async def test_a_client_reads_why_its_upstream_cannot_be_reached(house: Houses) -> None:
+    async with ScriptedUpstream() as gone:
+        url = gone.url
+    async with (
+        house(upstream_extra={"base_url": url}, upstream_url=url) as h,
+        httpx2.AsyncClient(timeout=30) as http,
+    ):
+        for path in ("chat/completions", "embeddings"):
+            answer = await http.post(f"{h.base_url}/{path}", json=CHAT, headers=ALICE)
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"]) == (502, "upstream_unreachable")
+            assert "connection was refused: nothing listens there" in error["message"]
+
+
+@pytest.mark.parametrize("path", ["chat/completions", "embeddings"])
+async def test_an_impossible_status_and_a_redirect_elsewhere_are_errors_in_openais_shape(
+    house: Houses, path: str
+) -> None:
+    async def script(exchange: Exchange) -> None:
+        if exchange.request.header(b"x-case") == b"status":
+            await exchange.reply(b"{}", 999)
+        else:
+            await exchange.reply(b"", 308, [(b"location", b"https://elsewhere.example/v1/x?sig=hush")])
+
+    async with house(upstream_extra=None) as h, httpx2.AsyncClient(timeout=30) as http:
+        h.upstream.script = script
+        for case, said in (("status", "999"), ("redirect", "https://elsewhere.example")):
+            answer = await http.post(f"{h.base_url}/{path}", json=CHAT, headers={**ALICE, "x-case": case})
+            error = answer.json()["error"]
+            assert (answer.status_code, error["code"]) == (502, "upstream_invalid_response")
+            assert said in error["message"]
+            assert "hush" not in answer.text
+
+
+async def test_a_redirect_within_the_origin_is_followed_with_memory(house: Houses) -> None:
+    model = ScriptedModel()
+
+    async def script(exchange: Exchange) -> None:
+        if exchange.request.target == b"/v1/chat/completions":
+            await exchange.reply(b"", 308, [(b"location", b"/v1/chat/completions/")])
+        else:
+            await model(exchange)
+
+    async with house(model) as h, httpx2.AsyncClient(timeout=30) as http:
+        h.upstream.script = script
+        answer = await http.post(f"{h.base_url}/chat/completions", json=CHAT, headers=ALICE)
+    assert (answer.status_code, answer.headers["x-memory-store"]) == (200, "queued")
+
+
+async def test_a_timeout_names_its_setting(house: Houses) -> None:
+    async with (
+        house(upstream_extra={"response_timeout_seconds": 0.1}) as h,
+        httpx2.AsyncClient(timeout=30) as http,
+    ):
+        h.upstream.script = Exchange.gone
+        answer = await http.post(f"{h.base_url}/chat/completions", json=CHAT)
+    assert answer.status_code == 504
+    assert "upstream.response_timeout_seconds" in answer.json()["error"]["message"]
+
+
+def test_half_an_hour_is_the_default() -> None:
+    upstream = load(None, {}).upstream
+    assert (upstream.response_timeout_seconds, upstream.read_timeout_seconds) == (1800, 1800)
+
+
+# ---------------------------------------------------------------- start and doctor
+def test_the_start_screen_says_what_is_in_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTPS_PROXY", "http://u:hush@proxy.corp:3128")
+    for name in ("SSL_CERT_FILE", "SSL_CERT_DIR", "NO_PROXY", "no_proxy", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    said: dict[str, Any] = {"base_url": "https://h/v1?api-version=1&key=hush", "ca_file": "/etc/corp.pem"}
+    screen = opening_screen(load(None, {}, {"upstream": said}), "http://127.0.0.1:8080", None)
+    assert (
+        "https://h/v1?api-version=1&key=…, through the proxy http://proxy.corp:3128 (HTTPS_PROXY), "
+        "authorities: upstream.ca_file /etc/corp.pem" in screen
+    )
+    assert "hush" not in screen
+
+
+async def test_the_doctor_names_the_cause_and_a_missing_v1() -> None:
+    async def script(exchange: Exchange) -> None:
+        is_there = exchange.request.target == b"/v1/models"
+        await exchange.reply(b'{"data": []}' if is_there else b"{}", 200 if is_there else 404)
+
+    async with ScriptedUpstream(script) as scripted:
+        found = await doctor._upstream("upstream", scripted.origin, None)
+        assert (found.mark, "add /v1 to the URL" in found.text) == (doctor.BAD, True)
+        assert (await doctor._upstream("upstream", scripted.url, None)).mark == doctor.GOOD
+    network = Network.of({"HTTP_PROXY": f"http://u:hush@127.0.0.1:{scripted.port}"})
+    found = await doctor._upstream("upstream", "http://model.internal/v1?key=hush", None, network=network)
+    assert found.mark == doctor.BAD
+    assert "through the proxy" in found.text
+    assert "connection was refused" in found.text
+    assert "hush" not in found.text
