@@ -97,7 +97,7 @@ def add_demo(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Play two conversations through the proxy and show what it stores, injects and forgets."
     )
-    parser.add_argument("--upstream", metavar="URL", help="a real model's base URL, ending in /v1")
+    parser.add_argument("--upstream", metavar="URL", help="a real model's base URL, as it documents it")
     parser.add_argument("--model", metavar="NAME", help="the model to ask for (with --upstream)")
     parser.add_argument("--fast", action="store_true", help="without pauses for reading")
     parser.set_defaults(func=_demo)
@@ -116,7 +116,7 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     from proxy.commands.shared import add_place
 
     add_place(parser)
-    parser.add_argument("--upstream", metavar="URL", help="the model provider's base URL, ending in /v1")
+    parser.add_argument("--upstream", metavar="URL", help="the model provider's base URL, as it documents it")
 
 
 def _settings(args: argparse.Namespace) -> "Settings":

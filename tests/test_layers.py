@@ -90,6 +90,7 @@ MAY_IMPORT = {
 }
 OWNER = {
     "aiohappyeyeballs": {"upstream"},
+    "httpx": {"upstream"},
     "httptools": {"upstream", "edge"},
     "starlette": {"edge", "demo"},
     "sqlite3": {"stores"},

@@ -189,14 +189,15 @@ class RawTargetProtocol(HttpToolsProtocol):
         self._enter(Phase.BODY)
         super().on_headers_complete()
         self.scope["raw_target"] = self.url  # type: ignore[typeddict-unknown-key]
-        if self.scope["http_version"] == "1.0":
+        if self.scope["http_version"] == "1.0" and self.cycle is not None:
             self.cycle.__class__ = OldCycle  # uvicorn makes it and starts its task, which has not run yet
             self.cycle.waiting_for_100_continue = False
 
     def on_message_complete(self) -> None:
         """The next bytes are the next request's."""
         self._in_body = False
-        self._enter(Phase.IDLE if self.cycle.response_complete else Phase.ANSWER)
+        has_answer = self.cycle is None or self.cycle.response_complete  # None: an upgrade, see above
+        self._enter(Phase.IDLE if has_answer else Phase.ANSWER)
         super().on_message_complete()
 
     def on_response_complete(self) -> None:

@@ -15,6 +15,8 @@ from uvicorn import Config
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
+from proxy.edge.connections import ConnectionLimits, Connections
+from proxy.edge.protocol import CONNECTIONS
 from proxy.edge.reply import ASGIScope, Header, Message
 
 _HELD_BYTES = 128 * 1024  # from the client, before it is read no further
@@ -30,6 +32,7 @@ class WebSocketProtocol(asyncio.Protocol):
         self._app, self._state, self._app_state = config.loaded_app, server_state, app_state
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self._connections: Connections | None = None
         self._task: asyncio.Task[None] | None = None
         self._parser = httptools.HttpRequestParser(self)
         self._url, self._headers = b"", list[Header]()
@@ -44,6 +47,11 @@ class WebSocketProtocol(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection from the HTTP protocol."""
         self._transport = cast(asyncio.Transport, transport)
+        self._connections = self._app_state.get(CONNECTIONS)
+        if self._connections is not None:  # which has just let it go, and so has room
+            peer = get_remote_addr(self._transport)
+            self._connections.admit(self, peer[0] if peer else "")
+            self._connections.busy(self)
         self._state.connections.add(self)  # type: ignore[arg-type] # uvicorn names its own classes
 
     def data_received(self, data: bytes) -> None:
@@ -66,6 +74,8 @@ class WebSocketProtocol(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The client is gone."""
         self._ended = True
+        if self._connections is not None:
+            self._connections.release(self)
         self._state.connections.discard(self)
         for event in (self._news, self._left, self._writable):
             event.set()
@@ -80,6 +90,15 @@ class WebSocketProtocol(asyncio.Protocol):
 
     def shutdown(self) -> None:
         """Called by uvicorn as it stops: a tunnel has until the end of its patience, as a stream has."""
+
+    def is_late(self, now: float, limits: ConnectionLimits) -> str:
+        """As connections.Waiting says: a tunnel has limits of its own."""
+        return ""
+
+    def end(self, reason: str) -> None:
+        """As connections.Waiting says."""
+        if self._transport is not None:
+            self._transport.abort()
 
     # ------------------------------------------------------------ the tunnel
     async def read(self) -> bytes:

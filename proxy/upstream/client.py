@@ -12,7 +12,7 @@ from proxy.upstream.connecting import Way, connected
 from proxy.upstream.headers import CREDENTIALS, Headers
 from proxy.upstream.link import Link
 from proxy.upstream.network import Network
-from proxy.upstream.opened import WIRE_ERRORS, Body, Limits, Opened, Request, Timeouts
+from proxy.upstream.opened import WIRE_ERRORS, Body, Limits, Malformed, Opened, Request, Timeouts
 
 PREFIX = b"/v1"
 _HAS_CONTENT = ("POST", "PUT", "PATCH")  # methods whose empty body is said to be empty
@@ -191,6 +191,9 @@ class Upstream:
             )
         if link.never_reached():
             return _NeverReached("The upstream closed the connection before the request arrived.")
+        if isinstance(error, Malformed):
+            text = f"What the upstream {self.origin} answered is no HTTP/1.1 ({error})."
+            return UpstreamBroken(text, cause="malformed")
         return UpstreamBroken(
             f"The upstream {self.origin} broke off before it answered.", cause=type(error).__name__
         )

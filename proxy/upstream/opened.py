@@ -165,8 +165,7 @@ class Opened:
         """Break off whatever is not complete yet, at once. What is complete is not touched."""
         if self._upload is not None:
             self._upload.cancel()
-        if not self._released:
-            self._let_go(reusable=False)
+        self._let_go(reusable=False)
 
     def __enter__(self) -> "Opened":
         return self
@@ -192,7 +191,8 @@ class Opened:
             self._switch(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             if not self._complete:
-                self._fail(error.__context__ if isinstance(error.__context__, Malformed) else Malformed())
+                own = error.__context__
+                self._fail(own if isinstance(own, Malformed) else Malformed("it cannot be parsed"))
                 return
             self._keep_alive = False
         if self._size == size_before and not self._complete:
@@ -289,11 +289,13 @@ class Opened:
         self._wake()
 
     def _settle(self) -> None:
-        """Give the connection back; one that was uploading is of no use to other requests."""
-        if not self._released:
-            self._let_go(reusable=self._complete and self._keep_alive and self._upload is None)
+        """Give the connection back; one that was uploading, or made for a tunnel, is of no further use."""
+        is_usual = self._upload is None and not self._upgrades
+        self._let_go(reusable=self._complete and self._keep_alive and is_usual)
 
     def _let_go(self, *, reusable: bool) -> None:
+        if self._released:
+            return
         link, self._released = self.link, True
         self._parser = None  # which holds us: the garbage collector has no work with it
         link.receiver = None

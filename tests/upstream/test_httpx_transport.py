@@ -1,0 +1,56 @@
+"""httpx.AsyncClient over the relay's own client."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+
+from proxy.upstream.httpx_transport import Transport
+from proxy.upstream.opened import Timeouts
+from tests.support.upstream import Exchange, ScriptedUpstream
+
+
+async def test_a_client_of_httpx_reads_answers_and_uses_connections_again() -> None:
+    async def script(exchange: Exchange) -> None:
+        await exchange.stream(b"one ", exchange.request.body)
+
+    async def body() -> AsyncIterator[bytes]:
+        yield b"stre"
+        yield b"amed"
+
+    async with ScriptedUpstream(script) as scripted, httpx.AsyncClient(transport=Transport()) as client:
+        for _ in range(2):
+            answer = await client.post(f"{scripted.origin}/a%20b?c=%2A", content=b"two", headers={"x-a": "1"})
+            assert (answer.status_code, answer.text) == (200, "one two")
+        assert (await client.post(scripted.origin, content=body())).text == "one streamed"
+        async with client.stream("GET", scripted.origin):
+            pass  # left unread: the connection is broken off
+        await scripted.until_closed(0)
+    first = scripted.requests[0]
+    assert first.target == b"/a%20b?c=%2A"
+    assert first.header(b"host") == scripted.origin.removeprefix("http://").encode()
+    assert [name for name, _ in first.headers].count(b"content-length") == 1
+    assert scripted.requests[1].connection is first.connection
+
+
+async def test_failures_are_those_of_httpx() -> None:
+    async def cut(exchange: Exchange) -> None:
+        await exchange.start_stream()
+        await exchange.chunk(b"half")
+        exchange.close()
+
+    async def nonsense(exchange: Exchange) -> None:
+        await exchange.send(b"SSH-2.0-x\r\n\r\n")
+
+    kinds = {Exchange.gone: httpx.ReadTimeout, cut: httpx.ReadError, nonsense: httpx.RemoteProtocolError}
+    transport = Transport(timeouts=Timeouts(headers_s=0.1))
+    async with asyncio.timeout(30), httpx.AsyncClient(transport=transport) as client:
+        for script, kind in kinds.items():
+            async with ScriptedUpstream(script) as scripted:
+                with pytest.raises(kind):
+                    await client.get(scripted.origin)
+        with pytest.raises(httpx.ConnectError, match="nothing listens there"):
+            await client.get(scripted.origin)
+        with pytest.raises(httpx.UnsupportedProtocol):
+            await client.get("ftp://127.0.0.1/x")
