@@ -58,7 +58,6 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     yield from _identity(settings)
     try:
         network = admission.network_of(settings)
-        _ = network.tls
     except ConfigError as e:
         yield Finding(BAD, "network", str(e))
         return

@@ -70,7 +70,8 @@ class ProxyServer:
 class Network:
     """The proxies by scheme, the exceptions, and the authorities. Without arguments: direct, the system's."""
 
-    proxies: Mapping[str, ProxyServer] = field(default_factory=dict)
+    # An error is raised where the proxy would be used: a local upstream starts whatever ALL_PROXY says.
+    proxies: Mapping[str, ProxyServer | ConfigError] = field(default_factory=dict)
     exceptions: tuple[str, ...] = ()
     ca_files: tuple[tuple[str, str], ...] = ()  # (source, file or directory), each besides the system's
     system: tuple[tuple[str, str], ...] = ()  # (variable, path): where OpenSSL looks for the system's
@@ -92,10 +93,12 @@ class Network:
         )
 
     def proxy_for(self, endpoint: Endpoint) -> ProxyServer | None:
-        """Return the proxy through which the endpoint is reached, None for none."""
+        """Return the proxy through which the endpoint is reached, None for none. Raises ConfigError."""
         found = self.proxies.get(endpoint.scheme)
         if found is None or endpoint.socket or _is_excepted(endpoint, self.exceptions):
             return None
+        if isinstance(found, ConfigError):
+            raise found
         return found
 
     @cached_property
@@ -132,13 +135,13 @@ class Network:
         return ", ".join(said)
 
 
-def _proxies(environ: Mapping[str, str], setting: str | None) -> dict[str, ProxyServer]:
+def _proxies(environ: Mapping[str, str], setting: str | None) -> dict[str, ProxyServer | ConfigError]:
     if setting is not None:
         if setting.strip().lower() in ("", DIRECT):
             return {}
         server = ProxyServer.of(setting, "upstream.proxy")
         return {"http": server, "https": server}
-    found = {}
+    found = dict[str, ProxyServer | ConfigError]()
     for scheme in ("http", "https"):
         name, url = _variable(environ, f"{scheme.upper()}_PROXY")
         if scheme == "http" and name == "HTTP_PROXY" and "REQUEST_METHOD" in environ:
@@ -146,7 +149,10 @@ def _proxies(environ: Mapping[str, str], setting: str | None) -> dict[str, Proxy
         if not url:
             name, url = _variable(environ, "ALL_PROXY")
         if url:
-            found[scheme] = ProxyServer.of(url, name)
+            try:
+                found[scheme] = ProxyServer.of(url, name)
+            except ConfigError as error:
+                found[scheme] = error
     return found
 
 

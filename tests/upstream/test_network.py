@@ -272,8 +272,13 @@ def test_what_is_in_force_is_said(environ: dict[str, str], setting: str | None, 
 
 @pytest.mark.parametrize("url", ["ftp://p:1", "http://", "http://p:port"])
 def test_a_proxy_that_cannot_be_meant_is_an_error(url: str) -> None:
+    network = Network.of({"HTTPS_PROXY": url, "NO_PROXY": "localhost"})
     with pytest.raises(ConfigError, match="HTTPS_PROXY"):
-        Network.of({"HTTPS_PROXY": url})
+        network.proxy_for(endpoint("https://h/v1"))
+    for reached_without in ("https://localhost/v1", "http://h/v1"):
+        assert network.proxy_for(endpoint(reached_without)) is None
+    with pytest.raises(ConfigError, match=r"upstream\.proxy"):
+        Network.of({}, proxy=url)
 
 
 # ---------------------------------------------------------------- certificates
