@@ -90,7 +90,7 @@ MAY_IMPORT = {
 }
 OWNER = {
     "aiohappyeyeballs": {"upstream"},
-    "httpx": {"upstream"},
+    "httpx": {"upstream", "stores"},
     "httptools": {"upstream", "edge"},
     "starlette": {"edge", "demo"},
     "sqlite3": {"stores"},
