@@ -18,6 +18,7 @@ from proxy.errors import (
     EmbeddingFailed,
     StoreUnavailable,
 )
+from proxy.oversight import Applied
 from proxy.ports import Embedder
 from proxy.stores.sqlite.memories import SqliteMemories
 from tests.background.support import ANA, NOON, House, facts
@@ -180,13 +181,13 @@ async def test_two_sessions_at_once_store_one_fact_once(
         *,
         expect: Stamp,
         done: Job | None = None,
-    ) -> None:
+    ) -> Applied:
         nonlocal raced
         if not raced:
             raced = True
             twins = [replace(c, memory=replace(c.memory, id="mem_other", evidence=())) for c in changes]  # type: ignore[call-arg, union-attr]
             await apply(self, scope, twins, expect=expect)
-        await apply(self, scope, changes, expect=expect, done=done)
+        return await apply(self, scope, changes, expect=expect, done=done)
 
     monkeypatch.setattr(SqliteMemories, "apply", overtaken)
     house.completer.answers = [facts(HAWAII)]
