@@ -27,6 +27,10 @@ class Reason(StrEnum):
 
     # The request has no memory: status off.
     NOT_JSON = "not_json", "the body is no JSON object; it is forwarded as it is"
+    OTHER_PATH = (
+        "other_path",
+        "memory works at /v1/chat/completions and /v1/responses; this path is forwarded",
+    )
     FOREIGN_ORIGIN = "foreign_origin", "a web page of another origin sent it (`identity.allowed_origins`)"
     FOREIGN_HOST = (
         "foreign_host",

@@ -5,12 +5,11 @@ and `/v1/conversations…` are ours where we keep what they name, `/health`, `/r
 `/openapi.json` and `/ui` are ours and need no credential, and everything else under `/v1/` is the upstream's.
 All that is somebody's lies behind the entrance (identity/entrance.py), which learns who calls.
 
-A path goes where it says; one that other servers would read as the path of a route of ours, or as one outside
-of /v1 (`/v1//responses/r`, `/v1/x/../chat/completions`, `/v1/../admin`), goes nowhere: the upstream would do
-for it what the routes of ours would have refused, or what is not its API.
+A path that other servers would read as one of our routes, or as one outside of /v1 (`/v1//responses/r`,
+`/v1/Responses/r`, `/v1/../admin`), and one that a wrong base URL leads to (`/chat/completions`,
+`/v1/v1/models`), is a 404 that names the right one (paths.py).
 """
 
-import re
 from asyncio import CancelledError
 from dataclasses import dataclass
 from functools import partial
@@ -22,16 +21,50 @@ from starlette.responses import JSONResponse, Response
 from proxy import observe, tracing
 from proxy.edge.headers import give_request_id, with_request_id
 from proxy.edge.identity.entrance import App, Area, Entrance
+from proxy.edge.paths import canonical, is_another_chat, mistake
 from proxy.edge.reply import ASGIScope, Message, Receive, Send, error_of, send_error
 from proxy.errors import NotFound, ProxyError, Stopping, UpgradeRefused
+from proxy.reasons import Reason
 
 __all__ = ["App", "Routes"]
 
 
 async def _unknown(scope: ASGIScope, receive: Receive, send: Send) -> None:
-    await send_error(
-        send, NotFound("Nothing here. OpenAI's API is under /v1, the proxy's health under /health.")
+    await send_error(send, _misspelt(scope["method"], canonical(scope["path"])))
+
+
+def _misspelt(method: str, plain: str) -> NotFound:
+    """Return a 404 that says what is wrong with the path, whose canonical form this is."""
+    if found := mistake(plain):
+        right, why = found
+    elif plain.startswith("/v1/"):
+        right, why = plain, "its case, slashes, dots or encoding are not as documented"
+    else:
+        return NotFound(
+            "Nothing here. OpenAI's API is under /v1: the client's base_url ends in /v1. The proxy's health"
+            " is under /health.",
+            code="unknown_url",
+        )
+    while again := mistake(right):
+        right = again[0]
+    return NotFound(
+        f"Wrong path: {why}. The right one is {method} {canonical(right)[:200]}, with a base_url that ends"
+        " in /v1.",
+        param="path",
+        code="unknown_url",
     )
+
+
+async def _another_chat(app: App, scope: ASGIScope, receive: Receive, send: Send) -> None:
+    """Forward, and say that there is no memory on this path."""
+
+    async def said(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            ours = [(b"x-memory-status", b"off"), (b"x-memory-reason", Reason.OTHER_PATH.value.encode())]
+            message = {**message, "headers": [*message.get("headers", ()), *ours]}
+        await send(message)
+
+    await app(scope, receive, said)
 
 
 def _unforeseen(request: Request, error: Exception) -> Response:
@@ -45,7 +78,6 @@ async def _plain_only(scope: ASGIScope, receive: Receive, send: Send) -> None:
 
 
 Route = tuple[str, App, Area]
-_UNPLAIN = re.compile(r"//|/\.|[;\\\s]|/$")
 _UNKNOWN: Route = ("unknown", _unknown, Area.PUBLIC)
 _MISSPELT: Route = ("unknown", _unknown, Area.PASSING)  # told to those only who may use /v1
 _PLAIN_ONLY: Route = ("unknown", _plain_only, Area.PUBLIC)  # at once, so that clients fall back
@@ -78,8 +110,12 @@ class Routes:
         name, app, area = self._find(scope["method"], scope["path"])
         if scope["path"].startswith("/v1") and not scope["raw_path"].startswith(b"/v1"):
             name, app, area = _UNKNOWN  # %76%31 is no spelling of v1 that an upstream would know
-        elif name in _FOR_THE_UPSTREAM and self._is_misspelt(scope["method"], scope["path"]):
-            name, app, area = _MISSPELT
+        elif name in _FOR_THE_UPSTREAM:
+            plain = canonical(scope["path"])
+            if self._is_misspelt(scope, name, plain):
+                name, app, area = _MISSPELT
+            elif name == "passthrough" and scope["method"] == "POST" and is_another_chat(plain):
+                app = partial(_another_chat, app)
         if "tunnel" in scope and (name in _NO_WEBSOCKET or scope["path"] in _INTERCEPTED):
             name, app, area = _PLAIN_ONLY
 
@@ -115,9 +151,14 @@ class Routes:
                     await send_error(readable, Stopping(), [(b"retry-after", b"1")])
                 raise
 
-    def _is_misspelt(self, method: str, path: str) -> bool:
-        plain = plain_path(path)
-        return plain not in (path, "/v1") and self._find(method, plain)[0] != "passthrough"
+    def _is_misspelt(self, scope: ASGIScope, name: str, plain: str) -> bool:
+        """True if another server could read the path as a guarded route, or as none of its API."""
+        path: str = scope["path"]
+        if name != "passthrough" and b"%2f" in scope["raw_path"].lower():
+            return True  # a slash in an id: servers do not agree where it ends
+        if mistake(plain):
+            return True
+        return plain not in (path, "/v1") and self._find(scope["method"], plain)[0] != "passthrough"
 
     def _find(self, method: str, path: str) -> Route:
         """Return the route's name, what serves it, and what it gives access to."""
@@ -140,18 +181,3 @@ class Routes:
         if path == "/ui" or path.startswith("/ui/"):
             return "ui", self.ui, Area.PAGE
         return _UNKNOWN
-
-
-def plain_path(path: str) -> str:
-    """Return the decoded path as lenient servers read it: no empty and no dot segments, no `;parameters`, a
-    backslash for a slash."""
-    if not _UNPLAIN.search(path):
-        return path
-    segments: list[str] = []
-    for segment in path.replace("\\", "/").split("/"):
-        name = segment.partition(";")[0].strip()
-        if name == "..":
-            del segments[-1:]
-        elif name not in ("", "."):
-            segments.append(name)
-    return "/" + "/".join(segments)

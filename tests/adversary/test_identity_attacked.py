@@ -11,7 +11,7 @@ import httpx2
 import jwt
 import pytest
 
-from proxy.edge.routes import plain_path
+from proxy.edge.paths import canonical
 from proxy.ports import KeyStore
 from proxy.stores.sqlite.stores import SqliteStores
 from tests.e2e.chat_only import ChatOnly
@@ -94,6 +94,29 @@ async def test_a_key_in_the_url_goes_no_further(house: Houses, keys: KeyStore, p
         b"GET /v1/%2e%2e/admin",
         b"GET /v1/%2e%2e%2fadmin",
         b"GET /v1/..;/admin",
+        b"GET /v1/Responses/resp_0",
+        b"GET /v1/RESPONSES/resp_0/input_items",
+        b"GET /v1/%72%65sponses%2fresp_0",
+        b"GET /v1/%2572esponses/resp_0",
+        b"GET /v1/%ef%bd%92esponses/resp_0",
+        b"GET /v1/responses/resp_0%00",
+        b"GET /v1/responses/resp_0.",
+        b"GET /v1/responses/resp_0%20",
+        b"GET /v1/responses/resp_0%23x",
+        b"GET /v1/responses/resp_0%3fx",
+        b"GET /v1/responses/resp_0%2541",
+        b"GET /v1/responses/resp_0%2finput_items",
+        b"GET /v1/responses/resp_0%e2%80%8b",
+        b"POST /v1/Responses/compact",
+        b"POST /v1/responses/Compact",
+        b"POST /v1/responses./compact",
+        b"GET /v1/Conversations/conv_1",
+        b"POST /v1/Chat/Completions",
+        b"POST /v1/chat/completions%00",
+        b"POST /v1/chat/completions.",
+        b"POST /v1/v1/chat/completions",
+        b"POST /v1/chat/completions/chat/completions",
+        b"GET /v1/v1/responses/resp_0",
     ],
 )
 async def test_no_spelling_of_a_guarded_path_goes_past_the_guard_to_the_upstream(
@@ -121,8 +144,14 @@ async def test_odd_spellings_of_what_is_the_upstreams_own_pass_to_the_byte(
 
 
 def test_an_ordinary_path_is_plain_already() -> None:
-    for path in ("/v1/models/org/.hidden", "/v1/files/a b", "/v1/x...y", "/v1/chat/completions"):
-        assert plain_path(path) == path
+    for path in (
+        "/v1/models/org/Some-Model",
+        "/v1/files/file-AbC",
+        "/v1/x...y",
+        "/v1/responses/resp_AbC",
+        "/v1/chat/completions",
+    ):
+        assert canonical(path) == path
 
 
 # ---------------------------------------------------------------- framing

@@ -93,3 +93,58 @@ async def test_the_id_that_the_upstream_gave_its_answer_stays(house: Houses) -> 
             f"{h.base_url}/chat/completions", json=HELLO, headers={"X-Request-Id": "gw-1"}
         )
     assert answer.headers.get_list("x-request-id") == ["theirs"]
+
+
+MEANT = [
+    ("POST /v1//chat/completions", "/v1/chat/completions"),
+    ("POST //v1/chat/completions", "/v1/chat/completions"),
+    ("POST /v1/chat/completions/", "/v1/chat/completions"),
+    ("POST /chat/completions", "/v1/chat/completions"),
+    ("POST /Chat/Completions/", "/v1/chat/completions"),
+    ("POST /v1/v1/chat/completions", "/v1/chat/completions"),
+    ("POST /v1/v1/v1/responses", "/v1/responses"),
+    ("POST /v1/chat/completions/chat/completions", "/v1/chat/completions"),
+    ("POST /v1/chat/completions/v1/chat/completions", "/v1/chat/completions"),
+    ("POST /v1/chat/completions/responses", "/v1/responses"),
+    ("POST /v1/responses/chat/completions", "/v1/chat/completions"),
+    ("POST /v1/responses/responses", "/v1/responses"),
+    ("GET /v1/chat/completions/models", "/v1/models"),
+    ("POST /chat/completions/chat/completions", "/v1/chat/completions"),
+    ("POST /responses", "/v1/responses"),
+    ("POST /responses/", "/v1/responses"),
+    ("GET /models", "/v1/models"),
+    ("GET /v1/v1/models", "/v1/models"),
+    ("POST /embeddings", "/v1/embeddings"),
+    ("GET /memory", "/v1/memory"),
+    ("POST /V1/chat/completions", "/v1/chat/completions"),
+    ("POST /v1/Chat/completions", "/v1/chat/completions"),
+    ("POST /v1/CHAT/COMPLETIONS", "/v1/chat/completions"),
+    ("POST /v1/RESPONSES", "/v1/responses"),
+    ("POST /api/v1/chat/completions", "/v1/chat/completions"),
+    ("POST /openai/deployments/gpt/chat/completions", "/v1/chat/completions"),
+]
+
+
+async def test_a_wrong_base_url_is_named_with_the_right_path(house: Houses) -> None:
+    async with house() as h, httpx2.AsyncClient(timeout=30) as http:
+        for wrong, right in MEANT:
+            method, path = wrong.split(" ")
+            answer = await http.request(method, h.origin + path, json=HELLO if method == "POST" else None)
+            assert answer.status_code == 404, wrong
+            error = answer.json()["error"]
+            assert (error["param"], error["code"]) == ("path", "unknown_url"), wrong
+            assert f" {method} {right}, " in error["message"], wrong
+        assert h.upstream.requests == []
+
+
+async def test_a_path_that_reads_like_chat_and_is_another_says_that_it_has_no_memory(house: Houses) -> None:
+    async with house() as h, httpx2.AsyncClient(timeout=30) as http:
+        answer = await http.post(
+            f"{h.base_url}/openai/deployments/m/chat/completions?api-version=1", json=HELLO
+        )
+        said = answer.headers
+        assert (said["x-memory-status"], said["x-memory-reason"]) == ("off", "other_path")
+        assert h.upstream.requests[-1].target.endswith(
+            b"/openai/deployments/m/chat/completions?api-version=1"
+        )
+        assert "x-memory-reason" not in (await http.post(f"{h.base_url}/embeddings", json=HELLO)).headers
