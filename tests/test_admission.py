@@ -73,3 +73,52 @@ async def test_the_keys_of_an_issuer_are_fetched_from_its_address() -> None:
             admitted = await mode.admit(scope_of(("Authorization", f"Bearer {token}")))
             assert admitted.caller.user == "zoe"
         assert len(issuer.requests) == 1
+
+
+def test_every_page_is_allowed_only_where_a_page_needs_a_credential() -> None:
+    assert of(mode="keys", allowed_origins=["*"]).browsers.allowed_origins.anyone
+    for mode in ("open", "header"):
+        with pytest.raises(ConfigError) as refused:
+            of(mode=mode, allowed_origins=["https://app.example", "*"])
+        assert "identity.allowed_origins" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("rule", "read"),
+    [
+        ("https://App.Example.com/", "https://app.example.com"),
+        ("https://app.example.com:443", "https://app.example.com"),
+        ("http://localhost:80", "http://localhost"),
+        ("https://bücher.example", "https://xn--bcher-kva.example"),
+        ("http://[::1]:3000", "http://[::1]:3000"),
+        ("FILE://", "file://"),
+        ("null", "null"),
+        ("https://app.example.com/path", None),
+        ("app.example.com", None),
+        ("https://", None),
+        ("https://*", None),
+        ("https://*.com", None),
+        ("https://a*.example.com", None),
+        ("https://app.example.com:8*", None),
+        ("https://user@app.example.com", None),
+        ("https://a.example, https://b.example", None),
+        ("", None),
+    ],
+)
+def test_an_allowed_origin_is_read_as_browsers_write_it_or_refused(rule: str, read: str | None) -> None:
+    def load_it() -> tuple[str, ...]:
+        return load(None, {}, {"identity": {"allowed_origins": [rule]}}).identity.allowed_origins
+
+    if read is not None:
+        assert load_it() == (read,)
+        return
+    with pytest.raises(ConfigError) as refused:
+        load_it()
+    assert "identity.allowed_origins" in str(refused.value)
+
+
+@pytest.mark.parametrize("host", ["https://ai.example.com", "ai.example.com/v1", "*", "", "a b"])
+def test_an_allowed_host_is_a_name(host: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        of(allowed_hosts=[host])
+    assert "identity.allowed_hosts" in str(refused.value)

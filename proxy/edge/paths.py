@@ -7,6 +7,7 @@ the form that the most lenient server would see, and refused where that is guard
 
 import re
 import unicodedata
+from functools import lru_cache
 from urllib.parse import unquote
 
 # A path without these is read alike by all servers, but for its case.
@@ -24,6 +25,7 @@ _ENDPOINTS = (("chat", "completions"), ("responses",), ("completions",), ("embed
 _MOST_DECODINGS = 3
 
 
+@lru_cache(maxsize=1024)
 def canonical(path: str) -> str:
     """Return the decoded path as the most lenient server reads it: decoded again, without empty and dot
     segments, `;parameters`, control characters and trailing dots, with slashes for backslashes, and the names
@@ -61,6 +63,7 @@ def _plain(path: str) -> str:
     return "/" + "/".join(segments)
 
 
+@lru_cache(maxsize=1024)
 def mistake(path: str) -> tuple[str, str] | None:
     """Return the path that was meant and what is wrong with this canonical one; None if its structure is
     right."""

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from html import unescape
 from typing import Any
 from urllib.parse import unquote
@@ -161,6 +162,7 @@ _WHOLE = re.compile(
 _UNFILLED_PART = re.compile(r"(?:^|[:/|_\-])undefined(?:$|[:/|_\-])|(?:^|[:/|])null(?:$|[:/|])")
 
 
+@lru_cache(maxsize=1024)
 def is_placeholder(value: str) -> bool:
     """True for an id that a client's template or variable was never filled in for, such as `{{USER_ID}}`,
     `${USER}`, `null` or `[object Object]`: all people who send it would share one memory."""

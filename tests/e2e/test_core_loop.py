@@ -141,8 +141,8 @@ async def test_json_by_another_name_has_a_memory_and_our_fields_go_no_further(
         assert (h.model.chats[-1].header(b"content-type") or b"").decode() == kind
         refused = await post(said % b'{"user_id": 7}')
         assert (refused.status_code, refused.json()["error"]["param"]) == (400, "memory_context.user_id")
-        for body, more in ((b'{"a": 1', {}), (b"a=1", {}), (b'{"a": 1}', {"content-encoding": "br"})):
-            answer = await post(body, **more)
+        for body in (b'{"a": 1', b"a=1"):
+            answer = await post(body)
             assert (answer.status_code, answer.headers["x-memory-reason"]) == (200, "not_json")
             assert h.upstream.requests[-1].body == body
 

@@ -111,3 +111,45 @@ def test_two_hosts_are_no_name_of_ours() -> None:
 )
 def test_names_of_ours_are_loopback_addresses_and_those_allowed(host: str) -> None:
     OPEN.visit(scope_of(("Host", host))).require_host()
+
+
+PATTERNS = ["https://*.example.com", "http://localhost:*", "app://*", "vscode-webview://*", "file://", "null"]
+
+
+@pytest.mark.parametrize(
+    ("origin", "allowed"),
+    [
+        ("https://a.example.com", True),
+        ("https://a.b.example.com", True),
+        ("https://example.com", False),
+        ("http://a.example.com", False),
+        ("https://a.example.com:8443", False),
+        ("https://evil.com/.example.com", False),
+        ("https://evil@a.example.com", False),
+        ("https://a.example.com.evil.com", False),
+        ("https://aexample.com", False),
+        ("http://localhost", True),
+        ("http://localhost:5173", True),
+        ("https://localhost:5173", False),
+        ("http://localhost:x", False),
+        ("http://localhost.evil:1", False),
+        ("app://obsidian.md", True),
+        ("app://.", True),
+        ("xapp://obsidian.md", False),
+        ("vscode-webview://1a2b-3c", True),
+        ("file://", True),
+        ("null", True),
+        ("", False),
+        ("chrome-extension://abc", False),
+    ],
+)
+def test_patterns_allow_what_they_name_and_nothing_else(origin: str, allowed: bool) -> None:
+    rules = Browsers.of(PATTERNS, [], check_host=True)
+    seen = visitor(rules, ("Host", "localhost"), ("Origin", origin))
+    assert seen is (Visitor.ALLOWED if allowed else Visitor.FOREIGN)
+
+
+def test_a_star_allows_every_page_without_cookies() -> None:
+    rules = Browsers.of(["*"], [], check_host=False)
+    for origin in ("https://evil.example", "null"):
+        assert visitor(rules, ("Host", "localhost"), ("Origin", origin)) is Visitor.ALLOWED
