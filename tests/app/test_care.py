@@ -84,7 +84,8 @@ async def test_what_waits_is_woken_once_a_start_and_after_what_it_took_over(key:
     jobs, worker = Waiting(away=2), SimpleNamespace(wake=asyncio.Event())
     parts: Any = SimpleNamespace(
         settings=load(None, {}, {"upstream": {"api_key": key}}),
-        stores=SimpleNamespace(is_open=True, upkeep=nothing, jobs=jobs),
+        stores=SimpleNamespace(is_open=True, upkeep=nothing, jobs=jobs, forms=None),
+        learning=SimpleNamespace(forms=SimpleNamespace(sync=nothing)),
         clock=lambda: 0.0,
         written=SimpleNamespace(
             recorder=SimpleNamespace(catch_up=nothing),
