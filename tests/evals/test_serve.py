@@ -1,11 +1,12 @@
-"""The clock that the harness lends to a proxy."""
+"""The clock that the harness lends to a proxy: a question is asked on its day."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 from evals.data import seconds
-from evals.house import ROOT
+from evals.house import ROOT, opened
+from evals.model import Model
 from evals.serve import Clock
 
 PROGRAM = """
@@ -30,3 +31,14 @@ def test_a_process_that_was_lent_a_clock_lives_at_that_time(tmp_path: Path) -> N
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.stdout == "fine\n", done.stderr
+
+
+async def test_each_request_of_an_evaluation_is_made_at_its_own_time(tmp_path: Path) -> None:
+    """Through a whole proxy, forwards and backwards, at once."""
+    said = {"2026-05-01T12:00:00Z": "User has cats", "2031-01-01T00:00:00Z": "User owns a kayak",
+            "2027-02-03T04:05:06Z": "User works at Acme"}  # fmt: skip
+    async with opened(tmp_path, Model(), {}) as house:
+        for when, content in said.items():
+            house.clock.set(seconds(when))
+            added = await house.call("POST", "/v1/memory", {"user_id": "anna", "content": content})
+            assert abs(added.body["created_at"] - seconds(when)) < 60, content
