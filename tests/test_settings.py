@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
+import yaml
 
 from proxy.errors import ConfigError
 from proxy.settings import PREFIX, ExternalModel, Settings, load, overlooked
+from proxy.stores.models.catalog import ROWS
 from proxy.stores.redis.stores import Places, client_of
 from proxy.upstream.client import Upstream
 
 DEFAULTS = Path(__file__).parent.parent / "config" / "default.yaml"
+DOCS, README = DEFAULTS.parent.parent / "docs", DEFAULTS.parent.parent / "README.md"
 ROW = '{"model_role": "memory_state", "llm_endpoint": "http://127.0.0.1:1/v1", "llm_model_name": "tiny"}'
 
 
@@ -22,6 +25,56 @@ def test_the_commented_file_and_the_settings_say_the_same() -> None:
         assert f"{section}:" in text
         for key in getattr(model.annotation, "model_fields", {}):
             assert f"  {key}:" in text, f"{section}.{key} is not shown in config/default.yaml"
+
+
+def test_every_setting_has_its_default_and_a_comment_in_the_file() -> None:
+    """Compared one by one: a failure names the setting."""
+    written, read = yaml.safe_load(DEFAULTS.read_text("utf-8")), load(DEFAULTS, {})
+    wrong, bare = [], []
+    for section, holder in Settings.model_fields.items():
+        for key, setting in getattr(holder.annotation, "model_fields", {}).items():
+            default = setting.get_default(call_default_factory=True)
+            if key not in written[section] or getattr(getattr(read, section), key) != default:
+                wrong.append(f"{section}.{key}: {written[section].get(key)!r}, not {default!r}")
+    for line in DEFAULTS.read_text("utf-8").splitlines():
+        if re.match(r"  \w+:", line) and "# " not in line:
+            bare.append(line)
+    assert (wrong, bare) == ([], [])
+
+
+def test_what_the_file_says_of_the_models_own_weights_is_so() -> None:
+    comment = DEFAULTS.read_text("utf-8").partition("dense_weight:")[2].partition("recency_depth:")[0]
+    said = {name: float(weight) for weight, name in re.findall(r"(\.\d+) of ([\w-]+)", comment)}
+    assert said == {name: ROWS[name].model.dense_weight for name in said}
+    assert len(said) == 2
+
+
+def _settings() -> dict[str, object]:
+    return {
+        f"{section}.{key}": setting.get_default(call_default_factory=True)
+        for section, holder in Settings.model_fields.items()
+        for key, setting in getattr(holder.annotation, "model_fields", {}).items()
+    }
+
+
+@pytest.mark.parametrize("file", [README, *sorted(DOCS.glob("*.md"))], ids=lambda file: file.name)
+def test_the_documents_name_settings_that_exist(file: Path) -> None:
+    """`section.key` in them is a setting, an event of the log, a field of /health or a file."""
+    sources = "".join(p.read_text("utf-8") for p in (DEFAULTS.parent.parent / "proxy").rglob("*.py"))
+    known, sections = _settings(), set(Settings.model_fields) - {"external_models"}
+    others = {"memory.db", "memory.reason", "memory.cause", "memory.busy"}
+    text = re.sub(r"^```.*?^```", "", file.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"`([a-z_]+)\.([a-z_]+)[`:= ]", text)
+    named = {f"{section}.{key}" for section, key in found if section in sections}
+    assert {name for name in named - known.keys() - others if f'"{name}"' not in sources} == set()
+
+
+def test_the_tables_of_the_documents_give_the_defaults() -> None:
+    row, known = re.compile(r"^\| `([a-z_.]+)` \| `?([^|`]+?)`? \|", re.MULTILINE), _settings()
+    rows = [found for file in DOCS.glob("*.md") for found in row.findall(file.read_text("utf-8"))]
+    said = {name: value.replace(",", "") for name, value in rows if name in known and " " not in value}
+    assert said == {name: str(known[name] or "none") for name in said}
+    assert len(said) >= 4
 
 
 def test_every_variable_that_is_read_is_in_the_readme() -> None:
