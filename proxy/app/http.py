@@ -69,7 +69,9 @@ def routes(parts: Parts) -> Routes:
         max_answer_bytes=parts.settings.upstream.max_answer_mb << 20,
         seal_key=SealKey(parts.stores.conversations, parts.fail_open, parts.clock),
     )
-    compact = CompactApi(translating, parts.tools.tokens, parts.settings.server.max_body_bytes)
+    compact = CompactApi(
+        translating, parts.tools.tokens, parts.settings.server.max_body_bytes, parts.learning
+    )
 
     def relayed(dialect: Dialect) -> Relayed:
         return Relayed(

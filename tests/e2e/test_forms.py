@@ -596,3 +596,13 @@ async def test_an_upstream_that_breaks_off_when_asked_again_is_not_asked_a_third
     assert answer.status_code == 502
     assert answer.headers["x-memory-retried"] == "merge_system"
     assert len(model.chats) == 2
+
+
+async def test_a_compaction_is_asked_for_in_the_form_that_the_conversation_learnt(house: Houses) -> None:
+    model = Strict(thoughts_wanted)
+    async with house(model) as h:
+        assert (await respond(h, input=THOUGHTFUL)).status_code == 200
+        async with httpx.AsyncClient(base_url=h.base_url, timeout=30) as client:
+            body = {"model": "strict-1", "input": THOUGHTFUL}
+            compacted = await client.post("/responses/compact", json=body)
+    assert (compacted.status_code, model.refused) == (200, 1)

@@ -18,7 +18,7 @@ from proxy.edge.responses.answering import for_client
 from proxy.edge.responses.keeping import Earlier
 from proxy.edge.responses.listening import Listener
 from proxy.edge.responses.owners import new_id, owner_of
-from proxy.edge.responses.translated import Translating, content_of, dropped
+from proxy.edge.responses.translated import Translating, content_of, dropped, in_form
 from proxy.errors import (
     ClientError,
     Forbidden,
@@ -31,6 +31,7 @@ from proxy.errors import (
 from proxy.ports import TokenCounter
 from proxy.upstream import troubles
 from proxy.upstream.downstream import Downstream
+from proxy.upstream.forms import Learning
 from proxy.upstream.headers import request_headers
 from proxy.upstream.opened import Opened
 from proxy.upstream.relay import raw_target, relay
@@ -63,6 +64,7 @@ class CompactApi:
     shared: Translating
     tokens: TokenCounter
     max_body_bytes: int
+    learning: Learning
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         async with Downstream(receive) as downstream:
@@ -124,7 +126,9 @@ class CompactApi:
         _, mark, query = raw_target(scope).partition(b"?")
         headers: list[Header] = request_headers(scope["headers"], identity=True)
         target = b"/v1/chat/completions" + mark + query
-        return await self.shared.upstream.open("POST", target, headers, json_body.dump(planned.chat))
+        model = self.learning.model(str(planned.chat["model"]), "chat")
+        chat = in_form(planned, planned.chat, self.learning.forms.of(model))
+        return await self.shared.upstream.open("POST", target, headers, json_body.dump(chat))
 
     # ------------------------------------------------------------ a count
     async def _count(self, scope: ASGIScope, body: Body, size: int, send: Send) -> None:

@@ -28,7 +28,7 @@ from proxy.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamC
 from proxy.ports import Clock
 from proxy.upstream import troubles
 from proxy.upstream.client import Upstream
-from proxy.upstream.forms import Request
+from proxy.upstream.forms import Form, Request
 from proxy.upstream.headers import request_headers
 from proxy.upstream.opened import Opened
 from proxy.upstream.relay import Ending, raw_target, relay
@@ -108,6 +108,12 @@ class Making:
         """The response object as the client may see it."""
         response = self.translation.response
         return {**response, "status": "queued"} if self.queued and self.under_way else response
+
+
+def in_form(planned: Plan, chat: Body, form: Form) -> Body:
+    """Return the plan's chat body in the form that the model takes."""
+    said = with_thoughts(chat, planned.thoughts, form.thoughts)
+    return adapted(said, omit=form.omit, limit=form.limit, tool_media=form.tool_media)
 
 
 class Translated:
