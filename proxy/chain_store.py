@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from proxy.domain import Scope
-from proxy.kept import Conversation, ItemPage, StoredResponse
+from proxy.kept import Chain, Conversation, ItemPage, StoredResponse
 
 
 class ChainStore(Protocol):
@@ -37,10 +37,10 @@ class ChainStore(Protocol):
         ...
 
     async def chain(
-        self, scope: Scope, response_id: str, now: float, *, limit: int
-    ) -> Sequence[StoredResponse]:
-        """Return the response and those it continues, oldest first, at most the newest `limit`; empty if
-        the response is absent, expired, or another's."""
+        self, scope: Scope, response_id: str, now: float, *, limit: int, most_bytes: int
+    ) -> Chain:
+        """Return the response and those it continues, at most the newest `limit`; empty if the response is
+        absent, expired, or another's. Of more than `most_bytes`, only the size is read."""
         ...
 
     async def delete(self, scope: Scope, response_id: str) -> bool:
@@ -48,12 +48,13 @@ class ChainStore(Protocol):
         ...
 
     async def trim(self, scope: Scope, most_bytes: int) -> int:
-        """Delete the oldest of the user's responses until the others have no more bytes, the newest in any
-        case; returns how many."""
+        """Delete the oldest of the user's responses, and the conversations that were not used for longest,
+        until the others have no more bytes; the last one is never deleted. Returns how many."""
         ...
 
-    async def expire(self, now: float) -> int:
-        """Delete what has expired; returns how many."""
+    async def expire(self, now: float, *, unused_since: float | None = None) -> int:
+        """Delete the responses that have expired, and the conversations that were last used before
+        `unused_since`; returns how many."""
         ...
 
 
@@ -65,11 +66,14 @@ class ConversationStore(Protocol):
         ...
 
     async def get(self, scope: Scope, conversation_id: str) -> Conversation | None:
-        """Return the user's conversation; None if absent or another's."""
+        """Return the user's conversation, with the bytes of its items; None if absent or another's."""
         ...
 
-    async def update(self, scope: Scope, conversation_id: str, metadata: bytes) -> bool:
-        """Replace the metadata; False if there is no such conversation of the user."""
+    async def update(
+        self, scope: Scope, conversation_id: str, metadata: bytes, *, at: float | None = None
+    ) -> bool:
+        """Replace the metadata; False if there is no such conversation of the user. `at`: the time, from
+        which on its lifetime counts again."""
         ...
 
     async def delete(self, scope: Scope, conversation_id: str) -> bool:
@@ -85,10 +89,12 @@ class ConversationStore(Protocol):
         generation: int,
         session_id: str | None = None,
         only_new: bool = False,
+        at: float | None = None,
     ) -> bool:
         """Append items that it does not hold yet, said in the session, durable on return; False if the
         conversation is absent, another's, or was forgotten since `generation`; `only_new`: also if it holds
-        one of them, and then none is appended."""
+        one of them, and then none is appended; `at`: as in update. Items that are saved with a response
+        count as used at that response's `created_at`."""
         ...
 
     async def items(

@@ -2,7 +2,7 @@
 nothing.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from proxy.domain import Scope
 
@@ -22,6 +22,15 @@ class StoredResponse:
     expires_at: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A response and those that it continues, as far as one user has them."""
+
+    responses: tuple[StoredResponse, ...] = ()  # oldest first; none if they are too large
+    before: str | None = None  # the id that the oldest one continues and that this user does not have
+    size: int = 0  # bytes of all of them, also where they are too large to be read
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
     """A conversation object of its owner, without its items."""
@@ -30,6 +39,8 @@ class Conversation:
     scope: Scope
     metadata: bytes  # JSON object
     created_at: float
+    used_at: float | None = None  # when something was last added; None: it does not expire
+    size: int = field(default=0, compare=False)  # bytes of its items, as they were when it was read
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,6 +103,7 @@ class Storage(Section):
     index_cache_mb: int = Field(256, ge=1)
     exchange_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
     response_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
+    conversation_ttl_days: float = Field(365, gt=0, le=A_CENTURY)
 
     @field_validator("data_dir", mode="before")  # a path of "" is "." afterwards
     @classmethod

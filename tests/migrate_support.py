@@ -250,7 +250,7 @@ async def _of(stores, scope: Scope) -> dict[str, object]:
         found[f"response {id_}"] = [
             await stores.sessions.session_of(scope, id_),
             await stores.chains.get(scope, id_, NOW),
-            await stores.chains.chain(scope, id_, NOW, limit=9),
+            await stores.chains.chain(scope, id_, NOW, limit=9, most_bytes=10**9),
         ]
     for id_ in ("c1", "c2", "c3"):
         found[f"conversation {id_}"] = [

@@ -115,6 +115,8 @@ class Care:
 
     async def _delete_what_is_old(self) -> None:
         now = self.parts.clock()
-        await self.parts.stores.chains.expire(now)
+        storage = self.parts.settings.storage
+        unused_since = now - storage.conversation_ttl_days * 86_400
+        await self.parts.stores.chains.expire(now, unused_since=unused_since)
         await self.parts.stores.memories.expire(now)
-        await self.parts.stores.sessions.prune(now - self.parts.settings.storage.exchange_ttl_days * 86_400)
+        await self.parts.stores.sessions.prune(now - storage.exchange_ttl_days * 86_400)

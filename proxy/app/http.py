@@ -226,6 +226,7 @@ def _keeping(parts: Parts) -> Keeping:
         fail_open=parts.fail_open,
         clock=parts.clock,
         ttl_s=parts.settings.storage.response_ttl_days * 86_400,
+        conversation_ttl_s=parts.settings.storage.conversation_ttl_days * 86_400,
         most_bytes=int(parts.settings.limits.max_responses_mb_per_user * 1e6),
     )
 

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.domain import Forgotten, Outcome, Scope
 from proxy.errors import StoreUnavailable
-from proxy.kept import Conversation, StoredResponse
+from proxy.kept import Chain, Conversation, StoredResponse
 from tests.stores.making import (
     ANNA,
     APOLLO,
@@ -49,7 +49,13 @@ async def keep(stores, *responses: StoredResponse, **more: object) -> None:
 
 
 async def ids(chains, head: str, scope: Scope = ANNA, *, limit: int = 99, now: float = NOW) -> list[str]:
-    return [r.id for r in await chains.chain(scope, head, now, limit=limit)]
+    return [r.id for r in (await chain_of(chains, head, scope, limit=limit, now=now)).responses]
+
+
+async def chain_of(
+    chains, head: str, scope: Scope = ANNA, *, limit: int = 99, now: float = NOW, most_bytes: int = 10**9
+) -> Chain:
+    return await chains.chain(scope, head, now, limit=limit, most_bytes=most_bytes)
 
 
 def linked(*names: str, **fields: object) -> list[StoredResponse]:
@@ -70,7 +76,7 @@ class ChainContract:
         running, done = response("r1", text="in progress"), response("r1", text="completed")
         await keep(stores, running, done)
         assert await chains.get(ANNA, "r1", NOW) == done
-        assert await chains.chain(ANNA, "r1", NOW, limit=9) == [done]
+        assert (await chain_of(chains, "r1")).responses == (done,)
 
     async def test_a_response_is_saved_over_what_was_seen_or_not_at_all(self, stores, chains):
         seen, cancelled, late = (response("r1", text=text) for text in ("seen", "cancelled", "late"))
@@ -119,7 +125,7 @@ class ChainContract:
         await keep(stores, response("r1"))
         for other in OTHERS:
             assert await chains.get(other, "r1", NOW) is None
-            assert await chains.chain(other, "r1", NOW, limit=9) == []
+            assert await chain_of(chains, "r1", other) == Chain()
             assert not await chains.delete(other, "r1")
             assert await stores.sessions.session_of(other, "r1") is None
         assert await chains.get(ANNA, "r1", NOW) is not None
@@ -140,6 +146,21 @@ class ChainContract:
         assert await ids(chains, "b2") == ["a", "b2"]
         assert await ids(chains, "d", limit=2) == ["c", "d"]
         assert await ids(chains, "unknown") == []
+
+    async def test_a_chain_says_what_its_oldest_part_continues_and_is_not_here(self, stores, chains):
+        await keep(stores, *linked("a", "b", "c"), response("d", previous_id="elsewhere"))
+        assert (await chain_of(chains, "c")).before is None
+        assert (await chain_of(chains, "c", limit=2)).before == "a"
+        assert (await chain_of(chains, "d")).before == "elsewhere"
+        assert await chains.delete(ANNA, "a")  # by its owner: the chain goes on without it
+        assert (await chain_of(chains, "c")).before is None
+
+    async def test_of_a_chain_that_is_too_large_only_the_size_is_read(self, stores, chains):
+        made = linked("a", "b", "c", text="x" * 1_000)
+        await keep(stores, *made)
+        size = sum(len(r.response) + len(r.input_items) for r in made)
+        assert await chain_of(chains, "c", most_bytes=size) == Chain(tuple(made), None, size)
+        assert await chain_of(chains, "c", most_bytes=size - 1) == Chain(size=size)
 
     async def test_a_chain_of_200_is_whole(self, stores, chains):
         names = [f"r{n}" for n in range(200)]
@@ -280,6 +301,48 @@ class ExpiryContract:
         assert [id_ for id_ in texts if await chains.get(ANNA, id_, NOW)] == ["resp_3"]
         assert await chains.get(BEN, "resp_0", NOW) is not None
 
+    async def test_conversations_count_as_of_their_last_use(self, stores, chains, conversations):
+        for n, id_ in enumerate(("c1", "c2")):
+            await conversations.create(talk_of(id_, used_at=NOW + n), [("i", b'"' + b"x" * 1_000 + b'"')])
+        await keep(stores, response("r", created_at=NOW + 2))
+        assert await chains.trim(ANNA, 3_000) == 0
+        assert await conversations.add(ANNA, "c1", items("j"), generation=0, at=NOW + 3)
+        assert await chains.trim(ANNA, 1_500) == 1
+        assert [id_ for id_ in ("c1", "c2") if await conversations.get(ANNA, id_)] == ["c1"]
+        await conversations.remove(ANNA, "c1", "i")
+        assert (await conversations.get(ANNA, "c1")).size == 3
+        assert await chains.trim(ANNA, 1) == 1  # never the newest
+        assert await chains.get(ANNA, "r", NOW) is None
+        assert await conversations.get(ANNA, "c1") is not None
+
+    async def test_what_was_trimmed_is_missing_from_its_chain(self, stores, chains):
+        made = linked("a", "b", "c", text="x" * 1_000)
+        await keep(stores, *(replace(each, created_at=NOW + n) for n, each in enumerate(made)))
+        assert await chains.trim(ANNA, 4_500) == 1
+        assert (await chain_of(chains, "c")).before == "a"
+
+    async def test_conversations_expire_some_time_after_their_last_use(self, stores, chains, conversations):
+        for id_ in ("unused", "added", "said", "described"):
+            await conversations.create(talk_of(id_, used_at=NOW), items("i"))
+        await conversations.create(talk_of("for ever", used_at=None), items("i"))
+        assert await conversations.add(ANNA, "added", items("j"), generation=0, at=NOW + 9)
+        assert await conversations.add(ANNA, "for ever", items("j"), generation=0, at=NOW)
+        assert await conversations.update(ANNA, "described", b"{}", at=NOW + 9)
+        said = response("r", conversation_id="said", created_at=NOW + 9, expires_at=None)
+        await keep(stores, said, said=items("j"))
+        assert await chains.expire(NOW, unused_since=NOW - 1) == 0
+        assert await chains.expire(NOW, unused_since=NOW + 1) == 1
+        assert await conversations.get(ANNA, "unused") is None
+        assert (await conversations.get(ANNA, "added")).used_at == NOW + 9
+        assert await chains.expire(NOW, unused_since=NOW + 9) == 3
+        assert await chains.expire(NOW, unused_since=NOW + 9) == 0
+        assert await conversations.get(ANNA, "for ever") is not None
+
+    async def test_more_conversations_than_one_portion_expire(self, chains, conversations):
+        for n in range(45):
+            await conversations.create(talk_of(f"c{n}", used_at=NOW), items("i"))
+        assert await chains.expire(NOW, unused_since=NOW) == 45
+
     async def test_more_than_one_portion_expires(self, stores, chains):
         await asyncio.gather(*(keep(stores, response(f"r{n}")) for n in range(1203)))
         await keep(stores, response("r", expires_at=None))
@@ -288,6 +351,10 @@ class ExpiryContract:
     async def test_a_running_response_lives_as_long_as_its_last_save_says(self, stores, chains):
         await keep(stores, response("r1", expires_at=NOW + 5), response("r1", expires_at=NOW + 50))
         assert await chains.expire(NOW + 6) == 0
+
+
+def talk_of(id: str, *, used_at: float | None) -> Conversation:
+    return Conversation(id=id, scope=ANNA, metadata=b"{}", created_at=NOW, used_at=used_at)
 
 
 def items(*names: str) -> list[tuple[str, bytes]]:

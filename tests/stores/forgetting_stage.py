@@ -188,9 +188,9 @@ class Stage(RuleBasedStateMachine):
         ours = [(i, k) for i, k in self.everything_kept.items() if k.scope.user == user and i[0] == "r"]
         for id_, kept in ours[-3:]:
             generation = (await stores.memories.stamp(kept.scope)).generation
-            chain = await stores.chains.chain(kept.scope, id_, NOW, limit=9)
-            if chain:
-                said = b" ".join(r.response for r in chain).decode().replace('"', "")
+            chain = await stores.chains.chain(kept.scope, id_, NOW, limit=9, most_bytes=10**9)
+            if chain.responses:
+                said = b" ".join(r.response for r in chain.responses).decode().replace('"', "")
                 self.readings.append((kept, id_, generation, said))
 
     async def save_readings(self, at):

@@ -230,7 +230,8 @@ class Chains(RuleBasedStateMachine):
                 assert self.run(self.stores.chains.get(scope, id, self.now)) == seen
                 line = [self.rows[key] for key in self.line(scope.user, id)] if seen else []
                 chain = [r for r, deleted in reversed(line) if not deleted]
-                assert self.run(self.stores.chains.chain(scope, id, self.now, limit=9)) == chain
+                found = self.run(self.stores.chains.chain(scope, id, self.now, limit=9, most_bytes=10**9))
+                assert list(found.responses) == chain
 
     def teardown(self):
         self.run(self.stores.close())

@@ -63,11 +63,11 @@ class ConversationsApi:
     async def update(self, request: Request) -> Response:
         """Replace the metadata."""
         body, user = await self._body(request, "metadata")
-        _, found = await self._find(request, user)
+        owner, found = await self._find(request, user)
         if "metadata" not in body:
             raise InvalidRequest("`metadata` is required.", param="metadata")
         metadata = check_metadata(body["metadata"])
-        await self.keeping.conversations.update(found.scope, found.id, json_body.dump(metadata))
+        await self.keeping.describe(owner, found, metadata)
         return answer({**_shown(found), "metadata": metadata})
 
     async def delete(self, request: Request) -> Response:
@@ -80,9 +80,9 @@ class ConversationsApi:
     async def add(self, request: Request) -> Response:
         """Append items; returns them with their ids."""
         body, user = await self._body(request, "items")
-        _, found = await self._find(request, user)
+        owner, found = await self._find(request, user)
         items = _items(body.get("items"))
-        await self.keeping.append(found, items)
+        await self.keeping.append(owner, found, items)
         return answer(listed(items, has_more=False))
 
     async def items(self, request: Request) -> Response:

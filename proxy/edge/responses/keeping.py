@@ -12,7 +12,7 @@ from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.responses.background import UNDER_WAY, shown
 from proxy.edge.responses.owners import Owner, new_id, shelf
 from proxy.errors import InvalidRequest, NotFound, StoreUnavailable
-from proxy.kept import Conversation, StoredResponse
+from proxy.kept import Chain, Conversation, StoredResponse
 from proxy.ports import Clock, MemoryStore
 from proxy.wire.body import dump, loads
 from proxy.wire.translation import items_of, response_of
@@ -22,10 +22,9 @@ Item = dict[str, Any]
 STAMP_S = 1.0  # without a stamp the response is made all the same, and not kept
 APPEND_TRIES = 16  # each loses to a forget that came between
 SAVE_S = 5.0  # the last event waits for the save, since its client may continue the response at once
-LONGEST_CHAIN = 1_000  # responses
+LONGEST_CHAIN = 5_000  # responses
 MOST_REPLAYED_BYTES = 64 * 2**20  # of what a request continues: no model reads as much
 _LARGE_BYTES, _SELDOM = 256 * 1024, 1 / 64  # of a response after which the user's are counted
-_MOST_AT_ONCE = 100  # responses that are read together
 PAGE = 100
 MOST_PAGES = 100  # of one conversation
 
@@ -67,7 +66,9 @@ class Keeping:
     fail_open: FailOpen
     clock: Clock
     ttl_s: float
-    most_bytes: int = 0  # of one user's responses; 0: no limit
+    conversation_ttl_s: float
+    most_bytes: int = 0  # of one user's responses and conversations; 0: no limit
+    most_replayed_bytes: int = MOST_REPLAYED_BYTES
 
     # ------------------------------------------------------------ what a request continues
     async def earlier(self, owner: Owner, response_id: str | None, conversation_id: str | None) -> Earlier:
@@ -82,37 +83,42 @@ class Keeping:
     async def _chain(self, owner: Owner, response_id: str) -> Earlier:
         chain: list[StoredResponse] = []
         next_id: str | None = response_id
-        left = MOST_REPLAYED_BYTES
-        # A chain that began for nobody and went on for a user lies in two scopes: one part a round.
-        while next_id and len(chain) < LONGEST_CHAIN and (found := await self.find(owner, next_id)):
-            most = max(1, min(_MOST_AT_ONCE, left // _size(found)))
-            part = await self.responses.chain(found.scope, next_id, self.clock(), limit=most)
-            if not part:
-                break
-            chain = [*part, *chain]
-            next_id = part[0].previous_id
-            left -= sum(map(_size, part))
+        left = self.most_replayed_bytes
+        # A chain that began without a user and goes on for one is stored in two scopes: one part a round.
+        while next_id and (part := await self._part(owner, next_id, LONGEST_CHAIN - len(chain), left)).size:
+            left -= part.size
             if left < 0:
-                raise too_much("previous_response_id", "The responses that it continues hold")
-        if not chain:
-            raise InvalidRequest(
-                f"Previous response with id '{response_id[:80]}' not found.",
-                param="previous_response_id",
-                code="previous_response_not_found",
-            )
+                raise self._too_much("previous_response_id", "The responses that it continues hold")
+            chain = [*part.responses, *chain]
+            next_id = part.before
+            if next_id and len(chain) >= LONGEST_CHAIN:
+                raise too_long_a_chain()
+        if next_id:
+            raise _lost(response_id, next_id)
         if shown(chain[-1], self.clock()).response["status"] in UNDER_WAY:
             raise InvalidRequest(
                 f"The response '{response_id[:80]}' is still being made: wait for its end.",
                 param="previous_response_id",
             )
-        size = MOST_REPLAYED_BYTES - left
+        size = self.most_replayed_bytes - left
         items = await OFF_LOOP.run(size, lambda: tuple(item for kept in chain for item in _items_of(kept)))
         return Earlier(items, chain[0].session_id, size)
+
+    async def _part(self, owner: Owner, response_id: str, limit: int, most_bytes: int) -> Chain:
+        """Return the response and those that it continues in its scope; only their size if that is more."""
+        now, part = self.clock(), Chain()
+        for scope in await self._scopes(owner, response_id):
+            part = await self.responses.chain(scope, response_id, now, limit=limit, most_bytes=most_bytes)
+            if part.size:
+                break
+        return part
 
     async def _said_in(self, owner: Owner, conversation_id: str) -> Earlier:
         conversation = await self.conversation(owner, conversation_id)
         if conversation is None:
             raise NotFound(f"Conversation with id '{conversation_id[:80]}' not found.", param="conversation")
+        if conversation.size > self.most_replayed_bytes:
+            raise self._too_much("conversation", "The conversation holds")
         items = await self._all_items(conversation)
         size = sum(map(len, items))
         return Earlier(tuple(await OFF_LOOP.run(size, lambda: [loads(item) for item in items])), size=size)
@@ -136,15 +142,21 @@ class Keeping:
     async def find(self, owner: Owner, response_id: str) -> StoredResponse | None:
         """Return the response if the owner may see it."""
         now = self.clock()
-        found = await self.responses.get(owner.scope, response_id, now)
-        if found is not None or owner.credential is None:
-            return found
+        for scope in await self._scopes(owner, response_id):
+            if found := await self.responses.get(scope, response_id, now):
+                return found
+        return None
+
+    async def _scopes(self, owner: Owner, response_id: str) -> list[Scope]:
+        """Return where the owner may have the response."""
+        if owner.credential is None:
+            return [owner.scope]
         if owner.named:
-            return await self.responses.get(owner.credential, response_id, now)
-        pointer = await self.responses.get(shelf(owner.credential, response_id), response_id, now)
-        if pointer is None:
-            return None
-        return await self.responses.get(Scope(owner.scope.tenant, loads(pointer.response)), response_id, now)
+            return [owner.scope, owner.credential]
+        where, now = shelf(owner.credential, response_id), self.clock()
+        pointer = await self.responses.get(where, response_id, now)
+        named = [] if pointer is None else [Scope(owner.scope.tenant, loads(pointer.response))]
+        return [owner.scope, *named]
 
     async def seen(self, owner: Owner, response_id: str) -> bytes | None:
         """Return the response as it stands in the store, None if it is not there or nobody can say."""
@@ -189,13 +201,15 @@ class Keeping:
             )
 
         saved = await self.fail_open.attempt("keep", save, SAVE_S)
-        size = len(stored.response) + len(stored.input_items)
-        # Small ones seldom: many of them make a large one.
-        if saved is True and self.most_bytes and (size >= _LARGE_BYTES or random.random() < _SELDOM):
-            await self.fail_open.attempt(
-                "trim", lambda: self.responses.trim(stored.scope, self.most_bytes), SAVE_S
-            )
+        if saved is True:
+            await self._trim(stored.scope, len(stored.response) + len(stored.input_items))
         return saved is True
+
+    async def _trim(self, scope: Scope, size: int) -> None:
+        """Hold the user's responses and conversations to the limit, after `size` more bytes. Never raises."""
+        # After small ones seldom: many of them make a large one.
+        if self.most_bytes and (size >= _LARGE_BYTES or random.random() < _SELDOM):
+            await self.fail_open.attempt("trim", lambda: self.responses.trim(scope, self.most_bytes), SAVE_S)
 
     async def delete(self, owner: Owner, response_id: str) -> bool:
         """Delete the response if the owner may see it."""
@@ -209,26 +223,39 @@ class Keeping:
     # ------------------------------------------------------------ conversations
     async def converse(self, owner: Owner, items: Sequence[Item], metadata: Any) -> Conversation:
         """Make a conversation with its first items."""
+        now = self.clock()
         made = Conversation(
-            id=new_id("conv"), scope=owner.scope, metadata=dump(metadata), created_at=self.clock()
+            id=new_id("conv"), scope=owner.scope, metadata=dump(metadata), created_at=now, used_at=now
         )
-        await self.conversations.create(made, _numbered(items))
+        numbered = _numbered(items)
+        await self.conversations.create(made, numbered)
         await self._point(owner, made)
+        await self._trim(made.scope, _bytes(numbered))
         return made
 
     async def conversation(self, owner: Owner, conversation_id: str) -> Conversation | None:
         """Return the conversation if the owner may see it."""
-        found = await self.conversations.get(owner.scope, conversation_id)
+        found = await self._living(owner.scope, conversation_id)
         if found is not None or owner.credential is None:
             return found
         if owner.named:
-            return await self.conversations.get(owner.credential, conversation_id)
+            return await self._living(owner.credential, conversation_id)
         pointer = await self.conversations.get(shelf(owner.credential, conversation_id), conversation_id)
         if pointer is None:
             return None
-        return await self.conversations.get(
-            Scope(owner.scope.tenant, loads(pointer.metadata)), conversation_id
-        )
+        return await self._living(Scope(owner.scope.tenant, loads(pointer.metadata)), conversation_id)
+
+    async def _living(self, scope: Scope, conversation_id: str) -> Conversation | None:
+        found = await self.conversations.get(scope, conversation_id)
+        if found is None or found.used_at is None:
+            return found
+        return found if found.used_at + self.conversation_ttl_s > self.clock() else None
+
+    async def describe(self, owner: Owner, conversation: Conversation, metadata: Any) -> None:
+        """Replace the conversation's metadata."""
+        at = self.clock()
+        await self.conversations.update(conversation.scope, conversation.id, dump(metadata), at=at)
+        await self._touch(owner, conversation, at)
 
     async def add(self, made: Made, output: Sequence[Item]) -> None:
         """Append to the response's conversation what was asked and answered. Never raises: the client has
@@ -240,8 +267,14 @@ class Keeping:
         async def work() -> None:
             if said := await self._said(made, output):
                 await self.conversations.add(
-                    made.owner.scope, id_, said, generation=generation, session_id=made.session_id or None
+                    made.owner.scope,
+                    id_,
+                    said,
+                    generation=generation,
+                    session_id=made.session_id or None,
+                    at=self.clock(),
                 )
+                await self._trim(made.owner.scope, _bytes(said))
 
         await self.fail_open.attempt("converse", work, SAVE_S)
 
@@ -253,17 +286,20 @@ class Keeping:
         if conversation is None:
             return []
         await self._claim(made.owner, conversation)
+        await self._touch(made.owner, conversation, self.clock())
         return _numbered([*made.input_items, *output])
 
-    async def append(self, conversation: Conversation, items: Sequence[Item]) -> None:
+    async def append(self, owner: Owner, conversation: Conversation, items: Sequence[Item]) -> None:
         """Append items that the owner brings: all of them are kept on return. Raises InvalidRequest for an
         item that the conversation holds, NotFound where it has gone."""
-        where, id_ = conversation.scope, conversation.id
+        where, id_, at, numbered = conversation.scope, conversation.id, self.clock(), _numbered(items)
         for _ in range(APPEND_TRIES):
             stamp = await self.memories.stamp(where)
             if await self.conversations.add(
-                where, id_, _numbered(items), generation=stamp.generation, only_new=True
+                where, id_, numbered, generation=stamp.generation, only_new=True, at=at
             ):
+                await self._touch(owner, conversation, at)
+                await self._trim(where, _bytes(numbered))
                 return
             # Was the conversation forgotten, does it hold one of them, or was only something else forgotten?
             if await self.conversations.get(where, id_) is None:
@@ -299,6 +335,16 @@ class Keeping:
             sign = replace(made, scope=pointer, metadata=dump(owner.scope.user))
             await self.conversations.create(sign, ())
 
+    async def _touch(self, owner: Owner, used: Conversation, at: float) -> None:
+        """Let what `_point` has stored live as long as the conversation."""
+        if owner.credential is None:
+            return
+        where = shelf(owner.credential, used.id)
+        if owner.named:
+            await self.conversations.update(where, used.id, dump(owner.scope.user), at=at)
+        elif pointer := await self.conversations.get(where, used.id):
+            await self.conversations.update(where, used.id, pointer.metadata, at=at)
+
     async def _all_items(self, conversation: Conversation) -> list[bytes]:
         items: list[bytes] = []
         for _ in range(MOST_PAGES):
@@ -309,11 +355,20 @@ class Keeping:
             if page is None or not page.items:
                 break
             items += page.items
-            if sum(map(len, items)) > MOST_REPLAYED_BYTES:
-                raise too_much("conversation", "The conversation holds")
+            if sum(map(len, items)) > self.most_replayed_bytes:
+                raise self._too_much("conversation", "The conversation holds")
             if not page.has_more:
                 break
         return items
+
+    def _too_much(self, param: str, what: str) -> InvalidRequest:
+        """Return the refusal of more bytes than can be replayed."""
+        most = f"{self.most_replayed_bytes / 2**20:.3g} MB"
+        return InvalidRequest(
+            f"{what} more than {most}. Start a new one, or compact it.",
+            param=param,
+            code="string_above_max_length",
+        )
 
 
 def absent_conversation(id_: str) -> NotFound:
@@ -321,17 +376,25 @@ def absent_conversation(id_: str) -> NotFound:
     return NotFound(f"Conversation with id '{id_[:80]}' not found.", param="conversation_id")
 
 
-def too_much(param: str, what: str) -> InvalidRequest:
-    """Return the refusal of more than can be replayed."""
+def too_long_a_chain() -> InvalidRequest:
+    """Return the refusal of more responses than can be replayed."""
     return InvalidRequest(
-        f"{what} more than {MOST_REPLAYED_BYTES // 2**20} MB. Start a new one, or compact it.",
-        param=param,
-        code="string_above_max_length",
+        f"It continues more than {LONGEST_CHAIN} responses. Start a new chain, or compact it.",
+        param="previous_response_id",
+        code="array_above_max_length",
     )
 
 
-def _size(kept: StoredResponse) -> int:
-    return len(kept.response) + len(kept.input_items)
+def _lost(response_id: str, missing_id: str) -> InvalidRequest:
+    """Return the refusal of a chain of which a response is missing: half of a conversation is not sent."""
+    named = f"Previous response with id '{missing_id[:80]}' not found."
+    if missing_id != response_id:
+        named = f"{named} '{response_id[:80]}' continues it: start again with the whole conversation."
+    return InvalidRequest(named, param="previous_response_id", code="previous_response_not_found")
+
+
+def _bytes(items: Iterable[tuple[str, bytes]]) -> int:
+    return sum(len(item) for _, item in items)
 
 
 def _items_of(kept: StoredResponse) -> list[Item]:

@@ -20,6 +20,7 @@ from proxy.stores.generations import NO_MODEL
 from proxy.stores.in_view import is_not_to_be_read
 from proxy.stores.migrate.source import Remembered, Row, Source, User
 from proxy.stores.redis import layout, library
+from proxy.stores.redis.conversations import USED
 from proxy.stores.redis.exchanges import silence
 from proxy.stores.redis.layout import (
     AnchorRow,
@@ -292,12 +293,23 @@ class Pieces:
 
     def _conversation(self, row: Row) -> Iterator[Piece]:
         mine = {"conversation": row["seq"]}
-        ids = [item["id"] for item in self._of("items", "x.conversation = :conversation", **mine)]
+        ids, size = list[str](), 0
+        for item in self._of("items", "x.conversation = :conversation", **mine):
+            ids.append(item["id"])
+            size += len(item["item"])
         conversation: ConversationRow = {
             "project": row["project"], "metadata": row["metadata"].decode(),
-            "created_at": row["created_at"], "items": ids,
+            "created_at": row["created_at"], "items": ids, "used_at": row["used_at"],
+            "size": size,
         }  # fmt: skip
-        yield self._rows({"conversations": {row["id"]: conversation}})
+
+        async def put(into: Into) -> None:
+            into.unit.table("conversations").put(row["id"], conversation)
+            if row["used_at"] is not None:
+                member = f"{into.unit.uid} {row['id']}"
+                into.unit.share("ZADD", into.unit.redis.key(USED), row["used_at"], member)
+
+        yield Piece(put, _ROW_BYTES)
         for item in self._of("items", "x.conversation = :conversation", **mine):
             kept: ItemRow = {
                 "project": item["project"], "session": item["session"], "item": item["item"].decode(),
@@ -311,6 +323,7 @@ class Pieces:
             "session": row["session"], "previous_id": previous, "conversation_id": row["conversation_id"],
             "created_at": row["created_at"], "expires_at": row["expires_at"],
             "recalled": orjson.loads(row["recalled"]), "deleted": row["response"] is None,
+            "size": len(row["response"] or b"") + len(row["input_items"] or b""),
         }  # fmt: skip
         bodies = {f"{id_} r": row["response"], f"{id_} i": row["input_items"]}
 

@@ -8,12 +8,13 @@ Rows tell of what a response is, and are small; bodies are apart. `next` leads f
 continue it, whether or not it is kept itself. The shared set says when to look whether a response can go.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 
 from proxy.domain import Scope
-from proxy.kept import StoredResponse
+from proxy.kept import Chain, StoredResponse
 from proxy.stores.redis import conversations, exchanges, orders
-from proxy.stores.redis.layout import StoredRow, storable
+from proxy.stores.redis.layout import ConversationRow, StoredRow, storable
 from proxy.stores.redis.unit import Unit, Units
 
 _EXPIRE_AT_ONCE = 200  # rows of a unit: other writers of the user start anew because of it
@@ -66,18 +67,23 @@ class RedisChains:
         return await self._units.glance(scope, work)
 
     async def chain(
-        self, scope: Scope, response_id: str, now: float, *, limit: int
-    ) -> Sequence[StoredResponse]:
+        self, scope: Scope, response_id: str, now: float, *, limit: int, most_bytes: int
+    ) -> Chain:
         id_ = storable(response_id)
 
-        async def work(unit: Unit) -> Sequence[StoredResponse]:
+        async def work(unit: Unit) -> Chain:
             line: dict[str, StoredRow] = await unit.table("stored").follow(id_, "previous_id", limit)
             if id_ not in line or line[id_]["deleted"] or _has_expired(line[id_], now):
-                return []
+                return Chain()
+            before = list(line.values())[-1]["previous_id"]
             kept = {each: row for each, row in reversed(line.items()) if not row["deleted"]}
+            size = sum(row.get("size", 0) for row in kept.values())
+            if size > most_bytes:
+                return Chain(size=size)
             await unit.fetch((unit.blobs("bodies"), [body for each in kept for body in _bodies(each)]))
             found = [await _response(unit, scope, each, row) for each, row in kept.items()]
-            return [response for response in found if response is not None]
+            whole = tuple(response for response in found if response is not None)
+            return Chain(whole, before, sum(len(r.response) + len(r.input_items) for r in whole))
 
         return await self._units.read(scope, work)
 
@@ -96,26 +102,43 @@ class RedisChains:
 
     async def trim(self, scope: Scope, most_bytes: int) -> int:
         async def work(unit: Unit) -> int:
-            rows: dict[str, StoredRow] = await unit.table("stored").all()
-            kept = [(id_, row) for id_, row in rows.items() if not row["deleted"]]
-            kept.sort(key=lambda one: (one[1]["created_at"], one[1]["seq"]), reverse=True)
+            stored: dict[str, StoredRow] = await unit.table("stored").all()
+            talks: dict[str, ConversationRow] = await unit.table("conversations").all()
+            kept = [(row["created_at"], row["seq"], id_) for id_, row in stored.items() if not row["deleted"]]
+            kept += [
+                (at, 0, id_)
+                for id_, talk in talks.items()
+                if (at := talk.get("used_at", talk["created_at"])) is not None
+            ]
             total, trimmed = 0, 0
-            for place, (id_, row) in enumerate(kept):
-                total += row.get("size", 0)
-                if place and total > most_bytes:
-                    unit.table("stored").put(id_, {**row, "deleted": True, "recalled": [], "size": 0})
-                    _drop_bodies(unit, id_)
-                    trimmed += 1
+            for place, (_, seq, id_) in enumerate(sorted(kept, reverse=True)):
+                total += (stored[id_] if seq else talks[id_]).get("size", 0)
+                if not place or total <= most_bytes:
+                    continue
+                trimmed += 1
+                if seq:
+                    await _erase(unit, id_, stored[id_])
+                else:
+                    conversations.drop(unit, id_)
             return trimmed
 
         return await self._units.write(scope, work)
 
-    async def expire(self, now: float) -> int:
-        """As the port says, without those that something living continues."""
+    async def expire(self, now: float, *, unused_since: float | None = None) -> int:
+        """As the port says, without the responses that something living continues."""
+        total = await self._due("expiring-responses", now, lambda unit, ids: _expire(unit, ids, now))
+        if unused_since is None:
+            return total
+        return total + await self._due(
+            conversations.USED, unused_since, lambda unit, ids: conversations.expire(unit, ids, unused_since)
+        )
+
+    async def _due(self, name: str, upto: float, work: Callable[[Unit, list[str]], Awaitable[int]]) -> int:
+        """Have the work done for what a shared set has up to then, user by user; returns its sum."""
         redis, total = self._units.redis, 0
+        shared = redis.key(name)
         while True:
-            shared = redis.key("expiring-responses")
-            due = await redis.call("ZRANGEBYSCORE", shared, "-inf", now, "LIMIT", 0, _EXPIRE_AT_ONCE)
+            due = await redis.call("ZRANGEBYSCORE", shared, "-inf", upto, "LIMIT", 0, _EXPIRE_AT_ONCE)
             ids: dict[str, list[str]] = {}
             for entry in due:
                 user, _, id_ = entry.decode().partition(" ")
@@ -123,17 +146,15 @@ class RedisChains:
             owners = await self._units.scopes(ids)
             for user in ids:
                 if user in owners:
-                    total += await self._expire(owners[user], ids[user], now)
-                else:  # nobody's: it would come back for ever
+                    total += await self._units.write(owners[user], partial(_apply, work=work, ids=ids[user]))
+                else:  # the user is gone: it would come back for ever
                     await redis.call("ZREM", shared, *(f"{user} {each}" for each in ids[user]))
             if len(due) < _EXPIRE_AT_ONCE:
                 return total
 
-    async def _expire(self, scope: Scope, ids: Sequence[str], now: float) -> int:
-        async def work(unit: Unit) -> int:
-            return await _expire(unit, ids, now)
 
-        return await self._units.write(scope, work)
+async def _apply(unit: Unit, *, work: Callable[[Unit, list[str]], Awaitable[int]], ids: list[str]) -> int:
+    return await work(unit, ids)
 
 
 async def _is_left(

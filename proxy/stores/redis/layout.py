@@ -81,6 +81,7 @@ What all users share (Redis.key), changed by Unit.share in the same step
   unsummarised                      sorted set of `uid sid` by when the session was last used, 0 of one that
                                     has ended: to be summed up, and no closing job is queued
   expiring                          sorted set of `uid memory id` by expires_at
+  used-conversations                sorted set of `uid conversation id` by when something was last added
   expiring-responses                sorted set of `uid response id` by when to see whether it can go
   unindexed                         sorted set of uids by when something of theirs is due to be indexed
   forgets                           sorted set of `uid receipt id` of forgets under way, by until when
@@ -327,6 +328,8 @@ class ConversationRow(TypedDict):
     metadata: str  # JSON
     created_at: float
     items: list[str]
+    used_at: NotRequired[float | None]  # None: it does not expire; absent in rows of earlier versions
+    size: NotRequired[int]  # bytes of its items; absent in rows of earlier versions
 
 
 class ItemRow(TypedDict):

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from proxy.domain import Scope
-from proxy.kept import StoredResponse
+from proxy.kept import Chain, StoredResponse
 from proxy.stores.in_view import FORGOTTEN
 from proxy.stores.sqlite import conversations, exchanges, owners, rows
 from proxy.stores.sqlite.database import Database
@@ -33,6 +33,16 @@ _CHAIN = f"""
         FROM chain JOIN stored_responses r ON r.owner = chain.owner AND r.id = chain.previous_id
         WHERE chain.depth < :limit
     )
+"""
+# Without the bodies: how large they are is known from their rows.
+_SIZE_OF_CHAIN = f"""
+    {_CHAIN}
+    SELECT count(*), sum(length(r.response) + length(r.input_items)),
+           (SELECT previous_id FROM chain ORDER BY depth DESC LIMIT 1)
+    FROM chain JOIN stored_responses r ON r.seq = chain.seq
+"""
+_WHOLE_CHAIN = f"""
+    {_CHAIN}
     SELECT {_COLUMNS} FROM chain JOIN stored_responses r ON r.seq = chain.seq
     WHERE r.response IS NOT NULL ORDER BY chain.depth DESC
 """
@@ -67,18 +77,28 @@ _EXPIRE = """
         SELECT 1 FROM stored_responses r WHERE r.owner = old.owner AND r.previous_id = old.id
         AND (r.expires_at IS NULL OR r.expires_at > :now))
 """
-_TRIM = """
-    UPDATE stored_responses SET response = NULL, input_items = NULL, recalled = '[]'
-    WHERE seq IN (
-        SELECT seq FROM (
-            SELECT r.seq, sum(length(r.response) + length(r.input_items)) OVER newest AS total,
-                   row_number() OVER newest AS place
+# Responses and conversations of a user that are beyond the bytes, counted from the newest.
+_BEYOND = """
+    SELECT kind, seq FROM (
+        SELECT kind, seq, sum(bytes) OVER newest AS total, row_number() OVER newest AS place
+        FROM (
+            SELECT 'response' AS kind, r.seq, r.created_at AS at,
+                   length(r.response) + length(r.input_items) AS bytes
             FROM stored_responses r JOIN scopes s ON s.id = r.owner
             WHERE s.tenant = :tenant AND s.user = :user AND r.response IS NOT NULL
-            WINDOW newest AS (ORDER BY r.created_at DESC, r.seq DESC)
-        ) WHERE total > :most AND place > 1
-    )
+            UNION ALL
+            SELECT 'conversation', c.seq, c.used_at,
+                   (SELECT sum(length(i.item)) FROM conversation_items i WHERE i.conversation = c.seq)
+            FROM conversations c JOIN scopes s ON s.id = c.owner
+            WHERE s.tenant = :tenant AND s.user = :user AND c.used_at IS NOT NULL
+        )
+        WINDOW newest AS (ORDER BY at DESC, kind, seq DESC)
+    ) WHERE total > :most AND place > 1
 """
+_DROP = {
+    "response": "DELETE FROM stored_responses WHERE seq = ?",
+    "conversation": "DELETE FROM conversations WHERE seq = ?",
+}
 # A response whose chain or session was reached by a forget is not kept: see forgetting/kept.py.
 _LEFT = """
     SELECT EXISTS (SELECT 1 FROM exchanges x JOIN sessions n ON n.id = x.session
@@ -128,11 +148,18 @@ class SqliteChains:
         return _response(scope, row) if row else None
 
     async def chain(
-        self, scope: Scope, response_id: str, now: float, *, limit: int
-    ) -> Sequence[StoredResponse]:
+        self, scope: Scope, response_id: str, now: float, *, limit: int, most_bytes: int
+    ) -> Chain:
         parameters = _named(scope, response_id) | {"now": now, "limit": limit}
-        found = await self._database.read(lambda tx: tx.execute(_CHAIN, parameters).fetchall())
-        return [_response(scope, row) for row in found]
+
+        def work(tx: sqlite3.Connection) -> Chain:
+            count, size, before = tx.execute(_SIZE_OF_CHAIN, parameters).fetchone()
+            if not count or size > most_bytes:
+                return Chain(size=size or 0)
+            found = tx.execute(_WHOLE_CHAIN, parameters).fetchall()
+            return Chain(tuple(_response(scope, row) for row in found), before, size)
+
+        return await self._database.read(work)
 
     async def delete(self, scope: Scope, response_id: str) -> bool:
         emptied = (
@@ -144,14 +171,23 @@ class SqliteChains:
 
     async def trim(self, scope: Scope, most_bytes: int) -> int:
         parameters = {"tenant": scope.tenant, "user": scope.user, "most": most_bytes}
-        return await self._database.write(lambda tx: tx.execute(_TRIM, parameters).rowcount)
 
-    async def expire(self, now: float) -> int:
+        def work(tx: sqlite3.Connection) -> int:
+            beyond = tx.execute(_BEYOND, parameters).fetchall()
+            for kind, seq in beyond:
+                tx.execute(_DROP[kind], (seq,))
+            return len(beyond)
+
+        return await self._database.write(work)
+
+    async def expire(self, now: float, *, unused_since: float | None = None) -> int:
         found = await self._database.read(lambda tx: tx.execute(_EXPIRED, {"now": now}).fetchall())
         seqs, total = [seq for (seq,) in found], 0
         for start in range(0, len(seqs), _EXPIRE_AT_ONCE):
             portion = {"now": now, "seqs": rows.as_json(seqs[start : start + _EXPIRE_AT_ONCE])}
             total += await self._database.write(partial(_expire, portion=portion))
+        if unused_since is not None:
+            total += await conversations.expire(self._database, unused_since)
         return total
 
 

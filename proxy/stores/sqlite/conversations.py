@@ -15,6 +15,13 @@ _THE_ONE = """
 """
 _ITEM = f"conversation = (SELECT c.seq FROM {_THE_ONE}) AND id = :item"
 _BEYOND_ALL = 2**63 - 1
+_EXPIRE_AT_ONCE = 20  # conversations of a transaction, with all of their items: other writers wait
+_USED = "UPDATE conversations SET used_at = max(used_at, :at) WHERE seq = :seq AND used_at IS NOT NULL"
+_GET = f"""
+    SELECT c.id, c.project, c.metadata, c.created_at, c.used_at,
+           (SELECT sum(length(i.item)) FROM conversation_items i WHERE i.conversation = c.seq)
+    FROM {_THE_ONE}
+"""
 
 
 class SqliteConversations:
@@ -27,8 +34,9 @@ class SqliteConversations:
         def work(tx: sqlite3.Connection) -> None:
             c = conversation
             cursor = tx.execute(
-                "INSERT INTO conversations (id, owner, project, metadata, created_at) VALUES (?, ?, ?, ?, ?)",
-                (c.id, owners.ensure(tx, c.scope).id, c.scope.project, c.metadata, c.created_at),
+                "INSERT INTO conversations (id, owner, project, metadata, created_at, used_at)"
+                " VALUES (?, ?, ?, ?, ?, ?)",
+                (c.id, owners.ensure(tx, c.scope).id, c.scope.project, c.metadata, c.created_at, c.used_at),
             )
             assert cursor.lastrowid is not None
             _append(tx, cursor.lastrowid, items, project=c.scope.project, session=None)
@@ -36,18 +44,28 @@ class SqliteConversations:
         await self._database.write(work)
 
     async def get(self, scope: Scope, conversation_id: str) -> Conversation | None:
-        query = f"SELECT c.id, c.project, c.metadata, c.created_at FROM {_THE_ONE}"
         parameters = _named(scope, conversation_id)
-        row = await self._database.read(lambda tx: tx.execute(query, parameters).fetchone())
+        row = await self._database.read(lambda tx: tx.execute(_GET, parameters).fetchone())
         if row is None:
             return None
-        id_, project, metadata, created_at = row
-        owned = Scope(scope.tenant, scope.user, project)
-        return Conversation(id=id_, scope=owned, metadata=metadata, created_at=created_at)
+        id_, project, metadata, created_at, used_at, size = row
+        return Conversation(
+            id=id_,
+            scope=Scope(scope.tenant, scope.user, project),
+            metadata=metadata,
+            created_at=created_at,
+            used_at=used_at,
+            size=size or 0,
+        )
 
-    async def update(self, scope: Scope, conversation_id: str, metadata: bytes) -> bool:
-        change = f"UPDATE conversations SET metadata = :metadata WHERE seq = (SELECT c.seq FROM {_THE_ONE})"
-        return await self._change(change, _named(scope, conversation_id) | {"metadata": metadata})
+    async def update(
+        self, scope: Scope, conversation_id: str, metadata: bytes, *, at: float | None = None
+    ) -> bool:
+        change = (
+            "UPDATE conversations SET metadata = :metadata, used_at = max(used_at, coalesce(:at, used_at))"
+            f" WHERE seq = (SELECT c.seq FROM {_THE_ONE})"
+        )
+        return await self._change(change, _named(scope, conversation_id) | {"metadata": metadata, "at": at})
 
     async def delete(self, scope: Scope, conversation_id: str) -> bool:
         change = f"DELETE FROM conversations WHERE seq = (SELECT c.seq FROM {_THE_ONE})"
@@ -62,6 +80,7 @@ class SqliteConversations:
         generation: int,
         session_id: str | None = None,
         only_new: bool = False,
+        at: float | None = None,
     ) -> bool:
         """As the port says; an id that the conversation holds already is not added again. `session_id`:
         where the items were said, so that a forget of what was said there finds them."""
@@ -73,6 +92,8 @@ class SqliteConversations:
             if only_new and _holds_any(tx, seq, items):
                 return False
             _append(tx, seq, items, project=scope.project, session=session_id)
+            if at is not None:
+                tx.execute(_USED, {"seq": seq, "at": at})
             return True
 
         return await self._database.write(work)
@@ -108,6 +129,23 @@ def append_said(tx: sqlite3.Connection, response: StoredResponse, items: Sequenc
         return
     if (seq := _seq(tx, _named(scope, response.conversation_id))) is not None:
         _append(tx, seq, items, project=scope.project, session=response.session_id or None)
+        tx.execute(_USED, {"seq": seq, "at": response.created_at})
+
+
+async def expire(database: Database, unused_since: float) -> int:
+    """Delete the conversations that were last used before then, with their items; returns how many."""
+    gone = (
+        "DELETE FROM conversations WHERE seq IN"
+        " (SELECT seq FROM conversations WHERE used_at <= ? ORDER BY used_at LIMIT ?)"
+    )
+    total = 0
+    while True:
+        some = await database.write(
+            lambda tx: tx.execute(gone, (unused_since, _EXPIRE_AT_ONCE)).rowcount, purge=True
+        )
+        total += some
+        if some < _EXPIRE_AT_ONCE:
+            return total
 
 
 def _named(scope: Scope, conversation_id: str) -> dict[str, Any]:

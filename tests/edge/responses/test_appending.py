@@ -44,7 +44,7 @@ class Table:
         self.beside = Beside(stores.memories)
         self.keeping = Keeping(
             stores.chains, stores.conversations, self.beside, FailOpen(time.time, Metrics()),  # type: ignore[arg-type]
-            time.time, 1e6,
+            time.time, 1e6, 1e6,
         )  # fmt: skip
         self._count = 0
 
@@ -91,7 +91,7 @@ async def table(place: Place) -> AsyncIterator[Table]:
 async def test_a_forget_of_something_else_beside_it_costs_no_item(table: Table, forgets: int) -> None:
     talk = await table.talk("One")
     table.beside.forgets = [table.forget_another] * forgets
-    await table.keeping.append(talk, items("Two"))
+    await table.keeping.append(Owner(ANNA, None), talk, items("Two"))
     assert not table.beside.forgets
     assert [text for text in await table.said(talk) if "Two" in text]
 
@@ -100,7 +100,7 @@ async def test_items_that_lose_to_every_forget_are_refused(table: Table) -> None
     talk = await table.talk()
     table.beside.forgets = [table.forget_another] * (APPEND_TRIES + 1)
     with pytest.raises(StoreUnavailable):
-        await table.keeping.append(talk, items("Two"))
+        await table.keeping.append(Owner(ANNA, None), talk, items("Two"))
     assert await table.said(talk) == []
 
 
@@ -108,13 +108,13 @@ async def test_a_conversation_that_is_forgotten_meanwhile_takes_nothing_more(tab
     talk = await table.talk("One")
     table.beside.forgets = [table.forget_all]
     with pytest.raises(NotFound):
-        await table.keeping.append(talk, items("Two"))
+        await table.keeping.append(Owner(ANNA, None), talk, items("Two"))
     assert await table.said(talk) == []
 
 
 async def test_an_item_that_the_conversation_holds_is_refused_with_all_beside_it(table: Table) -> None:
     talk = await table.talk("One")
     with pytest.raises(InvalidRequest) as refused:
-        await table.keeping.append(talk, items("Two", "One"))
+        await table.keeping.append(Owner(ANNA, None), talk, items("Two", "One"))
     assert refused.value.param == "items[1].id"
     assert len(await table.said(talk)) == 1
