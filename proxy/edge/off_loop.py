@@ -19,9 +19,13 @@ class OffLoop:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(AT_ONCE, "large-bodies")
 
+    def takes(self, size: int) -> bool:
+        """True if work on so many bytes is done in a thread."""
+        return size >= LARGE_BYTES
+
     async def run(self, size: int, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """Return what the work returns. `size`: bytes of the body that it reads."""
-        if size < LARGE_BYTES:
+        if not self.takes(size):
             return work(*args, **more)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: work(*args, **more))

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from proxy.domain import Prepared, Status
 from proxy.edge.forwarding import Forwarding, Progress
+from proxy.edge.off_loop import OFF_LOOP
 from proxy.observe import Metrics, log
 from proxy.reasons import Reason
 from proxy.upstream.forms import (
@@ -75,7 +76,7 @@ class _Asking:
             self.of_content = self.of_content or refusal.is_of_content
             if last.memory and self.request.memory:
                 self.placements = (*self.placements, last.form.placement)
-            self._write(last, following)
+            await OFF_LOOP.run(len(progress.payload), self._write, last, following)
             opened = await self.forwarding.open(progress)
             refusal = await _refusal(opened)
         if opened.status < 400:

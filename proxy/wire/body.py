@@ -252,6 +252,27 @@ def dump(body: Any) -> bytes:
         sys.setrecursionlimit(limit)
 
 
+def dump_large(value: Any) -> bytes:
+    """Return what `dump` does, of a value with texts of any size: the interpreter's lock is held for one
+    portion of a text at a time."""
+    return dump(_portioned(value))
+
+
+def _portioned(value: Any) -> Any:
+    """Return a copy of the value in which long texts are JSON already."""
+    if type(value) is dict:
+        return {name: _portioned(each) for name, each in value.items()}
+    if type(value) is list:
+        return [_portioned(each) for each in value]
+    if type(value) is not str or len(value) < 2 * _WINDOW:
+        return value
+    try:
+        portions = [orjson.dumps(value[at : at + _WINDOW])[1:-1] for at in range(0, len(value), _WINDOW)]
+    except TypeError:  # half a pair of surrogates: `dump` writes that
+        return value
+    return orjson.Fragment(b'"%b"' % b"".join(portions))
+
+
 def loads(raw: bytes) -> Any:
     """Return any JSON value. Raises ValueError (JSONDecodeError, UnicodeDecodeError) or RecursionError."""
     if _LONG_NUMBER not in raw.translate(_DIGITS) or not _BARE_NUMBER.search(raw):

@@ -155,6 +155,11 @@ class ChatReader:
         self._left = limit_bytes
         self._limit_bytes = limit_bytes
 
+    @property
+    def size(self) -> int:
+        """About how many bytes were kept so far."""
+        return self._limit_bytes - self._left
+
     # ------------------------------------------------------------ what comes in
     def take(self, value: Json) -> list[Piece]:
         """Return what a chunk, or a whole completion, adds. After an error nothing does."""

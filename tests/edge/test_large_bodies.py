@@ -3,17 +3,20 @@
 import asyncio
 import http.client
 import json
+import threading
 import time
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from proxy.edge.forwarding import Progress
 from proxy.errors import InvalidRequest
 from proxy.wire import body as json_body
 from proxy.wire.body import Blob, Bounds, parse_large
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses
+from tests.e2e.test_forms import HISTORY, Strict, chat, remember, system_first
 
 TRIES = 12  # a machine that is busy with other things holds up a loop, too: the best of them counts
 MOST_S = 0.05
@@ -119,6 +122,26 @@ async def test_a_large_request_is_served_with_memory_and_nobody_waits_for_it(
     assert b"memory_context" not in sent
     assert len(sent) > 0.9 * len(body)
     assert stall_s < MOST_S
+
+
+async def test_a_large_request_that_is_asked_again_is_written_off_the_loop(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writers: list[threading.Thread] = []
+    compose = Progress.compose
+
+    def watched(progress: Progress, forwarding: Any) -> bool:
+        writers.append(threading.current_thread())
+        return compose(progress, forwarding)
+
+    monkeypatch.setattr(Progress, "compose", watched)
+    long = [{"role": "user", "content": "word " * 100_000}, {"role": "assistant", "content": "Yes."}]
+    async with house(Strict(system_first)) as h:
+        await remember(h)
+        answer = await chat(h, [*long, *HISTORY[1:]])
+    assert (answer.status_code, answer.headers["x-memory-retried"]) == (200, "in_user")
+    assert len(writers) == 2
+    assert threading.main_thread() not in writers
 
 
 # ---------------------------------------------------------------- images and files

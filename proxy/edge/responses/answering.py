@@ -4,22 +4,23 @@ The last event, and the whole object, wait until the response is saved: whoever 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 from typing import Protocol
 
+from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.reply import Header, Message, Send, send_bytes
 from proxy.edge.responses.background import Live
 from proxy.edge.responses.listening import TERMINAL, Event, Listener
 from proxy.errors import UpstreamBroken
 from proxy.upstream.headers import with_ours
-from proxy.wire.body import dump
+from proxy.wire.body import LARGE_BYTES, dump, dump_large
 from proxy.wire.codings import TooLong, Undecodable, Unpacker
 from proxy.wire.problems import Problem, is_openai_error, problem_of, problem_of_text
 from proxy.wire.sse import lenient
-from proxy.wire.translation import Translation, encode
+from proxy.wire.translation import Translation, encode, encode_large
 
 # What describes the upstream's body, which the client does not get.
 _OF_THE_BODY = frozenset(
@@ -38,8 +39,26 @@ _OF_THE_BODY = frozenset(
     }
 )
 Save = Callable[[], Awaitable[None]]
+PORTION = 512 * 1024  # bytes that are sent at a time
+Weigh = Callable[[], int]
 COMMENT = b": keep-alive\n\n"
 _MOST_TEXT_BYTES = 256 * 1024  # of a refusal, decoded
+
+
+async def encoded(events: Sequence[Event], size: int) -> list[bytes]:
+    """Return the events as bytes. `size`: about how many bytes the response has, which the events at the end
+    of an item, and of all, repeat."""
+    made = [OFF_LOOP.takes(len(e["delta"]) if "delta" in e else size) for e in events]
+    if not any(made):
+        return list(map(encode, events))
+    return await OFF_LOOP.run(max(size, LARGE_BYTES), lambda: list(map(encode_large, events)))
+
+
+def portions(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces in portions that the server sends without holding up the event loop."""
+    for piece in pieces:
+        for start in range(0, len(piece), PORTION):
+            yield piece[start : start + PORTION]
 
 
 class Outlet(Protocol):
@@ -144,9 +163,11 @@ class KeepAlive:
 class Stream:
     """Server-sent events, as they come."""
 
-    def __init__(self, send: Send, save: Save, tasks: asyncio.TaskGroup, silence_s: float) -> None:
+    def __init__(
+        self, send: Send, save: Save, weigh: Weigh, tasks: asyncio.TaskGroup, silence_s: float
+    ) -> None:
         """`tasks` own what keeps the connection alive, until `stop`, or `close`."""
-        self._send, self._save = KeepAlive(send, silence_s), save
+        self._send, self._save, self._weigh = KeepAlive(send, silence_s), save, weigh
         self._tasks = tasks
         self.started, self._open = False, True
 
@@ -167,8 +188,9 @@ class Stream:
         if events[-1]["type"] in TERMINAL:
             self.stop()
             await self._save()
-        body = b"".join(map(encode, events))
-        await self._send({"type": "http.response.body", "body": body, "more_body": True})
+        made = await encoded(events, self._weigh())
+        for body in (b"".join(made),) if sum(map(len, made)) <= PORTION else portions(made):
+            await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def finish(self, listener: Listener) -> None:
         await self.close()
@@ -188,8 +210,8 @@ class Stream:
 class Whole:
     """One JSON object at the end."""
 
-    def __init__(self, send: Send, save: Save, translation: Translation) -> None:
-        self._send, self._save, self._translation = send, save, translation
+    def __init__(self, send: Send, save: Save, weigh: Weigh, translation: Translation) -> None:
+        self._send, self._save, self._weigh, self._translation = send, save, weigh, translation
         self._headers: Sequence[Header] = ()
 
     async def start(self, headers: Sequence[Header]) -> None:
@@ -203,14 +225,15 @@ class Whole:
         if response["status"] == "failed":
             raise UpstreamBroken(listener.broken or response["error"]["message"])
         await self._save()
-        await send_bytes(self._send, 200, dump(response), b"application/json", self._headers)
+        body = await OFF_LOOP.run(self._weigh(), dump_large, response)
+        await send_bytes(self._send, 200, body, b"application/json", self._headers)
 
 
 class Background:
     """Events for whoever follows; `stream` is the client that asked, if it stays to listen."""
 
-    def __init__(self, live: Live, save: Save, stream: Stream | None) -> None:
-        self._live, self._save, self._stream = live, save, stream
+    def __init__(self, live: Live, save: Save, weigh: Weigh, stream: Stream | None) -> None:
+        self._live, self._save, self._weigh, self._stream = live, save, weigh, stream
 
     async def start(self, headers: Sequence[Header]) -> None:
         """Nothing: the client has been answered."""
@@ -218,8 +241,8 @@ class Background:
     async def emit(self, events: Sequence[Event]) -> None:
         if events[-1]["type"] in TERMINAL:
             await self._save()
-        for event in events:
-            self._live.add(encode(event))
+        for event in await encoded(events, self._weigh()):
+            self._live.add(event)
         if self._stream is not None:
             await self._stream.emit(events)
 

@@ -95,7 +95,8 @@ class Keeping:
                 raise too_long_a_chain()
         if next_id:
             raise _lost(response_id, next_id)
-        if shown(chain[-1], self.clock()).response["status"] in UNDER_WAY:
+        last = await OFF_LOOP.run(_size(chain[-1]), shown, chain[-1], self.clock())
+        if last.response["status"] in UNDER_WAY:
             raise InvalidRequest(
                 f"The response '{response_id[:80]}' is still being made: wait for its end.",
                 param="previous_response_id",
@@ -287,7 +288,8 @@ class Keeping:
             return []
         await self._claim(made.owner, conversation)
         await self._touch(made.owner, conversation, self.clock())
-        return _numbered([*made.input_items, *output])
+        items = [*made.input_items, *output]
+        return await OFF_LOOP.run(made.size + len(made.response), _numbered, items)
 
     async def append(self, owner: Owner, conversation: Conversation, items: Sequence[Item]) -> None:
         """Append items that the owner brings: all of them are kept on return. Raises InvalidRequest for an
@@ -395,6 +397,10 @@ def _lost(response_id: str, missing_id: str) -> InvalidRequest:
 
 def _bytes(items: Iterable[tuple[str, bytes]]) -> int:
     return sum(len(item) for _, item in items)
+
+
+def _size(kept: StoredResponse) -> int:
+    return len(kept.response) + len(kept.input_items)
 
 
 def _items_of(kept: StoredResponse) -> list[Item]:

@@ -34,7 +34,7 @@ from proxy.upstream.opened import Opened
 from proxy.upstream.relay import Ending, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.answers import LIMIT_BYTES
-from proxy.wire.body import Body
+from proxy.wire.body import Body, dump_large
 from proxy.wire.chat import CHAT
 from proxy.wire.compact import CHAT_HISTORY, History
 from proxy.wire.dialect import Answer
@@ -89,6 +89,7 @@ class Making:
     generation: int | None  # None: it cannot be kept
     session_id: str
     created_at: float
+    asked_bytes: int = 0  # of the client's request, parts of which are echoed
     refers: tuple[str, ...] = ()  # responses whose items the input names: they are copied into this one
     live: Live | None = None
     beat: asyncio.Task[None] | None = None
@@ -102,6 +103,10 @@ class Making:
     def under_way(self) -> bool:
         """True until the terminal event."""
         return self.translation.status in UNDER_WAY
+
+    def size(self) -> int:
+        """About how many bytes the response object has."""
+        return self.asked_bytes + self.translation.size
 
     @property
     def response(self) -> dict[str, Any]:
@@ -157,6 +162,7 @@ class Translated:
             generation=generation,
             session_id=turn.session_id if turn else earlier.session_id,
             created_at=created_at,
+            asked_bytes=len(progress.payload),
             refers=tuple(dict.fromkeys(filter(None, map(response_of, referenced_ids(body.get("input")))))),
         )
 
@@ -320,16 +326,17 @@ class Translated:
     def _stream(self, making: Making, progress: Progress) -> Stream:
         if making.stream is None:
             save = partial(self._save, making, progress)
-            making.stream = Stream(progress.send, save, progress.tasks, self._shared.silence_s)
+            silence_s = self._shared.silence_s
+            making.stream = Stream(progress.send, save, making.size, progress.tasks, silence_s)
         return making.stream
 
     def _outlet(self, making: Making, progress: Progress) -> Outlet:
         save = partial(self._save, making, progress)
         if making.live is not None:
-            return Background(making.live, save, making.stream)
+            return Background(making.live, save, making.size, making.stream)
         if making.plan.stream:
             return self._stream(making, progress)
-        return Whole(progress.send, save, making.translation)
+        return Whole(progress.send, save, making.size, making.translation)
 
     # ------------------------------------------------------------ what is left
     async def conclude(self, progress: Progress) -> Answer:
@@ -343,7 +350,8 @@ class Translated:
             await self._end_stream(making, making.stream, progress)
         if progress.writing is None or progress.refused:
             return Answer()
-        return await read_answer(_JSON, [json_body.dump(making.translation.response)], RESPONSES)
+        said = await OFF_LOOP.run(making.size(), dump_large, making.translation.response)
+        return await read_answer(_JSON, [said], RESPONSES)
 
     async def _end_stream(self, making: Making, stream: Stream, progress: Progress) -> None:
         """End the stream. The client has the id: a stream that it left ends as cancelled, one that the
@@ -377,7 +385,7 @@ class Translated:
             response = {**response, "status": "cancelled", "error": None}
         is_whole = response["status"] in ("completed", "incomplete")
         output = items_of(response) if making.plan.conversation and is_whole else None
-        ended = json_body.dump(response)
+        ended = await OFF_LOOP.run(making.size(), dump_large, response)
         for _ in range(SAVE_TRIES):
             seen = await self._seen(making)
             # At another process, and who did it was told so: it stays.

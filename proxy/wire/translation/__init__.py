@@ -16,7 +16,7 @@ from proxy.wire.translation.adapt import (
 from proxy.wire.translation.items import as_items, referenced_ids, response_of
 from proxy.wire.translation.request import Plan, conversation_of, plan, previous_of
 from proxy.wire.translation.sealed import PACKED, Packed, Seals
-from proxy.wire.translation.translation import Translation, encode, items_of, translation_of
+from proxy.wire.translation.translation import Translation, encode, encode_large, items_of, translation_of
 
 __all__ = [
     "LIMITS",
@@ -29,6 +29,7 @@ __all__ = [
     "as_items",
     "conversation_of",
     "encode",
+    "encode_large",
     "has_tool_media",
     "items_of",
     "optional_fields",

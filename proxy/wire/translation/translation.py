@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, assert_never
 from uuid import uuid4
 
-from proxy.wire.body import Body, dump
+from proxy.wire.body import Body, dump, dump_large
 from proxy.wire.chat_answer import (
     LIMIT_BYTES,
     Call,
@@ -102,6 +102,11 @@ class Translation:
         """The response's status, without the cost of showing all of it."""
         status: str = self._state["status"]
         return status
+
+    @property
+    def size(self) -> int:
+        """About how many bytes the response has."""
+        return self._reader.size
 
     def _shown(self) -> Body:
         output = [item.shown() for item in self._items]
@@ -394,7 +399,16 @@ def translation_of(
 
 def encode(event: Event) -> bytes:
     """Return the event as server-sent bytes; its `event:` line is its type."""
-    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), dump(event))
+    return _framed(event, dump(event))
+
+
+def encode_large(event: Event) -> bytes:
+    """Return the same, in a thread, of an event of any size."""
+    return _framed(event, dump_large(event))
+
+
+def _framed(event: Event, data: bytes) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), data)
 
 
 def items_of(response: Body) -> list[Item]:
