@@ -185,6 +185,12 @@ def memory_in(progress: Progress, conversation: tuple[Body, History]) -> Request
     )
 
 
+def is_proven(progress: Progress) -> bool:
+    """True if the request holds no memory, or the model has taken memory in this form."""
+    has_memory = progress.attempt.memory and bool(progress.prepared.block or progress.gone)
+    return not has_memory or progress.learning.forms.is_proven(progress.model, progress.attempt)
+
+
 @dataclass(frozen=True, slots=True)
 class Relayed:
     """The request as it came, the answer byte for byte."""

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 
 from proxy.domain import Prepared, Status
-from proxy.edge.forwarding import Forwarding, Progress
+from proxy.edge.forwarding import Forwarding, Progress, is_proven
 from proxy.edge.off_loop import OFF_LOOP
 from proxy.observe import Metrics, log
 from proxy.reasons import Reason
@@ -37,9 +37,8 @@ _HEADER_SAFE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 async def ask(progress: Progress, forwarding: Forwarding, metrics: Metrics) -> Opened:
     """Ask the upstream, again in another form where it refuses this one. Raises UpstreamError."""
     opened = await forwarding.open(progress)
-    has_memory = progress.attempt.memory and bool(progress.prepared.block or progress.gone)
     if opened.status < 400:
-        if not has_memory or progress.learning.forms.is_proven(progress.model, progress.attempt):
+        if is_proven(progress):
             return opened
     elif not may_be_form(opened.status):
         return opened

@@ -14,6 +14,7 @@ import pytest
 
 from proxy.commands import doctor_data
 from proxy.edge import retry
+from proxy.edge.responses import translated
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses, until
 from tests.support.upstream import Exchange, Received
@@ -529,22 +530,66 @@ async def test_a_refusal_inside_an_answer_of_status_200_is_one_too(house: Houses
     assert all("right" in a.text for a in answers)
 
 
-async def test_a_stream_that_has_begun_early_is_asked_again_before_its_first_word(house: Houses) -> None:
-    class Slow(Strict):
-        async def __call__(self, exchange: Exchange) -> None:
-            if not agent_of(exchange.request).startswith("memory-proxy/"):
-                await asyncio.sleep(1.5)
-            await super().__call__(exchange)
+class Slow(Strict):
+    """Takes its time with each answer, a refusal too."""
 
+    async def __call__(self, exchange: Exchange) -> None:
+        if not agent_of(exchange.request).startswith("memory-proxy/"):
+            await asyncio.sleep(1)
+        await super().__call__(exchange)
+
+
+def kinds_of(stream: str) -> list[str]:
+    return [line.partition(" ")[2] for line in stream.splitlines() if line.startswith("event:")]
+
+
+async def test_a_stream_waits_for_a_form_that_is_not_known_to_be_taken(house: Houses) -> None:
     model = Slow(no_system)
     async with house(model) as h:
         await remember(h)
-        answer = await respond(h, input=QUESTION, stream=True, **ALICE)
-    kinds = [line.partition(" ")[2] for line in answer.text.splitlines() if line.startswith("event:")]
+        first, second = [await respond(h, input=QUESTION, stream=True, **ALICE) for _ in range(2)]
+    assert (first.status_code, model.refused) == (200, 1)
+    assert first.headers["x-memory-retried"] == "in_user"
+    assert "x-memory-retried" not in second.headers
+    assert kinds_of(first.text).count("response.created") == 1
+    assert ": X-Memory" not in first.text + second.text
+
+
+@pytest.mark.parametrize("background", [False, True])
+async def test_a_stream_that_began_before_a_refusal_says_in_a_comment_how_it_was_asked_again(
+    house: Houses, background: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translated, "UNPROVEN_START_S", 0.1)
+    model = Slow(no_system)
+    async with house(model, upstream_extra={"responses": "translate", "stream_start_seconds": 0.1}) as h:
+        await remember(h)
+        answer = await respond(h, input=QUESTION, stream=True, background=background, **ALICE)
     assert (answer.status_code, model.refused) == (200, 1)
+    assert "x-memory-retried" not in answer.headers
+    created, comment = answer.text.index("response.created"), answer.text.index(": X-Memory-Status: injected")
+    assert created < comment < answer.text.index("response.output_item.added")
+    assert "\n: X-Memory-Retried: in_user\n" in answer.text[comment:]
+    kinds = kinds_of(answer.text)
     assert (kinds[0], kinds[-1]) == ("response.created", "response.completed")
     assert kinds.count("response.created") == 1
     assert with_fact(model.chats[-1].json) == ["user"]
+
+
+async def test_a_comment_says_that_memory_was_left_out_after_all(
+    house: Houses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_fact(body: dict[str, Any]) -> str:
+        return "Bad request." if with_fact(body) else ""
+
+    monkeypatch.setattr(translated, "UNPROVEN_START_S", 0.1)
+    async with house(
+        Slow(no_fact), upstream_extra={"responses": "translate", "stream_start_seconds": 0.1}
+    ) as h:
+        await remember(h)
+        answer = await respond(h, input=QUESTION, stream=True, **ALICE)
+    assert answer.headers["x-memory-status"] == "injected"
+    assert "\n: X-Memory-Status: none\n: X-Memory-Reason: refused\n" in answer.text
+    assert kinds_of(answer.text)[-1] == "response.completed"
 
 
 async def test_a_refusal_that_does_not_end_or_cannot_be_read_is_passed_on_or_tried_once(

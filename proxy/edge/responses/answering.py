@@ -170,10 +170,15 @@ class Stream:
         self._send, self._save, self._weigh = KeepAlive(send, silence_s), save, weigh
         self._tasks = tasks
         self.started, self._open = False, True
+        self._memory: list[Header] = []  # what the client was told of memory
 
     async def start(self, headers: Sequence[Header]) -> None:
-        """Send the head, once."""
+        """Send the head, once. Where what memory did is another thing by now, a comment says so."""
+        memory, before = _of_memory(headers), self._memory
+        self._memory = memory
         if self.started:
+            if memory != before:
+                await self._send({"type": "http.response.body", "body": _comment(memory), "more_body": True})
             return
         self.started = True
         told = [
@@ -207,6 +212,15 @@ class Stream:
         self._send.stop()
 
 
+def _of_memory(headers: Sequence[Header]) -> list[Header]:
+    return [(name, value) for name, value in headers if name.startswith(b"x-memory-")]
+
+
+def _comment(headers: Sequence[Header]) -> bytes:
+    """Return an SSE comment that takes the place of headers which were sent too early."""
+    return b"".join(b": %s: %s\n" % (name.title(), value) for name, value in headers) + b"\n"
+
+
 class Whole:
     """One JSON object at the end."""
 
@@ -236,7 +250,9 @@ class Background:
         self._live, self._save, self._weigh, self._stream = live, save, weigh, stream
 
     async def start(self, headers: Sequence[Header]) -> None:
-        """Nothing: the client has been answered."""
+        """The client has been answered: only what changed is news."""
+        if self._stream is not None:
+            await self._stream.start(headers)
 
     async def emit(self, events: Sequence[Event]) -> None:
         if events[-1]["type"] in TERMINAL:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from proxy.domain import Turn
-from proxy.edge.forwarding import Progress, memory_in
+from proxy.edge.forwarding import Progress, is_proven, memory_in
 from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.reply import Header, send_bytes
 from proxy.edge.responses import background
@@ -58,6 +58,7 @@ from proxy.wire.translation import (
 
 IN_THREAD_BYTES = 256 * 1024  # a document of this size takes some 5 ms to translate
 LARGE_BYTES = 4 * 1024 * 1024  # read of one answer: its end takes long
+UNPROVEN_START_S = 3.0  # the same for a request with memory in a form that the model may refuse
 DRAIN_S = 0.5  # for what follows [DONE], so that the connection can be used again
 ERROR_BYTES = 256 * 1024  # of a refusal that are read
 SAVE_TRIES = 3  # each loses to a beat or a cancellation that came between
@@ -248,10 +249,14 @@ class Translated:
         """Begin the client's stream while the upstream still thinks: response.created comes at once.
 
         An upstream that refuses a request mostly does so quickly. So there is a short wait, in which its
-        status can still be the client's; later, the response fails.
+        status can still be the client's; later, the response fails. Where the model was not seen to take
+        memory in this form, the wait is longer: the headers say in which form the request was taken.
         """
+        start_s = self._shared.start_s
+        if not is_proven(progress):
+            start_s = max(start_s, UNPROVEN_START_S)
         try:
-            await asyncio.wait_for(answered.wait(), self._shared.start_s)
+            await asyncio.wait_for(answered.wait(), start_s)
         except TimeoutError:
             making = self._making
             queued = progress.promised = await progress.committed()
@@ -316,6 +321,8 @@ class Translated:
         if refusal.body is None and not answered:
             return await relay(opened, progress.downstream, progress.send, extra_headers=headers)
         troubles.refused(opened.status, opened.headers)
+        if making.stream is not None:
+            await making.stream.start(headers)
         with opened:
             if not answered and refusal.body is not None:
                 progress.downstream.settle()
