@@ -85,16 +85,17 @@ class Keeping:
         next_id: str | None = response_id
         left = self.most_replayed_bytes
         # A chain that began without a user and goes on for one is stored in two scopes: one part a round.
-        while next_id and (part := await self._part(owner, next_id, LONGEST_CHAIN - len(chain), left)).size:
+        while next_id is not None:
+            part = await self._part(owner, next_id, LONGEST_CHAIN - len(chain), left)
+            if not part.size:
+                raise _lost(response_id, next_id)
             left -= part.size
             if left < 0:
                 raise self._too_much("previous_response_id", "The responses that it continues hold")
             chain = [*part.responses, *chain]
             next_id = part.before
-            if next_id and len(chain) >= LONGEST_CHAIN:
+            if next_id is not None and len(chain) >= LONGEST_CHAIN:
                 raise too_long_a_chain()
-        if next_id:
-            raise _lost(response_id, next_id)
         last = await OFF_LOOP.run(_size(chain[-1]), shown, chain[-1], self.clock())
         if last.response["status"] in UNDER_WAY:
             raise InvalidRequest(
