@@ -65,7 +65,7 @@ class _Asking:
     async def until_taken(self, opened: Opened) -> Opened:
         """Ask until the request is taken, or nothing is left to change."""
         progress, first = self.progress, self.progress.attempt
-        refusal = await _refusal(opened)
+        refusal = await refusal_in(opened)
         while refusal is not None:
             last, following = progress.attempt, next_attempt(progress.attempt, self.request, refusal)
             if following is None or self.attempts == MOST_ATTEMPTS:
@@ -77,7 +77,7 @@ class _Asking:
                 self.placements = (*self.placements, last.form.placement)
             await OFF_LOOP.run(len(progress.payload), self._write, last, following)
             opened = await self.forwarding.open(progress)
-            refusal = await _refusal(opened)
+            refusal = await refusal_in(opened)
         if opened.status < 400:
             self._learn(first, progress.attempt)
         return opened
@@ -111,7 +111,7 @@ class _Asking:
             learning.forms.suspect(model, self.placements)
 
 
-async def _refusal(opened: Opened) -> Refusal | None:
+async def refusal_in(opened: Opened) -> Refusal | None:
     """Return what the upstream says against the request's form; None where it takes it, or fails otherwise.
 
     The answer can be relayed afterwards from its first byte."""
@@ -161,4 +161,8 @@ def _steps(last: Attempt, following: Attempt) -> list[tuple[str, str]]:
         found.append(("thoughts", f"reasoning_content={after.thoughts}"))
     if before.tool_media != after.tool_media:
         found.append(("tool_media", "tool media as user message"))
+    if before.joined != after.joined:
+        found.append(("joined", "messages joined"))
+    if before.system != after.system:
+        found.append(("system", "system as user message"))
     return found

@@ -51,11 +51,12 @@ class Form:
     limit: str = ""  # the name of the limit of tokens that it takes; "": as translated
     thoughts: str = "loop"  # earlier answers with `reasoning_content`: of this tool loop | all | none
     tool_media: bool = True  # images and files inside tool messages
+    joined: bool = False  # messages of one role in a row are one, in a translated request
+    system: bool = True  # a system role, in translated requests and the proxy's own calls
     # Of the proxy's own calls:
     json: str = "json_schema"  # | json_object | ""
     own_limit: str = "max_tokens"  # | max_completion_tokens | ""
     temperature: bool = True
-    system: bool = True  # a system role
     streams_only: bool = False
 
 
@@ -258,11 +259,14 @@ class Request:
     limit: str = ""  # the name that a translated request has for the limit of tokens
     thoughts: bool = False  # a translated request with earlier answers
     tool_media: bool = False  # a translated request with an image or file inside a tool message
+    neighbours: bool = False  # a translated request in which messages of one role follow each other
+    system: bool = False  # a translated request in which the system says something
 
     @property
     def translated(self) -> bool:
         """True if more than memory may be changed."""
-        return bool(self.optional or self.limit or self.thoughts or self.tool_media)
+        by_fields = self.optional or self.limit or self.thoughts or self.tool_media
+        return bool(by_fields or self.neighbours or self.system)
 
 
 def next_attempt(last: Attempt, request: Request, refusal: Refusal) -> Attempt | None:
@@ -283,9 +287,19 @@ def next_attempt(last: Attempt, request: Request, refusal: Refusal) -> Attempt |
             return replace(last, form=replace(last.form, placement=request.same_shape))
         if request.tool_media and last.form.tool_media:
             return replace(last, form=replace(last.form, tool_media=False))
+        if refusal.is_of_messages and (form := _stricter(last.form, request, refusal)):
+            return replace(last, form=form)
         if not refusal.is_of_messages and (left := request.optional - set(last.form.omit)):
             return replace(last, form=_omitting(last.form, left))
     return replace(last, memory=False) if has_memory else None
+
+
+def _stricter(form: Form, request: Request, refusal: Refusal) -> Form | None:
+    """Return the form with fewer kinds of messages, for a template; None where there is nothing to change."""
+    joins = request.neighbours and not form.joined
+    if request.system and form.system and ("system" in refusal.text or not joins):
+        return replace(form, system=False)
+    return replace(form, joined=True) if joins else None
 
 
 _OF_MEDIA = re.compile(r"\btool|image|multimodal|content.{0,60}(?:string|str\b|array|list|type)")

@@ -643,6 +643,60 @@ async def test_an_upstream_that_breaks_off_when_asked_again_is_not_asked_a_third
     assert len(model.chats) == 2
 
 
+def strict(body: dict[str, Any]) -> str:
+    """Gemma's template: no system role, and the roles alternate."""
+    return no_system(body) or alternating(body)
+
+
+TALK = [
+    {"role": "user", "content": "Hello there."},
+    {"role": "user", "content": [{"type": "input_text", "text": "I am planning my summer."}]},
+    {"role": "assistant", "content": "Nice."},
+]
+
+
+async def test_a_compaction_is_asked_for_as_a_strict_template_takes_it(house: Houses) -> None:
+    model = Strict(strict)
+    async with house(model) as h, httpx.AsyncClient(base_url=h.base_url, timeout=30) as client:
+        body = {"model": "strict-1", "instructions": "Be brief.", "input": TALK}
+        first, second = [await client.post("/responses/compact", json=body) for _ in range(2)]
+        kept = [*first.json()["output"], {"role": "user", "content": "Go on."}]
+        goes_on = await respond(h, input=kept, instructions="Be brief.")
+    assert [first.status_code, second.status_code, goes_on.status_code] == [200, 200, 200]
+    assert model.refused == 1  # the second knows, and so do other requests
+    asked = model.chats[-1].json["messages"]
+    assert [m["role"] for m in asked] == ["user"]
+    assert all(text in json.dumps(asked) for text in ("Be brief.", "earlier_conversation", "Go on."))
+
+
+async def test_a_translated_request_is_written_as_a_strict_template_takes_it(house: Houses) -> None:
+    model = Strict(strict)
+    async with house(model) as h:
+        await remember(h)
+        body = {"instructions": "Be brief.", "input": [*TALK, {"role": "user", "content": QUESTION}]}
+        first = await respond(h, **body, **ALICE)
+        second = await respond(h, **body, **ALICE)
+    assert [first.status_code, second.status_code] == [200, 200]
+    assert [first.headers["x-memory-status"], second.headers["x-memory-status"]] == ["injected"] * 2
+    assert "system as user message" in first.headers["x-memory-retried"]
+    assert "x-memory-retried" not in second.headers
+    said = [(m["role"], json.dumps(m["content"])) for m in model.chats[-1].json["messages"]]
+    assert [role for role, _ in said] == ["user", "assistant", "user"]
+    assert "Be brief." in said[0][1]
+    assert FACT in said[2][1]
+
+
+async def test_a_compaction_that_is_refused_in_every_form_passes_the_refusal_on(house: Houses) -> None:
+    model = Strict(lambda body: "The roles are wrong in this template.")
+    async with house(model) as h, httpx.AsyncClient(base_url=h.base_url, timeout=30) as client:
+        body = {"model": "strict-1", "instructions": "Be brief.", "input": TALK}
+        answer = await client.post("/responses/compact", json=body)
+    assert (answer.status_code, answer.json()["error"]["message"]) == (
+        400, "The roles are wrong in this template."
+    )  # fmt: skip
+    assert model.refused <= 6
+
+
 async def test_a_compaction_is_asked_for_in_the_form_that_the_conversation_learnt(house: Houses) -> None:
     model = Strict(thoughts_wanted)
     async with house(model) as h:

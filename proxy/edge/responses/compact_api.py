@@ -18,7 +18,8 @@ from proxy.edge.responses.answering import for_client
 from proxy.edge.responses.keeping import Earlier
 from proxy.edge.responses.listening import Listener
 from proxy.edge.responses.owners import new_id, owner_of
-from proxy.edge.responses.translated import Translating, content_of, dropped, in_form
+from proxy.edge.responses.translated import Translating, changeable_in, content_of, dropped, in_form
+from proxy.edge.retry import refusal_in
 from proxy.errors import (
     ClientError,
     Forbidden,
@@ -31,7 +32,7 @@ from proxy.errors import (
 from proxy.ports import TokenCounter
 from proxy.upstream import troubles
 from proxy.upstream.downstream import Downstream
-from proxy.upstream.forms import Learning
+from proxy.upstream.forms import MOST_ATTEMPTS, Attempt, Learning, next_attempt
 from proxy.upstream.headers import request_headers
 from proxy.upstream.opened import Opened
 from proxy.upstream.relay import raw_target, relay
@@ -105,7 +106,7 @@ class CompactApi:
         self, scope: ASGIScope, body: Body, size: int, downstream: Downstream, send: Send
     ) -> None:
         planned, earlier = await self._plan(scope, body, size, compacts=True)
-        opened = await self._ask(scope, planned)
+        opened = await self._ask(scope, planned, size + earlier.size)
         if not 200 <= opened.status < 300:
             await relay(opened, downstream, send)
             return
@@ -122,13 +123,25 @@ class CompactApi:
         downstream.settle()
         await send_json(send, 200, made, [h for h in headers if h[0] != b"cache-control"])
 
-    async def _ask(self, scope: ASGIScope, planned: Plan) -> Opened:
+    async def _ask(self, scope: ASGIScope, planned: Plan, size: int) -> Opened:
+        """Ask for a compaction, again in another form where the model refuses this one."""
         _, mark, query = raw_target(scope).partition(b"?")
         headers: list[Header] = request_headers(scope["headers"], identity=True)
         target = b"/v1/chat/completions" + mark + query
         model = self.learning.model(str(planned.chat["model"]), "chat")
-        chat = in_form(planned, planned.chat, self.learning.forms.of(model))
-        return await self.shared.upstream.open("POST", target, headers, json_body.dump(chat))
+        first = attempt = Attempt(self.learning.forms.of(model), memory=False)
+        request, left = changeable_in(planned), MOST_ATTEMPTS
+        while True:
+            payload = await OFF_LOOP.run(size, _written, planned, attempt)
+            opened, left = await self.shared.upstream.open("POST", target, headers, payload), left - 1
+            if opened.status < 400:
+                self.learning.forms.learn(model, first.form, attempt.form)
+            refusal = await refusal_in(opened) if opened.status >= 400 and left else None
+            following = next_attempt(attempt, request, refusal) if refusal else None
+            if following is None:
+                return opened
+            opened.close()
+            attempt = following
 
     # ------------------------------------------------------------ a count
     async def _count(self, scope: ASGIScope, body: Body, size: int, send: Send) -> None:
@@ -152,6 +165,10 @@ def _caller(scope: ASGIScope) -> Caller:
     if caller.foreign:
         raise Forbidden("Pages of this origin may not use what is kept here.", code="origin_not_allowed")
     return caller
+
+
+def _written(planned: Plan, attempt: Attempt) -> bytes:
+    return json_body.dump(in_form(planned, planned.chat, attempt.form))
 
 
 async def _read(opened: Opened, translation: Translation, limit_bytes: int) -> None:

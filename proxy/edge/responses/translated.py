@@ -45,6 +45,8 @@ from proxy.wire.translation import (
     Translation,
     adapted,
     conversation_of,
+    has_neighbours,
+    has_system,
     has_tool_media,
     items_of,
     optional_fields,
@@ -118,8 +120,34 @@ class Making:
 
 def in_form(planned: Plan, chat: Body, form: Form) -> Body:
     """Return the plan's chat body in the form that the model takes."""
-    said = with_thoughts(chat, planned.thoughts, form.thoughts)
-    return adapted(said, omit=form.omit, limit=form.limit, tool_media=form.tool_media)
+    return _adapted(with_thoughts(chat, planned.thoughts, form.thoughts), form)
+
+
+def _adapted(chat: Body, form: Form) -> Body:
+    return adapted(
+        chat,
+        omit=form.omit,
+        limit=form.limit,
+        tool_media=form.tool_media,
+        joined=form.joined,
+        system=form.system,
+    )
+
+
+def changeable_in(planned: Plan, found: Request = Request()) -> Request:  # noqa: B008 frozen
+    """Return what the translation may leave out or write otherwise. `found`: what may change of memory."""
+    chat = planned.chat
+    optional = optional_fields(chat)
+    return replace(
+        found,
+        written=found.written - optional - set(LIMITS),
+        optional=optional,
+        limit=next((name for name in LIMITS if name in chat), ""),
+        thoughts=bool(planned.thoughts),
+        tool_media=has_tool_media(chat),
+        neighbours=has_neighbours(chat),
+        system=has_system(chat),
+    )
 
 
 class Translated:
@@ -185,24 +213,12 @@ class Translated:
 
     def changeable(self, progress: Progress) -> Request:
         """Return where memory may stand, and what the translation may leave out or write otherwise."""
-        chat = self._making.plan.chat
-        found = memory_in(progress, (chat, CHAT_HISTORY))
-        optional = optional_fields(chat)
-        return replace(
-            found,
-            written=found.written - optional - set(LIMITS),
-            optional=optional,
-            limit=next((name for name in LIMITS if name in chat), ""),
-            thoughts=bool(self._making.plan.thoughts),
-            tool_media=has_tool_media(chat),
-        )
+        planned = self._making.plan
+        return changeable_in(planned, memory_in(progress, (planned.chat, CHAT_HISTORY)))
 
     def write(self, progress: Progress, body: Body) -> None:
         """Ask with this chat body, in the form that the model takes: what is kept of the request stays."""
-        form = progress.attempt.form
-        progress.payload = json_body.dump(
-            adapted(body, omit=form.omit, limit=form.limit, tool_media=form.tool_media)
-        )
+        progress.payload = json_body.dump(_adapted(body, progress.attempt.form))
 
     async def acknowledge(self, progress: Progress) -> None:
         """Answer a request for the background: from here on, the work is its own."""

@@ -9,6 +9,8 @@ chunks   → events      (translation, compacted, output, figures)
 from proxy.wire.translation.adapt import (
     LIMITS,
     adapted,
+    has_neighbours,
+    has_system,
     has_tool_media,
     optional_fields,
     with_thoughts,
@@ -30,6 +32,8 @@ __all__ = [
     "conversation_of",
     "encode",
     "encode_large",
+    "has_neighbours",
+    "has_system",
     "has_tool_media",
     "items_of",
     "optional_fields",

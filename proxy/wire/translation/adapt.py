@@ -24,19 +24,42 @@ def optional_fields(chat: Body) -> frozenset[str]:
     return frozenset(chat) - _MEANING - set(LIMITS)
 
 
-def adapted(chat: Body, *, omit: Collection[str] = (), limit: str = "", tool_media: bool = True) -> Body:
+def adapted(
+    chat: Body,
+    *,
+    omit: Collection[str] = (),
+    limit: str = "",
+    tool_media: bool = True,
+    joined: bool = False,
+    system: bool = True,
+) -> Body:
     """Return the request in this form; `chat` itself, which is never changed, where that is its form.
 
-    `tool_media` False: images and files that tools returned are in a user message behind their outputs."""
+    `tool_media` False: images and files that tools returned are in a user message behind their outputs;
+    `joined`: messages of the user in a row are one message, those of the assistant, too; `system` False: what
+    the system says is said by the user."""
     dropped = optional_fields(chat).intersection(omit)
     named = next((name for name in LIMITS if name in chat), "")
     if dropped or limit not in ("", named):
         chat = {
             limit if limit and name == named else name: v for name, v in chat.items() if name not in dropped
         }
-    if tool_media or not has_tool_media(chat):
-        return chat
-    return {**chat, "messages": list(_media_behind(chat["messages"]))}
+    if not tool_media and has_tool_media(chat):
+        chat = {**chat, "messages": list(_media_behind(chat["messages"]))}
+    if not system and has_system(chat):
+        chat = {**chat, "messages": [_by_user(message) for message in chat["messages"]]}
+        joined = True
+    return {**chat, "messages": _joined(chat["messages"])} if joined and has_neighbours(chat) else chat
+
+
+def has_system(chat: Body) -> bool:
+    """True if the system says something."""
+    return any(message["role"] == "system" for message in chat["messages"])
+
+
+def has_neighbours(chat: Body) -> bool:
+    """True if two messages in a row could be one."""
+    return any(map(_are_alike, chat["messages"], chat["messages"][1:]))
 
 
 def has_tool_media(chat: Body) -> bool:
@@ -58,6 +81,34 @@ def with_thoughts(chat: Body, thoughts: Sequence[str], which: str) -> Body:
                 message["reasoning_content"] = thought or " "
         messages.append(message)
     return {**chat, "messages": messages}
+
+
+def _by_user(message: Message) -> Message:
+    return {**message, "role": "user"} if message["role"] == "system" else message
+
+
+def _are_alike(one: Message, next_one: Message) -> bool:
+    """True for two messages of the user, or two texts of the assistant."""
+    plain = set(one) | set(next_one) <= {"role", "content"} and one.get("content") and next_one.get("content")
+    return bool(plain) and one["role"] == next_one["role"] in ("user", "assistant")
+
+
+def _joined(messages: Sequence[Message]) -> list[Message]:
+    joined: list[Message] = []
+    for message in messages:
+        if joined and _are_alike(joined[-1], message):
+            before = joined.pop()
+            message = {**before, "content": both(before["content"], message["content"])}
+        joined.append(message)
+    return joined
+
+
+def both(one: str | list[Message], other: str | list[Message]) -> str | list[Message]:
+    """Return the content of two messages as that of one."""
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}\n\n{other}"
+    contents = ([{"type": "text", "text": c}] if isinstance(c, str) else c for c in (one, other))
+    return [part for parts in contents for part in parts]
 
 
 def _media_behind(messages: Sequence[Message]) -> Iterator[Message]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from proxy.prompts import prompt
 from proxy.wire.body import Body
+from proxy.wire.translation.adapt import both
 from proxy.wire.translation.items import Item, output_id
 from proxy.wire.translation.output import Event
 from proxy.wire.translation.sealed import COMPACTION, Seals
@@ -33,8 +34,8 @@ def _with_prompt(messages: list[Item]) -> list[Item]:
     """Return the messages with the prompt at their end: in the user's last one where that is the last of all,
     since strict templates want the roles to alternate."""
     said, last = prompt(PROMPT), messages[-1] if messages else {}
-    if last.get("role") == "user" and isinstance(last.get("content"), str):
-        return [*messages[:-1], {**last, "content": f"{last['content']}\n\n{said}"}]
+    if last.get("role") == "user" and last.get("content"):
+        return [*messages[:-1], {**last, "content": both(last["content"], said)}]
     return [*messages, {"role": "user", "content": said}]
 
 
