@@ -7,7 +7,8 @@ standing instruction. It is known by its structure, in every language alike:
 - paired tags of any name but HTML's inline ones (`<source id="1">…</source>`, `[CONTEXT]…[/CONTEXT]`), and
   such tags alone on a line that are never closed, or never opened;
 - pairs of delimiter lines (`--- BEGIN FILE ---` … `--- END FILE ---`);
-- fenced blocks, quoted lines, JSON objects, pasted pages, forwarded mails;
+- fenced blocks, quoted lines, triple quotes, what a colon and a ruled line announce, JSON objects, pasted
+  pages, forwarded and answered mails, chat exports;
 - fixed templates, one row each in `templates`.
 
 A tag that holds the user's own words (`<user_query>`) is opened, and what stands outside it is the client's.
@@ -22,13 +23,13 @@ import re
 from dataclasses import dataclass, field
 
 from proxy.wire import templates as table
+from proxy.wire.correspondence import may_hold_mail, without_chat, without_mail
 
 _MOST_MARKS = 4_000  # of one text
 _MOST_SIGNS = 20_000  # that may open a mark
 _MOST_MISSES = 64  # searches to the end of the text that found nothing
 _MOST_DELIMITERS = 50
 _HEAD_CHARS = 400  # in which a template shows itself
-_MAIL_CHARS = 16_000  # from the beginning, in which a forwarded mail is looked for
 _DEPTH = 3  # of tags for the user's words inside one another
 
 
@@ -53,7 +54,7 @@ def split(text: str) -> Authorship:
     if (asked := _to_complete(text)) is not None:
         found = _of_structure(asked, _DEPTH)
         return Authorship(found.typed, found.pasted, wrapped=True)
-    if not _SIGNS.search(text) and not _may_hold_mail(text):
+    if not _signs(text).search(text) and not may_hold_mail(text):
         return Authorship(text)
     return _of_structure(text, _DEPTH)
 
@@ -73,10 +74,12 @@ def _of_structure(text: str, depth: int) -> Authorship:
     bounded = bounded or cut
     scan = _Scan(inner, depth)
     scan.run()
-    typed, mailed = _without_mail(scan.typed())
-    if not (bounded or scan.pasted or scan.wrapped or mailed):
+    typed, mailed = without_mail(scan.typed())
+    typed, chatted = without_chat(typed)
+    pasted = scan.pasted or mailed or chatted
+    if not (bounded or pasted or scan.wrapped):
         return Authorship(text)
-    return Authorship(_tidied(typed), scan.pasted or mailed, scan.wrapped or bounded)
+    return Authorship(_tidied(typed), pasted, scan.wrapped or bounded)
 
 
 # ---------------------------------------------------------------- templates
@@ -162,11 +165,15 @@ _QUESTION_LINE = re.compile(
 
 # ---------------------------------------------------------------- structure
 _SIGNS = re.compile(r"[<>\[{`~]")  # a mark begins with one; a set alone is searched for fastest
+# Quotation marks and ruled lines are searched for only where there are any.
+_MORE_SIGNS = re.compile(r"[<>\[{`~]|\"\"\"|'''|[:：][ \t]*\n")
 _MARKS = re.compile(
     r"<!--"
     r"|<(?P<close>/?)(?P<tag>[^\W\d_][\w.:-]{0,80}+)(?P<more>\s[^<>]{0,2000}+)?+/?+>"
     r"|\[(?P<shut>/?)(?P<bracket>[A-Za-z][\w-]{1,40}+)(?:[ =:][^\[\]\n]{0,80}+)?+\](?!\()"
     r"|(?P<fence>`{3,}+|~{3,}+)"
+    r"|(?P<cited>\"{3,}+|'{3,}+|<<<)"
+    r"|(?P<rule>[:：]\s{1,20}?[ \t]{0,3}(?P<sign>[-=*_#+])(?P=sign){2,}+[ \t]*+(?=\n|\Z))"
     r"|(?P<quote>>)"
     r"|(?P<json>[{\[])"
 )
@@ -197,7 +204,8 @@ class _Scan:
     def run(self) -> None:
         """Read the text to its end."""
         self.json_left = 4 * len(self.text) + 1_000
-        looked, seen, sign = 0, 0, _SIGNS.search(self.text)
+        signs = _signs(self.text)
+        looked, seen, sign = 0, 0, signs.search(self.text)
         while sign is not None:
             start, end, looked = sign.start(), None, looked + 1
             if (mark := _MARKS.match(self.text, start)) is not None:
@@ -206,7 +214,7 @@ class _Scan:
             if seen > _MOST_MARKS or looked > _MOST_SIGNS or self.misses > _MOST_MISSES:
                 self._leave_out(max(start, self.at), len(self.text), pasted=True)
                 break
-            sign = _SIGNS.search(self.text, start + 1 if end is None else max(end, start + 1))
+            sign = signs.search(self.text, start + 1 if end is None else max(end, start + 1))
         self.kept.append(self.text[self.at :])
 
     def typed(self) -> str:
@@ -228,6 +236,10 @@ class _Scan:
             return None if mark["shut"] else self._bracket(mark)
         if mark["fence"]:
             return self._fence(mark) if self._begins_line(mark.start()) else None
+        if mark["cited"]:
+            return self._cited(mark)
+        if mark["rule"]:
+            return self._ruled(mark)
         if mark["quote"]:
             return self._quote(mark.start())
         if mark["json"]:
@@ -235,7 +247,10 @@ class _Scan:
         return self._comment(mark.start())
 
     def _leave_out(self, start: int, end: int, *, pasted: bool) -> int:
-        self.kept.append(self.text[self.at : start])
+        before = self.text[self.at : start]
+        if pasted and (bare := before.rstrip()).endswith((":", "：")):
+            before = bare[:-1]  # without its text, it would announce what the user says next
+        self.kept.append(before)
         self.kept.append("\n")
         self.at = end
         self.pasted, self.wrapped = self.pasted or pasted, self.wrapped or not pasted
@@ -366,6 +381,22 @@ class _Scan:
             at = found + len(fence)
         return self._leave_out(mark.start(), len(self.text), pasted=True)
 
+    def _cited(self, mark: re.Match[str]) -> int | None:
+        """Leave out what stands between triple quotation marks."""
+        opening = mark["cited"]
+        closing = ">>>" if opening == "<<<" else opening
+        if closing in self.unclosed or (found := self.text.find(closing, mark.end())) < 0:
+            self.misses += closing not in self.unclosed
+            self.unclosed.add(closing)
+            return None
+        return self._leave_out(mark.start(), found + len(closing), pasted=True)
+
+    def _ruled(self, mark: re.Match[str]) -> int:
+        """Leave out what a colon announces behind a ruled line: up to the next such line, else all of it."""
+        end = self.text.find("\n" + mark["sign"] * 3, mark.end())
+        after = len(self.text) if end < 0 else _line_end(self.text, end + 1)
+        return self._leave_out(mark.start() + 1, after, pasted=True)
+
     def _quote(self, start: int) -> int | None:
         following = self.text[start + 1 : start + 2]
         if not self._begins_line(start, indent=3) or not (following.isalnum() or following in " \t>\n\"'“«"):
@@ -435,6 +466,12 @@ _SEVERAL = re.compile(r"\w[_.:-]\w")
 _GOES_ON = re.compile(r"[\w.:-]")
 _NO_SPACE = re.compile(r"\S|\Z")
 _JOINS = str.maketrans("", "", "_-.: ")
+
+
+def _signs(text: str) -> re.Pattern[str]:
+    """Return what a mark of this text may begin with."""
+    more = '"""' in text or "'''" in text or ":\n" in text or "：\n" in text
+    return _MORE_SIGNS if more else _SIGNS
 
 
 def _folded(name: str) -> str:
@@ -517,48 +554,6 @@ def _opening(text: str, label: str, at: int, end: int) -> int | None:
 def _line_end(text: str, at: int) -> int:
     end = text.find("\n", at)
     return len(text) if end < 0 else end
-
-
-# ---------------------------------------------------------------- mails
-def _may_hold_mail(text: str) -> bool:
-    return "\n" in text and (":" in text or "：" in text or "--" in text)
-
-
-def _without_mail(text: str) -> tuple[str, bool]:
-    """Return the text up to a mail that was forwarded or pasted; of a text that begins with one, the question
-    at its end."""
-    start = _mail_in(text[:_MAIL_CHARS]) if _may_hold_mail(text) else None
-    if start is None:
-        return text, False
-    before = text[:start]
-    if before.strip():
-        return before, True
-    last = text.rstrip().rpartition("\n\n")[2]
-    return (last if last.rstrip().endswith(("?", "？", "؟")) else ""), True
-
-
-def _mail_in(text: str) -> int | None:
-    """Return where the headers of a mail begin, or the line that announces it."""
-    at, headers, first, sender = 0, 0, 0, False
-    for line in text.split("\n"):
-        name, colon, _ = line.strip(" \t*").replace("：", ":").partition(":")
-        name = name.strip(" *").lower()
-        is_sender, is_other = name in table.MAIL_SENDER, name in table.MAIL_OTHER
-        if colon and (is_sender or is_other):
-            first, headers, sender = first if headers else at, headers + 1, sender or is_sender
-            if headers >= 2 and sender:
-                return first
-        elif line.strip():
-            headers, sender = 0, False
-            if _announces(line):
-                return at
-        at += len(line) + 1
-    return None
-
-
-def _announces(line: str) -> bool:
-    bare = line.strip().strip("-_=*> :").lower()
-    return bare in table.FORWARDS and (line.strip()[:1] in "-_=*" or line.rstrip().endswith(":"))
 
 
 _GAPS = re.compile(r"\n[ \t]*(?:\n[ \t]*)+\n")

@@ -137,6 +137,17 @@ TEMPLATES = (
         ("\ncontext is:",),
     ),
     Template(
+        "CrewAI",
+        "crewAIInc/crewAI: src/crewai/translations/en.json, task, expected_output, task_with_context",
+        ("current task:",),
+        ("current task:",),
+        (
+            "\nthis is the expected criteria for your final answer:",
+            "\nthis is the context you're working with:",
+            "\nbegin! this is very important to you",
+        ),
+    ),
+    Template(
         "Codex IDE extension and desktop",
         "openai/codex: rollouts of the IDE extension",
         ("# context from my ide setup", "# files mentioned by the user", "# response annotations"),

@@ -66,6 +66,10 @@ CONTEXT: dict[str, tuple[list[dict[str, Any]], list[tuple[str, str]]]] = {
         users('My cat is called Miso, remember that. And look what Jo posted:\n> I moved to Lisbon in May, and I love it.'),
         [("Lisbon", "User moved to Lisbon.")],
     ),
+    "L5 a friend's post, and the user's words behind it": (
+        users('Jo posted this:\n\n"""\nI moved to Lisbon in May.\n"""\n\nWhat do I reply? My cat is called Miso, remember that.'),
+        [("Lisbon", "User moved to Lisbon.")],
+    ),
     "L5 a page": (
         users("Remember that my cat is called Miso. What do you think of this?\n```\nI am a nurse in Lisbon.\n```"),
         [("nurse", "User is a nurse."), ("Lisbon", "User lives in Lisbon.")],

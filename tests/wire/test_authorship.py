@@ -238,6 +238,12 @@ WRAPPED = {
         'when is my exam?\n#### Tools Available\n\n1. **Code Interpreter**: `<code_interpreter type="code"></code_interpreter>`\n   - Use it.',
         "when is my exam?",
     ),
+    "CrewAI": (
+        "\nCurrent Task: when is my exam?\n\nThis is the expected criteria for your final answer: a date\nyou MUST "
+        "return the actual complete content as the final answer, not a summary.\n\nThis is the context you're working "
+        "with:\nI live in Rome\n\nBegin! This is VERY important to you.\n\nThought:",
+        "when is my exam?",
+    ),
     "an unknown client, brackets": (
         "[CONTEXT]\nI live in Rome\n[/CONTEXT]\nwhen is my exam?",
         "when is my exam?",
@@ -285,6 +291,29 @@ PASTED = {
     "JSON with comments": ("{\n  // home\n  city: 'Rome',\n}\nwhy is that invalid?", "why is that invalid?"),
     "a page": ("Is this right?\n<html><body><p>I live in Rome</p></body></html>", "Is this right?"),
     "a piece of a page": ("Is this right?\n<div class='x'><p>I live in Rome</p></div>", "Is this right?"),
+    "triple quotes": (
+        'Sum this up:\n\n"""\nI live in Rome\n"""\nI am a nurse.',
+        "Sum this up\n\nI am a nurse.",
+    ),
+    "triple quotes in a line": ("Translate '''I live in Rome''' for me", "Translate \n for me"),
+    "angle brackets": ("Sum this up: <<<\nI live in Rome\n>>>", "Sum this up"),
+    "ruled lines behind a colon": (
+        "Sum this up:\n---\nI live in Rome\n---\nI am a nurse.",
+        "Sum this up\n\nI am a nurse.",
+    ),
+    "one ruled line behind a colon": ("总结一下：\n\n=====\n我住在罗马", "总结一下"),
+    "an answered mail": (
+        "Antworte bitte kurz.\n\nAm Fr., 27. Nov. 2026 um 09:12 Uhr schrieb Jo <jo@x.example>:\nI live in Rome.",
+        "Antworte bitte kurz.",
+    ),
+    "a chat export": (
+        "What do I reply?\n\n[28.11.26, 09:12:01] Ann: I live in Rome\nsince May\n[28.11.26, 09:13:44] Bo: Really?",
+        "What do I reply?",
+    ),
+    "a chat export of another phone": (
+        "11/28/26, 9:12 PM - Ann: I live in Rome\n11/28/26, 9:13 PM - Bo: Really?\nWhat do I reply?",
+        "What do I reply?",
+    ),
     "a mail": (
         "Antworte bitte kurz.\n\n---------- Forwarded message ---------\nFrom: Jo <jo@x.example>\nDate: Mon\n"
         "Subject: news\n\nI moved to Lisbon.",
@@ -312,6 +341,10 @@ TYPED = [
     "My mail is <kim@shop.example>, my page <https://kim.example/a?b=c>",
     "the set {1, 2} and the template {{name}} are mine",
     "From: Rome\nI flew to Oslo, and it was cold.",
+    'What does """ mean in Python? I use it daily, and \'\' too.',
+    "My plan\n---\nI move in May.\n---\nMy budget: 400 \u20ac",
+    "My dates:\n2026-11-28 09:00 dentist\n2026-11-29 10:00 flight to Rome",
+    "My week:\n- Monday: gym\n- Tuesday: choir\nWrite to kim@shop.example at 9:30",
     "How do I answer this?\n<question>What is a monad?</question>\nI am a nurse.",
     "I have one question: where do I find the answer:",
     "this is the end of it -- end of story\nI quit my job",
@@ -349,7 +382,7 @@ def test_words_that_look_like_a_wrapping_stay_the_users(message: str) -> None:
 
 HARD = st.sampled_from(
     ["<a>", "</a>", "<user_query>", "</user_query>", "<b", "```", "\n", "\n\n", "> ", "{", "}", '{"a": 1}', "[", "]",
-     "[x y]", "[/x]", "<!-- ", " -->", "--- END a", "--- a ---", "From: ", "To: ", "I live in Rome", "水", "İ", " "]
+     "[x y]", "[/x]", "<!-- ", " -->", "--- END a", "--- a ---", "From: ", "To: ", "I live in Rome", "水", "İ", " ", '"""', ":\n---\n"]
 )  # fmt: skip
 
 
@@ -364,7 +397,7 @@ def test_any_text_is_split_and_nothing_is_made_up(text: str) -> None:
 @pytest.mark.parametrize(
     "unit",
     ["<a1>", "<x>", "<a ", "[{", '{"a":', "> q\n", "```\n", "<!--", "<!-- a -->", "{\n", "--- END a\n", "END ", "<b>x</b>",
-     "[ab]x", "a:\n", "\n", "word ", "<user_query>", "</search_results>\n", "水<源>"],
+     "[ab]x", "a:\n", "\n", "word ", "<user_query>", "</search_results>\n", "水<源>", ":\n---\n", ":\n", '"""', "'''a", "<<<", "1/1/26, 9:12 - a: b\n", "@:"],
 )  # fmt: skip
 def test_a_megabyte_takes_milliseconds(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
