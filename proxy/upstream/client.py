@@ -8,13 +8,14 @@ from proxy import tracing
 from proxy.endpoint import Endpoint, endpoint
 from proxy.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout
 from proxy.upstream import redirects
-from proxy.upstream.connecting import Way, connected
+from proxy.upstream.connecting import Way, connected, refused_by_proxy
 from proxy.upstream.headers import CREDENTIALS, Headers
 from proxy.upstream.link import Link
 from proxy.upstream.network import Network
 from proxy.upstream.opened import WIRE_ERRORS, Body, Limits, Malformed, Opened, Request, Timeouts
 
 PREFIX = b"/v1"
+_PROXY_WANTS_CREDENTIALS = 407
 _HAS_CONTENT = ("POST", "PUT", "PATCH")  # methods whose empty body is said to be empty
 
 
@@ -181,6 +182,9 @@ class Upstream:
         except BaseException:
             opened.close()
             raise
+        if opened.status == _PROXY_WANTS_CREDENTIALS and self._way.proxy is not None:
+            opened.close()  # over plain HTTP the proxy answers in the upstream's place
+            raise refused_by_proxy(self._way, opened.status)
         return opened
 
     def _explained(self, error: BaseException, link: Link) -> UpstreamError:

@@ -67,6 +67,11 @@ async def connected(way: Way, *, tunnel: bool = False) -> Link:
     return link
 
 
+def refused_by_proxy(way: Way, status: int) -> UpstreamUnreachable:
+    """Return the error for a proxy that refuses to pass a request on."""
+    return _Phase(way).refused_by_proxy(status)
+
+
 class _Phase:
     """What is being done, for the error that says what failed."""
 
@@ -116,7 +121,7 @@ class _Phase:
         return UpstreamUnreachable(f"Could not connect to {self._whom}: {text}.", cause=cause)
 
     def refused_by_proxy(self, status: int) -> UpstreamUnreachable:
-        """Return the error for what a proxy answered to CONNECT."""
+        """Return the error for a status of the proxy's own."""
         if status == 407:
             cause, text = (
                 "proxy_credentials",

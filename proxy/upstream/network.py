@@ -1,7 +1,8 @@
 """How this process reaches the outside: through which HTTP proxy, and which certificates it believes.
 
 The variables are those of curl and Python's clients: HTTPS_PROXY, HTTP_PROXY, ALL_PROXY and NO_PROXY, in
-lower or upper case (lower wins); SSL_CERT_FILE and SSL_CERT_DIR (read by OpenSSL), REQUESTS_CA_BUNDLE.
+lower or upper case (lower wins); SSL_CERT_FILE and SSL_CERT_DIR (read by OpenSSL), REQUESTS_CA_BUNDLE,
+CURL_CA_BUNDLE.
 Settings come before variables.
 """
 
@@ -18,6 +19,7 @@ from proxy.endpoint import Endpoint
 from proxy.errors import ConfigError
 
 DIRECT = "none"  # the setting's value that has the variables ignored
+_BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 _OF_OPENSSL = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _PORTS = {"http": 8080, "https": 443, "socks5": 1080, "socks5h": 1080}
 
@@ -82,8 +84,7 @@ class Network:
     ) -> "Network":
         """Return the network of an environment and of two settings. Raises ConfigError."""
         files = [("upstream.ca_file", ca_file)] if ca_file else []
-        if bundle := environ.get("REQUESTS_CA_BUNDLE"):
-            files.append(("REQUESTS_CA_BUNDLE", bundle))
+        files += [(name, environ[name]) for name in _BUNDLES if environ.get(name)]
         _, exceptions = _variable(environ, "NO_PROXY")
         return cls(
             _proxies(environ, proxy),

@@ -18,7 +18,8 @@ def refused(status: int, headers: Headers) -> None:
 
 def failed(error: UpstreamError) -> None:
     """Note that there was no answer."""
-    cause = error.cause or type(error.__cause__).__name__
+    below = type(error.__cause__).__name__ if error.__cause__ else "answer"
+    cause = error.cause or below
     observe.log.warning("upstream.failed", error=error.code, cause=cause)
 
 

@@ -226,6 +226,14 @@ async def test_a_proxy_that_does_not_let_through_is_named_without_its_password(
     assert refused.value.cause == "proxy_refused"
 
 
+async def test_a_proxy_that_wants_credentials_for_plain_http_is_named() -> None:
+    async with ForwardProxy(credentials=b"Basic other") as forward:
+        network = Network.of({"HTTP_PROXY": f"http://u:hush@127.0.0.1:{forward.port}"})
+        with pytest.raises(UpstreamUnreachable, match="wants credentials") as refused:
+            await asked("http://model.internal/v1", network)
+    assert refused.value.cause == "proxy_credentials"
+
+
 CORP = "localhost, .corp, 10.0.0.0/8,  192.168.1.7:8000,example.com,[fd00::1]:9, fd12::/16"
 
 
@@ -291,7 +299,8 @@ async def test_a_private_authority_is_believed_where_it_is_named(
             await asked(url)
         assert refused.value.cause == "certificate_unknown_ca"
         assert await asked(url, Network.of({}, ca_file=str(authority.file)), times=2) == b"ok"
-        assert await asked(url, Network.of({"REQUESTS_CA_BUNDLE": str(authority.file)})) == b"ok"
+        for variable in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
+            assert await asked(url, Network.of({variable: str(authority.file)})) == b"ok"
         monkeypatch.setenv("SSL_CERT_FILE", str(authority.file))
         assert await asked(url, Network.of({})) == b"ok"
 
