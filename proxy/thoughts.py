@@ -33,6 +33,14 @@ def behind_thoughts(text: str) -> str:
     return "" if opened else text
 
 
+def shows_thoughts(text: str) -> bool:
+    """True for an answer that a template has begun within the thoughts: only their end is in it, once, and
+    not as something that is quoted."""
+    head, end, rest = text.partition("</think>")
+    quoted = head[-1:] in ("`", "'", '"') or rest[:1] in ("`", "'", '"')
+    return bool(end) and not quoted and "<think>" not in head and "</think>" not in rest
+
+
 def opened(text: str) -> str:
     """Return a whole answer with the mark that begins its thoughts, where a template wrote that into the
     prompt."""
@@ -59,6 +67,7 @@ class ThoughtSplitter:
     """
 
     def __init__(self) -> None:
+        self._assumed: list[str] | None = None  # all of a text that is taken for thoughts without their mark
         self._held = ""
         self._closer = ""
         self._stage = 0  # 0: before the text, 1: thoughts, 2: behind them, 3: the answer
@@ -69,12 +78,24 @@ class ThoughtSplitter:
         """True if all that comes is the answer."""
         return self._stage == 3
 
+    @property
+    def is_unclosed(self) -> bool:
+        """True if the text was taken for thoughts, as assumed, and no end of them has come."""
+        return bool(self._assumed)
+
+    def assume(self, thoughts: bool) -> None:
+        """Take a text that begins without a mark for thoughts, or not; no effect once it has begun."""
+        if self._stage == 0 and not self._held:
+            self._assumed = [] if thoughts else None
+
     def feed(self, text: str) -> list[tuple[bool, str]]:
         """Return what the text completes: whether it is a thought, and a piece of it, never empty."""
         if self._stage == 3:
             return [(False, text)] if text else []
         pieces: list[tuple[bool, str]] = []
         self._held += text
+        if self._assumed is not None and self._stage == 1:
+            self._assumed.append(text)
         if self._stage == 0:
             self._open(pieces)
         if self._stage == 1:
@@ -84,28 +105,36 @@ class ThoughtSplitter:
             pieces.append((False, answer))
         return pieces
 
-    def end(self) -> list[tuple[bool, str]]:
-        """Return what was held back."""
+    def end(self, *, answers: bool = False) -> list[tuple[bool, str]]:
+        """Return what was held back. `answers`: a text that was taken for thoughts, and did not end them, was
+        the answer: it is returned as that, too."""
         held, self._held = self._held, ""
         if self._stage == 1 and not self._begun:
             held = held.lstrip()
-        return [(self._stage == 1, held)] if held and self._stage != 2 else []
+        pieces = [(self._stage == 1, held)] if held and self._stage != 2 else []
+        if answers and self._assumed and (text := "".join(self._assumed).strip()):
+            pieces.append((False, text))
+        return pieces
 
     def _open(self, pieces: list[tuple[bool, str]]) -> None:
         start = self._held.lstrip()
         for opener, closer in _OPENERS.items():
             if start.startswith(opener):
                 self._stage, self._closer, self._held = 1, closer, start[len(opener) :]
+                self._assumed = None
                 return
             if opener.startswith(start):  # also if nothing has come but white space
                 return
+        if self._assumed is not None:
+            self._stage, self._closer, self._assumed = 1, "</think>", [self._held]
+            return
         self._stage, held, self._held = 3, self._held, ""
         pieces.append((False, held))
 
     def _think(self, pieces: list[tuple[bool, str]]) -> None:
         thought, closed, rest = self._held.partition(self._closer)
         if closed:
-            self._stage, self._held = 2, rest
+            self._stage, self._held, self._assumed = 2, rest, None
         else:
             kept = _cut_short(thought, self._closer)
             thought, self._held = thought[: len(thought) - kept], thought[len(thought) - kept :]

@@ -51,6 +51,7 @@ class Form:
     limit: str = ""  # the name of the limit of tokens that it takes; "": as translated
     thoughts: str = "loop"  # earlier answers with `reasoning_content`: of this tool loop | all | none
     tool_media: bool = True  # images and files inside tool messages
+    begins_in_thoughts: bool = False  # its answers, without the mark that begins thoughts
     joined: bool = False  # messages of one role in a row are one, in a translated request
     system: bool = True  # a system role, in translated requests and the proxy's own calls
     # Of the proxy's own calls:

@@ -23,7 +23,7 @@ from typing import Any
 
 import orjson
 
-from proxy.thoughts import ThoughtSplitter, opened
+from proxy.thoughts import ThoughtSplitter, opened, shows_thoughts
 from proxy.wire.problems import Problem, problem_of
 
 Json = dict[str, Any]
@@ -140,6 +140,7 @@ class ChatReader:
         self.model: str | None = None
         self.service_tier: str | None = None
         self.problem: Problem | None = None  # an error that the upstream sent, or that reading met
+        self.began_in_thoughts = False  # a whole answer, without the mark that begins them
         self.calls = _CallLog()
         self._said: set[Kind] = set()
         self._latest: Kind | None = None
@@ -189,9 +190,20 @@ class ChatReader:
         """Note why nothing more can be read."""
         self.problem = self.problem or Problem(message)
 
+    def expect_thoughts(self) -> None:
+        """Take the beginning of a streamed text for thoughts, up to their end: the model's template begins
+        them in the prompt. If no end comes, the text is the answer as well."""
+        self._content.assume(True)
+
+    @property
+    def thoughts_unclosed(self) -> bool:
+        """True if such thoughts did not end."""
+        return self._content.is_unclosed
+
     def flush(self) -> list[Piece]:
         """Return what was held back: the answer is over."""
-        return list(self._told(self._content.end(), ()))
+        is_whole = self._finish_reason not in _CUT_SHORT and not self.calls.found
+        return list(self._told(self._content.end(answers=is_whole), ()))
 
     # ------------------------------------------------------------ what comes out
     def ending(self, *, done: bool, cut: bool) -> Ending:
@@ -302,6 +314,7 @@ class ChatReader:
         if not isinstance(text, str) or not text:
             text = "".join(_detail_text(each) for each in details)
         if new := self._new("thoughts", text, whole=whole):
+            self._content.assume(False)  # the server parts them itself
             yield self._noted(Said(Kind.THOUGHT, new))
         if details and not (whole and "details" in self._by_delta):
             self._by_delta.add("details")
@@ -317,7 +330,9 @@ class ChatReader:
                 yield self._noted(Said(Kind.THOUGHT, new))
             new = self._new(f"content {place}" if place else "content", text, whole=whole)
             if whole and place == 0 and new == text:
+                self.began_in_thoughts = shows_thoughts(new)
                 new = opened(new)
+                self._content.assume(False)
             if not new or self._spoken == "audio":
                 continue
             if written and whole:

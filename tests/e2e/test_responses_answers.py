@@ -99,6 +99,30 @@ async def test_an_upstream_that_breaks_off_after_the_stream_began_fails_the_resp
         assert events_of(got.content)[-1]["type"] == "response.failed"
 
 
+THINKS, PLAIN = ("Let me see.\n", "</think>", "\n\nBlue."), ("It is ", "blue.")
+
+
+async def test_thoughts_that_the_template_begins_are_parted_once_a_model_was_seen_to_do_so(
+    house: Houses,
+) -> None:
+    answers = iter((THINKS, THINKS, PLAIN, PLAIN, THINKS, THINKS))
+
+    async def script(exchange: Exchange) -> None:
+        pieces = [chunk({"content": text}) for text in next(answers)]
+        await exchange.stream(*pieces, chunk({}, "stop"), b"data: [DONE]\n\n")
+
+    seen = []
+    async with house(ChatOnly(script=script)) as h, h.client() as client:
+        for _ in range(6):
+            stream = await client.responses.create(model="m", input="x", stream=True)
+            response = [event async for event in stream][-1].response  # type: ignore[union-attr]
+            thought = [item.content[0].text for item in response.output if item.type == "reasoning"]
+            seen.append((thought, response.output_text))
+    parted = (["Let me see.\n"], "Blue.")
+    shown = ([], "".join(THINKS))
+    assert seen == [shown, parted, (["It is blue."], "It is blue."), ([], "It is blue."), shown, parted]
+
+
 async def test_a_client_that_leaves_while_the_upstream_thinks_closes_it(house: Houses) -> None:
     async def silent(exchange: Exchange) -> None:
         await exchange.gone()

@@ -230,6 +230,33 @@ def test_thoughts_in_the_content_are_split_off_wherever_it_is_cut(
     assert all(text for _, text in split)
 
 
+@pytest.mark.parametrize(
+    ("content", "thoughts", "said"),
+    [
+        ("Hm\n</think>\n\nYes.", "Hm\n", "Yes."),
+        ("</think>Yes </think>.", "", "Yes </think>."),
+        ("<think>Hm</think>Yes.", "Hm", "Yes."),  # the mark came all the same
+        (" It is blue.\n", "It is blue.\n", "It is blue."),  # no thoughts: the answer is not lost
+        ("</thin", "</thin", "</thin"),
+        ("", "", ""),
+    ],
+)
+@given(st.data())
+def test_thoughts_that_are_expected_are_split_off_wherever_it_is_cut(
+    content: str, thoughts: str, said: str, data: st.DataObject
+) -> None:
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(content)))))
+    pieces = [content[a:b] for a, b in zip([0, *cuts], [*cuts, len(content)], strict=True)]
+    splitter = ThoughtSplitter()
+    splitter.assume(True)
+    split = [each for piece in pieces for each in splitter.feed(piece)]
+    unclosed = splitter.is_unclosed
+    split += splitter.end(answers=True)
+    assert "".join(text for is_thought, text in split if is_thought) == thoughts
+    assert "".join(text for is_thought, text in split if not is_thought) == said
+    assert unclosed == (bool(content) and "</think>" not in content)
+
+
 def test_thoughts_in_the_content_are_a_reasoning_item_and_not_remembered() -> None:
     values = [delta(content=piece) for piece in ("<thi", "nk>Hm</", "think>\nYes.")]
     thought, said = final(streamed([*values, delta("stop")]))["output"]

@@ -289,6 +289,8 @@ class Translated:
         if not 200 <= opened.status < 300:
             return await self._refuse(progress, opened, [*headers, *dropped(making.plan)])
         making.queued = False
+        if progress.learning.forms.of(progress.model).begins_in_thoughts:
+            making.translation.expect_thoughts()
         outlet = self._outlet(making, progress)
         with opened:
             try:
@@ -323,10 +325,18 @@ class Translated:
             await outlet.emit(end)
         if making.live is None:
             progress.downstream.settle()
+        self._learn_thoughts(progress)
         await outlet.finish(listener)
         if not listener.broken:
             await _drain(opened)
         return Ending.UPSTREAM_CUT if cut else Ending.COMPLETE
+
+    def _learn_thoughts(self, progress: Progress) -> None:
+        """Remember whether the model begins an answer in its thoughts: the next one is then parted."""
+        begins, forms = self._making.translation.begins_in_thoughts(), progress.learning.forms
+        if begins is not None:
+            known = forms.of(progress.model)
+            forms.learn(progress.model, known, replace(known, begins_in_thoughts=begins))
 
     async def _refuse(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
         """Pass the upstream's refusal on, in OpenAI's shape; where the client has its stream, end that."""

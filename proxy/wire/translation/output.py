@@ -129,10 +129,14 @@ class ContentItem:
         events = self._end_part()
         self.status = status
         if self.seals is not None:  # once: a seal is another each time
-            said = "".join("".join(part.pieces) for part in self.parts)
-            self._sealed = Thoughts(said, self.details, self.signatures).seal(self.seals)
+            self._sealed = Thoughts(self.text, self.details, self.signatures).seal(self.seals)
         done = {"type": "response.output_item.done", "output_index": self.output_index, "item": self.shown()}
         return [*events, done]
+
+    @property
+    def text(self) -> str:
+        """What was said or thought so far."""
+        return "".join(piece for part in self.parts for piece in part.pieces)
 
     def shown(self) -> Item:
         """Return the item as it stands."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, assert_never
 from uuid import uuid4
 
+from proxy.thoughts import shows_thoughts
 from proxy.wire.body import Body, dump, dump_large
 from proxy.wire.chat_answer import (
     LIMIT_BYTES,
@@ -107,6 +108,18 @@ class Translation:
     def size(self) -> int:
         """About how many bytes the response has."""
         return self._reader.size
+
+    def expect_thoughts(self) -> None:
+        """The model begins a streamed text with thoughts, without their mark."""
+        self._reader.expect_thoughts()
+
+    def begins_in_thoughts(self) -> bool | None:
+        """Return whether the model does that, as far as this answer shows: None where it does not."""
+        contents = (item for item in self._items if isinstance(item, ContentItem))
+        texts = [item.text for item in contents if item.type == "message"]
+        if self._reader.thoughts_unclosed:
+            return False if texts else None
+        return True if self._reader.began_in_thoughts or any(map(shows_thoughts, texts)) else None
 
     def _shown(self) -> Body:
         output = [item.shown() for item in self._items]
