@@ -99,7 +99,10 @@ def anchored(content: str, type_: str, said: datetime, *, stated: bool = True) -
     if type_ == "procedural" or _ISO.search(content) or any(_days_in(content)):
         return content
     languages = _languages_of(content)
-    spans = _spans(content, languages, said, is_habit=type_ == "preference")
+    is_habit = type_ == "preference"
+    spans = _spans(content, languages, said, is_habit=is_habit) or _spans(
+        content, _others(content, languages), said, is_habit=is_habit, days_only=True
+    )
     if not spans:
         vague = stated and any(one.vague.search(content) for one in languages)
         return _stated(content, said.date()) if vague and not _ABSOLUTE.search(content) else content
@@ -132,12 +135,24 @@ def _is_said(span: _Span, content: str) -> bool:
 
 
 # ---------------------------------------------------------------- what stands in the content
-def _spans(content: str, languages: tuple[_Language, ...], said: datetime, *, is_habit: bool) -> list[_Span]:
-    """Return the relative dates that do not overlap, of those that do the longest."""
+def _spans(
+    content: str,
+    languages: tuple[_Language, ...],
+    said: datetime,
+    *,
+    is_habit: bool,
+    days_only: bool = False,
+) -> list[_Span]:
+    """Return the relative dates that do not overlap, of those that do the longest. `days_only`: only words
+    such as "tomorrow"."""
     found: list[_Span] = []
     for one in languages:
         for rule in one.rules:
+            if days_only and not rule.meaning.startswith("day"):
+                continue
             for match in rule.pattern.finditer(content):
+                if days_only and len(match[0]) < _TELLING_CHARS:
+                    continue
                 if rule.meaning == "on" and (is_habit or one.habit.search(content)):
                     continue
                 if rule.meaning.startswith("day") and _is_name(match):
@@ -173,6 +188,18 @@ def _languages_of(content: str) -> tuple[_Language, ...]:
     }
     least = _ALIKE * max(counts.values())
     return tuple(known[name] for name, count in counts.items() if count >= least)
+
+
+_TELLING_CHARS = 5  # shorter words of a day are words of other languages, too: "hier"
+
+
+def _others(content: str, languages: tuple[_Language, ...]) -> tuple[_Language, ...]:
+    """Return the other languages that a text in Latin letters may be in: a short one may hold none of the
+    frequent words of its own."""
+    folded = content.casefold()
+    if any(one.script != "latin" or len(set(one.words.findall(folded))) > 1 for one in languages):
+        return ()
+    return tuple(one for one in _languages().values() if one.script == "latin" and one not in languages)
 
 
 # ---------------------------------------------------------------- what it means

@@ -19,6 +19,7 @@ from proxy.wire.body import Bounds, parse_bounded
 from proxy.wire.extensions import take_extensions
 from proxy.wire.translation import as_items
 from proxy.wire.translation.parameters import check_metadata
+from proxy.wire.translation.request import check_conversation_id
 
 MOST_ITEMS = 20  # of one request, as OpenAI has it
 
@@ -116,6 +117,7 @@ class ConversationsApi:
     # ------------------------------------------------------------ helpers
     async def _find(self, request: Request, user: str | None = None) -> tuple[Owner, Conversation]:
         owner, id_ = asker(request, self.identify, user), request.path_params["conversation_id"]
+        check_conversation_id(id_, "conversation_id")
         found = await self.keeping.conversation(owner, id_)
         if found is None:
             raise absent_conversation(id_)

@@ -105,6 +105,12 @@ def previous_of(body: Body) -> str | None:
     return given
 
 
+def check_conversation_id(given: str, param: str) -> None:
+    """Raise InvalidRequest for what cannot be the id of a conversation."""
+    if not _CONVERSATION_ID.fullmatch(given):
+        raise refused(param, f"'{shown(given)}' is no id: expected one that begins with 'conv_'")
+
+
 def conversation_of(body: Body) -> str | None:
     """Return the id of the conversation that the request belongs to. Raises InvalidRequest, also where it
     continues a response besides."""
@@ -115,8 +121,7 @@ def conversation_of(body: Body) -> str | None:
         given = required(given, "id", STRING, within="conversation")
     if not isinstance(given, str):
         raise wrong_type("conversation", "a string or an object", given)
-    if not _CONVERSATION_ID.fullmatch(given):
-        raise refused("conversation", f"'{shown(given)}' is no id: expected one that begins with 'conv_'")
+    check_conversation_id(given, "conversation")
     if previous_of(body) is not None:
         raise InvalidRequest(
             "Mutually exclusive parameters: give only one of 'previous_response_id' and 'conversation'.",
