@@ -1,7 +1,8 @@
 """How clients wrap what a user typed: data for `authorship`, one row per template or tag, with its source.
 
 A row is added for a client with a fixed form of wrapping that structure alone does not show: prose headings,
-or a tag that holds the user's own words. Sources were read on 2026-11-28.
+or a tag that holds the user's own words. Sources were read on 2026-11-28; a row that was not found in its
+product's own source says so.
 """
 
 from dataclasses import dataclass
@@ -43,7 +44,8 @@ TEMPLATES = (
     ),
     Template(
         "Open WebUI, before 0.4",
-        "open-webui: backend/open_webui/config.py, RAG_TEMPLATE; Dify: api/core/prompt/prompt_templates",
+        "open-webui: backend/config.py, DEFAULT_RAG_TEMPLATE;"
+        " Dify: api/core/prompt/prompt_templates/common_chat.json, context_prompt",
         ("use the following context as your learned knowledge, inside <context></context> xml tags",),
         ("\nquery:", "</context>"),
     ),
@@ -56,7 +58,8 @@ TEMPLATES = (
     ),
     Template(
         "Cherry Studio, Chinese",
-        "CherryHQ/cherry-studio: REFERENCE_PROMPT, earlier versions",
+        # The second of `opens`, and what it asks, were found in scripts of other people only.
+        "kangfenmao/cherry-studio: src/renderer/src/config/prompts.ts, REFERENCE_PROMPT",
         ("请根据参考资料回答问题", "请根据引用的材料回答问题"),
         ("## 我的问题是：", "## 我的问题是:", "## 我的问题：", "## 我的问题:"),
         ("## 参考资料", "## 引用材料"),
@@ -216,7 +219,7 @@ APPENDED = (
     # sst/opencode: packages/opencode/src/session/prompt.ts, an @ mention
     "Called the Read tool with the following input:",
     "Called the List tool with the following input:",
-    # cline/cline: src/core/prompts/responses.ts, focus chain
+    # cline/cline: src/core/task/focus-chain/prompts.ts; the second: an earlier version, from transcripts
     "# task_progress RECOMMENDED",
     "# TODO LIST RECOMMENDED",
 )

@@ -76,6 +76,11 @@ Today's date is 2026-11-28.
 
 # (the message, what the user typed of it)
 WRAPPED = {
+    "Cherry Studio, Chinese, with footnotes": (
+        "请根据参考资料回答问题，并使用脚注格式引用数据来源。请忽略无关的参考资料。\n\n## 脚注格式：\n\n1. **脚注标记**"
+        "\n\n## 我的问题是：\n\n我还剩几天假？\n\n## 参考资料：\n\n[{}]\n",
+        "我还剩几天假？",
+    ),
     "Open WebUI, the query behind the context": (
         OPEN_WEBUI + "How many days of leave do I have left?",
         "How many days of leave do I have left?",
