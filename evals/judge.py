@@ -12,6 +12,8 @@ from evals.model import flat
 from proxy.terms import normalise
 
 SAME_COSINE = 0.8
+# A day that was put behind the words that mean it: "next week (2026-03-02 to 2026-03-08)".
+_RESOLVED = re.compile(r"\s?\(\d{4}(?:-\d\d)?(?:-\d\d)?(?: to [\d-]{4,10})?\)")
 _NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
 Embed = Callable[[str], Awaitable[npt.NDArray[np.float32] | None]]
 """Returns a text's unit vector, None where it cannot be known."""
@@ -60,9 +62,10 @@ class Judge:
     async def same(self, one: str, other: str) -> float:
         """Return how sure it is that both state one fact: 1 for equal texts, the cosine from SAME_COSINE on
         if both hold the same numbers, else 0."""
-        if normalise(one) == normalise(other):
+        plain = _RESOLVED.sub("", one)
+        if normalise(other) in (normalise(one), normalise(plain)):
             return 1.0
-        if _numbers(one) != _numbers(other):
+        if _numbers(other) not in (_numbers(one), _numbers(plain)):
             return 0.0
         first, second = await self.embed(one), await self.embed(other)
         if first is None or second is None:

@@ -133,7 +133,7 @@ def test_help_and_version_are_there(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["serve", "--host", "0.0.0.0"], "--allow-open"),
         (["serve", "--host", "0.0.0.0"], "MEMORY_PROXY__IDENTITY__MODE=keys"),
-        (["serve", "--upstream", "http://127.0.0.1:1"], "try http://127.0.0.1:1/v1"),
+        (["serve", "--upstream", "http://127.0.0.1:1/v1/chat/completions"], "leave out /chat/completions"),
         (
             ["serve", "--port", "70000"],
             "server.port: Input should be less than or equal to 65535 (on the command",

@@ -1,6 +1,7 @@
 """Open one connection: resolve, connect, pass the proxy, shake hands. Each failure names its cause."""
 
 import asyncio
+import encodings.idna  # noqa: F401  socket loads it for the first host name that is resolved
 import errno
 import ipaddress
 import socket

@@ -279,7 +279,9 @@ async def test_a_read_only_disk_at_the_start_keeps_nobody_from_chatting(
         on = Stage(served, Load(served.base_url), http, data_dir)
         async with under_load(on):
             await on.load.settled()
-            assert (await on.health())["memory"] == {"level": "none", "reason": "store_unavailable"}
+            memory = (await on.health())["memory"]
+            assert (memory["level"], memory["reason"]) == ("none", "store_unavailable")
+            assert "read-only file system" in memory["cause"]
             assert _mounted(small_disk, "-o remount,rw")
 
             async def is_stored() -> bool:

@@ -275,7 +275,19 @@ async def _seen_at(house: House, replica: Replica, path: str) -> str:
 
 
 async def test_users_whose_names_look_like_patterns_or_keys_are_apart(house: House) -> None:
-    odd = ["*", "{x}", "u:1:owner", "a:b", "a", "A", "memory-proxy:users", "é", "e\u0301", "'; --", "z" * 256]
+    odd = [
+        "*",
+        "u{x}",
+        "u:1:owner",
+        "a:b",
+        "a",
+        "A",
+        "memory-proxy:users",
+        "é",
+        "e\u0301",
+        "'; --",
+        "z" * 256,
+    ]
     names = [f"Zi{letter}o" for letter in "bcdfghklmnp"]
     for user, name in zip(odd, names, strict=True):
         answer = await house.chat(house.one, said(name), user)
