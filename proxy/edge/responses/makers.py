@@ -62,7 +62,7 @@ class Makers:
     notes: ChainStore
     fail_open: FailOpen
     clock: Clock
-    ttl_s: float  # of a response's note; conversations do not expire
+    ttl_s: float  # of a response's note; those of conversations stay: the upstream keeps them
     _recent: OrderedDict[str, list[str]] = field(default_factory=OrderedDict)
 
     def claim(self, caller: Caller, user: str | None, ids: Iterable[str], credential: str) -> None:
