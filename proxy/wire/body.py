@@ -36,6 +36,7 @@ _BARE_NUMBER = re.compile(rb"[\[:,\s]-?[0-9]{19,}\s*[,\]}]")
 
 LARGE_BYTES = 128 * 1024  # of a body: some 2 ms to parse
 _WINDOW = 256 * 1024  # bytes that are scanned at a time: some 2 ms
+_LONG = 2 * _WINDOW  # characters of a text that is written in portions
 _LARGE = 64 * 1024  # bytes of a string from which on it may be taken out
 # What says that a string is no text: its own beginning, or the field that it is in.
 _DATA_FIELD = re.compile(rb'"(?:file_data|data|b64_json|image_url|url|encrypted_content|result)"\s*:\s*$')
@@ -259,17 +260,31 @@ def dump_large(value: Any) -> bytes:
 
 
 def _portioned(value: Any) -> Any:
-    """Return a copy of the value in which long texts are JSON already."""
+    """Return the value with long texts as JSON already; itself where it holds none. What is large otherwise
+    has very many entries: no call for each."""
+    if type(value) is str:
+        return _text_in_portions(value) if len(value) >= _LONG else value
+    if type(value) is not dict and type(value) is not list:
+        return value
+    changed: dict[Any, Any] = {}
+    for key, entry in value.items() if type(value) is dict else enumerate(value):
+        kind = type(entry)
+        if kind is dict or kind is list or (kind is str and len(entry) >= _LONG):
+            portioned = _portioned(entry)
+            if portioned is not entry:
+                changed[key] = portioned
+    if not changed:
+        return value
     if type(value) is dict:
-        return {name: _portioned(each) for name, each in value.items()}
-    if type(value) is list:
-        return [_portioned(each) for each in value]
-    if type(value) is not str or len(value) < 2 * _WINDOW:
-        return value
+        return {**value, **changed}
+    return [changed.get(place, entry) for place, entry in enumerate(value)]
+
+
+def _text_in_portions(text: str) -> Any:
     try:
-        portions = [orjson.dumps(value[at : at + _WINDOW])[1:-1] for at in range(0, len(value), _WINDOW)]
+        portions = [orjson.dumps(text[at : at + _WINDOW])[1:-1] for at in range(0, len(text), _WINDOW)]
     except TypeError:  # half a pair of surrogates: `dump` writes that
-        return value
+        return text
     return orjson.Fragment(b'"%b"' % b"".join(portions))
 
 
