@@ -161,6 +161,8 @@ def _steps(last: Attempt, following: Attempt) -> list[tuple[str, str]]:
         found.append(("thoughts", f"reasoning_content={after.thoughts}"))
     if before.tool_media != after.tool_media:
         found.append(("tool_media", "tool media as user message"))
+    if before.streams_only != after.streams_only:
+        found.append(("stream", "streamed"))
     if before.joined != after.joined:
         found.append(("joined", "messages joined"))
     if before.system != after.system:

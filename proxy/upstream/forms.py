@@ -54,11 +54,11 @@ class Form:
     begins_in_thoughts: bool = False  # its answers, without the mark that begins thoughts
     joined: bool = False  # messages of one role in a row are one, in a translated request
     system: bool = True  # a system role, in translated requests and the proxy's own calls
+    streams_only: bool = False  # translated requests and the proxy's own calls are streamed
     # Of the proxy's own calls:
     json: str = "json_schema"  # | json_object | ""
     own_limit: str = "max_tokens"  # | max_completion_tokens | ""
     temperature: bool = True
-    streams_only: bool = False
 
 
 DEFAULT = Form()
@@ -262,12 +262,13 @@ class Request:
     tool_media: bool = False  # a translated request with an image or file inside a tool message
     neighbours: bool = False  # a translated request in which messages of one role follow each other
     system: bool = False  # a translated request in which the system says something
+    whole: bool = False  # a translated request that asks for no stream
 
     @property
     def translated(self) -> bool:
         """True if more than memory may be changed."""
         by_fields = self.optional or self.limit or self.thoughts or self.tool_media
-        return bool(by_fields or self.neighbours or self.system)
+        return bool(by_fields or self.neighbours or self.system or self.whole)
 
 
 def next_attempt(last: Attempt, request: Request, refusal: Refusal) -> Attempt | None:
@@ -310,6 +311,8 @@ _OF_A_MESSAGE = frozenset(("messages", "input", "instructions", "role", "content
 def _as_it_says(last: Attempt, request: Request, refusal: Refusal) -> Attempt | None:
     """Return the attempt with what the refusal names written otherwise, where the translation wrote it."""
     form = last.form
+    if request.whole and not form.streams_only and _OF_STREAMS.search(refusal.text):
+        return replace(last, form=replace(form, streams_only=True))
     if request.limit and refusal.names(request.limit) and not form.limit:
         other = "max_tokens" if request.limit == "max_completion_tokens" else "max_completion_tokens"
         return replace(last, form=replace(form, limit=other))
@@ -321,6 +324,7 @@ def _as_it_says(last: Attempt, request: Request, refusal: Refusal) -> Attempt | 
     return None
 
 
+_OF_STREAMS = re.compile(r"\bstream")
 _WANTED = re.compile(
     r"missing|must be (?:passed|provided|included|present)|require|pass(?:ed)? back|lack|need"
 )
@@ -384,7 +388,7 @@ def easier_by_name(form: Form, refusal: Refusal) -> Form | None:
         return replace(form, own_limit=other)
     if form.temperature and "temperature" in text:
         return replace(form, temperature=False)
-    if not form.streams_only and re.search(r"\bstream", text):
+    if not form.streams_only and _OF_STREAMS.search(text):
         return replace(form, streams_only=True)
     if form.json and any(word in text for word in _FORMAT_WORDS):
         return replace(form, json="json_object" if form.json == "json_schema" else "")

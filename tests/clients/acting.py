@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from tests.support.upstream import Exchange, Received, head
+from tests.support.upstream import Exchange, Received
 
 FACT, SAID, ASKED = (
     "User's budget for the Hawaii trip is $10,000.",
@@ -58,9 +58,8 @@ class Actor:
             headers = [(b"content-type", b"application/json"), (b"retry-after", b"7")]
             await exchange.reply(json.dumps(TOO_MANY).encode(), 429, headers)
             return
-        # Without a length and with `connection: close`, a death looks like an end in order.
-        await exchange.send(head(200, [(b"content-type", b"text/event-stream"), (b"connection", b"close")]))
-        await exchange.send(*_events(message, exchange.request.json)[:2])
+        await exchange.start_stream()
+        await exchange.chunk(*_events(message, exchange.request.json)[:2])
         if cue == HANG:
             await exchange.gone()
             self.left.set()

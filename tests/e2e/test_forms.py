@@ -368,6 +368,21 @@ async def test_thoughts_are_on_the_earlier_answers_that_the_model_wants_them_on(
         assert [m.get("reasoning_content") for m in said] == sent
 
 
+async def test_a_model_that_only_streams_is_asked_for_a_stream(house: Houses) -> None:
+    def streams(body: dict[str, Any]) -> str:
+        return "" if body.get("stream") else "This model only support stream mode, please enable it."
+
+    model = Strict(streams)
+    async with house(model) as h:
+        answers = [await respond(h, input="Hi") for _ in range(2)]
+    assert [a.status_code for a in answers] == [200, 200]
+    assert [a.headers.get("x-memory-retried") for a in answers] == ["streamed", None]
+    assert model.refused == 1
+    assert {a.headers["content-type"] for a in answers} == {"application/json"}
+    assert all(a.json()["output"][0]["content"][0]["text"] for a in answers)
+    assert model.chats[-1].json["stream_options"] == {"include_usage": True}
+
+
 async def test_what_a_tool_shows_is_behind_its_output_where_a_tool_may_only_say_text(
     house: Houses,
 ) -> None:

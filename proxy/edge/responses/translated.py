@@ -131,6 +131,7 @@ def _adapted(chat: Body, form: Form) -> Body:
         tool_media=form.tool_media,
         joined=form.joined,
         system=form.system,
+        streams_only=form.streams_only,
     )
 
 
@@ -147,6 +148,7 @@ def changeable_in(planned: Plan, found: Request = Request()) -> Request:  # noqa
         tool_media=has_tool_media(chat),
         neighbours=has_neighbours(chat),
         system=has_system(chat),
+        whole=not chat.get("stream"),
     )
 
 

@@ -32,12 +32,13 @@ def adapted(
     tool_media: bool = True,
     joined: bool = False,
     system: bool = True,
+    streams_only: bool = False,
 ) -> Body:
     """Return the request in this form; `chat` itself, which is never changed, where that is its form.
 
     `tool_media` False: images and files that tools returned are in a user message behind their outputs;
     `joined`: messages of the user in a row are one message, those of the assistant, too; `system` False: what
-    the system says is said by the user."""
+    the system says is said by the user; `streams_only`: the answer is asked for as a stream."""
     dropped = optional_fields(chat).intersection(omit)
     named = next((name for name in LIMITS if name in chat), "")
     if dropped or limit not in ("", named):
@@ -49,6 +50,9 @@ def adapted(
     if not system and has_system(chat):
         chat = {**chat, "messages": [_by_user(message) for message in chat["messages"]]}
         joined = True
+    if streams_only and not chat.get("stream"):
+        counted = {} if "stream_options" in omit else {"stream_options": {"include_usage": True}}
+        chat = {**chat, "stream": True, **counted}
     return {**chat, "messages": _joined(chat["messages"])} if joined and has_neighbours(chat) else chat
 
 
