@@ -11,7 +11,16 @@ from starlette.routing import Route
 from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.responses.keeping import Item, Keeping, absent_conversation
 from proxy.edge.responses.owners import Owner
-from proxy.edge.responses.serving import REFUSALS, Identify, answer, asker, listed, page_of, unknown_after
+from proxy.edge.responses.serving import (
+    REFUSALS,
+    Identify,
+    answer,
+    answer_large,
+    asker,
+    listed,
+    page_of,
+    unknown_after,
+)
 from proxy.errors import InvalidRequest, NotFound, TooLarge
 from proxy.kept import Conversation
 from proxy.wire import body as json_body
@@ -95,7 +104,9 @@ class ConversationsApi:
         )
         if page is None:
             raise unknown_after()
-        return answer(listed([json_body.loads(item) for item in page.items], has_more=page.has_more))
+        size = sum(map(len, page.items))
+        read = await OFF_LOOP.run(size, lambda: [json_body.loads(item) for item in page.items])
+        return await answer_large(listed(read, has_more=page.has_more), size)
 
     async def item(self, request: Request) -> Response:
         """One item."""

@@ -11,12 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.reply import ASGIScope, Receive, Send
 from proxy.edge.responses.answering import KeepAlive
 from proxy.edge.responses.background import UNDER_WAY, Live, Lives, shown
 from proxy.edge.responses.keeping import Keeping
 from proxy.edge.responses.owners import Owner
-from proxy.edge.responses.serving import REFUSALS, Identify, answer, asker, cut, listed, page_of
+from proxy.edge.responses.serving import REFUSALS, Identify, answer, answer_large, asker, cut, listed, page_of
 from proxy.errors import InvalidRequest, NotFound, StoreError
 from proxy.kept import StoredResponse
 from proxy.ports import Clock
@@ -59,7 +60,7 @@ class ResponsesApi:
         kept = await self._find(owner, response_id)
         if request.query_params.get("stream", "").lower() in ("true", "1"):
             return self._stream(request, owner, kept)
-        return answer(await self._stands(owner, kept))
+        return await answer_large(await self._stands(owner, kept), len(kept.response))
 
     async def delete(self, request: Request) -> Response:
         """Delete the response, and end the work on it."""
@@ -92,8 +93,9 @@ class ResponsesApi:
         """The items of the response's own request."""
         owner, page = asker(request, self.identify), page_of(request.query_params)
         kept = await self._find(owner, _id(request))
-        items, more = cut(json_body.loads(kept.input_items), page)
-        return answer(listed(items, has_more=more))
+        size = len(kept.input_items)
+        items, more = cut(await OFF_LOOP.run(size, json_body.loads, kept.input_items), page)
+        return await answer_large(listed(items, has_more=more), size)
 
     # ------------------------------------------------------------ helpers
     async def _find(self, owner: Owner, response_id: str) -> StoredResponse:
@@ -109,7 +111,7 @@ class ResponsesApi:
                 return response
             # It is being saved: whoever sees the final state may build on it.
             kept = await self._ended(live, owner)
-        found = shown(kept, self.clock())
+        found = await OFF_LOOP.run(len(kept.response), shown, kept, self.clock())
         if found.died:
             await self._save_again(kept, found.response)
         return found.response

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.edge.identity.caller import Caller
+from proxy.edge.off_loop import OFF_LOOP
 from proxy.edge.reply import ASGIScope, error_of
 from proxy.edge.responses.owners import Owner, owner_of
 from proxy.errors import Forbidden, InvalidRequest, NotFound, ProxyError, StoreError
@@ -96,6 +97,12 @@ def listed(items: Sequence[Any], *, has_more: bool) -> dict[str, Any]:
 def answer(value: Any, status: int = 200) -> Response:
     """Return a JSON answer."""
     return Response(json_body.dump(value), status, media_type="application/json")
+
+
+async def answer_large(value: Any, size: int) -> Response:
+    """Return a JSON answer of about so many bytes, written off the event loop where that takes long."""
+    body = await OFF_LOOP.run(size, json_body.dump_large, value)
+    return Response(body, media_type="application/json")
 
 
 async def refuse(request: Request, error: Exception) -> Response:

@@ -63,6 +63,34 @@ async def test_nobody_waits_for_an_answer_of_15_mb(house: Houses, stream: bool, 
     assert stall_s < MOST_S
 
 
+async def test_nobody_waits_for_a_stored_answer_of_15_mb(house: Houses) -> None:
+    async with house(long_answer(), **TRANSLATE) as h:
+        origin = h.origin.removeprefix("http://")
+        made = await run(
+            "import http.client,json,sys\n"
+            "c = http.client.HTTPConnection(sys.argv[1], timeout=60)\n"
+            "body = json.dumps({'model': 'm', 'input': 'x'})\n"
+            "c.request('POST', '/v1/responses', body, {'Content-Type': 'application/json'})\n"
+            "print(json.load(c.getresponse())['id'])\n",
+            origin,
+        )
+        script = (
+            "import http.client,sys\n"
+            "c = http.client.HTTPConnection(sys.argv[1], timeout=60)\n"
+            "c.request('GET', sys.argv[2])\n"
+            "print(len(c.getresponse().read()))\n"
+        )
+        stalls = []
+        for _ in range(TRIES):
+            async with Watchdog() as watchdog:
+                size = int(await run(script, origin, f"/v1/responses/{made.strip()}"))
+            stalls.append(watchdog.longest_s)
+            if watchdog.longest_s < MOST_S:
+                break
+    assert size > PIECES * len(PIECE)
+    assert min(stalls) < MOST_S
+
+
 @pytest.mark.parametrize("text", ['"\\\n', "区😀", "a\ud83d", "x"])
 def test_large_texts_are_written_as_small_ones(text: str) -> None:
     value = {"a": [text * 300_000, {"b": text, "c": 1.5}], "d": None}
