@@ -20,7 +20,7 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.stores.models import e5, question, reader, weights
+from proxy.stores.models import e5, memory_e5, question, reader, weights
 
 MICROSOFT = "com.microsoft"
 HEADS, DIMENSION, EPSILON = 12, 384, 1e-12
@@ -33,12 +33,14 @@ class Graph:
         self.nodes: list[NodeProto] = []
         self.initializers: list[TensorProto] = []
         self._in_blocks: dict[str, tuple[int, ...]] = {}
+        self._names: set[str] = set()
         self.add(named, file)
 
     def add(self, named: weights.Named, file: str, only: Container[str] | None = None) -> None:
         """Refer to the tensors of the packed file of this name, or to `only` those."""
         placed = [t for t in weights.place(named) if only is None or t.name in only]
         self.initializers += [_external(tensor, file) for tensor in placed]
+        self._names |= {tensor.name for tensor in placed}
         self._in_blocks |= {t.name: t.array.shape for t in placed if t.array.dtype == np.uint8}
 
     def constant(self, name: str, *values: int) -> str:
@@ -60,6 +62,8 @@ class Graph:
             shape = {"N": rows, "K": blocks * half * 2, "bits": 4, "block_size": half * 2}
             # 4: activations have a scale for each block, too, as int8.
             return self.op("MatMulNBits", inputs, MICROSOFT, accuracy_level=4, **shape)
+        if name + "_smooth" in self._names:
+            x = self.op("Mul", [x, name + "_smooth"])
         inputs = [x, name, name + "_scale", "", name + "_bias"]
         return self.op("DynamicQuantizeMatMul", inputs, MICROSOFT)
 
@@ -115,6 +119,13 @@ def question_model(source: Path) -> ModelProto:
     graph = Graph(question.tensors(source), weights.QUESTION.packed_name)
     graph.add(weights.minilm(source), weights.MINILM.packed_name, {"word", "word_scale", "position"})
     return encoder(graph, question.LAYERS, weights.QUESTION)
+
+
+def memory_model(published: weights.Named) -> ModelProto:
+    """Return the fine-tuned multilingual model: its layers on the `published` word embeddings."""
+    graph = Graph(memory_e5.tensors(), weights.MEMORY_E5.packed_name)
+    graph.add(published, weights.E5.packed_name, memory_e5.WORDS)
+    return encoder(graph, memory_e5.LAYERS, weights.MEMORY_E5)
 
 
 def encoder(graph: Graph, layers: int, layout: weights.Layout) -> ModelProto:
@@ -178,7 +189,9 @@ def main() -> None:
     write(question_model(published), weights.QUESTION)
     write(reader_model(published), weights.READER)
     for source in sys.argv[1:]:
-        write(model(e5.Blob(Path(source)).quantised(), e5.LAYERS, weights.E5), weights.E5)
+        published_e5 = list(e5.Blob(Path(source)).quantised())
+        write(model(published_e5, e5.LAYERS, weights.E5), weights.E5)
+        write(memory_model(published_e5), weights.MEMORY_E5)
 
 
 def write(made: ModelProto, layout: weights.Layout) -> None:

@@ -146,7 +146,7 @@ def test_another_model_is_never_replaced_by_minilm(models_dir: Path, hide: Hide)
     hide("fastembed")
     loaded = load_embedder(models_dir, model="paraphrase-multilingual-MiniLM-L12-v2")
     assert loaded.embedder is None
-    assert "holds only all-MiniLM-L6-v2 and multilingual-e5-small" in loaded.notes[0]
+    assert "holds only all-MiniLM-L6-v2, multilingual-e5-small and memory-e5-small-v1" in loaded.notes[0]
 
 
 @pytest.mark.parametrize("allowed", [False, True])

@@ -6,6 +6,7 @@ from proxy.ports import EmbeddingModel
 
 MINILM = "all-MiniLM-L6-v2"
 E5 = "multilingual-e5-small"
+MEMORY_E5 = "memory-e5-small-v1"  # our own, see memory_e5.py
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +37,9 @@ class Likeness:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A model, the name under which fastembed offers it, and which writing it can read. `centred`: where its
-    vectors lie around is looked for (centre.py). `likeness`: where more than thresholds hangs on its being
-    this very model."""
+    """A model, the name under which fastembed offers it ("": it does not), and which writing it can read.
+    `centred`: where its vectors lie around is looked for (centre.py). `likeness`: where more than thresholds
+    hangs on its being this very model."""
 
     model: EmbeddingModel
     fastembed_name: str
@@ -87,6 +88,13 @@ ROWS = {
             EmbeddingModel(E5, 384, 0.25, 0.80, dense_weight=0.85),
             f"intfloat/{E5}",
             english_only=False,
+            family=_FAMILIES["multilingual-e5-"],
+        ),
+        Row(
+            EmbeddingModel(MEMORY_E5, 384, 0.25, 0.80, dense_weight=0.85),
+            "",
+            english_only=False,
+            centred=False,
             family=_FAMILIES["multilingual-e5-"],
         ),
         Row(

@@ -10,9 +10,9 @@ An encoder may be called from several threads at once: onnxruntime sessions and 
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,18 +41,48 @@ _POOLED = "sentence_embedding"
 Vector = NDArray[np.float32]
 
 
+class TextTokenizer(Protocol):
+    """What an encoder needs of a tokenizer. It truncates at what the model reads."""
+
+    def ids(self, text: str) -> list[int]:
+        """Return the token ids of a text, special tokens included."""
+        ...
+
+    def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
+        """Yield each piece of the text, and True if the vocabulary does not have it."""
+        ...
+
+
+class HubTokenizer:
+    """A tokenizer.json, read by `tokenizers`."""
+
+    def __init__(self, tokenizer: "Tokenizer") -> None:
+        tokenizer.no_padding()  # the published file pads everything to 128 tokens
+        self._tokenizer = tokenizer
+        self._unknown = {tokenizer.token_to_id(token) for token in _UNKNOWN_TOKENS} - {None}
+
+    def ids(self, text: str) -> list[int]:
+        """See TextTokenizer."""
+        return self._tokenizer.encode(text).ids
+
+    def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
+        """See TextTokenizer."""
+        encoding = self._tokenizer.encode(text)
+        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            yield text[start:end], token in self._unknown
+
+
 class Encoder:
     """One sentence model: mean (or first-token) pooling over its last layer, unit length."""
 
     def __init__(
         self,
         session: "InferenceSession",
-        tokenizer: "Tokenizer",
+        tokenizer: TextTokenizer,
         *,
         english_only: bool,
         pooling: str = "mean",
     ) -> None:
-        tokenizer.no_padding()  # the published file pads everything to 128 tokens
         self._tokenizer = tokenizer
         self._session = session
         self._inputs = {i.name: np.int32 if "int32" in i.type else np.int64 for i in session.get_inputs()}
@@ -61,7 +91,6 @@ class Encoder:
         self._first_token = pooling == "cls"
         self._english_only = english_only
         self._centre: Vector | None = None
-        self._unknown = {tokenizer.token_to_id(token) for token in _UNKNOWN_TOKENS} - {None}
 
     def around(self, centre: Vector) -> "Encoder":
         """Return the same model with its vectors seen from `centre`, a point between them."""
@@ -83,20 +112,18 @@ class Encoder:
             if said.known < KNOWN_LEAST:
                 return False
             text = said.text
-        encoding = self._tokenizer.encode(text)
         total = unknown = 0
-        for token, (start, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            piece = text[start:end]
+        for piece, is_unknown in self._tokenizer.pieces(text):
             weight = _weight(piece)
             total += weight
-            if token in self._unknown or (self._english_only and _is_fragment(piece)):
+            if is_unknown or (self._english_only and _is_fragment(piece)):
                 unknown += weight
         return total > 0 and unknown / total < UNKNOWN_LIMIT
 
     def _run(self, text: str) -> Vector:
         try:
             text = _readable(text)
-            feed = self._feed(self._tokenizer.encode(gloss(text).text if self._english_only else text).ids)
+            feed = self._feed(self._tokenizer.ids(gloss(text).text if self._english_only else text))
             (output,) = self._session.run([self._output], feed)
         except Exception as e:  # the errors of onnxruntime and tokenizers have no base class of their own
             raise EmbeddingFailed(f"the embedding model failed: {type(e).__name__}") from e

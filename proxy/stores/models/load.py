@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from proxy.errors import EmbeddingFailed
 from proxy.ports import EmbeddingModel
-from proxy.stores.models import weights
-from proxy.stores.models.catalog import E5, MINILM, ROWS, Likeness, Row, row_of
+from proxy.stores.models import memory_e5, weights
+from proxy.stores.models.catalog import E5, MEMORY_E5, MINILM, ROWS, Likeness, Row, row_of
 from proxy.stores.models.centre import centred
 from proxy.stores.models.embedder import OnnxEmbedder
-from proxy.stores.models.encoder import MAX_TOKENS, Encoder
+from proxy.stores.models.encoder import MAX_TOKENS, Encoder, HubTokenizer
 from proxy.stores.models.question import pack_question
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ def load_embedder(
 def _from_directory(path: Path, models_dir: Path, row: Row) -> Encoder:
     if not path.is_dir():
         raise EmbeddingFailed(f"{path} is not a directory")
+    if row.model.name == MEMORY_E5:
+        return _memory_e5(path)
     if row.model.name == E5 and (path / weights.E5.packed_name).is_file():
         return _e5(path)
     if row.model.name == MINILM and _is_published(path / weights.SOURCE_NAME):
@@ -108,13 +110,13 @@ def _from_directory(path: Path, models_dir: Path, row: Row) -> Encoder:
 
 
 def _from_installer(models_dir: Path, row: Row) -> Encoder:
-    if row.model.name == E5:
+    if row.model.name in (E5, MEMORY_E5):
         fetched = fetched_dir()
         if not fetched.is_dir():
             raise EmbeddingFailed("not fetched: run scripts/install multilingual")
         return _from_directory(fetched, models_dir, row)
     if row.model.name != MINILM:
-        raise EmbeddingFailed(f"holds only {MINILM} and {E5}")
+        raise EmbeddingFailed(f"holds only {MINILM}, {E5} and {MEMORY_E5}")
     return _minilm(_package_directory(), models_dir, row)
 
 
@@ -124,6 +126,8 @@ def fetched_dir() -> Path:
 
 
 def _from_fastembed(models_dir: Path, row: Row, *, download: bool) -> Encoder:
+    if not row.fastembed_name:
+        raise EmbeddingFailed(f"does not offer {row.model.name}")
     if importlib.util.find_spec("fastembed") is None:
         raise EmbeddingFailed("not installed")
     try:
@@ -154,7 +158,7 @@ def _fastembed_directory(models_dir: Path, row: Row, *, offline: bool) -> Path:
 
 def _minilm(directory: Path, models_dir: Path, row: Row) -> Encoder:
     session = session_of_packed(weights.MINILM.graph, models_dir, [partial(pack_minilm, directory)])
-    return Encoder(session, read_tokenizer(directory), english_only=row.english_only)
+    return Encoder(session, HubTokenizer(read_tokenizer(directory)), english_only=row.english_only)
 
 
 def _asker(models_dir: Path, path: Path | None, row: Row) -> Encoder | None:
@@ -164,7 +168,7 @@ def _asker(models_dir: Path, path: Path | None, row: Row) -> Encoder | None:
     directory = published_minilm(path)
     packs = (partial(pack_minilm, directory), partial(pack_question, directory))
     session = session_of_packed(weights.QUESTION.graph, models_dir, packs)
-    return Encoder(session, read_tokenizer(directory), english_only=row.english_only)
+    return Encoder(session, HubTokenizer(read_tokenizer(directory)), english_only=row.english_only)
 
 
 def pack_minilm(directory: Path, into: Path) -> Path:
@@ -209,13 +213,26 @@ def _package_directory() -> Path:
         raise EmbeddingFailed(f"{PACKAGE.replace('_', '-')} cannot be imported") from e
 
 
+def _memory_e5(directory: Path) -> Encoder:
+    # onnxruntime maps external weights of one directory only, so ours are packed next to the published ones.
+    _check_e5(directory)
+    tokenizer = memory_e5.read_vocabulary(directory)
+    memory_e5.pack(directory)
+    session = onnx_session(weights.MEMORY_E5.graph, weights_dir=directory)
+    return Encoder(session, tokenizer, english_only=False)
+
+
+def _check_e5(directory: Path) -> None:
+    packed = directory / weights.E5.packed_name
+    if not weights.is_whole(packed):
+        what = "damaged" if packed.is_file() else "missing"
+        raise EmbeddingFailed(f"{packed.name} in {directory} is {what}: run scripts/install multilingual")
+
+
 def _e5(directory: Path) -> Encoder:
-    if not weights.is_whole(directory / weights.E5.packed_name):
-        raise EmbeddingFailed(
-            f"{weights.E5.packed_name} in {directory} is damaged: run scripts/install multilingual"
-        )
+    _check_e5(directory)
     session = onnx_session(weights.E5.graph, weights_dir=directory)
-    return Encoder(session, read_tokenizer(directory), english_only=False)
+    return Encoder(session, HubTokenizer(read_tokenizer(directory)), english_only=False)
 
 
 def _onnx(directory: Path, graph: Path, row: Row) -> Encoder:
@@ -223,7 +240,7 @@ def _onnx(directory: Path, graph: Path, row: Row) -> Encoder:
     first_token = bool(pooling.get("pooling_mode_cls_token", row.family.first_token))
     return Encoder(
         onnx_session(graph),
-        read_tokenizer(directory),
+        HubTokenizer(read_tokenizer(directory)),
         english_only=row.english_only,
         pooling="cls" if first_token else "mean",
     )

@@ -52,6 +52,7 @@ class Layout:
 MINILM = Layout(Path(__file__).with_name("minilm-int8.onnx"), "minilm-int8.bin")
 QUESTION = Layout(Path(__file__).with_name("minilm-question-int8.onnx"), "minilm-question-int8.bin")
 READER = Layout(Path(__file__).with_name("minilm-reader-int8.onnx"), "minilm-reader-int8.bin")
+MEMORY_E5 = Layout(Path(__file__).with_name("memory-e5-small-v1-int8.onnx"), "memory-e5-small-v1-int8.bin")
 E5 = Layout(Path(__file__).with_name("multilingual-e5-small-int8.onnx"), "multilingual-e5-small-int8.bin")
 
 
@@ -78,13 +79,23 @@ def ensure_packed(
     and all of them write the same bytes. Raises EmbeddingFailed with the reason, NotWritten where the
     directory of `target` takes no file.
     """
+
+    def named() -> Named:
+        _check_source(source)
+        return (made or minilm)(source)
+
+    return ensure(target, tag, named)
+
+
+def ensure(target: Path, tag: bytes, named: Callable[[], Named]) -> Path:
+    """Return `target`, with the tensors of `named` written into it unless it is whole and has this tag. As
+    `ensure_packed`."""
     if not is_whole(target, tag):
         try:
-            _check_source(source)
             target.parent.mkdir(parents=True, exist_ok=True)
-            write((made or minilm)(source), target, tag)
+            write(named(), target, tag)
         except OSError as e:
-            raise NotWritten(f"cannot pack {SOURCE_NAME}: {e.strerror or e}") from e
+            raise NotWritten(f"cannot pack {target.name}: {e.strerror or e}") from e
     return target
 
 
