@@ -68,6 +68,9 @@ class _Clearing:
         async for responses in self._rows("stored"):
             for some in _some(responses, _ROWS):
                 await self._portion(partial(_unlist_responses, ids=some))
+        async for talks in self._rows("conversations"):
+            for some in _some(talks, _ROWS):
+                await self._portion(partial(_unlist_conversations, ids=some))
         async for sessions in self._rows("sessions"):
             for some in _some(sessions, _ROWS):
                 open_ = await self._open({sid: sessions[sid] for sid in some})
@@ -137,6 +140,11 @@ async def _unlist_memories(unit: Unit, *, ids: Sequence[str]) -> None:
 async def _unlist_responses(unit: Unit, *, ids: Sequence[str]) -> None:
     ours = await unit.table("stored").many(ids)
     await erasing.unlist(unit, (), [id_ for id_ in ids if id_ not in ours])
+
+
+async def _unlist_conversations(unit: Unit, *, ids: Sequence[str]) -> None:
+    ours = await unit.table("conversations").many(ids)
+    erasing.unlist_conversations(unit, [id_ for id_ in ids if id_ not in ours])
 
 
 async def _unlist_sessions(unit: Unit, *, sids: Sequence[str], open_: Sequence[str]) -> None:

@@ -67,9 +67,11 @@ async def erase_all(unit: Unit, *, at: float) -> None:
     ids = [memory_id for of_span in memories.values() for memory_id in of_span.values()]
     stored: dict[str, StoredRow] = await unit.table("stored").all()
     documents: dict[str, DocumentRow] = await unit.table("documents").all()
+    talks = await unit.table("conversations").all()
     await exchanges.unlist(unit)
     await unit.wipe(keep=LASTING)
     await unlist(unit, ids, stored)
+    unlist_conversations(unit, talks)
     library.unlist(unit, documents)
     _has_nothing(unit, at)
 
@@ -103,6 +105,12 @@ async def unlist(unit: Unit, memories: Collection[str], responses: Collection[st
             unit.share("ZREM", unit.redis.key("expiring"), *expiring)
     for some in _portions(list(responses)):
         unit.share("ZREM", unit.redis.key("expiring-responses"), *(f"{unit.uid} {each}" for each in some))
+
+
+def unlist_conversations(unit: Unit, ids: Collection[str]) -> None:
+    """Take conversations from what all users share."""
+    for some in _portions(list(ids)):
+        unit.share("ZREM", unit.redis.key(conversations.USED), *(f"{unit.uid} {each}" for each in some))
 
 
 def _portions(names: list[str]) -> list[list[str]]:

@@ -16,7 +16,7 @@ from proxy.stores.redis import clearing, orders
 from proxy.stores.redis.connection import Redis, scored
 from proxy.stores.redis.layout import sid
 from proxy.stores.redis.unit import Unit, uid
-from tests.stores.contract_chains import keep, response
+from tests.stores.contract_chains import keep, response, talk_of
 from tests.stores.contract_forgetting import DAY
 from tests.stores.forgetting_support import WORD, everything
 from tests.stores.making import (
@@ -109,6 +109,7 @@ async def test_nothing_is_left_of_a_home_and_nothing_leads_to_it(stores, redis, 
     await everything(stores)
     await much(stores, 5)
     await keep(stores, response("lasting", text=WORD, expires_at=NOW + 9))
+    await stores.conversations.create(talk_of("lasting", used_at=NOW), [("i", b'"i"')])
     job = await stores.jobs.claim(NOW, 60)
     await stores.jobs.retry(job, at=NOW, reason="refused", dead=True)
     assert (await stores.jobs.counts()).dead == 1
@@ -122,7 +123,16 @@ async def test_nothing_is_left_of_a_home_and_nothing_leads_to_it(stores, redis, 
         "obsolete",
     }
     assert WORD.encode() not in await written()
-    for name in ("ids:acme", "expiring", "expiring-responses", "unsummarised", "waiting", "open", "oldest"):
+    for name in (
+        "ids:acme",
+        "expiring",
+        "expiring-responses",
+        "used-conversations",
+        "unsummarised",
+        "waiting",
+        "open",
+        "oldest",
+    ):
         assert await redis.call("EXISTS", redis.key(name)) == 0, name
     assert await shared(redis) == await by_rows(redis)
     assert await redis.call("EXISTS", redis.key("purge-due")) == 1
