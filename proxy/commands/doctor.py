@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -257,8 +258,7 @@ async def _upstream(
     if status in (401, 403):
         return _turned_away(subject, shown, status, configured)
     if status >= 400:
-        text = f"{shown} answers {status} for /models: some providers have no such list; is the URL right?"
-        return Finding(NOTE, subject, text)
+        return await _without_models(subject, shown, status, _Asker(url, headers, network), configured)
     return _listed(subject, shown, body, model)
 
 
@@ -268,15 +268,47 @@ def _with_v1(at: Endpoint, url: str) -> str:
     return f"{base.rstrip('/')}{colon}/v1{mark}{query}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """Asks the upstream one thing."""
+
+    url: str
+    headers: Headers
+    network: Network
+
+    async def ask(self, method: str, target: bytes, body: bytes | None = None) -> tuple[int, bytes]:
+        """Return the status and the body, as far as anybody will read it. Raises UpstreamError."""
+        limits = Timeouts(headers_s=10, read_s=10)
+        headers = [*self.headers, (b"content-type", b"application/json")] if body else self.headers
+        async with Upstream(self.url, timeouts=limits, network=self.network) as upstream:
+            with await upstream.open(method, target, headers, body) as opened:
+                found = b""
+                while not opened.at_end and len(found) < 1_000_000:
+                    found += await opened.read()
+                return opened.status, found
+
+
 async def _models(url: str, headers: Headers, network: Network) -> tuple[int, bytes]:
-    """Return the status of the upstream's list of models, and its body, as far as anybody will read it."""
-    limits = Timeouts(headers_s=10, read_s=10)
-    async with Upstream(url, timeouts=limits, network=network) as upstream:
-        with await upstream.open("GET", b"/v1/models", headers) as opened:
-            body = b""
-            while not opened.at_end and len(body) < 1_000_000:
-                body += await opened.read()
-            return opened.status, body
+    """Return the status of the upstream's list of models, and its body."""
+    return await _Asker(url, headers, network).ask("GET", b"/v1/models")
+
+
+async def _without_models(
+    subject: str, shown: str, status: int, asker: _Asker, configured: str | None
+) -> Finding:
+    """Say whether an upstream that has no list of models takes chats: an empty request costs nothing."""
+    try:
+        taken, body = await asker.ask("POST", b"/v1/chat/completions", b"{}")
+    except UpstreamError as e:
+        return Finding(BAD, subject, f"{shown}: {e}")
+    if taken in (401, 403):
+        return _turned_away(subject, shown, taken, configured)
+    if taken in (404, 405) and b"model" not in body.lower():
+        text = f"{shown} answers {status} for /models and {taken} for /chat/completions: the URL is wrong"
+        return Finding(BAD, subject, text)
+    if taken < 500:
+        return Finding(GOOD, subject, f"{shown} takes chats; it has no list of models (status {status})")
+    return Finding(NOTE, subject, f"{shown} answers {status} for /models and {taken} for an empty chat")
 
 
 def _turned_away(subject: str, url: str, status: int, configured: str | None) -> Finding:

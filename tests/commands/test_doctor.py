@@ -81,6 +81,30 @@ async def test_a_configured_key_that_is_refused_is_to_be_fixed(
     assert KEY not in found.text
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "mark", "said"),
+    [
+        (400, b'{"error": {"message": "messages is required"}}', doctor.GOOD, "takes chats"),
+        (404, b'{"error": {"message": "Resource not found"}}', doctor.BAD, "the URL is wrong"),
+        (404, b'{"error": {"message": "The model is missing"}}', doctor.GOOD, "takes chats"),
+        (401, b"", doctor.BAD, "refuses upstream.api_key"),
+        (503, b"", doctor.NOTE, "503 for an empty chat"),
+    ],
+)
+async def test_an_upstream_without_a_list_of_models_is_asked_for_an_empty_chat(
+    status: int, body: bytes, mark: str, said: str
+) -> None:
+    async def answer(exchange: Any) -> None:
+        chats = exchange.request.method == b"POST"
+        await exchange.reply(body if chats else b"", status if chats else 404)
+
+    async with ScriptedUpstream(answer) as upstream:
+        found = await doctor._upstream("upstream", upstream.url, KEY, configured="upstream.api_key")
+        sent = upstream.requests[-1]
+    assert (found.mark, said in found.text) == (mark, True)
+    assert (sent.target, sent.body) == (b"/v1/chat/completions", b"{}")
+
+
 def test_the_doctor_knows_which_keys_are_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in OPENAI_API_KEY is a client's: the proxy sends it nowhere."""
     asked = list[tuple[str, str | None, str | None]]()
