@@ -1,0 +1,216 @@
+r"""Train one head on the encoder, and report its held-out scores by language.
+
+    python -m training.train_head relation --encoder encoder6.npz --words e5-small-q4.bin \
+        --tokenizer tokenizer.json
+
+Saves `<head>.npz` (low-rank changes and linear layers) and `<head>.json` (its card: data, scores, checksum).
+A few minutes on two cores. Batches are of similar length; what is rare is drawn as often as what is frequent.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import random
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+
+from training import model as m
+
+TRIAGE = ("memory", "small_talk", "world", "tool", "self_contained")
+RELATION = ("apart", "same", "changed")
+WHOSE = ("user", "other", "nobody")
+SENSE = (
+    "stated hedged hypothetical fiction quoted sarcastic transient"
+    " instruction rule remember forget off_record"
+).split()
+
+
+def example(task: str, line: dict) -> tuple[str, str, tuple[int, ...]]:
+    """Return the two texts and the classes of a line."""
+    if task == "triage":
+        before = "\n".join(turn["content"] for turn in line.get("history") or ())
+        return line["text"], before, (TRIAGE.index(line["label"]),)
+    if task == "relation":
+        return line["old"], line["new"], (RELATION.index(line["label"]),)
+    follows = (int(line["follows"]), WHOSE.index(line["whose"]), SENSE.index(line["sense"]))
+    return line["message"], line["candidate"], follows
+
+
+CLASSES = {"triage": (TRIAGE,), "relation": (RELATION,), "statement": (("no", "yes"), WHOSE, SENSE)}
+
+
+def pairs_of_users(rows: list[tuple[str, dict]], rng: random.Random) -> list[tuple[str, str, str, int]]:
+    """Return (language, message, memory, helps) of relevance users: what helps, what tempts, and others."""
+    found = []
+    for lang, user in rows:
+        facts = user["facts"]
+        for asked in user["asked"]:
+            helps = set(asked["a"] if isinstance(asked["a"], list) else [asked["a"]])
+            found += [(lang, asked["q"], facts[i], 1) for i in helps]
+            others = [i for i in range(len(facts)) if i not in helps]
+            found += [(lang, asked["q"], facts[i], 0) for i in rng.sample(others, min(3, len(others)))]
+        for missing in user["missing"]:
+            near = list(missing.get("near") or ())
+            others = near + rng.sample(range(len(facts)), min(2, len(facts)))
+            found += [(lang, missing["q"], facts[i], 0) for i in set(others)]
+    return found
+
+
+def read(args: argparse.Namespace, split: str, texts: m.Texts, rng: random.Random) -> list[tuple]:
+    """Return (language, (ids, segments), classes) of a split."""
+    rows = list(m.lines(args.data, args.task, split))
+    if args.task == "relevance":
+        return [(lang, texts.pair(q, f), (y,)) for lang, q, f, y in pairs_of_users(rows, rng)]
+    found = []
+    for lang, line in rows:
+        first, second, classes = example(args.task, line)
+        found.append((lang, texts.pair(first, second), classes))
+    return found
+
+
+def scores(head: m.Head, rows: list[tuple], names: tuple) -> dict:
+    """Return accuracy and, for each class, precision and recall; by language and of all."""
+    head.eval()
+    guesses: list[list[int]] = []
+    with torch.no_grad():
+        for at in range(0, len(rows), 64):
+            outs = head(*m.batched([row[1] for row in rows[at : at + 64]]))
+            guesses += np.stack([out.argmax(1).numpy() for out in outs], 1).tolist()
+    head.train()
+    report: dict = {}
+    for k, classes in enumerate(names):
+        by_lang: dict[str, list[bool]] = defaultdict(list)
+        hits, said, true = Counter(), Counter(), Counter()
+        for (lang, _, gold), guess in zip(rows, guesses, strict=True):
+            by_lang[lang].append(gold[k] == guess[k])
+            true[gold[k]] += 1
+            said[guess[k]] += 1
+            hits[gold[k]] += gold[k] == guess[k]
+        every = [x for xs in by_lang.values() for x in xs]
+        report[f"q{k}"] = {
+            "accuracy": round(float(np.mean(every)), 3),
+            "by_language": {
+                lang: (round(float(np.mean(x)), 3), len(x)) for lang, x in sorted(by_lang.items())
+            },
+            "classes": {
+                name: {
+                    "precision": round(hits[i] / said[i], 3) if said[i] else None,
+                    "recall": round(hits[i] / true[i], 3) if true[i] else None,
+                    "n": true[i],
+                }
+                for i, name in enumerate(classes)
+                if true[i] or said[i]
+            },
+        }
+    return report
+
+
+def fit(head: m.Head, rows: list[tuple], held: list[tuple], args: argparse.Namespace, names: tuple) -> None:
+    parameters = [p for p in head.parameters() if p.requires_grad]
+    optimiser = torch.optim.AdamW(parameters, lr=args.lr, weight_decay=0.02)
+    steps = math.ceil(args.epochs * len(rows) / args.batch)
+    counts = [Counter(row[2][k] for row in rows) for k in range(len(names))]
+    weights = [
+        torch.tensor(
+            [(len(rows) / (len(c) * count[i])) ** 0.5 if count[i] else 0.0 for i in range(len(c))]
+        ).float()
+        for c, count in zip(names, counts, strict=True)
+    ]
+    started, step, loss_now = time.time(), 0, 0.0
+    order: list[int] = []
+    while step < steps:
+        if len(order) < args.batch:
+            order = random.sample(range(len(rows)), len(rows))
+        picked = [rows[order.pop()] for _ in range(min(args.batch, len(order)))]
+        tokens, mask, segments = m.batched([row[1] for row in picked])
+        drop = torch.rand(tokens.shape) < 0.06
+        mask = mask & ~drop | (segments == 0) & (torch.arange(tokens.shape[1]) == 0) & mask
+        with torch.autocast("cpu", torch.bfloat16):
+            outs = head(tokens, mask, segments)
+        loss = sum(
+            F.cross_entropy(
+                out.float(), torch.tensor([row[2][k] for row in picked]), weights[k], label_smoothing=0.03
+            )
+            for k, out in enumerate(outs)
+        )
+        for group in optimiser.param_groups:
+            group["lr"] = (
+                args.lr * min(1, (step + 1) / 30) * max(0.03, 0.5 * (1 + math.cos(math.pi * step / steps)))
+            )
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimiser.step()
+        step += 1
+        loss_now = 0.95 * loss_now + 0.05 * loss.item() if step > 1 else loss.item()
+        if step % 50 == 0 or step == steps:
+            print(step, "of", steps, round(time.time() - started), "s loss", round(loss_now, 4), flush=True)
+        if held and step % args.look == 0:
+            print({k: v["accuracy"] for k, v in scores(head, held, names).items()}, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("task", choices=[*CLASSES, "relevance"])
+    parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data")
+    parser.add_argument("--encoder", type=Path, nargs="+", required=True)
+    parser.add_argument("--words", type=Path, required=True, help="e5-small-q4.bin")
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--rank", type=int, default=8)
+    parser.add_argument("--epochs", type=float, default=8)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--lr", type=float, default=2e-3)
+    parser.add_argument("--look", type=int, default=10_000)
+    parser.add_argument("--out", type=Path, default=Path("."))
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    random.seed(0)
+    rng = random.Random(0)
+    tokenizer = Tokenizer.from_file(str(args.tokenizer))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    texts = m.Texts(tokenizer)
+    names = (("no", "yes"),) if args.task == "relevance" else CLASSES[args.task]
+    rows, held = read(args, "train", texts, rng), read(args, "dev", texts, rng)
+    encoder = m.load(m.published_words(args.words), args.encoder, 6)
+    head = m.Head(encoder, [len(c) for c in names], args.rank, args.layers)
+    print(
+        len(rows),
+        "to train,",
+        len(held),
+        "held out;",
+        sum(p.numel() for p in head.trained().values()),
+        "numbers",
+    )
+    fit(head, rows, held, args, names)
+    report = {"dev": scores(head, held, names)}
+    if test := read(args, "test", texts, rng):
+        report["test"] = scores(head, test, names)
+    args.out.mkdir(parents=True, exist_ok=True)
+    target = args.out / f"{args.task}.npz"
+    np.savez_compressed(target, **m.packed(head.trained()))
+    card = {
+        "head": args.task,
+        "layers": args.layers,
+        "rank": args.rank,
+        "classes": names,
+        "trained_on": dict(Counter(row[0] for row in rows)),
+        "scores": report,
+        "sha256": hashlib.sha256(target.read_bytes()).hexdigest(),
+    }
+    (args.out / f"{args.task}.json").write_text(json.dumps(card, indent=1, ensure_ascii=False) + "\n")
+    print(json.dumps(report, indent=1))
+
+
+if __name__ == "__main__":
+    main()
