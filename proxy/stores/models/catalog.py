@@ -91,7 +91,7 @@ ROWS = {
             family=_FAMILIES["multilingual-e5-"],
         ),
         Row(
-            EmbeddingModel(MEMORY_E5, 384, 0.25, 0.80, dense_weight=0.85),
+            EmbeddingModel(MEMORY_E5, 384, 0.35, 0.80, dense_weight=0.85),
             "",
             english_only=False,
             centred=False,
