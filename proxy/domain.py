@@ -297,7 +297,7 @@ class Turn:
     said_at: float | None = None  # when it was said, where that was before the request: an old conversation
     tool_forced: bool = False  # tool_choice demands a tool call
     may_loop: bool = (
-        False  # the answer may take several requests: tools are offered, or described in the text
+        False  # the answer may take several requests: tools are offered, described in the text, or were used
     )
     named: bool = False  # the client named the session itself; else its beginning did
     standalone: bool = False  # of a named session, and with nothing of its history in it

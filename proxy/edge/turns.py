@@ -113,8 +113,7 @@ def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defau
         timezone=asked.timezone,
         said_at=past(asked.created_at, incoming.at, "memory_context.created_at"),
         tool_forced=dialect.tool_forced(body),
-        may_loop=bool(body.get("tools") or body.get("functions"))
-        or any(m.typed is not None for m in messages),
+        may_loop=_may_loop(body, messages),
         named=asked.session_id is not None,
         standalone=asked.session_id is not None and _is_alone(body, messages),
         continues=dialect.previous_response_id(body),
@@ -138,6 +137,21 @@ def _bounded(message: Message) -> Message:
 def _ends_of(text: str) -> str:
     half = MOST_CHARS // 2
     return text if len(text) <= MOST_CHARS else f"{text[:half]}\n{text[-half:]}"
+
+
+def _may_loop(body: Body, messages: Sequence[Message]) -> bool:
+    """True if the answer may take several requests: tools are offered, described in the text, or were used.
+
+    Some clients send no `tools` with the steps of a loop, or leave them to the upstream."""
+    if body.get("tools") or body.get("functions"):
+        return True
+    if any(m.role == "tool" or m.typed is not None for m in messages):
+        return True
+    entries = body.get("messages")
+    return isinstance(entries, list) and any(
+        isinstance(entry, dict) and bool(entry.get("tool_calls") or entry.get("function_call"))
+        for entry in entries
+    )
 
 
 def _is_alone(body: Body, messages: Sequence[Message]) -> bool:

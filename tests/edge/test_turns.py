@@ -77,6 +77,28 @@ def test_whoever_names_another_user_is_told_where(said: dict[str, Any], param: s
     assert refused.value.param == param
 
 
+CALLED = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function"}]}
+OLD_CALL = {"role": "assistant", "content": "Let me look.", "function_call": {"name": "look"}}
+
+
+@pytest.mark.parametrize(
+    ("said", "may_loop"),
+    [
+        ({}, False),
+        ({"tools": [{"type": "function"}]}, True),
+        ({"tools": [], "messages": [{"role": "user", "content": "When?"}, CALLED]}, True),
+        ({"messages": [{"role": "user", "content": "When?"}, OLD_CALL]}, True),
+        ({"messages": [{"role": "user", "content": "When?"}, {"role": "tool", "content": "7:30"}]}, True),
+        ({"messages": [{"role": "user", "content": "When?"}, {"role": "assistant", "content": "?"}]}, False),
+        ({"messages": [{"role": "user", "content": "When?"}, None, 7]}, False),
+    ],
+)
+def test_a_tool_loop_is_known_by_its_history_too(said: dict[str, Any], *, may_loop: bool) -> None:
+    turn = asked(memory_context=ANNA, **said).turn
+    assert turn is not None
+    assert turn.may_loop is may_loop
+
+
 def test_the_turn_knows_whether_its_session_was_named() -> None:
     for context in (ANNA, {**ANNA, "session_id": "s-1"}):
         turn = asked(memory_context=context).turn
