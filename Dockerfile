@@ -7,7 +7,7 @@ COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY scripts/fetch-models scripts/fetch-models
 COPY proxy proxy
 ARG MODELS=""
-RUN pip install --no-cache-dir --constraint requirements.lock ".[fleet,otel]" && python scripts/fetch-models $MODELS
+RUN pip install --no-cache-dir --constraint requirements.lock ".[fleet,otel${MODELS:+,$MODELS}]" && python scripts/fetch-models $MODELS
 # Debian has a user `proxy` already.
 RUN useradd --create-home memory && mkdir /data && chown memory /data
 USER memory
