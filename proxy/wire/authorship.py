@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from proxy.wire import templates as table
 from proxy.wire.correspondence import may_hold_mail, without_chat, without_mail
+from proxy.wire.headings import beside_passages, is_instruction, to_complete, under_context
 
 _MOST_MARKS = 4_000  # of one text
 _MOST_SIGNS = 20_000  # that may open a mark
@@ -49,9 +50,14 @@ class Authorship:
 
 def split(text: str) -> Authorship:
     """Return the user's own words in the text; `text` itself where nothing was put around them."""
-    if (template := _template(text)) is not None:
+    template = _template(text)
+    if template is not None and template is not _CHANGED:
         return _of_template(text, template)
-    if (asked := _to_complete(text)) is not None:
+    asked = to_complete(text)
+    asked = under_context(text) if asked is None else asked
+    if asked is None and template is _CHANGED:
+        asked = beside_passages(text)
+    if asked is not None:
         found = _of_structure(asked, _DEPTH)
         return Authorship(found.typed, found.pasted, wrapped=True)
     if not _signs(text).search(text) and not may_hold_mail(text):
@@ -88,7 +94,7 @@ _WRAPPING = ("<", "-", "=", "*", "~", "#", "{", "")
 
 
 def _template(text: str) -> table.Template | None:
-    """Return the template that the text follows."""
+    """Return the template that the text follows, `_CHANGED` if it only begins like one."""
     begins = text[:_BEGINS_IN].lstrip()[:_BEGINNING].lower()
     if not begins.startswith(_BEGINNINGS):
         return None
@@ -104,7 +110,7 @@ def _template(text: str) -> table.Template | None:
             for row in table.TEMPLATES
             if head.startswith(row.opens) and (not row.asks or any(ask in lowered for ask in row.asks))
         ),
-        None,
+        _CHANGED,
     )
 
 
@@ -117,6 +123,7 @@ _TOOL_RESULT = re.compile(
 )
 _RESULT_CHARS = 3_000
 _REPLIES = ("<feedback", "<answer", "<user_message", "<userMessage")
+_CHANGED = table.Template("a template that was changed: it asks nothing in the way of the original", "", ())
 _OF_TOOLS = table.Template("Cline", "cline/cline: src/core/task/ToolExecutor.ts", ())
 
 
@@ -133,21 +140,11 @@ def _of_template(text: str, row: table.Template) -> Authorship:
     places = [found + len(ask) for ask in row.asks if (found := lowered.rfind(ask)) >= 0]
     start = max(places, default=0)
     ends = [found for end in row.ends if (found := lowered.find(end, start)) >= 0]
-    asked = _of_structure(text[start : min(ends, default=len(text))], _DEPTH)
+    said = text[start : min(ends, default=len(text))]
+    if not said.strip() or is_instruction(said.strip()):  # the question is elsewhere in a changed template
+        said = beside_passages(text) or said
+    asked = _of_structure(said, _DEPTH)
     return Authorship(asked.typed.strip(), asked.pasted, wrapped=True)
-
-
-def _to_complete(text: str) -> str | None:
-    """Return the question of a prompt that ends with an empty heading for its answer, None of other texts."""
-    last = text[-_HEADING_CHARS:].rstrip().lower()
-    if not last.endswith(table.ANSWER_HEADINGS):
-        return None
-    end = text.rstrip().rfind("\n") + 1
-    if text[end:].strip().strip("#* ").lower() not in table.ANSWER_HEADINGS:
-        return None
-    lowered = text[:end].lower() if len(text[:end].lower()) == end else text[:end]
-    start = max((heading.end() for heading in _QUESTION_LINE.finditer(lowered)), default=None)
-    return None if start is None else text[start:end].strip()
 
 
 def _without_appendix(text: str) -> tuple[str, bool]:
@@ -155,12 +152,6 @@ def _without_appendix(text: str) -> tuple[str, bool]:
     places = [found for addition in table.APPENDED if (found := text.find(addition)) >= 0]
     places = [found for found in places if not found or text[found - 1] == "\n"]
     return (text[: min(places)], True) if places else (text, False)
-
-
-_HEADING_CHARS = 40
-_QUESTION_LINE = re.compile(
-    rf"^[#* \t]{{0,8}}(?:{'|'.join(map(re.escape, table.QUESTION_HEADINGS))})", re.MULTILINE
-)
 
 
 # ---------------------------------------------------------------- structure

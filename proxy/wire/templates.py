@@ -246,6 +246,21 @@ QUESTION_HEADINGS = (
     *("pregunta:", "pergunta:", "domanda:", "вопрос:", "问题：", "问题:", "質問：", "質問:", "질문:"),
 )
 
+# Headings of the passages in a prompt, without their colon.
+CONTEXT_HEADINGS = frozenset(
+    "context|contexts|retrieved context|documents|retrieved documents|sources|passages|kontext|dokumente"
+    "|contexto|documentos|contexte|contesto|documenti|контекст|документы|上下文|参考资料|参考内容|已知信息|文脈"
+    "|コンテキスト|参考情報|문맥|컨텍스트|참고 자료".split("|")
+)
+# Words in the headings of what a template wants of the model.
+INSTRUCTION_WORDS = frozenset(
+    "task tasks guideline guidelines example examples citation citations output instruction instructions rule"
+    " rules format response answer context sources note notes important constraint constraints requirement"
+    " requirements role system style tone language aufgabe richtlinien beispiel ausgabe anweisungen regeln"
+    " tarea pautas ejemplo salida instrucciones reglas tâche consignes exemple sortie règles 任务 指南 示例"
+    " 输出 要求 规则 タスク ガイドライン 例 出力".split()
+)
+
 # Tags in which a client puts the user's own words, folded: no case, no '-', '_', '.'.
 OWN_TAGS = frozenset(
     (

@@ -74,8 +74,57 @@ Today's date is 2026-11-28.
       IMPORTANT: this context may or may not be relevant.
 </system-reminder>"""
 
+# Open WebUI's template as its administrators change it: the question stands above the passages.
+CHANGED_HEAD, CHANGED_CONTEXT = OPEN_WEBUI.strip().split("\n\n<context>")
+CHANGED_CONTEXT = "\n\n<context>" + CHANGED_CONTEXT + "\n</context>\n"
+
 # (the message, what the user typed of it)
 WRAPPED = {
+    "Open WebUI, changed: a heading for the query": (
+        f"{CHANGED_HEAD}\n\n### User Query:\nWhen is my exam?{CHANGED_CONTEXT}",
+        "When is my exam?",
+    ),
+    "Open WebUI, changed: the query in a line": (
+        f"{CHANGED_HEAD}\n\n**Query:** When is my exam?\n\nContext:{CHANGED_CONTEXT}",
+        "When is my exam?",
+    ),
+    "Open WebUI, changed: the query in a tag": (
+        f"{CHANGED_HEAD}\n\n<user_query>\nWhen is my exam?\n</user_query>{CHANGED_CONTEXT}",
+        "When is my exam?",
+    ),
+    "Open WebUI, changed: the bare query behind the instructions": (
+        f"{CHANGED_HEAD}\n\nWhen is my exam?\nI live in Oslo.{CHANGED_CONTEXT}",
+        "When is my exam?\nI live in Oslo.",
+    ),
+    "Open WebUI, changed: a heading of their own, instructions at the end": (
+        "### Task:\nRespond to the user query using the provided context.\n\n### Guidelines:\n- Be brief.\n\n"
+        f"### The employee asks\nWhen is my exam?{CHANGED_CONTEXT}\n### Output:\nA clear answer.",
+        "When is my exam?",
+    ),
+    "Open WebUI, changed: no tags": (
+        "### Task:\nRespond to the user query using the provided context.\n\n### Context:\nI live in Rome.\n\n"
+        "### Question\nWhen is my exam?\n\n### Output:\nA clear answer.",
+        "When is my exam?",
+    ),
+    "Open WebUI, a query without words": (f"{CHANGED_HEAD}{CHANGED_CONTEXT}", ""),
+    "LangChain, changed: no heading for the question": (
+        "Use the following pieces of context to answer the question.\n\n<docs>\nI live in Rome.\n</docs>\n\n"
+        "When is my exam?",
+        "When is my exam?",
+    ),
+    "headings in prose": (
+        "Context:\nI live in Rome.\n\nQuestion: Where is she?\n\nI am a nurse.\n\nQuestion: When is my exam?",
+        "When is my exam?",
+    ),
+    "headings in prose, German": (
+        "**Kontext:**\nIch wohne in Rom.\n\n**Frage:** Wann ist meine Prüfung?",
+        "Wann ist meine Prüfung?",
+    ),
+    "headings in prose, Chinese": ("上下文：\n我住在罗马。\n\n问题：我什么时候考试？", "我什么时候考试？"),
+    "headings in prose, Spanish": (
+        "# Contexto\nVivo en Roma.\n\n# Pregunta\n¿Cuándo es mi examen?",
+        "¿Cuándo es mi examen?",
+    ),
     "Cherry Studio, Chinese, with footnotes": (
         "请根据参考资料回答问题，并使用脚注格式引用数据来源。请忽略无关的参考资料。\n\n## 脚注格式：\n\n1. **脚注标记**"
         "\n\n## 我的问题是：\n\n我还剩几天假？\n\n## 参考资料：\n\n[{}]\n",
@@ -337,6 +386,8 @@ TYPED = [
     "### Task:\nPlan my week. I work nights.",
     "Task: I have to move by May. Context: I have two cats. Question: what do I do first?",
     "Context: I'm moving to Berlin in May.\n\nQuestion: what should I pack?",
+    "Context:\nI'm moving to Berlin in May, and I have two cats.\n\nWhat should I pack?",
+    "My context\nI live in Rome.\n\nQuestion: what should I pack?",
     "LangChain says 'Use the following pieces of context to answer the question'. I use it at work.",
     "Fill in the letter:\n<name>\n<address>\nI live in Berlin",
     "My type is Vec<T> where T: Clone, and I work at Acme.",
@@ -402,7 +453,7 @@ def test_any_text_is_split_and_nothing_is_made_up(text: str) -> None:
 @pytest.mark.parametrize(
     "unit",
     ["<a1>", "<x>", "<a ", "[{", '{"a":', "> q\n", "```\n", "<!--", "<!-- a -->", "{\n", "--- END a\n", "END ", "<b>x</b>",
-     "[ab]x", "a:\n", "\n", "word ", "<user_query>", "</search_results>\n", "水<源>", ":\n---\n", ":\n", '"""', "'''a", "<<<", "1/1/26, 9:12 - a: b\n", "@:"],
+     "[ab]x", "a:\n", "\n", "word ", "<user_query>", "</search_results>\n", "水<源>", ":\n---\n", ":\n", "### Task:\nRespond to the user query using the provided context\n\n# a\n<x>\n", "Context:\nQuestion:\n", '"""', "'''a", "<<<", "1/1/26, 9:12 - a: b\n", "@:"],
 )  # fmt: skip
 def test_a_megabyte_takes_milliseconds(unit: str) -> None:
     text = unit * (1_000_000 // len(unit))
