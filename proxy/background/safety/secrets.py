@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 
 from proxy.background.safety import looks, seed_phrases, spoken, vendor_keys
-from proxy.background.safety.detect import Detector, Span, run
+from proxy.background.safety.detect import Detector, Span, Table, run
 from proxy.background.safety.secret_rows import PASSWORD, PASSWORD_STARTS, ROWS
 from proxy.background.safety.unmask import decoded, unhexed
 
@@ -60,8 +60,8 @@ def shapes() -> tuple[Detector, ...]:
 
 
 @cache
-def _rows() -> tuple[Detector, ...]:
-    return (*ROWS, *spoken.ROWS, *vendor_keys.rows())
+def _rows() -> Table:
+    return Table((*ROWS, *spoken.ROWS, *vendor_keys.rows()))
 
 
 def find(text: str, lowered: str) -> Iterator[Span]:
