@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
@@ -127,7 +128,11 @@ async def test_silence_in_a_stream_is_filled_until_it_is_stopped() -> None:
         KeepAlive(send, 0).start(tasks)  # off: there is nothing to wait for
 
 
-async def test_an_answer_that_memory_cannot_read_is_logged_without_its_words() -> None:
+async def test_an_answer_that_memory_cannot_read_is_logged_without_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A logger that another test has used is bound to its configuration for good.
+    monkeypatch.setattr("proxy.observe.log", structlog.get_logger())
     headers = [(b"Content-Type", b"text/event-stream"), (b"Content-Encoding", b"zstd")]
     with capture_logs() as logs:
         answer = await read_answer(headers, [b"\x00\x01 the secret words"], CHAT)
