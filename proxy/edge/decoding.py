@@ -8,14 +8,14 @@ more than MOST_TIMES what was sent. The app behind sees a plain body, without Co
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import brotli
 import zstandard
 
-from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
+from proxy.edge.reply import ASGIScope, Header, Receive, Send, body_first, send_error
 from proxy.errors import ClientError, InvalidRequest, TooLarge, UnsupportedMedia
 
 ACCEPTED = ("gzip", "deflate", "br", "zstd")
@@ -54,7 +54,7 @@ class Decoded:
         headers = [h for h in scope["headers"] if h[0] not in (b"content-encoding", b"content-length")]
         headers = [h for h in headers if h[0] != b"transfer-encoding"]
         headers.append((b"content-length", b"%d" % len(body)))
-        await self.app({**scope, "headers": headers}, _first(body, receive), send)
+        await self.app({**scope, "headers": headers}, body_first(body, receive), send)
 
     async def _read(self, receive: Receive) -> bytes | None:
         """Return the body as it was sent, None if the client left. Raises TooLarge."""
@@ -68,20 +68,6 @@ class Decoded:
                 raise _too_large(self.max_bytes)
             if not message.get("more_body", False):
                 return bytes(body)
-
-
-def _first(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the body, and then what comes after it."""
-    given = False
-
-    async def again() -> MutableMapping[str, Any]:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again
 
 
 def encodings_of(headers: Sequence[Header]) -> list[str]:

@@ -21,6 +21,20 @@ Send = Callable[[Message], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 
+def body_first(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives the body, which has been read already, and then what comes after it."""
+    given = False
+
+    async def again() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again
+
+
 def error_of(error: ProxyError) -> tuple[int, dict[str, Any]]:
     """Return status and OpenAI's error object for one of our errors; unknown ones are a bare 500."""
     match error:

@@ -2,14 +2,13 @@
 the objects.
 """
 
-from collections.abc import Iterable, MutableMapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qsl
 
 from proxy.edge.identity.caller import Caller, admitted, caller_of
 from proxy.edge.off_loop import OFF_LOOP
-from proxy.edge.reply import ASGIScope, Header, Receive, Send, send_error
+from proxy.edge.reply import ASGIScope, Header, Receive, Send, body_first, send_error
 from proxy.edge.responses.auto import Hearing, Speech
 from proxy.edge.responses.ids import is_plain, named_in
 from proxy.edge.responses.makers import (
@@ -83,7 +82,7 @@ class Door:
                 return
             named = await _parsed(scope, body) or {}
             if ours or (self.speech is not Speech.NATIVE and continues_ours(named)):
-                await self.compact(scope, _first(body, receive), send)
+                await self.compact(scope, body_first(body, receive), send)
                 return
             makers, caller = self.makers, admitted(scope)
             if makers is not None and tells_apart(caller):
@@ -92,12 +91,12 @@ class Door:
                 await makers.require_all(caller, named)
                 # As we read it: of a key that stands twice, the upstream might take the other one.
                 body = await OFF_LOOP.run(len(body), json_body.dump, named)
-                await self._watched(makers, scope, _first(body, receive), send, named, self.operating)
+                await self._watched(makers, scope, body_first(body, receive), send, named, self.operating)
                 return
         except (ClientError, StoreError) as error:
             await send_error(send, error)
             return
-        await self._ask(scope, _first(body, receive), send, self.operating)
+        await self._ask(scope, body_first(body, receive), send, self.operating)
 
     async def _guarded(self, makers: Makers, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Let the caller reach what the upstream keeps for it, and nothing that another has made."""
@@ -116,7 +115,7 @@ class Door:
                     await makers.require_all(caller, named)
                     body = await OFF_LOOP.run(len(body), json_body.dump, named)
                     scope = {**scope, "headers": _with_length(scope["headers"], len(body))}
-                receive = _first(body, receive)
+                receive = body_first(body, receive)
         except (ClientError, StoreError) as error:
             await send_error(send, error)
             return
@@ -187,7 +186,7 @@ class Door:
                 troubles.failed(error)
                 await send_error(send, error)
                 return
-            await (self.compact if is_operation(scope) else self.ours)(scope, _first(body, receive), send)
+            await (self.compact if is_operation(scope) else self.ours)(scope, body_first(body, receive), send)
 
 
 async def _parsed(scope: ASGIScope, body: bytes) -> Body | None:
@@ -259,17 +258,3 @@ def _with_length(headers: Iterable[Header], length: int) -> list[Header]:
 
 def _unreadable() -> InvalidRequest:
     return InvalidRequest("Send plain JSON: what the request works on must be known here.")
-
-
-def _first(body: bytes, receive: Receive) -> Receive:
-    """Return a `receive` that gives the body, which has been read, and then what comes after it."""
-    given = False
-
-    async def again() -> MutableMapping[str, Any]:
-        nonlocal given
-        if given:
-            return await receive()
-        given = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return again
