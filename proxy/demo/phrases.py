@@ -166,11 +166,3 @@ NEW_STATE = _pattern(
     搬到|换了|买了|加入
     """
 )
-RELATIVE_TIME = _pattern(
-    r"""
-    \b(?:yesterday|today|tonight|tomorrow)\b
-    \b(?:this|last|next) (?:morning|night|week|weekend|month|year|summer|winter|spring|fall|\w+day)\b
-    \b(?:days?|weeks?|months?|years?) ago\b
-    昨天|今天|明天|上周|下周|上个月|下个月|去年|明年
-    """
-)
