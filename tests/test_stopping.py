@@ -18,15 +18,21 @@ UPGRADE = b"GET /v1/realtime HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: Upgrade\
 ASKED = {"model": "m", "messages": [{"role": "user", "content": "Good morning"}]}
 
 
+class Silent:
+    """An upstream's script: it never answers, and `asked` is set once a request has arrived."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+
+    async def __call__(self, exchange: Exchange) -> None:
+        self.asked.set()
+        await asyncio.Event().wait()
+
+
 async def test_a_request_without_an_answer_at_the_end_is_told_so_in_the_shape_of_openai(
     tmp_path: Path, models_dir: Path
 ) -> None:
-    asked = asyncio.Event()
-
-    async def silent(exchange: Exchange) -> None:
-        asked.set()
-        await asyncio.Event().wait()
-
+    silent = Silent()
     async with ScriptedUpstream(silent) as upstream, httpx2.AsyncClient(timeout=20) as http:
         arguments = ("--upstream", upstream.url)
         patience = {"MEMORY_PROXY__SERVER__SHUTDOWN_SECONDS": "1"}
@@ -34,7 +40,7 @@ async def test_a_request_without_an_answer_at_the_end_is_told_so_in_the_shape_of
             tmp_path / "data", *arguments, models_dir=models_dir, **patience
         ) as served:
             answer = asyncio.create_task(http.post(f"{served.base_url}/chat/completions", json=ASKED))
-            await asked.wait()
+            await silent.asked.wait()
             served.signal(signal.SIGTERM)
             told = await answer
             assert (told.status_code, told.headers["retry-after"]) == (503, "1")
@@ -46,12 +52,7 @@ async def test_a_request_without_an_answer_at_the_end_is_told_so_in_the_shape_of
 async def test_a_connection_after_the_end_has_begun_is_refused_though_a_worker_still_answers(
     tmp_path: Path, models_dir: Path
 ) -> None:
-    asked = asyncio.Event()
-
-    async def silent(exchange: Exchange) -> None:
-        asked.set()
-        await asyncio.Event().wait()
-
+    silent = Silent()
     async with ScriptedUpstream(silent) as upstream, httpx2.AsyncClient(timeout=60) as http:
         arguments = ("--upstream", upstream.url)
         settings = {"MEMORY_PROXY__SERVER__SHUTDOWN_SECONDS": "6", "MEMORY_PROXY__SERVER__WORKERS": "2"}
@@ -59,7 +60,7 @@ async def test_a_connection_after_the_end_has_begun_is_refused_though_a_worker_s
             tmp_path / "data", *arguments, models_dir=models_dir, **settings
         ) as served:
             answer = asyncio.create_task(http.post(f"{served.base_url}/chat/completions", json=ASKED))
-            await asked.wait()
+            await silent.asked.wait()
             served.signal(signal.SIGTERM)
             address = urlsplit(served.base_url)
             for _ in range(40):

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import brotli
 import zstandard
 
-from proxy.edge.reply import ASGIScope, Header, Receive, Send, body_first, send_error
+from proxy.edge.reply import ASGIScope, Header, Receive, Send, body_first, read_body, send_error, too_large
 from proxy.errors import ClientError, InvalidRequest, TooLarge, UnsupportedMedia
 
 ACCEPTED = ("gzip", "deflate", "br", "zstd")
@@ -44,9 +44,9 @@ class Decoded:
             if not encodings:
                 await self.app(scope, receive, send)
                 return
-            raw = await self._read(receive)
+            raw = await read_body(receive, self.max_bytes)
             if raw is None:
-                return  # the client left; there is nobody to answer
+                return  # the client left
             body = await asyncio.to_thread(decoded, raw, encodings, self.max_bytes)
         except ClientError as error:
             await send_error(send, error, _ACCEPT if isinstance(error, UnsupportedMedia) else ())
@@ -55,19 +55,6 @@ class Decoded:
         headers = [h for h in headers if h[0] != b"transfer-encoding"]
         headers.append((b"content-length", b"%d" % len(body)))
         await self.app({**scope, "headers": headers}, body_first(body, receive), send)
-
-    async def _read(self, receive: Receive) -> bytes | None:
-        """Return the body as it was sent, None if the client left. Raises TooLarge."""
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            if len(body) > self.max_bytes:
-                raise _too_large(self.max_bytes)
-            if not message.get("more_body", False):
-                return bytes(body)
 
 
 def encodings_of(headers: Sequence[Header]) -> list[str]:
@@ -109,7 +96,7 @@ def _bounded(pieces: Pieces, raw_bytes: int, max_bytes: int) -> Pieces:
     for piece in pieces:
         made += len(piece)
         if made > max_bytes:
-            raise _too_large(max_bytes)
+            raise too_large(max_bytes)
         if made > most:
             raise TooLarge(
                 f"The compressed body is larger than {MOST_TIMES} times what was sent: send it plain.",
@@ -117,14 +104,6 @@ def _bounded(pieces: Pieces, raw_bytes: int, max_bytes: int) -> Pieces:
                 code="body_too_large",
             )
         yield piece
-
-
-def _too_large(max_bytes: int) -> TooLarge:
-    return TooLarge(
-        f"The request body is larger than {max_bytes} bytes (server.max_body_bytes).",
-        param="body",
-        code="body_too_large",
-    )
 
 
 def _unreadable(name: str, why: str) -> InvalidRequest:

@@ -9,6 +9,7 @@ from proxy.errors import (
     EmbeddingFailed,
     ProxyError,
     StoreError,
+    TooLarge,
     UpstreamError,
     error_body,
 )
@@ -33,6 +34,29 @@ def body_first(body: bytes, receive: Receive) -> Receive:
         return {"type": "http.request", "body": body, "more_body": False}
 
     return again
+
+
+async def read_body(receive: Receive, most_bytes: int) -> bytes | None:
+    """Return the body of the request, None if the client left. Raises TooLarge."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        if len(body) > most_bytes:
+            raise too_large(most_bytes)
+        if not message.get("more_body", False):
+            return bytes(body)
+
+
+def too_large(most_bytes: int) -> TooLarge:
+    """Return the refusal of a body beyond `server.max_body_bytes`."""
+    return TooLarge(
+        f"The request body is larger than {most_bytes} bytes (server.max_body_bytes).",
+        param="body",
+        code="body_too_large",
+    )
 
 
 def error_of(error: ProxyError) -> tuple[int, dict[str, Any]]:

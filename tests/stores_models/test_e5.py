@@ -12,6 +12,7 @@ from proxy.stores.models import e5, weights
 from proxy.stores.models.catalog import E5
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.load import fetched_dir, load_embedder
+from tests.stores_models.questions import WHERE_DO_I_LIVE
 
 
 @pytest.fixture(scope="session")
@@ -36,19 +37,7 @@ async def cosines(embedder: OnnxEmbedder, question: str, *texts: str) -> list[fl
     return [float(np.frombuffer(vector, np.float32) @ asked) for vector in await embedder.embed(texts)]
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "Where do I live?",
-        "我住在哪里？",
-        "¿Dónde vivo?",
-        "Wo wohne ich?",
-        "Où est-ce que j'habite ?",
-        "私はどこに住んでいますか",
-        "Где я живу?",
-        "أين أسكن؟",
-    ],
-)
+@pytest.mark.parametrize("question", WHERE_DO_I_LIVE)
 async def test_a_fact_is_found_by_a_question_in_another_language(
     embedder: OnnxEmbedder, question: str
 ) -> None:

@@ -14,6 +14,7 @@ from proxy.stores.models import memory_e5, weights
 from proxy.stores.models.catalog import MEMORY_E5
 from proxy.stores.models.encoder import Encoder
 from proxy.stores.models.load import LoadedEmbedder, _memory_e5, fetched_dir, load_embedder
+from tests.stores_models.questions import WHERE_DO_I_LIVE
 
 ROOT = Path(__file__).parents[2]
 OTHERS = [
@@ -129,20 +130,7 @@ def test_sentencepiece_reads_the_tokens_of_the_published_tokenizer(fetched: Path
             assert ours.ids(text) == expected, text
 
 
-@pytest.mark.parametrize(
-    "question",
-    [
-        "Where do I live?",
-        "我住在哪里？",
-        "¿Dónde vivo?",
-        "Wo wohne ich?",
-        "Où est-ce que j'habite ?",
-        "私はどこに住んでいますか",
-        "Где я живу?",
-        "أين أسكن؟",
-        "저는 어디에 살아요?",
-    ],
-)
+@pytest.mark.parametrize("question", WHERE_DO_I_LIVE)
 def test_a_question_finds_a_fact_in_another_language(encoder: Encoder, question: str) -> None:
     assert encoder.understands(question)
     (asked,) = encoder.encode(["query: " + question])

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 
 from proxy.edge.identity.caller import Caller, admitted, caller_of
 from proxy.edge.off_loop import OFF_LOOP
-from proxy.edge.reply import ASGIScope, Header, Receive, Send, body_first, send_error
+from proxy.edge.reply import ASGIScope, Header, Receive, Send, body_first, read_body, send_error
 from proxy.edge.responses.auto import Hearing, Speech
 from proxy.edge.responses.ids import is_plain, named_in
 from proxy.edge.responses.makers import (
@@ -24,7 +24,7 @@ from proxy.edge.responses.owners import credential_of, is_ours
 from proxy.edge.responses.probing import REFUSAL_BYTES, continues_ours
 from proxy.edge.routes import App
 from proxy.edge.turns import parsed
-from proxy.errors import ClientError, InvalidRequest, NotFound, StoreError, TooLarge, UpstreamError
+from proxy.errors import ClientError, InvalidRequest, NotFound, StoreError, UpstreamError
 from proxy.ports import Clock
 from proxy.upstream import troubles
 from proxy.upstream.client import Upstream
@@ -77,7 +77,7 @@ class Door:
         """Compact or count a conversation: the upstream does, else we do. Neither has memory."""
         ours = self.speech is Speech.TRANSLATE or self.hearing.known_absent() or self.operating.known_absent()
         try:
-            body = await self._read(receive)
+            body = await read_body(receive, self.max_body_bytes)
             if body is None:
                 return
             named = await _parsed(scope, body) or {}
@@ -89,7 +89,7 @@ class Door:
                 if body.strip() and not named:
                     raise _unreadable()
                 await makers.require_all(caller, named)
-                # As we read it: of a key that stands twice, the upstream might take the other one.
+                # As parsed here: the upstream might take the other one of a repeated key.
                 body = await OFF_LOOP.run(len(body), json_body.dump, named)
                 await self._watched(makers, scope, body_first(body, receive), send, named, self.operating)
                 return
@@ -105,7 +105,7 @@ class Door:
         try:
             await _require_path(makers, caller, scope)
             if _has_body(scope):
-                body = await self._read(receive)
+                body = await read_body(receive, self.max_body_bytes)
                 if body is None:
                     return
                 if body.strip():
@@ -149,19 +149,6 @@ class Door:
             await self._ask(plain, receive, sighting, hearing)
         await makers.note(caller, None, _theirs(sighting.ids), credential)
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        """Return the body, None if the client left. Raises TooLarge."""
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                return None
-            body += message.get("body", b"")
-            if len(body) > self.max_body_bytes:
-                raise TooLarge(f"The request body is larger than {self.max_body_bytes} bytes.")
-            if not message.get("more_body", False):
-                return bytes(body)
-
     async def _ask(self, scope: ASGIScope, receive: Receive, send: Send, hearing: Hearing) -> None:
         """Let the upstream make the object; one that does not know how leaves it to us."""
         headers: list[Header] = scope["headers"]
@@ -204,7 +191,7 @@ def _for_upstream(scope: ASGIScope, body: bytes) -> bytes:
     try:
         found = parsed(scope["headers"], body, Bounds(), "items")
     except InvalidRequest:
-        found = None  # whoever makes the object will say so
+        found = None  # the handler reports it
     if found is None:
         return body
     before = len(found)
