@@ -377,7 +377,7 @@ class NewExchange:
     personal: bool = False  # says something about the user: extract soon
     anchors: tuple[Anchor, ...] = ()  # standing instructions in it, for the session
     stateful: bool = False  # the session's later requests may need its state (see NoteStore)
-    timezone: str | None = None  # what the request says: kept as the user's last known
+    timezone: str | None = None  # what the request says; stored as the user's last known zone
     said_at: float | None = None  # see Turn
     default_timezone: str = DEFAULT_TIMEZONE  # where the request says none and none is known of the user
 

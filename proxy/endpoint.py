@@ -23,7 +23,7 @@ _SHOWN_QUERY = frozenset({"api-version"})  # any other value may be a key
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One base URL, in parts. `path` has no trailing slash; `query` goes with every request."""
+    """One base URL, in parts. `path` has no trailing slash; `query` is sent with every request."""
 
     scheme: str
     host: str  # as a resolver and a certificate know it: no brackets, IDNA; "localhost" for a Unix socket

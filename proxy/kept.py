@@ -24,7 +24,7 @@ class StoredResponse:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A response and those that it continues, as far as one user has them."""
+    """A response and those of the same user that it continues."""
 
     responses: tuple[StoredResponse, ...] = ()  # oldest first; none if they are too large
     before: str | None = None  # the id that the oldest one continues and that this user does not have

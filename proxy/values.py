@@ -66,7 +66,7 @@ def origin_rule(text: str) -> str:
     host, _, port = authority.partition(":") if not authority.startswith("[") else (authority, "", "")
     wild = host.startswith("*.") or (host == "*" and scheme not in ("http", "https"))
     if "*" in (host[1:] if wild else host) or (port not in ("", "*") and "*" in port):
-        raise ValueError(f"{text[:60]!r}: `*` stands for the first labels of a host or for the port")
+        raise ValueError(f"{text[:60]!r}: `*` matches the first labels of a host or for the port")
     if host.startswith("*.") and "." not in host[2:] and host != "*.localhost":
         raise ValueError(f"{text[:60]!r} names the sites of everybody: name the domain, too")
     if not host.isascii():

@@ -66,7 +66,7 @@ def test_no_moment_and_no_stored_name_fails(zone: str, at: float) -> None:
 @pytest.mark.parametrize("day", [(1, 1, 1), (9999, 12, 31), (2026, 3, 29), (2011, 12, 30)])
 @pytest.mark.parametrize("zone", ["Europe/Berlin", "Pacific/Apia", "Pacific/Kiritimati", "-12:00"])
 def test_every_day_begins_at_some_time(day: tuple[int, int, int], zone: str) -> None:
-    """Also one whose midnight, or the whole of which, the zone skips."""
+    """Also a day that the zone skips, or its midnight."""
     assert isinstance(day_start(*day, zone), float)
 
 

@@ -63,7 +63,7 @@ class Encoder(nn.Module):
 
 
 def load(words: Tensor, files: Sequence[Path], layers: int) -> Encoder:
-    """Return the encoder whose weights the files hold (int8 rows or plain arrays)."""
+    """Return the encoder with the weights of the files (int8 rows or plain arrays)."""
     arrays: dict[str, np.ndarray] = {}
     for file in files:
         arrays.update(np.load(file))

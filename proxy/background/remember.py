@@ -166,7 +166,7 @@ class Remember:
         if stored is not None:
             return stored, happened
         if isinstance(change, Confirm):
-            raise Conflict("the memory it confirms is gone")
+            raise Conflict("the memory it confirms was deleted")
         if change.memory.id in decision.refused:
             raise QuotaExceeded(_FULL)
         return change.memory, happened  # stored, then deleted by a forget that began after the write

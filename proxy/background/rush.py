@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from proxy.ports import Clock
 
 PAUSE_S = 0.02  # without a turn: the next of a client that asks one after the other has come by then
-SHARE = 4  # of the time goes to turns, to one for work that gives way
+SHARE = 4  # parts of the time for turns to one for background work
 PATIENCE_S = 4.0  # less than what makes more calls run at once (budget.Bounds)
 
 

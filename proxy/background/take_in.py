@@ -27,7 +27,7 @@ _THREAD = ThreadPoolExecutor(
 P = ParamSpec("P")
 T = TypeVar("T")
 GiveWay = Callable[[float], Awaitable[None]]
-"""Is told how many seconds a step took, and returns when the next one may begin."""
+"""Takes the seconds that a step took; returns when the next one may begin."""
 
 
 async def at_once(_: float) -> None:

@@ -277,7 +277,7 @@ class _Asker:
     network: Network
 
     async def ask(self, method: str, target: bytes, body: bytes | None = None) -> tuple[int, bytes]:
-        """Return the status and the body, as far as anybody will read it. Raises UpstreamError."""
+        """Return the status and the beginning of the body. Raises UpstreamError."""
         limits = Timeouts(headers_s=10, read_s=10)
         headers = [*self.headers, (b"content-type", b"application/json")] if body else self.headers
         async with Upstream(self.url, timeouts=limits, network=self.network) as upstream:

@@ -1,10 +1,10 @@
 """Connections of clients: how many may be open, and how long one may keep the proxy waiting.
 
 A connection that waits for its client (nothing sent yet, half a head, a body that stopped, idle between two
-requests) costs a file descriptor and serves nobody. Two rules keep such connections from locking out others:
+requests) costs a file descriptor for nothing. Two rules keep such connections from locking out others:
 
 - Time: a head has `head_s` from its first byte, and a body `body_s` for its next bytes. A slow upload that
-  goes on is fine. Idle connections between two requests have the server's own time limit (keep-alive).
+  makes progress is fine. Idle connections between two requests have the server's own time limit (keep-alive).
 - Room: if a new connection finds no room, the one that has waited longest is closed, of the peer (address)
   that has most of them. Only if all are busy with requests is the new one refused.
 """

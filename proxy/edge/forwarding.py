@@ -54,7 +54,7 @@ class Progress:
     body: Body = field(default_factory=dict)
     payload: bytes = b""
     plain: bytes = b""  # the payload as the client wrote it, without fields of ours
-    gone: Sequence[TurnPlace] = ()  # turns that the session's state takes the place of
+    gone: Sequence[TurnPlace] = ()  # turns that the session's state replaces
     state: str = ""  # that state
     left_out: int = 0  # how many messages those turns are
     prepared: Prepared = field(default_factory=lambda: Prepared(status=Status.OFF))

@@ -34,7 +34,7 @@ async def _unknown(scope: ASGIScope, receive: Receive, send: Send) -> None:
 
 
 def _misspelt(method: str, plain: str) -> NotFound:
-    """Return a 404 that says what is wrong with the path, whose canonical form this is."""
+    """Return a 404 that says what is wrong with the path, given in its canonical form."""
     if found := mistake(plain):
         right, why = found
     elif plain.startswith("/v1/"):

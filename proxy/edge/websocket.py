@@ -1,6 +1,6 @@
 """The client's side of a WebSocket: uvicorn hands the connection over (`ws=`), and its bytes are tunnelled.
 
-The request goes through the ASGI application as every other, as scope type `http` with the tunnel in
+The request passes the ASGI application like every other, as scope type `http` with the tunnel in
 `scope["tunnel"]`: router, entrance and limits do not know of WebSockets. An application that sends status
 101 gets the tunnel; any other status is an ordinary answer, after which the connection closes.
 """
@@ -26,7 +26,7 @@ _SWITCHING_PROTOCOLS = 101
 
 
 class WebSocketProtocol(asyncio.Protocol):
-    """One connection whose request asks for a WebSocket. Also the tunnel: `read`, `write`."""
+    """One connection on which a WebSocket was requested. Also the tunnel: `read`, `write`."""
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         self._app, self._state, self._app_state = config.loaded_app, server_state, app_state
@@ -72,7 +72,7 @@ class WebSocketProtocol(asyncio.Protocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client is gone."""
+        """The client has left."""
         self._ended = True
         if self._connections is not None:
             self._connections.release(self)

@@ -77,7 +77,7 @@ async def _begun(turn: Turn, recorder: Recorder) -> Begun | None:
 async def read_answer(
     headers: Sequence[Header], chunks: Sequence[bytes], dialect: Dialect, *, cut: bool = False
 ) -> Answer:
-    """Return what was said in a relayed answer; long ones are read in a thread. `cut`: not all was kept."""
+    """Return the text of a relayed answer; long ones are read in a thread. `cut`: the copy is incomplete."""
     told = [(name.lower(), value.decode("latin-1")) for name, value in headers]
     content_type = next((value for name, value in told if name == b"content-type"), "")
     encoding = ",".join(value for name, value in told if name == b"content-encoding")

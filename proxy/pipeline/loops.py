@@ -1,9 +1,9 @@
 """One block for one tool loop: each request of a loop repeats the conversation so far, and a provider reuses
 its cached prompt only up to the first byte that differs.
 
-The block stands before the user's last message. If it changed from step to step, because a fact was learnt or
-because a tool's output shows a memory already, everything behind it would be read again. So a block holds
-until the user speaks again; a forget ends it at once.
+The block is placed before the user's last message. If it changed from step to step, because a fact was
+learnt or because a tool's output shows a memory already, everything behind it would be read again. So a
+block holds until the user speaks again; a forget ends it at once.
 """
 
 import time
@@ -21,7 +21,7 @@ SIZE = 512
 
 
 class ToolLoops:
-    """What was prepared for the questions of this process whose answers may take several requests."""
+    """Blocks prepared in this process for questions that may take several requests to answer."""
 
     def __init__(self, memories: MemoryStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._memories = memories

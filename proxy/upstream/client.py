@@ -34,8 +34,8 @@ class Upstream:
         network: Network | None = None,
         api_key: str | None = None,
     ) -> None:
-        """`api_key` goes with requests that carry no credential of their own, and with no others: a
-        client whose own key fails is not helped out with the server's. `network`: proxy and authorities;
+        """`api_key` is sent with requests that carry no credential of their own, and with no others: a
+        client with a failing key does not get the server's. `network`: proxy and authorities;
         None: none but the system's. Raises ConfigError.
         """
         try:
@@ -242,7 +242,7 @@ class _Pool:
         return link
 
     def give_back(self, link: Link, reusable: bool) -> None:
-        """Take a connection back whose request is over."""
+        """Take back a connection after its request has ended."""
         if self._places is not None:
             self._places.release()
         if not reusable or not link.connected:

@@ -173,7 +173,7 @@ class UpstreamCompleter:
         return left_s
 
     async def _ask(self, call: _Call) -> _Answer:
-        """Ask in the form that the model takes, as far as is known; where it refuses that, in an easier one.
+        """Ask in the form that the model is known to take; if it refuses that, in a simpler one.
         Remember what it took."""
         forms, role, tried = self._learning.forms, call.role, list[dict[str, Any]]()
         model = self._learning.model(call.model, "chat", role.endpoint)

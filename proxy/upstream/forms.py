@@ -211,7 +211,7 @@ _ERROR_FIRST = re.compile(rb'\{\s*"error"\s*:\s*[\{"]')
 
 
 def _decoded(body: bytes, content_encoding: str) -> bytes:
-    """Return the text of the body, as far as it can be decoded."""
+    """Return the text of the body; a damaged one ends where decoding fails."""
     unpacker, found = Unpacker(content_encoding, READ_BYTES), list[bytes]()
     with suppress(Undecodable, TooLong):
         for piece in chain(unpacker.feed(body), unpacker.end()):
@@ -428,7 +428,7 @@ class Forms:
         self._looked_at = float("-inf")
 
     def of(self, model: Model) -> Form:
-        """Return what the model takes, as far as is known."""
+        """Return the form that the model is known to take."""
         found = self._learnt.get(model)
         if found is None or not 0 < found.until - self._clock() <= LEARNT_FOR_S:  # above: the clock was set
             return DEFAULT

@@ -75,7 +75,9 @@ class Network:
     # An error is raised where the proxy would be used: a local upstream starts whatever ALL_PROXY says.
     proxies: Mapping[str, ProxyServer | ConfigError] = field(default_factory=dict)
     exceptions: tuple[str, ...] = ()
-    ca_files: tuple[tuple[str, str], ...] = ()  # (source, file or directory), each besides the system's
+    ca_files: tuple[
+        tuple[str, str], ...
+    ] = ()  # (source, file or directory), each in addition to the system's
     system: tuple[tuple[str, str], ...] = ()  # (variable, path): where OpenSSL looks for the system's
 
     @classmethod

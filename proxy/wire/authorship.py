@@ -114,7 +114,7 @@ def _template(text: str) -> table.Template | None:
     )
 
 
-_BEGINNING = 7  # characters by which nearly all other texts are told from templates
+_BEGINNING = 7  # characters by which nearly all other texts are distinguished from templates
 _BEGINS_IN = 64
 _BEGINNINGS = ("[", *{opening[:_BEGINNING] for opening in table.OPENINGS})
 # Cline and its descendants, where the model calls tools in its text: "[read_file for 'a.ts'] Result:".
@@ -135,7 +135,7 @@ def _of_template(text: str, row: table.Template) -> Authorship:
         scan.run()
         return Authorship(_tidied("\n\n".join(scan.owned)), wrapped=True)
     lowered = text.lower()
-    if len(lowered) != len(text):  # a letter whose lower case is longer: compare as it is
+    if len(lowered) != len(text):  # some letter is longer in lower case: compare as it is
         lowered = text
     places = [found + len(ask) for ask in row.asks if (found := lowered.rfind(ask)) >= 0]
     start = max(places, default=0)
@@ -373,7 +373,7 @@ class _Scan:
         return self._leave_out(mark.start(), len(self.text), pasted=True)
 
     def _cited(self, mark: re.Match[str]) -> int | None:
-        """Leave out what stands between triple quotation marks."""
+        """Leave out what is between triple quotation marks."""
         opening = mark["cited"]
         closing = ">>>" if opening == "<<<" else opening
         if closing in self.unclosed or (found := self.text.find(closing, mark.end())) < 0:
@@ -443,7 +443,7 @@ class _Scan:
 
     # ------------------------------------------------------------ lines
     def _begins_line(self, at: int, *, indent: int = 12) -> bool:
-        """True if nothing but white space, or the end of another tag, stands before the place in its line."""
+        """True if only white space, or the end of another tag, precedes the place in its line."""
         before = self.text[max(0, at - indent) : at].rstrip(" \t")
         if not before:
             return at <= indent or self.text[at - indent - 1] == "\n"
@@ -499,7 +499,7 @@ _LINE_CHARS = 160  # of a delimiter
 
 
 def _without_delimited(text: str) -> tuple[str, bool]:
-    """Return the text without what stands between a decorated line and the one that says that it ends."""
+    """Return the text without what is between a decorated begin line and its end line."""
     pieces: list[str] = []
     at, looked = 0, 0
     for end in _END.finditer(text):

@@ -11,7 +11,7 @@ What servers do, and what is made of it:
 - an error in a 200 (top level, in the choice, as a finish reason): failed, with the provider's message.
 - whole `message` objects in a stream, repeated as they grow: only what is new counts.
 - `<think>…</think>` at the beginning of the content, and reasoning under any of its names: thoughts.
-- tool calls whose index is a string, a float, null or missing: by id, then by order.
+- tool calls with an index that is a string, a float, null or missing: by id, then by order.
 """
 
 import json
@@ -29,12 +29,12 @@ from proxy.wire.problems import Problem, problem_of
 Json = dict[str, Any]
 
 LIMIT_BYTES = 32 << 20
-"""How much of one answer is kept by default: text, arguments, log probabilities, and what they cost here."""
-_PIECE_BYTES = 64  # what a piece costs beside its text
+"""Default bound of one stored answer: text, arguments, log probabilities, with their overhead."""
+_PIECE_BYTES = 64  # what a piece costs in addition to its text
 _ENTRY_BYTES = 512  # what a token costs with its log probability, or an entry of a list
 _ITEM_BYTES = 8192  # what a call costs, or a change between text and thoughts
 
-# Finish reasons beside "stop" and "tool_calls", of OpenAI, Gemini, Anthropic, Zhipu, Mistral and others.
+# Finish reasons other than "stop" and "tool_calls", of OpenAI, Gemini, Anthropic, Zhipu, Mistral and others.
 _CUT_SHORT = {
     "length": "max_output_tokens",
     "max_tokens": "max_output_tokens",
@@ -158,7 +158,7 @@ class ChatReader:
 
     @property
     def size(self) -> int:
-        """About how many bytes were kept so far."""
+        """About how many bytes are stored so far."""
         return self._limit_bytes - self._left
 
     # ------------------------------------------------------------ what comes in
@@ -260,7 +260,7 @@ class ChatReader:
             self._suspected = found or self._suspected
 
     def _note(self, value: Json) -> None:
-        """Keep what an object says beside its choices; the last word counts."""
+        """Store the object's fields other than its choices; the last value counts."""
         usage, model, tier = value.get("usage"), value.get("model"), value.get("service_tier")
         if isinstance(usage, dict):
             self.usage = usage
@@ -451,7 +451,7 @@ class _CallLog:
     def _known(
         self, index: int | str | None, given: str | None, name: str | None, place: int | None
     ) -> Call | None:
-        """Return the call that goes on, None where one begins. An id decides, but two calls may share one."""
+        """Return the call that continues, None if one begins. The id decides, but two calls may share one."""
         for call in reversed(self._by_id.get(given or "", ())):
             is_other = index is None and name and call.name and name != call.name
             if not is_other and (index is None or call.index in (index, None)):

@@ -254,5 +254,5 @@ def _is_plain(head: bytes) -> bool:
 
 
 def _marked(head: bytes) -> str | None:
-    """Return the coding whose mark the bytes begin with."""
+    """Return the coding by the magic number that the bytes begin with."""
     return next((name for magic, name in _MAGIC.items() if head.startswith(magic)), None)

@@ -51,7 +51,7 @@ class Extensions:
 def take_extensions(body: Body) -> Extensions:
     """Remove `memory_config` and `memory_context` from the body and return what they say.
 
-    null stands for absent, for a whole section as for a field, and so does an id that is a placeholder which
+    null means absent, for a whole section as for a field, and so does an id that is a placeholder which
     was never filled in. Raises InvalidRequest.
     """
     config = _section("memory_config", body.pop("memory_config", None), _CONFIG)

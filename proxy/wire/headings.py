@@ -1,6 +1,6 @@
 """Find the user's question in a prompt that a client made of headings, instructions and passages.
 
-Only text whose form shows that a client wrote it comes here: see `authorship`. Every step is linear.
+Only for text that a client wrote, as its form shows: see `authorship`. Every step is linear.
 """
 
 import re

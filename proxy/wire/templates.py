@@ -285,7 +285,7 @@ COMMON_TAGS = frozenset(
 )
 # Those of them in which a client that answers for its tools puts what the user replied.
 REPLIES = frozenset(("feedback", "answer", "usermessage"))
-# Tags that may stand around a whole message and hold such a tag beside others.
+# Tags that may enclose a whole message and hold such a tag among others.
 FRAMES = frozenset(("prompt", "input", "message", "request", "user", "turn", "human", "chat", "conversation"))
 
 # HTML that people write in prose: the tag is no wrapping, and its words are the writer's.
@@ -293,7 +293,7 @@ PHRASING = frozenset(
     "a abbr acronym b big bdi bdo br center cite code del dfn em font hr i img ins kbd mark nobr rp rt ruby s"
     " samp small span strike strong sub sup tt u var wbr".split()
 )
-# HTML of which a whole message in rich text consists. Beside other words it is a pasted page.
+# HTML of which a whole message in rich text consists. Next to other words it is a pasted page.
 RICH_TEXT = frozenset("p div h1 h2 h3 h4 h5 h6 ul ol li dl dt dd".split())
 
 # Names that open a wrapping even if it is not closed, folded; so does every name of several words.
@@ -311,7 +311,7 @@ MAIL_OTHER = frozenset(
     " date datum fecha data дата 日期 日時 날짜 발신일 sent gesendet enviado envoyé inviato verzonden skickat"
     " sendt wysłano отправлено 发送时间 寄件日期 送信日時".split()
 )
-# What stands between dashes, or before a colon, above a mail that is answered or forwarded.
+# The words between dashes, or before a colon, above a mail that is answered or forwarded.
 FORWARDS = (
     "forwarded message",
     "original message",

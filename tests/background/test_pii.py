@@ -104,7 +104,7 @@ def test_the_default_policy_is_that_of_the_settings() -> None:
     assert (DEFAULT.quarantine, DEFAULT.tool_output) == (settings.quarantine, settings.extract_tool_output)
 
 
-# ---------------------------------------------------------------- beside what they are called
+# ---------------------------------------------------------------- next to their names
 LABELLED = {
     "ABCPD1234F": ("My PAN is {}.", "PAN number: {}", "permanent account number {}"),
     "750110-1119803": ("주민번호는 {}입니다", "my Korean resident registration number is {}", "RRN {}"),

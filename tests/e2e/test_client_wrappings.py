@@ -1,5 +1,5 @@
 # ruff: noqa: E501  the lines are as clients write them
-"""What clients put around the user's words: forwarded as it came, and nobody's memory."""
+"""What clients put around the user's words: forwarded unchanged, and never a memory."""
 
 import json
 from typing import Any

@@ -414,7 +414,7 @@ async def test_what_a_tool_shows_is_behind_its_output_where_a_tool_may_only_say_
 
 
 class Native(Strict):
-    """A server of /v1/responses whose template takes no system message in mid-conversation."""
+    """A server of /v1/responses that takes no system message in mid-conversation."""
 
     async def __call__(self, exchange: Exchange) -> None:
         body = exchange.request.json

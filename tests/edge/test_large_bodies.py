@@ -25,7 +25,7 @@ TRANSLATE: Any = {"upstream_extra": {"responses": "translate"}}
 
 
 class Watchdog:
-    """Measures the longest time in which the loop served nobody, as far as this process used a processor:
+    """Measures the longest stall of the loop, in processor time of this process:
     on a busy machine it waits for one, too."""
 
     async def __aenter__(self) -> "Watchdog":

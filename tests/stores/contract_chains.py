@@ -152,7 +152,7 @@ class ChainContract:
         assert (await chain_of(chains, "c")).before is None
         assert (await chain_of(chains, "c", limit=2)).before == "a"
         assert (await chain_of(chains, "d")).before == "elsewhere"
-        assert await chains.delete(ANNA, "a")  # by its owner: the chain goes on without it
+        assert await chains.delete(ANNA, "a")  # by its owner: the chain continues without it
         assert (await chain_of(chains, "c")).before is None
 
     async def test_of_a_chain_that_is_too_large_only_the_size_is_read(self, stores, chains):

@@ -74,7 +74,7 @@ Today's date is 2026-11-28.
       IMPORTANT: this context may or may not be relevant.
 </system-reminder>"""
 
-# Open WebUI's template as its administrators change it: the question stands above the passages.
+# Open WebUI's template as its administrators change it: the question is above the passages.
 CHANGED_HEAD, CHANGED_CONTEXT = OPEN_WEBUI.strip().split("\n\n<context>")
 CHANGED_CONTEXT = "\n\n<context>" + CHANGED_CONTEXT + "\n</context>\n"
 

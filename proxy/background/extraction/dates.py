@@ -134,7 +134,7 @@ def _is_said(span: _Span, content: str) -> bool:
     return bool(_DATED.match(content, span.end)) or (len(span.meant) == 4 and span.meant in content)
 
 
-# ---------------------------------------------------------------- what stands in the content
+# ---------------------------------------------------------------- what the content holds
 def _spans(
     content: str,
     languages: tuple[_Language, ...],

@@ -21,7 +21,7 @@ _LEFT_OUT = frozenset(
     " flutterwave-public-key generic-api-key jwt jwt-base64 kubernetes-secret-yaml nuget-config-password"
     " private-key".split()
 )
-# Keys that gitleaks takes only beside the vendor's name.
+# Keys that gitleaks reports only next to the vendor's name.
 _UNLABELLED = tuple(
     Detector("secret", re.compile(pattern), is_vendor_key, (hint,), pieces=True)
     for pattern, hint in (

@@ -65,7 +65,7 @@ class Visitor(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """The origins of `identity.allowed_origins`; `*` stands for a part of one."""
+    """The origins of `identity.allowed_origins`; `*` matches a part of one."""
 
     exact: frozenset[str] = frozenset()
     patterns: tuple[re.Pattern[str], ...] = ()
@@ -131,7 +131,7 @@ class Browsers:
         return Visit(self, scope["method"], visitor, hosts, named, tuple(found))
 
     def _visitor(self, origins: list[str], hosts: list[str], sites: list[str], named: str | None) -> Visitor:
-        """Return whose page this is. Two origins, or two hosts, are those of no page."""
+        """Return the origin of the page. Two origins, or two hosts, count as none."""
         if origins and all(origin in self.allowed_origins for origin in origins):
             return Visitor.ALLOWED
         if not _OTHER_SITES.isdisjoint(sites):
@@ -164,7 +164,7 @@ class Browsers:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One request, as far as browsers matter."""
+    """The parts of a request that say whether a browser sent it, and for which page."""
 
     rules: Browsers
     method: str
@@ -291,7 +291,7 @@ class Visit:
         return origin not in self.rules.allowed_origins and not all(is_same(origin, h) for h in self.hosts)
 
     def _could_be_a_form(self) -> bool:
-        """True for a text/plain body without any sign of whose it is: the classic cross-site request."""
+        """True for a text/plain body without any sign of its sender: the classic cross-site request."""
         kind = self._header(b"content-type").partition(b";")[0].strip().lower()
         unsigned = not self.origin and not self._header(b"sec-fetch-site")
         return unsigned and kind == b"text/plain" and self.method not in ("GET", "HEAD")

@@ -119,7 +119,7 @@ def refusal_of(status: int, headers: Sequence[Header], body: bytes) -> Refusal:
 
 
 def _plain(coding: str, body: bytes) -> bytes:
-    """Return the body without its content coding, as far as it can be decoded."""
+    """Return the body without its content coding; a damaged one ends where decoding fails."""
     unpacker, pieces = Unpacker(coding, _MOST_TEXT_BYTES), list[bytes]()
     with suppress(Undecodable, TooLong):
         for piece in unpacker.feed(body):
@@ -170,10 +170,10 @@ class Stream:
         self._send, self._save, self._weigh = KeepAlive(send, silence_s), save, weigh
         self._tasks = tasks
         self.started, self._open = False, True
-        self._memory: list[Header] = []  # what the client was told of memory
+        self._memory: list[Header] = []  # memory headers that the client has received
 
     async def start(self, headers: Sequence[Header]) -> None:
-        """Send the head, once. Where what memory did is another thing by now, a comment says so."""
+        """Send the head, once. If the memory headers have changed since, send the new ones in a comment."""
         memory, before = _of_memory(headers), self._memory
         self._memory = memory
         if self.started:

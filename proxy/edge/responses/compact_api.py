@@ -54,7 +54,7 @@ IN_THREAD_CHARS = 32 * 1024
 TOKENS_OF_A_MESSAGE = 4  # its role and its borders
 TOKENS_OF_AN_IMAGE = {"low": 85, "high": 765}
 _TRIGGER = {"type": "compaction_trigger"}
-# What a compaction is asked with: the rest shapes an answer that nobody gets.
+# What a compaction is asked with: the rest shapes an answer that the client does not get.
 _ASKED = frozenset("model input instructions previous_response_id conversation tools service_tier".split())
 
 
@@ -163,7 +163,7 @@ class CompactApi:
 def _caller(scope: ASGIScope) -> Caller:
     caller = caller_of(scope)
     if caller.foreign:
-        raise Forbidden("Pages of this origin may not use what is kept here.", code="origin_not_allowed")
+        raise Forbidden("Pages of this origin may not use what is stored here.", code="origin_not_allowed")
     return caller
 
 

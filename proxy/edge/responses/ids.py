@@ -1,5 +1,5 @@
 """Ids of responses, conversations and items as a native upstream knows them: their form, where a request's
-body names them, and where an answer tells of new ones.
+body names them, and where an answer brings new ones.
 """
 
 import re

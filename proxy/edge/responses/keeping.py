@@ -84,7 +84,7 @@ class Keeping:
         chain: list[StoredResponse] = []
         next_id: str | None = response_id
         left = self.most_replayed_bytes
-        # A chain that began without a user and goes on for one is stored in two scopes: one part a round.
+        # A chain that began without a user and continues with one is in two scopes: one part per round.
         while next_id is not None:
             part = await self._part(owner, next_id, LONGEST_CHAIN - len(chain), left)
             if not part.size:

@@ -75,7 +75,7 @@ class Makers:
                 self._note_recent(names, mine)
 
     async def note(self, caller: Caller, user: str | None, ids: Iterable[str], credential: str) -> None:
-        """Remember that the caller made the objects, for the user whom its request named, with this
+        """Remember that the caller made the objects, for the user that its request named, with this
         credential of the upstream's (see credential_of). Never raises."""
         if not tells_apart(caller):
             return
@@ -130,7 +130,7 @@ class Makers:
         if first[place] == mine:
             self._note_recent((id_,), first)
             return True
-        with suppress(StoreUnavailable):  # then it is the first maker's, as far as is known
+        with suppress(StoreUnavailable):  # then the first maker stays the owner
             if await self._noted(beside):
                 return True
         return False

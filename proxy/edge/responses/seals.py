@@ -1,10 +1,10 @@
 """Encryption of what clients store for us (`encrypted_content`), each for its owner: AES-256-GCM.
 
 The text is encrypted with a key of its own, and that key once for each identity that may read it: the user
-whom the request named, and the credential that it came with. So a client that names its user only sometimes
+that the request named, and the credential that it came with. So a client that names its user only sometimes
 finds its items readable, and another user who gets hold of one does not. See owners.Owner.
 
-The server's key is made once and lies in the store, so that every process and machine has it, and a backup.
+The server's key is made once and is in the store, so that every process and machine has it, and a backup.
 """
 
 import base64

@@ -219,7 +219,7 @@ class Translated:
         return changeable_in(planned, memory_in(progress, (planned.chat, CHAT_HISTORY)))
 
     def write(self, progress: Progress, body: Body) -> None:
-        """Ask with this chat body, in the form that the model takes: what is kept of the request stays."""
+        """Ask with this chat body, in the form that the model takes. The stored request does not change."""
         progress.payload = json_body.dump(_adapted(body, progress.attempt.form))
 
     async def acknowledge(self, progress: Progress) -> None:
@@ -490,7 +490,7 @@ def _is_cancelled(seen: bytes | None) -> bool:
 
 
 def dropped(planned: Plan) -> list[Header]:
-    """Return the headers that name what the upstream is not told of."""
+    """Return the headers that name what is left out of the upstream's request."""
     named = {b"x-memory-dropped-tools": planned.dropped, b"x-memory-dropped-items": planned.left_out}
     return [(name, ",".join(types).encode("ascii")) for name, types in named.items() if types]
 
@@ -502,7 +502,7 @@ def content_of(headers: Sequence[Header]) -> tuple[str, str]:
 
 
 async def _in_thread(work: Callable[[], list[Event]]) -> list[Event]:
-    """Return the work's result; where the client leaves meanwhile, wait until it has ended."""
+    """Return the work's result; if the client leaves during it, wait until it has ended."""
     running = asyncio.get_running_loop().run_in_executor(None, work)
     try:
         return await asyncio.shield(running)

@@ -147,7 +147,7 @@ class RedisChains:
             for user in ids:
                 if user in owners:
                     total += await self._units.write(owners[user], partial(_apply, work=work, ids=ids[user]))
-                else:  # the user is gone: it would come back for ever
+                else:  # the user was deleted: it would come back for ever
                     await redis.call("ZREM", shared, *(f"{user} {each}" for each in ids[user]))
             if len(due) < _EXPIRE_AT_ONCE:
                 return total

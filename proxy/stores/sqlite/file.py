@@ -16,7 +16,7 @@ from proxy import terms
 from proxy.errors import StoreUnavailable
 from proxy.stores.sqlite.instance import alone
 
-SCHEMA_VERSION = 8  # schema_v1.sql … are applied in order; kept in PRAGMA user_version
+SCHEMA_VERSION = 8  # schema_v1.sql … are applied in order; recorded in PRAGMA user_version
 _PAGES_KB = 256  # of a connection: 2 MB, the default, made no search quicker
 _SMALLEST_PAGE = 512  # bytes
 _APPLICATION_ID = 0x6D656D70  # "memp": tells our file from another program's database

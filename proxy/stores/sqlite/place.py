@@ -79,16 +79,16 @@ def _ours(data_dir: Path, there: Path) -> Iterator[Path]:
 
 def _not_ours(path: Path, data_dir: Path) -> str:
     found, us, group = path.stat(), os.geteuid(), os.getegid()
-    whose = (
+    owner = (
         f"belongs to {_name(found.st_uid)}, mode {found.st_mode & 0o777:o}; memory-proxy runs as {_name(us)}"
     )
     if path != data_dir.absolute() and data_dir.absolute().is_relative_to(path):
         make = f"`mkdir -p {data_dir} && chown {us}:{group} {data_dir}`"
-        return f"{data_dir} cannot be made: {path} {whose}. Run {make} as root, or name another (--data-dir)"
+        return f"{data_dir} cannot be made: {path} {owner}. Run {make} as root, or name another (--data-dir)"
     if found.st_uid == us:
-        return f"{path} cannot be written to: it {whose}. Run `chmod -R u+rwX {data_dir}`"
+        return f"{path} cannot be written to: it {owner}. Run `chmod -R u+rwX {data_dir}`"
     return (
-        f"{path} cannot be written to: it {whose}. Run `chown -R {us}:{group} {data_dir}` as root (of a bind"
+        f"{path} cannot be written to: it {owner}. Run `chown -R {us}:{group} {data_dir}` as root (of a bind"
         f" mount: on the host), or run memory-proxy as its owner (Docker: `-u {found.st_uid}:{found.st_gid}`)"
     )
 

@@ -2,7 +2,7 @@
 
     messages + prompt → chat → the model's text → {"type": "compaction", "encrypted_content": …}
 
-The item comes back in the input of a later request, and is then told to the model as text (see messages).
+The item comes back in the input of a later request, and is then given to the model as text (see messages).
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,7 +60,7 @@ class CompactionItem:
         self._begun = False
 
     def shown(self) -> list[Item]:
-        """Return the response's output as it stands."""
+        """Return the response's current output."""
         return [] if self._item is None else [self._item]
 
     def begin(self) -> list[Event]:

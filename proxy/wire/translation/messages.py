@@ -41,7 +41,7 @@ _SYSTEM = ("system", "developer")
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """Chat messages, and the types of the items that could not be told."""
+    """Chat messages, and the types of the items that were left out."""
 
     messages: list[Message]
     left_out: tuple[str, ...]
@@ -67,7 +67,7 @@ def chat_messages(
 
 
 def _since_compaction(earlier: Sequence[Item], seals: Seals) -> Iterable[Item]:
-    """Return what a chain still holds: a compaction stands for all before it but what the system says."""
+    """Return what a chain still holds: a compaction replaces all before it but system items."""
     places = (i for i in reversed(range(len(earlier))) if _compacted(earlier[i], seals) is not None)
     place = next(places, 0)
     before = (item for item in earlier[:place] if item.get("role") in _SYSTEM)

@@ -177,7 +177,7 @@ class ContentItem:
 
 @dataclass(slots=True)
 class CallItem:
-    """A call of a function, or of the tool that the function stands for."""
+    """A call of a function, or of the tool that the function represents."""
 
     id: str
     output_index: int

@@ -33,7 +33,7 @@ class Plan:
     input_items: tuple[Item, ...]  # this request's own input, each with an id
     echo: Body  # the response object's fields that come from the request, defaults filled in
     dropped: tuple[str, ...]  # tools that cannot be had, by type; plain ASCII
-    left_out: tuple[str, ...]  # input items that the upstream is not told of, by type; plain ASCII
+    left_out: tuple[str, ...]  # types of the input items that were left out; plain ASCII
     tools: Mapping[str, Key]  # what can be called, by the name that the model knows
     stream: bool
     store: bool

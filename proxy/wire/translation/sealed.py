@@ -19,7 +19,7 @@ THOUGHTS, COMPACTION = "thoughts", "compaction"
 
 
 class Seals(Protocol):
-    """Packs a text so that only we read it, and only for whom it was packed."""
+    """Packs a text so that only this proxy can read it, and only for its owner."""
 
     def seal(self, kind: str, text: str) -> str:
         """Return the text as one opaque word."""
@@ -34,7 +34,7 @@ class Packed:
     """Packed, not secret: for where there is no key. The client knows what is in it: it has sent it."""
 
     _MARK = "mp3."  # tells ours from what another server sealed
-    _OLD = "mp1."  # thoughts, before signatures were kept with them
+    _OLD = "mp1."  # thoughts, from before signatures were stored with them
 
     def seal(self, kind: str, text: str) -> str:
         """Return the text as one word."""

@@ -197,7 +197,7 @@ def is_client_run(tool: Mapping[str, Any]) -> bool:
 
 
 def offered(tool: Mapping[str, Any]) -> Schema:
-    """Return the description and the parameters of the function that stands for a client's tool."""
+    """Return the description and the parameters of the function that represents a client's tool."""
     known = CLIENT_TOOLS[tool["type"]]
     own = (
         {k: tool[k] for k in ("description", "parameters") if tool.get(k)}
@@ -225,7 +225,7 @@ def is_host_run(item: Mapping[str, Any]) -> bool:
 
 
 def arguments_of(item: Mapping[str, Any]) -> str:
-    """Return a call item's fields as the arguments of the function that stands for its tool."""
+    """Return a call item's fields as the arguments of the function that represents its tool."""
     return json.dumps(CALLS[item["type"]].arguments(item), ensure_ascii=False)
 
 

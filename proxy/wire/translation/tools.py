@@ -36,7 +36,7 @@ _MODES = ("auto", "none", "required")
 _EMPTY_SCHEMA = {"type": "object", "properties": {}}
 _CALLABLE = ("function", "custom")
 
-# The argument of the function that stands for a custom tool.
+# The argument of the function that represents a custom tool.
 CUSTOM_ARGUMENT = "input"
 
 

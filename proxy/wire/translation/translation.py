@@ -68,7 +68,7 @@ class Translation:
         clock: Callable[[], float] = time.time,
         limit_bytes: int = LIMIT_BYTES,
     ) -> None:
-        """`limit_bytes`: how much of the answer is kept; a longer one fails."""
+        """`limit_bytes`: how much of the answer is stored; a longer one fails."""
         self._echo = dict(plan.echo)
         self._head: Body = {"id": response_id, "object": "response", "created_at": created_at}
         self._clock = clock
@@ -114,7 +114,7 @@ class Translation:
         self._reader.expect_thoughts()
 
     def begins_in_thoughts(self) -> bool | None:
-        """Return whether the model does that, as far as this answer shows: None where it does not."""
+        """Return whether this answer shows that the model does that; None if it does not show."""
         contents = (item for item in self._items if isinstance(item, ContentItem))
         texts = [item.text for item in contents if item.type == "message"]
         if self._reader.thoughts_unclosed:
@@ -335,7 +335,7 @@ class Translation:
 
 
 class Compacting(Translation):
-    """A response whose output is one compaction of what the model writes, which is not told in plain."""
+    """A response with one output item, the encrypted compaction of what the model writes."""
 
     def __init__(self, plan: Plan, *, response_id: str, created_at: int, **more: Any) -> None:
         super().__init__(plan, response_id=response_id, created_at=created_at, **more)
@@ -345,7 +345,7 @@ class Compacting(Translation):
 
     @property
     def response(self) -> Body:
-        """The response object as it stands; final after the terminal event."""
+        """The current response object; final after the terminal event."""
         return self._outcome if self._outcome is not None else self._in_place(super().response)
 
     @property

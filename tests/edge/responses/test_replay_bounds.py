@@ -97,7 +97,7 @@ async def test_a_chain_goes_on_without_what_its_owner_deleted(keeping: Keeping) 
 
 @pytest.mark.parametrize("owner", [ANNA, APP], ids=["a user's key", "an application's key"])
 async def test_a_conversation_lives_on_from_its_last_use(keeping: Keeping, owner: Owner) -> None:
-    """Also for a client that names nobody, and finds it by a row of its own."""
+    """Also for a client that names no user."""
     now = time.time()
     one, two = [await replace(keeping, clock=lambda: now).converse(owner, said("a"), {}) for _ in range(2)]
     later = replace(keeping, clock=lambda: now + 9e5)
