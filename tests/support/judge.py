@@ -1,0 +1,55 @@
+"""A judge with scripted verdicts, for tests of what callers do with them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from proxy.judging import Asks, Needs, Profile, Reading, Relation, Statement
+
+NEEDS_MEMORY = Needs(memory=0.9, small_talk=0.0, world=0.05, tool=0.05, self_contained=0.0)
+SMALL_TALK = Needs(memory=0.05, small_talk=0.9, world=0.05, tool=0.0, self_contained=0.0)
+ASKS_NOTHING = Asks(remember=0.0, forget=0.0, off_record=0.0, rule=0.0)
+SAME, CHANGED, APART = Relation(0.9, 0.05, 0.05), Relation(0.05, 0.9, 0.05), Relation(0.05, 0.05, 0.9)
+
+
+def stated(
+    *,
+    follows: float = 0.95,
+    user: float = 0.95,
+    other: float = 0.03,
+    nobody: float = 0.02,
+    sense: str = "stated",
+) -> Statement:
+    """Return the judgement of a plain statement of the user, changed as said."""
+    return Statement(follows, user, other, nobody, {sense: 1.0})
+
+
+@dataclass
+class ScriptedJudge:
+    """Implements judging.Judge with functions; by default everything helps, nothing is related."""
+
+    needs: Callable[[str], Needs] = lambda text: NEEDS_MEMORY
+    asks: Callable[[str], Asks] = lambda text: ASKS_NOTHING
+    help: Callable[[str, str], float] = lambda message, memory: 0.9
+    relation: Callable[[str, str], Relation] = lambda old, new: APART
+    statement: Callable[[str, str], Statement] = lambda message, candidate: stated()
+    standing: Callable[[bytes], Profile] = lambda vector: Profile(0.0, 0.0)
+    vector: Callable[[str], bytes] = lambda text: b""
+    read_texts: list[str] = field(default_factory=list)
+
+    def begin(self, text: str) -> None: ...
+
+    async def read(self, text: str) -> Reading:
+        self.read_texts.append(text)
+        return Reading(self.vector(text), self.needs(text), self.asks(text), text.encode())
+
+    async def helps(self, message: Reading, memories: Sequence[tuple[str, bytes | None]]) -> list[float]:
+        return [self.help(message.states.decode(), content) for content, _ in memories]
+
+    def profile(self, vectors: Sequence[bytes]) -> list[Profile]:
+        return [self.standing(vector) for vector in vectors]
+
+    async def relations(self, pairs: Sequence[tuple[str, str]]) -> list[Relation]:
+        return [self.relation(*pair) for pair in pairs]
+
+    async def statements(self, pairs: Sequence[tuple[str, str]]) -> list[Statement]:
+        return [self.statement(*pair) for pair in pairs]
