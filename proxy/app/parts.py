@@ -19,6 +19,7 @@ from proxy.edge.failopen import FailOpen
 from proxy.edge.ledger import Ledger
 from proxy.edge.turns import Zones
 from proxy.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
+from proxy.judging import Judge
 from proxy.open_stores import stores_of
 from proxy.pipeline.decision.restraint import Restraint
 from proxy.pipeline.prepare import Tools, prepare
@@ -65,6 +66,7 @@ class Parts:
     credentials: Credentials
     learning: Learning
     written: WritePath
+    judge: Judge | None  # None: the level "without judge"
     tools: Tools
     metrics: observe.Metrics
     fail_open: FailOpen
@@ -95,10 +97,13 @@ class Parts:
         with suppress(StoreError):  # then it is learnt again, or read once the store is there
             await learning.forms.sync(stores.forms)
         completer = await _completer(settings, upstream, credentials, stack, network, learning)
-        written = write_path(settings, stores, loaded.embedder, completer, metrics, clock)
+        judge = await _judge()
+        written = write_path(settings, stores, loaded.embedder, completer, metrics, clock, judge)
         tokens, fail_open = Tokens(), FailOpen(time.monotonic, metrics)
         answerability = await _answerability(settings, loaded.embedder, stack)
-        tools = _tools(settings, stores, loaded.embedder, tokens, metrics, clock, answerability)
+        tools = replace(
+            _tools(settings, stores, loaded.embedder, tokens, metrics, clock, answerability), judge=judge
+        )
         # Before the query models are there: warming up must not ask one.
         await _warm_up(tokens, tools, written.recorder, fail_open)
         return cls(
@@ -111,6 +116,7 @@ class Parts:
             credentials=credentials,
             learning=learning,
             written=written,
+            judge=judge,
             tools=await with_query_models(tools, settings, completer, written.safety, stack),
             metrics=metrics,
             fail_open=fail_open,
@@ -141,6 +147,11 @@ async def _loaded(settings: Settings, stack: AsyncExitStack, *, must_embed: bool
     else:
         observe.log.error("embedding.unavailable", notes=loaded.notes, level=Level.LEXICAL.value)
     return loaded
+
+
+async def _judge() -> Judge | None:
+    """Return the trained heads, None where they cannot be used."""
+    return None
 
 
 async def _opened(settings: Settings, embedder: OnnxEmbedder | None, stack: AsyncExitStack) -> Stores:

@@ -19,6 +19,7 @@ from proxy.background.touches import Touches
 from proxy.background.worker import Pace, Report, Worker, WorkerConfig
 from proxy.background.worker import Tools as WorkerTools
 from proxy.background.write_gate.admit import Gate
+from proxy.judging import Judge
 from proxy.pipeline.compress import mark
 from proxy.ports import Clock, Completer
 from proxy.settings import MemorySettings, Privacy, Settings
@@ -47,11 +48,19 @@ def write_path(
     completer: Completer,
     metrics: observe.Metrics,
     clock: Clock,
+    judge: Judge | None = None,
 ) -> WritePath:
     """Return the parts, not running yet. None of them waits for a request, nor lets one wait."""
     memory, safety = settings.memory, _safety(settings.privacy)
     quiet = embedder.in_background() if embedder else None
-    gate = Gate(stores.memories, quiet, memory.min_confidence, policy=safety, ttl_days=memory.ttl_days)
+    gate = Gate(
+        stores.memories,
+        quiet,
+        memory.min_confidence,
+        policy=safety,
+        ttl_days=memory.ttl_days,
+        judge=judge,
+    )
     policy = Policy(memory.extraction_batch_size, memory.idle_seconds, memory.personal_idle_seconds)
     # Our own calls are metered; but the rewrite of a query is not: a request waits for it.
     load = Load(_bounds(memory), clock, stores.calls)
@@ -77,6 +86,7 @@ def write_path(
             drift=Drift(stores.sessions, quiet) if quiet else None,
             load=load,
             rush=rush,
+            judge=judge,
             shared=settings.server.workers > 1 or settings.storage.backend != "sqlite",
         ),
         WorkerConfig(memory.extraction, policy, _pace(memory, _longest_call_s(settings))),

@@ -34,6 +34,7 @@ from proxy.errors import (
     LeaseLost,
     StoreError,
 )
+from proxy.judging import Judge
 from proxy.lanes import EXPLICIT
 from proxy.observe import log
 from proxy.ports import Clock, Completer, JobQueue, SessionStore
@@ -85,6 +86,7 @@ class Tools:
     drift: Drift | None = None
     load: Load | None = None
     rush: Rush = field(default_factory=Rush)
+    judge: Judge | None = None  # the trained heads; None: the models could not be loaded
     shared: bool = False  # with processes that may know credentials which this one does not
 
 

@@ -24,6 +24,7 @@ from proxy.domain import (
     Turn,
 )
 from proxy.errors import StoreError
+from proxy.judging import Judge
 from proxy.note_store import NoteStore
 from proxy.notes import NOTHING, SessionNotes
 from proxy.observe import Seldom
@@ -73,6 +74,7 @@ class Tools:
     planner: Planner | None = None  # a model that plans the search
     reranking: Reranking | None = None  # a model that reads question and memory together
     answerability: Answerability | None = None  # models that tell whether they answer
+    judge: Judge | None = None  # the trained heads; None: the level "without judge"
     stage: Stage = _untimed  # is told when a stage begins and ends
     seldom: Seldom = field(default_factory=Seldom)  # logs what a stage did without
 

@@ -16,6 +16,7 @@ from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.background.write_gate.decide import Decision, Weighed, decide_changes, hold
 from proxy.domain import Candidate, Hit, Job, MemoryFilter, Scope, Search, Stamp
 from proxy.errors import Conflict, LeaseLost
+from proxy.judging import Judge as Heads
 from proxy.ports import Embedder, MemoryStore
 from proxy.terms import terms
 
@@ -34,6 +35,7 @@ class Gate:
     min_confidence: float = 0.6
     policy: SafetyPolicy = DEFAULT
     ttl_days: Mapping[str, float] = field(default_factory=dict)  # by type; others are kept for good
+    judge: Heads | None = None  # None: the models could not be loaded
 
 
 @dataclass(frozen=True, slots=True)
