@@ -1,52 +1,30 @@
-"""Sentence splitting for English, German, French, Spanish, Chinese and Japanese.
+"""Sentence splitting by punctuation and line breaks, for every script.
 
-A stop with a blank behind it ends one, unless it stands after an abbreviation ("Dr. Ohm", "6 p.m. on
-Friday", "z. B. Wein"), an initial, or a number that is a German ordinal ("am 3. Mai"); one inside 3.14 or
-example.org ends nothing. An abbreviation may end a sentence too, which what follows tells; in doubt, after
-a title or an initial, the sentence goes on: two facts in one harm less than half a fact.
-
-The words are data, `words/abbreviations.txt`. Each stop is judged by a few characters around it: time is
-linear in the text. (pysbd 0.3.4 reads one language at a time and takes 1 s for 8,000 characters of
-"a. a. a. ", which cost 40 ms here.)
+A full stop ends a sentence where a blank or the end of the line follows, unless its form says otherwise: a
+small letter follows in a text with capitals ("tea, etc. and cake"), or it stands after an initial
+("J. R. Smith", "z. B."), an abbreviation without a vowel ("Dr. Ohm"), a short word with a number behind it
+("tel. 5") or the number of a day ("am 3. Mai"). One inside 3.14 or example.org ends nothing. In doubt the
+sentence goes on: two facts in one harm less than half a fact. Time is linear in the text.
 """
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from proxy.wordlists import words
-from proxy.writing_systems import UNSPACED
-
-_LOOK_AT = 24  # characters before a stop: longer than any abbreviation
+UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")  # Chinese, Japanese and Korean
+_LOOK_AT = 24  # characters before a stop
+_AROUND = 80  # characters on either side of one
 
 # A run of stops is taken whole: "....x" would be looked at again from each of its stops.
 _STOPS = re.compile(
-    r"(?P<run>[.!?…]++)[\"')\]”’»“«]*+"
+    r"(?P<run>[.!?…؟।]++)[\"')\]”’»“«]*+"
     r"|(?P<wide>[\u3002\uff01\uff1f\uff61][\u3002\uff01\uff1f\uff61!?…]*+)[)\]”’»」』）】》]*+"
 )
 _BLANKS = re.compile(r"\s*+")
 _OPENING = re.compile(r"[\"'„“«»‘¿¡\[*_`]*+")
-# The word before a stop, with the stops and blanks inside it: "Dr", "p.m", "z. B", "c.-à-d", "av. J.-C".
-_LETTER = "[^\\W\\d_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
-_WORD = re.compile(rf"(?:{_LETTER}{{1,4}}\.[ \u00a0\u202f]?-?)*+{_LETTER}+(?:-{_LETTER}{{1,2}})*+\Z")
-_LAST = re.compile(rf"{_LETTER}+\Z")
-_LETTERS = re.compile(r"(?:[^\W\d_]{1,2}\.-?)+[^\W\d_]{1,2}|(?:[^\W\d_]\.[ \u00a0\u202f]?)+[^\W\d_]")
-_NUMBER = re.compile(r"(?:\A|(?P<I>\bI )?(?P<word>\b[^\W\d_]+)[ \u00a0]|[\s(\"„“«])\d{1,2}(?:\. ?\d{1,2})?\Z")
-_ROMAN = re.compile(r"[IVX]{2,5}")
-_NEXT_WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)?")
-_FIGURE = re.compile(r"[(+#]{0,2}\d|(?!I\b|A\b)[A-Z]{1,2}\d*(?!\w)|[IVX]{2,5}(?!\w)")
-_GERMAN_MONTHS = frozenset("januar jänner februar märz mai juni juli oktober dezember".split())
-
-
-def _listed(section: str) -> frozenset[str]:
-    return words("abbreviations", section)
-
-
-_TITLES, _ALWAYS, _NUMBERS = map(_listed, ("titles", "always", "numbers"))
-_TIMES, _DATES, _DAYS = map(_listed, ("times", "dates", "days and zones"))
-_COMPANIES, _PLACES = map(_listed, ("companies", "places"))
-_BEFORE_ORDINAL, _COUNTED = map(_listed, ("before an ordinal", "counted"))
-_SURELY, _BEGINS = map(_listed, ("begins surely", "begins"))
+_INITIAL = re.compile(r"(?<![^\W_])(?!I\Z)[^\W\d_](?:\. ?[^\W\d_]{1,2})*\Z|\.[^\W\d_]{1,2}\Z")
+_WORD = re.compile(r"(?<![^\W_])[^\W\d_]{1,6}\Z")
+_VOWEL = re.compile("[aeiouyäöüáéíóúàèìòùâêîôûå]|[^a-z]", re.IGNORECASE)
+_DAY = re.compile(r"(?<![\d.,])(?:[12]?\d|3[01])\Z")
 
 
 def sentences(text: str) -> list[str]:
@@ -84,6 +62,11 @@ def without_inner_stops(text: str) -> str:
     return "".join((*kept, text[at:]))
 
 
+def is_question(sentence: str) -> bool:
+    """True for a sentence that ends in a question mark, of any script."""
+    return sentence.rstrip(" \"')]”’»」』）】").endswith(("?", "\uff1f", "؟"))
+
+
 def _behind_blanks(text: str, at: int) -> int:
     blanks = _BLANKS.match(text, at)
     return blanks.end() if blanks else at
@@ -97,158 +80,30 @@ def _ends(text: str, stops: re.Match[str]) -> bool:
     if end < len(text) and not text[end].isspace():
         between = text[stops.start() - 1 : stops.start()] + text[end]
         return len(UNSPACED.findall(between)) == 2 or ("…" in run and not text[end].islower())
-    after = _After.of(text, end)
-    if after is None or "!" in run or "?" in run:
+    start = _behind_blanks(text, end)
+    if start == len(text) or "\n" in text[end:start] or "!" in run or "?" in run:
         return True
+    marks = _OPENING.match(text, start)
+    follows = text[marks.end() if marks else start :][:1]
     before = text[max(0, stops.start() - _LOOK_AT) : stops.start()].rpartition("\n")[2]
     if not any(map(str.isalnum, before)):
         return True
-    if run != ".":
-        return not after.is_lower
-    if before[-1].isdigit():
-        return not _is_ordinal(before, after)
+    if run == "." and _is_inner(before, follows):
+        return bool(UNSPACED.match(follows)) and not before[-1].isdigit()
+    return not follows.islower() or _is_all_small(text, stops)
+
+
+def _is_all_small(text: str, stops: re.Match[str]) -> bool:
+    """True where no capital stands anywhere near: who writes so begins sentences with small letters."""
+    around = text[max(0, stops.start() - _AROUND) : stops.end() + _AROUND]
+    return around == around.lower()
+
+
+def _is_inner(before: str, follows: str) -> bool:
+    """True for a full stop that belongs to the word or the number before it."""
+    if _INITIAL.search(before) or _DAY.search(before):
+        return True
     word = _WORD.search(before)
-    return word is None or not _belongs(_Before.of(word), after)
-
-
-@dataclass(frozen=True, slots=True)
-class _Before:
-    """The word before a full stop, with the stops and blanks inside it."""
-
-    text: str
-    forms: frozenset[str]  # "av.J.-C" of "av. J.-C", what is behind its last blank, and its last letters
-    last: str  # letters
-    counted: bool  # a number stands before it
-
-    @staticmethod
-    def of(word: re.Match[str]) -> "_Before":
-        text = word.group()
-        last = _LAST.search(text)
-        letters = last.group() if last else text
-        forms = frozenset(("".join(text.split()), text.split()[-1], letters))
-        return _Before(text, forms, letters, word.string[: word.start()].rstrip()[-1:].isdigit())
-
-    def is_of(self, abbreviations: frozenset[str]) -> bool:
-        return any(form in abbreviations or form.lower() in abbreviations for form in self.forms)
-
-    def goes_with(self, word: str) -> bool:
-        """True if an abbreviation has these two parts: "z. B.", "J. R.", "p. ej."."""
-        letters = len(self.last) == len(word) == 1
-        return (
-            letters or {f"{form}.{word}".lower() for form in self.forms} & (_ALWAYS | _PLACES) != frozenset()
-        )
-
-    @property
-    def is_initial(self) -> bool:
-        return len(self.last) == 1 and self.last.isupper()
-
-    @property
-    def is_of_letters(self) -> bool:
-        """True for "U.S", "J.R", "J. R"."""
-        return bool(_LETTERS.fullmatch(self.text) or _LETTERS.fullmatch(self.text.split()[-1]))
-
-
-@dataclass(frozen=True, slots=True)
-class _After:
-    """What follows a stop in its line."""
-
-    text: str
-    at: int
-    first: str  # its first character, quotation marks left out
-    word: str  # "" where it begins with none
-
-    @staticmethod
-    def of(text: str, at: int) -> "_After | None":
-        """Return what follows, None at the end of the line."""
-        start = _behind_blanks(text, at)
-        if start == len(text) or "\n" in text[at:start]:
-            return None
-        marks = _OPENING.match(text, start)
-        begins = marks.end() if marks else start
-        word = _NEXT_WORD.match(text, begins)
-        return _After(text, begins, text[begins : begins + 1], word.group().replace("’", "'") if word else "")
-
-    @property
-    def is_lower(self) -> bool:
-        return self.first.islower()
-
-    @property
-    def is_bound(self) -> bool:
-        """True for small letters and signs: as far as one can see, no sentence begins with one."""
-        return self.is_lower or not self.first.isalnum()
-
-    @property
-    def is_stopped(self) -> bool:
-        """True if the word is an abbreviation or an initial itself, or a sentence of its own."""
-        return bool(self.word) and self.text.startswith(".", self.at + len(self.word))
-
-    @property
-    def is_acronym(self) -> bool:
-        return len(self.word) > 1 and self.word.isupper() and not self.begins_surely
-
-    @property
-    def is_cjk(self) -> bool:
-        return bool(UNSPACED.match(self.first))
-
-    @property
-    def begins_surely(self) -> bool:
-        return self._is_of(_SURELY)
-
-    @property
-    def begins(self) -> bool:
-        return self.is_cjk or self._is_of(_SURELY) or self._is_of(_BEGINS)
-
-    def _is_of(self, beginnings: frozenset[str]) -> bool:
-        shouted = self.word.isupper() and self.word.capitalize() in beginnings
-        return (shouted or self.word in beginnings) and not self.is_stopped
-
-
-def _belongs(before: _Before, after: _After) -> bool:
-    """True if the full stop between the two is that of an abbreviation, and the sentence goes on."""
-    if before.is_of(_ALWAYS):
-        return True
-    if before.is_of(_TITLES):
-        return not after.begins_surely
-    if before.is_of(_NUMBERS) and _is_figure(after):
-        return True
-    if after.is_stopped and before.goes_with(after.word):
-        return True
-    return _is_in_doubt(before, after)
-
-
-def _is_in_doubt(before: _Before, after: _After) -> bool:
-    """True if a sentence goes on after a word that may end it as well."""
-    if before.is_of(_TIMES) and (before.counted or "." in before.text):
-        is_day = after.word.lower() in _DAYS or after.is_acronym
-        return is_day or after.is_bound or after.first.isdigit()
-    if before.last.capitalize() in _DATES and after.first.isdigit():
-        return True
-    if before.forms & _DATES:
-        return after.is_bound or after.word in _DATES
-    if before.is_of(_COMPANIES):
-        return after.is_bound or after.is_acronym or after.word.lower() in _COMPANIES
-    if before.is_of(_PLACES) or before.is_of_letters:
-        return not after.begins
-    if before.is_initial:
-        begins = after.begins if before.last == "I" else after.begins_surely
-        return not (begins or after.is_cjk or after.first.isdigit())
-    if before.last.lower().endswith("str"):  # "Hauptstr. 5"
-        return after.is_lower or after.first.isdigit()
-    return bool(_ROMAN.fullmatch(before.last)) and after.is_lower
-
-
-def _is_figure(after: _After) -> bool:
-    """True for a number, a letter that stands for one, and what announces it as well: "tel. no."."""
-    return bool(_FIGURE.match(after.text, after.at)) or (after.is_stopped and after.word.lower() in _NUMBERS)
-
-
-def _is_ordinal(before: str, after: _After) -> bool:
-    """True for a German ordinal: "am 3. Mai", "im 2. Stock", "bis zum 5. und"."""
-    number = _NUMBER.search(before)
-    if number is None:
+    if word is None:
         return False
-    next_word = after.word.lower()
-    if next_word in _GERMAN_MONTHS or next_word in _COUNTED:
-        return True
-    said_before = (number["word"] or "").lower() in _BEFORE_ORDINAL and not number["I"]
-    return said_before and not after.begins and not after.is_cjk
+    return (len(word.group()) <= 4 and not _VOWEL.search(word.group())) or follows.isdigit() or follows == "("

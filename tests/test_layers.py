@@ -59,7 +59,7 @@ MAY_IMPORT = {
     "thoughts": set(),
     "wordlists": {"writing_systems"},
     "writing_systems": set(),
-    "sentences": {"wordlists", "writing_systems"},
+    "sentences": set(),
     "prompts": set(),
     "judging": set(),
     "kept": {"domain"},

@@ -10,7 +10,7 @@ import proxy.wordlists
 from proxy.terms import fold
 from proxy.wordlists import alternatives, any_of, sections, whole_words, words
 
-AS_TYPED = {"abbreviations", "steering", "things"}  # looked for in text with its accents, too
+AS_TYPED = {"things"}  # looked for in text with its accents, too
 PACKAGE = Path(proxy.wordlists.__file__).parent
 FILES = sorted((PACKAGE / "words").glob("*.txt"))
 

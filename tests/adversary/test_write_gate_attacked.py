@@ -9,11 +9,10 @@ import httpx2
 import pytest
 
 from proxy.background.safety.filters import redact, reject
-from proxy.background.safety.planted import REMOVED, is_planted, without_planted
+from proxy.background.safety.planted import without_planted
 from proxy.domain import Candidate
 from tests.adversary.conftest import context, jobs, post, until
 from tests.adversary.gate_corpus import INNOCENT, PERSONAL, SECRETS
-from tests.adversary.planted_corpus import PLANTED, PLANTED_ELSEWHERE, WISHES
 from tests.adversary.test_forgotten_stays_forgotten import files_with
 from tests.e2e.conftest import House, Houses
 from tests.support.model import ScriptedModel
@@ -30,20 +29,6 @@ def test_an_unseen_shape_is_removed_and_no_memory_is_made_of_it(text: str, value
 @pytest.mark.parametrize("text", INNOCENT)
 def test_an_innocent_sentence_is_kept_as_it_is(text: str) -> None:
     assert redact(text) == text
-    assert without_planted(text) == text
-    assert reject(Candidate(type="semantic", content=text)) is None
-
-
-@pytest.mark.parametrize("text", [*PLANTED, *PLANTED_ELSEWHERE])
-def test_an_unseen_planted_instruction_is_cut_out_and_refused(text: str) -> None:
-    assert is_planted(text)
-    assert REMOVED in without_planted(f"My dog is called Bo.\n\n{text}")
-    assert without_planted(f"My dog is called Bo.\n\n{text}").startswith("My dog is called Bo.\n\n")
-    assert reject(Candidate(type="semantic", content=text)) in ("planted", "echo", "secret")
-
-
-@pytest.mark.parametrize("text", WISHES)
-def test_a_users_own_wish_is_no_planted_instruction(text: str) -> None:
     assert without_planted(text) == text
     assert reject(Candidate(type="semantic", content=text)) is None
 
