@@ -1,13 +1,11 @@
 # docker build -t memory-proxy --build-arg COMMIT=$(git rev-parse HEAD) .
-# (with --build-arg MODELS=multilingual: memory-e5-small-v1 and multilingual-e5-small, too)
 # docker run -p 127.0.0.1:8080:8080 -v memory:/data memory-proxy --allow-open --upstream URL
 FROM python:3.11-slim
 WORKDIR /app
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY scripts/fetch-models scripts/fetch-models
 COPY proxy proxy
-ARG MODELS=""
-RUN pip install --no-cache-dir --constraint requirements.lock ".[fleet,otel${MODELS:+,$MODELS}]" && python scripts/fetch-models $MODELS
+RUN pip install --no-cache-dir --constraint requirements.lock ".[fleet,otel]" && python scripts/fetch-models
 # Debian has a user `proxy` already.
 RUN useradd --create-home memory && mkdir /data && chown memory /data
 USER memory

@@ -30,7 +30,7 @@ from evals.judge import Judge
 from evals.model import Model
 from proxy.errors import ConfigError
 from proxy.settings import load
-from proxy.stores.models.catalog import MINILM
+from proxy.stores.models.catalog import OURS
 from proxy.stores.models.load import load_embedder
 
 PARTS = ("retrieval", "extraction", "gate", "documents")
@@ -143,7 +143,7 @@ async def _retrieval(
         progress.console.print(f"left out, for want of their settings: {', '.join(unknown)}")
     asked = {p.user: [*p.questions, *u] for p, u in zip(personas, _unrelated(personas), strict=True)}
     total = sum(map(len, asked.values()))
-    model = str(given.get("embedding.model", MINILM))
+    model = str(given.get("embedding.model", OURS))
     runs: Runs = {}
     for name, settings in wanted.items():
         bar = progress.add_task(f"retrieval, {name}", total=total)

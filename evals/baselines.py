@@ -49,7 +49,7 @@ async def measure(
 ) -> dict[str, list[Outcome]]:
     """Return the outcomes of all questions with an answer, by baseline and size of the block in tokens
     ("dense-600"); {} without an embedder."""
-    embedder = load_embedder(models_dir, model=model, asks_apart=False).embedder
+    embedder = load_embedder(models_dir, model=model).embedder
     if embedder is None:
         return {}
     facts = sorted({f.content for p in personas for f in p.current()})

@@ -162,7 +162,7 @@ async def _by_way(models_dir: Path, crowd: Sequence[Path]) -> dict[str, dict[str
             await library.add(scope, file.name, file.read_text("utf-8"), "markdown")
         while await library.catch_up(60):
             pass
-        shelf = Shelf(stores.passages, stores.memories, embedder.reading_alike())
+        shelf = Shelf(stores.passages, stores.memories, embedder)
         found = {
             way: await _recall(scope, replace(shelf, look=Look(None, (), sections=sections)))
             for way, sections in WAYS.items()

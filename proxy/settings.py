@@ -249,13 +249,12 @@ class Retrieval(Section):
     half_life_days: float = Field(90, gt=0)
     hyde: bool = False
     rerank: str = "none"
-    answerability: bool = True
     skip_first_turn: bool = False
     min_query_chars: int = Field(0, ge=0, le=1_000)
 
 
 class Embedding(Section):
-    model: str = "all-MiniLM-L6-v2"
+    model: str = "memory-e5-small-v1"
     dimension: int = Field(384, ge=1)
     path: Path | None = None
     allow_download: bool = False

@@ -46,7 +46,7 @@ def test_what_the_file_says_of_the_models_own_weights_is_so() -> None:
     comment = DEFAULTS.read_text("utf-8").partition("dense_weight:")[2].partition("recency_depth:")[0]
     said = {name: float(weight) for weight, name in re.findall(r"(\.\d+) of ((?:\w+-){2,}\w+)", comment)}
     assert said == {name: ROWS[name].model.dense_weight for name in said}
-    assert len(said) == 3
+    assert len(said) == 2
 
 
 def _settings() -> dict[str, object]:

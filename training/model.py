@@ -110,7 +110,7 @@ def published_words(blob: Path) -> Tensor:
     """Return the published word embeddings (float16), as scripts/fetch-models takes them out of a wheel."""
     from proxy.stores.models import e5
 
-    return torch.tensor(e5.Blob(blob)._tensor("embeddings.word_embeddings.weight").astype(np.float16))
+    return torch.tensor(e5.Blob(blob).words().astype(np.float16))
 
 
 # ---------------------------------------------------------------- heads

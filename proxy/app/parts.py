@@ -4,7 +4,6 @@ import asyncio
 import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 from proxy import observe
 from proxy.admission import network_of
@@ -24,12 +23,10 @@ from proxy.open_stores import stores_of
 from proxy.pipeline.decision.restraint import Restraint
 from proxy.pipeline.prepare import Tools, prepare
 from proxy.pipeline.recall.rank import Ranking
-from proxy.ports import Answerability, Clock
+from proxy.ports import Clock
 from proxy.settings import Retrieval, Settings
 from proxy.storage import Stores
-from proxy.stores.models.answerability import load_answerability
 from proxy.stores.models.embedder import OnnxEmbedder
-from proxy.stores.models.head import has_head
 from proxy.stores.models.load import LoadedEmbedder, load_embedder
 from proxy.stores.models.tokens import Tokens
 from proxy.upstream.client import Upstream
@@ -100,10 +97,7 @@ class Parts:
         judge = await _judge()
         written = write_path(settings, stores, loaded.embedder, completer, metrics, clock, judge)
         tokens, fail_open = Tokens(), FailOpen(time.monotonic, metrics)
-        answerability = await _answerability(settings, loaded.embedder, stack)
-        tools = replace(
-            _tools(settings, stores, loaded.embedder, tokens, metrics, clock, answerability), judge=judge
-        )
+        tools = replace(_tools(settings, stores, loaded.embedder, tokens, metrics, clock), judge=judge)
         # Before the query models are there: warming up must not ask one.
         await _warm_up(tokens, tools, written.recorder, fail_open)
         return cls(
@@ -174,7 +168,6 @@ def _tools(
     tokens: Tokens,
     metrics: observe.Metrics,
     clock: Clock,
-    answerability: Answerability | None,
 ) -> Tools:
     """Return what the read path works with, without the models that word and plan queries."""
     return Tools(
@@ -186,10 +179,9 @@ def _tools(
         clock=clock,
         budget_tokens=settings.memory.budget_tokens,
         ranking=_ranking(settings.retrieval, embedder),
-        shelf=shelf_of(stores, embedder and embedder.reading_alike(), settings.memory.deadline_ms),
+        shelf=shelf_of(stores, embedder, settings.memory.deadline_ms),
         stage=metrics.stage,
         restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),
-        answerability=answerability,
     )
 
 
@@ -245,25 +237,6 @@ def _ranking(chosen: Retrieval, embedder: OnnxEmbedder | None) -> Ranking:
         recency_depth=chosen.recency_depth,
         half_life_days=chosen.half_life_days,
     )
-
-
-async def _answerability(
-    settings: Settings, embedder: OnnxEmbedder | None, stack: AsyncExitStack
-) -> Answerability | None:
-    if embedder is None or not settings.retrieval.answerability:
-        return None
-    if has_head(embedder.model.name) and not embedder.asks_apart:  # it never saw such vectors of questions
-        observe.log.warning("answerability.off", note="questions are read as memories are")
-        return None
-    models_dir, path = settings.data_dir / "models", settings.embedding.path
-    deadline_s = settings.memory.deadline_ms / 1000
-    load = partial(load_answerability, models_dir, embedder.model.name, path, deadline_s=deadline_s)
-    loaded = await asyncio.to_thread(load)
-    if loaded is not None:
-        stack.callback(loaded.close)
-        if loaded.note:
-            observe.log.warning("answerability.no_reader", note=loaded.note)
-    return loaded
 
 
 def _check_dimension(embedder: OnnxEmbedder, settings: Settings) -> None:

@@ -20,7 +20,6 @@ from proxy.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.open_stores import stores_of
 from proxy.settings import Identity, Settings
 from proxy.storage import Stores
-from proxy.stores.models.answerability import load_answerability
 from proxy.stores.models.catalog import short_name
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.reranker import load_reranker
@@ -53,7 +52,6 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     elif older is None and os.path.isfile(database := _database(settings)) and doctor_data.is_there(database):
         yield from doctor_data.findings(database, short_name(settings.embedding.model))
     yield from _embedder(settings)
-    yield from _answerability(settings)
     yield from _reranker(settings)
     yield _tokens()
     yield from _identity(settings)
@@ -127,22 +125,6 @@ def _embedder(settings: Settings) -> Iterator[Finding]:
         yield Finding(BAD, "embeddings", text)
         return
     yield Finding(GOOD, "embeddings", f"{model.name}, {model.dimension} dimensions, from {loaded.source}")
-
-
-def _answerability(settings: Settings) -> Iterator[Finding]:
-    """Whether what is near a question can be read beside it; nothing where that is not wanted."""
-    if not settings.retrieval.answerability:
-        return
-    wanted = settings.embedding
-    with _models_dir(settings) as directory:
-        loaded = load_answerability(directory, short_name(wanted.model), wanted.path)
-    if loaded is None:
-        return
-    loaded.close()
-    if loaded.note:
-        yield Finding(NOTE, "answers", f"{loaded.note}; what answers is told by vectors, if at all")
-    else:
-        yield Finding(GOOD, "answers", "memories that do not answer a question are not shown")
 
 
 def _reranker(settings: Settings) -> Iterator[Finding]:

@@ -1,10 +1,11 @@
-"""Write proxy/stores/models/memory-e5-small-v1.npz from the fine-tuned layers, and hold a reference forward
+"""Write proxy/stores/models/memory-e5-small-vN.npz from the fine-tuned layers, and hold a reference forward
 pass of them in numpy.
 
-    .venv/bin/python scripts/dev/make_memory_e5.py encoder6.npz
+    .venv/bin/python scripts/dev/make_memory_e5.py encoder6.npz --name memory-e5-small-v2
 
-Then put the printed checksum into proxy/stores/models/memory_e5.py and run scripts/dev/make_graph.py.
-Changed layers are a new version of the model: rename it (memory_e5.py, catalog.py), so that stores notice.
+Then put the printed line into proxy/stores/models/memory_e5.py, and the name into `embedding.model` of
+proxy/settings.py and config/default.yaml. Changed layers need a new name: it is the stamp of stores. The
+graphs (scripts/dev/make_graph.py) stay as they are while the number of layers does.
 
 A few channels of the inputs of `up` and `down` are ten to thirty times as large as the others. The graph
 quantises the activations of a text to int8 with one scale, so these channels would cost the others their
@@ -28,7 +29,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from proxy.stores.models import memory_e5, weights  # noqa: E402
+from proxy.stores.models import e5, memory_e5, vocabulary, weights  # noqa: E402
 from proxy.stores.models.load import fetched_dir  # noqa: E402
 from proxy.stores.models.weights import Array  # noqa: E402
 
@@ -40,8 +41,8 @@ See = Callable[[str, Array], None]
 def words_of(directory: Path) -> tuple[Array, Array]:
     """Return the published word embeddings of the packed file, int8, and the scale of each row."""
     shapes = [np.empty((WORD_ROWS, WIDTH), np.int8), np.empty((WORD_ROWS, 1), np.float32)]
-    placed = weights.place(zip(memory_e5.WORDS, shapes, strict=True))
-    file = directory / weights.E5.packed_name
+    placed = weights.place(zip(e5.WORDS, shapes, strict=True))
+    file = directory / e5.WORDS_NAME
     first, second = (np.memmap(file, t.array.dtype, "r", t.offset, t.array.shape) for t in placed)
     return first, second
 
@@ -109,7 +110,7 @@ def _erf(x: Array) -> Array:
 
 def smoothed(tuned: Mapping[str, Array], texts: Sequence[str]) -> dict[str, Array]:
     """Return NAME.smooth for each `up` and `down`: what its input channels are divided by, 1 for most."""
-    tokenizer, words = memory_e5.read_vocabulary(fetched_dir()), words_of(fetched_dir())
+    tokenizer, words = vocabulary.read(fetched_dir()), words_of(fetched_dir())
     largest: dict[str, Array] = {}
 
     def see(name: str, values: Array) -> None:
@@ -138,12 +139,15 @@ def texts() -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("layers", type=Path)
+    parser.add_argument("--name", default=memory_e5.NAME)
     options = parser.parse_args()
     with np.load(options.layers) as held:
         tuned = {name: held[name] for name in held.files if not name.endswith(".smooth")}
     tuned |= smoothed(tuned, list(texts()))
-    np.savez_compressed(memory_e5.TUNED, **tuned)
-    print(f"{memory_e5.TUNED.name}: sha256 {hashlib.sha256(memory_e5.TUNED.read_bytes()).hexdigest()}")
+    target = memory_e5.TUNED.with_name(f"{options.name}.npz")
+    np.savez_compressed(target, **tuned)
+    digest = hashlib.sha256(target.read_bytes()).hexdigest()
+    print(f'VERSION = ("{options.name}", "{digest}")')
 
 
 if __name__ == "__main__":

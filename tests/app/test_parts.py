@@ -15,7 +15,7 @@ from proxy.app.parts import Parts
 from proxy.background.rush import PAUSE_S
 from proxy.domain import Prepared, Scope, Turn
 from proxy.edge import failopen
-from proxy.errors import EmbeddingFailed, StoreUnavailable
+from proxy.errors import StoreUnavailable
 from proxy.pipeline.prepare import Tools, prepare
 from proxy.settings import load
 from proxy.stores.sqlite.passages import SqlitePassages
@@ -144,7 +144,7 @@ async def test_the_worker_gives_way_to_a_turn_that_is_prepared(
         await asyncio.gather(turn, job)
 
 
-@pytest.mark.parametrize(("chosen", "used"), [(None, 0.75), (0.4, 0.4), (0.0, 0.0)])
+@pytest.mark.parametrize(("chosen", "used"), [(None, 0.85), (0.4, 0.4), (0.0, 0.0)])
 async def test_meaning_weighs_what_its_model_says_unless_the_operator_does(
     tmp_path: Path, models_dir: Path, chosen: float | None, used: float
 ) -> None:
@@ -165,25 +165,5 @@ async def test_a_directory_of_weights_that_cannot_be_used_is_said(
     async with AsyncExitStack() as stack:
         await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=time.time)
     ((_, facts),) = (line for line in lines if line[0] == "embedding.path_unusable")
-    assert facts["taken"] == "package"
+    assert facts["taken"] == "installer"
     assert "mispelt is not a directory" in facts["notes"][0]
-
-
-async def test_questions_that_the_networks_never_saw_the_like_of_are_not_judged_by_them(
-    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def published(*_: object) -> None:
-        raise EmbeddingFailed("no weights")
-
-    (tmp_path / "models").symlink_to(models_dir)
-    settings = load(None, {}, {"storage": {"data_dir": tmp_path}})
-    async with AsyncExitStack() as stack:
-        parts = await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=time.time)
-        assert parts.tools.answerability is not None
-    lines = recorded(monkeypatch, lambda facts: facts)
-    monkeypatch.setattr("proxy.stores.models.load._asker", published)
-    async with AsyncExitStack() as stack:
-        parts = await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=time.time)
-        assert parts.tools.embedder is not None
-        assert parts.tools.answerability is None
-    assert [event for event, _ in lines if event == "answerability.off"]

@@ -11,7 +11,6 @@ import pytest
 from proxy.commands import doctor
 from proxy.ports import EmbeddingModel
 from proxy.settings import Settings, load
-from proxy.stores.models import load as load_models
 from proxy.stores.sqlite import file
 from proxy.stores.sqlite.stores import SqliteStores
 from tests.support.upstream import ScriptedUpstream
@@ -29,23 +28,6 @@ def test_a_reranker_that_cannot_be_loaded_is_to_be_fixed(tmp_path: Path) -> None
     (finding,) = doctor._reranker(settings(tmp_path, str(tmp_path / "absent")))
     assert finding.mark == doctor.BAD
     assert "holds no model.onnx" in finding.text
-
-
-def answers(tmp_path: Path, **said: dict[str, Any]) -> list[tuple[str, str]]:
-    chosen = load(None, {}, {"storage": {"data_dir": tmp_path}, **said})
-    return [(found.mark, found.text) for found in doctor._answerability(chosen)]
-
-
-def test_the_doctor_says_whether_what_is_near_can_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ((mark, _),) = answers(tmp_path)
-    assert mark == doctor.GOOD
-    monkeypatch.setattr(load_models, "PACKAGE", "absent_package")
-    ((mark, text),) = answers(tmp_path)
-    assert (mark, "absent-package is not installed" in text) == (doctor.NOTE, True)
-    assert answers(tmp_path, retrieval={"answerability": False}) == []
-    assert answers(tmp_path, embedding={"model": "multilingual-e5-small"}) == []
 
 
 KEY = "sk-wrong-one"
@@ -115,7 +97,7 @@ def test_the_doctor_knows_which_keys_are_configured(tmp_path: Path, monkeypatch:
         asked.append((subject, key, configured))
 
     monkeypatch.setattr(doctor, "_upstream", note)
-    for name in ("_embedder", "_answerability", "_reranker", "_identity"):
+    for name in ("_embedder", "_reranker", "_identity"):
         monkeypatch.setattr(doctor, name, lambda _: ())
     monkeypatch.setenv("OPENAI_API_KEY", "sk-client")
     said: dict[str, Any] = {"storage": {"data_dir": tmp_path}}
@@ -205,7 +187,7 @@ def test_a_database_that_is_gone_is_to_be_fixed(tmp_path: Path, left: str) -> No
 def test_a_model_named_with_its_organisation_is_the_one_of_the_vectors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("_embedder", "_answerability", "_reranker", "_identity"):
+    for name in ("_embedder", "_reranker", "_identity"):
         monkeypatch.setattr(doctor, name, lambda _: ())
 
     async def lived() -> None:

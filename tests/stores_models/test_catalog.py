@@ -2,13 +2,15 @@
 
 import pytest
 
-from proxy.stores.models.catalog import MINILM, Prompts, row_of
+from proxy.settings import Embedding
+from proxy.stores.models.catalog import OURS, Prompts, row_of
 
 
 @pytest.mark.parametrize(
     ("name", "prompts", "first_token"),
     [
-        (MINILM, Prompts(), False),
+        (OURS, Prompts("query: ", "passage: "), False),
+        ("all-MiniLM-L6-v2", Prompts(), False),
         ("intfloat/multilingual-e5-small", Prompts("query: ", "passage: "), False),
         ("intfloat/multilingual-e5-large", Prompts("query: ", "passage: "), False),
         ("intfloat/multilingual-e5-large-instruct", Prompts(), False),
@@ -27,3 +29,8 @@ from proxy.stores.models.catalog import MINILM, Prompts, row_of
 def test_a_model_is_asked_as_its_family_was_trained(name: str, prompts: Prompts, first_token: bool) -> None:
     family = row_of(name).family
     assert (family.prompts, family.first_token) == (prompts, first_token)
+
+
+def test_our_encoder_is_the_default() -> None:
+    assert Embedding().model == OURS
+    assert Embedding().dimension == row_of(OURS).model.dimension

@@ -58,12 +58,12 @@ def session() -> GatedSession:
 
 @pytest.fixture
 def embedder(session: GatedSession) -> OnnxEmbedder:
-    encoder: Any = Encoder(session, Letters(), english_only=False)  # type: ignore[arg-type]
+    encoder: Any = Encoder(session, Letters())  # type: ignore[arg-type]
     return OnnxEmbedder(encoder, MODEL)
 
 
 async def test_the_model_reads_its_prompts_first(session: GatedSession) -> None:
-    encoder: Any = Encoder(session, Letters(), english_only=False)  # type: ignore[arg-type]
+    encoder: Any = Encoder(session, Letters())  # type: ignore[arg-type]
     embedder = OnnxEmbedder(encoder, MODEL, prompts=Prompts("query: ", "passage: "))
     session.gate.set()
     embedder.begin("seven")
@@ -123,7 +123,7 @@ async def test_a_query_does_not_wait_for_a_long_import(embedder: OnnxEmbedder, s
 
 
 async def test_one_thread_is_enough_for_a_query_to_overtake_an_import(session: GatedSession) -> None:
-    encoder: Any = Encoder(session, Letters(), english_only=False)  # type: ignore[arg-type]
+    encoder: Any = Encoder(session, Letters())  # type: ignore[arg-type]
     embedder = OnnxEmbedder(encoder, MODEL, threads=1)
     bulk = asyncio.create_task(embedder.embed([f"fact number {i}" for i in range(40)]))
     await asyncio.to_thread(session.entered.acquire)
@@ -258,7 +258,7 @@ async def test_a_run_that_was_begun_and_failed_fails_whoever_asks(
 
 async def test_the_cache_forgets_what_was_not_used_longest(session: GatedSession) -> None:
     session.gate.set()
-    encoder: Any = Encoder(session, Letters(), english_only=False)  # type: ignore[arg-type]
+    encoder: Any = Encoder(session, Letters())  # type: ignore[arg-type]
     embedder = OnnxEmbedder(encoder, MODEL, cache_size=2)
     for text in ("a", "b", "a", "c", "a"):
         await embedder.embed([text])

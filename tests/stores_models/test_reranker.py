@@ -100,7 +100,7 @@ async def test_a_model_that_fails_is_a_failed_rerank(
     [
         ("What is my budget?", True),
         ("¿Cuál es mi presupuesto?", True),
-        ("我女儿对什么水果过敏?", True),
+        ("我女儿对什么水果过敏?", False),
         ("Какой у меня бюджет?", False),
         ("私の予算はいくらですか", False),
     ],

@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 
 from proxy.ports import EmbeddingModel
+from proxy.stores.models import memory_e5
 
-MINILM = "all-MiniLM-L6-v2"
-E5 = "multilingual-e5-small"
-MEMORY_E5 = "memory-e5-small-v1"  # our own, see memory_e5.py
+OURS = memory_e5.NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,26 +26,12 @@ class Family:
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
-    """The cosines by which a model is known: of the first and second of these texts, the first and third, the
-    second and third."""
-
-    texts: tuple[str, str, str]
-    cosines: tuple[float, float, float]
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
-    """A model, the name under which fastembed offers it ("": it does not), and which writing it can read.
-    `centred`: where its vectors lie around is looked for (centre.py). `likeness`: where more than thresholds
-    hangs on its being this very model."""
+    """A model, and the name under which fastembed offers it ("": it does not)."""
 
     model: EmbeddingModel
     fastembed_name: str
-    english_only: bool
-    centred: bool = True
     family: Family = Family()
-    likeness: Likeness | None = None
 
 
 _RETRIEVE = Prompts("Represent this sentence for searching relevant passages: ")
@@ -70,38 +55,14 @@ _FAMILIES = {
 ROWS = {
     row.model.name: row
     for row in (
+        Row(EmbeddingModel(OURS, 384, 0.35, 0.80, dense_weight=0.85), "", _FAMILIES["multilingual-e5-"]),
         Row(
-            EmbeddingModel(MINILM, 384, 0.25, 0.80, dense_weight=0.75),
-            f"sentence-transformers/{MINILM}",
-            english_only=True,
-            centred=False,
-            likeness=Likeness(
-                (
-                    "My sister's flight to Lisbon leaves at seven.",
-                    "When does she land in Portugal?",
-                    "The soup needs more salt.",
-                ),
-                (0.54, 0.04, -0.01),  # .530, .028, -.018 in 8 bits, .546, .045, -.006 in 32
-            ),
-        ),
-        Row(
-            EmbeddingModel(E5, 384, 0.25, 0.80, dense_weight=0.85),
-            f"intfloat/{E5}",
-            english_only=False,
-            family=_FAMILIES["multilingual-e5-"],
-        ),
-        Row(
-            EmbeddingModel(MEMORY_E5, 384, 0.35, 0.80, dense_weight=0.85),
-            "",
-            english_only=False,
-            centred=False,
-            family=_FAMILIES["multilingual-e5-"],
+            EmbeddingModel("all-MiniLM-L6-v2", 384, 0.25, 0.80, dense_weight=0.75),
+            "sentence-transformers/all-MiniLM-L6-v2",
         ),
         Row(
             EmbeddingModel("paraphrase-multilingual-MiniLM-L12-v2", 384, 0.30, 0.85),
             "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
-            english_only=False,
-            centred=False,
         ),
     )
 }
@@ -122,4 +83,4 @@ def row_of(name: str) -> Row:
     if short in ROWS:
         return ROWS[short]
     families = (family for start, family in _FAMILIES.items() if short.lower().startswith(start))
-    return Row(replace(_UNMEASURED, name=short), name, english_only=False, family=next(families, Family()))
+    return Row(replace(_UNMEASURED, name=short), name, next(families, Family()))

@@ -5,7 +5,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
@@ -25,17 +24,14 @@ _Embed = Callable[[Sequence[str], asyncio.Semaphore | None], Awaitable[list[byte
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """How questions, or what may answer them, are embedded. `mark` tells their vectors apart where one text
-    has two."""
+    """How questions, or what may answer them, are embedded."""
 
     encoder: Encoder
     prompt: str
-    mark: bytes = b""
 
     def key(self, text: str) -> bytes:
         # Nothing after MAX_CHARS reaches the model.
-        readable = text[:MAX_CHARS].encode("utf-8", "surrogatepass")
-        return blake2b(readable, digest_size=16, person=self.mark).digest()
+        return blake2b(text[:MAX_CHARS].encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 class OnnxEmbedder:
@@ -43,8 +39,6 @@ class OnnxEmbedder:
 
     A call takes one short step at a time, so that a long import holds one thread and a query finds
     the other. A cancelled call leaves the pool as it was: a step under way ends unheard.
-
-    `asker`: the encoder of questions, where they have one of their own.
     """
 
     def __init__(
@@ -52,15 +46,12 @@ class OnnxEmbedder:
         encoder: Encoder,
         model: EmbeddingModel,
         *,
-        asker: Encoder | None = None,
         prompts: Prompts | None = None,
         threads: int = 2,
         cache_size: int = 1024,
     ) -> None:
         prompts = prompts or Prompts()
-        self._told = _Side(encoder, prompts.passage)
-        self._alike = _Side(encoder, prompts.query)  # how questions are read without an encoder of their own
-        self._asked = self._alike if asker is None else _Side(asker, prompts.query, b"question")
+        self._told, self._asked = _Side(encoder, prompts.passage), _Side(encoder, prompts.query)
         self._model = model
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed", initializer=step_back)
         self._recent = _Recent(cache_size)
@@ -69,18 +60,6 @@ class OnnxEmbedder:
     @property
     def model(self) -> EmbeddingModel:
         return self._model
-
-    @property
-    def asks_apart(self) -> bool:
-        """True where questions have an encoder of their own."""
-        return self._asked is not self._alike
-
-    def reading_alike(self) -> "OnnxEmbedder":
-        """Return the same with questions read as what is stored: for what is told otherwise than memories
-        are. It is closed with this one."""
-        other = copy(self)
-        other._asked = self._alike
-        return other
 
     def begin(self, text: str) -> None:
         """See ports.Embedder: whoever asks for the text while the model reads it waits for this run."""

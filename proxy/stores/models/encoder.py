@@ -11,14 +11,12 @@ An encoder may be called from several threads at once: onnxruntime sessions and 
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from copy import copy
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from proxy.errors import EmbeddingFailed
-from proxy.gloss import gloss
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -27,12 +25,8 @@ if TYPE_CHECKING:
 MAX_TOKENS = 256
 # No text is tokenised beyond this: the model would not read it, and megabytes would take seconds.
 MAX_CHARS = 16 * MAX_TOKENS
-# Above this share of letters that the model cannot read, its vector means nothing. Scripts that an
-# English vocabulary only spells out (Cyrillic, Greek, Arabic, Hangul …) are as bad as unknown ones:
-# unrelated Russian sentences have a cosine of .55, Greek ones .72, above true matches in English.
+# Above this share of letters that the model's vocabulary does not have, its vector means nothing.
 UNKNOWN_LIMIT = 0.25
-# Chinese reaches an English-only model through its gloss: below this share of known characters, too little.
-KNOWN_LEAST = 0.4
 
 _UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
@@ -80,7 +74,6 @@ class Encoder:
         session: "InferenceSession",
         tokenizer: TextTokenizer,
         *,
-        english_only: bool,
         pooling: str = "mean",
     ) -> None:
         self._tokenizer = tokenizer
@@ -89,14 +82,6 @@ class Encoder:
         outputs = [o.name for o in session.get_outputs()]
         self._output = _POOLED if _POOLED in outputs else outputs[0]
         self._first_token = pooling == "cls"
-        self._english_only = english_only
-        self._centre: Vector | None = None
-
-    def around(self, centre: Vector) -> "Encoder":
-        """Return the same model with its vectors seen from `centre`, a point between them."""
-        moved = copy(self)
-        moved._centre = centre
-        return moved
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
         """Return one unit vector a text. Raises EmbeddingFailed."""
@@ -106,24 +91,16 @@ class Encoder:
         """True while enough of the text's words are known to the model for its vector to mean something."""
         if text.isascii():
             return bool(text) and not text.isspace()
-        text = _readable(text)
-        if self._english_only:
-            said = gloss(text)
-            if said.known < KNOWN_LEAST:
-                return False
-            text = said.text
         total = unknown = 0
-        for piece, is_unknown in self._tokenizer.pieces(text):
+        for piece, is_unknown in self._tokenizer.pieces(_readable(text)):
             weight = _weight(piece)
             total += weight
-            if is_unknown or (self._english_only and _is_fragment(piece)):
-                unknown += weight
+            unknown += weight if is_unknown else 0
         return total > 0 and unknown / total < UNKNOWN_LIMIT
 
     def _run(self, text: str) -> Vector:
         try:
-            text = _readable(text)
-            feed = self._feed(self._tokenizer.ids(gloss(text).text if self._english_only else text))
+            feed = self._feed(self._tokenizer.ids(_readable(text)))
             (output,) = self._session.run([self._output], feed)
         except Exception as e:  # the errors of onnxruntime and tokenizers have no base class of their own
             raise EmbeddingFailed(f"the embedding model failed: {type(e).__name__}") from e
@@ -140,8 +117,7 @@ class Encoder:
         if output.ndim == 2:
             # The sum and the mean have the same direction, and length is taken out below.
             output = output[0] if self._first_token else output.sum(axis=0)
-        direction = _unit(output)
-        return direction if self._centre is None else _unit(direction - self._centre)
+        return _unit(output)
 
 
 def _unit(vector: Vector) -> Vector:
@@ -159,8 +135,3 @@ def _readable(text: str) -> str:
 def _weight(piece: str) -> int:
     """Return how much a piece says, in letters: an emoji nothing, a Chinese character three."""
     return sum(3 if unicodedata.east_asian_width(c) in "WF" else 1 for c in piece if c.isalnum())
-
-
-def _is_fragment(piece: str) -> bool:
-    """True for a single letter of a script other than Latin."""
-    return len(piece) == 1 and not piece.isascii() and "LATIN" not in unicodedata.name(piece, "")

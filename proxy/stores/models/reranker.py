@@ -19,8 +19,7 @@ import numpy as np
 
 from proxy.embedtext import embed_text
 from proxy.errors import EmbeddingFailed, RerankFailed
-from proxy.gloss import gloss
-from proxy.stores.models.encoder import KNOWN_LEAST, MAX_CHARS
+from proxy.stores.models.encoder import MAX_CHARS
 from proxy.stores.models.load import ONNX_NAMES, onnx_session, read_tokenizer
 from proxy.stores.threads import step_back
 
@@ -55,26 +54,20 @@ class OnnxReranker:
             raise RerankFailed("the reranker is closed") from e
 
     def understands(self, text: str) -> bool:
-        """False for what an English-only model cannot read, also when it is said in English words."""
+        """False for what an English-only model cannot read."""
         if not self._english_only or text.isascii():
             return True
-        said = gloss(text[:MAX_CHARS])
-        letters = [c for c in said.text if c.isalpha()]
-        latin = sum(c < "\u0250" for c in letters)
-        return said.known >= KNOWN_LEAST and latin >= _LATIN_SHARE * len(letters)
+        letters = [c for c in text[:MAX_CHARS] if c.isalpha()]
+        return sum(c < "\u0250" for c in letters) >= _LATIN_SHARE * len(letters)
 
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return the logits; blocks. Raises RerankFailed."""
-        asked = self._readable(query[:_MAX_QUERY_CHARS])
-        return [self._run(asked, self._readable(embed_text(text[:MAX_CHARS]))) for text in texts]
+        asked = _readable(query[:_MAX_QUERY_CHARS])
+        return [self._run(asked, _readable(embed_text(text[:MAX_CHARS]))) for text in texts]
 
     def close(self) -> None:
         """End the thread, after the step already handed to it."""
         self._pool.shutdown(wait=True)
-
-    def _readable(self, text: str) -> str:
-        text = text.encode("utf-8", "replace").decode()  # lone surrogates are no text
-        return gloss(text).text if self._english_only else text
 
     def _run(self, query: str, text: str) -> float:
         try:
@@ -92,6 +85,10 @@ class OnnxReranker:
         if not math.isfinite(logit):
             raise RerankFailed("the reranker returned no number")
         return logit
+
+
+def _readable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()  # lone surrogates are no text
 
 
 @dataclass(frozen=True, slots=True)
