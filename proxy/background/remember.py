@@ -17,30 +17,26 @@ from proxy.background.extraction.dates import anchored
 from proxy.background.safety.filters import without_personal_data
 from proxy.background.safety.refusals import refusal_of
 from proxy.background.take_in import NOTHING_TOLD, GiveWay, Taken, at_once, take_in
-from proxy.background.write_gate.admit import DEFAULT_NEAR, Basis, Gate, admit
-from proxy.background.write_gate.decide import Weighed, decide_changes
+from proxy.background.write_gate.admit import Basis, Gate, admit, relate, weigh
+from proxy.background.write_gate.decide import decide_changes
 from proxy.domain import (
     Candidate,
     Confirm,
     Create,
     Edit,
     Event,
-    Hit,
     Memory,
     MemoryFilter,
     Release,
     Scope,
-    Search,
     Stamp,
     Supersede,
 )
 from proxy.errors import Conflict, InvalidRequest, QuotaExceeded
 from proxy.ports import Clock, Quarantine
-from proxy.terms import terms
 
 _JUDGED_HARMLESS = frozenset(("planted", "echo"))  # what the owner of a held candidate has decided about
 _FULL = "This user's memory is full, and new memories are refused."
-_SIMILAR = 12
 NOTHING_SAID: Mapping[str, datetime] = MappingProxyType({})
 _MOST_TAGS = 20  # of one memory, as of one request
 _ATTEMPTS = 64  # a conflict means that somebody else's write went through: so many may be ahead of us
@@ -186,15 +182,11 @@ class Remember:
 
     async def _weigh(self, scope: Scope, candidate: Candidate, *, seed: str) -> Create | Supersede | Confirm:
         """Return the change that the candidate makes."""
-        embedder, now = self.gate.embedder, self.clock()
-        vector, words = await vector_of(embedder, candidate.content), terms(candidate.content)
-        hits: tuple[Hit, ...] = ()
-        if vector is not None or words:
-            search = Search(vector, words, limit=_SIMILAR, now=now)
-            hits = tuple(await self.gate.memories.search(scope, search))
-        near = embedder.model.duplicate_threshold if embedder else DEFAULT_NEAR
-        weighed = Weighed(candidate, vector, hits)
-        decision = decide_changes([weighed], scope=scope, now=now, near=near, seed=seed)
+        now = self.clock()
+        vector = await vector_of(self.gate.embedder, candidate.content)
+        weighed = await weigh(self.gate, scope, [candidate], [vector], now)
+        relations = await relate(self.gate, weighed, now, {})
+        decision = decide_changes(weighed, relations, scope=scope, now=now, seed=seed)
         match decision.changes:
             case (Create() | Supersede() | Confirm() as change, *_):
                 return change

@@ -4,7 +4,9 @@ import asyncio
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
+
+import numpy as np
 
 from proxy.background.extraction import cues
 from proxy.background.rush import Rush
@@ -13,7 +15,8 @@ from proxy.background.schedule import Policy, on_completion
 from proxy.background.worker import Mode, Pace, Report, Tools, Worker, WorkerConfig
 from proxy.background.write_gate.admit import Gate
 from proxy.domain import Batch, Begun, Exchange, Memory, MemoryFilter, NewExchange, Outcome, Scope, Stamp
-from proxy.ports import CompletionRequest, Embedder
+from proxy.judging import Judge
+from proxy.ports import CompletionRequest, Embedder, EmbeddingModel
 from proxy.stores.sqlite.stores import SqliteStores
 
 ANA = Scope("t", "ana")
@@ -86,6 +89,25 @@ class ScriptedCompleter:
         return answer(request) if callable(answer) else answer
 
 
+class AllAlike:
+    """An embedder to which all texts are alike: every memory is near to every candidate."""
+
+    model: ClassVar[EmbeddingModel] = EmbeddingModel(
+        "alike", 3, similarity_threshold=0.25, duplicate_threshold=0.8
+    )
+
+    async def embed_query(self, text: str) -> bytes:
+        return (await self.embed([text]))[0]
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        return [np.array([1, 0, 0], np.float32).tobytes()] * len(texts)
+
+    def begin(self, text: str) -> None: ...
+
+    def understands(self, text: str) -> bool:
+        return True
+
+
 @dataclass
 class House:
     """The write path over a real store."""
@@ -93,6 +115,7 @@ class House:
     stores: SqliteStores
     completer: ScriptedCompleter
     embedder: Embedder | None = None
+    judge: Judge | None = None
     mode: Mode = "llm"
     now: float = NOON
     policy: Policy = field(default_factory=lambda: Policy(batch_size=1))
@@ -106,7 +129,7 @@ class House:
         tools = Tools(
             self.stores.jobs,
             self.stores.sessions,
-            Gate(self.stores.memories, self.embedder),
+            Gate(self.stores.memories, self.embedder, judge=self.judge),
             self.completer,
             shared=self.shared,
             rush=rush or Rush(),

@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 
 from proxy.background.write_gate.admit import Basis, Gate, admit
 from proxy.domain import Candidate, Evidence, Memory, MemoryFilter
+from proxy.judging import Relation
 from proxy.stores.sqlite.stores import SqliteStores
-from tests.background.support import ANA, NOON
+from tests.background.support import ANA, NOON, AllAlike
 from tests.support.examples import examples
+from tests.support.judge import APART, CHANGED, SAME, ScriptedJudge
 
 PHASES = (Phase.explicit, Phase.reuse, Phase.generate, Phase.shrink)
 
@@ -40,6 +42,17 @@ BESIDE = (
     "User speaks Danish",
     "User speaks Polish",
 )
+
+KNOWN = {
+    wording.format(v): (slot, v) for slot, both in SLOTS.items() for wording in both for v in VALUES[slot]
+}
+
+
+def relation(old: str, new: str) -> Relation:
+    """Return the verdict of a judge that is always right."""
+    if old not in KNOWN or new not in KNOWN or KNOWN[old][0] != KNOWN[new][0]:
+        return APART
+    return SAME if KNOWN[old] == KNOWN[new] else CHANGED
 
 
 @dataclass(frozen=True)
@@ -80,7 +93,9 @@ async def _remember(
     with tempfile.TemporaryDirectory() as directory:
         stores = SqliteStores(Path(directory) / "data")
         await stores.open()
-        gate, began = Gate(stores.memories, None), await stores.memories.stamp(ANA)
+        await stores.memories.stamp_model(AllAlike.model)
+        gate = Gate(stores.memories, AllAlike(), judge=ScriptedJudge(relation=relation))
+        began = await stores.memories.stamp(ANA)
         jobs = [
             admit(gate, ANA, [_candidate(s) for s in b], Basis(began, NOON + 9000, seed=str(i)))
             for i, b in enumerate(batches)
@@ -107,10 +122,7 @@ def told_in_order(said: Sequence[Statement]) -> set[tuple[str, str]]:
 
 
 def stated(memories: Sequence[Memory]) -> set[tuple[str, str]]:
-    known = {
-        wording.format(v): (slot, v) for slot, both in SLOTS.items() for wording in both for v in VALUES[slot]
-    }
-    return {known.get(m.content, ("beside", m.content)) for m in memories}
+    return {KNOWN.get(m.content, ("beside", m.content)) for m in memories}
 
 
 def assert_one_value_at_a_time(values: Sequence[Memory]) -> None:

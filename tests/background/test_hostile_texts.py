@@ -19,8 +19,6 @@ from proxy.background.safety.filters import redact
 from proxy.background.safety.long_text import cleaned
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.background.split import split
-from proxy.background.write_gate import fact
-from proxy.background.write_gate.reading import read
 from proxy.domain import Candidate, Exchange, Scope
 from proxy.sentences import sentences, without_inner_stops
 
@@ -105,16 +103,6 @@ def test_what_stands_below_each_of_many_heads_is_still_found():
 def test_a_word_for_passwords_repeated_costs_no_time(benchmark_ms):
     text = "password " * 2_000
     assert benchmark_ms(lambda: redact(text)) < 300  # 480 ms; a tenth of that, on the event loop, for 1,200
-
-
-def test_digits_without_an_end_are_no_amount(benchmark_ms):
-    assert benchmark_ms(lambda: read.__wrapped__("1" * 4_000)) < 4_000  # 10 s and more
-
-
-def test_a_run_of_blanks_is_no_note_of_a_date(benchmark_ms):
-    text = " " * 8_000 + "!"
-    assert benchmark_ms(lambda: fact.read_fact.__wrapped__(text)) < 100  # 570 ms
-    assert benchmark_ms(lambda: read.__wrapped__(text)) < 100
 
 
 def test_a_word_without_an_end_names_no_day(benchmark_ms):

@@ -11,15 +11,9 @@ import pytest
 
 import proxy
 from proxy.background.extraction import ground
-from proxy.background.write_gate import contrast, fact, reading
 from proxy.terms import stems, terms
-from proxy.wordlists import sections
 
 PACKAGE = Path(proxy.__file__).parent
-
-
-def roots(text: str) -> Iterable[str]:
-    return map(fact._root, terms(text))
 
 
 Table = Iterable[str]
@@ -27,17 +21,12 @@ Lookup = Callable[[str], Iterable[str]]
 # The table as it was made, and the form in which words are looked up in it.
 TABLES: dict[str, tuple[Table, Lookup]] = {
     "extraction/ground._NARRATION": (ground._NARRATION, terms),
-    "write_gate/fact._GLUE": (fact._GLUE, roots),
-    "write_gate/reading.FORM": (reading.FORM, terms),
-    "write_gate/reading.COMMON": (reading.COMMON, reading._words),
-    "write_gate/reading._SYNONYM": (reading._SYNONYM, terms),
 }
 # Sets in the same modules that are looked up otherwise, as they were written: reasons, and words of a
 # question with case and ending.
 AS_WRITTEN = {
     "background/remember._JUDGED_HARMLESS",
     "recall/wording._FIRST_PERSON",
-    "write_gate/slots._ARTICLES",
     "pipeline/roles.ARTICLES",
     "pipeline/roles._INDEFINITE",
     "pipeline/roles._NO_OWNER",
@@ -99,15 +88,9 @@ def test_every_word_of_a_table_is_met_by_itself(name: str) -> None:
     assert not sorted({word for word in WRITTEN[name] if not set(lookup(word)) & set(table)})
 
 
-@pytest.mark.parametrize("section", sections("contrast"))
-def test_every_word_of_contrast_is_met_as_it_is_written(section: str) -> None:
-    missed = [word for word in sections("contrast")[section] if not set(terms(word)) & contrast.CONTRAST]
-    assert not missed
-
-
 def test_no_table_of_a_module_that_looks_terms_up_is_left_out() -> None:
     found = {name for name, value in _tables() if _is_set_of_words(value)}
-    assert "write_gate/reading.FORM" in found
+    assert "extraction/ground._NARRATION" in found
     assert not sorted(found - set(TABLES) - AS_WRITTEN)
 
 

@@ -18,10 +18,12 @@ from proxy.errors import (
     EmbeddingFailed,
     StoreUnavailable,
 )
+from proxy.judging import Relation
 from proxy.oversight import Applied
 from proxy.ports import Embedder
 from proxy.stores.sqlite.memories import SqliteMemories
 from tests.background.support import ANA, NOON, House, facts
+from tests.support.judge import SAME, ScriptedJudge, one_value
 
 BOB = Scope("t", "bob")
 HAWAII = "User's budget for the Hawaii trip is $10,000"
@@ -49,7 +51,7 @@ async def test_a_batch_costs_one_call(house: House) -> None:
 
 
 async def test_a_changed_fact_supersedes_across_sessions(house: House, embedder: Embedder) -> None:
-    house.embedder = embedder
+    house.embedder, house.judge = embedder, ScriptedJudge(relation=one_value)
     house.completer.answers = [facts(HAWAII), facts("User's budget for the Hawaii trip is now $15,000")]
     await house.say("$10,000 for the Hawaii trip")
     await house.worker().work_one()
@@ -64,6 +66,8 @@ async def test_a_changed_fact_supersedes_across_sessions(house: House, embedder:
 
 
 async def test_the_models_replaces_reaches_a_memory_that_shares_no_word(house: House) -> None:
+    unsure = Relation(same=0.1, changed=0.4, apart=0.5)
+    house.judge = ScriptedJudge(relation=lambda old, new: unsure)
     house.completer.answers = [facts("User works at Tidewell")]
     await house.say("I work at Tidewell")
     await house.worker().work_one()
@@ -488,7 +492,7 @@ class _Signalling(list[Any]):
 async def test_what_was_asked_for_is_kept_in_the_user_s_words_until_the_model_answers(
     house: House, embedder: Embedder
 ) -> None:
-    house.embedder = embedder
+    house.embedder, house.judge = embedder, ScriptedJudge(relation=lambda old, new: SAME)
     house.completer.answers = [CompletionFailed("no answer within 30 s"), facts(HAWAII)]
     await house.say("Please remember that my budget for the Hawaii trip is $10,000. I also like tea.")
     await house.worker().work_one()

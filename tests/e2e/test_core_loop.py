@@ -236,6 +236,8 @@ async def test_a_changed_fact_supersedes_and_the_old_one_stays_in_the_history(ho
     async with house(model) as h, httpx2.AsyncClient(timeout=30) as http:
         await say(h, "alice", "My budget for the Hawaii trip is $10,000.", stream=True)
         (old,) = await until(lambda: stored(h, "alice"), has(1))
+        facts = model.facts
+        model.facts = lambda said: [{**fact, "replaces": old["id"]} for fact in facts(said)]
         await say(h, "alice", "Make that $12,000, we got a bonus.", stream=True)
         (new,) = await until(lambda: stored(h, "alice"), lambda ms: "12,000" in str(ms))
         assert new["id"] != old["id"]

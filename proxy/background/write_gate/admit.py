@@ -1,7 +1,7 @@
 """The write gate: candidates are checked, compared with what is stored, and applied in one transaction.
 
-`admit` reads under a stamp, decides, and applies under the same stamp; when somebody else wrote
-meanwhile it does so again. So two sessions of one user lose no update and store no fact twice.
+`admit` reads under a stamp, decides, and applies under the same stamp; if another write came first, it
+starts again. So two sessions of one user lose no update and store no fact twice.
 """
 
 import asyncio
@@ -13,17 +13,26 @@ from proxy.background.embedding import vectors_of
 from proxy.background.extraction.doubt import Judge, no_doubt
 from proxy.background.safety.filters import reject, without_personal_data
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
-from proxy.background.write_gate.decide import Decision, Weighed, decide_changes, hold
+from proxy.background.write_gate.decide import (
+    Decision,
+    Pair,
+    Relations,
+    Weighed,
+    decide_changes,
+    hold,
+    pairs_to_judge,
+)
 from proxy.domain import Candidate, Hit, Job, MemoryFilter, Scope, Search, Stamp
-from proxy.errors import Conflict, LeaseLost
+from proxy.errors import Conflict, EmbeddingFailed, LeaseLost
 from proxy.judging import Judge as Heads
+from proxy.judging import Relation
+from proxy.observe import Seldom
 from proxy.ports import Embedder, MemoryStore
 from proxy.terms import terms
 
-DEFAULT_NEAR = 0.8  # where there is no model whose threshold could be asked
-_RECENT = 100  # memories that a candidate without a vector is compared with, whatever their words
 _SIMILAR = 12  # existing memories, per list, that a candidate is compared with
-_ATTEMPTS = 16  # decisions until the stamp holds: a conflict means that somebody else's write went through
+_ATTEMPTS = 16  # decisions until the stamp holds: a conflict means that another write went through
+_SELDOM = Seldom()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,21 +110,18 @@ async def admit(
     LeaseLost, EmbeddingFailed, StoreUnavailable.
     """
     now, seed = basis.now, basis.seed
-    # In threads: ten candidates take some 20 ms to sort, and 200 ms to compare where vectors are of no use.
-    sorted_ = await asyncio.to_thread(sort, candidates, gate, judge, now)
+    sorted_ = await asyncio.to_thread(sort, candidates, gate, judge, now)  # ten candidates take some 20 ms
     holds = tuple(hold(c, reason, now=now, seed=seed) for c, reason in sorted_.held)
     vectors = await vectors_of(gate.embedder, [c.content for c in sorted_.kept])
-    near = gate.embedder.model.duplicate_threshold if gate.embedder else DEFAULT_NEAR
+    known: dict[Pair, Relation] = {}
     for attempt in range(1, _ATTEMPTS + 1):
         stamp = await gate.memories.stamp(scope)
         if stamp.generation != basis.began.generation:
             raise Conflict("forgotten meanwhile")
-        weighed = [
-            Weighed(c, v, tuple(await _similar(gate.memories, scope, c, v, now)))
-            for c, v in zip(sorted_.kept, vectors, strict=True)
-        ]
+        weighed = await weigh(gate, scope, sorted_.kept, vectors, now)
+        relations = await relate(gate, weighed, now, known)
         decision = await asyncio.to_thread(
-            decide_changes, weighed, scope=scope, now=now, near=near, seed=seed
+            decide_changes, weighed, relations, scope=scope, now=now, seed=seed
         )
         changes = (*decision.changes, *holds)
         try:
@@ -130,6 +136,35 @@ async def admit(
     raise AssertionError("unreachable")
 
 
+async def weigh(
+    gate: Gate, scope: Scope, candidates: Sequence[Candidate], vectors: Sequence[bytes | None], now: float
+) -> list[Weighed]:
+    """Return the candidates with the memories near to them."""
+    return [
+        Weighed(c, v, tuple(await _similar(gate.memories, scope, c, v, now)))
+        for c, v in zip(candidates, vectors, strict=True)
+    ]
+
+
+async def relate(
+    gate: Gate, weighed: Sequence[Weighed], now: float, known: dict[Pair, Relation]
+) -> Relations:
+    """Return how the candidates relate to the memories near to them and to each other. The judge is asked
+    once for all pairs that are not `known` yet; they are added. Without it only equal texts are the same."""
+    asked = [pair for pair in pairs_to_judge(weighed, now) if pair not in known]
+    if gate.judge is None:
+        if asked:
+            _SELDOM.warning("memory.gate_without_judge", reason="not_loaded")
+        return Relations(None)
+    try:
+        found = await gate.judge.relations(asked) if asked else []
+    except EmbeddingFailed:
+        _SELDOM.warning("memory.gate_without_judge", reason="EmbeddingFailed")
+        return Relations(None)
+    known.update(zip(asked, found, strict=True))
+    return Relations(known)
+
+
 async def _similar(
     memories: MemoryStore, scope: Scope, candidate: Candidate, vector: bytes | None, now: float
 ) -> list[Hit]:
@@ -138,8 +173,6 @@ async def _similar(
     hits: list[Hit] = []
     if vector is not None or words:
         hits += await memories.search(scope, Search(vector, words, limit=_SIMILAR, now=now))
-    if vector is None:
-        hits += await _recent(memories, scope, now, but={h.memory.id for h in hits})
     named = candidate.replaces
     if named and all(h.memory.id != named for h in hits):
         where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
@@ -147,13 +180,6 @@ async def _similar(
         if memory is not None and memory.is_current(now) and _visible(memory.scope, scope):
             hits.append(Hit(memory, None, 0.0))
     return hits
-
-
-async def _recent(memories: MemoryStore, scope: Scope, now: float, *, but: set[str]) -> list[Hit]:
-    """Return the user's newest memories: "搬到上海" shares no word with "住在杭州", and has no vector."""
-    where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
-    page = await memories.list(where, limit=_RECENT, total=False)
-    return [Hit(m, None, 0.0) for m in page.items if m.id not in but and _visible(m.scope, scope)]
 
 
 def _visible(memory: Scope, scope: Scope) -> bool:

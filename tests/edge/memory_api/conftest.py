@@ -30,6 +30,7 @@ from proxy.stores.sqlite.stores import SqliteStores
 from proxy.upstream.credentials import Credentials
 from proxy.wire.extensions import take_header_extensions
 from tests.e2e.conftest import models_dir
+from tests.support.judge import ScriptedJudge, one_value
 from tests.support.serving import serving
 
 __all__ = ["models_dir"]
@@ -129,7 +130,7 @@ async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> 
     callers: list[Caller] = [Caller("default")]
     woken: list[bool] = []
     credentials = Credentials()
-    gate = Gate(stores.memories, embedder)
+    gate = Gate(stores.memories, embedder, judge=ScriptedJudge(relation=one_value))
     tools = Tools(
         memories=stores.memories,
         sessions=stores.sessions,
