@@ -33,7 +33,7 @@ from proxy.settings import load
 from proxy.stores.models.catalog import OURS
 from proxy.stores.models.load import load_embedder
 
-PARTS = ("retrieval", "extraction", "gate", "documents")
+PARTS = ("retrieval", "extraction", "documents")
 # Quality is measured here, not speed: a busy machine must not turn answers into degraded ones.
 SETTINGS = {"memory.deadline_ms": 5000}
 # Those whose settings this proxy does not have are left out, and said to be.
@@ -59,7 +59,7 @@ def main() -> int:
     if options.said:
         personas = [data.as_said(persona) for persona in personas]
     if not personas:
-        console.print("No personas: name a folder with --data, or check evals/extra.")
+        console.print("No personas: name a folder with --data, or check evals/personas.")
         return 2
     began = time.monotonic()
     try:
@@ -78,7 +78,10 @@ def main() -> int:
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/eval", description=__doc__.partition(":")[0] + ".")
     parser.add_argument(
-        "--data", type=Path, action="append", help="folder or file of personas (default: ../shared, extra)"
+        "--data",
+        type=Path,
+        action="append",
+        help="folder or file of personas (default: ../shared, personas/extra)",
     )
     parser.add_argument("--part", choices=PARTS, action="append", help="only this part; may be repeated")
     parser.add_argument("--said", action="store_true", help="memories are what the user said, not the facts")
@@ -107,7 +110,7 @@ async def _run(
         directory = Path(scratch)
         if "retrieval" in parts:
             runs, others = await _retrieval(options, personas, directory, given, progress)
-        if "extraction" in parts or "gate" in parts:
+        if "extraction" in parts:
             reports = await _extraction(options, personas, directory, progress)
         if "documents" in parts:
             read = await _documents(options, personas, directory, given, progress)
@@ -115,9 +118,7 @@ async def _run(
         _tell_retrieval(console, options, runs, others, kept)
     if "extraction" in parts:
         report.extractions(console, reports)
-    if "gate" in parts:
-        report.gate(console, reports)
-    if "extraction" in parts or "gate" in parts:
+        report.forbidden(console, reports)
         kept["extraction"] = [asdict(r) | {"verdicts": _verdicts(r)} for r in reports]
     if "documents" in parts:
         documents.tell(console, read)
@@ -141,8 +142,7 @@ async def _retrieval(
     wanted = {"default": {}, **{name: ABLATIONS[name] for name in names if _knows(ABLATIONS[name])}}
     if unknown := [name for name in names if name not in wanted]:
         progress.console.print(f"left out, for want of their settings: {', '.join(unknown)}")
-    asked = {p.user: [*p.questions, *u] for p, u in zip(personas, _unrelated(personas), strict=True)}
-    total = sum(map(len, asked.values()))
+    total = sum(len(p.questions) for p in personas)
     model = str(given.get("embedding.model", OURS))
     runs: Runs = {}
     for name, settings in wanted.items():
@@ -152,7 +152,7 @@ async def _retrieval(
             stored = {p.user: await retrieval.store(house, p) for p in personas}
             for persona in personas:
                 runs[name] += await retrieval.ask_all(
-                    house, persona, asked[persona.user], stored[persona.user], _advance(progress, bar)
+                    house, persona, persona.questions, stored[persona.user], _advance(progress, bar)
                 )
         progress.remove_task(bar)
     return runs, await baselines.measure(personas, directory / "models", model, (600, 400))
@@ -165,19 +165,6 @@ def _knows(settings: dict[str, Any]) -> bool:
     except ConfigError:
         return False
     return True
-
-
-def _unrelated(personas: Sequence[data.Persona]) -> list[list[data.Question]]:
-    """Return, for each persona, prompts that no memory belongs to; each prompt is asked of two of them."""
-    file = data.EXTRA / "unrelated.json"
-    prompts = json.loads(file.read_text("utf-8")) if file.is_file() else []
-    asked = []
-    for place, persona in enumerate(personas):
-        ours = {place, (place + 1) % len(personas)}
-        share = [p for i, p in enumerate(prompts) if i % len(personas) in ours]
-        at = max(q.at for q in persona.questions)
-        asked.append(data.asked_by_anybody(persona.user, score.UNRELATED, share, at))
-    return asked
 
 
 def _tell_retrieval(

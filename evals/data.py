@@ -1,14 +1,15 @@
-"""The personas: conversations, gold facts, questions (the format stands in evals/extra/FORMAT.md)."""
+"""The personas: conversations, gold facts, questions (the format stands in evals/personas/FORMAT.md)."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-EXTRA = HERE / "extra"
+PERSONAS = HERE / "personas"
+EXTRA = PERSONAS / "extra"
 LONGEST = 3_900  # characters of a memory, a little less than the API takes
 DEV = HERE.parent.parent / "shared" / "evals" / "dev"
 
@@ -144,14 +145,6 @@ def _said(session: Session) -> tuple[Fact, ...]:
         for turn in session.turns
         if turn.role == "user" and turn.id not in never
     )
-
-
-def asked_by_anybody(user: str, kind: str, prompts: Sequence[dict[str, str]], at: float) -> list[Question]:
-    """Return prompts that have nothing to do with anybody's memories, as questions of this user."""
-    return [
-        Question(f"{user}-{p['id']}", at, None, (), p["query"], kind, frozenset(), frozenset(), skip=False)
-        for p in prompts
-    ]
 
 
 def _session(raw: dict[str, Any]) -> Session:

@@ -1,6 +1,6 @@
 """Documents: are questions to them given their section, others none, and do memories stay as they were?
 
-Our own three documents (evals/extra/documents) are posted to an otherwise empty user, and their questions put
+Our own three documents (evals/handbooks) are posted to an otherwise empty user, and their questions put
 as chat requests. The same index is then searched in this process, flat and through sections, since that is
 no setting of the proxy's. At last some personas are asked their questions without documents and with them.
 """
@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from evals import retrieval
-from evals.data import EXTRA, Persona
+from evals.data import HERE, Persona
 from evals.house import ROOT, House, opened
 from evals.model import Model
 from evals.score import Outcome, percentile, row
@@ -28,9 +28,9 @@ from proxy.pipeline.documents import Shelf, search
 from proxy.stores.models.load import load_embedder
 from proxy.stores.sqlite import SqliteStores
 
-FOLDER = EXTRA / "documents"
+FOLDER = HERE / "handbooks"
 # To get lost in: our own documentation, but for what quotes the documents.
-CROWD = tuple(f for f in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if f.stem != FOLDER.stem)
+CROWD = tuple(f for f in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))) if f.stem != "documents")
 PARTS = ("tune", "held")  # thresholds were chosen by the first half; the second is only measured
 USER = "reader"
 CUT = 3

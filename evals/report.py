@@ -163,7 +163,7 @@ def extractions(console: Console, reports: Sequence[extraction.Report]) -> None:
             )
 
 
-def gate(console: Console, reports: Sequence[extraction.Report]) -> None:
+def forbidden(console: Console, reports: Sequence[extraction.Report]) -> None:
     """Print where forbidden words were found, by reason."""
     table = Table(title="What must not be stored (bad / all spans)", title_justify="left")
     for head in ("model", "reason", "spans", "memories", "files", "prompts", "bad"):

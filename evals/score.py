@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 CUTS = (1, 5, 8, 10)
-UNRELATED = "unrelated"
 WEIGHTS = {
     "recall@5": 0.30,
     "recall in block": 0.30,
@@ -62,7 +61,6 @@ def row(outcomes: Sequence[Outcome]) -> Row:
     answered = [o for o in outcomes if o.answers]
     silent = [o for o in outcomes if not o.answers]
     outdated = [o for o in outcomes if o.stale]
-    decided = [o for o in outcomes if o.kind != UNRELATED]  # either decision is right for those
     injected = [o for o in outcomes if o.injected]
     return Row(
         asked=len(outcomes),
@@ -72,7 +70,7 @@ def row(outcomes: Sequence[Outcome]) -> Row:
         mrr=_mean(reciprocal_rank(o.injected, o.answers) for o in answered),
         stale=_mean(bool(set(o.stale) & {*o.injected, *o.searched}) for o in outdated),
         wrong=_mean(bool(o.injected) for o in silent),
-        decided=_mean(o.is_search != o.skip for o in decided),
+        decided=_mean(o.is_search != o.skip for o in outcomes),
         tokens=_mean(o.tokens for o in injected) or 0.0,
     )
 
@@ -99,7 +97,7 @@ def parts_of(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
 
 def is_quiet(kind: str) -> bool:
     """True for kinds of question that no memory belongs to, and that do not sound as if one did."""
-    return kind.startswith("skip") or kind == UNRELATED
+    return kind.startswith("skip")
 
 
 def recall(found: Sequence[str], answers: Iterable[str], cut: int | None = None) -> float:
@@ -138,7 +136,7 @@ def _miss(o: Outcome) -> str:
         wrong.append("stale: " + ", ".join(shown))
     if not o.answers and o.injected:
         wrong.append(f"injected {len(o.injected)} for nothing: {', '.join(o.injected[:3])}")
-    if o.kind != UNRELATED and o.is_search == o.skip:
+    if o.is_search == o.skip:
         wrong.append(f"decided {o.status} {o.reason}".rstrip())
     return f"{o.question} {o.kind}: {'; '.join(wrong)}" if wrong else ""
 

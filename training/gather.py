@@ -3,6 +3,7 @@
     python -m training.gather RAW      # RAW/<task>/<split>/<language>.<writer>.jsonl
 
 Adds `task` and `writer` to each line, drops repetitions, and refuses a line that the card does not allow.
+Lines of tasks that RAW does not hold stay in the data sets.
 """
 
 import gzip
@@ -23,12 +24,25 @@ def check(task: str, line: dict) -> None:
         example(task, line)
         return
     count = len(line["facts"])
+    if len(set(line["facts"])) < count:
+        raise ValueError(f"a memory is there twice: {line['facts']}")
+    questions = [one["q"] for one in (*line["asked"], *line["missing"])]
+    if task == "retrieval" and len(set(questions)) < len(questions):
+        raise ValueError(f"a question is asked twice: {questions}")
     for asked in line["asked"]:
         if not asked["a"] or not all(0 <= i < count for i in asked["a"]):
             raise ValueError(f"an index outside the memories: {asked}")
     for place in [*line.get("standing", ()), *(i for m in line["missing"] for i in m.get("near", ()))]:
         if not 0 <= place < count:
             raise ValueError(f"an index outside the memories: {place}")
+
+
+def others(target: Path, delivered: set[str]) -> list[str]:
+    """Return the lines of a data set whose task is not delivered."""
+    if not target.exists():
+        return []
+    lines = gzip.decompress(target.read_bytes()).decode().splitlines()
+    return [line for line in lines if json.loads(line)["task"] not in delivered]
 
 
 def main() -> None:
@@ -45,10 +59,11 @@ def main() -> None:
             key = json.dumps([task, line], sort_keys=True)
             if found[split, language].setdefault(key, json.dumps(whole, ensure_ascii=False)):
                 counts[task, split] += 1
+    delivered = {task for task, _ in counts}
     for (split, language), lines in sorted(found.items()):
         target = DATA / split / f"{language}.jsonl.gz"
         target.parent.mkdir(parents=True, exist_ok=True)
-        body = "".join(f"{line}\n" for line in lines.values()).encode()
+        body = "".join(f"{line}\n" for line in (*lines.values(), *others(target, delivered))).encode()
         target.write_bytes(gzip.compress(body, mtime=0))
     for (task, split), count in sorted(counts.items()):
         print(f"{task:10} {split:6} {count}")

@@ -1,6 +1,5 @@
 """The personas: our own files hold together, and a file that contradicts itself is refused."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -74,12 +73,6 @@ def test_no_secret_stands_in_our_files_in_plain_text() -> None:
         secrets = [n.span for s in one.sessions for n in s.never_store if n.reason == "secret"]
         assert secrets
         assert not any(secret in file.read_text("utf-8") for secret in secrets)
-
-
-def test_sixty_unrelated_prompts_come_in_five_languages() -> None:
-    prompts = json.loads((EXTRA / "unrelated.json").read_text("utf-8"))
-    assert len(prompts) == 60
-    assert {p["language"] for p in prompts} == {"en", "zh", "es", "de", "fr"}
 
 
 def test_a_superseded_fact_is_not_current() -> None:

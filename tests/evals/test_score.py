@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from evals.score import UNRELATED, Outcome, misses, overall, percentile, recall, reciprocal_rank, row
+from evals.score import Outcome, misses, overall, percentile, recall, reciprocal_rank, row
 
 RIGHT = Outcome(
     question="u-q1",
@@ -43,9 +43,8 @@ def test_the_rank_that_counts_is_the_first_answers() -> None:
 
 
 def test_a_run_without_a_fault_is_worth_a_hundred() -> None:
-    unrelated = but(SILENT, kind=UNRELATED)
-    assert overall([RIGHT, SILENT, SKIPPED, unrelated]) == pytest.approx(100)
-    assert misses([RIGHT, SILENT, SKIPPED, unrelated]) == []
+    assert overall([RIGHT, SILENT, SKIPPED]) == pytest.approx(100)
+    assert misses([RIGHT, SILENT, SKIPPED]) == []
 
 
 @pytest.mark.parametrize(
@@ -71,10 +70,6 @@ def test_what_a_group_cannot_tell_is_left_open() -> None:
     assert (silent.recall, silent.block, silent.mrr, silent.stale) == (None, None, None, None)
     assert (answered.wrong, answered.stale) == (None, None)
     assert silent.wrong == 0.0
-
-
-def test_either_decision_is_right_for_an_unrelated_prompt() -> None:
-    assert row([but(SILENT, kind=UNRELATED), but(SKIPPED, kind=UNRELATED)]).decided is None
 
 
 def test_tokens_are_counted_where_something_was_injected() -> None:

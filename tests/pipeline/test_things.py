@@ -17,7 +17,7 @@ from proxy.pipeline.recall.things import asked_for
 from tests.pipeline.conftest import lacks
 
 CORPUS = Path(__file__).parent / "corpus"
-PERSONAS = Path(__file__).parents[2] / "evals" / "extra"
+PERSONAS = Path(__file__).parents[2] / "evals" / "personas" / "extra"
 CAT = "User's cat Biscuit hates car travel."
 
 

@@ -48,7 +48,7 @@ def texts() -> list[str]:
             collect(inner)
 
     chosen: list[str] = []
-    for file in sorted((ROOT / "evals/blind").glob("*.json")):
+    for file in sorted((ROOT / "evals/personas/blind").glob("*.json")):
         found.clear()
         collect(json.loads(file.read_text("utf-8")))
         chosen += list(found)[:: max(1, len(found) // 16)]
