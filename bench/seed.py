@@ -11,7 +11,6 @@ from uuid import uuid4
 from proxy import observe
 from proxy.domain import Create, Memory, Scope
 from proxy.edge.identity.caller import OPEN_TENANT
-from proxy.embedtext import embed_text
 from proxy.stores.models.load import load_embedder
 from proxy.stores.sqlite.stores import SqliteStores
 
@@ -126,7 +125,7 @@ async def fill(data_dir: Path, users: int) -> AsyncIterator[int]:
             await stores.memories.stamp_model(embedder.model)
         for user in range(users):
             scope, known = Scope(OPEN_TENANT, user_id(user)), facts(user)
-            texts = [embed_text(told.text) for told in known]
+            texts = [told.text for told in known]
             vectors = await embedder.embed(texts) if embedder else [None] * len(texts)
             changes = [
                 Create(_memory(scope, number, told), vector)

@@ -11,16 +11,16 @@ import unicodedata
 
 from proxy.chinese import simplified
 
-_CJK = (
+CJK = (
     "\u2e80-\u2fdf\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
 )
-_SIGN = rf"[^\W{_CJK}]"  # of a word in a script with spaces
+_SIGN = rf"[^\W{CJK}]"  # of a word in a script with spaces
 _TOKEN = re.compile(
-    rf"(?P<cjk>[{_CJK}]+)"
+    rf"(?P<cjk>[{CJK}]+)"
     r"|(?P<number>\d+(?:[.,:]\d+)*%?)(?![^\W\d_])"
     rf"|(?P<word>{_SIGN}+(?:['’._/@:+#-]+{_SIGN}+)*[+#]*)"
 )
-_PART = re.compile(rf"[^\W_{_CJK}]+")
+_PART = re.compile(rf"[^\W_{CJK}]+")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
 # NFKC makes of these 18 and 8 characters, of no other more than 6: a text of them alone would become so long

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
-from proxy.background.embedding import as_it_stands, vectors_of
+from proxy.background.embedding import vectors_of
 from proxy.background.safety import filters, planted
 from proxy.background.safety.long_text import cleaned
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
@@ -108,7 +108,7 @@ class Library:
     async def _embedded(self, found: list[tuple[tuple[str, ...], str]]) -> list[bytes | None]:
         """Return a vector a passage, None for what the model does not understand."""
         texts = [searched_text(headings, text) for headings, text in found]
-        return await vectors_of(self.embedder, texts, as_it_stands)
+        return await vectors_of(self.embedder, texts)
 
 
 def _safe_headings(passages: Sequence[Passage], policy: SafetyPolicy) -> tuple[Passage, ...]:

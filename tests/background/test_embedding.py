@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxy.background.embedding import REMIND_S, Languages, as_it_stands, vectors_of
+from proxy.background.embedding import REMIND_S, Languages, vectors_of
 from proxy.background.extraction.related import related
 from proxy.background.library import Library
 from proxy.background.write_gate.admit import Basis, Gate, admit
@@ -46,17 +46,16 @@ class Watched:
 
 async def test_each_text_has_its_own_vector_and_what_is_not_understood_has_none() -> None:
     embedder: Any = Watched()
-    found = await vectors_of(embedder, ["a", "猫", "abc"], as_it_stands)
+    found = await vectors_of(embedder, ["a", "猫", "abc"])
     assert [vector and np.frombuffer(vector, np.float32)[2] for vector in found] == [1, None, 3]
     assert await vectors_of(None, ["a", "b"]) == [None, None]
     assert await vectors_of(embedder, []) == []
 
 
-async def test_a_memory_is_embedded_as_its_owner_would_say_it_and_other_text_as_it_stands() -> None:
+async def test_a_memory_is_embedded_as_it_is() -> None:
     embedder: Any = Watched()
-    await vectors_of(embedder, ["User's rent is due"])
-    await vectors_of(embedder, ["User's rent is due"], as_it_stands)
-    assert embedder.embedded == ["My rent is due", "User's rent is due"]
+    await vectors_of(embedder, ["User's rent is due (stated 2026-01-22)."])
+    assert embedder.embedded == ["User's rent is due (stated 2026-01-22)."]
 
 
 async def _admit(house: House, embedder: Embedder) -> None:

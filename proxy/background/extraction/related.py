@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 
-from proxy.background.embedding import as_it_stands, vectors_of
+from proxy.background.embedding import vectors_of
 from proxy.background.extraction.cues import own_words
 from proxy.background.extraction.worth import statements
 from proxy.domain import Batch, Exchange, Hit, Memory, Search
@@ -57,7 +57,7 @@ def _statements(exchange: Exchange) -> list[str]:
 async def _vectors(embedder: Embedder | None, texts: list[str]) -> list[bytes | None]:
     """Return each text's vector, None where the embedder does not understand it, or fails."""
     try:
-        return await vectors_of(embedder, texts, as_it_stands)
+        return await vectors_of(embedder, texts)
     except EmbeddingFailed:
         return [None] * len(texts)  # only the model's view of what is known gets poorer
 

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from proxy.domain import Hit, Level, Scope, Search, with_children
-from proxy.embedtext import embed_text
 from proxy.errors import EmbeddingFailed
 from proxy.pipeline.recall.byname import as_asked_by, leaning, told_of, told_of_others
 from proxy.pipeline.recall.hops import follow
@@ -102,7 +101,7 @@ async def _vector(query: Query, embedder: Embedder | None) -> tuple[bytes | None
     led = bool(query.imagined) and embedder.understands(query.imagined)
     try:
         vector = await embedder.embed_query(query.text)
-        imagined = await embedder.embed([embed_text(query.imagined)]) if led else []
+        imagined = await embedder.embed([query.imagined]) if led else []
     except EmbeddingFailed:
         return None, Level.LEXICAL
     least = embedder.model.similarity_threshold

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from proxy.embedtext import embed_text
 from proxy.errors import EmbeddingFailed, RerankFailed
 from proxy.stores.models.encoder import MAX_CHARS
 from proxy.stores.models.load import ONNX_NAMES, onnx_session, read_tokenizer
@@ -63,7 +62,7 @@ class OnnxReranker:
     def score(self, query: str, texts: Sequence[str]) -> list[float]:
         """Return the logits; blocks. Raises RerankFailed."""
         asked = _readable(query[:_MAX_QUERY_CHARS])
-        return [self._run(asked, _readable(embed_text(text[:MAX_CHARS]))) for text in texts]
+        return [self._run(asked, _readable(text[:MAX_CHARS])) for text in texts]
 
     def close(self) -> None:
         """End the thread, after the step already handed to it."""

@@ -1,0 +1,110 @@
+"""The gate asks the judge how facts relate, over a real store: what it asks, and what it does without it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from proxy.background.write_gate import admit as module
+from proxy.background.write_gate.admit import Basis, Gate, admit
+from proxy.background.write_gate.decide import Decision
+from proxy.domain import Candidate, Confirm, Create, Supersede
+from proxy.errors import Conflict, EmbeddingFailed
+from proxy.judging import Relation
+from proxy.observe import Seldom
+from proxy.stores.sqlite.memories import SqliteMemories
+from tests.background.support import ANA, NOON, AllAlike, House
+from tests.stores.recording import recorded
+from tests.support.judge import CHANGED, ScriptedJudge, one_value
+
+GHENT, LEEDS, TEA = "User lives in Ghent", "User lives in Leeds", "User drinks tea"
+
+
+@dataclass
+class Asked(ScriptedJudge):
+    """Notes the pairs of each call; fails if it is `broken`."""
+
+    calls: list[list[tuple[str, str]]] = field(default_factory=list)
+    broken: bool = False
+
+    async def relations(self, pairs: Sequence[tuple[str, str]]) -> list[Relation]:
+        self.calls.append(list(pairs))
+        if self.broken:
+            raise EmbeddingFailed("broken")
+        return await super().relations(pairs)
+
+
+@pytest.fixture
+async def judge(house: House) -> Asked:
+    await house.stores.memories.stamp_model(AllAlike.model)
+    return Asked(relation=one_value)
+
+
+async def store(house: House, judge: Asked | None, *contents: str, at: float = NOON) -> Decision:
+    gate = Gate(house.stores.memories, AllAlike(), judge=judge)
+    candidates = [Candidate(type="semantic", content=c, observed_at=at) for c in contents]
+    began = await house.stores.memories.stamp(ANA)
+    return await admit(gate, ANA, candidates, Basis(began, NOON + 900, seed=f"job {at}"))
+
+
+async def test_all_relations_of_a_batch_are_asked_for_in_one_call(house: House, judge: Asked) -> None:
+    await store(house, judge, TEA)
+    await store(house, judge, LEEDS, at=NOON + 60)
+    judge.calls.clear()
+    decision = await store(house, judge, GHENT, "User has a canoe", at=NOON + 120)
+    (pairs,) = judge.calls
+    assert (decision.count(Supersede), decision.count(Create)) == (1, 1)
+    assert set(pairs) == {
+        (LEEDS, GHENT),
+        (TEA, GHENT),
+        (LEEDS, "User has a canoe"),
+        (TEA, "User has a canoe"),
+        (GHENT, "User has a canoe"),
+    }
+    assert sorted(await house.contents()) == sorted([GHENT, "User has a canoe", TEA])
+
+
+async def test_the_judge_reads_first_what_was_said_first(house: House, judge: Asked) -> None:
+    await store(house, judge, GHENT, at=NOON + 60)
+    await store(house, judge, LEEDS, at=NOON)  # read later
+    assert judge.calls == [[(LEEDS, GHENT)]]
+    assert await house.contents() == [GHENT]
+
+
+async def test_after_a_conflict_only_new_pairs_are_asked_for(
+    house: House, judge: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store(house, judge, TEA)
+    apply, others = SqliteMemories.apply, [LEEDS]
+
+    async def overtaken(self: SqliteMemories, *args: Any, **more: Any) -> Any:
+        if others:
+            await store(house, None, others.pop(), at=NOON + 30)
+            raise Conflict("another write")
+        return await apply(self, *args, **more)
+
+    monkeypatch.setattr(SqliteMemories, "apply", overtaken)
+    await store(house, judge, GHENT, at=NOON + 60)
+    assert judge.calls == [[(TEA, GHENT)], [(LEEDS, GHENT)]]
+    assert sorted(await house.contents()) == sorted([GHENT, TEA])
+
+
+async def test_equal_texts_are_not_asked_about(house: House, judge: Asked) -> None:
+    await store(house, judge, GHENT)
+    decision = await store(house, judge, "user lives in  ghent.", at=NOON + 60)
+    assert (decision.count(Confirm), judge.calls) == (1, [])
+
+
+@pytest.mark.parametrize("missing", [True, False], ids=["no judge", "a judge that fails"])
+async def test_without_relations_facts_are_stored_and_the_log_says_so_once(
+    house: House, judge: Asked, missing: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = recorded(monkeypatch, lambda facts: facts["reason"])
+    monkeypatch.setattr(module, "_SELDOM", Seldom())
+    judge.relation, judge.broken = (lambda old, new: CHANGED), True
+    for at, content in enumerate((GHENT, LEEDS, TEA, "User lives in Leeds.")):
+        await store(house, None if missing else judge, content, at=NOON + at)
+    assert sorted(await house.contents()) == sorted([GHENT, LEEDS, TEA])
+    reason = "not_loaded" if missing else "EmbeddingFailed"
+    assert lines == [("memory.gate_without_judge", reason)]
