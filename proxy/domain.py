@@ -342,6 +342,7 @@ class Level(StrEnum):
     """How much of memory works. Order matters: each is worse than the one before."""
 
     FULL = "full"
+    UNJUDGED = "unjudged"
     LEXICAL = "lexical"
     SESSION = "session"
     NONE = "none"

@@ -274,7 +274,7 @@ class Metrics:
         )
         self.degraded = Gauge(
             "memory_proxy_degradation_level",
-            "0 full, 1 lexical only, 2 session memory only, 3 none",
+            "0 full, 1 without the judge, 2 lexical only, 3 session memory only, 4 none",
             multiprocess_mode="livemax",
             registry=self.registry,
         )

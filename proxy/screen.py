@@ -8,11 +8,11 @@ from proxy.open_stores import obstacle_of, place_of
 from proxy.settings import Identity, Settings
 
 
-def open_with(settings: Settings, origin: str, embedder: str | None) -> None:
+def open_with(settings: Settings, origin: str, embedder: str | None, *, judges: bool = True) -> None:
     """Say that the proxy serves: to people by the screen, on standard output; to whoever reads the log as
     JSON by one line of it, since a collector may be given both streams as one."""
     if settings.logging.format == "console":
-        print(opening_screen(settings, origin, embedder), flush=True)
+        print(opening_screen(settings, origin, embedder, judges=judges), flush=True)
         return
     observe.log.info(
         "process.started",
@@ -22,6 +22,7 @@ def open_with(settings: Settings, origin: str, embedder: str | None) -> None:
         upstream=_upstream(settings) if settings.upstream.base_url else "scripted",
         data=place_of(settings),
         embeddings=settings.embedding.model if embedder != "" else None,
+        judge=judges,
         memory=settings.memory.enabled,
         extraction=settings.memory.extraction,
         identity=settings.identity.mode,
@@ -29,8 +30,9 @@ def open_with(settings: Settings, origin: str, embedder: str | None) -> None:
     )
 
 
-def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str:
-    """Return the screen's text. `embedder`: what computes embeddings, "" for nothing, None if unknown."""
+def opening_screen(settings: Settings, origin: str, embedder: str | None, *, judges: bool = True) -> str:
+    """Return the screen's text. `embedder`: what computes embeddings, "" for nothing, None if unknown.
+    `judges`: whether the trained heads could be loaded, as far as is known."""
     memory = settings.memory
     rows = [
         ("Listening", f"{origin}/v1   ← your client's base_url{_everywhere(settings.server.host)}"),
@@ -42,6 +44,8 @@ def opening_screen(settings: Settings, origin: str, embedder: str | None) -> str
     ]
     if embedder == "":
         rows[3] = ("Embeddings", "OFF: lexical search only. `memory-proxy doctor` says how to get a model")
+    if not judges:
+        rows.insert(4, ("Judge", "OFF: memories are shown by their vectors alone. See memory-proxy doctor"))
     lines = ["", f"memory-proxy {BUILD}", ""]
     lines += [f"  {name:<11} {text}" for name, text in rows]
     off = _off(settings)

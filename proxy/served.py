@@ -140,7 +140,8 @@ class Served:
                 _keep_what_is_there()
             with self._hearing_signals(tasks):
                 if self._address is not None:
-                    open_with(self._settings, self._address, self._current.app.embedder)
+                    app = self._current.app
+                    open_with(self._settings, self._address, app.embedder, judges=app.judges)
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
                 if self._leaves and not self._is_leaving:  # it was told to before it could hear us

@@ -72,3 +72,9 @@ def test_people_get_the_screen(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr()
     assert "Listening   http://127.0.0.1:8080/v1" in shown.out
     assert shown.err == ""
+
+
+def test_a_missing_judge_is_shown() -> None:
+    settings = load(None, {}, {})
+    assert "Judge" not in opening_screen(settings, "http://127.0.0.1:8080", "installer")
+    assert "Judge       OFF" in opening_screen(settings, "http://127.0.0.1:8080", "installer", judges=False)

@@ -23,6 +23,7 @@ class App:
     """One process's proxy, running."""
 
     routes: Routes
+    judges: bool  # whether the trained heads are there
     embedder: str  # where the embedding model came from, "" for lexical search only
     care: Care
 
@@ -47,7 +48,7 @@ class App:
                 )
                 stack.push_async_callback(asyncio.to_thread, tracing.stop, recorded)
             parts = await Parts.open(settings, upstream_url, stack, clock, must_embed=must_embed)
-            running = cls(routes(parts), parts.embedder_source, Care(parts))
+            running = cls(routes(parts), parts.judge is not None, parts.embedder_source, Care(parts))
             async with asyncio.TaskGroup() as tasks:
                 owned = [
                     tasks.create_task(running.care.keep_up()),

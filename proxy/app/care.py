@@ -44,6 +44,8 @@ def vitals(parts: Parts) -> Vitals:
         return Vitals(Level.NONE, resting)
     if parts.embedder is None:
         return Vitals(Level.LEXICAL, "no_embedding_model")
+    if parts.judge is None:
+        return Vitals(Level.UNJUDGED, "no_judge")
     return Vitals(Level.FULL, "", texts=LANGUAGES.texts, unread=LANGUAGES.unread)
 
 

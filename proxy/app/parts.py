@@ -27,6 +27,7 @@ from proxy.ports import Clock
 from proxy.settings import Retrieval, Settings
 from proxy.storage import Stores
 from proxy.stores.models.embedder import OnnxEmbedder
+from proxy.stores.models.judge import OnnxJudge, load_judge
 from proxy.stores.models.load import LoadedEmbedder, load_embedder
 from proxy.stores.models.tokens import Tokens
 from proxy.upstream.client import Upstream
@@ -94,7 +95,7 @@ class Parts:
         with suppress(StoreError):  # then it is learnt again, or read once the store is there
             await learning.forms.sync(stores.forms)
         completer = await _completer(settings, upstream, credentials, stack, network, learning)
-        judge = await _judge()
+        judge = await _judge(settings, loaded.embedder, stack)
         written = write_path(settings, stores, loaded.embedder, completer, metrics, clock, judge)
         tokens, fail_open = Tokens(), FailOpen(time.monotonic, metrics)
         tools = replace(_tools(settings, stores, loaded.embedder, tokens, metrics, clock), judge=judge)
@@ -143,9 +144,16 @@ async def _loaded(settings: Settings, stack: AsyncExitStack, *, must_embed: bool
     return loaded
 
 
-async def _judge() -> Judge | None:
+async def _judge(
+    settings: Settings, embedder: OnnxEmbedder | None, stack: AsyncExitStack
+) -> OnnxJudge | None:
     """Return the trained heads, None where they cannot be used."""
-    return None
+    loaded = await asyncio.to_thread(load_judge, settings.data_dir / "models", embedder)
+    if loaded.judge is None:
+        observe.log.error("judge.unavailable", note=loaded.note, level=Level.UNJUDGED.value)
+        return None
+    stack.callback(loaded.judge.close)
+    return loaded.judge
 
 
 async def _opened(settings: Settings, embedder: OnnxEmbedder | None, stack: AsyncExitStack) -> Stores:

@@ -20,7 +20,9 @@ from proxy.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.open_stores import stores_of
 from proxy.settings import Identity, Settings
 from proxy.storage import Stores
+from proxy.stores.models import memory_e5
 from proxy.stores.models.catalog import short_name
+from proxy.stores.models.judge import load_judge
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.reranker import load_reranker
 from proxy.stores.models.tokens import Tokens
@@ -112,8 +114,14 @@ def _embedder(settings: Settings) -> Iterator[Finding]:
             path=wanted.path,
             allow_download=wanted.allow_download,
         )
+        judge = load_judge(directory, loaded.embedder)
     for note in loaded.notes:
         yield Finding(NOTE, "embeddings", note)
+    if judge.judge is not None:
+        judge.judge.close()
+        yield Finding(GOOD, "judge", f"the heads of {memory_e5.NAME}")
+    else:
+        yield Finding(BAD, "judge", f"{judge.note}; memories are chosen by vectors and words alone")
     if loaded.embedder is None:
         remedy = "run scripts/install, name a directory (embedding.path) or set embedding.allow_download"
         yield Finding(BAD, "embeddings", f"no model: search is lexical only; {remedy}")

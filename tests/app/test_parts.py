@@ -10,16 +10,18 @@ from pathlib import Path
 import pytest
 
 from proxy.app import App, http
+from proxy.app.care import vitals
 from proxy.app.parts import _NOBODYS as NOBODYS
 from proxy.app.parts import Parts
 from proxy.background.rush import PAUSE_S
-from proxy.domain import Prepared, Scope, Turn
+from proxy.domain import Level, Prepared, Scope, Turn
 from proxy.edge import failopen
 from proxy.errors import StoreUnavailable
 from proxy.pipeline.prepare import Tools, prepare
 from proxy.settings import load
 from proxy.stores.sqlite.passages import SqlitePassages
 from tests.stores.recording import recorded
+from tests.stores_models.heads import write_heads
 
 SCRIPT = """
 import asyncio, json, sys
@@ -167,3 +169,31 @@ async def test_a_directory_of_weights_that_cannot_be_used_is_said(
     ((_, facts),) = (line for line in lines if line[0] == "embedding.path_unusable")
     assert facts["taken"] == "installer"
     assert "mispelt is not a directory" in facts["notes"][0]
+
+
+async def test_the_judge_is_handed_to_all_who_ask_it(
+    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.stores.models.heads.DIRECTORY", write_heads(tmp_path))
+    settings = load(None, {}, {"storage": {"data_dir": tmp_path / "data"}})
+    async with AsyncExitStack() as stack:
+        parts = await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=time.time)
+        assert parts.judge is not None
+        assert parts.tools.judge is parts.judge
+        assert parts.written.gate.judge is parts.judge
+        assert parts.written.worker._tools.judge is parts.judge
+        assert vitals(parts).level is Level.FULL
+
+
+async def test_without_its_heads_the_proxy_starts_without_a_judge_and_says_so(
+    tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.stores.models.heads.DIRECTORY", tmp_path / "nowhere")
+    lines = recorded(monkeypatch, lambda facts: facts)
+    settings = load(None, {}, {"storage": {"data_dir": tmp_path / "data"}})
+    async with AsyncExitStack() as stack:
+        parts = await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=time.time)
+        assert parts.tools.judge is None
+        assert (vitals(parts).level, vitals(parts).reason) == (Level.UNJUDGED, "no_judge")
+    ((_, facts),) = (line for line in lines if line[0] == "judge.unavailable")
+    assert "message is missing" in facts["note"]

@@ -13,7 +13,25 @@ from proxy.ports import EmbeddingModel
 from proxy.settings import Settings, load
 from proxy.stores.sqlite import file
 from proxy.stores.sqlite.stores import SqliteStores
+from tests.stores_models.heads import write_heads
 from tests.support.upstream import ScriptedUpstream
+
+
+@pytest.fixture(autouse=True)
+def judge(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Heads for the judge, of random weights."""
+    directory = write_heads(tmp_path_factory.mktemp("heads"))
+    monkeypatch.setattr("proxy.stores.models.heads.DIRECTORY", directory)
+    return directory
+
+
+def test_a_head_that_is_missing_is_to_be_fixed(tmp_path: Path, judge: Path) -> None:
+    chosen = load(None, {}, {"storage": {"data_dir": tmp_path}})
+    assert [f.mark for f in doctor._embedder(chosen) if f.subject == "judge"] == [doctor.GOOD]
+    (judge / "relation.npz").unlink()
+    (finding,) = (f for f in doctor._embedder(chosen) if f.subject == "judge")
+    assert finding.mark == doctor.BAD
+    assert "the head relation is missing" in finding.text
 
 
 def settings(tmp_path: Path, rerank: str) -> Settings:

@@ -116,4 +116,4 @@ async def test_a_disk_that_hangs_holds_up_one_thread_and_no_metrics(monkeypatch:
 
 async def test_metrics_are_told_also_where_the_store_is_away() -> None:
     lines = await scrape(away, observe.Metrics())
-    assert "memory_proxy_degradation_level 3.0" in lines
+    assert "memory_proxy_degradation_level 4.0" in lines

@@ -186,6 +186,7 @@ async def test_health_says_how_much_of_memory_works(visit: Visit) -> None:
     page = await (await visit(api)).enter("health")
     levels = {
         "full": "All of memory works",
+        "unjudged": "Search without judgement",
         "lexical": "Search by words only",
         "none": "Memory is out of reach",
     }

@@ -5,33 +5,24 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
+from typing import Generic, TypeVar
 
 from proxy.errors import EmbeddingFailed
 from proxy.ports import EmbeddingModel
 from proxy.stores.models.catalog import Prompts
-from proxy.stores.models.encoder import MAX_CHARS, Encoder, Vector
+from proxy.stores.models.encoder import MAX_CHARS, Encoder, Pass
 from proxy.stores.threads import step_back
 
 # What a thread does before it looks at the queue again: a query waits at most for this (0.1 s if all
 # are as long as the model reads, 5 ms for facts of usual length).
 _TEXTS_A_STEP = 4
 
+_PASSES = 64  # questions whose hidden states are kept: 100 kB at most each
+
 _Embed = Callable[[Sequence[str], asyncio.Semaphore | None], Awaitable[list[bytes]]]
-
-
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """How questions, or what may answer them, are embedded."""
-
-    encoder: Encoder
-    prompt: str
-
-    def key(self, text: str) -> bytes:
-        # Nothing after MAX_CHARS reaches the model.
-        return blake2b(text[:MAX_CHARS].encode("utf-8", "surrogatepass"), digest_size=16).digest()
+_T = TypeVar("_T")
 
 
 class OnnxEmbedder:
@@ -39,6 +30,9 @@ class OnnxEmbedder:
 
     A call takes one short step at a time, so that a long import holds one thread and a query finds
     the other. A cancelled call leaves the pool as it was: a step under way ends unheard.
+
+    Everybody who asks for a question while it is read, for its vector or for all of its `Pass`, waits for one
+    run.
     """
 
     def __init__(
@@ -50,11 +44,10 @@ class OnnxEmbedder:
         threads: int = 2,
         cache_size: int = 1024,
     ) -> None:
-        prompts = prompts or Prompts()
-        self._told, self._asked = _Side(encoder, prompts.passage), _Side(encoder, prompts.query)
-        self._model = model
+        self.encoder, self._model, self._prompts = encoder, model, prompts or Prompts()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed", initializer=step_back)
-        self._recent = _Recent(cache_size)
+        self._recent: _Recent[bytes] = _Recent(cache_size)
+        self._passes: _Recent[Pass] = _Recent(min(_PASSES, cache_size))
         self._begun: dict[bytes, _Begun] = {}
 
     @property
@@ -63,26 +56,23 @@ class OnnxEmbedder:
 
     def begin(self, text: str) -> None:
         """See ports.Embedder: whoever asks for the text while the model reads it waits for this run."""
-        asked = self._asked.prompt + text
-        key = self._asked.key(asked)
-        if key in self._begun or self._recent.get(key) or not self.understands(text):
-            return
-        with suppress(RuntimeError):  # the pool was shut down: whoever asks will be told
-            run = asyncio.get_running_loop().run_in_executor(self._pool, self._asked.encoder.encode, [asked])
-            self._begun[key] = _Begun(run, partial(self._begun.pop, key))
-            run.add_done_callback(partial(self._ended, key))
+        key = _key(self._prompts.query + text)
+        is_known = self._passes.get(key) or (not self.encoder.has_states and self._recent.get(key))
+        if key not in self._begun and not is_known and self.understands(text):
+            with suppress(EmbeddingFailed):  # whoever asks will be told
+                self._start(key, self._prompts.query + text)
 
-    def _ended(self, key: bytes, run: "asyncio.Future[list[Vector]]") -> None:
-        begun = self._begun.get(key)
-        if begun is not None and begun.run is run:
-            del self._begun[key]
-        if not run.cancelled() and run.exception() is None:
-            self._recent.put(key, run.result()[0].tobytes())
+    async def read(self, text: str) -> Pass:
+        """Return all that one run over a question gives. Raises EmbeddingFailed."""
+        asked = self._prompts.query + text
+        key = _key(asked)
+        if found := self._passes.get(key):
+            return found
+        return await (self._begun.get(key) or self._start(key, asked)).made()
 
     async def embed_query(self, text: str) -> bytes:
         """See ports.Embedder."""
-        (vector,) = await self._embed(self._asked, [text], None)
-        return vector
+        return self._recent.get(_key(self._prompts.query + text)) or (await self.read(text)).vector
 
     async def embed(self, texts: Sequence[str]) -> list[bytes]:
         """Return one float32 unit vector a text, in order. Raises EmbeddingFailed."""
@@ -92,20 +82,34 @@ class OnnxEmbedder:
         """Return the same embedder for work that nobody waits for."""
         return BackgroundEmbedder(self, self._passages)
 
-    async def _passages(self, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
-        return await self._embed(self._told, texts, turn)
+    def _start(self, key: bytes, asked: str) -> "_Begun":
+        try:
+            run = asyncio.get_running_loop().run_in_executor(self._pool, self.encoder.read, asked)
+        except RuntimeError as e:  # the pool was shut down
+            raise EmbeddingFailed("the embedder is closed") from e
+        begun = self._begun[key] = _Begun(run, partial(self._begun.pop, key))
+        run.add_done_callback(partial(self._ended, key))
+        return begun
 
-    async def _embed(self, side: _Side, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
-        """Embed texts of one side; each step waits for its `turn`, if it is given one."""
-        texts = [side.prompt + text for text in texts]
-        keys = [side.key(text) for text in texts]
+    def _ended(self, key: bytes, run: "asyncio.Future[Pass]") -> None:
+        begun = self._begun.get(key)
+        if begun is not None and begun.run is run:
+            del self._begun[key]
+        if not run.cancelled() and run.exception() is None:
+            self._recent.put(key, run.result().vector)
+            self._passes.put(key, run.result())
+
+    async def _passages(self, texts: Sequence[str], turn: asyncio.Semaphore | None) -> list[bytes]:
+        """Embed texts that are found or compared; each step waits for its `turn`, if it is given one."""
+        texts = [self._prompts.passage + text for text in texts]
+        keys = [_key(text) for text in texts]
         found = {key: vector for key in keys if (vector := self._recent.get(key))}
         for key in set(keys) & self._begun.keys():
             if begun := self._begun.get(key):  # it may have ended while another was waited for
-                found[key] = await begun.vector()
+                found[key] = (await begun.made()).vector
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in found}
         if missing:
-            vectors = await self._compute(side.encoder, list(missing.values()), turn)
+            vectors = await self._compute(list(missing.values()), turn)
             for key, vector in zip(missing, vectors, strict=True):
                 found[key] = vector
                 self._recent.put(key, vector)
@@ -113,23 +117,21 @@ class OnnxEmbedder:
 
     def understands(self, text: str) -> bool:
         """False where too much of the text is unknown to the model: its vector would mean nothing."""
-        return self._told.encoder.understands(text)
+        return self.encoder.understands(text)
 
     def close(self) -> None:
         """End the threads, after the steps already handed to them."""
         # Not cancel_futures: the coroutines that wait for them would see a cancellation of their own.
         self._pool.shutdown(wait=True)
 
-    async def _compute(
-        self, encoder: Encoder, texts: list[str], turn: asyncio.Semaphore | None
-    ) -> list[bytes]:
+    async def _compute(self, texts: list[str], turn: asyncio.Semaphore | None) -> list[bytes]:
         loop = asyncio.get_running_loop()
         vectors: list[bytes] = []
         for start in range(0, len(texts), _TEXTS_A_STEP):
             step = texts[start : start + _TEXTS_A_STEP]
             try:
                 async with turn or nullcontext():
-                    made = await loop.run_in_executor(self._pool, encoder.encode, step)
+                    made = await loop.run_in_executor(self._pool, self.encoder.encode, step)
             except RuntimeError as e:  # the pool was shut down
                 raise EmbeddingFailed("the embedder is closed") from e
             vectors += (vector.tobytes() for vector in made)
@@ -137,23 +139,22 @@ class OnnxEmbedder:
 
 
 class _Begun:
-    """A run that was begun before anybody asked. It is called off when all who waited have gone: in a burst,
-    what comes too late must not keep the model from what does not."""
+    """A run over a question. It is called off when all who waited have gone: in a burst, what comes too late
+    must not keep the model from what does not."""
 
-    def __init__(self, run: "asyncio.Future[list[Vector]]", call_off: Callable[[], object]) -> None:
+    def __init__(self, run: "asyncio.Future[Pass]", call_off: Callable[[], object]) -> None:
         self.run = run
         self._call_off = call_off  # at once: who comes next must not find what is being cancelled
         self._waiting = 0
 
-    async def vector(self) -> bytes:
+    async def made(self) -> Pass:
         self._waiting += 1
         try:
-            (vector,) = await asyncio.shield(self.run)
+            return await asyncio.shield(self.run)
         finally:
             self._waiting -= 1
             if not self._waiting and self.run.cancel():
                 self._call_off()
-        return vector.tobytes()
 
 
 class BackgroundEmbedder:
@@ -184,24 +185,29 @@ class BackgroundEmbedder:
         return self._embedder.understands(text)
 
 
-class _Recent:
-    """The last vectors, by a hash of what was read: clients resend, and one text is searched and then stored.
+class _Recent(Generic[_T]):
+    """The last results, by a hash of what was read: clients resend, and one text is searched and then stored.
 
     It holds no text, and a vector leads back to no user or memory.
     """
 
     def __init__(self, size: int) -> None:
         self._size = size
-        self._vectors: OrderedDict[bytes, bytes] = OrderedDict()
+        self._held: OrderedDict[bytes, _T] = OrderedDict()
 
-    def get(self, key: bytes) -> bytes | None:
-        vector = self._vectors.get(key)
-        if vector is not None:
-            self._vectors.move_to_end(key)
-        return vector
+    def get(self, key: bytes) -> _T | None:
+        found = self._held.get(key)
+        if found is not None:
+            self._held.move_to_end(key)
+        return found
 
-    def put(self, key: bytes, vector: bytes) -> None:
+    def put(self, key: bytes, made: _T) -> None:
         if self._size:
-            self._vectors[key] = vector
-            if len(self._vectors) > self._size:
-                self._vectors.popitem(last=False)
+            self._held[key] = made
+            if len(self._held) > self._size:
+                self._held.popitem(last=False)
+
+
+def _key(text: str) -> bytes:
+    # Nothing after MAX_CHARS reaches the model.
+    return blake2b(text[:MAX_CHARS].encode("utf-8", "surrogatepass"), digest_size=16).digest()

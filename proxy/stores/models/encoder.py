@@ -11,6 +11,8 @@ An encoder may be called from several threads at once: onnxruntime sessions and 
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -32,7 +34,18 @@ _UNKNOWN_TOKENS = ("[UNK]", "<unk>")
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _POOLED = "sentence_embedding"
 
+_STATES = "states"
+
 Vector = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one run over a text gave: the unit vector (float32), and of our encoder the last hidden states
+    (float16, a row a token)."""
+
+    vector: bytes
+    states: bytes = b""
 
 
 class TextTokenizer(Protocol):
@@ -67,7 +80,9 @@ class HubTokenizer:
 
 
 class Encoder:
-    """One sentence model: mean (or first-token) pooling over its last layer, unit length."""
+    """One sentence model: mean (or first-token) pooling over its last layer, unit length.
+
+    `directory`: where the weights of our own encoder lie, which the heads share; None for any other."""
 
     def __init__(
         self,
@@ -75,36 +90,45 @@ class Encoder:
         tokenizer: TextTokenizer,
         *,
         pooling: str = "mean",
+        directory: Path | None = None,
     ) -> None:
-        self._tokenizer = tokenizer
+        self.tokenizer, self.directory = tokenizer, directory
         self._session = session
         self._inputs = {i.name: np.int32 if "int32" in i.type else np.int64 for i in session.get_inputs()}
         outputs = [o.name for o in session.get_outputs()]
         self._output = _POOLED if _POOLED in outputs else outputs[0]
+        self.has_states = _STATES in outputs
         self._first_token = pooling == "cls"
 
     def encode(self, texts: Sequence[str]) -> list[Vector]:
         """Return one unit vector a text. Raises EmbeddingFailed."""
-        return [self._run(text) for text in texts]
+        return [self._pool(*self._run(text, [self._output])) for text in texts]
+
+    def read(self, text: str) -> Pass:
+        """Return all that one run over the text gives. Raises EmbeddingFailed."""
+        if not self.has_states:
+            return Pass(self.encode([text])[0].tobytes())
+        pooled, states = self._run(text, [self._output, _STATES])
+        return Pass(self._pool(pooled).tobytes(), states.astype(np.float16).tobytes())
 
     def understands(self, text: str) -> bool:
         """True while enough of the text's words are known to the model for its vector to mean something."""
         if text.isascii():
             return bool(text) and not text.isspace()
         total = unknown = 0
-        for piece, is_unknown in self._tokenizer.pieces(_readable(text)):
+        for piece, is_unknown in self.tokenizer.pieces(readable(text)):
             weight = _weight(piece)
             total += weight
             unknown += weight if is_unknown else 0
         return total > 0 and unknown / total < UNKNOWN_LIMIT
 
-    def _run(self, text: str) -> Vector:
+    def _run(self, text: str, outputs: list[str]) -> list[Vector]:
+        """Return these outputs of a run over one text."""
         try:
-            feed = self._feed(self._tokenizer.ids(_readable(text)))
-            (output,) = self._session.run([self._output], feed)
+            made = self._session.run(outputs, self._feed(self.tokenizer.ids(readable(text))))
         except Exception as e:  # the errors of onnxruntime and tokenizers have no base class of their own
             raise EmbeddingFailed(f"the embedding model failed: {type(e).__name__}") from e
-        return self._pool(np.asarray(output[0], np.float32))
+        return [np.asarray(output[0], np.float32) for output in made]
 
     def _feed(self, tokens: list[int]) -> dict[str, NDArray[np.integer]]:
         """Return the graph's inputs for one text: it asks for two or three, as int64 or int32."""
@@ -127,9 +151,9 @@ def _unit(vector: Vector) -> Vector:
     return vector / norm
 
 
-def _readable(text: str) -> str:
+def readable(text: str, most: int = MAX_CHARS) -> str:
     """Return the text cut and without what UTF-8 cannot hold, every character at its place."""
-    return _LONE_SURROGATE.sub("\ufffd", text[:MAX_CHARS])
+    return _LONE_SURROGATE.sub("\ufffd", text[:most])
 
 
 def _weight(piece: str) -> int:

@@ -108,7 +108,8 @@ def our_encoder(directory: Path) -> Encoder:
         raise EmbeddingFailed(f"{words.name} in {directory} is {what}: run scripts/install")
     tokenizer = vocabulary.read(directory)
     memory_e5.pack(directory)
-    return Encoder(onnx_session(memory_e5.GRAPH, weights_dir=directory), tokenizer)
+    session = onnx_session(memory_e5.GRAPH, weights_dir=directory)
+    return Encoder(session, tokenizer, directory=directory)
 
 
 def _from_fastembed(models_dir: Path, row: Row, *, download: bool) -> Encoder:

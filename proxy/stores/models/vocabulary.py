@@ -41,6 +41,10 @@ class SentencePieceTokenizer:
         found = self._processor.encode(_normalised(text))
         return [_BEGIN, *found[: MAX_TOKENS - 2], _END]
 
+    def all_ids(self, text: str) -> list[int]:
+        """Return the token ids of a text, special tokens included, however many."""
+        return [_BEGIN, *self._processor.encode(_normalised(text)), _END]
+
     def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
         """See encoder.TextTokenizer; pieces of the normalised text."""
         text = _normalised(text)

@@ -6,6 +6,11 @@ import { count, plain } from "./words.js";
 
 export const LEVELS = {
   full: ["ok", "All of memory works", "Search by meaning and by words, ranking, extraction."],
+  unjudged: [
+    "warn",
+    "Search without judgement",
+    "The trained heads could not be loaded. What is shown is chosen by vectors and words alone.",
+  ],
   lexical: [
     "warn",
     "Search by words only",

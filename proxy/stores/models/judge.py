@@ -1,0 +1,159 @@
+"""The judge: our encoder's heads, behind threads. Implements judging.Judge.
+
+A message is read once: the embedder's run for its vector gives the hidden states that the heads of messages
+see. Pairs of texts are read in the background, on a thread of their own.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from proxy.errors import EmbeddingFailed
+from proxy.judging import Profile, Reading, Relation, Statement
+from proxy.stores.models import heads, memory_e5
+from proxy.stores.models.embedder import OnnxEmbedder
+from proxy.stores.models.heads import MessageHead, ProfileHead, read_head
+from proxy.stores.models.load import load_embedder
+from proxy.stores.models.pairs import PairHead, PairModel
+from proxy.stores.models.relevance import RelevanceHead
+from proxy.stores.threads import step_back
+
+RELATION = frozenset({"same", "changed", "apart"})
+FOLLOWS = frozenset({"yes", "no"})
+WHOSE = frozenset({"user", "other", "nobody"})
+SENSE = frozenset(
+    "stated hedged hypothetical fiction quoted sarcastic transient instruction rule remember forget"
+    " off_record".split()
+)
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What judges, each with its weights."""
+
+    message: MessageHead
+    profile: ProfileHead
+    relevance: RelevanceHead
+    relation: PairHead
+    statement: PairHead
+
+    @classmethod
+    def read(cls, model: PairModel, directory: Path = heads.DIRECTORY) -> "Heads":
+        """Return the heads of a directory. Raises EmbeddingFailed."""
+        return cls(
+            MessageHead(read_head("message", directory)),
+            ProfileHead(read_head("profile", directory)),
+            RelevanceHead(read_head("relevance", directory)),
+            PairHead(model, read_head("relation", directory), [RELATION]),
+            PairHead(model, read_head("statement", directory), [FOLLOWS, WHOSE, SENSE]),
+        )
+
+
+class OnnxJudge:
+    """Implements judging.Judge. The event loop never waits for the encoder.
+
+    `embedder`: of our encoder. `shares_space`: memories' vectors are its vectors, too; where another model
+    embeds, they say nothing here.
+    """
+
+    def __init__(self, embedder: OnnxEmbedder, heads: Heads, *, shares_space: bool = True) -> None:
+        self.shares_space = shares_space
+        self._embedder, self._heads = embedder, heads
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="judge", initializer=step_back)
+
+    def begin(self, text: str) -> None:
+        """See judging.Judge."""
+        self._embedder.begin(text)
+
+    async def read(self, text: str) -> Reading:
+        """See judging.Judge."""
+        made = await self._embedder.read(text)
+        states = np.frombuffer(made.states, np.float16).reshape(-1, memory_e5.WIDTH)
+        needs, asks = self._heads.message.judge(states.astype(np.float32))
+        return Reading(made.vector, needs, asks, made.states)
+
+    async def helps(self, message: Reading, memories: Sequence[tuple[str, bytes | None]]) -> list[float]:
+        """See judging.Judge."""
+        vectors = [vector if self.shares_space else None for _, vector in memories]
+        missing = [at for at, vector in enumerate(vectors) if vector is None]
+        if missing:
+            made = await self._embedder.embed([memories[at][0] for at in missing])
+            for at, vector in zip(missing, made, strict=True):
+                vectors[at] = vector
+        return self._heads.relevance.judge(message.vector, [v for v in vectors if v is not None])
+
+    def profile(self, vectors: Sequence[bytes]) -> list[Profile]:
+        """See judging.Judge. Of vectors of another model nothing is known."""
+        if not vectors or not self.shares_space:
+            return [Profile(0.0, 0.0) for _ in vectors]
+        return self._heads.profile.judge(np.stack([np.frombuffer(v, np.float32) for v in vectors]))
+
+    async def relations(self, pairs: Sequence[tuple[str, str]]) -> list[Relation]:
+        """See judging.Judge."""
+        return await self._each(pairs, self._relation)
+
+    async def statements(self, pairs: Sequence[tuple[str, str]]) -> list[Statement]:
+        """See judging.Judge."""
+        return await self._each(pairs, self._statement)
+
+    def close(self) -> None:
+        """End the threads, after the steps already handed to them."""
+        self._pool.shutdown(wait=True)
+        if not self.shares_space:
+            self._embedder.close()
+
+    def _relation(self, pair: tuple[str, str]) -> Relation:
+        (found,) = self._heads.relation.judge(*pair)
+        return Relation(**found)
+
+    def _statement(self, pair: tuple[str, str]) -> Statement:
+        follows, whose, sense = self._heads.statement.judge(*pair)
+        return Statement(follows["yes"], whose["user"], whose["other"], whose["nobody"], sense)
+
+    async def _each(
+        self, pairs: Sequence[tuple[str, str]], judge: Callable[[tuple[str, str]], _T]
+    ) -> list[_T]:
+        """Judge one pair a step, so that several callers take turns."""
+        loop = asyncio.get_running_loop()
+        try:
+            return [await loop.run_in_executor(self._pool, judge, pair) for pair in pairs]
+        except RuntimeError as e:  # the pool was shut down
+            raise EmbeddingFailed("the judge is closed") from e
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedJudge:
+    """`judge` is None where it cannot be used; `note` says why."""
+
+    judge: OnnxJudge | None
+    note: str = ""
+
+
+def load_judge(
+    models_dir: Path,
+    embedder: OnnxEmbedder | None,
+    *,
+    directory: Path | None = None,
+) -> LoadedJudge:
+    """Return the judge. Never raises for want of a file. `embedder`: the one that searches; if it is of
+    another model, or there is none, our encoder is loaded besides. Blocks, 50 ms, or as long as the encoder's
+    loading takes."""
+    shares_space = embedder is not None and embedder.encoder.directory is not None
+    if embedder is None or not shares_space:
+        loaded = load_embedder(models_dir)
+        if loaded.embedder is None:
+            return LoadedJudge(None, loaded.notes[0])
+        embedder = loaded.embedder
+    try:
+        found = Heads.read(PairModel(embedder.encoder), directory or heads.DIRECTORY)
+    except EmbeddingFailed as e:
+        if not shares_space:
+            embedder.close()
+        return LoadedJudge(None, str(e))
+    return LoadedJudge(OnnxJudge(embedder, found, shares_space=shares_space))
