@@ -34,13 +34,6 @@ def test_what_is_looked_for_in_folded_text_is_folded(name: str) -> None:
             assert fold(letters) == letters, line
 
 
-def test_words_match_whole_and_chinese_wherever_it_stands() -> None:
-    moved = re.compile(whole_words("change", "moved"))
-    assert moved.search("the meeting was postponed")
-    assert not moved.search("an unmovedness")
-    assert moved.search("会议改到周五")
-
-
 def test_words_of_japanese_and_korean_match_wherever_they_stand_too() -> None:
     greeting = re.compile(whole_words("greetings", "greetings"))
     assert greeting.search("田中さんこんにちは")
@@ -55,13 +48,14 @@ def test_words_are_whole_lines_without_comments() -> None:
 
 
 def test_any_of_is_one_group() -> None:
-    assert re.fullmatch(f"speak {any_of('answers', 'languages')}!", "speak german!")
+    either = any_of("personal", "requests")
+    assert re.fullmatch(f"(?:x{either}y)?", "")
 
 
 @pytest.mark.parametrize("read", [any_of, whole_words, words])
 def test_an_unknown_section_is_an_error(read: Callable[[str, str], object]) -> None:
     with pytest.raises(KeyError):
-        read("answers", "no such section")
+        read("personal", "no such section")
 
 
 @pytest.mark.parametrize("name", ["world", "world_zh"])

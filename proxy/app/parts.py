@@ -12,7 +12,6 @@ from proxy.app.query_models import with_query_models
 from proxy.app.write_path import WritePath, write_path
 from proxy.background.record import ExchangeRecorder
 from proxy.background.safety import filters
-from proxy.background.session.anchors import anchors_of
 from proxy.domain import Level, MemoryOptions, Message, Scope, Turn
 from proxy.edge.failopen import FailOpen
 from proxy.edge.ledger import Ledger
@@ -222,7 +221,7 @@ async def _warm_up(tokens: Tokens, tools: Tools, recorder: ExchangeRecorder, fai
 
 def _look_at(said: str, recorder: ExchangeRecorder) -> None:
     """Do what is done with everything that is said before it is written down."""
-    for look in (filters.safe_id, recorder.redact, recorder.is_explicit, recorder.is_personal, anchors_of):
+    for look in (filters.safe_id, recorder.redact):
         look(said)
 
 

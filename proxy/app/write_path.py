@@ -7,7 +7,6 @@ from proxy import observe
 from proxy.app.library import library_of
 from proxy.background.budget import Bounds, Call, Load, Metered
 from proxy.background.drift import Drift
-from proxy.background.extraction import cues
 from proxy.background.library import Library
 from proxy.background.record import ExchangeRecorder
 from proxy.background.rush import Rush
@@ -73,6 +72,7 @@ def write_path(
         step_turns=memory.compress_step_turns,
         summaries=memory.session_summaries and memory.extraction == "llm",
         idle_seconds=memory.idle_seconds,
+        judge=judge,
     )
     rush = Rush()
     worker = Worker(
@@ -98,8 +98,8 @@ def write_path(
         trigger=on_completion(policy),
         wake=worker.wake,
         redact=partial(filters.redact, policy=safety),
-        is_explicit=cues.is_explicit,
-        is_personal=cues.is_personal,
+        judge=judge,
+        notes=stores.notes,
         default_timezone=memory.timezone,
     )
     touches, library = Touches(stores.memories, clock), library_of(stores, quiet, safety, clock)

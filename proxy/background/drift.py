@@ -17,7 +17,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from proxy.background.extraction.cues import own_words
 from proxy.domain import Exchange, Scope, SessionState
 from proxy.errors import EmbeddingFailed
 from proxy.ports import Embedder, SessionStore
@@ -123,7 +122,7 @@ class Drift:
         return exchanges[places[-1] - 1].seq
 
     async def _said(self, exchange: Exchange) -> Said:
-        own, answer = own_words(exchange.said)[-_TEXT:].strip(), exchange.answer[-_TEXT:].strip()
+        own, answer = exchange.said[-_TEXT:].strip(), exchange.answer[-_TEXT:].strip()
         texts = [t for t in (own, answer) if t and self._embedder.understands(t)]
         vectors = [np.frombuffer(v, np.float32) for v in await self._embedder.embed(texts)]
         words = frozenset(terms(own))

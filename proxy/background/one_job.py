@@ -16,14 +16,13 @@ from typing import Literal, ParamSpec, TypeVar
 from proxy.background.budget import Load
 from proxy.background.drift import Drift
 from proxy.background.extraction import extract, verbatim
-from proxy.background.extraction.doubt import judge_of
-from proxy.background.extraction.extract import Facts
 from proxy.background.extraction.related import related
 from proxy.background.extraction.repair import Unreadable
+from proxy.background.extraction.verdicts import Judged
 from proxy.background.rush import Rush
 from proxy.background.write_gate.admit import Basis, Gate, admit
 from proxy.background.write_gate.decide import Decision
-from proxy.domain import Batch, Candidate, Confirm, Create, Hold, Job, Supersede
+from proxy.domain import Batch, Candidate, Confirm, Create, Hold, Job, Memory, Supersede
 from proxy.errors import (
     CompletionFailed,
     CompletionPostponed,
@@ -154,19 +153,20 @@ class OneJob:
             return self._done(job, batch, decision, facts, outcome), batch
         raise Conflict("overtaken three times")
 
-    async def _extract(self, job: Job, batch: Batch) -> tuple[Facts, str]:
-        completer, gate = self.tools.completer, self.tools.gate
+    async def _extract(self, job: Job, batch: Batch) -> tuple[Judged, str]:
+        """Return what the batch states, judged, and how it was read."""
+        completer, gate, judge = self.tools.completer, self.tools.gate, self.tools.judge
         if not batch.pending:
-            return Facts(tuple(await self._closing(job, batch))), "empty"
+            return Judged(tuple(await self._closing(job, batch))), "empty"
         if self.mode == "verbatim" or completer is None:
-            return await self._verbatim(batch), "extracted"
+            return await verbatim.from_sentences(judge, batch.pending, gate.policy), "extracted"
         known = await related(gate.memories, gate.embedder, batch, self.clock())
         request = await self._aside(extract.request, batch, known, gate.policy)
         for attempt in (1, 2):
             try:
                 answer = await completer.complete(request)
                 await self._give_way(job)
-                return await self._aside(extract.facts, answer, batch, known, gate.policy), "extracted"
+                return await self._facts(job, batch, answer, known), "extracted"
             except Unreadable as e:
                 log.warning("memory.unreadable_answer", attempt=attempt, reason=str(e))
             except CompletionFailed:
@@ -174,27 +174,36 @@ class OneJob:
                     await self._keep_meanwhile(job, batch)
                 raise
         # Who asked for it in so many words is not told of the failure: it is kept in these words.
-        return Facts(await self._aside(verbatim.asked_for, batch, gate.policy)), "unreadable"
+        return await verbatim.asked_for(judge, batch.pending, gate.policy), "unreadable"
 
     async def _keep_meanwhile(self, job: Job, batch: Batch) -> None:
         """Store what the user asked to be remembered in the user's own words, until the model answers: what
         it extracts then is compared with them. If this fails, it waits for the model, too."""
-        said = await self._aside(verbatim.asked_for, batch, self.tools.gate.policy)
-        if not said:
-            return
         gate = self.tools.gate
-        basis, judge = Basis(batch.stamp, self.clock(), seed=job.id), judge_of(gate.policy, batch.pending)
         with suppress(StoreError, EmbeddingFailed):
-            decision = await admit(gate, job.scope, said, basis, judge)
+            said = await verbatim.asked_for(self.tools.judge, batch.pending, gate.policy)
+            if not said.kept:
+                return
+            basis = Basis(batch.stamp, self.clock(), seed=job.id)
+            decision = await admit(gate, job.scope, said.kept, basis)
             log.info("memory.kept_as_said", stored=decision.count(Create), attempt=job.attempts)
+
+    async def _facts(self, job: Job, batch: Batch, answer: str, known: Sequence[Memory]) -> Judged:
+        """Return the facts of the model's answer, judged. If the heads fail again and again, literal evidence
+        has to do."""
+        gate = self.tools.gate
+        read = partial(extract.facts, answer, batch, known, gate.policy, embedder=gate.embedder)
+        try:
+            return await read(judge=self.tools.judge)
+        except EmbeddingFailed:
+            if job.attempts < self.pace.embedding_attempts:
+                raise
+        return await read(judge=None)
 
     async def _give_way(self, job: Job) -> None:
         """Let the users' turns go first, unless a user asked for it to be remembered."""
         if job.lane > EXPLICIT:
             await self.tools.rush.over()
-
-    async def _verbatim(self, batch: Batch) -> Facts:
-        return Facts(await self._aside(verbatim.candidates, batch, self.tools.gate.policy))
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do work of many milliseconds in a thread, for one job at a time: every thread that computes
@@ -208,14 +217,14 @@ class OneJob:
             return ()
         return await self.tools.closing(job, batch)
 
-    async def _admit(self, job: Job, batch: Batch, facts: Facts) -> Decision:
+    async def _admit(self, job: Job, batch: Batch, facts: Judged) -> Decision:
         gate = self.tools.gate
         run = partial(
             admit,
             scope=job.scope,
-            candidates=facts.candidates,
+            candidates=facts.kept,
             basis=Basis(batch.stamp, self.clock(), seed=job.id, done=job),
-            judge=judge_of(gate.policy, batch.pending),
+            doubtful=facts.held,
         )
         try:
             return await run(gate)
@@ -224,10 +233,8 @@ class OneJob:
                 raise
         return await run(replace(gate, embedder=None))  # better found by its words alone than lost
 
-    def _done(self, job: Job, batch: Batch, decision: Decision, facts: Facts, outcome: str) -> Report:
-        dropped = dict(decision.dropped)
-        if facts.ungrounded:
-            dropped["ungrounded"] = facts.ungrounded
+    def _done(self, job: Job, batch: Batch, decision: Decision, facts: Judged, outcome: str) -> Report:
+        dropped = dict(decision.dropped + facts.dropped)
         said_at = min((e.at for e in batch.pending), default=None)
         report = Report(
             outcome,

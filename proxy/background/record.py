@@ -9,10 +9,13 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from uuid import uuid4
 
+from proxy.background.asks import Heard, heard
 from proxy.background.safety.filters import safe_id
 from proxy.background.session.anchors import anchors_of
 from proxy.domain import DEFAULT_TIMEZONE, Begun, NewExchange, Outcome, Turn
-from proxy.errors import StoreError
+from proxy.errors import EmbeddingFailed, StoreError
+from proxy.judging import Judge
+from proxy.note_store import NoteStore
 from proxy.notes import Anchor
 from proxy.ports import SessionStore, Trigger
 
@@ -27,16 +30,6 @@ _CUT = "\n[…]\n"
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
-    """What the user said, as it may be stored, and what it says of itself."""
-
-    stored: str
-    explicit: bool
-    personal: bool
-    anchors: tuple[Anchor, ...]
-
-
-@dataclass(frozen=True, slots=True)
 class ExchangeRecorder:
     """Commits exchanges and wakes the worker. Raises StoreUnavailable; holds nothing back."""
 
@@ -44,8 +37,8 @@ class ExchangeRecorder:
     trigger: Trigger
     wake: asyncio.Event
     redact: Callable[[str], str]  # applied before anything is written to disk
-    is_explicit: Callable[[str], bool]
-    is_personal: Callable[[str], bool]
+    judge: Judge | None = None  # None: nothing is known to be asked for
+    notes: NoteStore | None = None  # the anchors in force, which a new one may change
     default_timezone: str = DEFAULT_TIMEZONE
     late: deque[tuple[Begun, Outcome]] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
     # Of which exchange a response is, known before it is on disk: its client may go on at once.
@@ -53,7 +46,8 @@ class ExchangeRecorder:
 
     async def begin(self, turn: Turn, key: str) -> Begun:
         """Commit what the user said, durable on return."""
-        read = await _aside(turn.said, self._read)
+        stored = await _aside(turn.said, self._storable)
+        meant = await heard(self.judge, turn.said)
         return await self.sessions.begin(
             NewExchange(
                 id=f"ex_{uuid4().hex}",
@@ -63,11 +57,11 @@ class ExchangeRecorder:
                 scope=turn.scope,
                 session_id=safe_id(turn.session_id),
                 model=turn.model,
-                said=read.stored,
+                said=stored,
                 at=turn.at,
-                explicit=read.explicit,
-                personal=read.personal,
-                anchors=read.anchors,
+                explicit=meant.is_explicit,
+                personal=meant.personal,
+                anchors=await self._anchors(turn, stored, meant),
                 stateful=turn.options.compress or turn.standalone,
                 timezone=turn.timezone,
                 said_at=turn.said_at,
@@ -117,9 +111,17 @@ class ExchangeRecorder:
         if await self.sessions.complete(begun, answer, self.trigger):
             self.wake.set()
 
-    def _read(self, text: str) -> "_Read":
-        said, stored = shortened(text, MAX_CHARS), self._storable(text)
-        return _Read(stored, self.is_explicit(said), self.is_personal(said), anchors_of(stored))
+    async def _anchors(self, turn: Turn, stored: str, meant: Heard) -> tuple[Anchor, ...]:
+        """Return the standing instructions that the words set."""
+        if self.judge is None or not meant.is_rule:
+            return ()
+        held: tuple[Anchor, ...] = ()
+        if self.notes is not None:
+            held = (await self.notes.notes(turn.scope, safe_id(turn.session_id))).anchors
+        try:
+            return await anchors_of(self.judge, stored, held)
+        except EmbeddingFailed:
+            return ()
 
     def _storable(self, text: str) -> str:
         """Return the text as it may be written to disk: of bounded length, without secrets.

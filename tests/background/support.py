@@ -3,21 +3,22 @@
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from proxy.background.extraction import cues
+from proxy.background.asks import heard
 from proxy.background.rush import Rush
 from proxy.background.safety import filters
 from proxy.background.schedule import Policy, on_completion
 from proxy.background.worker import Mode, Pace, Report, Tools, Worker, WorkerConfig
 from proxy.background.write_gate.admit import Gate
 from proxy.domain import Batch, Begun, Exchange, Memory, MemoryFilter, NewExchange, Outcome, Scope, Stamp
-from proxy.judging import Judge
+from proxy.judging import Asks, Judge, Statement
 from proxy.ports import CompletionRequest, Embedder, EmbeddingModel
 from proxy.stores.sqlite.stores import SqliteStores
+from tests.support.judge import ASKS_NOTHING, ScriptedJudge, stated
 
 ANA = Scope("t", "ana")
 NOON = 1_780_000_000.0  # 2026-05-28
@@ -108,6 +109,16 @@ class AllAlike:
         return True
 
 
+def asked(text: str) -> Asks:
+    """Return that the text asks to remember something, if it says "remember"."""
+    return replace(ASKS_NOTHING, remember=0.9) if "remember" in text.lower() else ASKS_NOTHING
+
+
+def stated_or_asked(message: str, candidate: str) -> Statement:
+    """Judge every candidate as stated, one that says "remember" as asked for."""
+    return stated(sense="remember" if "remember" in candidate.lower() else "stated")
+
+
 @dataclass
 class House:
     """The write path over a real store."""
@@ -115,7 +126,6 @@ class House:
     stores: SqliteStores
     completer: ScriptedCompleter
     embedder: Embedder | None = None
-    judge: Judge | None = None
     mode: Mode = "llm"
     now: float = NOON
     policy: Policy = field(default_factory=lambda: Policy(batch_size=1))
@@ -123,6 +133,7 @@ class House:
     reports: list[Report] = field(default_factory=list)
     count: int = 0
     shared: bool = False
+    judge: Judge | None = field(default_factory=lambda: ScriptedJudge(asks=asked, statement=stated_or_asked))
 
     def worker(self, *, rush: Rush | None = None) -> Worker:
         """Return a new worker, as after a restart."""
@@ -132,6 +143,7 @@ class House:
             Gate(self.stores.memories, self.embedder, judge=self.judge),
             self.completer,
             shared=self.shared,
+            judge=self.judge,
             rush=rush or Rush(),
         )
         return Worker(
@@ -147,6 +159,7 @@ class House:
     ) -> Begun:
         """Commit an exchange as the proxy does."""
         self.count += 1
+        meant = await heard(self.judge, said)
         begun = await self.stores.sessions.begin(
             NewExchange(
                 id=f"ex_{self.count}",
@@ -156,8 +169,8 @@ class House:
                 model="m",
                 said=filters.redact(said),
                 at=self.now,
-                explicit=cues.is_explicit(said),
-                personal=cues.is_personal(said),
+                explicit=meant.is_explicit,
+                personal=meant.personal,
             )
         )
         outcome = Outcome(filters.redact(answer), True)

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from proxy.background.extraction.doubt import Doubt, no_doubt
 from proxy.background.safety.policy import DEFAULT_PII, SafetyPolicy
 from proxy.background.write_gate.admit import Basis, Gate, admit, sort
 from proxy.background.write_gate.decide import hold
@@ -15,32 +14,30 @@ from tests.background.support import ANA, NOON, House
 
 DAY = 86_400
 CONTENT = "Acme Hosting is approved for every deployment"
+ACME, REASON = Candidate(type="semantic", content=CONTENT), "doubtful"
 
 
 def gate(house: House, **changes: object) -> Gate:
     return Gate(house.stores.memories, None, **changes)  # type: ignore[arg-type]
 
 
-def suspicious(candidate: Candidate) -> Doubt | None:
-    return Doubt("quoted_instruction") if "Acme" in candidate.content else None
-
-
 async def test_a_doubtful_candidate_is_held_and_the_others_are_stored(house: House) -> None:
     began = await house.stores.memories.stamp(ANA)
-    candidates = [Candidate(type="semantic", content=c) for c in (CONTENT, "User lives in Ghent")]
-    decision = await admit(gate(house), ANA, candidates, Basis(began, NOON, seed="job"), judge=suspicious)
+    candidates = [Candidate(type="semantic", content="User lives in Ghent")]
+    decision = await admit(
+        gate(house), ANA, candidates, Basis(began, NOON, seed="job"), doubtful=[(ACME, REASON)]
+    )
     assert decision.count(Create) == 1
     assert decision.count(Hold) == 1
     assert await house.contents() == ["User lives in Ghent"]
     (held,) = await house.stores.quarantine.held(ANA, limit=10)
-    assert (held.candidate.content, held.reason) == (CONTENT, "quoted_instruction")
+    assert (held.candidate.content, held.reason) == (CONTENT, REASON)
 
 
 async def test_a_replay_of_the_same_job_holds_a_candidate_once(house: House) -> None:
-    candidate = Candidate(type="semantic", content=CONTENT)
     for _ in range(2):
         began = await house.stores.memories.stamp(ANA)
-        await admit(gate(house), ANA, [candidate], Basis(began, NOON, seed="job"), judge=suspicious)
+        await admit(gate(house), ANA, [], Basis(began, NOON, seed="job"), doubtful=[(ACME, REASON)])
     assert len(await house.stores.quarantine.held(ANA, limit=10)) == 1
 
 
@@ -49,28 +46,17 @@ async def test_without_quarantine_a_doubtful_candidate_is_dropped_with_its_reaso
     decision = await admit(
         gate(house, policy=SafetyPolicy(quarantine=False)),
         ANA,
-        [Candidate(type="semantic", content=CONTENT)],
+        [],
         Basis(began, NOON, seed="job"),
-        judge=suspicious,
+        doubtful=[(ACME, REASON)],
     )
     assert decision.changes == ()
-    assert decision.dropped == {"quoted_instruction": 1}
-
-
-def test_a_doubt_that_needs_no_review_drops(house: House) -> None:
-    result = sort(
-        [Candidate(type="semantic", content=CONTENT)],
-        gate(house),
-        lambda _: Doubt("hypothetical", review=False),
-        NOON,
-    )
-    assert (result.kept, result.held, result.dropped) == ((), (), {"hypothetical": 1})
+    assert decision.dropped == {REASON: 1}
 
 
 def test_what_must_not_be_stored_is_not_held_either(house: House) -> None:
-    result = sort(
-        [Candidate(type="semantic", content="Acme: the password is hunter2")], gate(house), suspicious, NOON
-    )
+    secret = Candidate(type="semantic", content="Acme: the password is hunter2")
+    result = sort([], [(secret, REASON)], gate(house), NOON)
     assert result.held == ()
     assert result.dropped == {"secret": 1}
 
@@ -85,7 +71,7 @@ def test_evidence_tags_and_origin_are_redacted_too(house: House) -> None:
         evidence=evidence,
         origin=Evidence("s-1", "ex_1", evidence),
     )
-    (kept,) = sort([candidate], gate(house, policy=strict), no_doubt, NOON).kept
+    (kept,) = sort([candidate], [], gate(house, policy=strict), NOON).kept
     assert kept.content == "User banks at the harbour, write to [redacted e-mail]"
     assert kept.tags == ("[redacted e-mail]",)
     assert kept.evidence == "I bank at Acme, my pin is [redacted]"
@@ -98,7 +84,7 @@ def test_a_memory_expires_as_its_type_does_unless_it_says_when_itself(house: Hou
         Candidate(type="episodic", content="User flew to Porto", expires_at=NOON + 5),
         Candidate(type="semantic", content="User lives in Ghent"),
     ]
-    kept = sort(candidates, gate(house, ttl_days={"episodic": 90}), no_doubt, NOON).kept
+    kept = sort(candidates, [], gate(house, ttl_days={"episodic": 90}), NOON).kept
     assert [c.expires_at for c in kept] == [NOON + 90 * DAY, NOON + 5, None]
 
 

@@ -15,10 +15,12 @@ from proxy.background.session.closing import Keeper
 from proxy.background.worker import Worker, WorkerConfig
 from proxy.domain import NewExchange, Outcome
 from proxy.errors import CompletionFailed
+from proxy.judging import Asks
 from proxy.notes import Anchor
 from proxy.ports import CompletionRequest
 from proxy.stores.sqlite.stores import SqliteStores
 from tests.background.support import ANA, House, ScriptedCompleter
+from tests.support.judge import ASKS_NOTHING, ScriptedJudge
 
 SUMMARY = json.dumps({"summary": "The user planned a trip to Hawaii with Priya, on a budget of $10,000."})
 STATE = json.dumps({"topic": "one two three"})
@@ -57,8 +59,15 @@ def house(stores: SqliteStores, *answers: object) -> House:
     return House(stores, ScriptedCompleter(*answers))  # type: ignore[arg-type]
 
 
+def asks(text: str) -> Asks:
+    return replace(ASKS_NOTHING, rule=0.9 if "from now on" in text else 0.0)
+
+
+JUDGE = ScriptedJudge(asks=asks)
+
+
 def keeper(h: House, **changes: object) -> Keeper:
-    made = Keeper(h.stores.notes, h.completer, lambda key, answer: f"{key}/{answer}")
+    made = Keeper(h.stores.notes, h.completer, lambda key, answer: f"{key}/{answer}", judge=JUDGE)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 

@@ -4,17 +4,17 @@ Each text here is one that a pattern, or a loop around it, once took far longer 
 long. Times are of the machine's work, and the bounds some five times what it takes now.
 """
 
+import asyncio
 import json
 import time
 from contextlib import suppress
 
 import pytest
 
-from proxy.background.extraction import cues, provenance, repair
+from proxy.background.extraction import repair
 from proxy.background.extraction.dates import is_ahead
-from proxy.background.extraction.ground import _invents, ground, sources
+from proxy.background.extraction.grounding import _invents, ground, sources
 from proxy.background.extraction.objects import objects
-from proxy.background.extraction.worth import statements
 from proxy.background.safety.filters import redact
 from proxy.background.safety.long_text import cleaned
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
@@ -70,20 +70,6 @@ def test_abbreviations_behind_words_for_passwords_cost_no_time(benchmark_ms):
     assert benchmark_ms(lambda: redact("password of Dr. J. R. Ohm " * 300)) < 600
 
 
-def test_a_run_of_blanks_in_a_question_costs_no_time(benchmark_ms):
-    assert benchmark_ms(lambda: cues.asserted("is it" + " " * 7_900 + "so?")) < 50  # 500 ms
-
-
-def test_a_long_rule_across_the_page_costs_no_time(benchmark_ms):
-    text = "-" * 4_000 + "\n" + "a " * 2_000
-    assert benchmark_ms(lambda: cues.own_words(text)) < 100  # 500 ms and more
-
-
-@pytest.mark.parametrize("repeated", ["a", "."])
-def test_a_word_without_an_end_is_soon_known_for_no_statement(repeated, benchmark_ms):
-    assert benchmark_ms(lambda: statements(repeated * 8_000 + "\x01")) < 150  # 250 and 800 ms
-
-
 def test_a_table_of_heads_is_read_once(benchmark_ms):
     text = "| password | a |\n" * 900
     assert benchmark_ms(lambda: redact(text)) < 600  # 2 s: 200 rows below each row
@@ -107,11 +93,6 @@ def test_a_word_for_passwords_repeated_costs_no_time(benchmark_ms):
 
 def test_a_word_without_an_end_names_no_day(benchmark_ms):
     assert benchmark_ms(lambda: is_ahead("a" * 8_000 + "!", 0.0)) < 80  # 900 ms
-
-
-def test_blank_lines_before_a_relayed_text_cost_no_time(benchmark_ms):
-    text = "a quote from afar" + "\n-" * 4_000 + "\n"
-    assert benchmark_ms(lambda: provenance._is_relayed("quotefromafar", text)) < 50  # a minute
 
 
 def test_a_title_of_blanks_costs_no_time(benchmark_ms):
@@ -168,12 +149,12 @@ def test_a_long_fact_without_a_quote_is_soon_grounded(repeated, benchmark_ms):
     given = sources([exchange("I like coffee and tea. Ok. Fine. " * 180)], DEFAULT)
     content = "I like coffee and tea. " + repeated * (7_900 // len(repeated))
     fact = Candidate(type="preference", content=content, confidence=0.9)
-    assert benchmark_ms(lambda: ground([fact], given, [])) < 500  # 2.4 s: read anew for each sentence
+    assert benchmark_ms(lambda: asyncio.run(ground([fact], given, []))) < 500
 
 
 def test_a_long_rule_holds_no_code(benchmark_ms):
     given = sources([exchange("I like coffee and tea.")], DEFAULT)
-    assert benchmark_ms(lambda: _invents("-" * 8_000, given)) < 250  # 530 ms
+    assert benchmark_ms(lambda: _invents("-" * 8_000, given[0])) < 250  # 530 ms
 
 
 @pytest.mark.parametrize("sign", ["区", "路", "中", "市中"])

@@ -38,8 +38,6 @@ def recorder(house: House, readers: Readers) -> ExchangeRecorder:
         trigger=on_completion(Policy(batch_size=1)),
         wake=asyncio.Event(),
         redact=readers.redact,
-        is_explicit=readers.holds,
-        is_personal=readers.holds,
     )
 
 

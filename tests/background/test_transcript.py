@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.background.extraction import transcript
-from proxy.background.extraction.ground import sources
+from proxy.background.extraction.grounding import sources
 from proxy.background.safety import planted
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.background.session import state

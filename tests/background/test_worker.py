@@ -22,7 +22,7 @@ from proxy.judging import Relation
 from proxy.oversight import Applied
 from proxy.ports import Embedder
 from proxy.stores.sqlite.memories import SqliteMemories
-from tests.background.support import ANA, NOON, House, facts
+from tests.background.support import ANA, NOON, House, asked, facts, stated_or_asked
 from tests.support.judge import SAME, ScriptedJudge, one_value
 
 BOB = Scope("t", "bob")
@@ -492,7 +492,10 @@ class _Signalling(list[Any]):
 async def test_what_was_asked_for_is_kept_in_the_user_s_words_until_the_model_answers(
     house: House, embedder: Embedder
 ) -> None:
-    house.embedder, house.judge = embedder, ScriptedJudge(relation=lambda old, new: SAME)
+    house.embedder, house.judge = (
+        embedder,
+        ScriptedJudge(asks=asked, statement=stated_or_asked, relation=lambda old, new: SAME),
+    )
     house.completer.answers = [CompletionFailed("no answer within 30 s"), facts(HAWAII)]
     await house.say("Please remember that my budget for the Hawaii trip is $10,000. I also like tea.")
     await house.worker().work_one()

@@ -20,7 +20,12 @@ def keeping(house: House, **hooks: Any) -> Worker:
     """Return a worker with these hooks."""
     completer = house.completer
     tools = Tools(
-        house.stores.jobs, house.stores.sessions, Gate(house.stores.memories, None), completer, **hooks
+        house.stores.jobs,
+        house.stores.sessions,
+        Gate(house.stores.memories, None),
+        completer,
+        judge=house.judge,
+        **hooks,
     )
     config = WorkerConfig(house.mode, pace=house.pace)
     return Worker(tools, config, clock=lambda: house.now, report=house.reports.append)

@@ -2,20 +2,24 @@
 
 The conversation is data: it is redacted, planted instructions are cut out, our own markers in it are
 defused, and every part is cut to a bound (see transcript). The answer is data too: what is readable of it
-(see repair) is held against the exchanges (see ground), and at most ten facts of it are kept.
+(see repair) is compared with the user's words (see grounding), the statement head judges it (see verdicts),
+and at most ten facts of it are stored.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from string import Template
 from typing import Any
 
 from proxy.background.extraction import transcript
-from proxy.background.extraction.ground import ground, sources
+from proxy.background.extraction.grounding import ground, sources
 from proxy.background.extraction.repair import TAGS, read_facts
+from proxy.background.extraction.verdicts import Judged, judged
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.domain import KINDS, Batch, Candidate, Memory
-from proxy.ports import CompletionRequest
+from proxy.judging import Judge
+from proxy.ports import CompletionRequest, Embedder
 from proxy.prompts import prompt
 
 ROLE = "memory_extraction"
@@ -47,14 +51,6 @@ SCHEMA: Mapping[str, Any] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What an answer holds: grounded candidates, and how many were dropped as not stated."""
-
-    candidates: tuple[Candidate, ...]
-    ungrounded: int = 0
-
-
 def request(batch: Batch, known: Sequence[Memory], policy: SafetyPolicy = DEFAULT) -> CompletionRequest:
     """Return the LLM call for the batch; `known` are the related memories that it may replace.
 
@@ -76,14 +72,28 @@ def request(batch: Batch, known: Sequence[Memory], policy: SafetyPolicy = DEFAUL
     )
 
 
-def facts(answer: str, batch: Batch, known: Sequence[Memory], policy: SafetyPolicy = DEFAULT) -> Facts:
-    """Return the answer's facts that the batch supports, each with its origin. Raises Unreadable.
-
-    Takes some 10 ms for long exchanges: call it in a thread."""
-    found = read_facts(answer)
-    grounded = ground(found, sources(batch.pending, policy), known)
-    kept = _best(grounded, max(MAX_FACTS, len(batch.pending)))
-    return Facts(tuple(kept), max(0, len(found) - len(kept)))
+async def facts(
+    answer: str,
+    batch: Batch,
+    known: Sequence[Memory],
+    policy: SafetyPolicy = DEFAULT,
+    *,
+    judge: Judge | None,
+    embedder: Embedder | None = None,
+) -> Judged:
+    """Return the answer's facts by what becomes of them, each with its origin. Raises Unreadable,
+    EmbeddingFailed."""
+    found = await asyncio.to_thread(read_facts, answer)  # some 10 ms for a long one
+    before = batch.context[-1] if batch.context else None
+    shown = await asyncio.to_thread(sources, batch.pending, policy, before)
+    grounded = await ground(found, shown, known, embedder)
+    result = await judged(judge, grounded)
+    best = _best(result.kept, max(MAX_FACTS, len(batch.pending)))
+    if ungrounded := len(found) - len(grounded):
+        result.dropped["ungrounded"] += ungrounded
+    if surplus := len(result.kept) - len(best):
+        result.dropped["surplus"] += surplus
+    return replace(result, kept=tuple(best))
 
 
 def _best(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:

@@ -4,31 +4,32 @@ import asyncio
 from collections.abc import Sequence
 
 from proxy.background.embedding import vectors_of
-from proxy.background.extraction.cues import own_words
-from proxy.background.extraction.worth import statements
 from proxy.domain import Batch, Exchange, Hit, Memory, Search
 from proxy.errors import EmbeddingFailed
 from proxy.ports import Embedder, MemoryStore
+from proxy.sentences import sentences
 from proxy.terms import terms
 
 LIMIT = 20
 _PER_SEARCH = 8
 _EXCHANGES = 6  # the last ones of a long batch
-_STATEMENTS = 6  # of an exchange; each costs a search
+_SENTENCES = 6  # of an exchange; each costs a search
+_FEWEST_TERMS = 2
+_MOST = 4_000  # characters of a message that are looked at
 _TEXT = 600  # characters; what matters stands at the end
 
 
 async def related(memories: MemoryStore, embedder: Embedder | None, batch: Batch, now: float) -> list[Memory]:
     """Return the current memories nearest to what the user said; [] for a silent user.
 
-    Each statement is looked up by itself, and the nearest of each come first: in a message about three
+    Each sentence is looked up by itself, and the nearest of each come first: in a message about three
     things each has its own neighbours.
     Without an embedder, or when it fails, the shared terms decide."""
     found: dict[str, tuple[int, Hit]] = {}  # by id: the best rank in any search
     for exchange in batch.pending[-_EXCHANGES:]:
-        texts = await asyncio.to_thread(_statements, exchange)  # some 10 ms for a long message
+        texts = await asyncio.to_thread(_texts, exchange)  # some 10 ms for a long message
         vectors = await _vectors(embedder, texts)
-        # Read once for all statements: each search by itself would ask a reader.
+        # Read once for all sentences: each search by itself would ask a reader.
         few = await memories.snapshot(exchange.scope) if len(texts) > 1 else None
         for text, vector in zip(texts, vectors, strict=True):
             search = Search(vector, terms(text), limit=_PER_SEARCH, now=now)
@@ -47,11 +48,12 @@ def _take(hits: Sequence[Hit], found: dict[str, tuple[int, Hit]]) -> None:
             found[hit.memory.id] = (rank, hit)
 
 
-def _statements(exchange: Exchange) -> list[str]:
-    """Return what to look up: the user's statements, the last ones of many, and the end of the message."""
-    stated = list(dict.fromkeys(p.content for p in statements(exchange.said)))[-_STATEMENTS:]
-    tail = own_words(exchange.said)[-_TEXT:].strip()
-    return [text for text in dict.fromkeys((*stated, tail)) if terms(text)]
+def _texts(exchange: Exchange) -> list[str]:
+    """Return what to look up: the message's sentences, the last ones of many, and its end."""
+    every = dict.fromkeys(sentences(exchange.said[-_MOST:]))
+    said = [s for s in every if len(terms(s)) >= _FEWEST_TERMS][-_SENTENCES:]
+    tail = exchange.said[-_TEXT:].strip()
+    return [text for text in dict.fromkeys((*said, tail)) if terms(text)]
 
 
 async def _vectors(embedder: Embedder | None, texts: list[str]) -> list[bytes | None]:

@@ -1,71 +1,99 @@
-"""Memory without a language model: the user's own statements, stored as said.
+"""Memory without a language model: the user's own sentences, stored as said.
 
-Nothing is rephrased, so nothing can be invented. Which sentences are kept: see worth.
+Nothing is rephrased, so nothing can be invented. Which of the sentences are stored: see verdicts.
 """
 
 import re
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
 
+from proxy.background.asks import heard
 from proxy.background.extraction.dates import anchored
-from proxy.background.extraction.worth import Statement, statements
-from proxy.background.safety.filters import clean
-from proxy.background.safety.policy import DEFAULT, SafetyPolicy
-from proxy.domain import Batch, Candidate, Evidence, Exchange
-from proxy.terms import normalise, plain
+from proxy.background.extraction.grounding import Grounded, window_of
+from proxy.background.extraction.verdicts import Judged, judged
+from proxy.background.safety.filters import REDACTED, clean
+from proxy.background.safety.planted import REMOVED
+from proxy.background.safety.policy import SafetyPolicy
+from proxy.domain import Candidate, Evidence, Exchange
+from proxy.judging import Judge
+from proxy.sentences import is_question, sentences
+from proxy.terms import normalise, terms
 
-MAX_PER_EXCHANGE = 10
-_CONFIDENCE, _HEDGED_CONFIDENCE = 0.8, 0.5
-_TYPES = (
-    (
-        "preference",
-        r"\b(?:prefer|like|love|hate|dislike|favou?rite|can't stand|rather|from now on"
-        r"|always|never|call me)\b|喜欢|讨厌|偏好|习惯|以后|别给我"
-        r"|prefier|me gusta|odio|lieber|mag |hasse|prefere|aime|deteste",
-    ),
-    (
-        "procedural",
-        r"\b(?:how (?:to|we|i)|steps?|first .{1,200} then|procedure|process is)\b|步骤|流程|先.{1,80}再",
-    ),
-    (
-        "episodic",
-        r"\b(?:yesterday|last (?:night|week|weekend|month|year|summer|winter|spring|autumn)"
-        r"|this morning|\w+ ago)\b|昨天|上周|上个月|去年|前天|今早",
-    ),
-)
-_TYPE_CUES = tuple((name, re.compile(pattern)) for name, pattern in _TYPES)
+MOST_PER_EXCHANGE = 10
+_MOST_CHARS, _MOST_STEPS_CHARS, _FEWEST_CHARS = 500, 1_000, 6
+_CONFIDENCE = 0.8
+_STEP = re.compile(r"\s*(?:\d{1,2}[.):\uff09、]|[①-⑳])\s*(?=\S)")
 
 
-def candidates(batch: Batch, policy: SafetyPolicy = DEFAULT) -> tuple[Candidate, ...]:
-    """Return what the user stated in the batch, in order, each statement once."""
-    found: dict[str, Candidate] = {}
-    for exchange in batch.pending:
-        for statement in statements(clean(exchange.said, policy))[:MAX_PER_EXCHANGE]:
-            found.setdefault(normalise(statement.content), candidate(statement, exchange))
-    return tuple(found.values())
+async def from_sentences(judge: Judge | None, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> Judged:
+    """Return what the user stated in the exchanges. Without a judge nothing: no form tells a statement from
+    small talk. Raises EmbeddingFailed."""
+    if judge is None:
+        return Judged()
+    found: dict[str, Grounded] = {}
+    for exchange in exchanges:
+        reading = await judge.read(exchange.said)
+        asked = max(reading.asks.remember, reading.asks.rule)
+        if reading.needs.small_talk > max(reading.needs.memory, asked, 0.5):
+            continue
+        for one in candidates(exchange, policy)[:MOST_PER_EXCHANGE]:
+            found.setdefault(normalise(one.candidate.content), one)
+    return await judged(judge, list(found.values()))
 
 
-def asked_for(batch: Batch, policy: SafetyPolicy = DEFAULT) -> tuple[Candidate, ...]:
-    """Return only what the user asked to be remembered."""
-    return tuple(one for one in candidates(batch, policy) if one.source == "explicit")
+async def asked_for(judge: Judge | None, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> Judged:
+    """Return only what the user asked to be remembered, and rules: of a message that asks, the sentences that
+    do, else all that it states. Raises EmbeddingFailed."""
+    asking = [e for e in exchanges if (await heard(judge, e.said)).is_explicit]
+    found = await from_sentences(judge, asking, policy)
+    explicit = tuple(c for c in found.kept if c.source == "explicit")
+    return replace(found, kept=explicit or found.kept, held=())
 
 
-def candidate(statement: Statement, exchange: Exchange) -> Candidate:
-    """Return the statement as a candidate of its exchange."""
+def candidates(exchange: Exchange, policy: SafetyPolicy) -> list[Grounded]:
+    """Return the sentences of the exchange that may be worth storing, each with the words around it; numbered
+    steps as one procedure."""
+    parts = _with_steps(clean(exchange.said, policy))
+    return [
+        Grounded(_candidate(part, is_steps, exchange), window_of([p for p, _ in parts], n, n, part), True)
+        for n, (part, is_steps) in enumerate(parts)
+        if _may_be_stored(part, is_steps)
+    ]
+
+
+def _with_steps(said: str) -> list[tuple[str, bool]]:
+    """Return the sentences; runs of numbered lines as one, with the line that introduces them."""
+    found: list[tuple[str, bool]] = []
+    for is_step, group in groupby(said.splitlines(), key=lambda line: bool(_STEP.match(line))):
+        lines = list(group)
+        if not is_step or len(lines) < 2:
+            found += [(s, False) for line in lines for s in sentences(line)]
+            continue
+        if found and found[-1][0].endswith((":", "\uff1a")):
+            lines.insert(0, found.pop()[0])
+        found.append(("\n".join(lines), True))
+    return found
+
+
+def _may_be_stored(part: str, is_steps: bool) -> bool:
+    shortest = _FEWEST_CHARS - 2 * (not part.isascii())
+    if not shortest <= len(part) <= (_MOST_STEPS_CHARS if is_steps else _MOST_CHARS):
+        return False
+    return not (
+        is_question(part) or part.endswith((":", "\uff1a")) or REMOVED in part or REDACTED in part
+    ) and bool(terms(part))
+
+
+def _candidate(text: str, is_steps: bool, exchange: Exchange) -> Candidate:
+    type_ = "procedural" if is_steps else "semantic"
     return Candidate(
-        type=type_of(statement),
-        content=anchored(statement.content, type_of(statement), exchange.local),
-        confidence=_HEDGED_CONFIDENCE if statement.hedged else _CONFIDENCE,
-        evidence=statement.text,
-        source="explicit" if statement.explicit else "verbatim",
-        importance=0.8 if statement.explicit else 0.5,
+        type=type_,
+        content=anchored(text[0].upper() + text[1:], type_, exchange.local),
+        confidence=_CONFIDENCE,
+        evidence=text,
+        source="verbatim",
         observed_at=exchange.said_at,
         timezone=exchange.timezone,
-        origin=Evidence(exchange.session_id, exchange.id, statement.text[:500]),
+        origin=Evidence(exchange.session_id, exchange.id, text[:500]),
     )
-
-
-def type_of(statement: Statement) -> str:
-    """Return the type that the statement's words point to; semantic where none does."""
-    folded = plain(statement.content)
-    if statement.steps:
-        return "procedural"
-    return next((name for name, cue in _TYPE_CUES if cue.search(folded)), "semantic")

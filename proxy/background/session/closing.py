@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.background.asks import YES
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.background.session import state, summarise
-from proxy.background.session.anchors import is_anchor
 from proxy.domain import Batch, Candidate, Exchange, Job
+from proxy.errors import EmbeddingFailed
+from proxy.judging import Judge
 from proxy.note_store import NoteStore
 from proxy.observe import log
 from proxy.ports import Completer
@@ -32,6 +34,7 @@ class Keeper:
     step_turns: int = 5
     summaries: bool = True
     idle_seconds: float = 600
+    judge: Judge | None = None  # None: a state stands for no turn, since each may set a rule
     left_seconds: float = 60  # of silence after which a session is over whose user has begun another
 
     async def close(self, now: float) -> int:
@@ -82,12 +85,22 @@ class Keeper:
             marks = [
                 self.mark(key, exchange.answer)
                 for key, exchange in zip(unread.keys, now, strict=False)
-                if _covers(exchange)
+                if await self._covers(exchange)
             ]
             if not await self.notes.keep_state(
                 job.scope, job.session_id, new, now[-1], marks, expect=unread.stamp
             ):
                 return
+
+    async def _covers(self, exchange: Exchange) -> bool:
+        """True if the new state stands for the exchange."""
+        if self.judge is None or not exchange.whole:
+            return False
+        try:
+            reading = await self.judge.read(exchange.said)
+        except EmbeddingFailed:
+            return False
+        return state.covers(exchange, is_rule=reading.asks.rule >= YES)
 
 
 def _state_of(
@@ -95,7 +108,3 @@ def _state_of(
 ) -> state.State | None:
     found = state.read(answer, policy)
     return None if found is None else state.grounded(found, previous, exchanges, policy)
-
-
-def _covers(exchange: Exchange) -> bool:
-    return exchange.whole and state.covers(exchange, is_anchor)

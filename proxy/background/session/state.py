@@ -8,11 +8,10 @@ own markers in it defused. The model's answer is data too: known keys only, boun
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from string import Template
 from typing import Any
 
-from proxy.background.extraction.cues import is_explicit
 from proxy.background.extraction.objects import objects
 from proxy.background.extraction.transcript import defused, in_full
 from proxy.background.safety.filters import REDACTED, clean
@@ -73,8 +72,8 @@ def portion(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
     return exchanges
 
 
-def covers(exchange: Exchange, is_anchor: Callable[[str], bool] = is_explicit) -> bool:
-    """True if a state that was made from the exchange may stand for it.
+def covers(exchange: Exchange, *, is_rule: bool) -> bool:
+    """True if a state that was made from the exchange may stand for it. `is_rule`: it sets a standing rule.
 
     The user's words were then read to the last one, and the exchange had an end. Not so a long paste, nor
     words that had a secret or a planted instruction taken out, nor a question whose answer nobody saw. And
@@ -84,7 +83,7 @@ def covers(exchange: Exchange, is_anchor: Callable[[str], bool] = is_explicit) -
     said = exchange.said
     if not exchange.answer.strip() or len(said) > MAX_SAID or REDACTED in said:
         return False
-    return clean(said) == said and not is_anchor(said)
+    return clean(said) == said and not is_rule
 
 
 def read(answer: str, policy: SafetyPolicy = DEFAULT) -> State | None:

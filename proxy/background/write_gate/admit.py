@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from proxy.background.embedding import vectors_of
-from proxy.background.extraction.doubt import Judge, no_doubt
 from proxy.background.safety.filters import reject, without_personal_data
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.background.write_gate.decide import (
@@ -24,8 +23,7 @@ from proxy.background.write_gate.decide import (
 )
 from proxy.domain import Candidate, Hit, Job, MemoryFilter, Scope, Search, Stamp
 from proxy.errors import Conflict, EmbeddingFailed, LeaseLost
-from proxy.judging import Judge as Heads
-from proxy.judging import Relation
+from proxy.judging import Judge, Relation
 from proxy.observe import Seldom
 from proxy.ports import Embedder, MemoryStore
 from proxy.terms import terms
@@ -44,7 +42,7 @@ class Gate:
     min_confidence: float = 0.6
     policy: SafetyPolicy = DEFAULT
     ttl_days: Mapping[str, float] = field(default_factory=dict)  # by type; others are kept for good
-    judge: Heads | None = None  # None: the models could not be loaded
+    judge: Judge | None = None  # None: the models could not be loaded
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +54,26 @@ class Sorted:
     dropped: Counter[str]
 
 
-def sort(candidates: Sequence[Candidate], gate: Gate, judge: Judge, now: float) -> Sorted:
-    """Return the candidates by what becomes of them. What is kept or held is redacted throughout, and
-    expires as its type does."""
+def sort(
+    candidates: Sequence[Candidate], doubtful: Sequence[tuple[Candidate, str]], gate: Gate, now: float
+) -> Sorted:
+    """Return the candidates by what becomes of them; `doubtful` ones come with a reason for review. What is
+    stored or held is redacted throughout, and expires as its type does."""
     kept: list[Candidate] = []
     held: list[tuple[Candidate, str]] = []
     dropped: Counter[str] = Counter()
-    for candidate in candidates:
+    for candidate, doubt in (*((c, "") for c in candidates), *doubtful):
         reason = "confidence" if candidate.confidence < gate.min_confidence else None
         if reason := reason or reject(candidate, gate.policy):
             dropped[reason] += 1
             continue
         storable = _expiring(without_personal_data(candidate, gate.policy), gate.ttl_days, now)
-        doubt = judge(candidate)
-        if doubt is None:
+        if not doubt:
             kept.append(storable)
-        elif doubt.review and gate.policy.quarantine:
-            held.append((storable, doubt.reason))
+        elif gate.policy.quarantine:
+            held.append((storable, doubt))
         else:
-            dropped[doubt.reason] += 1
+            dropped[doubt] += 1
     return Sorted(tuple(kept), tuple(held), dropped)
 
 
@@ -101,16 +100,16 @@ async def admit(
     scope: Scope,
     candidates: Sequence[Candidate],
     basis: Basis,
-    judge: Judge = no_doubt,
+    doubtful: Sequence[tuple[Candidate, str]] = (),
 ) -> Decision:
-    """Store what passes the gate, hold what `judge` doubts, and finish the job, in one transaction; return
-    what was decided.
+    """Store what passes the gate, hold what is `doubtful` for review, each with a reason, and finish the job,
+    in one transaction; return what was decided.
 
     Raises Conflict if the user forgot something since `began` (what was read may be gone: read again);
     LeaseLost, EmbeddingFailed, StoreUnavailable.
     """
     now, seed = basis.now, basis.seed
-    sorted_ = await asyncio.to_thread(sort, candidates, gate, judge, now)  # ten candidates take some 20 ms
+    sorted_ = await asyncio.to_thread(sort, candidates, doubtful, gate, now)  # ten candidates take some 20 ms
     holds = tuple(hold(c, reason, now=now, seed=seed) for c, reason in sorted_.held)
     vectors = await vectors_of(gate.embedder, [c.content for c in sorted_.kept])
     known: dict[Pair, Relation] = {}

@@ -172,8 +172,11 @@ class _Ledger:
         return _Match(old, False, relation.changed, late)
 
     def _is_named(self, old: Memory, memory: Memory, candidate: Candidate) -> bool:
-        """True if the extraction model says that the candidate replaces the memory, and is believed."""
-        if candidate.replaces != old.id or not self.relations.may_replace(old.content, memory.content):
+        """True if the extraction model says that the candidate replaces the memory, and is believed; of a
+        session's summary the proxy says so itself."""
+        if candidate.replaces != old.id:
+            return False
+        if candidate.source != "summary" and not self.relations.may_replace(old.content, memory.content):
             return False
         # A preference in a project overrides the general one, it does not end it.
         narrower = old.scope.project is None and self.scope.project is not None
