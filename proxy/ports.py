@@ -306,7 +306,7 @@ class EmbeddingModel:
     name: str
     dimension: int
     similarity_threshold: float  # cosine from which a memory may belong to a query
-    duplicate_threshold: float  # cosine from which two memories may state the same thing
+    related_threshold: float  # cosine from which one memory may restate or change another
     dense_weight: float = 0.65  # the cosine's share of the fused order; the rest is the words'
 
 

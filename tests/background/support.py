@@ -94,7 +94,7 @@ class AllAlike:
     """An embedder to which all texts are alike: every memory is near to every candidate."""
 
     model: ClassVar[EmbeddingModel] = EmbeddingModel(
-        "alike", 3, similarity_threshold=0.25, duplicate_threshold=0.8
+        "alike", 3, similarity_threshold=0.25, related_threshold=0.3
     )
 
     async def embed_query(self, text: str) -> bytes:

@@ -42,7 +42,7 @@ def decide(
     else:
         by_pair = relation if isinstance(relation, dict) else {}
         other = APART if isinstance(relation, dict) else relation
-        relations = Relations({p: by_pair.get(p, other) for p in pairs_to_judge(weighed, NOON)})
+        relations = Relations({p: by_pair.get(p, other) for p in pairs_to_judge(weighed, NOON, near=0.0)})
     return decide_changes(weighed, relations, scope=scope, now=NOON, seed="job")
 
 

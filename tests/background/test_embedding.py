@@ -17,7 +17,7 @@ from proxy.ports import Embedder, EmbeddingModel
 from tests.background.support import ANA, NOON, House, batch, exchange
 from tests.stores.recording import recorded
 
-MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, duplicate_threshold=0.8)
+MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, related_threshold=0.3)
 
 
 @dataclass

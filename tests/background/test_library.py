@@ -19,7 +19,7 @@ from tests.support.backends import place, running_redis
 
 __all__ = ["place", "running_redis"]
 
-MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, duplicate_threshold=0.8)
+MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, related_threshold=0.3)
 ANNA = Scope("acme", "anna")
 SECRET = "AKIA" + "IOSFODNN7" + "QX3ZPLK"
 GUIDE = "# Guide\n\nHello.\n\n## Figs\n\nPick them ripe.\n"

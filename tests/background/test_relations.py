@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import pytest
 
 from proxy.background.write_gate import admit as module
@@ -41,8 +42,21 @@ async def judge(house: House) -> Asked:
     return Asked(relation=one_value)
 
 
-async def store(house: House, judge: Asked | None, *contents: str, at: float = NOON) -> Decision:
-    gate = Gate(house.stores.memories, AllAlike(), judge=judge)
+class TeaApart(AllAlike):
+    """Puts what names tea at a right angle to everything else."""
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        return [np.array([0, 1, 0] if "tea" in t else [1, 0, 0], np.float32).tobytes() for t in texts]
+
+
+async def store(
+    house: House,
+    judge: Asked | None,
+    *contents: str,
+    at: float = NOON,
+    embedder: type[AllAlike] = AllAlike,
+) -> Decision:
+    gate = Gate(house.stores.memories, embedder(), judge=judge)
     candidates = [Candidate(type="semantic", content=c, observed_at=at) for c in contents]
     began = await house.stores.memories.stamp(ANA)
     return await admit(gate, ANA, candidates, Basis(began, NOON + 900, seed=f"job {at}"))
@@ -88,6 +102,12 @@ async def test_after_a_conflict_only_new_pairs_are_asked_for(
     await store(house, judge, GHENT, at=NOON + 60)
     assert judge.calls == [[(TEA, GHENT)], [(LEEDS, GHENT)]]
     assert sorted(await house.contents()) == sorted([GHENT, TEA])
+
+
+async def test_what_is_far_from_a_candidate_is_not_asked_about(house: House, judge: Asked) -> None:
+    await store(house, judge, TEA, embedder=TeaApart)
+    await store(house, judge, LEEDS, "User drinks tea at home", at=NOON + 60, embedder=TeaApart)
+    assert judge.calls == [[(TEA, "User drinks tea at home")]]
 
 
 async def test_equal_texts_are_not_asked_about(house: House, judge: Asked) -> None:

@@ -27,7 +27,7 @@ from proxy.ports import EmbeddingModel
 
 NOW = 1_780_000_000.0
 SCOPE = Scope("default", "u1")
-MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, duplicate_threshold=0.8)
+MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, related_threshold=0.3)
 
 
 def memory(id: str, content: str, **changes) -> Memory:

@@ -41,8 +41,8 @@ from tests.stores.making import (
     vector,
 )
 
-MODEL = EmbeddingModel("small", 3, similarity_threshold=0.3, duplicate_threshold=0.8)
-OTHER_MODEL = EmbeddingModel("other", 3, similarity_threshold=0.3, duplicate_threshold=0.8)
+MODEL = EmbeddingModel("small", 3, similarity_threshold=0.3, related_threshold=0.3)
+OTHER_MODEL = EmbeddingModel("other", 3, similarity_threshold=0.3, related_threshold=0.3)
 WORD = "xylophonist"
 
 

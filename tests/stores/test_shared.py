@@ -56,7 +56,7 @@ def test_what_is_aimed_at_is_the_same_in_every_store() -> None:
 
 
 def test_a_wrong_model_is_told_with_its_remedy() -> None:
-    model = EmbeddingModel("new", 8, similarity_threshold=0.2, duplicate_threshold=0.8)
+    model = EmbeddingModel("new", 8, similarity_threshold=0.2, related_threshold=0.3)
     told = str(made_with_another("old", 4, model))
     assert "old (4 dimensions)" in told
     assert "`memory-proxy reembed`" in told

@@ -140,7 +140,7 @@ async def weigh(
 ) -> list[Weighed]:
     """Return the candidates with the memories near to them."""
     return [
-        Weighed(c, v, tuple(await _similar(gate.memories, scope, c, v, now)))
+        Weighed(c, v, tuple(await _similar(gate, scope, c, v, now)))
         for c, v in zip(candidates, vectors, strict=True)
     ]
 
@@ -150,7 +150,7 @@ async def relate(
 ) -> Relations:
     """Return how the candidates relate to the memories near to them and to each other. The judge is asked
     once for all pairs that are not `known` yet; they are added. Without it only equal texts are the same."""
-    asked = [pair for pair in pairs_to_judge(weighed, now) if pair not in known]
+    asked = [pair for pair in pairs_to_judge(weighed, now, near=_near(gate)) if pair not in known]
     if gate.judge is None:
         if asked:
             _SELDOM.warning("memory.gate_without_judge", reason="not_loaded")
@@ -165,20 +165,25 @@ async def relate(
 
 
 async def _similar(
-    memories: MemoryStore, scope: Scope, candidate: Candidate, vector: bytes | None, now: float
+    gate: Gate, scope: Scope, candidate: Candidate, vector: bytes | None, now: float
 ) -> list[Hit]:
-    """Return the current memories nearest to the candidate, and the one that it says it replaces."""
+    """Return the current memories near to the candidate, and the one that it says it replaces."""
     words = terms(candidate.content)
     hits: list[Hit] = []
     if vector is not None or words:
-        hits += await memories.search(scope, Search(vector, words, limit=_SIMILAR, now=now))
+        found = await gate.memories.search(scope, Search(vector, words, limit=_SIMILAR, now=now))
+        hits += (hit for hit in found if hit.cosine is None or hit.cosine >= _near(gate))
     named = candidate.replaces
     if named and all(h.memory.id != named for h in hits):
         where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=now)
-        memory = await memories.get(where, named)
+        memory = await gate.memories.get(where, named)
         if memory is not None and memory.is_current(now) and _visible(memory.scope, scope):
             hits.append(Hit(memory, None, 0.0))
     return hits
+
+
+def _near(gate: Gate) -> float:
+    return gate.embedder.model.related_threshold if gate.embedder else 0.0
 
 
 def _visible(memory: Scope, scope: Scope) -> bool:

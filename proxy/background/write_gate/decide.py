@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 
+import numpy as np
+
 from proxy.background.write_gate.belief import confirmed, decayed, is_inferred
 from proxy.domain import Candidate, Change, Confirm, Create, Edit, Hit, Hold, Memory, Scope, Supersede
 from proxy.judging import Relation
@@ -59,19 +61,27 @@ def hold(candidate: Candidate, reason: str, *, now: float, seed: str) -> Hold:
     return Hold(f"held_{id_.removeprefix('mem_')}", candidate, reason, now)
 
 
-def pairs_to_judge(weighed: Sequence[Weighed], now: float) -> list[Pair]:
+def pairs_to_judge(weighed: Sequence[Weighed], now: float, *, near: float) -> list[Pair]:
     """Return the pairs whose relation `decide_changes` may ask for: each candidate with what is near to it,
-    and with the candidates before it. Equal texts need no judge."""
-    said: list[tuple[str, float]] = []
+    and with those before it from the cosine `near` on. Equal texts need no judge."""
+    before: list[tuple[str, float, bytes | None]] = []
     pairs: dict[Pair, None] = {}
     for one in weighed:
-        content, at = one.candidate.content.strip(), one.candidate.observed_at or now
+        content, said = one.candidate.content.strip(), one.candidate.observed_at or now
         others = [(hit.memory.content, _last_said(hit.memory)) for hit in one.similar]
-        for other, other_at in (*others, *said):
+        others += [(text, at) for text, at, vector in before if _cosine(vector, one.vector) >= near]
+        for other, other_said in others:
             if normalise(other) != normalise(content):
-                pairs[(content, other) if at < other_at else (other, content)] = None
-        said.append((content, at))
+                pairs[(content, other) if said < other_said else (other, content)] = None
+        before.append((content, said, one.vector))
     return list(pairs)
+
+
+def _cosine(one: bytes | None, other: bytes | None) -> float:
+    """Return the cosine of two unit vectors; 1 if one is missing."""
+    if one is None or other is None:
+        return 1.0
+    return float(np.frombuffer(one, np.float32) @ np.frombuffer(other, np.float32))
 
 
 @dataclass(frozen=True, slots=True)

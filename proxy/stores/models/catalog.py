@@ -55,20 +55,20 @@ _FAMILIES = {
 ROWS = {
     row.model.name: row
     for row in (
-        Row(EmbeddingModel(OURS, 384, 0.35, 0.80, dense_weight=0.85), "", _FAMILIES["multilingual-e5-"]),
+        Row(EmbeddingModel(OURS, 384, 0.35, 0.30, dense_weight=0.85), "", _FAMILIES["multilingual-e5-"]),
         Row(
-            EmbeddingModel("all-MiniLM-L6-v2", 384, 0.25, 0.80, dense_weight=0.75),
+            EmbeddingModel("all-MiniLM-L6-v2", 384, 0.25, 0.0, dense_weight=0.75),
             "sentence-transformers/all-MiniLM-L6-v2",
         ),
         Row(
-            EmbeddingModel("paraphrase-multilingual-MiniLM-L12-v2", 384, 0.30, 0.85),
+            EmbeddingModel("paraphrase-multilingual-MiniLM-L12-v2", 384, 0.30, 0.0),
             "sentence-transformers/paraphrase-multilingual-MiniLM-L12-v2",
         ),
     )
 }
 
-# For a model without a row: cautious, since a wrong memory injected or merged costs more than a missed one.
-_UNMEASURED = EmbeddingModel("", 0, 0.35, 0.90)
+# For a model without a row: cautious, since a wrong memory injected costs more than a missed one.
+_UNMEASURED = EmbeddingModel("", 0, 0.35, 0.0)
 
 
 def short_name(name: str) -> str:
