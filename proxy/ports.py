@@ -11,7 +11,7 @@ CompletionFailed (completer); what else a method raises is said at the method.
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from proxy.domain import (
     Batch,
@@ -68,11 +68,24 @@ def latest_forms(rows: Mapping[str, str]) -> list[str]:
     return sorted(rows, key=until, reverse=True)
 
 
+ProfileKind = Literal["", "rule", "trait"]
+"""How a memory holds in every conversation: as a rule for answers, as a trait of the user, or "": not."""
+
+SortProfile = Callable[[Sequence[bytes]], Sequence[ProfileKind]]
+"""Sorts memories by their vectors. Called in a reader's thread."""
+
+
 class Snapshot(Protocol):
     """A scope's memories as they were when it was taken: for the request that took it, and no other."""
 
+    @property
+    def profile(self) -> Sequence[tuple[Memory, ProfileKind]]:
+        """The user's memories that hold in every conversation, of any project, the latest first."""
+        ...
+
     def search(self, search: Search) -> Sequence[Hit] | None:
-        """Return what MemoryStore.search would have then, at once; None once the user forgot something."""
+        """Return what MemoryStore.search would have then, at once; None if the memories are too many, or
+        once the user forgot something."""
         ...
 
 
@@ -85,10 +98,10 @@ class MemoryStore(Protocol):
         """
         ...
 
-    def snapshot(self, scope: Scope) -> Awaitable[Snapshot | None]:
-        """Begin to read the scope's memories, and return what to await: them where they are few enough to be
-        searched at once, else None. To be called before the question's vector is made: then nothing waits for
-        the store. It may be called off. Raises StoreUnavailable, at once or where it is awaited."""
+    def snapshot(self, scope: Scope, sort: SortProfile | None = None) -> Awaitable[Snapshot | None]:
+        """Begin to read the scope's memories, and return what to await: None from a store that has none at
+        hand. `sort`: finds the profile. To be called before the question's vector is made: then nothing waits
+        for the store. It may be cancelled. Raises StoreUnavailable, at once or where it is awaited."""
         ...
 
     async def stamp(self, scope: Scope) -> Stamp:

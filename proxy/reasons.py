@@ -48,7 +48,7 @@ class Reason(StrEnum):
     # Nothing is searched for: status skipped.
     TOOL_FORCED = "tool_forced", "its `tool_choice` demands a tool"
     NO_QUERY = "no_query", "the last message of the user holds no words of the user (an image, a reminder)"
-    GREETING = "greeting", "a greeting, thanks or an acknowledgement and nothing else"
+    GREETING = "greeting", "small talk: a greeting, thanks, an acknowledgement"
     SELF_CONTAINED = "self_contained", "a task that brings all it needs: to translate, calculate, rewrite …"
     TOOL_ANSWERS = "tool_answers", "live data: the weather, a price, the time somewhere"
     GENERAL_FACT = "general_fact", "a question of general knowledge"
@@ -59,13 +59,13 @@ class Reason(StrEnum):
     NO_MEMORIES = "no_memories", "the user has none"
     BELOW_THRESHOLD = "below_threshold", "nothing that was found is near enough to the question"
     DOUBTED = "doubted", "all that was found are preferences told with a doubt: shown once said again"
-    NOT_IN_MEMORY = "not_in_memory", "what is asked for by name is not in what was found"
-    UNANSWERED = "unanswered", "what was found is near the question and does not seem to answer it"
+    UNANSWERED = "unanswered", "what was found does not help with the message"
     ALREADY_VISIBLE = "already_visible", "the conversation itself says all that was found"
     OVER_BUDGET = "over_budget", "nothing that was found fits into `memory.budget_tokens`"
     NO_PLACE = "no_place", "the request has no message of the user's to put it at, or not one of a known form"
     REFUSED = "refused", "the upstream refuses the request with memory, and takes it without"
     # Injected all the same.
+    PROFILE = "profile", "the block holds only what applies to every conversation: standing rules, traits"
     SESSION = "session", "the block holds what the session's notes say, and no memory"
     # Memory failed, the request did not: status degraded.
     DEADLINE = "deadline", "memory was not done within `memory.deadline_ms`"

@@ -207,6 +207,7 @@ class MemorySettings(Section):
     default_retrieval_limit: int = Field(10, ge=1, le=100)
     default_similarity_threshold: float | None = Field(None, ge=0, le=1)
     budget_tokens: int = Field(600, ge=50)
+    profile_tokens: int = Field(150, ge=0)
     placement: Literal["auto", "before_last_user", "after_system", "merge_system", "in_user"] = "auto"
     extraction: Literal["llm", "verbatim", "off"] = "llm"
     llm_timeout_seconds: float = Field(120, gt=0)

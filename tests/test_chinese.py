@@ -5,7 +5,6 @@ import pytest
 from proxy.chinese import simplified
 from proxy.gloss import gloss
 from proxy.overlap import searchable
-from proxy.pipeline.recall.several import questions_of
 from proxy.terms import terms
 
 PAIRS = [
@@ -33,9 +32,3 @@ def test_places_in_the_one_are_places_in_the_other() -> None:
 @pytest.mark.parametrize("text", ["Where do I live?", "東京に住んでいます", "서울", ""])
 def test_other_scripts_are_left_alone(text: str) -> None:
     assert simplified(text) in (text, "东京に住んでいます")  # Kanji are signs, too: on both sides of a search
-
-
-def test_several_questions_are_seen_in_both() -> None:
-    asked = "我的航班是幾點？還有我媽的生日是什麼時候？"
-    assert len(questions_of(asked)) == 2
-    assert questions_of(asked) == questions_of(simplified(asked))

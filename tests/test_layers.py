@@ -129,7 +129,6 @@ MAY_SEE_STORES = {
 
 # What a folder inside a room may see of the others; what lies beside the folders is common to all.
 INSIDE = {
-    "pipeline": {"decision": set(), "recall": {"decision"}},
     "background": {
         "safety": set(),
         "extraction": {"safety"},

@@ -9,7 +9,6 @@ import pytest
 from proxy.background.safety.filters import safe_id
 from proxy.domain import MemoryOptions, Message, Scope, Turn
 from proxy.edge.chains import RecentChains
-from proxy.pipeline.decision.triage import Triage
 from proxy.stores.exact.postings import term_hash
 
 # At most, by seven times as many more. A full table still doubles or halves (0.1 MB), and other threads
@@ -23,11 +22,6 @@ def _said(number: int) -> Turn:
         request_id="r", scope=Scope("t", "u"), session_id=f"s-{number}", model="m",
         messages=(Message("user", said),), options=options, at=0.0,
     )  # fmt: skip
-
-
-def _triage() -> Callable[[int], object]:
-    rules = Triage()
-    return lambda number: rules.judge(_said(number))
 
 
 def _chains() -> Callable[[int], object]:
@@ -49,7 +43,6 @@ def _most(see: Callable[[int], object], numbers: Iterable[int]) -> int:
     [
         pytest.param(lambda: lambda number: term_hash(f"word{number}"), 2_100, id="numbers of words"),
         pytest.param(lambda: lambda number: safe_id(f"session-{number}"), 2_100, id="ids looked at"),
-        pytest.param(_triage, 600, id="questions judged"),
         pytest.param(_chains, 1_100, id="responses known"),
     ],
 )

@@ -70,7 +70,7 @@ def routes(parts: Parts) -> Routes:
         seal_key=SealKey(parts.stores.conversations, parts.fail_open, parts.clock),
     )
     compact = CompactApi(
-        translating, parts.tools.tokens, parts.settings.server.max_body_bytes, parts.learning
+        translating, parts.tools.budget.tokens, parts.settings.server.max_body_bytes, parts.learning
     )
 
     def relayed(dialect: Dialect) -> Relayed:
@@ -252,9 +252,7 @@ def _recall(tools: Tools) -> Recall:
         timezone: str,
     ) -> Recalled:
         # One after the other: the second finds the vector that the model made for the first.
-        ranked = await search(
-            scope, query, tools, types=types, limit=limit, threshold=threshold, timezone=timezone
-        )
+        ranked = await search(scope, query, tools, types=types, limit=limit, threshold=threshold)
         reason = await unshown(
             scope, query, tools, types=types, limit=limit, threshold=threshold, timezone=timezone
         )

@@ -19,9 +19,12 @@ from proxy.edge.turns import Zones
 from proxy.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
 from proxy.judging import Judge
 from proxy.open_stores import stores_of
-from proxy.pipeline.decision.restraint import Restraint
+from proxy.pipeline.inject import Budget
 from proxy.pipeline.prepare import Tools, prepare
-from proxy.pipeline.recall.rank import Ranking
+from proxy.pipeline.profile import Profiles
+from proxy.pipeline.rank import Ranking
+from proxy.pipeline.search import Searcher
+from proxy.pipeline.triage import Restraint
 from proxy.ports import Clock
 from proxy.settings import Retrieval, Settings
 from proxy.storage import Stores
@@ -97,7 +100,7 @@ class Parts:
         judge = await _judge(settings, loaded.embedder, stack)
         written = write_path(settings, stores, loaded.embedder, completer, metrics, clock, judge)
         tokens, fail_open = Tokens(), FailOpen(time.monotonic, metrics)
-        tools = replace(_tools(settings, stores, loaded.embedder, tokens, metrics, clock), judge=judge)
+        tools = _tools(settings, stores, loaded.embedder, tokens, metrics, clock, judge)
         # Before the query models are there: warming up must not ask one.
         await _warm_up(tokens, tools, written.recorder, fail_open)
         return cls(
@@ -175,17 +178,24 @@ def _tools(
     tokens: Tokens,
     metrics: observe.Metrics,
     clock: Clock,
+    judge: Judge | None,
 ) -> Tools:
     """Return what the read path works with, without the models that word and plan queries."""
+    searcher = Searcher(
+        stores.memories,
+        embedder,
+        clock,
+        judge,
+        _ranking(settings.retrieval, embedder),
+        least_cosine=settings.memory.default_similarity_threshold,
+    )
     return Tools(
-        memories=stores.memories,
+        searcher=searcher,
+        profiles=Profiles(stores.memories, embedder, judge, clock),
         sessions=stores.sessions,
         notes=stores.notes,
-        embedder=embedder,
-        tokens=tokens,
+        budget=Budget(tokens, settings.memory.budget_tokens, settings.memory.profile_tokens),
         clock=clock,
-        budget_tokens=settings.memory.budget_tokens,
-        ranking=_ranking(settings.retrieval, embedder),
         shelf=shelf_of(stores, embedder, settings.memory.deadline_ms),
         stage=metrics.stage,
         restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),

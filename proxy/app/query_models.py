@@ -10,11 +10,11 @@ from functools import partial
 from proxy import observe
 from proxy.background.safety import filters
 from proxy.background.safety.policy import SafetyPolicy
+from proxy.pipeline import plan, wording
+from proxy.pipeline.plan import Planner
 from proxy.pipeline.prepare import Tools
-from proxy.pipeline.recall import plan, wording
-from proxy.pipeline.recall.plan import Planner
-from proxy.pipeline.recall.rerank import Reranking
-from proxy.pipeline.recall.wording import Wording
+from proxy.pipeline.rerank import Reranking
+from proxy.pipeline.wording import Wording
 from proxy.ports import Completer
 from proxy.settings import Settings
 from proxy.stores.models.reranker import load_reranker
@@ -34,7 +34,8 @@ async def with_query_models(
     if plan.ROLE in roles:
         planned = Planner(completer, deadline_s=deadline_s, redact=redact)
     reranking = await _reranking(settings, deadline_s, stack)
-    return replace(tools, wording=worded, planner=planned, reranking=reranking)
+    searcher = replace(tools.searcher, reranking=reranking)
+    return replace(tools, searcher=searcher, wording=worded, planner=planned)
 
 
 async def _reranking(settings: Settings, deadline_s: float, stack: AsyncExitStack) -> Reranking | None:

@@ -8,7 +8,7 @@ from proxy.domain import MemoryOptions, Message, Scope, Turn
 from proxy.edge.identity.caller import USER_HEADER, Caller
 from proxy.edge.reply import Header
 from proxy.errors import InvalidRequest
-from proxy.pipeline.decision.housekeeping import is_housekeeping
+from proxy.pipeline.housekeeping import is_housekeeping
 from proxy.pipeline.session import fingerprint
 from proxy.ports import Clock, SessionStore
 from proxy.reasons import Reason

@@ -2,15 +2,14 @@
 
 They have a budget of their own, so that no memory loses its place. Whether they belong to a question is
 asked more strictly than of memories, since a manual has words for everything: the best of them must be near
-to the question, by the question's form (see `expect`), and nearer than any memory is. (Of 44 questions to
-three documents 84 % are given their section; of 230 that memories of personas answer, 11 % are given passages
-beside them, three times as many without the comparison.)
+to the question, nearer if triage says that the message needs no memory, and nearer than any memory is.
 """
 
 import asyncio
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from proxy.block import CLOSE, NOTICE, OPEN, neutralise
@@ -18,22 +17,22 @@ from proxy.documents import PATH, Look, PassageHit, PassageIndex, path_of
 from proxy.domain import Message, Scope, Search, Turn
 from proxy.errors import EmbeddingFailed, StoreError
 from proxy.observe import Seldom
-from proxy.overlap import held, is_content, searchable
-from proxy.pipeline.decision.expect import Expectation
-from proxy.pipeline.decision.triage import Judged
 from proxy.pipeline.inject import Block
-from proxy.pipeline.recall.rank import coverage, stretch
-from proxy.pipeline.recall.rewrite import Query, is_vague, rewrite
+from proxy.pipeline.query import Query, query_of
+from proxy.pipeline.rank import stretch
+from proxy.pipeline.search import Encoded
+from proxy.pipeline.triage import Verdict
 from proxy.ports import Embedder, MemoryStore, TokenCounter
 from proxy.reasons import Reason
+from proxy.terms import terms as terms_of
 
 PASSAGES_NOTICE = "Passages from the user's documents; cite them by what stands in their brackets:"
 SHORT_ID = 4  # characters of the end of a document's id
-HISTORY = 3  # user messages that lend a vague question their topic
 
 DENSE_WEIGHT = 0.8
-# Shares of the model's threshold that the nearness of the best passage must reach, by the question's form.
-_ENTRY = {Expectation.STRONG: 1.2, Expectation.SOME: 1.32, Expectation.UNSAID: 1.44, Expectation.NONE: 1.44}
+# Shares of the model's threshold that the nearness of the best passage must reach: of a message that needs
+# memory, and of one that does not.
+_ENTRY, _STRICT_ENTRY = 1.2, 1.44
 _FLOOR = 0.8  # of the entry: what the others must reach once the best has
 _COVERED = 0.15  # what holding all of the question's words adds to a cosine
 _AHEAD = 0.2  # share of the model's threshold by which the best must be nearer than any memory
@@ -73,22 +72,20 @@ class _Judged:
     near: float  # the cosine and what the words add to it; their coverage where there is no cosine
 
 
-async def look_up(turn: Turn, shelf: Shelf, judge: Callable[[Turn], Judged]) -> Sequence[RankedPassage]:
+async def look_up(
+    turn: Turn, shelf: Shelf, verdict: Verdict, encoded: Encoded | None
+) -> Sequence[RankedPassage]:
     """Return the passages to show with the turn, best first; none where anything fails: memories go on.
-    `judge`: what the rules say of the turn, which those who recall memories have asked already."""
-    if turn.options.types is not None:
+    `encoded`: the query as memories are searched with, if they are."""
+    if turn.options.types is not None or verdict.reason in _SKIPPED:
         return ()
     try:
         async with asyncio.timeout(shelf.deadline_s):
             if not await shelf.index.holds(turn.scope):
                 return ()
-            judged = judge(turn)
-            if judged.verdict.reason in _SKIPPED:
-                return ()
-            query = rewrite(turn.query, _earlier(turn) if is_vague(turn.query) else ())
-            found = await _find(
-                query, turn.scope, shelf, turn.options.threshold, judged.expected, alone=False
-            )
+            query = verdict.query if encoded is None else encoded.query
+            entry = _ENTRY if verdict.search else _STRICT_ENTRY
+            found = await _find(query, turn.scope, shelf, turn.options.threshold, entry, alone=False)
     except (StoreError, TimeoutError) as error:
         shelf.seldom.warning("documents.left_out", error=type(error).__name__)
         return ()
@@ -102,8 +99,7 @@ async def search(
 
     Raises StoreUnavailable.
     """
-    query = rewrite(text, ())
-    return (await _find(query, scope, shelf, threshold, Expectation.STRONG, alone=True))[:limit]
+    return (await _find(query_of(text), scope, shelf, threshold, _ENTRY, alone=True))[:limit]
 
 
 def with_passages(
@@ -174,7 +170,7 @@ async def _find(
     scope: Scope,
     shelf: Shelf,
     asked: float | None,
-    expected: Expectation,
+    entry_share: float,
     *,
     alone: bool,
 ) -> list[RankedPassage]:
@@ -192,16 +188,16 @@ async def _find(
     elif asked is not None:
         passed = [one for one in judged if (one.hit.own.cosine or 0.0) >= asked]
     else:
-        passed = _admitted(judged, nearest, shelf.embedder.model.similarity_threshold, expected)
+        passed = _admitted(judged, nearest, shelf.embedder.model.similarity_threshold, entry_share)
     return [RankedPassage(one.hit, one.score) for one in passed]
 
 
 def _admitted(
-    judged: Sequence[_Judged], nearest: float, threshold: float, expected: Expectation
+    judged: Sequence[_Judged], nearest: float, threshold: float, entry_share: float
 ) -> list[_Judged]:
     """Return those near enough, once one of the best of them opens the gate. Those without a vector, since
     they wait for it, pass by their words, unless a memory is near enough to be shown."""
-    entry = _ENTRY[expected] * threshold
+    entry = entry_share * threshold
     ahead = nearest + _AHEAD * threshold
     seen = [one for one in judged if one.hit.own.cosine is not None]
     opened = any(one.near >= entry and (one.hit.own.cosine or 0.0) >= ahead for one in seen[:_OPENERS])
@@ -250,14 +246,19 @@ def _judged(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) ->
 
 def _coverage(hits: Sequence[PassageHit], terms: Sequence[str]) -> tuple[float, ...]:
     """Return the share of the question's words that each holds, headings included; rare ones weigh more."""
-    terms = [term for term in terms if is_content(term)]
-    texts = [searchable(f"{path_of(h.passage.headings)} {h.passage.text}") for h in hits]
-    return coverage(terms, [held(terms, text) for text in texts])
+    wanted = frozenset(terms)
+    held = [wanted & set(terms_of(f"{path_of(h.passage.headings)} {h.passage.text}")) for h in hits]
+    return coverage(terms, held)
 
 
-def _earlier(turn: Turn) -> Sequence[str]:
-    """Return the user's last messages before this one, as far as the request holds them."""
-    return [m.words for m in turn.messages if m.role == "user" and m.words][:-1][-HISTORY:]
+def coverage(wanted: Sequence[str], found: Sequence[Collection[str]]) -> tuple[float, ...]:
+    """Return the share of the question's weight that each of the texts holds, given the terms found in it.
+    idf = ln(1 + (n - df + ½) / (df + ½)) among the texts; a term that none holds counts as rarest."""
+    holders = Counter(term for terms in found for term in terms)
+    total = len(found)
+    idf = {t: math.log(1 + (total - holders[t] + 0.5) / (holders[t] + 0.5)) for t in wanted}
+    whole = sum(idf.values()) or 1.0
+    return tuple(sum(idf[t] for t in terms) / whole for terms in found)
 
 
 def _is_visible(hit: PassageHit, messages: Sequence[Message]) -> bool:

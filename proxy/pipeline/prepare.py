@@ -1,14 +1,15 @@
-"""The read path, stage by stage: decide, build the query, search, leave out what is already visible, inject.
+"""The read path, stage by stage: triage, query, search, profile, leave out what is visible, inject.
 
-The session's notes are read at the same time, and are injected also where no memory is searched for or
-found. The only errors caught here are those of stages that the result can do without. The deadline, and
-forwarding the turn unchanged when memory fails, are handled once, in the caller.
+The store, the session's notes and the model begin at the same time. The only errors caught here are those of
+stages that the result can do without. The deadline, and forwarding the turn unchanged when memory fails, are
+handled once, in the caller.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from proxy.domain import (
     DEFAULT_TIMEZONE,
@@ -24,29 +25,26 @@ from proxy.domain import (
     Turn,
 )
 from proxy.errors import StoreError
-from proxy.judging import Judge
 from proxy.note_store import NoteStore
 from proxy.notes import NOTHING, SessionNotes
 from proxy.observe import Seldom
-from proxy.pipeline.begun import begun
-from proxy.pipeline.decision.expect import Expectation
-from proxy.pipeline.decision.restraint import Restraint
-from proxy.pipeline.decision.triage import Triage
-from proxy.pipeline.documents import Shelf, look_up, with_passages
-from proxy.pipeline.inject import inject
-from proxy.pipeline.recall.find import Finder, Finding, Wanted
-from proxy.pipeline.recall.plan import NO_PLAN, Planner, narrowed, planned
-from proxy.pipeline.recall.rank import Ranking
-from proxy.pipeline.recall.rerank import Reranking
-from proxy.pipeline.recall.rewrite import VAGUE_CHARS, Query, is_vague, may_lean, rewrite
-from proxy.pipeline.recall.wording import Wording
+from proxy.pipeline.documents import RankedPassage, Shelf, look_up, with_passages
+from proxy.pipeline.inject import Budget, inject
+from proxy.pipeline.plan import NO_PLAN, Planner, narrowed, planned
+from proxy.pipeline.profile import Profiles, offered
+from proxy.pipeline.query import query_of, readable
+from proxy.pipeline.search import Encoded, Found, Searcher, Wanted
+from proxy.pipeline.triage import Restraint, Verdict, begins, triage
 from proxy.pipeline.visible import unseen
-from proxy.ports import Answerability, Clock, Embedder, MemoryStore, SessionStore, Snapshot, TokenCounter
+from proxy.pipeline.wording import Wording
+from proxy.ports import Clock, SessionStore, Snapshot
 from proxy.reasons import Reason
 
-SURE = 0.7  # a preference that is no surer than this steers nobody; saying it again makes it surer
 LINES = 3  # turns of the session that a request without history is reminded of
+# No conversation at all needs what these turns lack.
+_NO_PROFILE = frozenset((Reason.TOOL_FORCED, Reason.SHORT_QUERY, Reason.FIRST_TURN))
 
+T = TypeVar("T")
 Stage = Callable[[str], AbstractContextManager[None]]
 
 
@@ -56,52 +54,35 @@ def _untimed(name: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What the read path needs from outside, and its settings."""
+    """What the stages work with; each stage is passed its own part."""
 
-    memories: MemoryStore
+    searcher: Searcher
+    profiles: Profiles
     sessions: SessionStore
     notes: NoteStore
     shelf: Shelf  # the users' documents
-    embedder: Embedder | None
-    tokens: TokenCounter
+    budget: Budget
     clock: Clock
-    budget_tokens: int = 600
-    history_messages: int = 3  # user messages that lend a vague question their topic
-    ranking: Ranking = field(default_factory=Ranking)
-    triage: Triage = field(default_factory=Triage)
+    history_messages: int = 3  # the user's messages that a model which words or plans queries is shown
     restraint: Restraint = field(default_factory=Restraint)
     wording: Wording | None = None  # a model that says vague questions in full
     planner: Planner | None = None  # a model that plans the search
-    reranking: Reranking | None = None  # a model that reads question and memory together
-    answerability: Answerability | None = None  # models that tell whether they answer
-    judge: Judge | None = None  # the trained heads; None: the level "without judge"
-    stage: Stage = _untimed  # is told when a stage begins and ends
+    stage: Stage = _untimed  # context manager entered around each stage (timing)
     seldom: Seldom = field(default_factory=Seldom)  # logs what a stage did without
 
     @property
-    def finder(self) -> Finder:
-        """What searches the memories."""
-        return Finder(
-            self.memories,
-            self.embedder,
-            self.ranking,
-            self.clock,
-            self.reranking,
-            self.answerability,
-            self.seldom,
-        )
-
-    @property
     def waits(self) -> bool:
-        """True where a turn may have to wait for a model that runs elsewhere."""
+        """True if a turn may have to wait for a model that runs elsewhere."""
         return self.wording is not None or self.planner is not None
 
 
 @dataclass(frozen=True, slots=True)
 class _Recalled:
-    """The memories to show, and where there are none, why."""
+    """The memories and passages to show, and if there are none, why."""
 
-    fresh: Sequence[Ranked] = ()
+    ranked: Sequence[Ranked] = ()
+    profile: Sequence[Memory] = ()
+    passages: Sequence[RankedPassage] = ()
     status: Status = Status.NONE
     reason: Reason | None = None
     level: Level = Level.FULL
@@ -109,34 +90,34 @@ class _Recalled:
 
 
 async def prepare(turn: Turn, tools: Tools) -> Prepared:
-    """Return the block of session notes and relevant memories for the turn, within the token budget, or why
-    there is none. Where only notes can be read, the level is SESSION.
+    """Return the block of session notes, relevant memories and the profile for the turn, within the token
+    budgets, or why there is none. If only notes can be read, the level is SESSION.
 
     Raises StoreUnavailable.
     """
-    if (held := await tools.restraint.holds_back(turn, tools.sessions)) is None:
-        # The recall first: it takes longest, and what the others need of the loop is done meanwhile.
-        recalled, notes, passages = await asyncio.gather(
-            _recall(turn, tools), _noted(turn, tools), look_up(turn, tools.shelf, tools.triage.judge)
-        )
+    if (held := await tools.restraint.holds_back(turn, tools.sessions)) is not None:
+        recalled, notes = _Recalled(status=Status.SKIPPED, reason=held), await _noted(turn, tools)
+    elif turn.named or turn.left_out:
+        with _begun(_noted(turn, tools)) as noting:
+            recalled = await _recall(turn, tools)
+            notes = await noting
     else:
-        recalled, passages = _Recalled(status=Status.SKIPPED, reason=held), ()
-        notes = await _noted(turn, tools)
+        recalled, notes = await _recall(turn, tools), NOTHING
     with tools.stage("inject"):
         block = inject(
-            recalled.fresh,
-            budget_tokens=tools.budget_tokens,
-            tokens=tools.tokens,
+            recalled.ranked,
+            recalled.profile,
+            budget=tools.budget,
             model=turn.model,
             notes=notes,
             messages=turn.messages,
             timezone=turn.timezone or DEFAULT_TIMEZONE,
         )
-        block = with_passages(block, passages, tools.shelf, tools.tokens, turn.model)
+        block = with_passages(block, recalled.passages, tools.shelf, tools.budget.tokens, turn.model)
     if block.text:
         return Prepared(
             status=Status.INJECTED,
-            reason=None if block.memory_ids else Reason.SESSION,
+            reason=_injected(block.memory_ids, recalled),
             block=block.text,
             memory_ids=block.memory_ids,
             tokens=block.tokens,
@@ -144,43 +125,126 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
         )
     if recalled.error is not None:
         raise recalled.error
-    reason = Reason.OVER_BUDGET if recalled.fresh else recalled.reason
+    reason = Reason.OVER_BUDGET if recalled.ranked else recalled.reason
     return Prepared(status=recalled.status, reason=reason, level=recalled.level)
 
 
+def _injected(ids: Sequence[str], recalled: _Recalled) -> Reason | None:
+    """Return the reason beside the status "injected": None where something was recalled for the message."""
+    if not ids:
+        return Reason.SESSION
+    standing = {memory.id for memory in recalled.profile}
+    return Reason.PROFILE if standing.issuperset(ids) else None
+
+
 async def _recall(turn: Turn, tools: Tools) -> _Recalled:
-    """Return what memory has for the turn. A store that fails is told of, not raised: notes may remain."""
-    with tools.stage("decide"):
-        judged = tools.triage.judge(turn)
-    if not judged.verdict.search:
-        return _Recalled(status=Status.SKIPPED, reason=judged.verdict.reason)
+    """Return what memory has for the turn. Store errors are returned, not raised, so that session notes can
+    still be injected."""
+    searcher = tools.searcher
+    if searcher.judge is not None and not turn.tool_forced:
+        searcher.judge.begin(readable(turn.query))
     try:
-        with begun(tools.memories.snapshot(turn.scope)) as snapshot:  # while the model reads the question
-            with tools.stage("query"):
-                query, wanted = await _ask(turn, judged.expected, tools)
-            if wanted is None:
-                return _Recalled(status=Status.SKIPPED, reason=Reason.PLAN)
-            with tools.stage("search"):
-                # While a model was asked, another process may have forgotten: what was read brought the rows
-                # in, and is looked at anew.
-                found = await _find(query, wanted, None if tools.waits else snapshot, turn, tools)
-        if found.empty and not await _has_memories(turn.scope, tools):
-            return _Recalled(reason=Reason.NO_MEMORIES, level=found.level)
+        with _begun(searcher.memories.snapshot(turn.scope, tools.profiles.sorter)) as taking:
+            with tools.stage("decide"):
+                verdict = await triage(turn, searcher.judge, lambda: _before(turn, tools))
+            if verdict.search:
+                return await _searched(turn, verdict, tools, taking)
+            passages = await look_up(turn, tools.shelf, verdict, None)
+            if verdict.reason in _NO_PROFILE:
+                return _Recalled(passages=passages, status=Status.SKIPPED, reason=verdict.reason)
+            return await _skipped(turn, verdict.reason, verdict, tools, await taking, passages)
     except StoreError as error:
         return _Recalled(level=Level.SESSION, error=error)
-    if not found.ranked:
-        return _Recalled(reason=found.reason, level=found.level)
-    sure = [r for r in found.ranked if not _is_doubted(r.memory)]
-    if not sure:
-        return _Recalled(reason=Reason.DOUBTED, level=found.level)
-    fresh = unseen([r for r in sure if r.memory.id not in turn.shown], turn.messages)
-    return _Recalled(fresh, reason=None if fresh else Reason.ALREADY_VISIBLE, level=found.level)
 
 
-def _is_doubted(memory: Memory) -> bool:
-    return memory.type == "preference" and memory.confidence <= SURE
+async def _skipped(
+    turn: Turn,
+    reason: Reason | None,
+    verdict: Verdict,
+    tools: Tools,
+    snapshot: Snapshot | None,
+    passages: Sequence[RankedPassage] = (),
+) -> _Recalled:
+    """Return the profile alone."""
+    held = await tools.profiles.of(turn.scope, snapshot, turn.options)
+    profile = offered(held, traits=verdict.may_be_life and begins(turn))
+    return _Recalled((), _fresh(turn, profile), passages, Status.SKIPPED, reason)
 
 
+async def _searched(
+    turn: Turn, verdict: Verdict, tools: Tools, taking: Awaitable[Snapshot | None]
+) -> _Recalled:
+    """Return what a search finds, and the profile."""
+    searcher, asked = tools.searcher, turn.options
+    with tools.stage("query"):
+        encoded, types = await _asked(turn, verdict, tools)
+    # While a model elsewhere was asked, another process may have forgotten something.
+    snapshot = await (
+        searcher.memories.snapshot(turn.scope, tools.profiles.sorter) if tools.waits else taking
+    )
+    if encoded is None:
+        return await _skipped(turn, Reason.PLAN, verdict, tools, snapshot)
+    with tools.stage("search"):
+        held = await tools.profiles.of(turn.scope, snapshot, asked)
+        profile = offered(held, traits=True)
+        wanted = Wanted(turn.scope, types, asked.limit, asked.threshold, turn.at)
+
+        async def find(wanted: Wanted) -> Found:
+            return await searcher.find(encoded, wanted, snapshot=snapshot, besides=profile)
+
+        found, passages = await _with_passages(find(wanted), turn, verdict, encoded, tools)
+        if not found.ranked and types != asked.types:  # a plan narrowed the kinds to none that helps
+            found = await find(replace(wanted, types=asked.types))
+    if found.empty and not profile and not await _has_memories(turn.scope, tools):
+        return _Recalled(passages=passages, reason=Reason.NO_MEMORIES, level=found.level)
+    ranked = [r for r in found.ranked if r.memory.id not in turn.shown]
+    fresh = unseen(ranked, turn.messages, memory=lambda one: one.memory)
+    shown = {r.memory.id for r in found.ranked}
+    rest = _fresh(turn, [memory for memory in profile if memory.id not in shown])
+    reason = Reason.ALREADY_VISIBLE if found.ranked and not fresh else found.reason
+    return _Recalled(fresh, rest, passages, reason=reason, level=found.level)
+
+
+async def _with_passages(
+    finding: Awaitable[Found], turn: Turn, verdict: Verdict, encoded: Encoded, tools: Tools
+) -> tuple[Found, Sequence[RankedPassage]]:
+    """Search memories and documents at the same time."""
+    with _begun(look_up(turn, tools.shelf, verdict, encoded)) as looking:
+        return await finding, await looking
+
+
+async def _asked(turn: Turn, verdict: Verdict, tools: Tools) -> tuple[Encoded | None, tuple[str, ...] | None]:
+    """Return the query as the models read it, and the types to search. No query: a model's plan sees nothing
+    to look for, and the judge is not sure that there is."""
+    query, types = verdict.query, turn.options.types
+    if not tools.waits:
+        return await tools.searcher.encode(query, verdict.reading), types
+    history = await _earlier(turn, tools, tools.history_messages)
+    spent_s = tools.clock() - turn.at
+    worded, plan = query, NO_PLAN
+    if tools.wording is not None and tools.planner is not None:
+        worded, plan = await asyncio.gather(
+            tools.wording.improve(turn, query, history, spent_s=spent_s),
+            tools.planner.plan(turn, history, spent_s=spent_s),
+        )
+    elif tools.wording is not None:
+        worded = await tools.wording.improve(turn, query, history, spent_s=spent_s)
+    elif tools.planner is not None:
+        plan = await tools.planner.plan(turn, history, spent_s=spent_s)
+    if not plan.search and not verdict.is_sure:
+        return None, types
+    searcher, reading = tools.searcher, verdict.reading
+    if worded.text != query.text:
+        reading = await searcher.read(worded.text)
+    return await searcher.encode(planned(worded, plan), reading), narrowed(types, plan)
+
+
+def _fresh(turn: Turn, memories: Sequence[Memory]) -> list[Memory]:
+    """Return the memories that the conversation does not show yet."""
+    return unseen([m for m in memories if m.id not in turn.shown], turn.messages, memory=lambda one: one)
+
+
+# ---------------------------------------------------------------- the conversation
 async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
     """Return the notes of the turn's session.
 
@@ -206,6 +270,45 @@ def _of_messages(notes: SessionNotes, messages: Sequence[Message]) -> SessionNot
     return SessionNotes(anchors=tuple(anchors))
 
 
+async def _before(turn: Turn, tools: Tools) -> str:
+    """Return the user's message before this one, "" if there is none."""
+    earlier = await _earlier(turn, tools, 1)
+    return earlier[-1] if earlier else ""
+
+
+async def _earlier(turn: Turn, tools: Tools, most: int) -> Sequence[str]:
+    """Return the user's messages before this one, oldest first: the request's, else the session's."""
+    if most < 1:
+        return ()
+    said = [m.words for m in turn.messages if m.role == "user" and m.words.strip()][:-1]
+    if said:
+        return said[-most:]
+    try:
+        recent = await tools.sessions.recent(turn.scope, turn.session_id, most)
+    except StoreError:
+        # The question alone is a worse query than with its topic, and a better one than none.
+        tools.seldom.warning("memory.history_unavailable")
+        return ()
+    return [exchange.said for exchange in recent if exchange.said]
+
+
+async def _has_memories(scope: Scope, tools: Tools) -> bool:
+    where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=tools.clock())
+    page = await tools.searcher.memories.list(where, limit=1, total=False)
+    return bool(page.items)
+
+
+@contextmanager
+def _begun(read: Awaitable[T]) -> Iterator["asyncio.Future[T]"]:
+    """Start to read, and cancel it at the end of the block if it was not awaited."""
+    future = asyncio.ensure_future(read)
+    try:
+        yield future
+    finally:
+        future.cancel()  # of one that has failed, too: then asyncio does not warn of an exception never read
+
+
+# ---------------------------------------------------------------- the memory API
 async def search(
     scope: Scope,
     text: str,
@@ -214,16 +317,16 @@ async def search(
     types: tuple[str, ...] | None = None,
     limit: int,
     threshold: float | None = None,
-    timezone: str = DEFAULT_TIMEZONE,
 ) -> Sequence[Ranked]:
-    """Return what the read path would rank for the text, best first, if it were a question about the user
-    that memory is known to answer: no decision, no budget. `unshown` says whether a turn would be shown any.
+    """Return what is near to the text, in the order of the read path: no triage, nothing left out because it
+    does not help, no budget. `unshown` says whether a conversation would be shown any.
 
     Raises StoreUnavailable.
     """
-    wanted = Wanted(scope, types, limit, threshold, timezone=timezone)
-    found = await tools.finder.find(rewrite(text, ()), wanted, began=tools.clock())
-    return found.ranked
+    query = query_of(text)
+    encoded = await tools.searcher.encode(query, await tools.searcher.read(query.text))
+    wanted = Wanted(scope, types, limit, threshold, began=tools.clock(), least_help=0.0)
+    return (await tools.searcher.find(encoded, wanted)).ranked
 
 
 async def unshown(
@@ -236,8 +339,8 @@ async def unshown(
     threshold: float | None = None,
     timezone: str = DEFAULT_TIMEZONE,
 ) -> Reason | None:
-    """Return why a conversation that begins with the text would be shown no memory, None where it would. By
-    the rules alone: neither is a model asked, nor is the budget looked at.
+    """Return why a conversation that begins with the text would be shown no memory for it, None if it would
+    be. No model elsewhere is asked, and the budget is not looked at.
 
     Raises StoreUnavailable.
     """
@@ -254,86 +357,4 @@ async def unshown(
     recalled = await _recall(turn, replace(tools, wording=None, planner=None, stage=_untimed))
     if recalled.error is not None:
         raise recalled.error
-    return recalled.reason
-
-
-async def _ask(turn: Turn, expected: Expectation, tools: Tools) -> tuple[Query, Wanted | None]:
-    """Return what to look for: the turn's question, with the topic of the conversation where it has none.
-
-    Nothing is wanted where a model's plan says so and the rules see nothing of the user in the question."""
-    vague = is_vague(turn.query)
-    if tools.embedder is not None and not vague and len(turn.query) <= VAGUE_CHARS:
-        tools.embedder.begin(turn.query)  # most likely it is embedded as it stands
-    history = await _earlier(turn, tools) if vague else ()
-    expected = Expectation.STRONG if history else expected
-    spent_s = tools.clock() - turn.at
-    if tools.planner is None:
-        query, plan = await _worded(turn, history, tools, spent_s=spent_s), NO_PLAN
-    else:
-        query, plan = await asyncio.gather(
-            _worded(turn, history, tools, spent_s=spent_s),
-            tools.planner.plan(turn, history, spent_s=spent_s),
-        )
-    if not plan.search and expected is not Expectation.STRONG:
-        return query, None
-    asked = turn.options
-    # A threshold of the request's own is taken at its word: the gate's other rules stand back.
-    ruled = turn.query if asked.threshold is None else ""
-    wanted = Wanted(
-        turn.scope,
-        narrowed(asked.types, plan),
-        asked.limit,
-        asked.threshold,
-        expected=expected,
-        named=ruled,
-        typed="" if not ruled or await _leans(turn, tools) else ruled,
-        timezone=turn.timezone or DEFAULT_TIMEZONE,
-    )
-    return planned(query, plan), wanted
-
-
-async def _leans(turn: Turn, tools: Tools) -> bool:
-    """True where the question may be about what was said before it in the conversation, by whomever."""
-    if tools.answerability is None or not may_lean(turn.query):
-        return False
-    if turn.continues is not None or any(m.role == "assistant" for m in turn.messages):
-        return True
-    return turn.standalone and bool(await _earlier(turn, replace(tools, history_messages=1)))
-
-
-async def _worded(turn: Turn, history: Sequence[str], tools: Tools, *, spent_s: float) -> Query:
-    query = rewrite(turn.query, history)
-    if tools.wording is None:
-        return query
-    return await tools.wording.improve(turn, query, history, spent_s=spent_s)
-
-
-async def _find(
-    query: Query, wanted: Wanted, snapshot: Awaitable[Snapshot | None] | None, turn: Turn, tools: Tools
-) -> Finding:
-    """Return what is found; where a plan narrowed the kinds in vain, of all that were asked for."""
-    found = await tools.finder.find(query, wanted, began=turn.at, snapshot=snapshot)
-    if found.ranked or wanted.types == turn.options.types:
-        return found
-    unnarrowed = replace(wanted, types=turn.options.types)
-    return await tools.finder.find(query, unnarrowed, began=turn.at, snapshot=snapshot)
-
-
-async def _earlier(turn: Turn, tools: Tools) -> Sequence[str]:
-    """Return the user's messages before this one, oldest first: the request's, else the session's."""
-    said = [m.words for m in turn.messages if m.role == "user" and m.words][:-1]
-    if said or tools.history_messages < 1:
-        return said[-tools.history_messages :] if tools.history_messages else ()
-    try:
-        recent = await tools.sessions.recent(turn.scope, turn.session_id, tools.history_messages)
-    except StoreError:
-        # The question alone is a worse query than with its topic, and a better one than none.
-        tools.seldom.warning("memory.history_unavailable")
-        return ()
-    return [exchange.said for exchange in recent if exchange.said]
-
-
-async def _has_memories(scope: Scope, tools: Tools) -> bool:
-    where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=tools.clock())
-    page = await tools.memories.list(where, limit=1, total=False)
-    return bool(page.items)
+    return None if recalled.ranked else recalled.reason

@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.pipeline.recall.find import Finder, Finding
+from proxy.pipeline.search import Found, Searcher
 from tests.adversary.conftest import context, jobs, listed, post, tell, until
 from tests.e2e.conftest import House, Houses
 from tests.support.model import ScriptedModel, known
@@ -93,15 +93,15 @@ async def test_forget_while_memory_is_looked_up_leaves_nothing(
 ) -> None:
     """What was said before the forget is on disk by then, and goes with the rest: committed after the search,
     it would outlive a forget that was answered meanwhile."""
-    looking, found, find = asyncio.Event(), asyncio.Event(), Finder.find
+    looking, found, find = asyncio.Event(), asyncio.Event(), Searcher.find
 
-    async def slow(*args: Any, **options: Any) -> Finding:
+    async def slow(*args: Any, **options: Any) -> Found:
         looking.set()
         await found.wait()
         return await find(*args, **options)
 
     async with house(memory={"deadline_ms": 20_000}) as h:
-        monkeypatch.setattr(Finder, "find", slow)
+        monkeypatch.setattr(Searcher, "find", slow)
         telling = asyncio.create_task(tell(h, SAID))
         await looking.wait()
         await asyncio.sleep(0.2)  # a commit takes some milliseconds

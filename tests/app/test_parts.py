@@ -28,12 +28,11 @@ import asyncio, json, sys
 from pathlib import Path
 from proxy.app import App
 from proxy.background.safety import secrets, vendor_keys
-from proxy import gloss
 from proxy.edge.protocol import RawTargetProtocol
 from proxy.settings import load
 from tests.support.serving import ask, serving
 
-LOADED_ONCE = {"lexicon": gloss._lexicon, "vendors": vendor_keys.rows, "shapes": secrets.shapes}
+LOADED_ONCE = {"vendors": vendor_keys.rows, "shapes": secrets.shapes}
 
 async def main(data_dir):
     storage, memory = {"data_dir": Path(data_dir)}, {"deadline_ms": 10_000}
@@ -79,7 +78,7 @@ async def test_nothing_is_left_to_load_for_the_first_question(tmp_path: Path, mo
     assert process.returncode == 0
     told = json.loads(out.splitlines()[-1])
     assert "x-memory-status: none" in told["head"]
-    assert told["loaded"] == {"lexicon": 1, "vendors": 1, "shapes": 1}
+    assert told["loaded"] == {"vendors": 1, "shapes": 1}
     assert told["imported"] == []
 
 
@@ -154,7 +153,7 @@ async def test_meaning_weighs_what_its_model_says_unless_the_operator_does(
     read = load(None, {}, {"storage": {"data_dir": tmp_path}, "retrieval": {"dense_weight": chosen}})
     async with AsyncExitStack() as stack:
         parts = await Parts.open(read, "http://127.0.0.1:9/v1", stack, clock=time.time)
-        assert parts.tools.ranking.dense_weight == used
+        assert parts.tools.searcher.ranking.dense_weight == used
 
 
 async def test_a_directory_of_weights_that_cannot_be_used_is_said(

@@ -10,18 +10,8 @@ from proxy.app.query_models import with_query_models
 from proxy.background.safety.policy import SafetyPolicy
 from proxy.pipeline.prepare import Tools
 from proxy.settings import load
-from tests.pipeline.conftest import NOW, NoNotes, Past, Scripted, Shelf, Words, no_documents
-
-TOOLS = Tools(
-    memories=Shelf(),
-    sessions=Past(),
-    notes=NoNotes(),
-    shelf=no_documents(),
-    embedder=Scripted(),
-    tokens=Words(),
-    clock=lambda: NOW,
-    budget_tokens=200,
-)
+from tests.pipeline.conftest import Shelf
+from tests.pipeline.conftest import tools_with as tools_over
 
 
 class Nobody:
@@ -34,7 +24,7 @@ class Nobody:
 async def tools_with(tmp_path: Path, **sections: Any) -> Tools:
     settings = load(None, {}, {"storage": {"data_dir": tmp_path}, **sections})
     async with AsyncExitStack() as stack:
-        return await with_query_models(TOOLS, settings, Nobody(), SafetyPolicy(), stack)
+        return await with_query_models(tools_over(Shelf(), None), settings, Nobody(), SafetyPolicy(), stack)
 
 
 def row(role: str) -> dict[str, str]:
@@ -43,14 +33,14 @@ def row(role: str) -> dict[str, str]:
 
 async def test_by_default_there_are_none(tmp_path: Path) -> None:
     made = await tools_with(tmp_path)
-    assert (made.wording, made.planner, made.reranking) == (None, None, None)
+    assert (made.wording, made.planner, made.searcher.reranking) == (None, None, None)
     assert not made.waits
 
 
 @pytest.mark.parametrize(("role", "name"), [("memory_rewrite", "wording"), ("memory_plan", "planner")])
 async def test_a_role_makes_the_model_that_it_names(tmp_path: Path, role: str, name: str) -> None:
     made = await tools_with(tmp_path, external_models=[row(role)])
-    assert [n for n in ("wording", "planner", "reranking") if getattr(made, n) is not None] == [name]
+    assert [n for n in ("wording", "planner") if getattr(made, n) is not None] == [name]
     assert made.waits
 
 
@@ -58,6 +48,6 @@ async def test_a_reranker_that_cannot_be_loaded_is_told_of_and_left_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = await tools_with(tmp_path, retrieval={"rerank": str(tmp_path / "absent")})
-    assert made.reranking is None
+    assert made.searcher.reranking is None
     said = capsys.readouterr()
     assert "rerank.unavailable" in said.out + said.err  # whoever ran before may have configured the log

@@ -7,8 +7,8 @@ from typing import Any
 
 from proxy import __version__
 from proxy.domain import MemoryOptions, Message, Scope, Turn
-from proxy.pipeline.recall.rewrite import rewrite
-from proxy.pipeline.recall.wording import ROLE, Wording
+from proxy.pipeline.query import query_of
+from proxy.pipeline.wording import ROLE, Wording
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials
@@ -39,7 +39,7 @@ async def wording_by(model: ScriptedUpstream, *, deadline_s: float) -> AsyncIter
 
 
 async def asked(wording: Wording) -> str:
-    query = await wording.improve(TURN, rewrite("how much?", [EARLIER]), [EARLIER], spent_s=0.0)
+    query = await wording.improve(TURN, query_of("how much?", EARLIER), [EARLIER], spent_s=0.0)
     return query.text
 
 
@@ -68,7 +68,7 @@ async def test_a_slow_model_costs_its_share_of_the_deadline_and_no_more() -> Non
         text = await asked(wording)
         took_s = loop.time() - began
         released.set()
-    assert text == rewrite("how much?", [EARLIER]).text
+    assert text == query_of("how much?", EARLIER).text
     assert took_s < 10, "the role's own timeout is 30 s"
 
 
@@ -84,4 +84,4 @@ async def test_a_model_that_answers_anything_changes_nothing() -> None:
     async with ScriptedUpstream(script) as model:
         for _ in range(3):
             async with wording_by(model, deadline_s=5) as wording:
-                assert await asked(wording) == rewrite("how much?", [EARLIER]).text
+                assert await asked(wording) == query_of("how much?", EARLIER).text

@@ -1,7 +1,7 @@
 """Hand-made memories, hits and turns; a store and an embedder whose answers the test writes down."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import pytest
@@ -16,14 +16,18 @@ from proxy.domain import (
     Page,
     Scope,
     Search,
+    Stamp,
     Turn,
 )
 from proxy.errors import EmbeddingFailed, StoreUnavailable
 from proxy.notes import NOTHING, SessionNotes
 from proxy.pipeline import documents
+from proxy.pipeline.inject import Budget
 from proxy.pipeline.prepare import Tools
-from proxy.pipeline.recall.named import Lack
+from proxy.pipeline.profile import Profiles
+from proxy.pipeline.search import Searcher
 from proxy.ports import EmbeddingModel
+from tests.support.judge import ScriptedJudge
 
 NOW = 1_780_000_000.0
 SCOPE = Scope("default", "u1")
@@ -42,12 +46,6 @@ def memory(id: str, content: str, **changes) -> Memory:
         valid_from=NOW,
     )
     return replace(made, **changes)
-
-
-def lacks(rule: Callable[[str], Lack | None], question: str, contents: Iterable[str]) -> bool:
-    """What a rule says of the memories' contents; False where the question is none of its own."""
-    lack = rule(question)
-    return lack is not None and lack(list(contents))
 
 
 def turn(*texts: str, **changes) -> Turn:
@@ -77,7 +75,7 @@ class Shelf:
     is_slow: bool = False
     stored: int | None = None
 
-    def snapshot(self, scope: Scope) -> asyncio.Future[None]:
+    def snapshot(self, scope: Scope, sort: object = None) -> asyncio.Future[None]:
         self.begun.append(scope)
         self.reading = asyncio.get_running_loop().create_future()
         if not self.is_slow:
@@ -89,6 +87,9 @@ class Shelf:
         if search.vector is None:
             return [replace(h, cosine=None) for h in self.hits if h.bm25 > 0]
         return self.hits
+
+    async def stamp(self, scope: Scope) -> Stamp:
+        return Stamp(0, len(self.hits))
 
     async def list(
         self, where: MemoryFilter, *, limit: int, after: str | None = None, total: bool = True
@@ -174,14 +175,27 @@ def no_documents() -> documents.Shelf:
 
 
 @pytest.fixture
-def tools() -> Tools:
+def judge() -> ScriptedJudge:
+    """Everything needs memory, and everything helps, unless a test scripts it."""
+    return ScriptedJudge()
+
+
+@pytest.fixture
+def tools(judge: ScriptedJudge) -> Tools:
+    return tools_with(Shelf(), judge)
+
+
+def tools_with(
+    memories: object, judge: ScriptedJudge | None, *, embedder: Scripted | None = None, **searcher: object
+) -> Tools:
+    """Return tools over these memories. `embedder`: one that understands Latin script by default."""
+    embedder = embedder or Scripted()
     return Tools(
-        memories=Shelf(),
+        searcher=Searcher(memories, embedder, lambda: NOW, judge, **searcher),
+        profiles=Profiles(memories, embedder, judge, lambda: NOW),
         sessions=Past(),
         notes=NoNotes(),
         shelf=no_documents(),
-        embedder=Scripted(),
-        tokens=Words(),
+        budget=Budget(Words(), 200, 60),
         clock=lambda: NOW,
-        budget_tokens=200,
     )

@@ -10,12 +10,11 @@ from proxy.documents import READY, Document, Look, Passage, PassageHit, Scores
 from proxy.domain import Hit, Message, Scope
 from proxy.errors import StoreUnavailable
 from proxy.observe import REMIND_S, Seldom
-from proxy.pipeline.decision.decide import Verdict
-from proxy.pipeline.decision.expect import Expectation
-from proxy.pipeline.decision.triage import Judged, Triage
 from proxy.pipeline.documents import SHORT_ID, RankedPassage, Shelf, look_up, render, search, with_passages
 from proxy.pipeline.inject import Block
 from proxy.pipeline.prepare import prepare
+from proxy.pipeline.query import query_of
+from proxy.pipeline.triage import Verdict
 from proxy.reasons import Reason
 from tests.pipeline.conftest import SCOPE, Scripted, Words, memory, turn
 from tests.pipeline.conftest import Shelf as Memories
@@ -72,8 +71,13 @@ def near(cosine: float) -> Memories:
     return Memories([Hit(memory("m1", "User's release is on Friday."), cosine, 0.0)])
 
 
-async def texts(asked, at: Shelf) -> list[str]:
-    return [one.hit.passage.text for one in await look_up(asked, at, Triage().judge)]
+def verdict(asked, reason: Reason | None = None) -> Verdict:
+    return Verdict(reason is None, query_of(asked.query), reason)
+
+
+async def texts(asked, at: Shelf, reason: Reason | None = None) -> list[str]:
+    found = await look_up(asked, at, verdict(asked, reason), None)
+    return [one.hit.passage.text for one in found]
 
 
 # ---------------------------------------------------------------- found
@@ -86,12 +90,11 @@ async def test_nothing_is_shown_where_the_best_is_not_near_enough():
     assert await texts(turn(QUESTION), shelf(hit(0.29), hit(0.29, "Second."))) == []
 
 
-async def test_a_question_that_promises_less_must_be_met_better():
-    """.35 is enough for a question about something of the user's, and not for one of anybody's."""
-    anybodys = turn("Describe the rollback of a release")
-    assert await texts(turn(QUESTION), shelf(hit(0.35))) == [ANSWER]
-    assert await texts(anybodys, shelf(hit(0.35))) == []
-    assert await texts(anybodys, shelf(hit(0.37))) == [ANSWER]
+async def test_a_message_that_needs_no_memory_must_be_met_better():
+    asked = turn(QUESTION)
+    assert await texts(asked, shelf(hit(0.35))) == [ANSWER]
+    assert await texts(asked, shelf(hit(0.35)), Reason.GENERAL_FACT) == []
+    assert await texts(asked, shelf(hit(0.37)), Reason.GENERAL_FACT) == [ANSWER]
 
 
 async def test_the_words_of_the_question_count_beside_the_cosine():
@@ -137,15 +140,11 @@ async def test_passages_that_wait_for_their_vectors_leave_to_memory_what_it_know
     assert await texts(turn(QUESTION), shelf(worded, memories=near(0.26))) == []
 
 
-@pytest.mark.parametrize("said", ["Hi there!", "", "Translate this into French: the release is rolled back"])
-async def test_a_message_that_asks_nothing_is_not_looked_up(said):
+@pytest.mark.parametrize("reason", [Reason.GREETING, Reason.NO_QUERY, Reason.SELF_CONTAINED])
+async def test_a_message_that_asks_nothing_is_not_looked_up(reason):
     at = shelf(hit(0.9))
-    assert await texts(turn(said), at) == []
+    assert await texts(turn(QUESTION), at, reason) == []
     assert at.index.asked == []
-
-
-async def test_a_question_of_general_knowledge_may_be_one_of_the_documents():
-    assert await texts(turn("What is the capital of France?"), shelf(hit(0.6))) == [ANSWER]
 
 
 async def test_a_request_for_some_types_of_memory_gets_no_documents():
@@ -156,16 +155,6 @@ async def test_a_request_for_some_types_of_memory_gets_no_documents():
     )
 
 
-async def test_a_vague_question_takes_its_topic_from_the_conversation():
-    at = shelf(hit(0.9))
-    await look_up(
-        turn("How is the harbour release rolled back?", "With a command.", "And how long?"),
-        at,
-        Triage().judge,
-    )
-    assert "harbour" in at.index.asked[0].terms
-
-
 async def test_what_the_conversation_shows_already_is_not_shown_again():
     pasted = turn(f"My runbook says:\n{ANSWER}", "I see.", QUESTION)
     assert await texts(pasted, shelf(hit(OPENS), hit(SHOWN, "Second."))) == ["Second."]
@@ -173,14 +162,14 @@ async def test_what_the_conversation_shows_already_is_not_shown_again():
 
 async def test_no_more_passages_are_shown_than_fit():
     at = shelf(*(hit(0.5 - n / 100, f"Passage {n}.") for n in range(9)))
-    assert len(await look_up(turn(QUESTION), at, Triage().judge)) == at.most
+    assert len(await look_up(turn(QUESTION), at, verdict(turn(QUESTION)), None)) == at.most
     assert len(await search(SCOPE, QUESTION, at, limit=5)) == 5
 
 
 # ---------------------------------------------------------------- failing
 @pytest.mark.parametrize("index", [Index(error=StoreUnavailable("gone")), Index(waits=True)])
 async def test_documents_that_cannot_be_searched_in_time_cost_the_memories_nothing(tools, index):
-    tools.memories.hits[:] = [Hit(memory("m1", "User's release is on Friday."), 0.6, 0.0)]
+    tools.searcher.memories.hits[:] = [Hit(memory("m1", "User's release is on Friday."), 0.6, 0.0)]
     prepared = await prepare(turn(QUESTION), replace(tools, shelf=shelf(index=index, deadline_s=0.01)))
     assert prepared.memory_ids == ("m1",)
 
@@ -272,7 +261,9 @@ def test_of_the_best_passage_the_beginning_is_shown_where_all_of_it_does_not_fit
 
 
 async def test_memories_have_their_place_whatever_the_documents_say(tools):
-    tools.memories.hits[:] = [Hit(memory(f"m{n}", f"Fact number {n} of many."), 0.6, 0.0) for n in range(9)]
+    tools.searcher.memories.hits[:] = [
+        Hit(memory(f"m{n}", f"Fact number {n} of many."), 0.6, 0.0) for n in range(9)
+    ]
     at = shelf(hit(0.9, "word " * 100), hit(0.9, "text " * 100), memories=near(0.1))
     alone = await prepare(turn(QUESTION), tools)
     both = await prepare(turn(QUESTION), replace(tools, shelf=at))
@@ -291,12 +282,3 @@ async def test_a_tool_message_with_the_passage_hides_it():
     asked = turn(QUESTION)
     said = (Message("tool", f"… {ANSWER} …"), *asked.messages)
     assert await texts(replace(asked, messages=said), shelf(hit(OPENS))) == []
-
-
-async def test_what_the_rules_said_of_the_turn_is_taken_at_its_word():
-    greeted = Judged(Verdict(search=False, reason=Reason.GREETING), Expectation.NONE)
-    vague = Judged(Verdict(search=True, reason=None), Expectation.NONE)
-    at = shelf(hit(OPENS))
-    assert await look_up(turn(QUESTION), at, lambda _: greeted) == ()
-    assert list(await look_up(turn(QUESTION), at, lambda _: vague)) == []
-    assert await look_up(turn(QUESTION), at, Triage().judge)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from proxy.domain import Message
-from proxy.pipeline.decision.housekeeping import is_housekeeping
+from proxy.pipeline.housekeeping import is_housekeeping
 
 ROOT = Path(__file__).parents[2]
 EVALS = (ROOT / "evals", ROOT.parent / "shared" / "evals")

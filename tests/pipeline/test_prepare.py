@@ -7,148 +7,208 @@ from types import SimpleNamespace
 import pytest
 
 from proxy.domain import Hit, Level, MemoryOptions, Message, Status
-from proxy.errors import StoreUnavailable
+from proxy.errors import EmbeddingFailed, StoreUnavailable
+from proxy.judging import Needs
 from proxy.notes import Anchor, SessionNotes
 from proxy.observe import REMIND_S, Seldom
-from proxy.pipeline.decision.restraint import Restraint
-from proxy.pipeline.prepare import LINES, prepare, search, unshown
-from proxy.pipeline.recall.wording import Wording
-from tests.pipeline.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, turn
+from proxy.pipeline.prepare import LINES, Tools, prepare, search, unshown
+from proxy.pipeline.rank import Ranking
+from proxy.pipeline.triage import Restraint
+from proxy.pipeline.wording import Wording
+from tests.pipeline.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, tools_with, turn
 from tests.stores.recording import recorded
+from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge
 
 BUDGET = Hit(memory("budget", "User's budget for the Portugal trip is $6,200."), 0.5, 3.0)
+ASKED = "What can we spend on the hotel?"
 
 
-async def test_a_relevant_memory_is_injected(tools):
-    prepared = await prepare(turn("What can we spend?"), replace(tools, memories=Shelf([BUDGET])))
-    assert prepared.status is Status.INJECTED
+def holding(*hits: Hit, judge: ScriptedJudge | None = None, **searcher) -> Tools:
+    return tools_with(Shelf(list(hits)), judge or ScriptedJudge(), **searcher)
+
+
+def broken(*_) -> None:
+    raise EmbeddingFailed
+
+
+# ---------------------------------------------------------------- triage
+async def test_a_relevant_memory_is_injected():
+    tools = holding(BUDGET)
+    prepared = await prepare(turn(ASKED), tools)
+    assert (prepared.status, prepared.reason) == (Status.INJECTED, None)
     assert prepared.memory_ids == ("budget",)
     assert "$6,200" in prepared.block
-    assert 0 < prepared.tokens <= tools.budget_tokens
+    assert 0 < prepared.tokens <= tools.budget.memory_tokens
     assert prepared.level is Level.FULL
 
 
-async def test_a_greeting_reaches_neither_embedder_nor_store(tools):
-    prepared = await prepare(turn("hi there"), tools)
-    assert (prepared.status, prepared.reason) == (Status.SKIPPED, "greeting")
-    assert tools.embedder.embedded == []
-    assert tools.memories.asked == []
+@pytest.mark.parametrize(
+    ("strongest", "reason"),
+    [
+        ("small_talk", "greeting"),
+        ("world", "general_fact"),
+        ("tool", "tool_answers"),
+        ("self_contained", "self_contained"),
+    ],
+)
+async def test_what_needs_no_memory_searches_nothing_and_says_why(strongest, reason):
+    needs = {"memory": 0.49, "small_talk": 0.1, "world": 0.1, "tool": 0.1, "self_contained": 0.1}
+    tools = holding(BUDGET, judge=ScriptedJudge(needs=lambda _: Needs(**{**needs, strongest: 0.3})))
+    prepared = await prepare(turn("Tell me about the weather in the mountains."), tools)
+    assert (prepared.status, prepared.reason) == (Status.SKIPPED, reason)
+    assert tools.searcher.memories.asked == []
 
 
-async def test_a_conversation_may_begin_without_memories_where_an_operator_wants_that(tools):
-    kept = replace(tools, memories=Shelf([BUDGET]), restraint=Restraint(skip_first_turn=True))
-    first = await prepare(turn("What can we spend in Portugal?"), kept)
+async def test_a_forced_tool_and_a_message_without_words_are_skipped_unread(judge, tools):
+    assert (await prepare(turn(ASKED, tool_forced=True), tools)).reason == "tool_forced"
+    assert (await prepare(turn("   "), tools)).reason == "no_query"
+    assert judge.read_texts == []
+
+
+async def test_a_short_message_is_read_with_the_users_message_before_it(judge, tools):
+    await prepare(turn("We plan Portugal in May.", "Lovely!", "How much?"), tools)
+    assert judge.read_texts[-1] == "We plan Portugal in May.\nHow much?"
+    assert {"portugal"} <= set(tools.searcher.memories.asked[0].terms)
+    await prepare(turn("How much?"), replace(tools, sessions=Past(["We plan Spain."])))
+    assert judge.read_texts[-1] == "We plan Spain.\nHow much?"
+    await prepare(turn("We plan Portugal in May.", "Lovely!", "How much did the whole hotel cost us?"), tools)
+    assert judge.read_texts[-1] == "How much did the whole hotel cost us?"
+
+
+async def test_thanks_is_small_talk_whatever_came_before_unless_it_answers_a_question():
+    judge = ScriptedJudge(needs=lambda text: SMALL_TALK if text in ("Thanks!", "ok") else NEEDS_MEMORY)
+    tools = holding(BUDGET, judge=judge)
+    assert (await prepare(turn("Where is my passport?", "Here.", "Thanks!"), tools)).reason == "greeting"
+    agreed = turn("Plan my trip to Portugal.", "With your budget?", "ok")
+    assert (await prepare(agreed, tools)).memory_ids == ("budget",)
+
+
+async def test_a_long_paste_is_read_by_what_the_user_says_around_it(judge, tools):
+    paste = "\n".join(f"{n}: the pump ran at {n} degrees and stopped" for n in range(200))
+    await prepare(turn(f"{paste}\n\nWhat does my contract say about this?"), tools)
+    assert judge.read_texts == ["What does my contract say about this?"]
+
+
+async def test_a_conversation_may_begin_without_memories_if_an_operator_wants_that():
+    kept = replace(holding(BUDGET), restraint=Restraint(skip_first_turn=True))
+    first = await prepare(turn(ASKED), kept)
     assert (first.status, first.reason) == (Status.SKIPPED, "first_turn")
-    assert kept.memories.asked == []
-    assert (await prepare(turn("Hi", "Hello!", "What can we spend in Portugal?"), kept)).memory_ids
-    named = replace(turn("What can we spend in Portugal?"), named=True, standalone=True)
+    assert (await prepare(turn("Hi", "Hello!", ASKED), kept)).memory_ids
+    named = replace(turn(ASKED), named=True, standalone=True)
     assert (await prepare(named, kept)).reason == "first_turn"
-    later = replace(kept, sessions=Past(["I am off to Porto"]))
-    assert (await prepare(named, later)).memory_ids
-    assert (
-        await prepare(replace(turn("What can we spend in Portugal?"), continues="resp_1"), kept)
-    ).memory_ids
+    assert (await prepare(named, replace(kept, sessions=Past(["I am off to Porto"])))).memory_ids
+    short = replace(kept, restraint=Restraint(min_query_chars=len(ASKED) + 1))
+    assert (await prepare(turn(ASKED + "  "), short)).reason == "short_query"
 
 
-async def test_short_messages_may_stay_without_memories(tools):
-    kept = replace(tools, memories=Shelf([BUDGET]), restraint=Restraint(min_query_chars=16))
-    short = await prepare(turn("Portugal budget?  "), replace(kept, restraint=Restraint(min_query_chars=17)))
-    assert (short.status, short.reason) == (Status.SKIPPED, "short_query")
-    assert (await prepare(turn("Portugal budget?"), kept)).memory_ids
-    assert (await prepare(turn(""), kept)).reason == "no_query"
-
-
-async def test_the_model_begins_with_what_it_will_be_asked_for_and_nothing_else(tools):
-    question = "What can we spend on the hotel in Portugal?"
-    for text in (question, "How much?", "hi there", "A long story. " * 30):
-        await prepare(turn("I am off to Porto", "Nice!", text), tools)
-    assert tools.embedder.begun[0] == question
-    understood = filter(tools.embedder.understands, tools.embedder.begun)
-    assert set(understood) == set(tools.embedder.embedded)
-
-
-async def test_the_store_begins_while_the_model_reads_and_not_for_a_greeting(tools):
-    for text in ("hi there", "How much did the hotel in Portugal cost?"):
-        await prepare(turn(text), tools)
-    assert tools.memories.begun == [SCOPE]
-
-
-async def test_what_the_store_reads_is_called_off_with_the_request(tools):
-    tools.memories.is_slow = True
-    waiting = asyncio.create_task(prepare(turn("How much did the hotel in Portugal cost?"), tools))
+# ---------------------------------------------------------------- search
+async def test_the_model_and_the_store_begin_at_the_same_time_and_reading_is_cancelled_with_the_request():
+    tools = holding()
+    tools.searcher.memories.is_slow = True
+    waiting = asyncio.create_task(prepare(turn(ASKED), tools))
     for _ in range(10):
         await asyncio.sleep(0)
-    assert not tools.memories.reading.done()
+    assert tools.searcher.memories.begun == [SCOPE]
     waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    assert tools.memories.reading.cancelled()
+    assert tools.searcher.memories.reading.cancelled()
 
 
-async def test_a_user_without_memories_is_told_apart_from_a_poor_match(tools):
-    none = await prepare(turn("What can we spend?"), tools)
-    poor = [replace(BUDGET, cosine=0.01, bm25=0.0)]
-    weak = await prepare(turn("What can we spend?"), replace(tools, memories=Shelf(poor)))
+async def test_a_user_without_memories_is_known_from_one_whose_memories_do_not_help():
+    none = await prepare(turn(ASKED), holding())
+    useless = await prepare(turn(ASKED), holding(BUDGET, judge=ScriptedJudge(help=lambda *_: 0.49)))
+    far = await prepare(turn(ASKED), tools_with(Shelf([replace(BUDGET, cosine=0.1)]), None))
     assert (none.status, none.reason) == (Status.NONE, "no_memories")
-    assert (weak.status, weak.reason) == (Status.NONE, "below_threshold")
+    assert (useless.status, useless.reason) == (Status.NONE, "unanswered")
+    assert far.reason == "below_threshold"
+
+
+async def test_what_helps_more_comes_first_though_it_is_farther():
+    hits = [Hit(memory(f"m{n}", f"Fact number {n}."), 0.5 - n / 100, 0.0) for n in range(6)]
+    judge = ScriptedJudge(help=lambda _, content: {"2": 0.99, "4": 0.6}.get(content[-2], 0.2))
+    assert (await prepare(turn(ASKED), holding(*hits, judge=judge))).memory_ids == ("m2", "m4")
+
+
+async def test_a_threshold_of_the_requests_own_is_the_least_cosine_and_the_judge_is_not_asked():
+    near, far = BUDGET, Hit(memory("far", "User likes tea."), 0.39, 2.0)
+    options = MemoryOptions(read=True, write=False, types=None, limit=10, threshold=0.4)
+    tools = holding(near, far, judge=ScriptedJudge(help=broken))
+    assert (await prepare(turn(ASKED, options=options), tools)).memory_ids == ("budget",)
+
+
+async def test_a_threshold_of_the_server_is_asked_beside_the_judge():
+    tools = holding(BUDGET, Hit(memory("far", "User likes tea."), 0.39, 2.0), least_cosine=0.4)
+    assert (await prepare(turn(ASKED), tools)).memory_ids == ("budget",)
 
 
 @pytest.mark.parametrize(
     ("type_", "confidence", "shown"),
     [("preference", 0.7, ()), ("preference", 0.71, ("aisle",)), ("semantic", 0.6, ("aisle",))],
 )
-async def test_a_preference_told_with_a_doubt_steers_nobody(tools, type_, confidence, shown):
-    told = replace(memory("aisle", "User prefers aisle seats."), type=type_, confidence=confidence)
-    shelf = replace(tools, memories=Shelf([Hit(told, 0.6, 3.0)]))
-    prepared = await prepare(turn("Which seats do I prefer?"), shelf)
+async def test_a_preference_stated_with_a_doubt_is_not_shown(type_, confidence, shown):
+    said = replace(memory("aisle", "User prefers aisle seats."), type=type_, confidence=confidence)
+    prepared = await prepare(turn("Which seats do I prefer on planes?"), holding(Hit(said, 0.6, 3.0)))
     assert prepared.memory_ids == shown
     assert prepared.reason == (None if shown else "doubted")
 
 
-async def test_what_is_visible_is_not_injected(tools):
-    shelf = replace(tools, memories=Shelf([BUDGET]))
+async def test_what_is_visible_is_not_injected():
     said = "Our budget for the Portugal trip is $6,200. Where do we sleep?"
-    assert (await prepare(turn(said), shelf)).reason == "already_visible"
+    assert (await prepare(turn(said), holding(BUDGET))).reason == "already_visible"
 
 
-@pytest.mark.parametrize("embedder", [None, Scripted(failing=True)])
-async def test_without_embeddings_the_words_are_searched(tools, embedder):
-    broken = replace(tools, memories=Shelf([BUDGET]), embedder=embedder)
-    prepared = await prepare(turn("What is my Portugal budget?"), broken)
-    assert prepared.memory_ids == ("budget",)
-    assert prepared.level is Level.LEXICAL
+async def test_the_request_narrows_types_and_limit():
+    hits = [Hit(memory(f"m{i}", f"Topic number{i}"), 0.5, 0.0) for i in range(9)]
+    options = MemoryOptions(read=True, write=True, types=("semantic",), limit=2, threshold=None)
+    tools = holding(*hits)
+    assert len((await prepare(turn(ASKED, options=options), tools)).memory_ids) == 2
+    assert tools.searcher.memories.asked[0].types == {"semantic", "preference"}
 
 
-async def test_a_language_that_the_model_does_not_know_is_searched_by_words(tools):
-    shelf = Shelf([Hit(memory("mango", "用户的女儿对芒果过敏"), 0.9, 2.0)])
-    prepared = await prepare(turn("我女儿能吃芒果蛋糕吗?"), replace(tools, memories=shelf))
-    assert prepared.memory_ids == ("mango",)
-    assert prepared.level is Level.LEXICAL
-    assert shelf.asked[0].vector is None
+async def test_a_budget_too_small_says_so():
+    tools = holding(BUDGET)
+    small = replace(tools, budget=replace(tools.budget, memory_tokens=5))
+    assert (await prepare(turn(ASKED), small)).reason == "over_budget"
 
 
-async def test_a_broken_store_is_the_callers_to_handle(tools):
-    class Broken(Shelf):
-        async def search(self, scope, search):
-            raise StoreUnavailable
+async def test_each_list_can_be_switched_off_and_one_pass_of_the_model_can_serve_both():
+    shelf = Shelf([BUDGET])
+    await prepare(turn(ASKED), tools_with(shelf, ScriptedJudge(), ranking=Ranking(dense=False)))
+    await prepare(turn(ASKED), tools_with(shelf, ScriptedJudge(), ranking=Ranking(lexical=False)))
+    judge = ScriptedJudge(vector=lambda text: b"ours")
+    shared = tools_with(shelf, judge, shares_space=True)
+    await prepare(turn(ASKED), shared)
+    words, vector, ours = shelf.asked
+    assert (words.vector, bool(words.terms)) == (None, True)
+    assert (vector.vector, vector.terms) == (b"vector", ())
+    assert ours.vector == b"ours"
+    assert ASKED not in shared.searcher.embedder.embedded
 
+
+# ---------------------------------------------------------------- what fails
+async def test_without_a_judge_everything_with_letters_is_searched_by_the_models_threshold():
+    hits = BUDGET, Hit(memory("far", "User likes tea."), 0.2, 2.0)
+    tools = tools_with(Shelf(list(hits)), None)
+    assert (await prepare(turn("hi there"), tools)).memory_ids == ("budget",)
+    assert (await prepare(turn("!!! 👋"), tools)).reason == "no_query"
+
+
+@pytest.mark.parametrize("failing", ["needs", "help"])
+async def test_a_judge_that_fails_is_done_without(failing):
+    prepared = await prepare(turn(ASKED), holding(BUDGET, judge=ScriptedJudge(**{failing: broken})))
+    assert (prepared.memory_ids, prepared.level) == (("budget",), Level.UNJUDGED)
+
+
+async def test_without_embeddings_the_words_are_searched():
+    tools = tools_with(Shelf([BUDGET]), ScriptedJudge(), embedder=Scripted(failing=True))
+    prepared = await prepare(turn("What is my Portugal budget?"), tools)
+    assert (prepared.memory_ids, prepared.level) == (("budget",), Level.LEXICAL)
+    assert tools.searcher.memories.asked[0].vector is None
+
+
+async def test_a_broken_store_is_the_callers_to_handle():
     with pytest.raises(StoreUnavailable):
-        await prepare(turn("What can we spend?"), replace(tools, memories=Broken()))
-
-
-async def test_a_vague_question_is_embedded_with_its_topic(tools):
-    await prepare(turn("We plan Portugal in May.", "Lovely!", "How much?"), tools)
-    assert "Portugal" in tools.embedder.embedded[0]
-
-
-async def test_a_vague_question_without_history_asks_the_session(tools):
-    past = replace(tools, sessions=Past(["We plan Portugal in May."]))
-    await prepare(turn("How much?"), past)
-    assert "Portugal" in tools.embedder.embedded[0]
-
-
-async def test_a_broken_session_store_leaves_the_question_alone(tools):
-    shelf = replace(tools, memories=Shelf([BUDGET]), sessions=Past(broken=True))
-    assert (await prepare(turn("How much?"), shelf)).status is Status.INJECTED
+        await prepare(turn(ASKED), tools_with(Broken(), ScriptedJudge()))
 
 
 async def test_what_every_turn_has_to_do_without_is_logged_once_a_minute(tools, monkeypatch):
@@ -163,69 +223,29 @@ async def test_what_every_turn_has_to_do_without_is_logged_once_a_minute(tools, 
     assert len(lines) == 4
 
 
-async def test_a_broken_embedder_is_logged_once_a_minute_and_an_absent_one_never(tools, monkeypatch):
-    lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
-    tools = replace(tools, memories=Shelf([BUDGET]), seldom=Seldom(lambda: clock[0]))
-    for clock[0] in range(0, round(REMIND_S) + 1, 10):
-        await prepare(turn("What is my budget?"), replace(tools, embedder=Scripted(failing=True)))
-        await prepare(turn("What is my budget?"), replace(tools, embedder=None))
-    event = "memory.embedding_failed"
-    assert [line for line in lines if line[0] == event] == [(event, {}), (event, {"left_out": 5})]
-
-
-async def test_history_lends_at_most_the_last_messages(tools):
-    await prepare(turn("oldest", "a", "older", "a", "old", "a", "recent", "a", "How much?"), tools)
-    assert "oldest" not in tools.embedder.embedded[0]
-    assert "recent" in tools.embedder.embedded[0]
-
-
-async def test_the_request_narrows_types_and_limit(tools):
-    hits = [Hit(memory(f"m{i}", f"Topic number{i}"), 0.5, 0.0) for i in range(9)]
-    shelf = Shelf(hits)
-    options = MemoryOptions(read=True, write=True, types=("semantic",), limit=2, threshold=None)
-    prepared = await prepare(turn("What can we spend?", options=options), replace(tools, memories=shelf))
-    assert len(prepared.memory_ids) == 2
-    assert shelf.asked[0].types == {"semantic", "preference"}
-
-
-async def test_a_budget_too_small_says_so(tools):
-    small = replace(tools, memories=Shelf([BUDGET]), budget_tokens=5)
-    assert (await prepare(turn("What can we spend?"), small)).reason == "over_budget"
-
-
-async def test_search_ranks_without_deciding(tools):
-    shelf = replace(tools, memories=Shelf([BUDGET]))
-    (found,) = await search(SCOPE, "hi", shelf, limit=5)
+# ---------------------------------------------------------------- the memory API
+async def test_search_orders_without_deciding():
+    judge = ScriptedJudge(needs=lambda _: SMALL_TALK, help=lambda *_: 0.1)
+    (found,) = await search(SCOPE, "hi", holding(BUDGET, judge=judge), limit=5)
     assert found.memory.id == "budget"
-    assert found.why.startswith("dense .50")
+    assert found.why == "dense .50, lexical 3.0, helps .10"
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["hi", "What can we spend?", "What is the capital of France?", "What is my passport number?",
-     "User's budget is 10,000 dollars.", "Write a haiku about trams"],
-)  # fmt: skip
-async def test_what_a_search_says_of_a_turn_is_what_becomes_of_it(tools, text):
-    shelf = replace(tools, memories=Shelf([BUDGET]))
-    prepared = await prepare(turn(text), shelf)
-    assert await unshown(SCOPE, text, shelf, limit=10) == prepared.reason
+@pytest.mark.parametrize("needs", [NEEDS_MEMORY, SMALL_TALK])
+@pytest.mark.parametrize("helps", [0.9, 0.1])
+async def test_what_a_search_says_of_a_conversation_is_what_becomes_of_it(needs, helps):
+    tools = holding(BUDGET, judge=ScriptedJudge(needs=lambda _: needs, help=lambda *_: helps))
+    assert await unshown(SCOPE, ASKED, tools, limit=10) == (await prepare(turn(ASKED), tools)).reason
 
 
-async def test_what_a_search_says_of_a_turn_costs_no_model_and_is_no_turn(tools):
+async def test_what_a_search_says_of_a_conversation_asks_no_model_elsewhere_and_is_no_turn():
     def asked(*_, **__):
         raise AssertionError
 
-    shelf = replace(tools, memories=Shelf([BUDGET]), planner=SimpleNamespace(plan=asked), stage=asked)
-    assert await unshown(SCOPE, "What can we spend?", shelf, limit=10) is None
-
-
-async def test_a_store_that_is_away_is_said_of_a_search_too(tools):
-    class Away(Shelf):
-        async def search(self, scope, search):
-            raise StoreUnavailable
-
+    tools = replace(holding(BUDGET), planner=SimpleNamespace(plan=asked), stage=asked)
+    assert await unshown(SCOPE, ASKED, tools, limit=10) is None
     with pytest.raises(StoreUnavailable):
-        await unshown(SCOPE, "What can we spend?", replace(tools, memories=Away()), limit=10)
+        await unshown(SCOPE, ASKED, tools_with(Broken(), ScriptedJudge()), limit=10)
 
 
 # ---------------------------------------------------------------- the session's notes
@@ -254,29 +274,29 @@ class Broken(Shelf):
         raise StoreUnavailable
 
 
-async def test_an_anchor_stands_before_the_memories_and_outlives_a_short_budget(tools):
-    noted = replace(tools, memories=Shelf([BUDGET]), notes=Notebook())
+async def test_an_anchor_stands_before_the_memories_and_outlives_a_short_budget():
+    noted = replace(holding(BUDGET), notes=Notebook())
     prepared = await prepare(turn("What can we spend?", named=True), noted)
     assert prepared.block.index("Answer in Chinese.") < prepared.block.index("$6,200")
     assert prepared.memory_ids == ("budget",)
     full = prepared.tokens
-    short = await prepare(turn("What can we spend?", named=True), replace(noted, budget_tokens=full - 1))
+    less = replace(noted.budget, memory_tokens=full - 1)
+    short = await prepare(turn("What can we spend?", named=True), replace(noted, budget=less))
     assert "Answer in Chinese." in short.block
     assert short.memory_ids == ()
     assert short.tokens <= full - 1
 
 
-@pytest.mark.parametrize(
-    ("said", "reason"), [("hi there", "greeting"), ("What can we spend?", "no_memories")]
-)
-async def test_an_anchor_is_injected_where_no_memory_is(tools, said, reason):
-    assert (await prepare(turn(said), tools)).reason == reason
-    prepared = await prepare(turn(said, named=True), replace(tools, notes=Notebook()))
+@pytest.mark.parametrize(("needs", "reason"), [(SMALL_TALK, "greeting"), (NEEDS_MEMORY, "no_memories")])
+async def test_an_anchor_is_injected_where_no_memory_is(needs, reason):
+    tools = holding(judge=ScriptedJudge(needs=lambda _: needs))
+    assert (await prepare(turn(ASKED), tools)).reason == reason
+    prepared = await prepare(turn(ASKED, named=True), replace(tools, notes=Notebook()))
     assert (prepared.status, prepared.reason, prepared.memory_ids) == (Status.INJECTED, "session", ())
 
 
-async def test_where_memories_are_away_the_session_is_left(tools):
-    away = replace(tools, memories=Broken())
+async def test_where_memories_are_away_the_session_is_left():
+    away = tools_with(Broken(), ScriptedJudge())
     with pytest.raises(StoreUnavailable):
         await prepare(turn("What can we spend?", named=True), replace(away, notes=Notebook(())))
     prepared = await prepare(turn("What can we spend?", named=True), replace(away, notes=Notebook()))
@@ -284,8 +304,8 @@ async def test_where_memories_are_away_the_session_is_left(tools):
     assert "Answer in Chinese." in prepared.block
 
 
-async def test_notes_that_are_away_cost_no_memory(tools):
-    away = replace(tools, memories=Shelf([BUDGET]), notes=Notebook(broken=True))
+async def test_notes_that_are_away_cost_no_memory():
+    away = replace(holding(BUDGET), notes=Notebook(broken=True))
     assert (await prepare(turn("What can we spend?", named=True), away)).memory_ids == ("budget",)
 
 
@@ -314,23 +334,28 @@ class Model:
         return self.answer
 
 
-async def test_a_vague_question_is_searched_as_a_model_says_it_in_full(tools):
-    model = Model('{"question": "How much is the hotel of our Portugal trip?"}')
+IN_FULL = "How much is the hotel of our Portugal trip?"
+
+
+async def test_a_vague_question_is_searched_as_a_model_says_it_in_full(judge, tools):
+    model = Model(f'{{"question": "{IN_FULL}"}}')
     wording = replace(tools, wording=Wording(model, deadline_s=5))
     await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), wording)
-    assert tools.embedder.embedded == ["How much is the hotel of our Portugal trip?"]
+    assert tools.searcher.embedder.embedded == [IN_FULL]
+    assert judge.read_texts[-1] == IN_FULL
 
 
-@pytest.mark.parametrize("said", [("hi there",), ("How much?",), ("We plan Portugal.", "Nice.", "thanks!")])
-async def test_no_model_is_asked_where_nothing_is_searched_or_nothing_was_said_before(tools, said):
+async def test_no_model_is_asked_if_nothing_is_searched_or_nothing_was_said_before(tools):
     model = Model("What about our Portugal trip?")
-    await prepare(turn(*said), replace(tools, wording=Wording(model, deadline_s=5)))
+    talk = holding(judge=ScriptedJudge(needs=lambda _: SMALL_TALK))
+    for which, asked in ((talk, turn("hi there")), (tools, turn("How much?")), (talk, turn("A.", "B", "ok"))):
+        await prepare(asked, replace(which, wording=Wording(model, deadline_s=5)))
     assert model.asked == 0
 
 
-async def test_a_model_gets_no_more_time_than_the_request_has_left(tools):
-    model = Model('{"question": "How much is the hotel of our Portugal trip?"}')
+async def test_a_model_gets_no_more_time_than_the_request_has_left(judge, tools):
+    model = Model(f'{{"question": "{IN_FULL}"}}')
     late = replace(tools, wording=Wording(model, deadline_s=0.15), clock=lambda: NOW + 0.2)
     await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), late)
     assert model.asked == 0
-    assert "We plan our Portugal trip." in tools.embedder.embedded[0], "the rules' query"
+    assert "We plan our Portugal trip." in judge.read_texts[-1]

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import pytest
 
 from proxy.domain import Hit, MemoryOptions, Ranked
 from proxy.errors import RerankFailed
 from proxy.pipeline.prepare import prepare, search
-from proxy.pipeline.recall.rerank import AT_ONCE, STEP, Reranking, fused
 from proxy.pipeline.recent import REST_S, TRIP_AFTER
-from tests.pipeline.conftest import NOW, SCOPE, Shelf, memory, turn
+from proxy.pipeline.rerank import AT_ONCE, STEP, Reranking, fused
+from tests.pipeline.conftest import NOW, SCOPE, Shelf, memory, tools_with, turn
+from tests.support.judge import ScriptedJudge
 
 
 @dataclass
@@ -149,24 +150,26 @@ def test_between_equals_of_the_model_the_order_before_decides():
 HITS = [Hit(memory(f"m{i}", f"User keeps number{i} in drawer{i}."), 0.6 - i / 100, 0.0) for i in range(16)]
 
 
-async def test_the_read_path_reads_deeper_than_it_shows(tools):
+def tools(**searcher):
+    return tools_with(Shelf(HITS), ScriptedJudge(), **searcher)
+
+
+async def test_the_read_path_reads_deeper_than_it_shows():
     options = MemoryOptions(read=True, write=False, types=None, limit=3, threshold=None)
     reranking = Reranking(Oracle("number12 "), deadline_s=5)
-    asked = replace(tools, memories=Shelf(HITS))
-    plain = await prepare(turn("Where do I keep it?", options=options), asked)
-    better = await prepare(turn("Where do I keep it?", options=options), replace(asked, reranking=reranking))
-    assert plain.memory_ids == ("m0", "m1", "m2")
-    assert better.memory_ids == ("m12", "m0", "m1")
+    asked = turn("Where do I keep it all the time?", options=options)
+    assert (await prepare(asked, tools())).memory_ids == ("m0", "m1", "m2")
+    assert (await prepare(asked, tools(reranking=reranking))).memory_ids == ("m12", "m0", "m1")
 
 
-async def test_time_that_is_spent_before_counts(tools):
+async def test_time_that_is_spent_before_counts():
     oracle = Oracle("number12 ")
-    late = replace(tools, memories=Shelf(HITS), reranking=Reranking(oracle, deadline_s=0.15))
+    late = tools(reranking=Reranking(oracle, deadline_s=0.15))
     await prepare(turn("Where do I keep it?", at=NOW - 1), late)
     assert oracle.read == []
 
 
-async def test_a_search_is_reranked_too(tools):
+async def test_a_search_is_reranked_too():
     reranking = Reranking(Oracle("number12 "), deadline_s=5)
-    found = await search(SCOPE, "where?", replace(tools, memories=Shelf(HITS), reranking=reranking), limit=2)
+    found = await search(SCOPE, "where?", tools(reranking=reranking), limit=2)
     assert ids(found) == ["m12", "m0"]

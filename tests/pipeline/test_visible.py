@@ -2,13 +2,13 @@
 
 import pytest
 
-from proxy.domain import Evidence, Message, Ranked
+from proxy.domain import Evidence, Message
 from proxy.pipeline.visible import unseen
 from tests.pipeline.conftest import memory
 
 
 def shown(one, *texts):
-    return not unseen([Ranked(one, 1.0, "")], [Message("user", t) for t in texts])
+    return not unseen([one], [Message("user", t) for t in texts], memory=lambda m: m)
 
 
 def test_the_same_words_are_visible():
@@ -36,10 +36,6 @@ def test_another_value_is_not_visible():
     fact = memory("m", "Budget for the Portugal trip is 6,200 dollars including flights.")
     assert not shown(fact, "Our budget for the Portugal trip is 7,500 dollars including flights.")
     assert shown(fact, "Our budget for the Portugal trip is $6,200 dollars including flights.")
-
-
-def test_the_contrary_is_not_visible():
-    assert not shown(memory("m", "User does not eat fish at restaurants."), "I eat fish at restaurants")
 
 
 @pytest.mark.parametrize(
@@ -74,14 +70,8 @@ def test_a_question_with_a_title_shows_nothing_either():
 
 def test_abbreviations_without_end_cost_no_time(benchmark_ms):
     said = [Message("user", "z. B. " * 2_600 + "what? Yes.")]
-    ranked = [Ranked(memory("m", "User is vegan."), 1.0, "")]
-    assert benchmark_ms(lambda: unseen(ranked, said)) < 25  # 68 ms where each stop is judged
-
-
-def test_where_there_is_no_time_to_judge_a_stop_it_shows_nothing():
-    fact = memory("m", "User is vegan.")
-    assert shown(fact, "User is vegan. e. g. what?")
-    assert not shown(fact, "User is vegan. " + "e. g. " * 200 + "what?")
+    vegan = [memory("m", "User is vegan.")]
+    assert benchmark_ms(lambda: unseen(vegan, said, memory=lambda m: m)) < 25
 
 
 def test_questions_by_the_hundred_leave_statements_between_them():
@@ -89,6 +79,6 @@ def test_questions_by_the_hundred_leave_statements_between_them():
 
 
 def test_a_conversation_that_folding_makes_long_is_soon_read(benchmark_ms):
-    ranked = [Ranked(memory("m", "User is vegan."), 1.0, "")]
+    vegan = [memory("m", "User is vegan.")]
     said = [Message("user", "ﷺ" * 16_000)]
-    assert benchmark_ms(lambda: unseen(ranked, said)) < 30
+    assert benchmark_ms(lambda: unseen(vegan, said, memory=lambda m: m)) < 30

@@ -6,7 +6,7 @@ from proxy import observe
 from proxy.domain import Change, Event, Forgotten, Hit, Job, Memory, MemoryFilter, Page, Scope, Search, Stamp
 from proxy.errors import Conflict
 from proxy.oversight import Applied, Quota
-from proxy.ports import EmbeddingModel
+from proxy.ports import EmbeddingModel, SortProfile
 from proxy.stores.generations import Held
 from proxy.stores.redis import model, queue, rows
 from proxy.stores.redis.changes import Writer
@@ -52,7 +52,7 @@ class RedisMemories:
         held = model.held(self._units.redis, self._model)
         return await self._searching.search(scope, search, held)
 
-    async def snapshot(self, scope: Scope) -> None:
+    async def snapshot(self, scope: Scope, sort: SortProfile | None = None) -> None:
         """See MemoryStore: there is none, since the index is elsewhere."""
 
     async def stamp(self, scope: Scope) -> Stamp:

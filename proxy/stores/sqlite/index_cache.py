@@ -7,8 +7,6 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
-import numpy as np
-
 from proxy.domain import Scope
 from proxy.stores.exact.index import Row, UserIndex, build
 from proxy.stores.sqlite.changes import REMEMBERED_VERSIONS
@@ -52,11 +50,6 @@ class IndexCache:
     def holds(self, scope: Scope) -> bool:
         """Return whether an index of the user is here, though it may be out of date."""
         return (scope.tenant, scope.user) in self._named
-
-    def holds_more(self, scope: Scope, count: int) -> bool:
-        """Return whether an index of the user is here that had more memories than this when last read."""
-        index = self._named.get((scope.tenant, scope.user))
-        return index is not None and int(np.count_nonzero(index.current)) > count
 
     def current(
         self, tx: sqlite3.Connection, owner: Owner, epoch: int, generations: Sequence[int]

@@ -1,16 +1,19 @@
 """The MemoryStore over SQLite: see ports.MemoryStore for what every method guarantees."""
 
-import asyncio
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+
+import numpy as np
 
 from proxy import observe
 from proxy.domain import Change, Event, Forgotten, Hit, Job, Memory, MemoryFilter, Page, Scope, Search, Stamp
 from proxy.errors import Conflict
 from proxy.oversight import Applied, Quota
-from proxy.ports import EmbeddingModel
+from proxy.ports import EmbeddingModel, ProfileKind, Snapshot, SortProfile
 from proxy.stores.damage import DamagedRow
 from proxy.stores.exact.index import Found, UserIndex
 from proxy.stores.sqlite import model, owners, queue, rows
@@ -27,8 +30,8 @@ from proxy.stores.sqlite.quota import apply_within
 from proxy.stores.sqlite.row_cache import RowCache
 
 _FEW = 200
+_MOST_IN_PROFILE = 40
 _MOSTLY = 0.75  # of a cache, for those who may come back
-_COUNT = "SELECT count(*) FROM (SELECT 1 FROM memories WHERE owner = ? LIMIT ?)"
 
 
 class SqliteMemories:
@@ -40,16 +43,18 @@ class SqliteMemories:
         self._model: EmbeddingModel | None = None  # whose vectors this process makes and compares
         self._indexes = IndexCache(index_bytes)
         self._rows = RowCache(row_bytes)
+        self._profiles = ProfileCache()
         self._listing = Listing(database)
         self._forgets = 0  # how often somebody's memories were let go
         self.forgetting = Forgetting(database, self._let_go)
-        self.coming_back = ComingBack(database, self._few, self._has_room, _FEW)
+        self.coming_back = ComingBack(database, self._taken, self._has_room, _FEW)
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
         await self._database.write(lambda tx: model.stamp(tx, embedding))
         self._model = embedding
         self._indexes.clear()  # they may hold vectors of what was the store's model before
+        self._profiles.clear()
 
     @property
     def model(self) -> EmbeddingModel | None:
@@ -59,17 +64,12 @@ class SqliteMemories:
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
         return await self._database.read(lambda tx: self._search(tx, scope, search))
 
-    def snapshot(self, scope: Scope) -> "asyncio.Future[Few | None]":
-        """See MemoryStore: of a user with few memories."""
-        if self._indexes.holds_more(scope, _FEW):
-            return _none()  # without asking a reader
+    def snapshot(self, scope: Scope, sort: SortProfile | None = None) -> Awaitable[Snapshot | None]:
+        """See MemoryStore: of a user with few memories; of others the profile alone."""
         forgets = self._forgets
-
-        def work(tx: sqlite3.Connection) -> Few | None:
-            found = self._few(tx, scope)
-            return Few(*found, scope.project, lambda: self._forgets == forgets) if found else None
-
-        return self._database.begin_read(work)
+        return self._database.begin_read(
+            lambda tx: self._taken(tx, scope, sort, lambda: self._forgets == forgets)
+        )
 
     async def stamp(self, scope: Scope) -> Stamp:
         def work(tx: sqlite3.Connection) -> Stamp:
@@ -148,6 +148,7 @@ class SqliteMemories:
         self._forgets += 1
         self._indexes.drop(owner)
         self._rows.drop(owner)
+        self._profiles.drop(owner)
 
     def _search(self, tx: sqlite3.Connection, scope: Scope, search: Search) -> Sequence[Hit]:
         owner = owners.find(tx, scope)
@@ -157,18 +158,27 @@ class SqliteMemories:
         memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
         return _hits(found, memories)
 
-    def _few(self, tx: sqlite3.Connection, scope: Scope) -> tuple[UserIndex, Mapping[int, Memory]] | None:
-        """Return the user's index and memories, None where those are many or one of them is damaged: it
-        costs the searches that find it, and no others."""
+    def _taken(
+        self,
+        tx: sqlite3.Connection,
+        scope: Scope,
+        sort: SortProfile | None = None,
+        holds: Callable[[], bool] = lambda: True,
+    ) -> "Taken | None":
+        """Return the user's index and memories; of many memories only the profile's. None for a user never
+        seen, and where a row is damaged: it costs the searches that find it, and no others."""
         owner = owners.find(tx, scope)
-        if owner is None or not (self._indexes.holds(scope) or _has_few(tx, owner)):
+        if owner is None:
             return None
         index = self._index(tx, owner)
+        profile = self._profiles.of(owner, self._database.epoch, index, sort) if sort else ()
         seqs = index.seqs[index.current].tolist()
-        if len(seqs) > _FEW:
-            return None
+        few = len(seqs) <= _FEW
         with suppress(DamagedRow):
-            return index, self._rows.memories(tx, owner, self._database.epoch, seqs)
+            wanted = seqs if few else [seq for seq, _ in profile]
+            memories = self._rows.memories(tx, owner, self._database.epoch, wanted) if wanted else {}
+            held = [(memories[seq], kind) for seq, kind in profile if seq in memories]
+            return Taken(index if few else None, memories, held, scope.project, holds)
         return None
 
     def _has_room(self) -> bool:
@@ -180,23 +190,68 @@ class SqliteMemories:
 
 
 @dataclass(frozen=True, slots=True)
-class Few:
-    """A user's few memories, as ports.Snapshot."""
+class Taken:
+    """A user's memories, as ports.Snapshot. `index`: None if they are many."""
 
-    index: UserIndex
+    index: UserIndex | None
     memories: Mapping[int, Memory]
+    held: Sequence[tuple[Memory, ProfileKind]]
     project: str | None
     holds: Callable[[], bool]  # False once somebody forgot something in this process
 
+    @property
+    def profile(self) -> Sequence[tuple[Memory, ProfileKind]]:
+        """See ports.Snapshot."""
+        return self.held if self.holds() else ()
+
     def search(self, search: Search) -> Sequence[Hit] | None:
         """See ports.Snapshot."""
-        return _hits(self.index.search(self.project, search), self.memories) if self.holds() else None
+        if self.index is None or not self.holds():
+            return None
+        return _hits(self.index.search(self.project, search), self.memories)
 
 
-def _none() -> "asyncio.Future[Few | None]":
-    future = asyncio.get_running_loop().create_future()
-    future.set_result(None)
-    return future
+class ProfileCache:
+    """Which memories of recently active users hold in every conversation: sorted once a version of the
+    user's memories, in a reader's thread."""
+
+    def __init__(self, users: int = 10_000) -> None:
+        self._most = users
+        self._known: OrderedDict[int, tuple[tuple[int, Stamp], tuple[tuple[int, ProfileKind], ...]]]
+        self._known = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(
+        self, owner: Owner, epoch: int, index: UserIndex, sort: SortProfile
+    ) -> Sequence[tuple[int, ProfileKind]]:
+        """Return the numbers and kinds of the profile's memories, the latest first."""
+        version = (epoch, index.stamp)
+        with self._lock:
+            known = self._known.get(owner.id)
+            if known is not None and known[0] == version:
+                self._known.move_to_end(owner.id)
+                return known[1]
+        at = np.flatnonzero(index.current & index.embedded)[::-1]
+        kinds = sort([row.tobytes() for row in index.matrix[at]]) if len(at) else ()
+        found = [(seq, kind) for seq, kind in zip(index.seqs[at].tolist(), kinds, strict=True) if kind]
+        rules = [one for one in found if one[1] == "rule"][:_MOST_IN_PROFILE]
+        traits = [one for one in found if one[1] == "trait"][:_MOST_IN_PROFILE]
+        with self._lock:
+            self._known[owner.id] = (version, (*rules, *traits))
+            self._known.move_to_end(owner.id)
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return (*rules, *traits)
+
+    def drop(self, owner: int) -> None:
+        """Delete what is known of a user who forgot something."""
+        with self._lock:
+            self._known.pop(owner, None)
+
+    def clear(self) -> None:
+        """Delete all: the vectors are another model's from now on."""
+        with self._lock:
+            self._known.clear()
 
 
 def _hits(found: Sequence[Found], memories: Mapping[int, Memory]) -> Sequence[Hit]:
@@ -204,8 +259,3 @@ def _hits(found: Sequence[Found], memories: Mapping[int, Memory]) -> Sequence[Hi
     return [
         Hit(memories[item.seq], item.cosine, item.bm25, item.vector) for item in found if item.seq in memories
     ]
-
-
-def _has_few(tx: sqlite3.Connection, owner: Owner) -> bool:
-    count: int = tx.execute(_COUNT, (owner.id, _FEW + 1)).fetchone()[0]
-    return count <= _FEW

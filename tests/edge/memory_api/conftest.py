@@ -20,8 +20,11 @@ from proxy.edge.memory_api.wiring import Documents, Recalled, Tools
 from proxy.edge.turns import Zones
 from proxy.pipeline.documents import RankedPassage, Shelf
 from proxy.pipeline.documents import search as search_documents
+from proxy.pipeline.inject import Budget
 from proxy.pipeline.prepare import Tools as Searching
 from proxy.pipeline.prepare import search, unshown
+from proxy.pipeline.profile import Profiles
+from proxy.pipeline.search import Searcher
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.tokens import Tokens
@@ -102,9 +105,14 @@ async def opened(data_dir: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]
 async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
     shelf = Shelf(stores.passages, stores.memories, embedder)
     searching = Searching(
-        memories=stores.memories, sessions=stores.sessions, notes=stores.notes, shelf=shelf,
-        embedder=embedder, tokens=Tokens(), clock=time.time, budget_tokens=600,
-    )  # fmt: skip
+        searcher=Searcher(stores.memories, embedder, time.time),
+        profiles=Profiles(stores.memories, embedder, None, time.time),
+        sessions=stores.sessions,
+        notes=stores.notes,
+        shelf=shelf,
+        budget=Budget(Tokens()),
+        clock=time.time,
+    )
 
     async def recall(
         scope: Scope,
@@ -115,7 +123,7 @@ async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> 
         threshold: float | None,
         timezone: str,
     ) -> Recalled:
-        asked: Any = {"types": types, "limit": limit, "threshold": threshold, "timezone": timezone}
+        asked: Any = {"types": types, "limit": limit, "threshold": threshold}
         return Recalled(
             await search(scope, query, searching, **asked), await unshown(scope, query, searching, **asked)
         )
