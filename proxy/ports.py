@@ -349,29 +349,6 @@ class Embedder(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A memory beside a question: its text and vector, and what it holds of the question's words, as the
-    share of their number and of their weight, rare words weighing more."""
-
-    content: str
-    vector: bytes
-    terms: float
-    weight: float
-
-
-class Answerability(Protocol):
-    """Tells whether memories answer a question."""
-
-    async def log_odds(
-        self, question: str, vector: bytes, memories: Sequence[Told], *, glossed: bool
-    ) -> float:
-        """Return how much speaks for one of the memories, the best first, answering the question, given with
-        its vector: below 0 none should be shown. `glossed`: the model read the question, or what is most
-        likely the answer, word by word (see `gloss`). Never fails."""
-        ...
-
-
 class Reranker(Protocol):
     """Reads a question and a text together: slower than comparing vectors, and better."""
 

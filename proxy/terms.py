@@ -78,13 +78,6 @@ def terms(text: str) -> tuple[str, ...]:
     return tuple(t for t in found if t not in STOP_WORDS)
 
 
-def stems(words: str) -> frozenset[str]:
-    """Return the words as they stand and as `terms` gives them: a table to look terms up in, where "morning"
-    is met by "in the morning" and "in the mornings". What gives several terms stands for the whole only."""
-    found = frozenset(words.split())
-    return found.union(*(once for once in map(terms, found) if len(once) == 1))
-
-
 def normalise(text: str) -> str:
     """Return the form in which two wordings count as the same text: folded, one space, no final stop."""
     return " ".join(fold(text).split()).rstrip(" .!。！")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from proxy.background.extraction.dates import anchored, expiry, resolved
+from proxy.background.extraction.dates import anchored, expiry
 from proxy.timezones import local
 
 THURSDAY = datetime(2026, 2, 26, 10, tzinfo=UTC)
@@ -183,18 +183,3 @@ def test_a_rule_with_a_last_day_ends_when_that_day_is_over(last: str) -> None:
 )
 def test_what_stays_true_or_is_not_clear_does_not_expire(content: str, type_: str) -> None:
     assert expiry(content, type_, "UTC") is None
-
-
-@pytest.mark.parametrize(
-    ("content", "dates"),
-    [
-        ("User ran 5 km yesterday (2026-05-20).", ("2026-05-20",)),
-        ("Moves next month (2026-06), packs tomorrow (2026-05-29).", ("2026-06", "2026-05-29")),
-        ("User is away next week (week of 2026-06-01).", ("2026-06-01",)),
-        ("User lives in Ghent (2026-05-20).", ()),
-        ("User was ill recently (stated 2026-05-20).", ()),
-        ("User ran yesterday.", ()),
-    ],
-)
-def test_what_relative_dates_were_resolved_to_can_be_read_again(content: str, dates: tuple[str, ...]) -> None:
-    assert resolved(content) == dates

@@ -17,7 +17,6 @@ from functools import cache
 from pathlib import Path
 
 from proxy import timezones
-from proxy.wordlists import sections
 
 _TABLE = Path(__file__).with_name("dates.txt")
 _UNSPACED = frozenset(("han", "kana", "hangul"))
@@ -40,7 +39,6 @@ _ABSOLUTE = re.compile(
 _DATED = re.compile(r"(?:['’]s)?,? ?[(\uff08][^()\uff08\uff09]*\d")  # what follows words that have their date
 _BEGINNING = re.compile(r"(?:^|[.!?:;\n\u2026])\W*\Z")
 _POSSESSIVE = re.compile(r"['’]s\b")
-_RESOLVED = re.compile(r"(?:['’]s)? \((?:week(?:end)? of )?(\d{4}(?:-\d\d){0,2})\)")
 _MONTH_NAMES = (
     "january february march april may june july august september october november december",
     "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
@@ -96,7 +94,7 @@ def anchored(content: str, type_: str, said: datetime, *, stated: bool = True) -
     `stated`: what no calendar resolves gets the day on which it was stated.
 
     A procedure's days come again: they stay as they are."""
-    if type_ == "procedural" or _ISO.search(content) or any(_days_in(content)):
+    if type_ == "procedural" or _ISO.search(content) or _names_day(content):
         return content
     languages = _languages_of(content)
     is_habit = type_ == "preference"
@@ -113,20 +111,6 @@ def anchored(content: str, type_: str, said: datetime, *, stated: bool = True) -
         end = possessive.end() if possessive else span.end
         content = f"{content[:end]} ({span.meant}){content[end:]}"
     return content
-
-
-def resolved(content: str) -> tuple[str, ...]:
-    """Return the dates that `anchored` has put behind the words that mean them, in order."""
-    if "(" not in content:
-        return ()
-    ends = {
-        m.end()
-        for one in _languages_of(content)
-        for rule in one.rules
-        for m in rule.pattern.finditer(content)
-    }
-    found = (match[1] for end in sorted(ends) if (match := _RESOLVED.match(content, end)))
-    return tuple(found)
 
 
 def _is_said(span: _Span, content: str) -> bool:
@@ -292,7 +276,19 @@ def _month(today: date, offset: int) -> str:
 @cache
 def _languages() -> dict[str, _Language]:
     """Read the table; some 30 ms, the first time that a fact is dated."""
-    return {name: _language(lines) for name, lines in sections(_TABLE).items()}
+    return {name: _language(lines) for name, lines in _sections(_TABLE.read_text("utf-8")).items()}
+
+
+def _sections(text: str) -> dict[str, list[str]]:
+    """Return the lines of each "[section]" of a table, comments left out."""
+    found: dict[str, list[str]] = {}
+    lines: list[str] = []
+    for line in text.splitlines():
+        if line.startswith("[") and line.endswith("]"):
+            lines = found.setdefault(line[1:-1], [])
+        elif line and not line.startswith("#"):
+            lines.append(line)
+    return found
 
 
 def _language(lines: Sequence[str]) -> _Language:
@@ -372,15 +368,9 @@ def expiry(content: str, type_: str, timezone: str) -> float | None:
     return None
 
 
-def is_ahead(content: str, at: float, timezone: str = timezones.DEFAULT) -> bool | None:
-    """Return whether the content names a day that had not come when it was said at `at`; None where it
-    names no day with its year."""
-    days = list(_days_in(content))
-    return max(days) > timezones.local(at, timezone).date() if days else None
-
-
-def _days_in(content: str) -> Iterator[date]:
-    return (day for match in _DAYS.finditer(content) if (day := _day_of(match)) is not None)
+def _names_day(content: str) -> bool:
+    """True if the content names a day with its year."""
+    return any(_day_of(match) is not None for match in _DAYS.finditer(content))
 
 
 def _stated(content: str, day: date) -> str:
