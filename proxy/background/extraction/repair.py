@@ -1,9 +1,10 @@
-"""Read the extraction model's answer, however it is wrapped; refuse what would be guesswork.
+"""Read a model's JSON answer, however it is wrapped; refuse what would be guesswork.
 
 Models answer with fences, <think> blocks, prose around the JSON, one object instead of a list, one object a
 line, other key names, facts grouped by type, JSON within JSON, as a tool call, as YAML or XML, or cut off in
-the middle. Whole facts of a known type are kept; what is not whole is not completed, what names no type of
-ours is dropped. What cannot be read raises Unreadable.
+the middle. json-repair reads what is no JSON, up to the last bracket that closes: so a fact that was cut off
+is left out. Whole facts of a known type are read; what names no type of ours is dropped. What cannot be read
+raises Unreadable.
 """
 
 import json
@@ -11,7 +12,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from proxy.background.extraction.scan import values_in
+import json_repair
+
 from proxy.domain import KINDS, Candidate
 from proxy.thoughts import without_thoughts
 
@@ -57,8 +59,12 @@ _ELEMENT = re.compile(r"<(\w{3,16})>([^<>]*)</\1>")
 _GARBLED = re.compile(
     r"[\ud800-\udfff\ufffd\x00-\x08\x0e-\x1f]|\"\s*[:,]\s*\"|[\"']\s*:\s*[\[{\"']|\\u[0-9a-fA-F]{4}|```"
     r"|<\|\w+\|>"
-    r"|\A[\[{]|[{\[]\"|</?(?:think|fact|facts|content|type)>|\Aundefined\Z|\A\[object Object\]"
+    r"|'[}\]]*\Z|\A[\[{]|[{\[]\"|</?(?:think|fact|facts|content|type)>|\Aundefined\Z|\A\[object Object\]"
 )
+_JSON = json.JSONDecoder(strict=False)
+_OPENING = re.compile(r"[\[{]")
+_FULL_WIDTH = str.maketrans("\uff5b\uff5d\uff3b\uff3d\uff1a\uff0c\uff02", '{}[]:,"')
+_MOST_VALUES, _DEPTH = 200, 40
 _NONE = frozenset(("", "null", "none", "n/a", "-", "false"))
 _WORDS = {
     **{"certain": 1.0, "stated": 0.95, "very high": 0.95, "high": 0.9, "medium": 0.6, "moderate": 0.6},
@@ -100,13 +106,44 @@ def _elements(text: str) -> list[Mapping[str, Any]]:
     return found
 
 
-def _values(text: str) -> Iterator[Any]:
-    """Yield the JSON values of the text, outermost first, one after the other."""
+def objects(answer: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects of the answer, the outermost first; none of an answer that was cut off."""
+    level: list[Any] = list(_values(without_thoughts(answer[:_MAX_ANSWER]), may_be_cut=False))
+    for _ in range(_DEPTH):
+        yield from (value for value in level if isinstance(value, dict))
+        inner = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list))
+        level = [value for values in inner for value in values]
+
+
+def _values(text: str, *, may_be_cut: bool = True) -> Iterator[Any]:
+    """Yield the JSON values of the text, outermost first, one after the other. A broken one takes all that
+    follows it."""
     whole = _decoded(text.strip())
     if whole is not None:
         yield whole
         return
-    yield from values_in(text, nested=False)
+    text, at = text.translate(_FULL_WIDTH), 0
+    for _ in range(_MOST_VALUES):
+        opening = _OPENING.search(text, at)
+        if opening is None:
+            return
+        try:
+            value, at = _JSON.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            rest = text[opening.start() :]
+            if may_be_cut or rest.count("{") <= rest.count("}"):
+                yield from _repaired(rest)
+            return
+        yield value
+
+
+def _repaired(text: str) -> Iterator[Any]:
+    """Yield the value that a broken text holds up to its last closing bracket."""
+    end = max(text.rfind("}"), text.rfind("]"))
+    try:
+        yield json_repair.loads(text[: end + 1], skip_json_loads=True)
+    except (ValueError, RecursionError):
+        return
 
 
 def _decoded(text: str) -> Any:

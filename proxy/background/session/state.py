@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from string import Template
 from typing import Any
 
-from proxy.background.extraction.objects import objects
+from proxy.background.extraction.repair import objects
 from proxy.background.extraction.transcript import defused, in_full
 from proxy.background.safety.filters import REDACTED, clean
 from proxy.background.safety.planted import REMOVED

@@ -10,7 +10,7 @@ from string import Template
 from typing import Any
 
 from proxy.background.extraction import transcript
-from proxy.background.extraction.objects import objects
+from proxy.background.extraction.repair import objects
 from proxy.background.safety.filters import reject
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.domain import Candidate, Evidence, Exchange
