@@ -23,8 +23,9 @@ _BLANKS = re.compile(r"\s*+")
 _OPENING = re.compile(r"[\"'„“«»‘¿¡\[*_`]*+")
 _INITIAL = re.compile(r"(?<![^\W_])(?!I\Z)[^\W\d_](?:\. ?[^\W\d_]{1,2})*\Z|\.[^\W\d_]{1,2}\Z")
 _WORD = re.compile(r"(?<![^\W_])[^\W\d_]{1,6}\Z")
+_LONG_WORD = re.compile(r"[^\W\d_]{3}|[a-z]")
 _VOWEL = re.compile("[aeiouyäöüáéíóúàèìòùâêîôûå]|[^a-z]", re.IGNORECASE)
-_DAY = re.compile(r"(?<![\d.,])(?:[12]?\d|3[01])\Z")
+_DAY = re.compile(r"(?:\A|\b[^\W\d_A-ZÄÖÜ]{1,3} )(?:[12]?\d|3[01])\Z")
 
 
 def sentences(text: str) -> list[str]:
@@ -84,13 +85,13 @@ def _ends(text: str, stops: re.Match[str]) -> bool:
     if start == len(text) or "\n" in text[end:start] or "!" in run or "?" in run:
         return True
     marks = _OPENING.match(text, start)
-    follows = text[marks.end() if marks else start :][:1]
+    follows = text[marks.end() if marks else start :][:3]
     before = text[max(0, stops.start() - _LOOK_AT) : stops.start()].rpartition("\n")[2]
     if not any(map(str.isalnum, before)):
         return True
     if run == "." and _is_inner(before, follows):
         return bool(UNSPACED.match(follows)) and not before[-1].isdigit()
-    return not follows.islower() or _is_all_small(text, stops)
+    return not follows[:1].islower() or _is_all_small(text, stops)
 
 
 def _is_all_small(text: str, stops: re.Match[str]) -> bool:
@@ -101,9 +102,13 @@ def _is_all_small(text: str, stops: re.Match[str]) -> bool:
 
 def _is_inner(before: str, follows: str) -> bool:
     """True for a full stop that belongs to the word or the number before it."""
-    if _INITIAL.search(before) or _DAY.search(before):
+    if _INITIAL.search(before) or (_DAY.search(before) and _LONG_WORD.match(follows)):
         return True
     word = _WORD.search(before)
     if word is None:
         return False
-    return (len(word.group()) <= 4 and not _VOWEL.search(word.group())) or follows.isdigit() or follows == "("
+    return (
+        (len(word.group()) <= 4 and not _VOWEL.search(word.group()))
+        or follows[:1].isdigit()
+        or follows.startswith("(")
+    )

@@ -12,7 +12,6 @@ from contextlib import suppress
 import pytest
 
 from proxy.background.extraction import repair
-from proxy.background.extraction.dates import is_ahead
 from proxy.background.extraction.grounding import _invents, ground, sources
 from proxy.background.extraction.repair import objects
 from proxy.background.safety.filters import redact
@@ -89,10 +88,6 @@ def test_what_stands_below_each_of_many_heads_is_still_found():
 def test_a_word_for_passwords_repeated_costs_no_time(benchmark_ms):
     text = "password " * 2_000
     assert benchmark_ms(lambda: redact(text)) < 300  # 480 ms; a tenth of that, on the event loop, for 1,200
-
-
-def test_a_word_without_an_end_names_no_day(benchmark_ms):
-    assert benchmark_ms(lambda: is_ahead("a" * 8_000 + "!", 0.0)) < 80  # 900 ms
 
 
 def test_a_title_of_blanks_costs_no_time(benchmark_ms):

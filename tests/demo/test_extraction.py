@@ -69,18 +69,18 @@ def test_a_relative_time_is_left_for_the_proxy_to_date() -> None:
     assert [f["content"] for f in found] == ["User moved to Madison last month"]
 
 
-def test_the_proxy_accepts_every_fact_as_grounded() -> None:
+async def test_the_proxy_accepts_every_fact_as_grounded() -> None:
     said = "Hi! My name is Anna and I live in Berlin. I prefer tea.\nWhat should I visit?"
     batch = Batch((exchange(said),), (), Stamp(0, 0))
     answer = extract([proxy_extract.request(batch, ()).user])
-    facts = proxy_extract.facts(answer, batch, ())
-    assert [c.content for c in facts.candidates] == [
+    facts = await proxy_extract.facts(answer, batch, (), judge=None)
+    assert [c.content for c in facts.kept] == [
         "User's name is Anna",
         "User lives in Berlin",
         "User prefers tea",
     ]
-    assert facts.ungrounded == 0
-    assert all(c.origin and c.origin.span in said for c in facts.candidates)
+    assert not facts.dropped
+    assert all(c.origin and c.origin.span in said for c in facts.kept)
 
 
 def test_reads_a_prompt_of_another_make() -> None:

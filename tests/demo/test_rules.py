@@ -23,7 +23,7 @@ STATEMENTS = [
     ("My daughter Mia turns seven in June.", ["User's daughter Mia turns seven in June"]),
     ("Theo is my husband.", ["Theo is User's husband"]),
     ("Dr. Ohm is my dentist.", ["Dr. Ohm is User's dentist"]),
-    ("My boss is Prof. Kern. I like him.", ["User's boss is Prof. Kern", "User likes him"]),
+    ("My boss is Dr. Kern. I like him.", ["User's boss is Dr. Kern", "User likes him"]),
     ("I work at Acme Inc. in Berlin.", ["User works at Acme Inc. in Berlin"]),
     ("Call me Dr. Ohm.", ["User wants to be called Dr. Ohm"]),
     ("For dinner, I never eat meat.", ["For dinner, User never eats meat"]),
