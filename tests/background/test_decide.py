@@ -38,7 +38,7 @@ def decide(
     """Decide with one verdict for all pairs, one for each (the others: apart), or without a judge (None)."""
     weighed = [Weighed(c, None, tuple(Hit(m, 0.9, 1.0) for m in known)) for c in candidates]
     if relation is None:
-        relations = Relations(None)
+        relations = Relations()
     else:
         by_pair = relation if isinstance(relation, dict) else {}
         other = APART if isinstance(relation, dict) else relation

@@ -128,3 +128,12 @@ async def test_without_relations_facts_are_stored_and_the_log_says_so_once(
     assert sorted(await house.contents()) == sorted([GHENT, LEEDS, TEA])
     reason = "not_loaded" if missing else "EmbeddingFailed"
     assert lines == [("memory.gate_without_judge", reason)]
+
+
+async def test_texts_that_the_judge_would_not_read_whole_are_stored_side_by_side(
+    house: House, judge: Asked
+) -> None:
+    story = "User's allotment has " + ", ".join(f"a bed of {n} leeks" for n in range(2, 40))
+    for at, end in enumerate((" and a shed.", " and no shed.")):
+        await store(house, judge, story + end, at=NOON + at)
+    assert (judge.calls, len(await house.contents())) == ([], 2)

@@ -154,12 +154,12 @@ async def relate(
     if gate.judge is None:
         if asked:
             _SELDOM.warning("memory.gate_without_judge", reason="not_loaded")
-        return Relations(None)
+        return Relations()
     try:
         found = await gate.judge.relations(asked) if asked else []
     except EmbeddingFailed:
         _SELDOM.warning("memory.gate_without_judge", reason="EmbeddingFailed")
-        return Relations(None)
+        return Relations()
     known.update(zip(asked, found, strict=True))
     return Relations(known)
 

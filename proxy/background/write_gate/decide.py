@@ -20,6 +20,7 @@ from proxy.terms import normalise, terms
 SAME = 0.5  # from here on, two texts state one fact
 CHANGED = 0.7  # higher: to supersede a fact that is still true is the costly error
 BELIEVED_BELOW = 0.6  # `apart` up to which an extraction model's `replaces` is believed
+LONGEST = 280  # letters that the judge reads of a text; of scripts without spaces a third
 
 Pair = tuple[str, str]
 """Two contents, the one that was said first in front."""
@@ -63,7 +64,8 @@ def hold(candidate: Candidate, reason: str, *, now: float, seed: str) -> Hold:
 
 def pairs_to_judge(weighed: Sequence[Weighed], now: float, *, near: float) -> list[Pair]:
     """Return the pairs whose relation `decide_changes` may ask for: each candidate with what is near to it,
-    and with those before it from the cosine `near` on. Equal texts need no judge."""
+    and with those before it from the cosine `near` on. Equal texts need no judge, and of long ones it would
+    not read the difference."""
     before: list[tuple[str, float, bytes | None]] = []
     pairs: dict[Pair, None] = {}
     for one in weighed:
@@ -71,10 +73,14 @@ def pairs_to_judge(weighed: Sequence[Weighed], now: float, *, near: float) -> li
         others = [(hit.memory.content, _last_said(hit.memory)) for hit in one.similar]
         others += [(text, at) for text, at, vector in before if _cosine(vector, one.vector) >= near]
         for other, other_said in others:
-            if normalise(other) != normalise(content):
+            if normalise(other) != normalise(content) and _is_read_whole(other) and _is_read_whole(content):
                 pairs[(content, other) if said < other_said else (other, content)] = None
         before.append((content, said, one.vector))
     return list(pairs)
+
+
+def _is_read_whole(text: str) -> bool:
+    return len(text) + 2 * sum(c > "\u2e7f" for c in text[:LONGEST]) <= LONGEST
 
 
 def _cosine(one: bytes | None, other: bytes | None) -> float:
@@ -86,23 +92,25 @@ def _cosine(one: bytes | None, other: bytes | None) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Relations:
-    """How contents relate. Without a judge (None) only equal texts are the same, and all others apart."""
+    """How contents relate. Without a judgement only equal texts are the same, and all others apart."""
 
-    judged: Mapping[Pair, Relation] | None = None
+    judged: Mapping[Pair, Relation] = field(default_factory=dict)
 
     def of(self, first: str, then: str) -> Relation:
         """Return how `then` relates to `first`, which was said before it."""
         if normalise(first) == normalise(then):
             return Relation(same=1.0, changed=0.0, apart=0.0)
-        known = self.judged or {}
-        found = known.get((first, then)) or known.get((then, first))
-        return found or Relation(same=0.0, changed=0.0, apart=1.0)
+        return self._judged(first, then) or Relation(same=0.0, changed=0.0, apart=1.0)
 
     def may_replace(self, old: str, new: str) -> bool:
         """True if the extraction model's word is believed that `new` replaces `old`."""
-        if self.judged is None:
+        relation = self._judged(old, new)
+        if relation is None:
             return not set(terms(old)).isdisjoint(terms(new))
-        return self.of(old, new).apart < BELIEVED_BELOW
+        return relation.apart < BELIEVED_BELOW
+
+    def _judged(self, one: str, other: str) -> Relation | None:
+        return self.judged.get((one, other)) or self.judged.get((other, one))
 
 
 def decide_changes(
