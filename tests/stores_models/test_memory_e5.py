@@ -156,7 +156,7 @@ def test_a_cut_vocabulary_is_named_with_the_remedy(copied: Path, tmp_path: Path)
 
 def test_missing_files_are_named_with_the_remedy(copied: Path, tmp_path: Path) -> None:
     (copied / vocabulary.NAME).unlink()
-    assert "multilingual-e5-small.model in" in loaded(tmp_path).notes[0]
+    assert f"{vocabulary.NAME} in" in loaded(tmp_path).notes[0]
     assert "is missing: run scripts/install" in loaded(tmp_path).notes[0]
     (copied / e5.WORDS_NAME).unlink()
     assert f"{e5.WORDS_NAME} in {copied} is missing: run scripts" in loaded(tmp_path).notes[0]
@@ -188,6 +188,22 @@ def test_only_the_published_pieces_become_a_vocabulary(tmp_path: Path) -> None:
     with pytest.raises(EmbeddingFailed, match="not the pieces of the published"):
         vocabulary.write(tmp_path, [("a", 0.0)])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_of_a_long_text_both_ends_are_read(fetched: Path) -> None:
+    words = vocabulary.read(fetched)
+    whole = words.ids("first " + "and so on " * 20_000 + "last")
+    assert len(whole) == vocabulary.MAX_TOKENS
+    assert whole[:3] == words.ids("first and")[:3]
+    assert whole[-2:] == words.ids("on last")[-2:]
+    assert words.ids("a b c", 4) == [*words.ids("a")[:2], *words.ids("c")[-2:]]
+
+
+def test_what_no_piece_covers_is_one_unknown_token(fetched: Path) -> None:
+    words = vocabulary.read(fetched)
+    assert words.ids("a 𓀀𓀁𓀂") == [0, 10, 6, 3, 2]
+    assert [unknown for _, unknown in words.pieces("a 𓀀𓀁𓀂")] == [False, False, True]
+    assert words.ids("") == words.ids(" \n") == [0, 2]
 
 
 @pytest.mark.parametrize("graph", [memory_e5.GRAPH, memory_e5.PAIR_GRAPH])

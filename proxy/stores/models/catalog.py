@@ -55,7 +55,9 @@ _FAMILIES = {
 ROWS = {
     row.model.name: row
     for row in (
-        Row(EmbeddingModel(OURS, 384, 0.35, 0.30, dense_weight=0.85), "", _FAMILIES["multilingual-e5-"]),
+        Row(
+            EmbeddingModel(OURS, 384, 0.35, 0.30, dense_weight=0.85), "", Family(Prompts(*memory_e5.PROMPTS))
+        ),
         Row(
             EmbeddingModel("all-MiniLM-L6-v2", 384, 0.25, 0.0, dense_weight=0.75),
             "sentence-transformers/all-MiniLM-L6-v2",

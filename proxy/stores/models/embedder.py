@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from proxy.errors import EmbeddingFailed
 from proxy.ports import EmbeddingModel
 from proxy.stores.models.catalog import Prompts
-from proxy.stores.models.encoder import MAX_CHARS, Encoder, Pass
+from proxy.stores.models.encoder import Encoder, Pass, edges
 from proxy.stores.threads import step_back
 
 # What a thread does before it looks at the queue again: a query waits at most for this (0.1 s if all
@@ -209,5 +209,4 @@ class _Recent(Generic[_T]):
 
 
 def _key(text: str) -> bytes:
-    # Nothing after MAX_CHARS reaches the model.
-    return blake2b(text[:MAX_CHARS].encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    return blake2b(edges(text).encode("utf-8", "surrogatepass"), digest_size=16).digest()

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 MAX_TOKENS = 256
-# No text is tokenised beyond this: the model would not read it, and megabytes would take seconds.
+# No more of a text is tokenised, half of it at either end: megabytes would take seconds.
 MAX_CHARS = 16 * MAX_TOKENS
+_GLANCE = 400  # characters that tell whether a text can be read
 # Above this share of letters that the model's vocabulary does not have, its vector means nothing.
 UNKNOWN_LIMIT = 0.25
 
@@ -116,7 +117,7 @@ class Encoder:
         if text.isascii():
             return bool(text) and not text.isspace()
         total = unknown = 0
-        for piece, is_unknown in self.tokenizer.pieces(readable(text)):
+        for piece, is_unknown in self.tokenizer.pieces(readable(text)[:_GLANCE]):
             weight = _weight(piece)
             total += weight
             unknown += weight if is_unknown else 0
@@ -151,9 +152,14 @@ def _unit(vector: Vector) -> Vector:
     return vector / norm
 
 
-def readable(text: str, most: int = MAX_CHARS) -> str:
-    """Return the text cut and without what UTF-8 cannot hold, every character at its place."""
-    return _LONE_SURROGATE.sub("\ufffd", text[:most])
+def readable(text: str) -> str:
+    """Return both ends of the text, without what UTF-8 cannot hold."""
+    return _LONE_SURROGATE.sub("\ufffd", edges(text))
+
+
+def edges(text: str) -> str:
+    """Return the text without the middle that no model reads."""
+    return text if len(text) <= MAX_CHARS else text[: MAX_CHARS // 2] + text[-MAX_CHARS // 2 :]
 
 
 def _weight(piece: str) -> int:

@@ -20,6 +20,8 @@ from proxy.stores.models.weights import Array
 
 VERSION = ("memory-e5-small-v1", "ab768d2f8a7802b862d5ed25731d3ed5ca7a9b42e0b7b927cad4736ceb6d32d3")
 
+PROMPTS = ("query: ", "passage: ")  # before a question or message, and before a memory
+
 NAME, TUNED_SHA256 = VERSION
 TUNED = Path(__file__).with_name(f"{NAME}.npz")
 # The same for every version of these layers (scripts/dev/make_graph.py):

@@ -15,10 +15,10 @@ import numpy as np
 
 from proxy.errors import EmbeddingFailed
 from proxy.stores.models import memory_e5
-from proxy.stores.models.encoder import Encoder, readable
+from proxy.stores.models.encoder import Encoder
 from proxy.stores.models.heads import HeadFile, softmax
 from proxy.stores.models.load import onnx_session
-from proxy.stores.models.vocabulary import MAX_TOKENS, SentencePieceTokenizer
+from proxy.stores.models.vocabulary import MAX_TOKENS, Vocabulary
 from proxy.stores.models.weights import Array
 
 if TYPE_CHECKING:
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
 
 # The encoder's names of the matrices, and those of their changes in a head's file.
 _MATRICES = {"qkv": "qkv", "attended": "ao", "up": "up", "down": "down"}
-_EDGE_CHARS = 16 * MAX_TOKENS  # of a long text: no more is tokenised, at either end
 
 
 class PairModel:
     """The encoder with its matrices changed by what a head brings. The session is made at the first use."""
 
     def __init__(self, encoder: Encoder) -> None:
-        assert isinstance(encoder.tokenizer, SentencePieceTokenizer)
+        assert isinstance(encoder.tokenizer, Vocabulary)
         self._directory, self._tokenizer = encoder.directory, encoder.tokenizer
         self._made: InferenceSession | None = None
         self._making = Lock()
@@ -58,11 +57,8 @@ class PairModel:
             raise EmbeddingFailed(f"the encoder failed on two texts: {type(e).__name__}") from e
 
     def _tokens(self, first: str, second: str) -> tuple[list[int], list[int]]:
-        b = self._tokenizer.all_ids(_edges(second))[1:][: MAX_TOKENS // 2]
-        a, room = self._tokenizer.all_ids(_edges(first)), MAX_TOKENS - len(b)
-        if len(a) > room:
-            a = a[: room // 2] + a[-(room - room // 2) :]
-        return a, b
+        b = self._tokenizer.all_ids(second)[1:][: MAX_TOKENS // 2]
+        return self._tokenizer.ids(first, MAX_TOKENS - len(b)), b
 
     def _session(self) -> "InferenceSession":
         with self._making:
@@ -127,10 +123,3 @@ class _Weights:
         fitting = [(len(names), 2 * memory_e5.WIDTH) for names in labels]
         if [matrix.shape for matrix, _ in self.outs] != fitting or len(self.temperatures) != len(labels):
             raise EmbeddingFailed(f"{file.path.name} does not fit its classes")
-
-
-def _edges(text: str) -> str:
-    """Return the text without the middle that is never read."""
-    if len(text) > 2 * _EDGE_CHARS:
-        text = text[:_EDGE_CHARS] + text[-_EDGE_CHARS:]
-    return readable(text, len(text))

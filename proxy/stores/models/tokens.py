@@ -141,9 +141,9 @@ def _load(table: Table, file: Path) -> "Encoding | None":
         if table.name not in _LOADED:
             words = file.read_bytes().split()  # a token, its rank, a token, …: 200,000 of them
             ranks = dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
-            _LOADED[table.name] = Encoding(
-                table.name, pat_str=table.pattern, mergeable_ranks=ranks, special_tokens={}
-            )
+            encoding = Encoding(table.name, pat_str=table.pattern, mergeable_ranks=ranks, special_tokens={})
+            encoding._mergeable_ranks.clear()  # 27 MB that only tiktoken's own loading needs
+            _LOADED[table.name] = encoding
         return _LOADED[table.name]
     except (ImportError, OSError, ValueError) as e:
         observe.log.warning("tokens.estimated", encoding=table.name, reason=type(e).__name__)
