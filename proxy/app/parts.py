@@ -178,7 +178,7 @@ def _tools(
     tokens: Tokens,
     metrics: observe.Metrics,
     clock: Clock,
-    judge: Judge | None,
+    judge: OnnxJudge | None,
 ) -> Tools:
     """Return what the read path works with, without the models that word and plan queries."""
     searcher = Searcher(
@@ -188,6 +188,7 @@ def _tools(
         judge,
         _ranking(settings.retrieval, embedder),
         least_cosine=settings.memory.default_similarity_threshold,
+        shares_space=judge is not None and judge.shares_space,
     )
     return Tools(
         searcher=searcher,

@@ -178,7 +178,7 @@ async def test_the_judge_is_handed_to_all_who_ask_it(
     async with AsyncExitStack() as stack:
         parts = await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=time.time)
         assert parts.judge is not None
-        assert parts.tools.judge is parts.judge
+        assert parts.tools.searcher.judge is parts.judge
         assert parts.written.gate.judge is parts.judge
         assert parts.written.worker._tools.judge is parts.judge
         assert vitals(parts).level is Level.FULL
@@ -192,7 +192,7 @@ async def test_without_its_heads_the_proxy_starts_without_a_judge_and_says_so(
     settings = load(None, {}, {"storage": {"data_dir": tmp_path / "data"}})
     async with AsyncExitStack() as stack:
         parts = await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=time.time)
-        assert parts.tools.judge is None
+        assert parts.tools.searcher.judge is None
         assert (vitals(parts).level, vitals(parts).reason) == (Level.UNJUDGED, "no_judge")
     ((_, facts),) = (line for line in lines if line[0] == "judge.unavailable")
     assert "message is missing" in facts["note"]
