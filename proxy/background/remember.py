@@ -39,7 +39,7 @@ _JUDGED_HARMLESS = frozenset(("planted", "echo"))  # what the owner of a held ca
 _FULL = "This user's memory is full, and new memories are refused."
 NOTHING_SAID: Mapping[str, datetime] = MappingProxyType({})
 _MOST_TAGS = 20  # of one memory, as of one request
-_ATTEMPTS = 64  # a conflict means that somebody else's write went through: so many may be ahead of us
+_ATTEMPTS = 64  # a conflict means that another write went through: so many may be ahead of us
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Remember:
     async def edit(
         self, where: MemoryFilter, memory_id: str, correct: Callable[[Memory], Memory]
     ) -> Memory | None:
-        """Store what `correct` makes of the memory; of a fresh one, if somebody else wrote meanwhile."""
+        """Store what `correct` makes of the memory; read again if another write came first."""
         found = await self.gate.memories.get(where, memory_id)
         if found is None:
             return None
@@ -168,7 +168,7 @@ class Remember:
         return change.memory, happened  # stored, then deleted by a forget that began after the write
 
     async def _taking_over(self, memory: Memory, candidate: Candidate, said: Collection[str]) -> Memory:
-        """Return the confirmed memory, corrected by what the candidate says besides its content."""
+        """Return the confirmed memory, with the expiry, importance and tags that the candidate brings."""
         correct = partial(_corrected, candidate=candidate, said=said)
         if correct(memory) == memory:
             return memory

@@ -17,7 +17,7 @@ from proxy.domain import Candidate, Create, Event, Evidence, Memory, MemoryFilte
 from proxy.errors import Conflict
 
 NOTHING_TOLD: Mapping[str, Sequence[Event]] = MappingProxyType({})
-_REDACTED = frozenset(("secret", "pii"))  # what the past may have held: the memory is kept, and that is not
+_REDACTED = frozenset(("secret", "pii"))  # in a history: removed from it, and the memory is imported
 _ATTEMPTS = 64
 _EMBEDDED_AT_ONCE = 8
 _THREAD = ThreadPoolExecutor(
@@ -64,7 +64,7 @@ async def take_in(
     """
     refusals = [await _step(give_way, _refusal, m, histories.get(m.id, ()), gate.policy) for m in memories]
     allowed = [m for m, why in zip(memories, refusals, strict=True) if not why]
-    # Not only `apply` looks for them: an import that goes on where it broke off need not embed them again.
+    # `apply` looks for them, too; here it saves an import that is sent again the embedding.
     known = await gate.memories.history(_whole(scope), [m.id for m in allowed])
     fresh = {m.id: m for m in reversed(allowed) if m.id not in known}
     failed, dropped = await _create(gate, scope, list(fresh.values())[::-1], histories, began, now, give_way)
@@ -85,7 +85,7 @@ async def _create(
     now: float,
     give_way: GiveWay,
 ) -> tuple[dict[str, str], Set[str]]:
-    """Apply the memories in one transaction; return why which were refused, by id, and whose are known."""
+    """Apply the memories in one transaction; return why some were refused, by id, and the known ids."""
     if not fresh:
         return {}, frozenset()
     storable = [await _step(give_way, _storable, m, histories.get(m.id, ()), gate.policy) for m in fresh]

@@ -21,7 +21,7 @@ _BEGINNING = 5  # letters of a word that its forms have in common: "travelling",
 _LAST = 1  # all but the last: "lives", "living"
 _SHORTEST = 3  # fewer begin too many words: "tea", "teacher"
 _NUMBER = re.compile(r"\d+(?:[.:]\d+)*")
-# Facts name the year, and the date where somebody said "tomorrow".
+# Facts name the year, and the date if the user said "tomorrow".
 _DATE = re.compile(r"\b(?:19|20)\d\d(?:-\d\d(?:-\d\d)?)?\b")
 _WORD = re.compile(rf"[^\W_{CJK}]{{3,}}|[{CJK}]{{2,}}")
 _GAP = re.compile(r"[\W_]+")
@@ -53,10 +53,10 @@ Case = tuple[tuple[_Fact, ...], str]
 
 @dataclass(slots=True)
 class Verdicts:
-    """Which texts tell facts whose words they hold: found out once, and where nobody waits for it. Where the
-    sentences of a long text end takes up to 0.1 s to tell.
+    """Which texts state a fact whose words they hold. Finding the sentences of a long text takes up to 0.1 s:
+    each is judged once, and outside of transactions.
 
-    `put_off`: say no for now, and note what is asked until `settle` has found it out, in whatever thread.
+    `put_off`: answer no for now, and collect what is asked until `settle` judges it, in any thread.
     """
 
     put_off: bool = False
@@ -64,7 +64,7 @@ class Verdicts:
     _asked: dict[Case, None] = field(default_factory=dict)
 
     def tell(self, facts: tuple[_Fact, ...], text: str) -> bool:
-        """Return whether the text tells one of the facts."""
+        """Return whether the text states one of the facts."""
         case = facts, text
         if (known := self._known.get(case)) is not None:
             return known
@@ -93,7 +93,7 @@ class Told:
         self._verdicts = verdicts or Verdicts()
 
     def is_in(self, text: str, *, personal: bool) -> bool:
-        """Return whether the text tells one of the facts. `personal`: it says something about its user."""
+        """Return whether the text states one of the facts. `personal`: it says something about its user."""
         wanted = [fact for fact in self._facts if personal or not fact.is_short]
         folded = _searchable(text)
         # Nearly always none, and cheap then.
@@ -102,7 +102,7 @@ class Told:
 
 
 def _tell(facts: tuple[_Fact, ...], text: str) -> bool:
-    """Return whether one of the facts stands in sentences that are close together."""
+    """Return whether one of the facts is stated in neighbouring sentences."""
     if not (facts := tuple(_held(text, facts))):
         return False
     said = sentences(text)
@@ -135,7 +135,7 @@ def _words(folded: str) -> Iterator[str]:
 
 
 def _beginning(word: str) -> str:
-    """Return what stands in a text that holds a form of the word, with gaps of one blank."""
+    """Return what a text with a form of the word holds, if its gaps are single blanks."""
     if word > "\u2e7f":
         return word
     if len(word) <= _SHORTEST:
@@ -144,7 +144,7 @@ def _beginning(word: str) -> str:
 
 
 def _held(text: str, facts: Sequence[_Fact]) -> list[_Fact]:
-    """Return those of the facts whose words and numbers are in the text, wherever."""
+    """Return the facts whose words and numbers are anywhere in the text."""
     if not facts:
         return []
     folded = _searchable(text)

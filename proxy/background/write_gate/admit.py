@@ -41,13 +41,13 @@ class Gate:
     embedder: Embedder | None
     min_confidence: float = 0.6
     policy: SafetyPolicy = DEFAULT
-    ttl_days: Mapping[str, float] = field(default_factory=dict)  # by type; others are kept for good
+    ttl_days: Mapping[str, float] = field(default_factory=dict)  # by type; others never expire
     judge: Judge | None = None  # None: the models could not be loaded
 
 
 @dataclass(frozen=True, slots=True)
 class Sorted:
-    """Candidates by what becomes of them: stored, held for review with a reason, dropped by reason."""
+    """Candidates to store, those to hold for review with a reason, and counts of the dropped by reason."""
 
     kept: tuple[Candidate, ...]
     held: tuple[tuple[Candidate, str], ...]
@@ -57,8 +57,8 @@ class Sorted:
 def sort(
     candidates: Sequence[Candidate], doubtful: Sequence[tuple[Candidate, str]], gate: Gate, now: float
 ) -> Sorted:
-    """Return the candidates by what becomes of them; `doubtful` ones come with a reason for review. What is
-    stored or held is redacted throughout, and expires as its type does."""
+    """Sort the candidates into stored, held and dropped; `doubtful` ones come with a reason for review. What
+    is stored or held is redacted throughout, and expires as its type does."""
     kept: list[Candidate] = []
     held: list[tuple[Candidate, str]] = []
     dropped: Counter[str] = Counter()
@@ -116,7 +116,7 @@ async def admit(
     for attempt in range(1, _ATTEMPTS + 1):
         stamp = await gate.memories.stamp(scope)
         if stamp.generation != basis.began.generation:
-            raise Conflict("forgotten meanwhile")
+            raise Conflict("something was forgotten since")
         weighed = await weigh(gate, scope, sorted_.kept, vectors, now)
         relations = await relate(gate, weighed, now, known)
         decision = await asyncio.to_thread(

@@ -1,8 +1,8 @@
 """The confidence in a memory: raised by evidence for it, lowered by evidence against it.
 
-Evidence for a memory counts by Bayes' rule: somebody who holds a preference says so again with probability
-P_IF_TRUE, somebody who does not with P_IF_FALSE; no number of statements makes it certain. Evidence against
-a memory that was only inferred lowers its confidence by a constant share.
+Evidence for a memory counts by Bayes' rule: users repeat a preference that they have with probability
+P_IF_TRUE, and state one that they do not have with P_IF_FALSE; no number of statements makes it certain.
+Evidence against a memory that was only inferred lowers its confidence by a constant share.
 """
 
 from dataclasses import replace
