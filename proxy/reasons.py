@@ -16,7 +16,7 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Value of the response header X-Memory-Reason, and what it tells; docs/memory.md shows both."""
+    """Value of the response header X-Memory-Reason, and its meaning; docs/memory.md lists both."""
 
     meaning: str
 
@@ -37,7 +37,7 @@ class Reason(StrEnum):
         "refused: others could point this host name here (`identity.allowed_hosts`)",
     )
     DISABLED = "disabled", "the request, or the server's settings, want nothing read and nothing stored"
-    NO_USER = "no_user", "nobody is named whose memory it could be"
+    NO_USER = "no_user", "the request names no user"
     UNFILLED_USER = "unfilled_user", "the user is a placeholder that was not filled in, such as `{{USER_ID}}`"
     HOUSEKEEPING = "housekeeping", "a chat program asks for itself: a title, tags, a search query, a summary"
     COMPACTION = (
@@ -50,7 +50,7 @@ class Reason(StrEnum):
     NO_QUERY = "no_query", "the last message of the user holds no words of the user (an image, a reminder)"
     GREETING = "greeting", "small talk: a greeting, thanks, an acknowledgement"
     SELF_CONTAINED = "self_contained", "a task that brings all it needs: to translate, calculate, rewrite …"
-    TOOL_ANSWERS = "tool_answers", "live data: the weather, a price, the time somewhere"
+    TOOL_ANSWERS = "tool_answers", "live data, or work for a tool: the weather, a price, the time somewhere"
     GENERAL_FACT = "general_fact", "a question of general knowledge"
     SHORT_QUERY = "short_query", "it is shorter than `retrieval.min_query_chars`"
     FIRST_TURN = "first_turn", "it begins a conversation (`retrieval.skip_first_turn`)"
@@ -58,9 +58,9 @@ class Reason(StrEnum):
     # Searched for, and nothing to show: status none.
     NO_MEMORIES = "no_memories", "the user has none"
     BELOW_THRESHOLD = "below_threshold", "nothing that was found is near enough to the question"
-    DOUBTED = "doubted", "all that was found are preferences told with a doubt: shown once said again"
+    DOUBTED = "doubted", "all that was found are preferences stated with a doubt: shown once stated again"
     UNANSWERED = "unanswered", "what was found does not help with the message"
-    ALREADY_VISIBLE = "already_visible", "the conversation itself says all that was found"
+    ALREADY_VISIBLE = "already_visible", "the conversation already shows all that was found"
     OVER_BUDGET = "over_budget", "nothing that was found fits into `memory.budget_tokens`"
     NO_PLACE = "no_place", "the request has no message of the user's to put it at, or not one of a known form"
     REFUSED = "refused", "the upstream refuses the request with memory, and takes it without"

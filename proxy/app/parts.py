@@ -17,7 +17,6 @@ from proxy.edge.failopen import FailOpen
 from proxy.edge.ledger import Ledger
 from proxy.edge.turns import Zones
 from proxy.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
-from proxy.judging import Judge
 from proxy.open_stores import stores_of
 from proxy.pipeline.inject import Budget
 from proxy.pipeline.prepare import Tools, prepare
@@ -66,7 +65,7 @@ class Parts:
     credentials: Credentials
     learning: Learning
     written: WritePath
-    judge: Judge | None  # None: the level "without judge"
+    judge: OnnxJudge | None  # None: the level "without judge"
     tools: Tools
     metrics: observe.Metrics
     fail_open: FailOpen
