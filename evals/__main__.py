@@ -1,204 +1,178 @@
-"""Evaluate the proxy through its HTTP API: `scripts/eval [--quick] [--part retrieval] [--compare FILE]`."""
+"""Evaluate the proxy through its HTTP API: `scripts/eval [--quick] [--part everyday] [--write]`.
+
+Exits with 1 if a metric misses its floor (evals/floors.json).
+"""
 
 import argparse
 import asyncio
-import json
-import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import Progress, TextColumn, TimeElapsedColumn
 
-from evals import baselines, data, documents, extraction, report, retrieval, score
-from evals.house import ROOT, DidNotStart, environment_of, opened
+from evals import baselines, data, documents, everyday, extraction, report, retrieval, score, telling
+from evals.house import DidNotStart, opened
 from evals.judge import Judge
 from evals.model import Model
-from proxy.errors import ConfigError
-from proxy.settings import load
 from proxy.stores.models.catalog import OURS
 from proxy.stores.models.load import load_embedder
 
-PARTS = ("retrieval", "extraction", "documents")
+SETS = ("unseen", "blind", "extra", "languages")
+QUICK_PARTS = ("everyday", "changes", "statements", "forgetting")
+PARTS = ("everyday", "changes", "statements", "forgetting", "retrieval", "extraction", "documents")
 # Quality is measured here, not speed: a busy machine must not turn answers into degraded ones.
 SETTINGS = {"memory.deadline_ms": 5000}
-# Those whose settings this proxy does not have are left out, and said to be.
-ABLATIONS: dict[str, dict[str, Any]] = {
-    "budget-400": {"memory.budget_tokens": 400},
-    "limit-5": {"memory.default_retrieval_limit": 5},
-    "limit-20": {"memory.default_retrieval_limit": 20},
-    "threshold-.15": {"memory.default_similarity_threshold": 0.15},  # the model's own is .25
-    "threshold-.4": {"memory.default_similarity_threshold": 0.4},
-    "no-dense": {"retrieval.dense": "false"},
-    "no-lexical": {"retrieval.lexical": "false"},
-    "rrf": {"retrieval.fusion": "rrf"},
-    "dense-weight-.5": {"retrieval.dense_weight": 0.5},
-    "dense-weight-.9": {"retrieval.dense_weight": 0.9},
-    "no-decay": {"retrieval.recency_depth": 0},
-}
+SHORT = {"memory.budget_tokens": 400}
+Found = dict[str, report.Systems]  # by part
+
+
+class Run:
+    """One run: its options, where it may write, and what it found."""
+
+    def __init__(self, options: argparse.Namespace, directory: Path, progress: Progress) -> None:
+        self.options, self.directory, self.progress = options, directory, progress
+        self.settings = dict(pair.split("=", 1) for pair in options.set)
+        self.misses: list[str] = []
+
+    async def part(self, name: str) -> Found:
+        """Return what a part found. Raises Refused, DidNotStart."""
+        ways: dict[str, Callable[[], Coroutine[Any, Any, Found]]] = {
+            "everyday": self._everyday,
+            "retrieval": self._retrieval,
+            "extraction": self._extraction,
+            "documents": self._documents,
+        }
+        if name in ways:
+            return await ways[name]()
+        shares = await telling.PARTS[name](
+            self.directory / name, self.settings, self.ticking(name), quick=self.options.quick
+        )
+        return {name: {report.OURS: shares}}
+
+    async def _everyday(self) -> Found:
+        """Ask the users of evals/everyday; in a quick run the first of two languages."""
+        users = everyday.read(("en", "zh") if self.options.quick else ())
+        if self.options.quick:
+            users = [u for i, u in enumerate(users) if not i or u["language"] != users[i - 1]["language"]]
+        standing = everyday.standing(users)
+        return {"everyday": await self._ask("everyday", list(map(everyday.persona, users)), standing)}
+
+    async def _retrieval(self) -> Found:
+        """Ask the personas, one set after the other."""
+        given = {file.stem: [file] for file in self.options.data} or {
+            name: sorted((data.PERSONAS / name).glob("*.json")) for name in SETS
+        }
+        found: Found = {}
+        for name, files in given.items():
+            personas = data.load(files)
+            if self.options.said:
+                personas = [data.as_said(persona) for persona in personas]
+            found[f"retrieval {name}"] = await self._ask(f"retrieval-{name}", personas, score.Standing())
+        return found
+
+    async def _ask(
+        self, name: str, personas: Sequence[data.Persona], standing: score.Standing
+    ) -> report.Systems:
+        """Return the shares of the product, and of the baselines unless the run is quick."""
+        runs = {name: {}} if self.options.quick else {name: {}, f"{name}-400": SHORT}
+        asked = {}
+        for run, settings in runs.items():
+            tick = self.ticking(run)
+            asked[run] = outcomes = list[score.Outcome]()
+            whole = {**SETTINGS, **self.settings, **settings}
+            async with opened(self.directory / run, Model(), whole) as house:
+                for persona in personas:
+                    facts = await retrieval.store(house, persona)
+                    outcomes += await retrieval.ask_all(house, persona, persona.questions, facts, tick)
+        long, *short = asked.values()
+        times = [o.memory_ms for o in long]
+        self.progress.console.print(
+            f"{name}: {len(long)} questions, memory time p50 {score.percentile(times, 0.5):.1f} ms,"
+            f" p99 {score.percentile(times, 0.99):.1f} ms"
+        )
+        self.misses += score.misses(long, standing)
+        systems = {report.OURS: score.tally(long, standing, *short)}
+        if not self.options.quick:
+            model = str(self.settings.get("embedding.model", OURS))
+            others = await baselines.measure(personas, self.directory / "models", model, (600, 400))
+            for one in baselines.NAMES if others else ():
+                systems[one] = score.tally(others[f"{one}-600"], score.Standing(), others[f"{one}-400"])
+        return systems
+
+    async def _extraction(self) -> Found:
+        """Replay the conversations of the personas with three extraction models, at the same time."""
+        personas = data.load(self.options.data or sorted(data.EXTRA.glob("*.json")))
+        judge = _judge(self.directory / "models")
+
+        async def one(name: str) -> extraction.Report:
+            place, tick = self.directory / name, self.ticking(name)
+            return await extraction.run(name, personas, place, judge, tick, all_replays=name == "good")
+
+        reports = await asyncio.gather(*map(one, extraction.EXTRACTORS))
+        return {"extraction": {report.OURS: extraction.shares(reports, personas)}}
+
+    async def _documents(self) -> Found:
+        """Ask the questions to documents, and four personas."""
+        personas = data.load(sorted(data.EXTRA.glob("*.json"))[:4])
+        settings = {**SETTINGS, **self.settings}
+        shares = await documents.run(personas, self.directory, settings, self.ticking("documents"))
+        return {"documents": {report.OURS: shares}}
+
+    def ticking(self, name: str) -> retrieval.Tick:
+        """Return a callback that counts the steps of a part on the terminal."""
+        bar = self.progress.add_task(name, total=None)
+        return lambda _: self.progress.advance(bar)
 
 
 def main() -> int:
     options = _options()
-    console = Console(width=None if sys.stdout.isatty() else 150)
-    personas = data.load(_files(options))
-    if options.said:
-        personas = [data.as_said(persona) for persona in personas]
-    if not personas:
-        console.print("No personas: name a folder with --data, or check evals/personas.")
-        return 2
-    began = time.monotonic()
-    try:
-        kept = asyncio.run(_run(options, personas, console))
-    except (retrieval.Refused, DidNotStart, TimeoutError) as e:
-        console.print(f"[red]The evaluation broke off:[/red] {e}", highlight=False)
-        return 1
-    kept["seconds"] = round(time.monotonic() - began, 1)
-    if options.compare:
-        report.compare(console, kept, json.loads(options.compare.read_text("utf-8")))
-    file = _keep(kept)
-    console.print(f"{kept['seconds']:.0f} s; kept in {file.relative_to(ROOT)}")
-    return 0
+    console = Console(width=None if sys.stdout.isatty() else 170)
+    missed: list[str] = []
+    columns = (TextColumn("{task.description:24}"), TextColumn("{task.completed}"), TimeElapsedColumn())
+    with (
+        tempfile.TemporaryDirectory(prefix="memory-proxy-eval-") as scratch,
+        Progress(*columns, console=console, transient=True) as progress,
+    ):
+        run = Run(options, Path(scratch), progress)
+        for name in options.part or (QUICK_PARTS if options.quick else PARTS):
+            began = time.monotonic()
+            try:
+                found = asyncio.run(run.part(name))
+            except (retrieval.Refused, DidNotStart, TimeoutError) as e:
+                console.print(f"[red]The evaluation broke off:[/red] {e}", highlight=False)
+                return 2
+            extra = {"seconds": time.monotonic() - began, "settings": run.settings}
+            limits = score.floors("quick" if options.quick else "full")
+            for part, systems in found.items():
+                report.show(console, part, systems)
+                report.keep(part, systems, extra, quick=options.quick)
+                missed += score.below(part, systems[report.OURS], limits)
+    for line in run.misses if options.misses else ():
+        console.print(line, highlight=False)
+    if options.write:
+        report.write()
+    for line in missed:
+        console.print(f"[red]below its floor:[/red] {line}", highlight=False)
+    return 1 if missed else 0
 
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/eval", description=__doc__.partition(":")[0] + ".")
-    parser.add_argument(
-        "--data",
-        type=Path,
-        action="append",
-        help="folder or file of personas (default: ../shared, personas/extra)",
-    )
     parser.add_argument("--part", choices=PARTS, action="append", help="only this part; may be repeated")
+    parser.add_argument("--quick", action="store_true", help="samples in two languages: under 60 seconds")
+    parser.add_argument("--data", type=Path, action="append", default=[], help="a file of personas")
     parser.add_argument("--said", action="store_true", help="memories are what the user said, not the facts")
-    parser.add_argument("--quick", action="store_true", help="no replays, one ablation: under 90 seconds")
-    parser.add_argument("--ablation", choices=sorted(ABLATIONS), action="append", help="only these")
     parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="a setting")
-    parser.add_argument("--misses", action="store_true", help="list the questions that went wrong")
-    parser.add_argument("--compare", type=Path, metavar="FILE", help="an earlier run's JSON")
+    parser.add_argument("--misses", action="store_true", help="list the questions that went wrong, by id")
+    parser.add_argument("--write", action="store_true", help="write evals/RESULTS.md of the last full runs")
     return parser.parse_args()
-
-
-def _files(options: argparse.Namespace) -> list[Path]:
-    given = options.data or [data.DEV, data.EXTRA]
-    return [
-        file for one in given for file in (sorted(one.glob("[a-z][0-9]*.json")) if one.is_dir() else [one])
-    ]
-
-
-async def _run(
-    options: argparse.Namespace, personas: Sequence[data.Persona], console: Console
-) -> dict[str, Any]:
-    parts = options.part or PARTS
-    given = dict(pair.split("=", 1) for pair in options.set)
-    kept: dict[str, Any] = {**_meta(), "settings": {**SETTINGS, **given}, "scores": {}, "misses": []}
-    with tempfile.TemporaryDirectory(prefix="memory-proxy-eval-") as scratch, _progress(console) as progress:
-        directory = Path(scratch)
-        if "retrieval" in parts:
-            runs, others = await _retrieval(options, personas, directory, given, progress)
-        if "extraction" in parts:
-            reports = await _extraction(options, personas, directory, progress)
-        if "documents" in parts:
-            read = await _documents(options, personas, directory, given, progress)
-    if "retrieval" in parts:
-        _tell_retrieval(console, options, runs, others, kept)
-    if "extraction" in parts:
-        report.extractions(console, reports)
-        report.forbidden(console, reports)
-        kept["extraction"] = [asdict(r) | {"verdicts": _verdicts(r)} for r in reports]
-    if "documents" in parts:
-        documents.tell(console, read)
-        kept["documents"] = documents.as_json(read)
-    return kept
-
-
-# ------------------------------------------------------------ retrieval
-Runs = dict[str, list[score.Outcome]]
-
-
-async def _retrieval(
-    options: argparse.Namespace,
-    personas: Sequence[data.Persona],
-    directory: Path,
-    given: dict[str, Any],
-    progress: Progress,
-) -> tuple[Runs, Runs]:
-    """Return the outcomes of all runs, by name, and those of the baselines."""
-    names = options.ablation or (["budget-400"] if options.quick else list(ABLATIONS))
-    wanted = {"default": {}, **{name: ABLATIONS[name] for name in names if _knows(ABLATIONS[name])}}
-    if unknown := [name for name in names if name not in wanted]:
-        progress.console.print(f"left out, for want of their settings: {', '.join(unknown)}")
-    total = sum(len(p.questions) for p in personas)
-    model = str(given.get("embedding.model", OURS))
-    runs: Runs = {}
-    for name, settings in wanted.items():
-        bar = progress.add_task(f"retrieval, {name}", total=total)
-        runs[name] = []
-        async with opened(directory / name, Model(), {**SETTINGS, **given, **settings}) as house:
-            stored = {p.user: await retrieval.store(house, p) for p in personas}
-            for persona in personas:
-                runs[name] += await retrieval.ask_all(
-                    house, persona, persona.questions, stored[persona.user], _advance(progress, bar)
-                )
-        progress.remove_task(bar)
-    return runs, await baselines.measure(personas, directory / "models", model, (600, 400))
-
-
-def _knows(settings: dict[str, Any]) -> bool:
-    """True if this proxy has the settings."""
-    try:
-        load(None, environment_of(settings))
-    except ConfigError:
-        return False
-    return True
-
-
-def _tell_retrieval(
-    console: Console, options: argparse.Namespace, runs: Runs, others: Runs, kept: dict[str, Any]
-) -> None:
-    report.retrieval(console, "Retrieval", runs["default"])
-    report.baselines(console, runs, others)
-    report.ablations(console, runs)
-    kept["goals"] = report.goals(console, runs)
-    kept["misses"] = score.misses(runs["default"])
-    kept["scores"] = {name: round(score.overall(outcomes), 2) for name, outcomes in runs.items()}
-    kept["retrieval"] = {name: report.as_json(outcomes) for name, outcomes in {**runs, **others}.items()}
-    if options.misses:
-        for line in kept["misses"]:
-            console.print(line, highlight=False)
-
-
-# ------------------------------------------------------------ extraction
-async def _extraction(
-    options: argparse.Namespace, personas: Sequence[data.Persona], directory: Path, progress: Progress
-) -> list[extraction.Report]:
-    judge = _judge(directory / "models")
-
-    async def run(name: str) -> extraction.Report:
-        again, everything = not options.quick, name == "good" and not options.quick
-        passes = 1 + again + everything
-        total = passes * sum(len(p.sessions) for p in personas)
-        tick = _advance(progress, progress.add_task(f"extraction, {name}", total=total))
-        return await extraction.run(
-            name, personas, directory / name, judge, tick, again=again, all_replays=everything
-        )
-
-    # They wait more than they work: side by side.
-    return list(await asyncio.gather(*map(run, extraction.EXTRACTORS)))
 
 
 def _judge(models_dir: Path) -> Judge:
@@ -208,77 +182,11 @@ def _judge(models_dir: Path) -> Judge:
 
     async def embed(text: str) -> npt.NDArray[np.float32] | None:
         if text not in made:
-            known = embedder is not None and embedder.understands(text)
-            vectors = await embedder.embed([text]) if known and embedder else []
+            vectors = await embedder.embed([text]) if embedder else []
             made[text] = np.frombuffer(vectors[0], np.float32) if vectors else None
         return made[text]
 
     return Judge(embed)
-
-
-def _verdicts(one: extraction.Report) -> dict[str, Any]:
-    return {
-        user: {
-            **asdict(v),
-            "found": sorted(v.found),
-            "covered": sorted(v.covered),
-            "recall": v.recall,
-            "precision": v.precision,
-        }
-        for user, v in one.verdicts.items()
-    }
-
-
-# ------------------------------------------------------------ documents
-async def _documents(
-    options: argparse.Namespace,
-    personas: Sequence[data.Persona],
-    directory: Path,
-    given: dict[str, Any],
-    progress: Progress,
-) -> documents.Report:
-    some = personas[:2] if options.quick else personas
-    total = len(documents.questions()) + 2 * sum(len(p.questions) for p in some)
-    tick = _advance(progress, progress.add_task("documents", total=total))
-    return await documents.run(some, directory, {**SETTINGS, **given}, tick)
-
-
-# ------------------------------------------------------------ words
-def _progress(console: Console) -> Progress:
-    columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, transient=True)
-
-
-def _advance(progress: Progress, bar: TaskID) -> retrieval.Tick:
-    return lambda _: progress.advance(bar)
-
-
-def _meta() -> dict[str, Any]:
-    def git(*words: str) -> str:
-        try:
-            done = subprocess.run(
-                ["git", "-C", str(ROOT), *words], capture_output=True, text=True, check=False
-            )
-        except OSError:
-            return ""
-        return done.stdout.strip()
-
-    commit = git("rev-parse", "--short=12", "HEAD") or "unknown"
-    changed = bool(git("status", "--porcelain", "--", "proxy"))
-    return {
-        "commit": f"{commit}, with changes" if changed else commit,
-        "when": time.strftime("%Y-%m-%d %H:%M"),
-    }
-
-
-def _keep(kept: dict[str, Any]) -> Path:
-    """Write the results beside the checkout's other results; return the file."""
-    directory = ROOT / "results" / "eval"
-    directory.mkdir(parents=True, exist_ok=True)
-    commit = str(kept["commit"]).partition(",")[0]
-    file = directory / f"eval-{time.strftime('%Y%m%d-%H%M%S')}-{commit}.json"
-    file.write_text(json.dumps(kept, indent=1, ensure_ascii=False), "utf-8")
-    return file
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ nothing is thresholded, so only recall is compared. Same embedder, same words, s
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,22 +25,12 @@ LINE_OVERHEAD = "[semantic 2026-01-01 #1f] "
 Vectors = Mapping[str, npt.NDArray[np.float32]]
 
 
-@dataclass(frozen=True, slots=True)
-class Corpus:
-    """The memories that a question may see: current ones of its project and of none."""
-
-    facts: tuple[Fact, ...]
-
-    @classmethod
-    def of(cls, persona: Persona, question: Question) -> "Corpus":
-        gone = persona.successors()
-        return cls(
-            tuple(
-                f
-                for s, f in persona.facts()
-                if f.id not in gone and (question.project is None or s.project in (None, question.project))
-            )
-        )
+def visible(persona: Persona, question: Question) -> list[Fact]:
+    """Return the memories that a question may see: current ones of its project and of none."""
+    gone = persona.successors()
+    projects = (None, question.project)
+    facts = [(s, f) for s, f in persona.facts() if f.id not in gone]
+    return [f for s, f in facts if question.project is None or s.project in projects]
 
 
 async def measure(
@@ -63,7 +52,7 @@ async def measure(
     found: dict[str, list[Outcome]] = {f"{name}-{b}": [] for name in NAMES for b in budgets}
     for persona in personas:
         for question in (q for q in persona.questions if q.answers):
-            corpus = Corpus.of(persona, question)
+            corpus = visible(persona, question)
             dense = rank_dense(corpus, wanted[question.query], vectors)
             lexical = rank_bm25(corpus, question.query)
             for name, ranking in zip(NAMES, (dense, lexical, fuse([dense, lexical])), strict=True):
@@ -77,14 +66,14 @@ def _by_text(texts: Sequence[str], made: Sequence[bytes]) -> Vectors:
     return {text: np.frombuffer(vector, np.float32) for text, vector in zip(texts, made, strict=True)}
 
 
-def rank_dense(corpus: Corpus, wanted: npt.NDArray[np.float32], vectors: Vectors) -> list[str]:
+def rank_dense(corpus: Sequence[Fact], wanted: npt.NDArray[np.float32], vectors: Vectors) -> list[str]:
     """Return the facts' ids by cosine."""
-    return _ordered({f.id: float(vectors[f.content] @ wanted) for f in corpus.facts})
+    return _ordered({f.id: float(vectors[f.content] @ wanted) for f in corpus})
 
 
-def rank_bm25(corpus: Corpus, query: str) -> list[str]:
+def rank_bm25(corpus: Sequence[Fact], query: str) -> list[str]:
     """Return the ids of the facts that share a term with the query, by Okapi BM25."""
-    bags = {f.id: Counter(terms(f.content)) for f in corpus.facts}
+    bags = {f.id: Counter(terms(f.content)) for f in corpus}
     mean = sum(sum(bag.values()) for bag in bags.values()) / (len(bags) or 1)
     holders = Counter(t for bag in bags.values() for t in bag)
 
@@ -115,13 +104,13 @@ def _ordered(scores: Mapping[str, float]) -> list[str]:
 def _outcome(
     persona: Persona,
     question: Question,
-    corpus: Corpus,
+    corpus: Sequence[Fact],
     ranking: Sequence[str],
     tokens: Tokens,
     budget_tokens: int,
 ) -> Outcome:
     """Return the outcome of filling a block in this order; what does not fit is left out."""
-    contents = {f.id: f.content for f in corpus.facts}
+    contents = {f.id: f.content for f in corpus}
     spent, held = tokens.count(fence(["-"]), "gpt-4o"), []  # as in the proxy, the fence is in the budget
     for one in ranking[:50]:
         cost = tokens.count(LINE_OVERHEAD + contents[one] + "\n", "gpt-4o")
@@ -138,7 +127,6 @@ def _outcome(
         status="injected",
         reason="",
         injected=tuple(held),
-        searched=tuple(ranking[:10]),
         tokens=spent,
         memory_ms=0.0,
     )

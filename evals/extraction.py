@@ -7,7 +7,6 @@ Two with a sloppy model. Time goes on from session to session, as it did for the
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from evals.judge import Judge, Kept, Verdict
 from evals.leaks import Leak, find
 from evals.model import Extractor, Good, Model, Shown, Unlinked, conversation_of, flat, replies_of, sloppy
 from evals.retrieval import MODEL, Refused, Tick, memories
+from evals.score import Shares, Tally
 
 SETTINGS = {
     "memory.extraction_batch_size": 5,
@@ -27,7 +27,6 @@ SETTINGS = {
     "memory.deadline_ms": 5000,
     "storage.exchange_ttl_days": 3650,  # months pass in seconds here; what is sent again is known as such
 }
-AGAIN_S = 0.4  # nothing needs to happen when all is said again: the time in which it could
 SETTLE_S = 3.0  # for a turn to come to extraction; then it counts as never extracted
 SAME_TIME, REVERSED = "twice", "reversed"
 EXTRACTORS: dict[str, Callable[[Sequence[Persona]], Extractor]] = {
@@ -58,8 +57,6 @@ class Report:
     leaks: list[Leak] = field(default_factory=list)
     unseen_turns: list[str] = field(default_factory=list)  # user turns that no extraction prompt showed
     exchanges: int = 0
-    calls: int = 0  # extraction calls
-    seconds: float = 0.0
 
 
 async def run(
@@ -69,11 +66,9 @@ async def run(
     judge: Judge,
     tick: Tick,
     *,
-    again: bool,
     all_replays: bool,
 ) -> Report:
     """Run all replays with one extraction model of EXTRACTORS. Raises Refused, DidNotStart."""
-    began = time.monotonic()
     model = Model(replies_of(personas), EXTRACTORS[name](personas))
     report = Report(name)
     async with opened(directory, model, SETTINGS) as house:
@@ -85,19 +80,15 @@ async def run(
             report.verdicts[persona.user] = await judge.verdict(persona, first[persona.user])
         for copy in copies:
             report.replays["two clients at once"] = await theatre.compare(personas, first, f"-{copy}")
-        calls = len(model.prompts)
-        if again:
-            await theatre.play(_in_order(personas), [], again=True)
-            report.replays["the same again"] = await theatre.compare(personas, first, "")
+        await theatre.play(_in_order(personas), [], again=True)
+        report.replays["the same again"] = await theatre.compare(personas, first, "")
         if all_replays:
             backwards = _in_order(personas)[::-1]
             await theatre.play(backwards, [], suffix=f"-{REVERSED}")
             report.replays["sessions in reverse"] = await theatre.compare(personas, first, f"-{REVERSED}")
         users = [p.user + s for p in personas for s in ("", f"-{SAME_TIME}", f"-{REVERSED}")]
         stored = {u: [m async for m in memories(house, u, inactive=True)] for u in users}
-    report.calls = calls
     report.leaks = find(personas, stored, model.prompts, house.data_dir)
-    report.seconds = time.monotonic() - began
     return report
 
 
@@ -110,7 +101,6 @@ class _Theatre:
 
     def __init__(self, house: House, report: Report, tick: Tick) -> None:
         self._house, self._report, self._tick = house, report, tick
-        self._can_end = True  # the proxy has an end of session
 
     async def play(
         self,
@@ -159,9 +149,7 @@ class _Theatre:
         for user in users:
             await self._end(user, session)
         turns = {t.id: Shown.of(t) for t in session.turns if t.role == "user"}
-        if again:
-            await asyncio.sleep(0 if self._can_end else AGAIN_S)
-        else:
+        if not again:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_S):
                     await self._until_seen(turns, before, len(users))
@@ -180,11 +168,7 @@ class _Theatre:
         return [i for i, t in turns.items() if sum(t.shows_in(text) for text in said) < times]
 
     async def _end(self, user: str, session: Session) -> None:
-        if self._can_end:
-            path = f"/v1/memory/sessions/{session.id}/end?user_id={user}"
-            reply = await self._house.call("POST", path)
-            # A proxy without it extracts when the session has fallen silent.
-            self._can_end = reply.status not in (404, 405) or "No session" in str(reply.body)
+        await self._house.call("POST", f"/v1/memory/sessions/{session.id}/end?user_id={user}")
 
     async def kept(self, user: str) -> list[Kept]:
         """Return the user's current memories."""
@@ -207,4 +191,35 @@ class _Theatre:
 
 
 def _kept(memory: dict[str, Any]) -> Kept:
-    return Kept(memory["id"], memory["content"], memory["type"], memory["project_id"])
+    return Kept(memory["id"], memory["content"])
+
+
+def shares(reports: Sequence[Report], personas: Sequence[Persona]) -> Shares:
+    """Return the metrics of the reports, by extraction model and language of the persona."""
+    found = Tally()
+    languages = {persona.user: persona.language for persona in personas}
+    for report in reports:
+        for user, verdict in report.verdicts.items():
+            _count(found, report.model, languages[user], verdict)
+        for leak in report.leaks:
+            language = languages[leak.evidence.rpartition("-s")[0]]
+            found.add(f"forbidden: {leak.reason}, {report.model} model", language, leak.is_bad)
+        for name, replay in report.replays.items():
+            found.add(
+                f"added by a replay: {name}, {report.model} model",
+                "all users",
+                len(replay.added) / replay.before,
+            )
+        unseen = len(report.unseen_turns) / (report.exchanges or 1)
+        found.add(f"unseen turns: {report.model} model", "all users", unseen)
+    return found.shares()
+
+
+def _count(found: Tally, model: str, language: str, verdict: Verdict) -> None:
+    for fact in (*verdict.found, *verdict.missing):
+        found.add(f"recall: {model} model", language, fact in verdict.found)
+    wrong = verdict.extra + len(verdict.stale)
+    for place in range(verdict.stored):
+        found.add(f"precision: {model} model", language, place >= wrong)
+    for name, ids in (("stale", verdict.stale), ("doubled", verdict.doubled)):
+        found.add(f"{name}: {model} model", language, len(ids) / (verdict.stored or 1))

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 from evals.data import Persona
-from evals.model import flat
 from proxy.terms import normalise
 
 SAME_COSINE = 0.8
@@ -25,8 +24,6 @@ class Kept:
 
     id: str
     content: str
-    type: str
-    project: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +34,9 @@ class Verdict:
     stored: int
     found: frozenset[str]  # gold facts that are stored
     missing: tuple[str, ...]
-    covered: frozenset[str]  # gold facts that are stored, or whose evidence is, in the user's own words
-    useful: int  # memories that state a gold fact or stand in the evidence of one
     stale: tuple[str, ...]  # superseded facts that are stored as current
     doubled: tuple[str, ...]  # gold facts stored more than once
     extra: int  # memories that state no gold fact
-    wrong_type: tuple[str, ...]
 
     @property
     def recall(self) -> float:
@@ -75,11 +69,8 @@ class Judge:
 
     async def verdict(self, persona: Persona, kept: Sequence[Kept]) -> Verdict:
         """Return what the memories are worth: each is held against the gold fact that it is most like."""
-        types = {f.id: f.type for _, f in persona.facts()}
         contents = {f.id: f.content for _, f in persona.facts()}
         gone = persona.successors()
-        evidence = _evidence(persona)
-        quoted = {k.id: {i for i, said in evidence.items() if flat(k.content) in said} for k in kept}
         stated: dict[str, list[Kept]] = {}
         extra = 0
         for memory in kept:
@@ -95,25 +86,15 @@ class Judge:
             stored=len(kept),
             found=found,
             missing=tuple(sorted(current - found)),
-            covered=frozenset(current & set().union(found, *quoted.values())),
-            useful=sum(bool(quoted[k.id]) for k in kept if all(k not in held for held in stated.values()))
-            + sum(map(len, stated.values())),
             stale=tuple(sorted(i for i in stated if i in gone)),
             doubled=tuple(sorted(i for i, held in stated.items() if len(held) > 1)),
             extra=extra,
-            wrong_type=tuple(sorted(i for i in found if all(m.type != types[i] for m in stated[i]))),
         )
 
     async def _best(self, content: str, facts: Mapping[str, str]) -> str | None:
         scores = {i: await self.same(content, fact) for i, fact in facts.items()}
         best = max(scores, key=lambda i: scores[i], default=None)
         return best if best is not None and scores[best] > 0 else None
-
-
-def _evidence(persona: Persona) -> dict[str, str]:
-    """Return, for each current fact, the words of the turns that state it."""
-    turns = {t.id: flat(t.content) for s in persona.sessions for t in s.turns}
-    return {f.id: "\n".join(turns[t] for t in f.evidence) for f in persona.current()}
 
 
 def _numbers(text: str) -> list[str]:

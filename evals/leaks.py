@@ -73,8 +73,3 @@ def shapes(span: str) -> set[bytes]:
         json.dumps(span)[1:-1].encode(),
         json.dumps(span, ensure_ascii=False)[1:-1].encode(),
     }
-
-
-def by_reason(leaks: Sequence[Leak]) -> dict[str, list[Leak]]:
-    """Return the leaks grouped by reason, in the order of the alphabet."""
-    return {reason: [x for x in leaks if x.reason == reason] for reason in sorted({x.reason for x in leaks})}

@@ -15,7 +15,7 @@ from evals.data import Fact, Message, Persona
 
 ROLE = "(memory_extraction)"
 _CONVERSATION = re.compile(r"<conversation>(.*)</conversation>", re.S)
-_KNOWN = re.compile(r"^\[(?P<id>[^\]]+)\] \([^)]*\) (?P<content>.*)$", re.M)
+KNOWN = re.compile(r"^\[(?P<id>[^\]]+)\] \([^)]*\) (?P<content>.*)$", re.M)
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？]*")
 _PART = re.compile(r"<(user|assistant)>\n(.*?)\n</\1>", re.S)
 SEEN_SHARE = 0.6  # of a turn's sentences: some may have been redacted
@@ -118,7 +118,7 @@ class Good:
 
     def __call__(self, prompt: str) -> str:
         said = flat(conversation_of(prompt))
-        known = {flat(m["content"]): m["id"] for m in _KNOWN.finditer(prompt)}
+        known = {flat(m["content"]): m["id"] for m in KNOWN.finditer(prompt)}
         facts: list[dict[str, Any]] = [
             {
                 "type": fact.type,
@@ -144,11 +144,17 @@ class Unlinked(Good):
 
 def quote(content: str, turn: str) -> str:
     """Return the sentence of the turn that has most in common with the fact: what a model would quote."""
-    wanted = _grams(content)
-    return max(sentences(turn) or [turn], key=lambda s: len(wanted & _grams(s)) / (8 + len(_grams(s))) ** 0.5)
+    wanted = grams(content)
+    return max(sentences(turn) or [turn], key=lambda s: len(wanted & grams(s)) / (8 + len(grams(s))) ** 0.5)
 
 
-def _grams(text: str) -> set[str]:
+def pieces(text: str) -> list[str]:
+    """Return the text's sentences, flat; the whole text where it has none."""
+    return [flat(s) for s in sentences(text)] or [flat(text)]
+
+
+def grams(text: str) -> set[str]:
+    """Return the text's runs of letters: four each, two in scripts without spaces."""
     letters = flat(text)
     size = 2 if any(c > "\u2e7f" for c in letters) else 4
     return {letters[i : i + size] for i in range(len(letters) - size + 1)}

@@ -11,7 +11,6 @@ from evals.house import House, Reply
 from evals.score import Outcome
 
 MODEL = "gpt-4o"
-SEARCH_LIMIT = 10
 _SHORT_ID = re.compile(r"#([\w-]+)\]")
 _DURATION = re.compile(r"memory;dur=([\d.]+)")
 Tick = Callable[[str], None]
@@ -32,9 +31,7 @@ async def store(house: House, persona: Persona) -> dict[str, str]:
     body = "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in lines).encode()
     house.clock.set(max(s.at for s in persona.sessions) + 60)
     reply = await house.call("POST", "/v1/memory/import", body, content_type="application/x-ndjson")
-    if reply.status in (404, 405):  # a proxy without import
-        await _add_one_by_one(house, persona)
-    elif reply.status != 200 or reply.body.get("imported") != len(lines):
+    if reply.status != 200 or reply.body.get("imported") != len(lines):
         raise Refused(f"import: {reply.status} {reply.body}")
     return await fact_ids(house, persona)
 
@@ -65,22 +62,6 @@ def memory_id(fact_id: str) -> str:
     return f"mem_{fact_id}"
 
 
-async def _add_one_by_one(house: House, persona: Persona) -> None:
-    """Add the facts by POST, each on its day; of what a newer one supersedes only the newer is left."""
-    made: dict[str, str] = {}
-    for session, fact in persona.facts():
-        house.clock.set(session.at)
-        body = {"content": fact.content, "type": fact.type, "user_id": persona.user}
-        if session.project:
-            body["project_id"] = session.project
-        reply = await house.call("POST", "/v1/memory", body)
-        if reply.status not in (200, 201):
-            raise Refused(f"{fact.id}: {reply.status} {reply.body}")
-        made[fact.id] = reply.body["id"]
-        if fact.supersedes and reply.body["change"] != "superseded":
-            await house.call("DELETE", f"/v1/memory/{made[fact.supersedes]}?user_id={quote(persona.user)}")
-
-
 async def fact_ids(house: House, persona: Persona) -> dict[str, str]:
     """Return the fact that each of the user's memories states, by memory id."""
     by_content = {_spaced(f.content): f.id for _, f in persona.facts()}
@@ -108,7 +89,7 @@ async def memories(house: House, user: str, *, inactive: bool = False) -> Any:
 async def ask_all(
     house: House, persona: Persona, questions: Iterable[Question], facts: Mapping[str, str], tick: Tick
 ) -> list[Outcome]:
-    """Put the questions, each on its day, one after the other; return what became of them."""
+    """Put the questions, each on its day, one after the other; return their outcomes."""
     outcomes = []
     for question in questions:
         house.clock.set(question.at)
@@ -118,7 +99,7 @@ async def ask_all(
 
 
 async def ask(house: House, persona: Persona, question: Question, facts: Mapping[str, str]) -> Outcome:
-    """Put one question as a chat request that is not remembered, and its words to the search."""
+    """Put one question as a chat request that is not remembered."""
     context = {"user_id": persona.user, "session_id": f"ask-{question.id}"}
     if question.project:
         context["project_id"] = question.project
@@ -143,20 +124,9 @@ async def ask(house: House, persona: Persona, question: Question, facts: Mapping
         status=reply.headers["x-memory-status"],
         reason=reply.headers.get("x-memory-reason", ""),
         injected=_facts(injected, facts),
-        searched=_facts(await _search(house, persona.user, question), facts),
         tokens=int(reply.headers.get("x-memory-tokens", "0")),
         memory_ms=milliseconds(reply),
     )
-
-
-async def _search(house: House, user: str, question: Question) -> list[str]:
-    body: dict[str, Any] = {"query": question.query, "user_id": user, "limit": SEARCH_LIMIT}
-    if question.project:
-        body["project_id"] = question.project
-    reply = await house.call("POST", "/v1/memory/search", body)
-    if reply.status != 200:
-        raise Refused(f"search {question.id}: {reply.status} {reply.body}")
-    return [match["memory"]["id"] for match in reply.body["data"]]
 
 
 def _injected(reply: Reply, shown: str) -> list[str]:

@@ -1,103 +1,119 @@
-"""What the outcomes of the questions are worth: pure functions, shares between 0 and 1.
+"""Metrics: shares between 0 and 1 by language, and how they compare with their floors. Pure functions.
 
-Recall is the mean over questions of the share of the answer's facts that were found.
+Recall is the mean over questions of the share of the answer's memories that were shown. A standing rule is
+shown in every conversation, so it counts neither as an answer to another question nor as wrong.
 """
 
+import json
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+from pathlib import Path
 
-CUTS = (1, 5, 8, 10)
-WEIGHTS = {
-    "recall@5": 0.30,
-    "recall in block": 0.30,
-    "no stale": 0.10,
-    "abstain silent": 0.15,
-    "others silent": 0.10,
-    "decisions": 0.05,
-}
+CUTS = (1, 5, 10)
+SMALL_TALK = ("small_talk", "skip_greeting")
+ALL = "all"
+# The lower, the better. A metric named "x: detail" is found by its x.
+LOWER = {
+    "false silence", "wrong", "stale", "degraded", "updates wrong", "replaces believed", "stored",
+    "forgotten too much", "doubled", "forbidden", "added by a replay", "unseen turns", "only wrong", "silent",
+}  # fmt: skip
+FLOORS = Path(__file__).parent / "floors.json"
+Shares = dict[str, dict[str, tuple[float, int]]]  # metric, language, (mean, number of cases)
+
+
+def is_lower(metric: str) -> bool:
+    """Return whether a lower value of the metric is better."""
+    return metric.partition(":")[0] in LOWER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What became of one question. Ids are those of facts, best first; "?" for a memory that is none."""
+    """The result of one question. Ids are those of facts, best first; "?" for a memory that is none."""
 
     question: str
     kind: str
     language: str
-    skip: bool  # no search was wanted
+    skip: bool  # no search is wanted
     answers: tuple[str, ...]
     stale: tuple[str, ...]
     status: str  # X-Memory-Status
     reason: str
     injected: tuple[str, ...]
-    searched: tuple[str, ...]
     tokens: int
     memory_ms: float
 
-    @property
-    def is_search(self) -> bool:
-        """True if the proxy decided to search."""
-        return self.status != "skipped"
-
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The numbers of a group of questions; None where no question of the group can tell."""
+class Standing:
+    """Memories that hold in every conversation. `rules` are always shown; `traits` may be shown wherever the
+    message concerns the user's life."""
 
-    asked: int
-    recall: dict[int, float] | None  # of what was injected, by cut
-    block: float | None  # recall of the whole block
-    searched: dict[int, float] | None  # of what POST /v1/memory/search returns
-    mrr: float | None
-    stale: float | None
-    wrong: float | None  # something was injected where nothing should have been
-    decided: float | None
-    tokens: float
+    rules: AbstractSet[str] = frozenset()
+    traits: AbstractSet[str] = frozenset()
 
 
-def row(outcomes: Sequence[Outcome]) -> Row:
-    """Return the numbers of these outcomes."""
-    answered = [o for o in outcomes if o.answers]
-    silent = [o for o in outcomes if not o.answers]
-    outdated = [o for o in outcomes if o.stale]
-    injected = [o for o in outcomes if o.injected]
-    return Row(
-        asked=len(outcomes),
-        recall=_recalls(answered, lambda o: o.injected),
-        block=_mean(recall(o.injected, o.answers) for o in answered),
-        searched=_recalls(answered, lambda o: o.searched),
-        mrr=_mean(reciprocal_rank(o.injected, o.answers) for o in answered),
-        stale=_mean(bool(set(o.stale) & {*o.injected, *o.searched}) for o in outdated),
-        wrong=_mean(bool(o.injected) for o in silent),
-        decided=_mean(o.is_search != o.skip for o in outcomes),
-        tokens=_mean(o.tokens for o in injected) or 0.0,
-    )
+@dataclass(slots=True)
+class Tally:
+    """Collects the cases of each metric."""
+
+    cases: dict[tuple[str, str], list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, metric: str, language: str, value: float) -> None:
+        """Count a case; a truth value counts as 0 or 1."""
+        self.cases[metric, language].append(float(value))
+
+    def shares(self) -> Shares:
+        """Return the mean and the number of cases of each metric, by language and over all languages."""
+        found: Shares = defaultdict(dict)
+        for (metric, language), values in self.cases.items():
+            found[metric][language] = (_mean(values), len(values))
+        for metric, by_language in found.items():
+            whole = [v for language in by_language for v in self.cases[metric, language]]
+            by_language[ALL] = (_mean(whole), len(whole))
+        return dict(found)
 
 
-def overall(outcomes: Sequence[Outcome]) -> float:
-    """Return one number from 0 to 100: the mean of the parts of WEIGHTS."""
-    parts = {name: value for name, value in parts_of(outcomes).items() if value is not None}
-    weight = sum(WEIGHTS[name] for name in parts)
-    return 100 * sum(WEIGHTS[name] * value for name, value in parts.items()) / weight if weight else 0.0
+def tally(outcomes: Sequence[Outcome], standing: Standing, short: Sequence[Outcome] = ()) -> Shares:
+    """Return the metrics of questions. `short`: the outcomes of the same questions in 400 tokens."""
+    found = Tally()
+    for o in outcomes:
+        _count(found, o, standing)
+    for o in short:
+        if o.answers:
+            found.add("in 400 tokens", o.language, recall(o.injected, o.answers))
+    return found.shares()
 
 
-def parts_of(outcomes: Sequence[Outcome]) -> dict[str, float | None]:
-    """Return the parts of the overall score, 1 being perfect."""
-    whole = row(outcomes)
-    return {
-        "recall@5": whole.recall[5] if whole.recall else None,
-        "recall in block": whole.block,
-        "no stale": _less(whole.stale),
-        "abstain silent": _less(row([o for o in outcomes if o.kind == "abstain"]).wrong),
-        "others silent": _less(row([o for o in outcomes if is_quiet(o.kind)]).wrong),
-        "decisions": whole.decided,
-    }
+def _count(found: Tally, o: Outcome, standing: Standing) -> None:
+    shown = [i for i in o.injected if i not in standing.rules or i in o.answers]
+    if own := _rules_of(o, standing):
+        found.add("rule shown", o.language, own <= set(o.injected))
+    found.add("degraded", o.language, o.status == "degraded")
+    if o.answers:
+        for cut in CUTS:
+            found.add(f"recall@{cut}", o.language, recall(shown, o.answers, cut))
+        found.add("in 600 tokens", o.language, recall(shown, o.answers))
+        found.add("false silence", o.language, not shown)
+        if o.kind in ("reworded", "advice"):
+            found.add(f"recall@5: {o.kind}", o.language, recall(shown, o.answers, 5))
+            found.add(f"false silence: {o.kind}", o.language, not shown)
+    elif o.kind in SMALL_TALK:
+        found.add("wrong: small talk", o.language, bool(shown))
+    elif o.skip:
+        found.add("wrong: skip", o.language, bool(shown))
+    else:
+        found.add("wrong: abstain", o.language, bool(set(shown) - standing.traits))
+    if o.stale:
+        found.add("stale", o.language, bool(set(o.stale) & set(o.injected)))
 
 
-def is_quiet(kind: str) -> bool:
-    """True for kinds of question that no memory belongs to, and that do not sound as if one did."""
-    return kind.startswith("skip")
+def _rules_of(o: Outcome, standing: Standing) -> set[str]:
+    """Return the rules of the user who asks: ids of memories begin with those of their user."""
+    user = o.question.rpartition("-q")[0]
+    return {rule for rule in standing.rules if rule.startswith(f"{user}-")}
 
 
 def recall(found: Sequence[str], answers: Iterable[str], cut: int | None = None) -> float:
@@ -106,53 +122,54 @@ def recall(found: Sequence[str], answers: Iterable[str], cut: int | None = None)
     return len(wanted & set(found[:cut])) / len(wanted)
 
 
-def reciprocal_rank(found: Sequence[str], answers: Iterable[str]) -> float:
-    """Return 1 / place of the first answer found, 0 without one."""
-    wanted = set(answers)
-    return next((1 / place for place, one in enumerate(found, 1) if one in wanted), 0.0)
-
-
 def percentile(values: Sequence[float], share: float) -> float:
     """Return the smallest value that `share` of the values do not exceed; 0 without values."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
-def misses(outcomes: Iterable[Outcome]) -> list[str]:
+def misses(outcomes: Iterable[Outcome], standing: Standing) -> list[str]:
     """Return one line for each question that went wrong: ids and reasons, no texts."""
-    return [line for o in outcomes if (line := _miss(o))]
+    return [line for o in outcomes if (line := _miss(o, standing))]
 
 
-def _miss(o: Outcome) -> str:
+def _miss(o: Outcome, standing: Standing) -> str:
     wrong = []
     if lost := sorted(set(o.answers) - set(o.injected)):
-        elsewhere = [f"{i} (searched at {o.searched.index(i) + 1})" for i in lost if i in o.searched]
-        wrong.append(
-            "not in the block: " + ", ".join([*elsewhere, *(i for i in lost if i not in o.searched)])
-        )
-    elif late := sorted(set(o.answers) - set(o.injected[:5])):
-        wrong.append("behind place 5: " + ", ".join(late))
-    if shown := sorted(set(o.stale) & {*o.injected, *o.searched}):
-        wrong.append("stale: " + ", ".join(shown))
-    if not o.answers and o.injected:
-        wrong.append(f"injected {len(o.injected)} for nothing: {', '.join(o.injected[:3])}")
-    if o.is_search == o.skip:
-        wrong.append(f"decided {o.status} {o.reason}".rstrip())
+        wrong.append(f"not shown: {', '.join(lost)} ({o.status} {o.reason})")
+    if shown := sorted(set(o.stale) & set(o.injected)):
+        wrong.append(f"stale: {', '.join(shown)}")
+    others = [i for i in o.injected if i not in standing.rules | standing.traits]
+    if not o.answers and others:
+        wrong.append(f"shown for nothing: {', '.join(others[:3])}")
+    if lost := sorted(_rules_of(o, standing) - set(o.injected)):
+        wrong.append(f"rule not shown: {', '.join(lost)} ({o.status} {o.reason})")
     return f"{o.question} {o.kind}: {'; '.join(wrong)}" if wrong else ""
 
 
-def _recalls(
-    outcomes: Sequence[Outcome], found: Callable[[Outcome], Sequence[str]]
-) -> dict[int, float] | None:
-    if not outcomes:
-        return None
-    return {cut: sum(recall(found(o), o.answers, cut) for o in outcomes) / len(outcomes) for cut in CUTS}
+# ------------------------------------------------------------ floors
+Floors = Mapping[str, Mapping[str, Mapping[str, float]]]  # part, metric, language
 
 
-def _mean(values: Iterable[float]) -> float | None:
-    held = [float(v) for v in values]
-    return sum(held) / len(held) if held else None
+def floors(kind: str, file: Path = FLOORS) -> Floors:
+    """Return the floors of a kind of run ("full", "quick"); of metrics in LOWER they are ceilings."""
+    found: dict[str, Floors] = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    return found.get(kind, {})
 
 
-def _less(value: float | None) -> float | None:
-    return None if value is None else 1 - value
+def below(part: str, shares: Shares, limits: Floors) -> list[str]:
+    """Return one line for each metric of the part that misses its floor. A metric without cases misses it."""
+    found = []
+    for metric, by_language in limits.get(part, {}).items():
+        for language, limit in by_language.items():
+            value, cases = shares.get(metric, {}).get(language, (math.nan, 0))
+            if not (value <= limit if is_lower(metric) else value >= limit):
+                sign = "≤" if is_lower(metric) else "≥"
+                found.append(
+                    f"{part}, {metric}, {language}: {value:.3f} ({cases} cases), wanted {sign} {limit}"
+                )
+    return found
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else math.nan

@@ -15,7 +15,7 @@ async def embed(text: str) -> npt.NDArray[np.float32] | None:
 
 
 def kept(*contents: str) -> list[Kept]:
-    return [Kept(f"m{i}", content, "semantic", None) for i, content in enumerate(contents)]
+    return [Kept(f"m{i}", content) for i, content in enumerate(contents)]
 
 
 async def test_equal_texts_are_the_same_whatever_their_case_and_stop() -> None:
@@ -55,9 +55,7 @@ async def test_a_fact_stored_twice_is_told() -> None:
     assert verdict.doubled == ("f2",)
 
 
-async def test_what_states_no_fact_is_extra_but_may_quote_the_evidence_of_one() -> None:
+async def test_what_states_no_fact_is_extra() -> None:
     verdict = await Judge(embed).verdict(persona(raw()), kept("no, new", "Something else."))
     assert verdict.extra == 2
-    assert verdict.useful == 1
-    assert verdict.covered == {"f2"}
     assert verdict.recall == 0.0

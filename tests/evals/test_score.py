@@ -1,33 +1,41 @@
 """The scoring of outcomes, by hand-made outcomes."""
 
 import dataclasses
+import json
+from pathlib import Path
 
 import pytest
 
-from evals.score import Outcome, misses, overall, percentile, recall, reciprocal_rank, row
+from evals.score import Outcome, Standing, Tally, below, floors, misses, percentile, recall, tally
 
 RIGHT = Outcome(
     question="u-q1",
-    kind="single",
+    kind="reworded",
     language="en",
     skip=False,
-    answers=("f1",),
-    stale=("f0",),
+    answers=("u-f1",),
+    stale=("u-f0",),
     status="injected",
     reason="",
-    injected=("f1", "f2"),
-    searched=("f1",),
+    injected=("u-f1", "u-f2"),
     tokens=60,
     memory_ms=2.0,
 )
-SILENT = dataclasses.replace(
-    RIGHT, kind="abstain", answers=(), stale=(), injected=(), searched=(), status="none", tokens=0
+ABSTAIN = dataclasses.replace(
+    RIGHT, question="u-q2", kind="abstain", answers=(), stale=(), injected=(), status="none", tokens=0
 )
-SKIPPED = dataclasses.replace(SILENT, kind="skip_fact", skip=True, status="skipped")
+SKIPPED = dataclasses.replace(ABSTAIN, question="u-q3", kind="world", skip=True, status="skipped")
+SMALL_TALK = dataclasses.replace(SKIPPED, kind="small_talk")
+NONE = Standing()
+RULE, TRAIT = Standing(rules=frozenset({"u-r"})), Standing(traits=frozenset({"u-t"}))
 
 
 def but(outcome: Outcome, **changes: object) -> Outcome:
     return dataclasses.replace(outcome, **changes)  # type: ignore[arg-type]
+
+
+def mean(outcome: Outcome, metric: str, standing: Standing = NONE) -> float:
+    return tally([outcome], standing)[metric]["en"][0]
 
 
 def test_recall_counts_the_answers_among_the_first() -> None:
@@ -37,43 +45,64 @@ def test_recall_counts_the_answers_among_the_first() -> None:
     assert recall(found, {"f1", "f2"}, cut=1) == 0.0
 
 
-def test_the_rank_that_counts_is_the_first_answers() -> None:
-    assert reciprocal_rank(["f3", "f1", "f2"], {"f1", "f2"}) == 0.5
-    assert reciprocal_rank([], {"f1"}) == 0.0
-
-
-def test_a_run_without_a_fault_is_worth_a_hundred() -> None:
-    assert overall([RIGHT, SILENT, SKIPPED]) == pytest.approx(100)
-    assert misses([RIGHT, SILENT, SKIPPED]) == []
-
-
 @pytest.mark.parametrize(
-    ("worse", "said"),
+    ("worse", "metric", "said"),
     [
-        (but(RIGHT, injected=("f2",)), "not in the block: f1 (searched at 1)"),
-        (but(RIGHT, injected=("f2", "f3", "f4", "f5", "f6", "f1")), "behind place 5: f1"),
-        (but(RIGHT, injected=("f1", "f0")), "stale: f0"),
-        (but(RIGHT, searched=("f1", "f0")), "stale: f0"),
-        (but(SILENT, injected=("f1",), status="injected"), "injected 1 for nothing: f1"),
-        (but(SKIPPED, status="none", reason="no_memories"), "decided none no_memories"),
-        (but(RIGHT, injected=(), status="skipped", reason="greeting"), "decided skipped greeting"),
+        (but(RIGHT, injected=("u-f2",)), "recall@5", "not shown: u-f1"),
+        (but(RIGHT, injected=(), status="skipped", reason="greeting"), "false silence", "skipped greeting"),
+        (but(RIGHT, injected=("u-f1", "u-f0")), "stale", "stale: u-f0"),
+        (but(ABSTAIN, injected=("u-f1",)), "wrong: abstain", "shown for nothing: u-f1"),
+        (but(SKIPPED, injected=("u-f1",)), "wrong: skip", "shown for nothing: u-f1"),
+        (but(SMALL_TALK, injected=("u-f1",)), "wrong: small talk", "shown for nothing: u-f1"),
     ],
 )
-def test_every_fault_costs_something_and_is_told(worse: Outcome, said: str) -> None:
-    assert overall([RIGHT, SILENT, SKIPPED, worse]) < 100
-    (line,) = misses([worse])
+def test_every_fault_shows_in_its_metric(worse: Outcome, metric: str, said: str) -> None:
+    right = {"recall@5": RIGHT, "false silence": RIGHT, "stale": RIGHT, "wrong: abstain": ABSTAIN}
+    right |= {"wrong: skip": SKIPPED, "wrong: small talk": SMALL_TALK}
+    assert misses([right[metric]], NONE) == []
+    assert abs(mean(worse, metric) - mean(right[metric], metric)) == 1.0
+    (line,) = misses([worse], NONE)
     assert said in line
 
 
-def test_what_a_group_cannot_tell_is_left_open() -> None:
-    silent, answered = row([SILENT]), row([but(RIGHT, stale=())])
-    assert (silent.recall, silent.block, silent.mrr, silent.stale) == (None, None, None, None)
-    assert (answered.wrong, answered.stale) == (None, None)
-    assert silent.wrong == 0.0
+def test_a_rule_is_wanted_everywhere_and_takes_no_place() -> None:
+    behind = but(RIGHT, injected=("u-r", "u-f1"))
+    assert mean(behind, "recall@1", RULE) == 1.0
+    assert mean(behind, "rule shown", RULE) == 1.0
+    assert mean(but(SMALL_TALK, injected=("u-r",)), "wrong: small talk", RULE) == 0.0
+    assert mean(SMALL_TALK, "rule shown", RULE) == 0.0
+    assert "rule not shown: u-r" in misses([SMALL_TALK], RULE)[0]
 
 
-def test_tokens_are_counted_where_something_was_injected() -> None:
-    assert row([RIGHT, SILENT]).tokens == 60
+def test_a_trait_may_be_shown_where_nothing_answers_but_not_in_small_talk() -> None:
+    assert mean(but(ABSTAIN, injected=("u-t",)), "wrong: abstain", TRAIT) == 0.0
+    assert mean(but(SMALL_TALK, injected=("u-t",)), "wrong: small talk", TRAIT) == 1.0
+
+
+def test_another_users_rule_is_not_wanted() -> None:
+    assert "rule shown" not in tally([but(RIGHT, question="v-q1")], RULE)
+
+
+def test_all_languages_are_weighed_by_their_cases() -> None:
+    found = Tally()
+    for language, value in (("en", 1), ("en", 1), ("zh", 0)):
+        found.add("recall", language, value)
+    assert found.shares()["recall"] == {"en": (1.0, 2), "zh": (0.0, 1), "all": (2 / 3, 3)}
+
+
+def test_a_metric_below_its_floor_or_above_its_ceiling_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "floors.json"
+    limits = {"full": {"p": {"recall@5": {"en": 0.9}, "wrong: skip": {"en": 0.1}, "stale": {"zh": 0.1}}}}
+    file.write_text(json.dumps(limits))
+    shares = {"recall@5": {"en": (0.89, 100)}, "wrong: skip": {"en": (0.11, 100)}}
+    assert [line.split(":")[0] for line in below("p", shares, floors("full", file))] == [
+        "p, recall@5, en",
+        "p, wrong",
+        "p, stale, zh",  # has no cases any more
+    ]
+    good = {"recall@5": {"en": (0.9, 9)}, "wrong: skip": {"en": (0.1, 9)}, "stale": {"zh": (0.0, 9)}}
+    assert below("p", good, floors("full", file)) == []
+    assert floors("quick", file) == {}
 
 
 def test_percentiles_are_values_that_occurred() -> None:

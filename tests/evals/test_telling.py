@@ -1,0 +1,65 @@
+"""What is told to the proxy in the evaluation, and how it is compared with what is remembered."""
+
+import json
+from typing import Any
+
+from evals import everyday
+from evals.model import flat
+from evals.telling import Scripted, fact, nearest, rows
+
+SAID = "I left Siemens in May. At Bosch now! By the way, how do I cook rice?"
+PROMPT = "<known_memories>\n[mem_7] (semantic, 2026-01-01) User works at Siemens.\n</known_memories>\n{said}"
+
+
+def answer(script: Scripted, said: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(
+        script(PROMPT.format(said=f"<conversation>{said}</conversation>"))
+    )["facts"]
+    return found
+
+
+def test_the_scripted_model_gives_the_facts_of_the_message_in_the_prompt() -> None:
+    script = Scripted({SAID: [fact("User works at Bosch.", SAID)], "Another.": []})
+    (one,) = answer(script, SAID)
+    assert (one["content"], one["evidence"], one["replaces"]) == (
+        "User works at Bosch.",
+        "At Bosch now!",
+        None,
+    )
+    assert answer(script, SAID.replace("I left Siemens in May.", "[redacted]")) == [one]
+    assert answer(script, "Something else.") == []
+
+
+def test_the_scripted_model_may_claim_that_the_known_memory_is_replaced() -> None:
+    script = Scripted({SAID: [fact("User works at Bosch.", SAID)]}, replaces=True)
+    assert answer(script, SAID)[0]["replaces"] == "mem_7"
+
+
+def test_a_memory_is_the_candidate_that_it_is_most_like() -> None:
+    candidates = ["User works at Siemens in Ulm.", "User works at Bosch in Ulm."]
+    assert nearest("User works at Bosch in Ulm.", candidates) == 1
+    assert nearest("User works at Bosch in Ulm (since 2026-05-04).", candidates) == 1
+    assert nearest("User keeps bees.", candidates) is None
+    assert nearest("用户住在芜湖。", ["用户住在合肥。", "用户住在芜湖。"]) == 1
+
+
+def test_the_evidence_of_each_candidate_is_in_its_message() -> None:
+    for _, row in rows("statements", quick=False):
+        for candidate in row["candidates"]:
+            evidence = fact(candidate["content"], row["message"])["evidence"]
+            assert flat(evidence) in flat(row["message"])
+
+
+def test_a_quick_run_takes_some_of_two_languages() -> None:
+    some = rows("changes", quick=True)
+    assert {language for language, _ in some} == {"en", "zh"}
+    assert {row["label"] for _, row in some} == {"changed", "same", "apart"}
+
+
+def test_a_copy_of_a_user_has_memories_of_its_own() -> None:
+    (user,) = everyday.read(("nl",))
+    ((copy, text, ids),) = everyday.copies([user], "forget")
+    assert text == "Vergeet maar wat ik aan huur betaal."
+    assert ids == {"nl-wietske-huur-forget1"}
+    assert ids < {f.id for _, f in copy.facts()}
+    assert not {f.id for _, f in copy.facts()} & {f.id for _, f in everyday.persona(user).facts()}
