@@ -32,7 +32,7 @@ from proxy.pipeline.documents import RankedPassage, Shelf, look_up, with_passage
 from proxy.pipeline.inject import Budget, inject
 from proxy.pipeline.plan import NO_PLAN, Planner, narrowed, planned
 from proxy.pipeline.profile import Profiles, offered
-from proxy.pipeline.query import query_of, readable
+from proxy.pipeline.query import query_of
 from proxy.pipeline.search import Encoded, Found, Searcher, Wanted
 from proxy.pipeline.triage import Restraint, Verdict, begins, triage
 from proxy.pipeline.visible import unseen
@@ -41,8 +41,6 @@ from proxy.ports import Clock, SessionStore, Snapshot
 from proxy.reasons import Reason
 
 LINES = 3  # turns of the session that a request without history is reminded of
-# No conversation at all needs what these turns lack.
-_NO_PROFILE = frozenset((Reason.TOOL_FORCED, Reason.SHORT_QUERY, Reason.FIRST_TURN))
 
 T = TypeVar("T")
 Stage = Callable[[str], AbstractContextManager[None]]
@@ -140,17 +138,17 @@ def _injected(ids: Sequence[str], recalled: _Recalled) -> Reason | None:
 async def _recall(turn: Turn, tools: Tools) -> _Recalled:
     """Return what memory has for the turn. Store errors are returned, not raised, so that session notes can
     still be injected."""
-    searcher = tools.searcher
-    if searcher.judge is not None and not turn.tool_forced:
-        searcher.judge.begin(readable(turn.query))
+    searcher, query = tools.searcher, query_of(turn.query)
+    if not turn.tool_forced:
+        searcher.begin(query)
     try:
         with _begun(searcher.memories.snapshot(turn.scope, tools.profiles.sorter)) as taking:
             with tools.stage("decide"):
-                verdict = await triage(turn, searcher.judge, lambda: _before(turn, tools))
+                verdict = await triage(turn, query, searcher.judge, lambda: _before(turn, tools))
             if verdict.search:
                 return await _searched(turn, verdict, tools, taking)
             passages = await look_up(turn, tools.shelf, verdict, None)
-            if verdict.reason in _NO_PROFILE:
+            if verdict.reason is Reason.TOOL_FORCED:
                 return _Recalled(passages=passages, status=Status.SKIPPED, reason=verdict.reason)
             return await _skipped(turn, verdict.reason, verdict, tools, await taking, passages)
     except StoreError as error:

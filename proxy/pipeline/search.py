@@ -71,6 +71,13 @@ class Searcher:
     reranking: Reranking | None = None  # a model that reads question and memory together
     seldom: Seldom = field(default_factory=Seldom)  # logs what a search did without
 
+    def begin(self, query: Query) -> None:
+        """Start to read the query. A hint: it never fails."""
+        if query.text and self.judge is not None:
+            self.judge.begin(query.text)
+        if query.text and self.embedder is not None and not self.shares_space:
+            self.embedder.begin(query.text)
+
     async def encode(self, query: Query, reading: Reading | None) -> Encoded:
         """Return the query with its vector and what the judge read of its text. `reading`: of the text as the
         user wrote it; a text that a model wrote is read anew."""

@@ -42,10 +42,9 @@ class Verdict:
         return self.reading is None or self.reading.needs.memory >= SURELY
 
 
-async def triage(turn: Turn, judge: Judge | None, before: Before) -> Verdict:
-    """Return whether memory could help with the turn's last user message. Never fails: a judge that does is
-    done without."""
-    query = query_of(turn.query)
+async def triage(turn: Turn, query: Query, judge: Judge | None, before: Before) -> Verdict:
+    """Return whether memory could help with the turn's last user message, the query. Never fails: a judge
+    that does is done without."""
     if turn.tool_forced:
         return Verdict(False, query, Reason.TOOL_FORCED)
     if not query.text or (judge is None and not any(c.isalnum() for c in query.text)):

@@ -12,6 +12,7 @@ AT_LEAST = 3  # terms; fewer are found in too much
 SPAN_CHARS = 8  # a shorter evidence span ("yes") proves nothing
 LOOK_BACK_CHARS = 16_000  # of the conversation's end, at most
 
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
 _NUMBER = re.compile(r"\d+(?:[.:,]\d+)*")
 # A full stop ends a sentence after three letters; after fewer ("Dr.", "z. B.") it may not.
 _SENTENCE = re.compile(r"(?<=\w{3})\.\s+|(?<=[!?。！？\n])\s*")
@@ -29,11 +30,10 @@ def unseen(shown: Sequence[T], messages: Sequence[Message], *, memory: Callable[
     if not said:
         return list(shown)
     everything = "\n".join(said)
-    bags: list[frozenset[str]] = []  # of terms, made when a memory first needs them
-    return [one for one in shown if not _is_said(memory(one), said, everything, bags)]
+    return [one for one in shown if not _is_said(memory(one), said, everything)]
 
 
-def _is_said(memory: Memory, said: Sequence[str], everything: str, bags: list[frozenset[str]]) -> bool:
+def _is_said(memory: Memory, said: Sequence[str], everything: str) -> bool:
     content = _flat(memory.content)
     if content in everything:
         return True
@@ -43,12 +43,22 @@ def _is_said(memory: Memory, said: Sequence[str], everything: str, bags: list[fr
         return True
     if not all(number in everything for number in _NUMBER.findall(content)):
         return False
-    wanted = frozenset(terms(content))
-    if len(wanted) < AT_LEAST:
+    # A term is a part of its word: looking for it in the text is ten times faster than splitting the text.
+    wanted = [t for t in dict.fromkeys(terms(content)) if len(t) > 2 or (len(t) == 2 and t > "\u2e7f")]
+    if len(wanted) < AT_LEAST or not _holds(everything, wanted):
         return False
-    if not bags:
-        bags += [frozenset(terms(text)) for text in said]
-    return any(len(wanted & bag) >= SHARE * len(wanted) for bag in bags)
+    return any(_holds(text, wanted) for text in said)
+
+
+def _holds(text: str, wanted: Sequence[str]) -> bool:
+    """True if the text holds SHARE of the terms. Stops at the first term too many that is missing."""
+    spare = len(wanted) * (1 - SHARE) + 1e-9
+    for term in wanted:
+        if term not in text:
+            spare -= 1
+            if spare < 0:
+                return False
+    return True
 
 
 def _statements(messages: Sequence[Message]) -> list[str]:
@@ -69,4 +79,5 @@ def _statements(messages: Sequence[Message]) -> list[str]:
 
 
 def _flat(text: str) -> str:
-    return " ".join(fold(text, 2 * LOOK_BACK_CHARS).split()).rstrip(" .!。")
+    folded = _THOUSANDS.sub("", fold(text, 2 * LOOK_BACK_CHARS))
+    return " ".join(folded.split()).rstrip(" .!。")
