@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 State = Mapping[str, str | Sequence[str]]
 
-SLOTS = ("language", "length", "format", "tone", "name", "units", "style")
-"""What a standing instruction is about: of each, the last one said holds."""
 OTHER = "other"
-"""Any other instruction: several hold side by side."""
+"""The slot of instructions of which several hold side by side. Of any other slot the last one said holds."""
 EVERY, LATEST = "every", "latest"
 """Slots of an instruction that ends others: all of them; the one that the exchange before has set."""
 MOST_ANCHORS = 10
@@ -25,7 +23,7 @@ MOST_LINE_CHARS = 200
 class Anchor:
     """A standing instruction in the user's own words; without words, the end of what the slot held."""
 
-    slot: str  # of SLOTS, OTHER; EVERY or LATEST only without words
+    slot: str  # any name, OTHER; EVERY or LATEST only without words
     text: str
     at: float = 0.0  # when it was said
 

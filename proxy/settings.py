@@ -197,7 +197,6 @@ class Privacy(Section):
     national_id: PiiPolicy = "reject"
     passport: PiiPolicy = "reject"
     quarantine: bool = True
-    extract_tool_output: bool = False
 
 
 class MemorySettings(Section):

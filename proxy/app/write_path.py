@@ -124,7 +124,6 @@ def _safety(privacy: Privacy) -> SafetyPolicy:
     return SafetyPolicy(
         pii={name: getattr(privacy, name) for name in PII},
         quarantine=privacy.quarantine,
-        tool_output=privacy.extract_tool_output,
     )
 
 

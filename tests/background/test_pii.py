@@ -101,7 +101,7 @@ def test_strict_policies_leave_what_only_looks_alike(text: str) -> None:
 def test_the_default_policy_is_that_of_the_settings() -> None:
     settings = Privacy()
     assert {name: getattr(settings, name) for name in PII} == DEFAULT.pii
-    assert (DEFAULT.quarantine, DEFAULT.tool_output) == (settings.quarantine, settings.extract_tool_output)
+    assert DEFAULT.quarantine == settings.quarantine
 
 
 # ---------------------------------------------------------------- next to their names

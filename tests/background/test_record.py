@@ -9,10 +9,13 @@ import pytest
 from proxy.background.record import IN_THREAD_CHARS, MAX_CHARS, ExchangeRecorder
 from proxy.background.schedule import Policy, on_completion
 from proxy.domain import Begun, MemoryOptions, Message, Outcome, Scope, Turn
-from proxy.errors import StoreUnavailable
+from proxy.errors import EmbeddingFailed, StoreUnavailable
+from proxy.judging import Reading
+from proxy.lanes import EXPLICIT
 from proxy.ports import Trigger
 from proxy.stores.sqlite.sessions import SqliteSessions
 from tests.background.support import ANA, NOON, House
+from tests.support.judge import ASKS_NOTHING, CHANGED, ScriptedJudge
 
 BEN = Scope("t", "ben")
 
@@ -27,10 +30,6 @@ class Readers:
         self.threads.add(threading.get_ident())
         return text
 
-    def holds(self, text: str) -> bool:
-        self.threads.add(threading.get_ident())
-        return False
-
 
 def recorder(house: House, readers: Readers) -> ExchangeRecorder:
     return ExchangeRecorder(
@@ -39,6 +38,9 @@ def recorder(house: House, readers: Readers) -> ExchangeRecorder:
         wake=asyncio.Event(),
         redact=readers.redact,
     )
+
+
+RULE = replace(ASKS_NOTHING, rule=0.9)
 
 
 def turn(said: str) -> Turn:
@@ -146,3 +148,40 @@ async def test_a_day_later_the_first_words_of_an_unnamed_conversation_begin_anot
     )
     again = await recording.begin(replace(opening, at=NOON + 86_400), "k-1")
     assert (again != first) is anew
+
+
+# ---------------------------------------------------------------- what is asked for
+async def test_a_rule_is_in_force_on_the_next_turn_and_ends_the_one_that_it_changes(house: House) -> None:
+    judge = ScriptedJudge(
+        asks=lambda text: RULE if text.startswith("Answer") else ASKS_NOTHING, relation=lambda *_: CHANGED
+    )
+    recording = replace(recorder(house, Readers()), judge=judge, notes=house.stores.notes)
+    for number, said in enumerate(("Answer in Welsh.", "I like tea.", "Answer in Dutch.")):
+        await recording.begin(turn(said), f"k-{number}")
+    (anchor,) = (await house.stores.notes.notes(ANA, "s-1")).anchors
+    assert anchor.text == "Answer in Dutch."
+
+
+async def test_what_is_asked_for_is_extracted_at_once(house: House) -> None:
+    asks = replace(ASKS_NOTHING, remember=0.6)
+    patient = replace(
+        recorder(house, Readers()),
+        judge=ScriptedJudge(asks=lambda _: asks),
+        trigger=on_completion(Policy(batch_size=9)),
+    )
+    begun = await patient.begin(turn("My locker is 4471, keep that in mind."), "k-1")
+    await patient.finish(begun, Outcome("Noted.", True))
+    job = await house.stores.jobs.claim(NOON, 60)
+    assert job is not None
+    assert job.lane == EXPLICIT
+
+
+async def test_a_judge_that_fails_costs_the_ask_and_not_the_exchange(house: House) -> None:
+    class Failing(ScriptedJudge):
+        async def read(self, text: str) -> Reading:
+            raise EmbeddingFailed("no")
+
+    recording = replace(recorder(house, Readers()), judge=Failing(), notes=house.stores.notes)
+    begun = await recording.begin(turn("Answer in Welsh."), "k-1")
+    await recording.finish(begun, Outcome("Iawn.", True))
+    assert [e.said for e in await house.stores.sessions.recent(ANA, "s-1", 5)] == ["Answer in Welsh."]

@@ -25,7 +25,7 @@ async def test_what_follows_from_the_users_words_is_kept() -> None:
 
 @pytest.mark.parametrize(
     "sense",
-    ["hypothetical", "fiction", "quoted", "sarcastic", "transient", "instruction", "forget", "off_record"],
+    ["hypothetical", "fiction", "sarcastic", "transient", "instruction", "forget", "off_record"],
 )
 async def test_what_was_not_meant_as_a_lasting_fact_is_dropped(sense: str) -> None:
     assert await verdict(sense=sense) == ([], [], {sense: 1})
@@ -37,6 +37,7 @@ async def test_facts_about_others_and_about_nobody_are_dropped() -> None:
 
 
 async def test_what_may_follow_waits_for_review_and_what_does_not_is_dropped() -> None:
+    assert await verdict(sense="quoted") == ([], ["quoted"], {})
     assert await verdict(follows=0.4) == ([], ["doubtful"], {})
     assert await verdict(follows=0.2) == ([], [], {"not_said": 1})
 

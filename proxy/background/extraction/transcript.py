@@ -30,8 +30,7 @@ def said(exchange: Exchange, policy: SafetyPolicy) -> str:
 
 def answer(exchange: Exchange, policy: SafetyPolicy) -> str:
     """Return the assistant's text, cleaned and then cut, without what a tool printed."""
-    text = exchange.answer if policy.tool_output else _without_code(exchange.answer)
-    return _cut(_cleaned(text, policy), _MAX_ANSWER)
+    return _cut(_cleaned(_without_code(exchange.answer), policy), _MAX_ANSWER)
 
 
 def conversation(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:

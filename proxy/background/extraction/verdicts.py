@@ -65,6 +65,8 @@ def verdict_on(statement: Statement) -> Verdict:
     """Return what becomes of a candidate that is judged so."""
     if statement.user < max(statement.other, statement.nobody):
         return Verdict("drop", "other_person" if statement.other >= statement.nobody else "nobody")
+    if statement.manner == "quoted" and statement.follows >= FOLLOWS:
+        return Verdict("hold", "quoted")
     if statement.manner not in _KEPT:
         return Verdict("drop", statement.manner)
     if statement.follows >= FOLLOWS:

@@ -33,10 +33,9 @@ class SafetyPolicy:
 
     pii: Mapping[str, str] = field(default_factory=lambda: DEFAULT_PII)
     quarantine: bool = True  # doubtful candidates are held for review; False: dropped
-    tool_output: bool = False  # facts may come from what tools answered
 
     def __hash__(self) -> int:
-        return hash((frozenset(self.pii.items()), self.quarantine, self.tool_output))
+        return hash((frozenset(self.pii.items()), self.quarantine))
 
     def of(self, kind: str) -> str:
         """Return the policy of a kind of span. A secret's is always to reject."""

@@ -9,6 +9,8 @@ import { plain, time } from "./words.js";
 
 // The reasons that the write gate has; others are shown as they are.
 const REASONS = {
+  doubtful: "It may not follow from what the user said.",
+  quoted: "The user quoted it, and may not mean it.",
   tool_output: "It comes from a tool’s output, not from the user.",
   quoted_instruction: "It comes from a quoted or pasted text, and reads like an instruction.",
   assistant_instruction: "The assistant said it, not the user.",
