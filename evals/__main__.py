@@ -92,11 +92,6 @@ class Run:
                     facts = await retrieval.store(house, persona)
                     outcomes += await retrieval.ask_all(house, persona, persona.questions, facts, tick)
         long, *short = asked.values()
-        times = [o.memory_ms for o in long]
-        self.progress.console.print(
-            f"{name}: {len(long)} questions, memory time p50 {score.percentile(times, 0.5):.1f} ms,"
-            f" p99 {score.percentile(times, 0.99):.1f} ms"
-        )
         self.misses += score.misses(long, standing)
         systems = {report.OURS: score.tally(long, standing, *short)}
         if not self.options.quick:

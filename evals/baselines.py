@@ -127,6 +127,4 @@ def _outcome(
         status="injected",
         reason="",
         injected=tuple(held),
-        tokens=spent,
-        memory_ms=0.0,
     )

@@ -218,8 +218,10 @@ def shares(reports: Sequence[Report], personas: Sequence[Persona]) -> Shares:
 def _count(found: Tally, model: str, language: str, verdict: Verdict) -> None:
     for fact in (*verdict.found, *verdict.missing):
         found.add(f"recall: {model} model", language, fact in verdict.found)
+        found.add(f"recall in own words: {model} model", language, fact in verdict.covered)
     wrong = verdict.extra + len(verdict.stale)
     for place in range(verdict.stored):
         found.add(f"precision: {model} model", language, place >= wrong)
+        found.add(f"precision in own words: {model} model", language, place < verdict.useful)
     for name, ids in (("stale", verdict.stale), ("doubled", verdict.doubled)):
         found.add(f"{name}: {model} model", language, len(ids) / (verdict.stored or 1))

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evals.data import Persona
+from evals.model import flat
 from proxy.terms import normalise
 
 SAME_COSINE = 0.8
@@ -34,6 +35,8 @@ class Verdict:
     stored: int
     found: frozenset[str]  # gold facts that are stored
     missing: tuple[str, ...]
+    covered: frozenset[str]  # gold facts that are stored, or whose evidence is, in the user's own words
+    useful: int  # memories that state a gold fact or are part of the evidence of one
     stale: tuple[str, ...]  # superseded facts that are stored as current
     doubled: tuple[str, ...]  # gold facts stored more than once
     extra: int  # memories that state no gold fact
@@ -71,6 +74,11 @@ class Judge:
         """Return what the memories are worth: each is held against the gold fact that it is most like."""
         contents = {f.id: f.content for _, f in persona.facts()}
         gone = persona.successors()
+        evidence = _evidence(persona)
+        quoted = {
+            k.id: {i for i, said in evidence.items() if flat(_RESOLVED.sub("", k.content)) in said}
+            for k in kept
+        }
         stated: dict[str, list[Kept]] = {}
         extra = 0
         for memory in kept:
@@ -86,6 +94,8 @@ class Judge:
             stored=len(kept),
             found=found,
             missing=tuple(sorted(current - found)),
+            covered=frozenset(current & set().union(found, *quoted.values())),
+            useful=sum(bool(quoted[k.id]) or any(k in held for held in stated.values()) for k in kept),
             stale=tuple(sorted(i for i in stated if i in gone)),
             doubled=tuple(sorted(i for i, held in stated.items() if len(held) > 1)),
             extra=extra,
@@ -95,6 +105,12 @@ class Judge:
         scores = {i: await self.same(content, fact) for i, fact in facts.items()}
         best = max(scores, key=lambda i: scores[i], default=None)
         return best if best is not None and scores[best] > 0 else None
+
+
+def _evidence(persona: Persona) -> dict[str, str]:
+    """Return, for each current fact, the words of the turns that state it."""
+    turns = {t.id: flat(t.content) for s in persona.sessions for t in s.turns}
+    return {f.id: "\n".join(turns[t] for t in f.evidence) for f in persona.current()}
 
 
 def _numbers(text: str) -> list[str]:

@@ -12,7 +12,6 @@ from evals.score import Outcome
 
 MODEL = "gpt-4o"
 _SHORT_ID = re.compile(r"#([\w-]+)\]")
-_DURATION = re.compile(r"memory;dur=([\d.]+)")
 Tick = Callable[[str], None]
 """Is told of every step, by a few words."""
 
@@ -124,8 +123,6 @@ async def ask(house: House, persona: Persona, question: Question, facts: Mapping
         status=reply.headers["x-memory-status"],
         reason=reply.headers.get("x-memory-reason", ""),
         injected=_facts(injected, facts),
-        tokens=int(reply.headers.get("x-memory-tokens", "0")),
-        memory_ms=milliseconds(reply),
     )
 
 
@@ -136,12 +133,6 @@ def _injected(reply: Reply, shown: str) -> list[str]:
     if lost := [i for i in ids if not i.endswith(ends)]:
         raise Refused(f"X-Memory-Ids names memories that the upstream did not get: {', '.join(lost)}")
     return ids
-
-
-def milliseconds(reply: Reply) -> float:
-    """Return memory's share of the answer's Server-Timing."""
-    found = _DURATION.search(reply.headers.get("server-timing", ""))
-    return float(found[1]) if found else 0.0
 
 
 def _facts(ids: Sequence[str], facts: Mapping[str, str]) -> tuple[str, ...]:

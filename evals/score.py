@@ -42,8 +42,6 @@ class Outcome:
     status: str  # X-Memory-Status
     reason: str
     injected: tuple[str, ...]
-    tokens: int
-    memory_ms: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +118,6 @@ def recall(found: Sequence[str], answers: Iterable[str], cut: int | None = None)
     """Return the share of the answers among the first `cut` found."""
     wanted = set(answers)
     return len(wanted & set(found[:cut])) / len(wanted)
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """Return the smallest value that `share` of the values do not exceed; 0 without values."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
 def misses(outcomes: Iterable[Outcome], standing: Standing) -> list[str]:

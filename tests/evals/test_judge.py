@@ -55,7 +55,9 @@ async def test_a_fact_stored_twice_is_told() -> None:
     assert verdict.doubled == ("f2",)
 
 
-async def test_what_states_no_fact_is_extra() -> None:
+async def test_a_memory_that_states_no_fact_is_extra_but_may_quote_the_evidence_of_one() -> None:
     verdict = await Judge(embed).verdict(persona(raw()), kept("no, new", "Something else."))
     assert verdict.extra == 2
+    assert verdict.useful == 1
+    assert verdict.covered == {"f2"}
     assert verdict.recall == 0.0

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evals.score import Outcome, Standing, Tally, below, floors, misses, percentile, recall, tally
+from evals.score import Outcome, Standing, Tally, below, floors, misses, recall, tally
 
 RIGHT = Outcome(
     question="u-q1",
@@ -18,11 +18,9 @@ RIGHT = Outcome(
     status="injected",
     reason="",
     injected=("u-f1", "u-f2"),
-    tokens=60,
-    memory_ms=2.0,
 )
 ABSTAIN = dataclasses.replace(
-    RIGHT, question="u-q2", kind="abstain", answers=(), stale=(), injected=(), status="none", tokens=0
+    RIGHT, question="u-q2", kind="abstain", answers=(), stale=(), injected=(), status="none"
 )
 SKIPPED = dataclasses.replace(ABSTAIN, question="u-q3", kind="world", skip=True, status="skipped")
 SMALL_TALK = dataclasses.replace(SKIPPED, kind="small_talk")
@@ -103,9 +101,3 @@ def test_a_metric_below_its_floor_or_above_its_ceiling_is_named(tmp_path: Path) 
     good = {"recall@5": {"en": (0.9, 9)}, "wrong: skip": {"en": (0.1, 9)}, "stale": {"zh": (0.0, 9)}}
     assert below("p", good, floors("full", file)) == []
     assert floors("quick", file) == {}
-
-
-def test_percentiles_are_values_that_occurred() -> None:
-    assert percentile([3.0, 1.0, 2.0, 4.0], 0.5) == 2.0
-    assert percentile([3.0, 1.0, 2.0, 4.0], 0.99) == 4.0
-    assert percentile([], 0.5) == 0.0
