@@ -5,19 +5,22 @@ identifies callers, as the settings say. Raises ConfigError for what only an ope
 import os
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from proxy.edge.identity.browsers import Browsers
 from proxy.edge.identity.entrance import Entrance
 from proxy.edge.identity.keyring import KeyRing
 from proxy.edge.identity.modes import ByHeader, ByKey, ByTrust, Mode
-from proxy.edge.identity.tokens import ByToken, Keys, PublicKeys, SharedSecret
 from proxy.errors import ConfigError
 from proxy.ports import KeyStore
 from proxy.reasons import Reason
 from proxy.settings import Identity, Settings
 from proxy.upstream.fetch import fetch
 from proxy.upstream.network import Network
+
+if TYPE_CHECKING:
+    from proxy.edge.identity.tokens import ByToken, Keys
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -75,12 +78,14 @@ def _mode(settings: Settings, keys: KeyStore) -> Mode:
             return _by_token(identity, network_of(settings))
 
 
-def _by_token(identity: Identity, network: Network) -> ByToken:
+def _by_token(identity: Identity, network: Network) -> "ByToken":
     if not identity.jwt_audience:
         raise ConfigError(
             "identity.jwt_audience is required in mode jwt: without it, a token that the issuer made for any"
             " other application would be good here"
         )
+    from proxy.edge.identity.tokens import ByToken  # 3 MB that only mode jwt needs
+
     return ByToken(
         _keys(identity, network),
         audience=identity.jwt_audience,
@@ -90,10 +95,12 @@ def _by_token(identity: Identity, network: Network) -> ByToken:
     )
 
 
-def _keys(identity: Identity, network: Network) -> Keys:
+def _keys(identity: Identity, network: Network) -> "Keys":
     url, secret = identity.jwt_jwks_url, identity.jwt_secret
     if (url is None) == (secret is None):
         raise ConfigError("mode jwt needs identity.jwt_jwks_url or identity.jwt_secret, and not both")
+    from proxy.edge.identity.tokens import PublicKeys, SharedSecret
+
     if secret is not None:
         return SharedSecret.of(secret.get_secret_value(), identity.jwt_algorithms)
     assert url is not None

@@ -17,8 +17,6 @@ import uvicorn
 from uvicorn.supervisors import Multiprocess
 
 from proxy import observe
-from proxy.demo.model import scripted_model
-from proxy.demo.show import run_demo
 from proxy.edge.protocol import RawTargetProtocol
 from proxy.edge.websocket import WebSocketProtocol
 from proxy.errors import ConfigError
@@ -168,6 +166,8 @@ def scripted_at(chunk_delay_s: float = CHUNK_DELAY_S) -> OpenUpstream:
 @contextlib.asynccontextmanager
 async def scripted_upstream(chunk_delay_s: float) -> AsyncIterator[str]:
     """Serve the scripted model while the block runs; yields its base URL."""
+    from proxy.demo.model import scripted_model  # a process with an upstream does without
+
     async with running(scripted_model(chunk_delay_s=chunk_delay_s)) as origin:
         yield f"{origin}/v1"
 
@@ -195,6 +195,8 @@ def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
 async def _play(settings: Settings, model: str | None, *, fast: bool) -> int:
     stage = Served(settings, None, scripted=scripted_at(0 if fast else CHUNK_DELAY_S))
     async with running(stage, http=RawTargetProtocol) as origin:
+        from proxy.demo.show import run_demo
+
         return await run_demo(f"{origin}/v1", model=model, fast=fast)
 
 

@@ -34,6 +34,7 @@ from proxy.stores.models import e5, memory_e5, vocabulary, weights  # noqa: E402
 from proxy.stores.models.load import fetched_dir  # noqa: E402
 from proxy.stores.models.weights import Array  # noqa: E402
 
+PARTS = ("pos", "seg", "n0.", "layers.")  # of the encoder; a file of training may hold more
 HEADS, LARGE = 12, 3.0  # a channel is smoothed from LARGE times the median channel's largest value
 WORD_ROWS, WIDTH = 250_037, 384
 See = Callable[[str, Array], None]
@@ -131,11 +132,26 @@ def texts() -> Iterator[str]:
     files = sorted((ROOT / "training/data/train").glob("*.jsonl.gz"))
     lines = [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
     users = [line for line in lines if line["task"] == "retrieval"]
-    chance = random.Random(5)
+    chance, (query, passage) = random.Random(5), memory_e5.PROMPTS
     for user in chance.sample(users, 120):
         for _ in range(2):
-            yield "query: " + chance.choice(user["asked"])["q"]
-            yield "passage: " + chance.choice(user["facts"])
+            yield query + chance.choice(user["asked"])["q"]
+            yield passage + chance.choice(user["facts"])
+
+
+def packed(tuned: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the layers with matrices as int8 rows and their scales (NAME.q, NAME.s), vectors as float16."""
+    found: dict[str, Array] = {}
+    for name, value in tuned.items():
+        if name.endswith(".smooth"):
+            continue
+        if name.endswith((".q", ".s")):
+            found[name] = value
+        elif value.ndim < 2:
+            found[name] = value.astype(np.float16)
+        else:
+            found[name + ".q"], found[name + ".s"] = weights.quantised(value, axis=1, peak=127)
+    return found
 
 
 def main() -> None:
@@ -144,7 +160,7 @@ def main() -> None:
     parser.add_argument("--name", default=memory_e5.NAME)
     options = parser.parse_args()
     with np.load(options.layers) as held:
-        tuned = {name: held[name] for name in held.files if not name.endswith(".smooth")}
+        tuned = packed({name: held[name] for name in held.files if name.startswith(PARTS)})
     tuned |= smoothed(tuned, list(texts()))
     target = memory_e5.TUNED.with_name(f"{options.name}.npz")
     np.savez_compressed(target, **tuned)

@@ -35,12 +35,12 @@ def message_arrays(seed: int = 1) -> dict[str, Any]:
     return {
         "mu": chance.normal(size=2 * WIDTH) / 10,
         "sd": 1 + chance.random(2 * WIDTH),
-        "a.w": chance.normal(size=(128, 2 * WIDTH)) / 20,
-        "a.b": chance.normal(size=128) / 10,
-        "needs.w": chance.normal(size=(5, 128)) / 4,
-        "needs.b": chance.normal(size=5),
-        "asks.w": chance.normal(size=(4, 128)) / 4,
-        "asks.b": chance.normal(size=4),
+        "a.weight": chance.normal(size=(128, 2 * WIDTH)) / 20,
+        "a.bias": chance.normal(size=128) / 10,
+        "needs.weight": chance.normal(size=(5, 128)) / 4,
+        "needs.bias": chance.normal(size=5),
+        "asks.weight": chance.normal(size=(4, 128)) / 4,
+        "asks.bias": chance.normal(size=4),
     }
 
 
@@ -66,8 +66,8 @@ def pair_arrays(classes: Sequence[int], rank: int, seed: int = 2) -> dict[str, A
 def write_heads(directory: Path) -> Path:
     """Write all heads of the judge, of random weights."""
     chance = np.random.default_rng(3)
-    profile = {"a.w": chance.normal(size=(128, WIDTH)), "a.b": chance.normal(size=128)}
-    profile |= {"out.w": chance.normal(size=(2, 128)) / 10, "out.b": chance.normal(size=2)}
+    profile = {"a.weight": chance.normal(size=(128, WIDTH)), "a.bias": chance.normal(size=128)}
+    profile |= {"out.weight": chance.normal(size=(2, 128)) / 10, "out.bias": chance.normal(size=2)}
     write_head(directory, "message", message_arrays())
     write_head(directory, "profile", profile)
     write_head(directory, "relevance", {"cosine": np.array([12.0, -4.8])})

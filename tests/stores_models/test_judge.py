@@ -92,9 +92,10 @@ async def test_the_heads_see_the_mean_and_the_largest_of_all_tokens(
     states = np.frombuffer(reading.states, np.float16).reshape(-1, 384).astype(np.float64)
     arrays = message_arrays()
     seen = (np.concatenate([states.mean(0), states.max(0)]) - arrays["mu"]) / arrays["sd"]
-    wide = arrays["a.w"] @ seen + arrays["a.b"]
+    wide = arrays["a.weight"] @ seen + arrays["a.bias"]
     hidden = wide * [0.5 * (1 + erf(x / 2**0.5)) for x in wide]
-    needs, asks = arrays["needs.w"] @ hidden + arrays["needs.b"], arrays["asks.w"] @ hidden + arrays["asks.b"]
+    needs = arrays["needs.weight"] @ hidden + arrays["needs.bias"]
+    asks = arrays["asks.weight"] @ hidden + arrays["asks.bias"]
     odds = np.exp(needs)
     expected = [*(odds / odds.sum()), *(1 / (1 + np.exp(-asks)))]
     assert numbers(reading) == pytest.approx(expected, abs=1e-3)
@@ -248,9 +249,9 @@ def test_a_head_that_cannot_be_used_is_the_reason_for_no_judge(
 def test_weights_that_do_not_fit_are_the_reason_for_no_judge(embedder: OnnxEmbedder, tmp_path: Path) -> None:
     directory = write_heads(tmp_path)
     arrays = message_arrays()
-    write_head(directory, "message", arrays | {"a.w": arrays["a.w"][:, :-1]})
+    write_head(directory, "message", arrays | {"a.weight": arrays["a.weight"][:, :-1]})
     assert "message do not fit" in load_judge(tmp_path, embedder, directory=directory).note
-    write_head(directory, "message", arrays | {"needs.b": np.full(5, np.nan)})
+    write_head(directory, "message", arrays | {"needs.bias": np.full(5, np.nan)})
     assert "returned no number" in load_judge(tmp_path, embedder, directory=directory).note
     write_head(directory, "message", arrays)
     write_head(directory, "relation", pair_arrays([3], 8), classes=[["yes", "no"]])

@@ -9,11 +9,11 @@ import os
 import re
 import secrets
 from hashlib import sha256
+from typing import TYPE_CHECKING
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 
 PREFIX = "mp-"
 _SHAPE = re.compile(r"mp-[A-Za-z0-9_-]{40,128}")
@@ -49,19 +49,27 @@ def digest_of(key: str) -> bytes:
 def seal(key: str, upstream_key: str) -> bytes:
     """Return the upstream key as it may be stored (AES-256-GCM under a key derived from the API key)."""
     nonce = os.urandom(_NONCE_BYTES)
-    return _FORMAT + nonce + AESGCM(_derived(key)).encrypt(nonce, upstream_key.encode("ascii"), _PURPOSE)
+    return _FORMAT + nonce + _cipher(key).encrypt(nonce, upstream_key.encode("ascii"), _PURPOSE)
 
 
 def unseal(key: str, sealed: bytes) -> str:
     """Return the upstream key. Raises BrokenSeal."""
+    from cryptography.exceptions import InvalidTag
+
     nonce, text = sealed[1 : 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
     try:
         if not sealed.startswith(_FORMAT):
             raise BrokenSeal
-        return AESGCM(_derived(key)).decrypt(nonce, text, _PURPOSE).decode("ascii")
+        return _cipher(key).decrypt(nonce, text, _PURPOSE).decode("ascii")
     except (InvalidTag, ValueError) as error:
         raise BrokenSeal from error
 
 
-def _derived(key: str) -> bytes:
-    return HKDF(algorithm=SHA256(), length=32, salt=None, info=_PURPOSE).derive(key.encode("ascii"))
+def _cipher(key: str) -> "AESGCM":
+    # 7 MB that only processes with keys of their own need.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=_PURPOSE).derive(key.encode("ascii"))
+    return AESGCM(derived)

@@ -12,9 +12,7 @@ import binascii
 import os
 from dataclasses import dataclass, field
 from secrets import token_bytes
-
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from typing import TYPE_CHECKING
 
 from proxy.chain_store import ConversationStore
 from proxy.domain import Scope
@@ -24,6 +22,9 @@ from proxy.kept import Conversation
 from proxy.ports import Clock
 from proxy.wire.body import dump, loads
 from proxy.wire.translation import PACKED, Seals
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 _MARK = "mp2."
 _NONCE, _KEY, _TAG = 12, 32, 16  # bytes
@@ -68,14 +69,14 @@ class Sealed:
     """Implements Seals for one owner."""
 
     def __init__(self, key: bytes, owner: Owner) -> None:
-        self._server = AESGCM(key)
+        self._server = _cipher(key)
         self._readers, self._reads_as = _identities(owner)
 
     def seal(self, kind: str, text: str) -> str:
         """Return the text as one opaque word."""
         own = token_bytes(_KEY)
         wraps = b"".join(_encrypted(self._server, own, reader) for reader in self._readers)
-        body = _encrypted(AESGCM(own), text.encode("utf-8", "surrogatepass"), kind.encode())
+        body = _encrypted(_cipher(own), text.encode("utf-8", "surrogatepass"), kind.encode())
         raw = bytes((len(self._readers),)) + wraps + body
         return _MARK + base64.urlsafe_b64encode(raw).decode("ascii")
 
@@ -96,7 +97,7 @@ class Sealed:
             for reader in self._reads_as:
                 own = _decrypted(self._server, wrap, reader)
                 if own is not None:
-                    text = _decrypted(AESGCM(own), raw[end:], kind)
+                    text = _decrypted(_cipher(own), raw[end:], kind)
                     return None if text is None else text.decode("utf-8", "surrogatepass")
         return None
 
@@ -114,12 +115,20 @@ def _identities(owner: Owner) -> tuple[list[bytes], list[bytes]]:
     return [unnamed, anyone], [anyone]
 
 
-def _encrypted(cipher: AESGCM, text: bytes, about: bytes) -> bytes:
+def _cipher(key: bytes) -> "AESGCM":
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # 7 MB that few processes need
+
+    return AESGCM(key)
+
+
+def _encrypted(cipher: "AESGCM", text: bytes, about: bytes) -> bytes:
     nonce = os.urandom(_NONCE)
     return nonce + cipher.encrypt(nonce, text, about)
 
 
-def _decrypted(cipher: AESGCM, sealed: bytes, about: bytes) -> bytes | None:
+def _decrypted(cipher: "AESGCM", sealed: bytes, about: bytes) -> bytes | None:
+    from cryptography.exceptions import InvalidTag
+
     try:
         return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], about)
     except (InvalidTag, ValueError):

@@ -45,9 +45,9 @@ class HeadFile:
                 found = {name: np.asarray(held[name], np.float32) for name in held.files}
         except (OSError, ValueError) as e:
             raise EmbeddingFailed(f"{self.path.name} cannot be read") from e
-        whole = {name: array for name, array in found.items() if not name.endswith((".q", ".s"))}
-        rows = [name.removesuffix(".q") for name in found if name.endswith(".q")]
-        return whole | {name: found[f"{name}.q"] * found[f"{name}.s"] for name in rows}
+        for name in [name for name in found if name.endswith(".q")]:
+            found[name.removesuffix(".q")] = found.pop(name) * found.pop(f"{name[:-2]}.s")
+        return found
 
     def offsets(self, labels: Sequence[str]) -> Array:
         """Return what is added to the labels' logits."""
@@ -75,11 +75,11 @@ def read_head(name: str, directory: Path = DIRECTORY) -> HeadFile:
 
 
 class MessageHead:
-    """Judges a message by the hidden states of its tokens: two layers."""
+    """Judges a message by the hidden states of its tokens: two layers over their mean and maximum."""
 
     def __init__(self, file: HeadFile) -> None:
-        self._arrays = _complete(file, ("mu", "sd", "a.w", "a.b", "needs.w", "needs.b", "asks.w", "asks.b"))
-        self._offsets, self._asks = file.offsets(NEEDS), file.offsets(ASKS)
+        self._arrays = complete(file, ("a", "needs", "asks"), ("mu", "sd"))
+        self._needs, self._asks = file.offsets(NEEDS), file.offsets(ASKS)
         self.judge(np.zeros((2, memory_e5.WIDTH), np.float32))  # the shapes fit
 
     def judge(self, states: Array) -> tuple[Needs, Asks]:
@@ -87,15 +87,15 @@ class MessageHead:
         a = self._arrays
         try:
             seen = (np.concatenate([states.mean(axis=0), states.max(axis=0)]) - a["mu"]) / a["sd"]
-            hidden = gelu(seen @ a["a.w"].T + a["a.b"])
-            needs = hidden @ a["needs.w"].T + a["needs.b"]
-            asks = hidden @ a["asks.w"].T + a["asks.b"] + self._asks
-            _check("message", needs, asks)
+            hidden = gelu(linear(a, "a", seen))
+            needs = linear(a, "needs", hidden)
+            asks = linear(a, "asks", hidden) + self._asks
+            check("message", needs, asks)
         except ValueError as e:
             raise EmbeddingFailed("the weights of the head message do not fit") from e
         # Memory's own log-odds: it is calibrated by itself. The others only give the reason.
-        memory = sigmoid(needs[0] - np.logaddexp.reduce(needs[1:]) + self._offsets[0])
-        others = softmax(needs + np.append(np.float32(0), self._offsets[1:]))[1:]
+        memory = sigmoid(needs[0] - np.logaddexp.reduce(needs[1:]) + self._needs[0])
+        others = softmax(needs + np.append(np.float32(0), self._needs[1:]))[1:]
         return Needs(float(memory), *others.tolist()), Asks(*sigmoid(asks).tolist())
 
 
@@ -103,16 +103,15 @@ class ProfileHead:
     """Judges by a memory's vector whether it holds in every conversation: two layers."""
 
     def __init__(self, file: HeadFile) -> None:
-        self._arrays, self._offsets = _complete(file, ("a.w", "a.b", "out.w", "out.b")), file.offsets(PROFILE)
+        self._arrays, self._offsets = complete(file, ("a", "out")), file.offsets(PROFILE)
         self.judge(np.zeros((1, memory_e5.WIDTH), np.float32))
 
     def judge(self, vectors: Array) -> list[Profile]:
         """Return the judgement of each row. Raises EmbeddingFailed."""
         a = self._arrays
         try:
-            hidden = gelu(vectors * _VECTOR_SCALE @ a["a.w"].T + a["a.b"])
-            logits = hidden @ a["out.w"].T + a["out.b"] + self._offsets
-            _check("profile", logits)
+            logits = linear(a, "out", gelu(linear(a, "a", vectors * _VECTOR_SCALE))) + self._offsets
+            check("profile", logits)
             return [Profile(rule, trait) for rule, trait in sigmoid(logits).tolist()]
         except ValueError as e:
             raise EmbeddingFailed("the weights of the head profile do not fit") from e
@@ -140,13 +139,21 @@ def gelu(x: Array) -> Array:
     return np.asarray(0.5 * x * (1 + np.sign(x) * (1 - series * t * np.exp(-(z**2)))))
 
 
-def _complete(file: HeadFile, names: Sequence[str]) -> dict[str, Array]:
+def linear(arrays: Mapping[str, Array], layer: str, x: Array) -> Array:
+    """Return what the layer makes of each row."""
+    return np.asarray(x @ arrays[layer + ".weight"].T + arrays[layer + ".bias"])
+
+
+def complete(file: HeadFile, layers: Sequence[str], others: Sequence[str] = ()) -> dict[str, Array]:
+    """Return the weights of a head that needs these layers and arrays. Raises EmbeddingFailed."""
     arrays = file.arrays()
+    names = [*others, *(f"{layer}.{part}" for layer in layers for part in ("weight", "bias"))]
     if missing := [name for name in names if name not in arrays]:
         raise EmbeddingFailed(f"{file.path.name} lacks {missing[0]}")
     return arrays
 
 
-def _check(name: str, *made: Array) -> None:
+def check(name: str, *made: Array) -> None:
+    """Raise EmbeddingFailed for what is no number."""
     if not all(np.isfinite(array).all() for array in made):
         raise EmbeddingFailed(f"the head {name} returned no number")

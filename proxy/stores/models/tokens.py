@@ -139,8 +139,9 @@ def _load(table: Table, file: Path) -> "Encoding | None":
         from tiktoken import Encoding
 
         if table.name not in _LOADED:
-            words = file.read_bytes().split()  # a token, its rank, a token, …: 200,000 of them
-            ranks = dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
+            with file.open("rb") as lines:  # 200,000 of a token and its rank
+                pairs = (line.split() for line in lines)
+                ranks = {a2b_base64(token): int(rank) for token, rank in pairs}
             encoding = Encoding(table.name, pat_str=table.pattern, mergeable_ranks=ranks, special_tokens={})
             encoding._mergeable_ranks.clear()  # 27 MB that only tiktoken's own loading needs
             _LOADED[table.name] = encoding
