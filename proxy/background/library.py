@@ -12,7 +12,7 @@ from hashlib import blake2b
 
 from proxy.background.embedding import vectors_of
 from proxy.background.safety import filters, planted
-from proxy.background.safety.long_text import cleaned
+from proxy.background.safety.filters import cleaned
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.background.split import NO_BRACKETS, split
 from proxy.documents import (

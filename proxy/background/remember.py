@@ -14,8 +14,7 @@ from uuid import uuid4
 from proxy import timezones
 from proxy.background.embedding import vector_of
 from proxy.background.extraction.dates import anchored
-from proxy.background.safety.filters import without_personal_data
-from proxy.background.safety.refusals import refusal_of
+from proxy.background.safety.filters import refusal_of, without_personal_data
 from proxy.background.take_in import NOTHING_TOLD, GiveWay, Taken, at_once, take_in
 from proxy.background.write_gate.admit import Basis, Gate, admit, relate, weigh
 from proxy.background.write_gate.decide import decide_changes

@@ -9,9 +9,8 @@ from types import MappingProxyType
 from typing import ParamSpec, TypeVar
 
 from proxy.background.embedding import vectors_of
-from proxy.background.safety.filters import redact, safe_id
+from proxy.background.safety.filters import redact, refusal_of, safe_id
 from proxy.background.safety.policy import SafetyPolicy
-from proxy.background.safety.refusals import refusal_of
 from proxy.background.write_gate.admit import Gate
 from proxy.domain import Candidate, Create, Event, Evidence, Memory, MemoryFilter, Scope, Stamp
 from proxy.errors import Conflict

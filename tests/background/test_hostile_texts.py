@@ -14,8 +14,7 @@ import pytest
 from proxy.background.extraction import repair
 from proxy.background.extraction.grounding import _invents, ground, sources
 from proxy.background.extraction.repair import objects
-from proxy.background.safety.filters import redact
-from proxy.background.safety.long_text import cleaned
+from proxy.background.safety.filters import cleaned, redact
 from proxy.background.safety.policy import DEFAULT, SafetyPolicy
 from proxy.background.split import split
 from proxy.domain import Candidate, Exchange, Scope

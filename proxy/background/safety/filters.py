@@ -133,3 +133,65 @@ def _malformed(type_: str, content: str) -> str | None:
     if "\ufffd" in content or (not content.isprintable() and any(ord(c) < 9 for c in content)):
         return "garbled"
     return None
+
+
+# ---------------------------------------------------------------- refusals in words
+_WORDS = {
+    "empty": "it says nothing",
+    "too_long": "it is too long for one memory; split it into single facts",
+    "garbled": "it holds broken characters",
+    "planted": "it reads like an instruction planted for the assistant",
+    "echo": "it repeats a block of injected memories",
+}
+_SENSITIVE = "it holds what looks like a secret or an identifying number"
+
+
+def refusal_of(candidate: Candidate, policy: SafetyPolicy) -> tuple[str, str] | None:
+    """Return why the candidate must not be stored, as a constant word and in words; None if it may."""
+    reason = reject(candidate, policy)
+    return (reason, _WORDS.get(reason, _SENSITIVE)) if reason else None
+
+
+# ---------------------------------------------------------------- long texts
+# A match blocks all threads while it runs, so a long text is scanned in portions. What the cut between two of
+# them has split (a password and its label) is whole in the seam: the end of the one and the beginning of the
+# next, scanned once more.
+PORTION_CHARS = 20_000
+SEAM_CHARS = 2_000  # on either side of a cut
+_LONGEST_WORD = 300  # no secret has a space in it; what is longer is none
+# Where to cut, best first: at a blank line, a line, a space, a sign between values.
+_CUTS = ("\n\n", "\n", " ", ",", ";")
+
+
+def cleaned(content: str, policy: SafetyPolicy = DEFAULT) -> str:
+    """Return the text without secrets, without personal data that the policy rejects, without instructions
+    planted for assistants: marks stand in their place."""
+    parts: list[str] = []
+    for portion in _portions(content):
+        part = clean(portion, policy)
+        if parts:
+            at, to = _space(parts[-1], len(parts[-1]) - SEAM_CHARS), _space(part, SEAM_CHARS)
+            seam = clean(parts[-1][at:] + part[:to], policy)
+            parts[-1:] = [parts[-1][:at], seam]
+            part = part[to:]
+        parts.append(part)
+    return "".join(parts)
+
+
+def _portions(content: str) -> Iterator[str]:
+    """Yield the text in parts of bounded length, cut where it means the least."""
+    at = 0
+    while at < len(content):
+        end = at + PORTION_CHARS
+        if end < len(content):
+            found = ((content.rfind(mark, at + PORTION_CHARS // 2, end), len(mark)) for mark in _CUTS)
+            end = next((place + length for place, length in found if place > 0), end)
+        yield content[at:end]
+        at = end
+
+
+def _space(text: str, at: int) -> int:
+    """Return a place near `at`, and inside the text, that parts no word."""
+    at = min(max(at, 0), len(text))
+    found = re.compile(r"\s").search(text, at, at + _LONGEST_WORD)
+    return found.start() if found and at else at
