@@ -84,7 +84,7 @@ class Snapshot(Protocol):
         ...
 
     def search(self, search: Search) -> Sequence[Hit] | None:
-        """Return what MemoryStore.search would have then, at once; None if the memories are too many, or
+        """Return what MemoryStore.search would have then, at once; None if the memories are not at hand, or
         once the user forgot something."""
         ...
 

@@ -20,7 +20,7 @@ from proxy.pipeline.rerank import Reranking
 from proxy.ports import Clock, Embedder, MemoryStore, Snapshot
 from proxy.reasons import Reason
 
-LIST_LENGTH = 24  # of each of the two lists
+LIST_LENGTH = 16  # of each of the two lists, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +122,14 @@ class Searcher:
             return Found((), Reason.BELOW_THRESHOLD, level)
         types = None if wanted.types is None else with_children(wanted.types)
         now = self.clock()
-        search = Search(encoded.vector, looked_up, LIST_LENGTH, types, now, vectors=LIST_LENGTH)
+        candidates = depth(max(wanted.limit, self.reranking.top) if self.reranking else wanted.limit)
+        longest = max(LIST_LENGTH, candidates)
+        search = Search(encoded.vector, looked_up, longest, types, now, vectors=longest)
         hits = None if snapshot is None else snapshot.search(search)
         if hits is None:
             hits = await self.memories.search(wanted.scope, search)
         ranked = fused(hits, self.ranking, project=wanted.scope.project, now=now)
-        most = max(wanted.limit, self.reranking.top) if self.reranking else wanted.limit
-        chosen = ranked[: depth(most)]
+        chosen = ranked[:candidates]
         if besides:
             kept_ids = {c.hit.memory.id for c in chosen} | {m.id for m in besides}
             chosen += [c for c in ranked[len(chosen) :] if c.hit.memory.id in kept_ids]

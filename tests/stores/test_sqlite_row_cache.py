@@ -77,8 +77,12 @@ async def test_a_touched_memory_is_made_anew_once_and_not_by_every_search(memori
     assert await found(memories) is touched
 
 
-async def test_a_search_after_a_snapshot_reads_no_rows(memories, monkeypatch):
-    await memories.snapshot(ANNA)
+async def test_the_first_snapshot_of_a_user_reads_no_rows_and_the_next_one_all(memories, monkeypatch):
+    wanted = Search(None, ("tea",), now=NOW)
+    assert (await memories.snapshot(ANNA)).search(wanted) is None
+    assert not memories._rows._users
+    (hit,) = (await memories.snapshot(ANNA)).search(wanted)
+    assert hit.memory == TEA
     monkeypatch.setattr(rows, "memories_by_seq", None)
     assert (await found(memories)).content == TEA.content
 
@@ -101,12 +105,10 @@ async def test_a_snapshot_is_begun_before_it_is_awaited_and_may_be_called_off(me
     assert (await memories.snapshot(ANNA)) is not None
 
 
-async def test_of_a_user_with_many_memories_a_snapshot_brings_nothing_in(memories, monkeypatch):
-    monkeypatch.setattr(sqlite_memories, "_FEW", 1)
-    more = replace(TEA, id="more", content="Drinks black tea.")
-    await memories.apply(ANNA, [Create(more, None)], expect=await memories.stamp(ANNA))
-    assert await memories.snapshot(ANNA) is None
-    assert not memories._indexes.holds(ANNA)
+async def test_of_a_user_with_many_memories_a_snapshot_reads_no_rows(memories, monkeypatch):
+    monkeypatch.setattr(sqlite_memories, "_FEW", 0)
+    for _ in range(2):
+        assert (await memories.snapshot(ANNA)).search(Search(None, ("tea",), now=NOW)) is None
     assert not memories._rows._users
 
 
@@ -116,43 +118,13 @@ async def test_after_a_forget_nothing_is_at_hand(memories):
     assert not memories._indexes.holds(ANNA)
 
 
-async def test_a_snapshot_is_of_few_memories_all_of_them_legible(memories, monkeypatch):
-    few = await memories.snapshot(ANNA)
-    (hit,) = few.search(Search(None, ("tea",), now=NOW))
-    assert hit.memory == TEA
-    monkeypatch.setattr(sqlite_memories, "_FEW", 0)
-    assert await memories.snapshot(ANNA) is None
-    memories._indexes.clear()
-    assert await memories.snapshot(ANNA) is None
-
-
-async def test_of_a_user_known_to_have_many_memories_no_reader_is_asked_for_a_snapshot(memories, monkeypatch):
-    monkeypatch.setattr(sqlite_memories, "_FEW", 0)
-    await found(memories)
-    monkeypatch.setattr(memories._database, "begin_read", None)
-    assert await memories.snapshot(ANNA) is None
-
-
 async def test_a_damaged_row_costs_the_snapshot_and_only_the_searches_that_find_it(memories):
     milk = replace(TEA, id="milk", content="Drinks milk.", tags=("cow",))
     await memories.apply(ANNA, [Create(milk, None)], expect=await memories.stamp(ANNA))
     await memories._database.write(lambda tx: tx.execute("UPDATE memories SET tags = '[' WHERE id = 'milk'"))
+    await memories.snapshot(ANNA)
     assert await memories.snapshot(ANNA) is None
     assert (await found(memories)).content == TEA.content
-
-
-async def test_of_a_user_first_seen_each_row_is_read_once(memories):
-    read = []
-
-    def work(tx):
-        tx.set_trace_callback(read.append)
-        try:
-            return memories._few(tx, ANNA)
-        finally:
-            tx.set_trace_callback(None)
-
-    assert await memories._database.read(work) is not None
-    assert sum("access_count" in statement for statement in read) == 1
 
 
 async def test_a_memory_read_from_its_row_is_as_good_as_one_made_and_as_immutable(memories):

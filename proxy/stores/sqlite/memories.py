@@ -47,7 +47,7 @@ class SqliteMemories:
         self._listing = Listing(database)
         self._forgets = 0  # how often somebody's memories were let go
         self.forgetting = Forgetting(database, self._let_go)
-        self.coming_back = ComingBack(database, self._taken, self._has_room, _FEW)
+        self.coming_back = ComingBack(database, self._bring_in, self._has_room, _FEW)
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
@@ -65,7 +65,7 @@ class SqliteMemories:
         return await self._database.read(lambda tx: self._search(tx, scope, search))
 
     def snapshot(self, scope: Scope, sort: SortProfile | None = None) -> Awaitable[Snapshot | None]:
-        """See MemoryStore: of a user with few memories; of others the profile alone."""
+        """See MemoryStore: of a user with few memories who comes back; of others the profile alone."""
         forgets = self._forgets
         return self._database.begin_read(
             lambda tx: self._taken(tx, scope, sort, lambda: self._forgets == forgets)
@@ -158,27 +158,31 @@ class SqliteMemories:
         memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
         return _hits(found, memories)
 
+    def _bring_in(self, tx: sqlite3.Connection, scope: Scope) -> None:
+        """Read a user's index and memories into the caches."""
+        if owner := owners.find(tx, scope):
+            index = self._index(tx, owner)
+            self._rows.memories(tx, owner, self._database.epoch, index.seqs[index.current].tolist())
+
     def _taken(
-        self,
-        tx: sqlite3.Connection,
-        scope: Scope,
-        sort: SortProfile | None = None,
-        holds: Callable[[], bool] = lambda: True,
+        self, tx: sqlite3.Connection, scope: Scope, sort: SortProfile | None, holds: Callable[[], bool]
     ) -> "Taken | None":
-        """Return the user's index and memories; of many memories only the profile's. None for a user never
-        seen, and where a row is damaged: it costs the searches that find it, and no others."""
+        """Return the profile, and of a user with few memories who was here before the index and all memories:
+        for one search it costs less to read later the rows that it finds. None for a user never seen, and if
+        a row is damaged: it costs the searches that find it, and no others."""
         owner = owners.find(tx, scope)
         if owner is None:
             return None
+        comes_back = self._indexes.holds(scope)
         index = self._index(tx, owner)
         profile = self._profiles.of(owner, self._database.epoch, index, sort) if sort else ()
-        seqs = index.seqs[index.current].tolist()
-        few = len(seqs) <= _FEW
+        seqs, epoch = index.seqs[index.current].tolist(), self._database.epoch
+        whole = len(seqs) <= _FEW and comes_back
         with suppress(DamagedRow):
-            wanted = seqs if few else [seq for seq, _ in profile]
-            memories = self._rows.memories(tx, owner, self._database.epoch, wanted) if wanted else {}
+            wanted = seqs if whole else [seq for seq, _ in profile]
+            memories = self._rows.memories(tx, owner, epoch, wanted) if wanted else {}
             held = [(memories[seq], kind) for seq, kind in profile if seq in memories]
-            return Taken(index if few else None, memories, held, scope.project, holds)
+            return Taken(index if whole else None, memories, held, scope.project, holds)
         return None
 
     def _has_room(self) -> bool:
@@ -191,7 +195,7 @@ class SqliteMemories:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A user's memories, as ports.Snapshot. `index`: None if they are many."""
+    """A user's memories, as ports.Snapshot. `index`: None if they are many, or were not read."""
 
     index: UserIndex | None
     memories: Mapping[int, Memory]
