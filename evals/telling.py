@@ -153,24 +153,22 @@ def _judge_change(found: Tally, language: str, row: Mapping[str, str], held: lis
 # ------------------------------------------------------------ statements
 async def statements(directory: Path, settings: Mapping[str, Any], tick: Tick, *, quick: bool) -> Shares:
     """Return what the gate stores of a careless and of a good extraction model's candidates."""
-    told = [(f"say-{i}", language, row) for i, (language, row) in enumerate(rows("statements", quick=quick))]
-    found = Tally()
-    for name, careless in (("careless", True), ("good", False)):
-        script = Scripted(
-            {
-                row["message"]: [
-                    fact(c["content"], row["message"]) for c in row["candidates"] if careless or c["store"]
-                ]
-                for _, _, row in told
-            }
-        )
-        model = Model(extract=script)
-        async with opened(directory / name, model, {**SETTINGS, **settings}) as house:
-            house.clock.set(everyday.ASKED)
-            await tell(house, [(user, row["message"]) for user, _, row in told], tick)
-            for user, language, row in told:
-                _judge_statement(found, language, row, await _stored(house, user), name)
+    said = [(f"{i}", language, row) for i, (language, row) in enumerate(rows("statements", quick=quick))]
+    found, script = Tally(), Scripted({})
+    async with opened(directory, Model(extract=script), {**SETTINGS, **settings}) as house:
+        house.clock.set(everyday.ASKED)
+        for model in ("careless", "good"):
+            script.facts = {row["message"]: _given(row, model) for _, _, row in said}
+            await tell(house, [(f"{model}-{user}", row["message"]) for user, _, row in said], tick)
+            for user, language, row in said:
+                _judge_statement(found, language, row, await _stored(house, f"{model}-{user}"), model)
     return found.shares()
+
+
+def _given(row: Mapping[str, Any], model: str) -> Facts:
+    """Return the candidates that a model gives: all of them, or the right ones."""
+    candidates = row["candidates"]
+    return [fact(c["content"], row["message"]) for c in candidates if model == "careless" or c["store"]]
 
 
 def _judge_statement(
