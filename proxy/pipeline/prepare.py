@@ -41,6 +41,7 @@ from proxy.ports import Clock, SessionStore, Snapshot
 from proxy.reasons import Reason
 
 LINES = 3  # turns of the session that a request without history is reminded of
+PATIENCE_S = 0.05  # for the profile, if nothing is searched for
 
 T = TypeVar("T")
 Stage = Callable[[str], AbstractContextManager[None]]
@@ -150,7 +151,7 @@ async def _recall(turn: Turn, tools: Tools) -> _Recalled:
             passages = await look_up(turn, tools.shelf, verdict, None)
             if verdict.reason is Reason.TOOL_FORCED:
                 return _Recalled(passages=passages, status=Status.SKIPPED, reason=verdict.reason)
-            return await _skipped(turn, verdict.reason, verdict, tools, await taking, passages)
+            return await _skipped(turn, verdict.reason, verdict, tools, taking, passages)
     except StoreError as error:
         return _Recalled(level=Level.SESSION, error=error)
 
@@ -160,11 +161,15 @@ async def _skipped(
     reason: Reason | None,
     verdict: Verdict,
     tools: Tools,
-    snapshot: Snapshot | None,
+    taking: Awaitable[Snapshot | None],
     passages: Sequence[RankedPassage] = (),
 ) -> _Recalled:
-    """Return the profile alone."""
-    held = await tools.profiles.of(turn.scope, snapshot, turn.options)
+    """Return the profile alone. A message that needs no memory does not wait long for a store."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            held = await tools.profiles.of(turn.scope, await taking, turn.options)
+    except (StoreError, TimeoutError):
+        return _Recalled((), (), passages, Status.SKIPPED, reason, Level.SESSION)
     profile = offered(held, traits=verdict.may_be_life and begins(turn))
     return _Recalled((), _fresh(turn, profile), passages, Status.SKIPPED, reason)
 
@@ -176,13 +181,12 @@ async def _searched(
     searcher, asked = tools.searcher, turn.options
     with tools.stage("query"):
         encoded, types = await _asked(turn, verdict, tools)
-    # While a model elsewhere was asked, another process may have forgotten something.
-    snapshot = await (
-        searcher.memories.snapshot(turn.scope, tools.profiles.sorter) if tools.waits else taking
-    )
+    if tools.waits:  # while a model elsewhere was asked, another process may have forgotten something
+        taking = searcher.memories.snapshot(turn.scope, tools.profiles.sorter)
     if encoded is None:
-        return await _skipped(turn, Reason.PLAN, verdict, tools, snapshot)
+        return await _skipped(turn, Reason.PLAN, verdict, tools, taking)
     with tools.stage("search"):
+        snapshot = await taking
         held = await tools.profiles.of(turn.scope, snapshot, asked)
         profile = offered(held, traits=True)
         wanted = Wanted(turn.scope, types, asked.limit, asked.threshold, turn.at)

@@ -211,6 +211,28 @@ async def test_a_broken_store_is_the_callers_to_handle():
         await prepare(turn(ASKED), tools_with(Broken(), ScriptedJudge()))
 
 
+class Gone(Shelf):
+    """A store that cannot begin to read."""
+
+    async def snapshot(self, scope, sort=None):
+        raise StoreUnavailable
+
+
+class Stuck(Shelf):
+    """A store that never answers."""
+
+    async def snapshot(self, scope, sort=None):
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("store", [Gone(), Stuck()])
+async def test_small_talk_is_not_degraded_by_a_store_that_fails_or_hangs(store):
+    tools = tools_with(store, ScriptedJudge(needs=lambda _: SMALL_TALK))
+    async with asyncio.timeout(5):
+        prepared = await prepare(turn("Good morning to you!"), tools)
+    assert (prepared.status, prepared.reason, prepared.level) == (Status.SKIPPED, "greeting", Level.SESSION)
+
+
 async def test_what_every_turn_has_to_do_without_is_logged_once_a_minute(tools, monkeypatch):
     lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
     tools = replace(tools, seldom=Seldom(lambda: clock[0]))
