@@ -63,6 +63,32 @@ def pair_arrays(classes: Sequence[int], rank: int, seed: int = 2) -> dict[str, A
     return found
 
 
+def reader_arrays(width: int = 32, seed: int = 4) -> dict[str, Any]:
+    """Return the weights of a relevance head that reads both texts."""
+    chance = np.random.default_rng(seed)
+    found: dict[str, Any] = {"cosine": np.array([12.0, -4.8]), "seg": chance.normal(size=(2, width))}
+
+    def layer(name: str, inputs: int, outputs: int) -> None:
+        found[name + ".weight"] = chance.normal(size=(outputs, inputs)) / inputs**0.5
+        found[name + ".bias"] = chance.normal(size=outputs) / 10
+
+    def norm(name: str) -> None:
+        found[name + ".weight"], found[name + ".bias"] = 1 + chance.random(width), chance.random(width)
+
+    for name in ("pq", "pm"):
+        layer(name, WIDTH, width)
+    for n in range(2):
+        for part, inputs, outputs in (("qkv", 1, 3), ("o", 1, 1), ("up", 1, 2), ("dn", 2, 1)):
+            layer(f"bl.{n}.{part}", inputs * width, outputs * width)
+        for part in ("n1", "n3"):
+            norm(f"bl.{n}.{part}")
+    norm("nq")
+    norm("nm")
+    layer("f1", 4 * width + 1, width)
+    layer("f2", width, 1)
+    return found
+
+
 def write_heads(directory: Path) -> Path:
     """Write all heads of the judge, of random weights."""
     chance = np.random.default_rng(3)

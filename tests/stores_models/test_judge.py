@@ -17,9 +17,9 @@ from proxy.stores.models import heads
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.encoder import Encoder, Pass
 from proxy.stores.models.heads import MessageHead, read_head
-from proxy.stores.models.judge import OnnxJudge, load_judge
+from proxy.stores.models.judge import OnnxJudge, _Memories, load_judge
 from proxy.stores.models.load import load_embedder
-from tests.stores_models.heads import message_arrays, pair_arrays, write_head, write_heads
+from tests.stores_models.heads import message_arrays, pair_arrays, reader_arrays, write_head, write_heads
 
 STRANGE = [
     "",
@@ -171,6 +171,39 @@ async def test_a_nearer_memory_helps_more(judge: OnnxJudge, embedder: OnnxEmbedd
     assert await judge.helps(reading, []) == []
 
 
+async def test_only_memories_that_the_cosine_leaves_open_are_read_and_each_once(
+    embedder: OnnxEmbedder, tmp_path: Path, runs: list[str]
+) -> None:
+    directory = write_heads(tmp_path)
+    facts = ["I live in Graz.", "The violin has a new set of strings since the concert.", "Red."]
+    vectors = await embedder.embed(facts)
+    plain = load_judge(tmp_path, embedder, directory=directory).judge
+    assert plain is not None
+    message = await plain.read("Where do I live?")
+    by_cosine = await plain.helps(message, list(zip(facts, vectors, strict=True)))
+    write_head(directory, "relevance", reader_arrays(), open=[0.0, 0.5], offsets={"helps": 0.5})
+    judge = load_judge(tmp_path, embedder, directory=directory).judge
+    assert judge is not None
+    runs.clear()
+    given = await judge.helps(message, list(zip(facts, vectors, strict=True)))
+    assert given[0] == by_cosine[0] > 0.5
+    assert given[1:] != by_cosine[1:]
+    assert sorted(runs) == sorted("passage: " + fact for fact in facts[1:])
+    for at in (1, 2):  # whatever else is in the batch
+        (alone,) = await judge.helps(message, [(facts[at], vectors[at])])
+        assert alone == pytest.approx(given[at], abs=1e-5)
+    assert len(runs) == 2
+    for made in (plain, judge):
+        made.close()
+
+
+def test_memories_are_kept_within_a_number_of_bytes() -> None:
+    held = _Memories(1_000)
+    for at in range(9):
+        held.put(bytes([at]), np.zeros(200, np.float16))
+    assert [at for at in range(9) if held.get(bytes([at])) is not None] == [7, 8]
+
+
 async def test_vectors_of_another_model_say_nothing(
     judge: OnnxJudge, embedder: OnnxEmbedder, head_files: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
@@ -254,6 +287,11 @@ def test_weights_that_do_not_fit_are_the_reason_for_no_judge(embedder: OnnxEmbed
     write_head(directory, "message", arrays | {"needs.bias": np.full(5, np.nan)})
     assert "returned no number" in load_judge(tmp_path, embedder, directory=directory).note
     write_head(directory, "message", arrays)
+    write_head(directory, "relevance", reader_arrays() | {"f2.bias": np.full(1, np.inf)})
+    assert "returned no number" in load_judge(tmp_path, embedder, directory=directory).note
+    write_head(directory, "relevance", reader_arrays() | {"nq.weight": np.zeros(5)})
+    assert "relevance do not fit" in load_judge(tmp_path, embedder, directory=directory).note
+    write_head(directory, "relevance", reader_arrays())
     write_head(directory, "relation", pair_arrays([3], 8), classes=[["yes", "no"]])
     assert "other classes" in load_judge(tmp_path, embedder, directory=directory).note
 

@@ -70,6 +70,20 @@ class OnnxEmbedder:
             return found
         return await (self._begun.get(key) or self._start(key, asked)).made()
 
+    async def read_passage(self, text: str) -> Pass:
+        """Return all that one run over a text that is found or compared gives. Raises EmbeddingFailed."""
+        told = self._prompts.passage + text
+        made = await self.run(partial(self.encoder.read, told))
+        self._recent.put(_key(told), made.vector)
+        return made
+
+    async def run(self, work: Callable[[], _T]) -> _T:
+        """Do the work, a few milliseconds, in a thread of the embedder's. Raises EmbeddingFailed."""
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except RuntimeError as e:  # the pool was shut down
+            raise EmbeddingFailed("the embedder is closed") from e
+
     async def embed_query(self, text: str) -> bytes:
         """See ports.Embedder."""
         return self._recent.get(_key(self._prompts.query + text)) or (await self.read(text)).vector
@@ -125,15 +139,11 @@ class OnnxEmbedder:
         self._pool.shutdown(wait=True)
 
     async def _compute(self, texts: list[str], turn: asyncio.Semaphore | None) -> list[bytes]:
-        loop = asyncio.get_running_loop()
         vectors: list[bytes] = []
         for start in range(0, len(texts), _TEXTS_A_STEP):
             step = texts[start : start + _TEXTS_A_STEP]
-            try:
-                async with turn or nullcontext():
-                    made = await loop.run_in_executor(self._pool, self.encoder.encode, step)
-            except RuntimeError as e:  # the pool was shut down
-                raise EmbeddingFailed("the embedder is closed") from e
+            async with turn or nullcontext():
+                made = await self.run(partial(self.encoder.encode, step))
             vectors += (vector.tobytes() for vector in made)
         return vectors
 

@@ -5,9 +5,12 @@ see. Pairs of texts are read in the background, on a thread of their own.
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,6 +24,7 @@ from proxy.stores.models.heads import MessageHead, ProfileHead, read_head
 from proxy.stores.models.load import load_embedder
 from proxy.stores.models.pairs import PairHead, PairModel
 from proxy.stores.models.relevance import RelevanceHead
+from proxy.stores.models.weights import Array
 from proxy.stores.threads import step_back
 
 RELATION = frozenset({"same", "changed", "apart"})
@@ -30,6 +34,7 @@ SENSE = frozenset(
     "stated hedged hypothetical fiction quoted sarcastic transient instruction rule remember forget"
     " off_record".split()
 )
+_MEMORY_BYTES = 16_000_000  # of memories as they are read with a message: some 4,000
 _T = TypeVar("_T")
 
 
@@ -65,6 +70,7 @@ class OnnxJudge:
     def __init__(self, embedder: OnnxEmbedder, heads: Heads, *, shares_space: bool = True) -> None:
         self.shares_space = shares_space
         self._embedder, self._heads = embedder, heads
+        self._read_memories = _Memories(_MEMORY_BYTES)
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="judge", initializer=step_back)
 
     def begin(self, text: str) -> None:
@@ -74,25 +80,42 @@ class OnnxJudge:
     async def read(self, text: str) -> Reading:
         """See judging.Judge."""
         made = await self._embedder.read(text)
-        states = np.frombuffer(made.states, np.float16).reshape(-1, memory_e5.WIDTH)
-        needs, asks = self._heads.message.judge(states.astype(np.float32))
+        needs, asks = self._heads.message.judge(_states(made.states))
         return Reading(made.vector, needs, asks, made.states)
 
     async def helps(self, message: Reading, memories: Sequence[tuple[str, bytes | None]]) -> list[float]:
-        """See judging.Judge."""
-        vectors = [vector if self.shares_space else None for _, vector in memories]
-        missing = [at for at, vector in enumerate(vectors) if vector is None]
-        if missing:
-            made = await self._embedder.embed([memories[at][0] for at in missing])
-            for at, vector in zip(missing, made, strict=True):
-                vectors[at] = vector
-        return self._heads.relevance.judge(message.vector, [v for v in vectors if v is not None])
+        """See judging.Judge. Memories that the cosine leaves open are read with the message."""
+        if not memories:
+            return []
+        given = [vector if self.shares_space else None for _, vector in memories]
+        vectors = await asyncio.gather(*map(self._vector, memories, given))
+        cosines = np.stack([_floats(vector) for vector in vectors]) @ _floats(message.vector)
+        relevance = self._heads.relevance
+        chances = relevance.by_cosine(cosines)
+        if opened := relevance.open(chances):
+            shown = await asyncio.gather(*(self._shown(memories[at][0]) for at in opened))
+            read = partial(relevance.read, _states(message.states), shown, cosines[opened])
+            for at, chance in zip(opened, await self._embedder.run(read), strict=True):
+                chances[at] = chance
+        return chances
+
+    async def _vector(self, memory: tuple[str, bytes | None], given: bytes | None) -> bytes:
+        return given or (await self._embedder.embed([memory[0]]))[0]
+
+    async def _shown(self, content: str) -> Array:
+        """Return the memory as the relevance head reads it."""
+        key = blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if (found := self._read_memories.get(key)) is None:
+            made = await self._embedder.read_passage(content)
+            found = self._heads.relevance.shown(_states(made.states))
+            self._read_memories.put(key, found)
+        return found
 
     def profile(self, vectors: Sequence[bytes]) -> list[Profile]:
         """See judging.Judge. Of vectors of another model nothing is known."""
         if not vectors or not self.shares_space:
             return [Profile(0.0, 0.0) for _ in vectors]
-        return self._heads.profile.judge(np.stack([np.frombuffer(v, np.float32) for v in vectors]))
+        return self._heads.profile.judge(np.stack([_floats(vector) for vector in vectors]))
 
     async def relations(self, pairs: Sequence[tuple[str, str]]) -> list[Relation]:
         """See judging.Judge."""
@@ -120,11 +143,42 @@ class OnnxJudge:
         self, pairs: Sequence[tuple[str, str]], judge: Callable[[tuple[str, str]], _T]
     ) -> list[_T]:
         """Judge one pair a step, so that several callers take turns."""
-        loop = asyncio.get_running_loop()
+        return [await self._run(partial(judge, pair)) for pair in pairs]
+
+    async def _run(self, work: Callable[[], _T]) -> _T:
         try:
-            return [await loop.run_in_executor(self._pool, judge, pair) for pair in pairs]
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except RuntimeError as e:  # the pool was shut down
             raise EmbeddingFailed("the judge is closed") from e
+
+
+class _Memories:
+    """The memories read last, by a hash of their text, within a number of bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._bytes = most, 0
+        self._held: OrderedDict[bytes, Array] = OrderedDict()
+
+    def get(self, key: bytes) -> Array | None:
+        found = self._held.get(key)
+        if found is not None:
+            self._held.move_to_end(key)
+        return found
+
+    def put(self, key: bytes, states: Array) -> None:
+        if key not in self._held:
+            self._held[key] = states
+            self._bytes += states.nbytes
+        while self._bytes > self._most:
+            self._bytes -= self._held.popitem(last=False)[1].nbytes
+
+
+def _states(raw: bytes) -> Array:
+    return np.frombuffer(raw, np.float16).reshape(-1, memory_e5.WIDTH).astype(np.float32)
+
+
+def _floats(vector: bytes) -> Array:
+    return np.frombuffer(vector, np.float32)
 
 
 @dataclass(frozen=True, slots=True)
