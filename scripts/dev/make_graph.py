@@ -8,8 +8,9 @@ For developers, and only after `memory_e5.tensors` has changed (raise the layout
 Every weight is an external-data reference into a packed file, so a graph holds no weights, and sessions share
 the mapped pages. The operators that quantise and attend are onnxruntime's own (domain com.microsoft).
 
-Two graphs: the encoder (token ids in; the unit vector and the last hidden states out), and the encoder with
-low-rank changes of every matrix, which are inputs: all heads that read two texts together run on one session.
+Three graphs: the encoder (token ids in; the unit vector and the last hidden states out); the encoder with
+low-rank changes of every matrix, which are inputs: all heads that read two texts together run on one session;
+and the small transformer of the relevance head, all of whose weights are inputs.
 """
 
 import sys
@@ -22,6 +23,9 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proxy.stores.models import e5, memory_e5, weights
+from proxy.stores.models.relevance import BLOCKS as RELEVANCE_BLOCKS
+from proxy.stores.models.relevance import GRAPH as RELEVANCE_GRAPH
+from proxy.stores.models.relevance import HEADS as RELEVANCE_HEADS
 
 MICROSOFT = "com.microsoft"
 HEADS, EPSILON, WORD_ROWS = 12, 1e-12, 250_037
@@ -34,12 +38,14 @@ class Graph:
     `changed`: every matrix has a low-rank change, NAME_down (inputs, rank) and NAME_up (rank, outputs).
     """
 
-    def __init__(self, *, changed: bool = False) -> None:
+    def __init__(self, *, changed: bool = False, weights_inside: bool = True) -> None:
         self.nodes: list[NodeProto] = []
         self.initializers: list[TensorProto] = []
         self.changes: list[str] = []
         self._changed = changed
         self._names: set[str] = set()
+        if not weights_inside:
+            return
         self.add(memory_e5.tensors(), memory_e5.PACKED_NAME)
         width = memory_e5.WIDTH
         published = [np.empty((WORD_ROWS, width), np.int8), np.empty((WORD_ROWS, 1), np.float32)]
@@ -152,6 +158,34 @@ def pairs() -> ModelProto:
     return built(graph, "pairs", inputs, [_value("states", FLOAT, "batch", "tokens", width)])
 
 
+def relevance() -> ModelProto:
+    """Return the blocks of the relevance head: tokens of both texts and which of them are there in, tokens
+    out. Norms come before what they feed, as in training."""
+    graph, inputs = Graph(weights_inside=False), []
+
+    def linear(x: str, name: str) -> str:
+        inputs.extend((_value(name + ".weight", FLOAT, None, None), _value(name + ".bias", FLOAT, None)))
+        return graph.op("Add", [graph.op("MatMul", [x, name + ".weight"]), name + ".bias"])
+
+    def norm(x: str, name: str) -> str:
+        names = [name + ".weight", name + ".bias"]
+        inputs.extend(_value(each, FLOAT, None) for each in names)
+        return graph.op("LayerNormalization", [x, *names], axis=-1, epsilon=1e-5)
+
+    x = "tokens"
+    for n in range(RELEVANCE_BLOCKS):
+        block = f"bl.{n}."
+        parts = graph.many("Split", [linear(norm(x, block + "n1"), block + "qkv")], 3, axis=-1, num_outputs=3)
+        read = graph.op("MultiHeadAttention", [*parts, "", "known"], MICROSOFT, num_heads=RELEVANCE_HEADS)
+        x = graph.op("Add", [x, linear(read, block + "o")])
+        wide = graph.op("Gelu", [linear(norm(x, block + "n3"), block + "up")])
+        x = graph.op("Add", [x, linear(wide, block + "dn")])
+    graph.name(x, "read")
+    inputs += [_value("tokens", FLOAT, "memories", "length", None)]
+    inputs += [_value("known", TensorProto.INT32, "memories", "length")]
+    return built(graph, "relevance", inputs, [_value("read", FLOAT, "memories", "length", None)])
+
+
 def _value(name: str, kind: int, *shape: int | str | None) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, shape)
 
@@ -164,7 +198,8 @@ def built(graph: Graph, name: str, inputs: list[ValueInfoProto], outputs: list[V
 
 
 def main() -> None:
-    for target, made in ((memory_e5.GRAPH, encoder()), (memory_e5.PAIR_GRAPH, pairs())):
+    graphs = {memory_e5.GRAPH: encoder(), memory_e5.PAIR_GRAPH: pairs(), RELEVANCE_GRAPH: relevance()}
+    for target, made in graphs.items():
         content = made.SerializeToString(deterministic=True)
         target.write_bytes(content)
         print(f"{target.name}: {len(content):,} bytes")

@@ -2,25 +2,26 @@
 a small transformer reads the hidden states of both texts together, all candidates in one batch.
 
 The file holds `cosine` (slope and constant of a logistic curve) and, if it has a reader, the reader's arrays:
-projections of both texts' states (`pq`, `pm`, their norms `nq`, `nm`, the rows `seg`), blocks `bl.N`, and two
-layers `f1`, `f2` over what is pooled and the cosine. It has two forms, told apart by the width of `f1`:
-"joint" blocks attend to both texts as one, "cross" blocks let the message look at the memory. The card's
-`open` (two probabilities) says between which chances by the cosine a memory is read.
+projections of both texts' states (`pq`, `pm`, their norms `nq`, `nm`, the rows `seg`), two blocks `bl.N` that
+attend to both texts as one, and two layers `f1`, `f2` over what is pooled and the cosine. The card's `open`
+(two probabilities) says between which chances by the cosine a memory is read.
 """
 
-import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from proxy.errors import EmbeddingFailed
 from proxy.stores.models.heads import HeadFile, check, complete, gelu, linear, sigmoid
+from proxy.stores.models.load import onnx_session
 from proxy.stores.models.memory_e5 import WIDTH
 from proxy.stores.models.weights import Array
 
 LABEL = "helps"  # the offset's name in the card
 MESSAGE_TOKENS, MEMORY_TOKENS = 64, 48
-_HEADS = 4
+BLOCKS, HEADS = 2, 4
+GRAPH = Path(__file__).with_name("relevance.onnx")
 _COSINE_SCALE = 4.0
 _EPSILON = 1e-5
 _FAR = np.float32(-1e4)
@@ -68,79 +69,64 @@ class _Reader:
     """The transformer over two texts' states."""
 
     def __init__(self, file: HeadFile) -> None:
-        arrays = file.arrays()
-        self._blocks = 1 + max((int(found[1]) for found in map(_BLOCK.match, arrays) if found), default=-1)
-        self._joint = arrays["f1.weight"].shape[1] == 4 * len(arrays["pq.weight"]) + 1
-        parts = ("n1", "qkv", "o", "n3", "up", "dn") + (() if self._joint else ("n2", "cq", "ckv", "co"))
-        blocks = [f"bl.{n}.{part}" for n in range(self._blocks) for part in parts]
+        import onnxruntime
+
+        blocks = [f"bl.{n}.{part}" for n in range(BLOCKS) for part in ("n1", "qkv", "o", "n3", "up", "dn")]
         self._arrays = complete(file, ("pq", "pm", "nq", "nm", "f1", "f2", *blocks), ("seg",))
+        value = onnxruntime.OrtValue.ortvalue_from_numpy
+        self._feed = {
+            f"{block}.{part}": value(np.ascontiguousarray(self._arrays.pop(f"{block}.{part}").T))
+            for block in blocks
+            for part in ("weight", "bias")
+        }
+        self._session = onnx_session(GRAPH)
         some = np.zeros((2, WIDTH), np.float32)
-        try:
-            check(file.name, self.logits(some, [self.memory(some)], np.zeros(1, np.float32)))
-        except (ValueError, IndexError) as e:
-            raise EmbeddingFailed(f"the weights of the head {file.name} do not fit") from e
+        check(file.name, self.logits(some, [self.memory(some)], np.zeros(1, np.float32)))
 
     def memory(self, states: Array) -> Array:
-        """Return a memory's states as the blocks see them."""
-        return np.asarray(self._norm("nm", linear(self._arrays, "pm", states)) + self._arrays["seg"][1])
+        """Return a memory's states as the blocks see them. Raises EmbeddingFailed."""
+        return self._projected("pm", "nm", states, segment=1)
 
     def logits(self, states: Array, memories: Sequence[Array], cosines: Array) -> Array:
-        """Return one logit a memory."""
-        a, count = self._arrays, len(memories)
-        message = self._norm("nq", linear(a, "pq", states)) + a["seg"][0]
-        longest = max(len(memory) for memory in memories)
-        told = np.zeros((count, longest, message.shape[1]), np.float32)
-        known = np.zeros((count, longest), bool)
+        """Return one logit a memory. Raises EmbeddingFailed."""
+        message = self._projected("pq", "nq", states, segment=0)
+        length, lengths = len(message), np.array([len(memory) for memory in memories])
+        tokens = np.zeros((len(memories), length + lengths.max(), message.shape[1]), np.float32)
+        tokens[:, :length] = message
         for at, memory in enumerate(memories):
-            told[at, : len(memory)], known[at, : len(memory)] = memory, True
-        asked = np.broadcast_to(message, (count, *message.shape))
-        heard = np.ones((count, len(message)), bool)
-        if self._joint:
-            x, seen = np.concatenate([asked, told], axis=1), np.concatenate([heard, known], axis=1)
-            for n in range(self._blocks):
-                x = self._block(n, x, seen)
-            asked, told = x[:, : len(message)], x[:, len(message) :]
-            pooled = [*_pooled(asked, heard), *_pooled(told, known)]
-        else:
-            for n in range(self._blocks):
-                asked = self._block(n, asked, heard, (told, known))
-            pooled = [*_pooled(asked, heard), _pooled(told, known)[0]]
-        both = np.concatenate([*pooled, cosines[:, None] * np.float32(_COSINE_SCALE)], axis=1)
-        return linear(a, "f2", gelu(linear(a, "f1", both)))[:, 0]
+            tokens[at, length : length + len(memory)] = memory
+        known = np.arange(tokens.shape[1]) < length + lengths[:, None]
+        read = self._read(tokens, known)
+        pooled = [
+            *_pooled(read[:, :length], known[:, :length]),
+            *_pooled(read[:, length:], known[:, length:]),
+        ]
+        try:
+            both = np.concatenate([*pooled, cosines[:, None] * np.float32(_COSINE_SCALE)], axis=1)
+            return linear(self._arrays, "f2", gelu(linear(self._arrays, "f1", both)))[:, 0]
+        except ValueError as e:
+            raise EmbeddingFailed("the weights of the head relevance do not fit") from e
 
-    def _block(self, n: int, x: Array, known: Array, other: tuple[Array, Array] | None = None) -> Array:
-        a, name = self._arrays, f"bl.{n}."
-        query, key, value = np.split(linear(a, name + "qkv", self._norm(name + "n1", x)), 3, axis=-1)
-        x = x + linear(a, name + "o", _attended(query, key, value, known))
-        if other is not None:
-            key, value = np.split(linear(a, name + "ckv", other[0]), 2, axis=-1)
-            query = linear(a, name + "cq", self._norm(name + "n2", x))
-            x = x + linear(a, name + "co", _attended(query, key, value, other[1]))
-        return np.asarray(
-            x + linear(a, name + "dn", gelu(linear(a, name + "up", self._norm(name + "n3", x))))
-        )
+    def _projected(self, layer: str, norm: str, states: Array, *, segment: int) -> Array:
+        a = self._arrays
+        try:
+            x = linear(a, layer, states)
+            x = x - x.mean(axis=-1, keepdims=True)
+            x = x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + np.float32(_EPSILON))
+            return np.asarray(x * a[norm + ".weight"] + a[norm + ".bias"] + a["seg"][segment])
+        except (ValueError, IndexError) as e:
+            raise EmbeddingFailed("the weights of the head relevance do not fit") from e
 
-    def _norm(self, name: str, x: Array) -> Array:
-        centred = x - x.mean(axis=-1, keepdims=True)
-        scale = np.sqrt((centred * centred).mean(axis=-1, keepdims=True) + np.float32(_EPSILON))
-        return np.asarray(centred / scale * self._arrays[name + ".weight"] + self._arrays[name + ".bias"])
+    def _read(self, tokens: Array, known: Array) -> Array:
+        import onnxruntime
 
-
-_BLOCK = re.compile(r"bl\.(\d+)\.")
-
-
-def _attended(query: Array, key: Array, value: Array, known: Array) -> Array:
-    """Return the attention of each text's tokens to those of its `known` keys."""
-    count, length, width = query.shape
-
-    def heads(x: Array) -> Array:
-        return x.reshape(count, -1, _HEADS, width // _HEADS).transpose(0, 2, 1, 3)
-
-    scores = heads(query) @ heads(key).transpose(0, 1, 3, 2) / np.float32((width // _HEADS) ** 0.5)
-    scores = np.where(known[:, None, None, :], scores, _FAR)
-    odds = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    read = (odds / odds.sum(axis=-1, keepdims=True)) @ heads(value)
-    return np.asarray(read.transpose(0, 2, 1, 3).reshape(count, length, width))
+        value = onnxruntime.OrtValue.ortvalue_from_numpy
+        feed = {"tokens": value(tokens), "known": value(known.astype(np.int32)), **self._feed}
+        try:
+            (made,) = self._session.run_with_ort_values(["read"], feed)
+        except Exception as e:  # the errors of onnxruntime have no base class of their own
+            raise EmbeddingFailed(f"the head relevance failed: {type(e).__name__}") from e
+        return np.asarray(made.numpy())
 
 
 def _pooled(x: Array, known: Array) -> tuple[Array, Array]:
