@@ -6,15 +6,13 @@ from typing import Any
 import pytest
 
 from proxy.background.write_gate.decide import (
-    CHANGED as BAR,
-)
-from proxy.background.write_gate.decide import (
     Decision,
     Relations,
     Weighed,
     decide_changes,
     memory_id,
     pairs_to_judge,
+    verdict,
 )
 from proxy.domain import Candidate, Change, Confirm, Create, Edit, Evidence, Hit, Memory, Scope, Supersede
 from proxy.judging import Relation
@@ -89,10 +87,21 @@ def test_a_changed_value_supersedes() -> None:
     assert change.old_id == old.id
 
 
-def test_an_unsure_change_closes_nothing() -> None:
-    old = memory("User works at Tidewell")
-    unsure = Relation(same=0.1, changed=BAR - 0.01, apart=0.91 - BAR)
-    assert kinds(decide(said("User works at Quillon"), known=(old,), relation=unsure)) == [Create]
+@pytest.mark.parametrize(
+    ("relation", "cosine", "found"),
+    [
+        (Relation(same=0.0, changed=0.7, apart=0.3), 0.6, "apart"),
+        (Relation(same=0.0, changed=0.7, apart=0.3), None, "apart"),
+        (Relation(same=0.0, changed=0.7, apart=0.3), 0.7, "changed"),
+        (Relation(same=0.0, changed=0.4, apart=0.6), 0.99, "apart"),
+        (Relation(same=0.9, changed=0.05, apart=0.05), 0.4, "same"),
+        (Relation(same=0.5, changed=0.4, apart=0.1), 0.4, "changed"),  # the newer text is right in both cases
+    ],
+)
+def test_unsure_facts_are_apart_unless_they_are_close(
+    relation: Relation, cosine: float | None, found: str
+) -> None:
+    assert verdict(relation, cosine) == found
 
 
 def test_a_fact_that_holds_beside_another_is_created() -> None:
@@ -115,7 +124,7 @@ LOST_JOB = "User is between jobs since May"
 @pytest.mark.parametrize(
     ("verdict", "ends"),
     [
-        (Relation(same=0.2, changed=0.3, apart=0.5), Supersede),  # too unsure to act on it without the vote
+        (Relation(same=0.2, changed=0.25, apart=0.55), Supersede),  # too unsure to act on it without the vote
         (Relation(same=0.1, changed=0.2, apart=0.7), Create),
         (Relation(same=0.0, changed=0.05, apart=0.95), Create),
     ],

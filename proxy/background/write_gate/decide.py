@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from typing import Literal
 
 import numpy as np
 
@@ -17,8 +18,11 @@ from proxy.domain import Candidate, Change, Confirm, Create, Edit, Hit, Hold, Me
 from proxy.judging import Relation
 from proxy.terms import normalise, terms
 
-SAME = 0.5  # from here on, two texts state one fact
-CHANGED = 0.7  # higher: to supersede a fact that is still true is the costly error
+# Measured on held-out users by scripts/dev/measure_relations.py. Superseding a fact that still holds is the
+# costly error, so unsure pairs are apart, above all those whose vectors are not close.
+RELATED = 0.8  # 1 - apart, from which a fact restates or changes another
+RELATED_IF_CLOSE, CLOSE = 0.5, 0.7  # the same from this cosine on
+SAME_SHARE = 0.8  # of that: below it the newer text supersedes, which loses nothing if it says the same
 BELIEVED_BELOW = 0.6  # `apart` up to which an extraction model's `replaces` is believed
 LONGEST = 280  # letters that the judge reads of a text; of scripts without spaces a third
 
@@ -71,7 +75,11 @@ def pairs_to_judge(weighed: Sequence[Weighed], now: float, *, near: float) -> li
     for one in weighed:
         content, said = one.candidate.content.strip(), one.candidate.observed_at or now
         others = [(hit.memory.content, _last_said(hit.memory)) for hit in one.similar]
-        others += [(text, at) for text, at, vector in before if _cosine(vector, one.vector) >= near]
+        others += [
+            (text, at)
+            for text, at, vector in before
+            if (cosine := _cosine(vector, one.vector)) is None or cosine >= near
+        ]
         for other, other_said in others:
             if normalise(other) != normalise(content) and _is_read_whole(other) and _is_read_whole(content):
                 pairs[(content, other) if said < other_said else (other, content)] = None
@@ -83,10 +91,9 @@ def _is_read_whole(text: str) -> bool:
     return len(text) + 2 * sum(c > "\u2e7f" for c in text[:LONGEST]) <= LONGEST
 
 
-def _cosine(one: bytes | None, other: bytes | None) -> float:
-    """Return the cosine of two unit vectors; 1 if one is missing."""
+def _cosine(one: bytes | None, other: bytes | None) -> float | None:
     if one is None or other is None:
-        return 1.0
+        return None
     return float(np.frombuffer(one, np.float32) @ np.frombuffer(other, np.float32))
 
 
@@ -111,6 +118,14 @@ class Relations:
 
     def _judged(self, one: str, other: str) -> Relation | None:
         return self.judged.get((one, other)) or self.judged.get((other, one))
+
+
+def verdict(relation: Relation, cosine: float | None) -> Literal["same", "changed", "apart"]:
+    """Return what the gate takes the newer of two facts for, given the cosine of their vectors."""
+    related = 1 - relation.apart
+    if related < (RELATED_IF_CLOSE if cosine is not None and cosine >= CLOSE else RELATED):
+        return "apart"
+    return "same" if relation.same >= SAME_SHARE * related else "changed"
 
 
 def decide_changes(
@@ -145,14 +160,14 @@ class _Ledger:
     changes: list[Change] = field(default_factory=list)
     dropped: Counter[str] = field(default_factory=Counter)
     closed: set[str] = field(default_factory=set)
-    made: list[Memory] = field(default_factory=list)
+    made: list[tuple[Memory, bytes | None]] = field(default_factory=list)
 
     def admit(self, one: Weighed) -> None:
         candidate, memory = one.candidate, self._memory(one.candidate)
         matches = self._matches(one, memory)
         if not matches:
             self.changes.append(Create(memory, one.vector))
-            self.made.append(memory)
+            self.made.append((memory, one.vector))
             return
         match = matches[0]
         if match.is_same:
@@ -169,23 +184,28 @@ class _Ledger:
     def _matches(self, one: Weighed, memory: Memory) -> list[_Match]:
         """Return the current memories that the candidate says again or changes: first the one that the
         extraction model named, then what says the same, then the surest."""
-        olds = {m.id: m for m in (*(h.memory for h in one.similar), *self.made) if m.id not in self.closed}
-        found = [m for old in olds.values() if (m := self._match(old, memory, one.candidate)) is not None]
+        near = {hit.memory.id: (hit.memory, hit.cosine) for hit in one.similar}
+        near |= {m.id: (m, _cosine(vector, one.vector)) for m, vector in self.made}
+        found = [
+            match
+            for old, cosine in near.values()
+            if old.id not in self.closed
+            and (match := self._match(old, memory, one.candidate, cosine)) is not None
+        ]
         return sorted(found, key=lambda m: (m.named, m.is_same, m.score), reverse=True)
 
-    def _match(self, old: Memory, memory: Memory, candidate: Candidate) -> _Match | None:
+    def _match(
+        self, old: Memory, memory: Memory, candidate: Candidate, cosine: float | None
+    ) -> _Match | None:
         late = memory.valid_from < _last_said(old)
         first, then = (memory, old) if late else (old, memory)
         relation = self.relations.of(first.content, then.content)
         if self._is_named(old, memory, candidate):
             return _Match(old, False, relation.changed, late, named=True)
-        if relation.same >= SAME and _reaches(old, memory):
+        found = verdict(relation, cosine)
+        if found == "same" and _reaches(old, memory):
             return _Match(old, True, relation.same, late)
-        if (
-            relation.changed < CHANGED
-            or _same_breath(old, memory)
-            or old.scope.project != memory.scope.project
-        ):
+        if found != "changed" or old.scope.project != memory.scope.project or _same_breath(old, memory):
             return None
         return _Match(old, False, relation.changed, late)
 
@@ -207,7 +227,7 @@ class _Ledger:
         for old in olds:
             self.closed.add(old.id)
             self.changes.append(Supersede(old.id, memory, vector))
-        self.made.append(memory)
+        self.made.append((memory, vector))
 
     def _say_again(
         self,
@@ -232,7 +252,7 @@ class _Ledger:
 
     def _confirm(self, old: Memory, candidate: Candidate) -> None:
         origin = (candidate.origin,) if candidate.origin else ()
-        if any(old.id == m.id for m in self.made) or set(origin) & set(old.evidence):
+        if any(old.id == m.id for m, _ in self.made) or set(origin) & set(old.evidence):
             self.dropped["duplicate"] += 1  # said twice in one batch, or read twice
             return
         sure = max(confirmed(old.confidence), candidate.confidence)
