@@ -66,11 +66,12 @@ class Run:
 
     async def _retrieval(self) -> Found:
         """Ask the personas, one set after the other."""
-        given = {file.stem: [file] for file in self.options.data} or {
-            name: sorted((data.PERSONAS / name).glob("*.json")) for name in SETS
-        }
+        folders = [
+            folder for folder in (*(data.PERSONAS / name for name in SETS), data.DEV) if folder.is_dir()
+        ]
+        sets = {folder.name: sorted(folder.glob("*.json")) for folder in folders}
         found: Found = {}
-        for name, files in given.items():
+        for name, files in ({file.stem: [file] for file in self.options.data} or sets).items():
             personas = data.load(files)
             if self.options.said:
                 personas = [data.as_said(persona) for persona in personas]
