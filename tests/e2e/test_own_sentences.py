@@ -29,8 +29,8 @@ async def test_a_new_employer_takes_the_place_of_the_old_one_and_titles_stay_who
 
         await say(h, "s-1", "Please remember that I work at Acme. My dentist is Dr. Ohm.")
         await http.post("/memory/sessions/s-1/end", params={"user_id": "alice"})
-        await until(lambda: among_them("I work at Acme."))
+        await until(lambda: among_them("Please remember that I work at Acme."))
         await say(h, "s-2", "Please remember that I work at Globex now.")
         await http.post("/memory/sessions/s-2/end", params={"user_id": "alice"})
-        await until(lambda: among_them("I work at Globex now."))
-        assert await current() == ["I work at Globex now.", "My dentist is Dr. Ohm."]
+        await until(lambda: among_them("Please remember that I work at Globex now."))
+        assert await current() == ["My dentist is Dr. Ohm.", "Please remember that I work at Globex now."]

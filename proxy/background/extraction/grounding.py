@@ -43,7 +43,7 @@ _DATE_LIKE = re.compile(r"[\d./:-]+|\d+(?:st|nd|rd|th|h|am|pm)?")
 @dataclass(frozen=True, slots=True)
 class Grounded:
     """A candidate with its origin. `window`: the user's words around its evidence. `literal`: the evidence,
-    or the candidate, is in them word for word."""
+    or the candidate, is in them word for word, and shares a term with the candidate."""
 
     candidate: Candidate
     window: str
@@ -208,7 +208,8 @@ def _placed(candidate: Candidate, place: Place, known: Sequence[Memory]) -> Grou
         origin=Evidence(exchange.session_id, exchange.id, evidence),
         replaces=_shown(candidate.replaces, known),
     )
-    return Grounded(placed, window, place.literal and not place.source.replies)
+    shares = not frozenset(terms(candidate.content)).isdisjoint(terms(sentence))
+    return Grounded(placed, window, place.literal and shares and not place.source.replies)
 
 
 def window_of(parts: Sequence[str], first: int, last: int, candidate: str) -> str:

@@ -14,7 +14,7 @@ from proxy.judging import Judge
 from proxy.notes import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor
 from proxy.sentences import sentences
 
-_MOST_SENTENCES, _MOST_CHARS = 24, 400  # of a message; longer sentences tell something
+_MOST_SENTENCES, _MOST_CHARS = 12, 400  # of a message; longer sentences tell something
 
 
 async def anchors_of(judge: Judge, said: str, in_force: Sequence[Anchor] = ()) -> tuple[Anchor, ...]:
