@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from proxy.domain import Candidate, Confirm, Create, Supersede
 from proxy.errors import Conflict, EmbeddingFailed
 from proxy.judging import Relation
 from proxy.observe import Seldom
+from proxy.stores.models.embedder import OnnxEmbedder
+from proxy.stores.models.judge import load_judge
 from proxy.stores.sqlite.memories import SqliteMemories
 from tests.background.support import ANA, NOON, AllAlike, House
 from tests.stores.recording import recorded
@@ -137,3 +140,31 @@ async def test_texts_that_the_judge_would_not_read_whole_are_stored_side_by_side
     for at, end in enumerate((" and a shed.", " and no shed.")):
         await store(house, judge, story + end, at=NOON + at)
     assert (judge.calls, len(await house.contents())) == ([], 2)
+
+
+# ---------------------------------------------------------------- the real head
+@pytest.mark.parametrize(
+    ("old", "new", "left"),
+    [
+        ("User's rent is $1,800 a month.", "User's rent is now $1,950 a month.", 1),
+        ("Der Nutzer wohnt in Köln.", "Der Nutzer ist nach Hamburg gezogen.", 1),
+        ("Le budget du projet est de 5000 euros.", "Le budget du projet est passé à 7000 euros.", 1),
+        ("User has a cat called Miso.", "User has a cat called Tofu.", 2),
+        ("用户的儿子五岁。", "用户的女儿三岁。", 2),
+        ("User plays the cello on Thursdays.", "User is allergic to peanuts.", 2),
+    ],
+)
+async def test_the_relation_head_finds_plain_changes_and_leaves_the_rest(
+    house: House, embedder: OnnxEmbedder, tmp_path: Path, old: str, new: str, left: int
+) -> None:
+    loaded = load_judge(tmp_path, embedder)
+    if loaded.judge is None:
+        pytest.skip(loaded.note)
+    await house.stores.memories.stamp_model(embedder.model)
+    gate = Gate(house.stores.memories, embedder, judge=loaded.judge)
+    for at, content in enumerate((old, new)):
+        began = await house.stores.memories.stamp(ANA)
+        candidate = Candidate(type="semantic", content=content, observed_at=NOON + at)
+        await admit(gate, ANA, [candidate], Basis(began, NOON + 9, seed=str(at)))
+    loaded.judge.close()
+    assert await house.contents() == [old, new][-left:]
