@@ -24,6 +24,7 @@ from proxy.reload import pinned, planned
 from proxy.screen import open_with
 from proxy.served import OpenUpstream, Served, Terminal, settings_of, settings_of_process
 from proxy.settings import Settings, from_process, overlooked
+from proxy.stores.resident import keep_few_arenas
 from proxy.tcp import ask_when_silent
 
 BACKLOG = 4096
@@ -33,6 +34,7 @@ CHUNK_DELAY_S = 0.02  # the scripted model's pace: about that of a real one
 
 def serve(settings: Settings) -> int:
     """Run the proxy until it is told to stop; returns the exit status. Raises ConfigError."""
+    keep_few_arenas()
     observe.configure(settings.logging.level, settings.logging.format)
     for name, meant in overlooked(os.environ):
         observe.log.warning("config.variable_ignored", variable=name, meant=meant)

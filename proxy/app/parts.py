@@ -31,7 +31,6 @@ from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.judge import OnnxJudge, load_judge
 from proxy.stores.models.load import LoadedEmbedder, load_embedder
 from proxy.stores.models.tokens import Tokens
-from proxy.stores.threads import give_back
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials
@@ -228,7 +227,6 @@ async def _warm_up(tokens: Tokens, tools: Tools, recorder: ExchangeRecorder, fai
     await fail_open.attempt("warm_up", lambda: prepare(_NOBODYS, unhurried), WARM_UP_S)
     with suppress(TimeoutError):
         await asyncio.wait_for(table, WARM_UP_S)
-    await asyncio.to_thread(give_back)
 
 
 def _look_at(said: str, recorder: ExchangeRecorder) -> None:

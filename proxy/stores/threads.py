@@ -1,6 +1,5 @@
-"""Threads for memory's work, which leave the event loop free to relay, and the memory that loading leaves."""
+"""Threads for memory's work, which leave the event loop free to relay."""
 
-import ctypes
 import os
 import threading
 from contextlib import suppress
@@ -16,10 +15,3 @@ def step_back() -> None:
     """
     with suppress(AttributeError, OSError):
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICENESS)
-
-
-def give_back() -> None:
-    """Return to the system what was freed (glibc; elsewhere nothing): of what the start has used, some
-    15 MB."""
-    with suppress(AttributeError, OSError):
-        ctypes.CDLL(None).malloc_trim(0)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from proxy import observe
 from proxy.stores.models.estimate import estimate
+from proxy.stores.resident import give_back
 
 if TYPE_CHECKING:
     from tiktoken import Encoding
@@ -145,6 +146,8 @@ def _load(table: Table, file: Path) -> "Encoding | None":
             encoding = Encoding(table.name, pat_str=table.pattern, mergeable_ranks=ranks, special_tokens={})
             encoding._mergeable_ranks.clear()  # 27 MB that only tiktoken's own loading needs
             _LOADED[table.name] = encoding
+            del ranks
+            give_back()
         return _LOADED[table.name]
     except (ImportError, OSError, ValueError) as e:
         observe.log.warning("tokens.estimated", encoding=table.name, reason=type(e).__name__)

@@ -2,7 +2,7 @@
 model.
 
 SentencePiece itself needs 54 MB of private memory for them, and .4 s to load; `tokenizers` 280 MB. Here the
-pieces are a mapped hash table of 7 MB: all substrings of a text that could be pieces are looked up at once
+pieces are a mapped hash table of 5 MB: all substrings of a text that could be pieces are looked up at once
 (rolling hashes, numpy), and the best sequence is found among those that are (Viterbi).
 """
 
@@ -17,12 +17,13 @@ from proxy.errors import EmbeddingFailed
 from proxy.stores.models import weights
 from proxy.stores.models.weights import Array
 
-NAME = "multilingual-e5-small-vocabulary.bin"
+NAME = "multilingual-e5-small-pieces.bin"
 MAX_TOKENS = 128  # rows of the encoder's position table
-_TAG = b"MPVOCAB1"
+_TAG = b"MPPIECE1"
 _COUNT = 250_002
 _LONGEST = 16  # characters of a piece
 _SLOTS = 1 << 19
+_AT_ONCE = 128  # characters that are looked up together: arrays of a size that the heap keeps ready
 _BEGIN, _END, _UNKNOWN = 0, 2, 3
 _SPECIAL = frozenset({"<s>", "<pad>", "</s>", "<unk>", "<mask>"})  # text that spells them out is text
 _UNKNOWN_PENALTY = 10.0
@@ -36,6 +37,7 @@ _SEPARATOR = re.compile("[\t\n\x0c\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\
 _SPACES = re.compile(" +")
 
 _FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse
+_LENGTHS = np.arange(1, _LONGEST + 1)
 _POWERS = np.cumprod(np.full(_MOST_CHARS + 2, _FACTOR, np.uint64))
 _INVERSE = np.cumprod(np.full(_MOST_CHARS + 2, pow(_FACTOR, -1, 1 << 64), np.uint64))
 
@@ -70,11 +72,10 @@ class Vocabulary:
         """Return (token, end) of the best segmentation of a normalised text."""
         if not text:
             return []
-        starts, ends, tokens, scores = self._known(text)
         best = [float("-inf")] * (len(text) + 1)
         back = [(0, 0)] * (len(text) + 1)
         best[0] = 0.0
-        for start, end, token, score in zip(starts, ends, tokens, scores, strict=True):
+        for start, end, token, score in self._known(text):
             total = best[start] + score
             if total > best[end]:
                 best[end] = total
@@ -88,27 +89,32 @@ class Vocabulary:
             end = start
         return found[::-1]
 
-    def _known(self, text: str) -> tuple[list[int], list[int], list[int], list[float]]:
-        """Return (start, end, token, score) of all pieces in the text, by their start. A character that is no
+    def _known(self, text: str) -> Iterator[tuple[int, int, int, float]]:
+        """Yield (start, end, token, score) of all pieces in the text, by their start. A character that is no
         piece is an unknown token."""
         codes = np.frombuffer(text.encode("utf-32-le"), np.uint32).astype(np.uint64)
-        length = len(codes)
-        sums = np.zeros(length + 1, np.uint64)
-        np.cumsum((codes + 1) * _POWERS[:length], out=sums[1:])
-        first = np.arange(length)[:, None]
-        last = np.minimum(first + np.arange(1, _LONGEST + 1), length)
+        sums = np.zeros(len(codes) + 1, np.uint64)
+        np.cumsum((codes + 1) * _POWERS[: len(codes)], out=sums[1:])
+        for begin in range(0, len(codes), _AT_ONCE):
+            yield from self._found(sums, begin, min(begin + _AT_ONCE, len(codes)))
+
+    def _found(self, sums: Array, begin: int, end: int) -> Iterator[tuple[int, int, int, float]]:
+        """Yield what begins at these places. `sums`: of the codes times their powers, up to each place."""
+        length = len(sums) - 1
+        first = np.arange(begin, end)[:, None]
+        last = np.minimum(first + _LENGTHS, length)
         keys = _mixed((sums[last] - sums[first]) * _INVERSE[first])
-        tokens = np.full(keys.shape, -1, np.int64)
+        marks, tokens = _marks(keys), np.full(keys.shape, -1, np.int64)
         for slots in _slots(keys):
-            tokens = np.where(self._keys[slots] == keys, self._ids[slots], tokens)
+            tokens = np.where(self._keys[slots] == marks, self._ids[slots], tokens)
         # Near the end of the text the longest substrings are the same ones again.
-        tokens[(last == length) & (np.arange(_LONGEST) >= length - first)] = -1
+        tokens[length - first < _LENGTHS] = -1
         tokens[:, 0] = np.where(tokens[:, 0] < 0, _UNKNOWN, tokens[:, 0])
         at = tokens >= 0
         chosen = tokens[at]
         scores = np.where(chosen == _UNKNOWN, self._unknown_score, self._scores[chosen])
         starts = np.broadcast_to(first, at.shape)[at]
-        return starts.tolist(), last[at].tolist(), chosen.tolist(), scores.tolist()
+        return zip(starts.tolist(), last[at].tolist(), chosen.tolist(), scores.tolist(), strict=True)
 
 
 def _mixed(hashes: Array) -> Array:
@@ -118,9 +124,15 @@ def _mixed(hashes: Array) -> Array:
 
 
 def _slots(keys: Array) -> tuple[Array, Array]:
-    """Return the two places at which a key may be."""
-    mask = np.uint64(_SLOTS - 1)
-    return (keys & mask).astype(np.int64), ((keys >> np.uint64(40)) & mask).astype(np.int64)
+    """Return the two places at which a key may be: of its lower 32 bits."""
+    low, mask = keys & np.uint64(0xFFFFFFFF), np.uint64(_SLOTS - 1)
+    other = (low * np.uint64(0x9E3779B1)) >> np.uint64(13)
+    return (low & mask).astype(np.int64), (other & mask).astype(np.int64)
+
+
+def _marks(keys: Array) -> Array:
+    """Return what is stored of the keys: their upper 32 bits."""
+    return np.asarray((keys >> np.uint64(32)).astype(np.uint32))
 
 
 def _normalised(text: str) -> str:
@@ -173,14 +185,14 @@ def _placed(keys: Array, tokens: Sequence[int]) -> tuple[Array, Array]:
             first, second = both[moving]
             slot = second if slot == first else first
         held[slot] = moving
-    table, ids = np.zeros(_SLOTS, np.uint64), np.full(_SLOTS, -1, np.int32)
+    table, ids = np.zeros(_SLOTS, np.uint32), np.full(_SLOTS, -1, np.int32)
     taken = np.array([slot for slot, at in enumerate(held) if at >= 0])
     order = np.array([held[slot] for slot in taken])
-    table[taken], ids[taken] = keys[order], np.array(tokens)[order]
+    table[taken], ids[taken] = _marks(keys[order]), np.array(tokens)[order]
     return table, ids
 
 
 def _empty() -> Iterator[tuple[str, Array]]:
-    yield "keys", np.empty(_SLOTS, np.uint64)
+    yield "keys", np.empty(_SLOTS, np.uint32)
     yield "ids", np.empty(_SLOTS, np.int32)
     yield "scores", np.empty(_COUNT, np.float32)
