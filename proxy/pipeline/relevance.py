@@ -1,8 +1,9 @@
 """Relevance: which candidates help with the message.
 
-The judge reads message and memory together, all candidates in one batch. That is more than nearness: an
-allergy helps with a recipe and shares no word with it. A request's own `similarity_threshold` is taken as it
-is: the least cosine, and the judge is not asked. Without a judge the embedding model's threshold decides.
+The judge gets all candidates in one batch, and reads message and memory together where their vectors leave it
+open. That is more than nearness: an allergy helps with a recipe and shares no word with it. A request's own
+`similarity_threshold` is taken as it is: the least cosine, and the judge is not asked. Without a judge the
+embedding model's threshold decides.
 """
 
 from collections.abc import Sequence
@@ -19,8 +20,6 @@ HELPS = 0.5  # the operating point of the calibrated head
 HELP_SHARE = 0.6  # of the final score; the rest is the fused score
 CANDIDATES = 12  # that are read, at least
 MOST_CANDIDATES = 24
-SURE: float | None = None  # cosine from which a candidate helps without being read; None: read all
-HOPELESS: float | None = None  # cosine below which none is read; None: read all
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +52,7 @@ async def relevant(
 ) -> Kept:
     """Return the candidates that help with the message. A judge that fails is done without."""
     if threshold.asked is None and judge is not None and reading is not None:
-        near = [c for c in candidates if _reaches(c, threshold.floor) and _reaches(c, HOPELESS)]
+        near = [c for c in candidates if _reaches(c, threshold.floor)]
         try:
             return Kept(await _helping(reading, near, judge, threshold.helps), judged=True)
         except EmbeddingFailed:
@@ -67,17 +66,13 @@ async def relevant(
 async def _helping(
     reading: Reading, candidates: Sequence[Candidate], judge: Judge, least: float
 ) -> list[Ranked]:
-    read = [c for c in candidates if SURE is None or (c.hit.cosine or 0.0) < SURE]
-    helps = {c.hit.memory.id: 1.0 for c in candidates}
-    if read:
-        pairs = [(c.hit.memory.content, c.hit.vector) for c in read]
-        helps |= zip((c.hit.memory.id for c in read), await judge.helps(reading, pairs), strict=True)
+    helps = await judge.helps(reading, [(c.hit.memory.content, c.hit.vector) for c in candidates])
     found = [
         Ranked(
             c.hit.memory, HELP_SHARE * share + (1 - HELP_SHARE) * c.score, f"{why(c)}, helps {_short(share)}"
         )
-        for c in candidates
-        if (share := helps[c.hit.memory.id]) >= least
+        for c, share in zip(candidates, helps, strict=True)
+        if share >= least
     ]
     return without_repeats(sorted(found, key=lambda one: -one.score))
 

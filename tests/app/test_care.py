@@ -14,12 +14,15 @@ from proxy.settings import load
 WELL: dict[str, Any] = {"is_open": True, "is_readable": True, "trouble": "", "failure": ""}
 
 
-def told(*, resting: str | None = None, embedder: object = object(), **stores: Any) -> tuple[Level, str]:
+def told(
+    *, resting: str | None = None, embedder: object = object(), judge: object = object(), **stores: Any
+) -> tuple[Level, str]:
     parts: Any = SimpleNamespace(
         settings=load(None, {}, {}),
         stores=SimpleNamespace(**WELL | stores),
         fail_open=SimpleNamespace(resting=resting),
         embedder=embedder,
+        judge=judge,
     )
     found = vitals(parts)
     return found.level, found.reason
@@ -29,6 +32,7 @@ def told(*, resting: str | None = None, embedder: object = object(), **stores: A
     ("how", "level", "reason"),
     [
         ({}, Level.FULL, ""),
+        ({"judge": None}, Level.UNJUDGED, "no_judge"),
         ({"embedder": None}, Level.LEXICAL, "no_embedding_model"),
         ({"resting": "deadline"}, Level.NONE, "deadline"),
         ({"is_open": False, "trouble": "store_disk_full"}, Level.NONE, "store_unavailable"),
