@@ -38,6 +38,7 @@ from proxy.upstream.forms import Forms, Learning
 from proxy.upstream.network import Network
 from proxy.upstream.opened import Limits, Timeouts
 
+PATIENCE = 0.7  # share of memory's deadline that a message which needs no memory waits for the store
 WARM_UP_S = 1.0  # what is not ready by then gets ready while serving
 _NOBODYS = Turn(  # nobody's memories are looked through, all of the read path is gone through
     request_id="",
@@ -196,6 +197,7 @@ def _tools(
         notes=stores.notes,
         budget=Budget(tokens, settings.memory.budget_tokens, settings.memory.profile_tokens),
         clock=clock,
+        patience_s=PATIENCE * settings.memory.deadline_ms / 1000,
         shelf=shelf_of(stores, embedder, settings.memory.deadline_ms),
         stage=metrics.stage,
         restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),

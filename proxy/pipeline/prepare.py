@@ -41,7 +41,6 @@ from proxy.ports import Clock, SessionStore, Snapshot
 from proxy.reasons import Reason
 
 LINES = 3  # turns of the session that a request without history is reminded of
-PATIENCE_S = 0.05  # for the profile, if nothing is searched for
 
 T = TypeVar("T")
 Stage = Callable[[str], AbstractContextManager[None]]
@@ -62,6 +61,7 @@ class Tools:
     shelf: Shelf  # the users' documents
     budget: Budget
     clock: Clock
+    patience_s: float = 1.0  # for the profile, if nothing is searched for
     history_messages: int = 3  # the user's messages that a model which words or plans queries is shown
     restraint: Restraint = field(default_factory=Restraint)
     wording: Wording | None = None  # a model that says vague questions in full
@@ -166,7 +166,7 @@ async def _skipped(
 ) -> _Recalled:
     """Return the profile alone. A message that needs no memory does not wait long for a store."""
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(tools.patience_s):
             held = await tools.profiles.of(turn.scope, await taking, turn.options)
     except (StoreError, TimeoutError):
         return _Recalled((), (), passages, Status.SKIPPED, reason, Level.SESSION)

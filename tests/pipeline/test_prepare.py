@@ -229,7 +229,7 @@ class Stuck(Shelf):
 async def test_small_talk_is_not_degraded_by_a_store_that_fails_or_hangs(store):
     tools = tools_with(store, ScriptedJudge(needs=lambda _: SMALL_TALK))
     async with asyncio.timeout(5):
-        prepared = await prepare(turn("Good morning to you!"), tools)
+        prepared = await prepare(turn("Good morning to you!"), replace(tools, patience_s=0.01))
     assert (prepared.status, prepared.reason, prepared.level) == (Status.SKIPPED, "greeting", Level.SESSION)
 
 
