@@ -73,7 +73,10 @@ async def _read(turn: Turn, query: Query, judge: Judge, before: Before) -> tuple
     if not (earlier := await before()):
         return query, reading
     whole = query_of(turn.query, earlier)
-    return whole, await judge.read(whole.text)
+    both = await judge.read(whole.text)
+    if both.needs.memory < NEEDED and reading.needs.memory >= SURELY:
+        return query, reading  # a change of topic: alone it needs memory beyond doubt
+    return whole, both
 
 
 async def _with_context(turn: Turn, query: Query, before: Before) -> Query:

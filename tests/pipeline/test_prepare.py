@@ -83,6 +83,13 @@ async def test_thanks_is_small_talk_whatever_came_before_unless_it_answers_a_que
     assert (await prepare(agreed, tools)).memory_ids == ("budget",)
 
 
+async def test_a_short_message_that_surely_needs_memory_is_searched_alone_after_another_topic():
+    judge = ScriptedJudge(needs=lambda text: NEEDS_MEMORY if text == "And my rent?" else SMALL_TALK)
+    tools = holding(BUDGET, judge=judge)
+    assert (await prepare(turn("Translate dog.", "Perro.", "And my rent?"), tools)).memory_ids == ("budget",)
+    assert "translat" not in tools.searcher.memories.asked[0].terms
+
+
 async def test_a_long_paste_is_read_by_what_the_user_says_around_it(judge, tools):
     paste = "\n".join(f"{n}: the pump ran at {n} degrees and stopped" for n in range(200))
     await prepare(turn(f"{paste}\n\nWhat does my contract say about this?"), tools)
