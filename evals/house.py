@@ -81,14 +81,17 @@ class House:
 
 
 @contextlib.asynccontextmanager
-async def opened(directory: Path, model: Model, settings: Mapping[str, Any]) -> AsyncIterator[House]:
-    """Run a proxy over `directory` while the block runs. `settings`: "section.key" to value."""
+async def opened(
+    directory: Path, model: Model, settings: Mapping[str, Any], *, whole: bool = True
+) -> AsyncIterator[House]:
+    """Run a proxy over `directory` while the block runs. `settings`: "section.key" to value. `whole`: all of
+    memory must work, since without a model the figures would be of another product. Raises DidNotStart."""
     async with _upstream(model) as upstream, aiohttp.ClientSession() as http:
         port = _free_port()
         clock, process = _start(directory, port, upstream, settings)
         house = House(f"http://127.0.0.1:{port}", directory / "data", clock, model, http, process)
         try:
-            await _until_ready(house, directory / "log")
+            await _until_ready(house, directory / "log", whole=whole)
             yield house
         finally:
             await asyncio.to_thread(_stop, process)
@@ -125,15 +128,15 @@ def _last_words(log: Path) -> str:
     return log.read_text("utf-8", "replace")[-1500:]
 
 
-async def _until_ready(house: House, log: Path) -> None:
-    deadline = time.monotonic() + START_S
-    while True:
+async def _until_ready(house: House, log: Path, *, whole: bool) -> None:
+    deadline, level = time.monotonic() + START_S, "none"
+    while level != "full":
+        await asyncio.sleep(0.05)
         with contextlib.suppress(aiohttp.ClientError):
             if (await house.call("GET", "/ready")).status == 200:
-                return
+                level = (await house.call("GET", "/health")).body["memory"]["level"] if whole else "full"
         if house.process.poll() is not None or time.monotonic() > deadline:
-            raise DidNotStart(f"the proxy gave no answer:\n{_last_words(log)}")
-        await asyncio.sleep(0.05)
+            raise DidNotStart(f"the proxy did not start with all of memory ({level}):\n{_last_words(log)}")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
