@@ -358,6 +358,7 @@ class Prepared:
     memory_ids: tuple[str, ...] = ()  # of the memories in it, and behind them of the documents
     tokens: int = 0
     level: Level = Level.FULL
+    to_forget: tuple[str, ...] | None = ()  # memories that the message asks to forget; None: not known yet
 
 
 # ---------------------------------------------------------------- the write path

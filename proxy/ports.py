@@ -393,8 +393,9 @@ class Completer(Protocol):
 class Recorder(Protocol):
     """Writes exchanges down; what the request path needs of the write path."""
 
-    async def begin(self, turn: Turn, key: str) -> Begun:
-        """Commit what the user said, durable on return. `key` is equal for the same request sent again."""
+    async def begin(self, turn: Turn, key: str) -> Begun | None:
+        """Commit what the user said, durable on return. `key` is equal for the same request sent again. None:
+        the user wants nothing of it kept."""
         ...
 
     async def resume(self, turn: Turn, key: str | None) -> Begun | None:

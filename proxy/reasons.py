@@ -61,6 +61,7 @@ class Reason(StrEnum):
     DOUBTED = "doubted", "all that was found are preferences stated with a doubt: shown once stated again"
     UNANSWERED = "unanswered", "what was found does not help with the message"
     ALREADY_VISIBLE = "already_visible", "the conversation already shows all that was found"
+    FORGOTTEN = "forgotten", "the message asks to forget all that was found: it is hidden, and forgotten"
     OVER_BUDGET = "over_budget", "nothing that was found fits into `memory.budget_tokens`"
     NO_PLACE = "no_place", "the request has no message of the user's to put it at, or not one of a known form"
     REFUSED = "refused", "the upstream refuses the request with memory, and takes it without"

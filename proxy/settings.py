@@ -209,6 +209,7 @@ class MemorySettings(Section):
     profile_tokens: int = Field(150, ge=0)
     placement: Literal["auto", "before_last_user", "after_system", "merge_system", "in_user"] = "auto"
     extraction: Literal["llm", "verbatim", "off"] = "llm"
+    conversational_forget: bool = True
     llm_timeout_seconds: float = Field(120, gt=0)
     extraction_batch_size: int = Field(5, ge=1, le=50)
     personal_idle_seconds: float = Field(15, ge=0)

@@ -1,7 +1,7 @@
 """Builds the HTTP application of one process: the routes, wired to the parts that serve them."""
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from proxy import __version__
@@ -40,6 +40,7 @@ from proxy.edge.routes import Routes
 from proxy.edge.turns import Defaults
 from proxy.edge.ui.app import Ui
 from proxy.pipeline.compress import Rules
+from proxy.pipeline.forget import forget, named
 from proxy.pipeline.loops import ToolLoops
 from proxy.pipeline.prepare import Tools, prepare, search, unshown
 from proxy.upstream.client import Upstream
@@ -182,6 +183,15 @@ async def _prepared(parts: Parts, loops: ToolLoops, turn: Turn) -> Prepared:
         return await loops.prepared(turn, lambda: prepare(turn, parts.tools))
 
 
+async def _forgotten(parts: Parts, turn: Turn, ids: Sequence[str] | None) -> tuple[str, ...]:
+    tools = parts.tools
+    if not tools.forgets:
+        return ()
+    if ids is None:
+        ids = await named(turn, tools.searcher, tools.profiles)
+    return await forget(turn, ids, tools.searcher)
+
+
 def _interception(parts: Parts) -> Interception:
     memory, identity, chosen = parts.settings.memory, parts.settings.identity, parts.settings.limits
     return Interception(
@@ -190,6 +200,7 @@ def _interception(parts: Parts) -> Interception:
         places=None if parts.tools.waits else Places(),
         recorder=parts.written.recorder,
         touched=parts.written.touches.note,
+        forget=partial(_forgotten, parts),
         keep_credential=parts.credentials.remember,
         identify=_caller_of,
         session_key=safe_id,

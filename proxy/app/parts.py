@@ -200,6 +200,7 @@ def _tools(
         patience_s=PATIENCE * settings.memory.deadline_ms / 1000,
         shelf=shelf_of(stores, embedder, settings.memory.deadline_ms),
         stage=metrics.stage,
+        forgets=settings.memory.conversational_forget,
         restraint=Restraint(settings.retrieval.skip_first_turn, settings.retrieval.min_query_chars),
     )
 

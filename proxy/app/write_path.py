@@ -20,6 +20,7 @@ from proxy.background.worker import Tools as WorkerTools
 from proxy.background.write_gate.admit import Gate
 from proxy.judging import Judge
 from proxy.pipeline.compress import mark
+from proxy.pipeline.query import readable
 from proxy.ports import Clock, Completer
 from proxy.settings import MemorySettings, Privacy, Settings
 from proxy.storage import Stores
@@ -101,6 +102,7 @@ def write_path(
         judge=judge,
         notes=stores.notes,
         default_timezone=memory.timezone,
+        gist=readable if memory.conversational_forget else None,
     )
     touches, library = Touches(stores.memories, clock), library_of(stores, quiet, safety, clock)
     return WritePath(safety, gate, keeper, worker, recorder, touches, library, rush)

@@ -26,6 +26,11 @@ class Heard:
         return self.asks.rule >= YES
 
     @property
+    def is_unrecorded(self) -> bool:
+        """True if nothing of it may be kept: it is off the record, or says what to forget."""
+        return self.asks.off_record >= YES or self.asks.forget >= YES
+
+    @property
     def is_explicit(self) -> bool:
         """True if it is extracted at once: the user asks to remember something, or sets a rule."""
         return self.is_rule or self.asks.remember >= YES

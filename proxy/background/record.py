@@ -40,14 +40,18 @@ class ExchangeRecorder:
     judge: Judge | None = None  # None: nothing is known to be asked for
     notes: NoteStore | None = None  # the anchors in force, which a new one may change
     default_timezone: str = DEFAULT_TIMEZONE
+    gist: Callable[[str], str] | None = None  # what the judge reads of a long message; None: all is stored
     late: deque[tuple[Begun, Outcome]] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
     # Of which exchange a response is, known before it is on disk: its client may go on at once.
     made: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
-    async def begin(self, turn: Turn, key: str) -> Begun:
-        """Commit what the user said, durable on return."""
+    async def begin(self, turn: Turn, key: str) -> Begun | None:
+        """Commit what the user said, durable on return. None, and nothing is kept, of a message that asks to
+        forget something, or that is off the record."""
         stored = await _aside(turn.said, self._storable)
         meant = await heard(self.judge, turn.said)
+        if self.gist is not None and await self._is_unrecorded(turn, meant, self.gist(turn.query)):
+            return None
         return await self.sessions.begin(
             NewExchange(
                 id=f"ex_{uuid4().hex}",
@@ -110,6 +114,12 @@ class ExchangeRecorder:
     async def _complete(self, begun: Begun, answer: Outcome) -> None:
         if await self.sessions.complete(begun, answer, self.trigger):
             self.wake.set()
+
+    async def _is_unrecorded(self, turn: Turn, meant: Heard, gist: str) -> bool:
+        """True if the message asks that nothing of it is kept. `gist`: what the read path reads of it."""
+        if meant.is_unrecorded or gist in ("", turn.said):
+            return meant.is_unrecorded
+        return (await heard(self.judge, gist)).is_unrecorded
 
     async def _anchors(self, turn: Turn, stored: str, meant: Heard) -> tuple[Anchor, ...]:
         """Return the standing instructions that the words set."""

@@ -34,6 +34,8 @@ from proxy.wire.dialect import Answer, Dialect
 
 # What the user said is worth this wait even where recall has used up the deadline.
 COMMIT_FLOOR_S = 0.05
+# An answer begins after so long though the memories that its message asks to forget are not erased yet.
+FORGET_S = 1.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,6 +66,7 @@ class Progress:
     retried: list[str] = field(default_factory=list)  # what was changed for each further attempt
     forwarded: float = 0.0
     writing: Writing | None = None
+    forgetting: "asyncio.Task[tuple[str, ...] | Failed] | None" = None  # what the message asks to forget
     refused: bool = False  # by the upstream, or because there was none
     promised: bool = False  # before the upstream was asked, the client was told that its words are kept
     opened: Opened | None = None
@@ -88,12 +91,16 @@ class Progress:
 
     def place(self, forwarding: "Forwarding") -> None:
         """Have the payload written with what was prepared; where that has no place, none is injected."""
-        level = self.prepared.level
+        level, to_forget = self.prepared.level, self.prepared.to_forget
         if not self.attempt.memory and (self.prepared.block or self.gone):
-            self.prepared = Prepared(status=Status.NONE, reason=Reason.REFUSED, level=level)
+            self.prepared = Prepared(
+                status=Status.NONE, reason=Reason.REFUSED, level=level, to_forget=to_forget
+            )
             self.left_out = 0
         if not self.compose(forwarding):
-            self.prepared = Prepared(status=Status.NONE, reason=Reason.NO_PLACE, level=level)
+            self.prepared = Prepared(
+                status=Status.NONE, reason=Reason.NO_PLACE, level=level, to_forget=to_forget
+            )
 
     def compose(self, forwarding: "Forwarding") -> bool:
         """Write the payload as `attempt` has it. False if a block has no place: then it is not in it."""
@@ -118,6 +125,21 @@ class Progress:
             return False
         return await self.writing.committed(max(self.left_s, COMMIT_FLOOR_S))
 
+    async def forgotten(self) -> None:
+        """Wait until what the message asks to forget is erased, so that the headers can say so."""
+        if self.forgetting is not None:
+            # Where nothing is known to be named, mostly nothing is.
+            patience_s = FORGET_S if self.prepared.to_forget else max(0.0, self.left_s)
+            await asyncio.wait({self.forgetting}, timeout=patience_s)
+
+    @property
+    def forgotten_ids(self) -> tuple[str, ...]:
+        """The memories that are erased because the message asks for it."""
+        if self.forgetting is None or not self.forgetting.done():
+            return ()
+        ids = self.forgetting.result()
+        return () if isinstance(ids, Failed) else ids
+
     def memory_headers(self, *, queued: bool, answered: bool) -> list[Header]:
         """Return the headers that say what memory did. `queued`: the user's words are committed; `answered`:
         the upstream's status is there."""
@@ -129,6 +151,7 @@ class Progress:
             upstream_ms=(perf_counter() - self.forwarded) * 1000 if answered else None,
             left_out=self.left_out,
             retried=self.retried,
+            forgotten=self.forgotten_ids,
         )
 
 

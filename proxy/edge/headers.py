@@ -46,6 +46,7 @@ def memory_headers(
     upstream_ms: float | None,
     left_out: int = 0,
     retried: Sequence[str] = (),
+    forgotten: Sequence[str] = (),
 ) -> list[Header]:
     """Return the X-Memory-* headers and Server-Timing (milliseconds) of one intercepted request."""
     headers = [("x-memory-status", prepared.status.value)]
@@ -57,6 +58,8 @@ def memory_headers(
         headers.append(("x-memory-level", prepared.level.value))
     if prepared.memory_ids:
         headers.append(("x-memory-ids", ",".join(prepared.memory_ids)))
+    if forgotten:
+        headers.append(("x-memory-forgotten", ",".join(forgotten)))
     if left_out:
         headers.append(("x-memory-compressed", str(left_out)))  # messages
     if retried:

@@ -44,6 +44,8 @@ from proxy.wire.body import Body, Bounds
 from proxy.wire.compact import kept, turns_of, without
 from proxy.wire.dialect import Answer, Dialect
 
+FORGET_WORK_S = 60.0  # a large user's store takes its time; the answer does not wait for it
+
 
 @dataclass(frozen=True, slots=True)
 class Interception:
@@ -52,6 +54,7 @@ class Interception:
     recall: Callable[[Turn], Awaitable[Prepared]]
     recorder: Recorder
     touched: Callable[[Scope, Sequence[str]], None]  # which memories an answer that is not stored was given
+    forget: Callable[[Turn, Sequence[str] | None], Awaitable[tuple[str, ...]]]  # None: what the turn names
     keep_credential: Callable[[Scope, list[Header]], None]
     identify: Callable[[ASGIScope], Caller]
     session_key: Callable[[str], str]  # what a client's name of a session is kept under
@@ -150,7 +153,7 @@ class Intercept:
         if turn is None:
             progress.prepared = Prepared(status=Status.OFF, reason=progress.reason)
         elif not turn.options.read:
-            progress.prepared = Prepared(status=Status.OFF, reason=Reason.READ_OFF)
+            progress.prepared = Prepared(status=Status.OFF, reason=Reason.READ_OFF, to_forget=None)
         else:
             await parts.settling.settled(turn, progress.left_s)
             turn = await self._placed_in_time(turn, progress)
@@ -159,7 +162,9 @@ class Intercept:
                 "recall", lambda: parts.recall(shown), progress.left_s, parts.places
             )
             if isinstance(recalled, Failed):
-                recalled = Prepared(status=Status.DEGRADED, reason=recalled.reason, level=Level.NONE)
+                recalled = Prepared(
+                    status=Status.DEGRADED, reason=recalled.reason, level=Level.NONE, to_forget=None
+                )
             progress.prepared = recalled
         await OFF_LOOP.run(len(progress.payload), progress.place, forwarding)
 
@@ -212,10 +217,25 @@ class Intercept:
             progress.opened = opened
             progress.refused = opened.status >= 400
             span.tell(http__response__status_code=opened.status)
+            if not progress.refused:
+                self._forget(progress)
             with opened:
+                await progress.forgotten()
                 queued = await progress.committed()
                 headers = progress.memory_headers(queued=queued, answered=True)
                 progress.ending = await forwarding.answer(progress, opened, headers)
+
+    def _forget(self, progress: Progress) -> None:
+        """Begin to erase what the message asks to forget: the upstream has taken the request, and the client
+        has not seen its answer yet."""
+        turn, ids, parts = progress.turn, progress.prepared.to_forget, self.parts
+        if progress.forgetting is not None or turn is None or not turn.options.write or ids == ():
+            return
+
+        async def forget() -> tuple[str, ...] | Failed:
+            return await parts.fail_open.attempt("forget", lambda: parts.forget(turn, ids), FORGET_WORK_S)
+
+        progress.forgetting = progress.tasks.create_task(forget())
 
     # ------------------------------------------------------------ write down
     async def _write_down(self, progress: Progress, answer: Answer) -> None:
@@ -223,6 +243,8 @@ class Intercept:
         turn, writing, parts = progress.turn, progress.writing, self.parts
         if turn is None:
             return
+        if not progress.refused:
+            self._forget(progress)  # of a client that left before the upstream's answer
         self._count(turn, progress, answer.usage)
         if answer.response_id is not None:
             # Instructions are not handed on along a chain; input items are.

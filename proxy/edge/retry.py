@@ -90,8 +90,9 @@ class _Asking:
             progress.attempt = following = replace(following, memory=False)
             progress.compose(self.forwarding)
         if last.memory and not following.memory:
+            before = progress.prepared
             progress.prepared = Prepared(
-                status=Status.NONE, reason=Reason.REFUSED, level=progress.prepared.level
+                status=Status.NONE, reason=Reason.REFUSED, level=before.level, to_forget=before.to_forget
             )
             progress.left_out = 0
         steps = _steps(last, following)

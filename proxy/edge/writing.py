@@ -46,7 +46,7 @@ class Writing:
         """Commit how the exchange ended, now or, where that fails, as soon as it can be. False if there is
         none to end."""
         begun = await self._begin
-        if begun is None:  # the step before it may have been on its way to the store
+        if begun is None and self._turn.resumes:  # the step before it may have been on its way to the store
             begun = await self._attempt()
         if not isinstance(begun, Begun):
             return False

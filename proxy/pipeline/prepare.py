@@ -25,10 +25,12 @@ from proxy.domain import (
     Turn,
 )
 from proxy.errors import StoreError
+from proxy.judging import Asks
 from proxy.note_store import NoteStore
 from proxy.notes import NOTHING, SessionNotes
 from proxy.observe import Seldom
 from proxy.pipeline.documents import RankedPassage, Shelf, look_up, with_passages
+from proxy.pipeline.forget import ASKED, named
 from proxy.pipeline.inject import Budget, inject
 from proxy.pipeline.plan import NO_PLAN, Planner, narrowed, planned
 from proxy.pipeline.profile import Profiles, offered
@@ -66,6 +68,7 @@ class Tools:
     restraint: Restraint = field(default_factory=Restraint)
     wording: Wording | None = None  # a model that says vague questions in full
     planner: Planner | None = None  # a model that plans the search
+    forgets: bool = True  # what a message asks to forget
     stage: Stage = _untimed  # context manager entered around each stage (timing)
     seldom: Seldom = field(default_factory=Seldom)  # logs what a stage did without
 
@@ -86,6 +89,16 @@ class _Recalled:
     reason: Reason | None = None
     level: Level = Level.FULL
     error: StoreError | None = None
+    asks: Asks | None = None  # of the message alone; None: not read
+
+    def without(self, hidden: Sequence[str]) -> "_Recalled":
+        """Return the same without the memories that the message asks to forget."""
+        if not hidden:
+            return self
+        ranked = [one for one in self.ranked if one.memory.id not in hidden]
+        reason = Reason.FORGOTTEN if self.ranked and not ranked else self.reason
+        profile = [memory for memory in self.profile if memory.id not in hidden]
+        return replace(self, ranked=ranked, profile=profile, reason=reason)
 
 
 async def prepare(turn: Turn, tools: Tools) -> Prepared:
@@ -102,6 +115,9 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
             notes = await noting
     else:
         recalled, notes = await _recall(turn, tools), NOTHING
+    if to_forget := await _named(turn, tools, recalled.asks):
+        # The session's last turns may say what the memories say.
+        recalled, notes = recalled.without(to_forget), NOTHING
     with tools.stage("inject"):
         block = inject(
             recalled.ranked,
@@ -121,11 +137,22 @@ async def prepare(turn: Turn, tools: Tools) -> Prepared:
             memory_ids=block.memory_ids,
             tokens=block.tokens,
             level=recalled.level,
+            to_forget=to_forget,
         )
     if recalled.error is not None:
         raise recalled.error
     reason = Reason.OVER_BUDGET if recalled.ranked else recalled.reason
-    return Prepared(status=recalled.status, reason=reason, level=recalled.level)
+    return Prepared(status=recalled.status, reason=reason, level=recalled.level, to_forget=to_forget)
+
+
+async def _named(turn: Turn, tools: Tools, asks: Asks | None) -> tuple[str, ...] | None:
+    """Return the memories that the message asks to forget, None if it was not read. A turn that may store
+    nothing changes nothing."""
+    if not (tools.forgets and turn.options.write):
+        return ()
+    if asks is None:
+        return None
+    return await named(turn, tools.searcher, tools.profiles) if asks.forget >= ASKED else ()
 
 
 def _injected(ids: Sequence[str], recalled: _Recalled) -> Reason | None:
@@ -146,14 +173,20 @@ async def _recall(turn: Turn, tools: Tools) -> _Recalled:
         with _begun(searcher.memories.snapshot(turn.scope, tools.profiles.sorter)) as taking:
             with tools.stage("decide"):
                 verdict = await triage(turn, query, searcher.judge, lambda: _before(turn, tools))
-            if verdict.search:
-                return await _searched(turn, verdict, tools, taking)
-            passages = await look_up(turn, tools.shelf, verdict, None)
-            if verdict.reason is Reason.TOOL_FORCED:
-                return _Recalled(passages=passages, status=Status.SKIPPED, reason=verdict.reason)
-            return await _skipped(turn, verdict.reason, verdict, tools, taking, passages)
+            recalled = await _after(turn, verdict, tools, taking)
+            return replace(recalled, asks=verdict.reading.asks if verdict.reading else None)
     except StoreError as error:
         return _Recalled(level=Level.SESSION, error=error)
+
+
+async def _after(turn: Turn, verdict: Verdict, tools: Tools, taking: Awaitable[Snapshot | None]) -> _Recalled:
+    """Return what is recalled after triage."""
+    if verdict.search:
+        return await _searched(turn, verdict, tools, taking)
+    passages = await look_up(turn, tools.shelf, verdict, None)
+    if verdict.reason is Reason.TOOL_FORCED:
+        return _Recalled(passages=passages, status=Status.SKIPPED, reason=verdict.reason)
+    return await _skipped(turn, verdict.reason, verdict, tools, taking, passages)
 
 
 async def _skipped(

@@ -14,7 +14,7 @@ from proxy.errors import EmbeddingFailed
 from proxy.judging import Judge, Reading
 from proxy.observe import Seldom
 from proxy.pipeline.query import MAX_TERMS, Query
-from proxy.pipeline.rank import Ranking, fused
+from proxy.pipeline.rank import Candidate, Ranking, fused
 from proxy.pipeline.relevance import HELPS, Threshold, depth, is_doubted, relevant
 from proxy.pipeline.rerank import Reranking
 from proxy.ports import Clock, Embedder, MemoryStore, Snapshot
@@ -116,19 +116,10 @@ class Searcher:
         """Return what helps with the query. `besides`: memories that are judged though no list found them.
 
         Raises StoreUnavailable."""
-        query, level = encoded.query, encoded.level
-        looked_up = (*query.terms, *query.extra)[:MAX_TERMS] if self.ranking.lexical else ()
-        if encoded.vector is None and not looked_up:
+        level, candidates = encoded.level, self._depth(wanted)
+        if encoded.vector is None and not self._looked_up(encoded.query):
             return Found((), Reason.BELOW_THRESHOLD, level)
-        types = None if wanted.types is None else with_children(wanted.types)
-        now = self.clock()
-        candidates = depth(max(wanted.limit, self.reranking.top) if self.reranking else wanted.limit)
-        longest = max(LIST_LENGTH, candidates)
-        search = Search(encoded.vector, looked_up, longest, types, now, vectors=longest)
-        hits = None if snapshot is None else snapshot.search(search)
-        if hits is None:
-            hits = await self.memories.search(wanted.scope, search)
-        ranked = fused(hits, self.ranking, project=wanted.scope.project, now=now)
+        ranked = await self.candidates(encoded, wanted, snapshot)
         chosen = ranked[:candidates]
         if besides:
             kept_ids = {c.hit.memory.id for c in chosen} | {m.id for m in besides}
@@ -140,13 +131,34 @@ class Searcher:
         found = kept.ranked
         if self.reranking is not None:
             spent_s = self.clock() - wanted.began
-            found = [*await self.reranking.reorder(query.text, found, spent_s=spent_s)]
+            found = [*await self.reranking.reorder(encoded.query.text, found, spent_s=spent_s)]
         sure = [r for r in found if not (wanted.least_help and is_doubted(r.memory))][: wanted.limit]
         reason = None
         if not sure:
             near = Reason.UNANSWERED if kept.judged else Reason.BELOW_THRESHOLD
             reason = Reason.DOUBTED if found else near
-        return Found(sure, reason, level, empty=not hits)
+        return Found(sure, reason, level, empty=not ranked)
+
+    async def candidates(
+        self, encoded: Encoded, wanted: Wanted, snapshot: Snapshot | None = None
+    ) -> list[Candidate]:
+        """Return what is near to the query, best first, not judged yet. Raises StoreUnavailable."""
+        looked_up = self._looked_up(encoded.query)
+        if encoded.vector is None and not looked_up:
+            return []
+        types = None if wanted.types is None else with_children(wanted.types)
+        now, longest = self.clock(), max(LIST_LENGTH, self._depth(wanted))
+        search = Search(encoded.vector, looked_up, longest, types, now, vectors=longest)
+        hits = None if snapshot is None else snapshot.search(search)
+        if hits is None:
+            hits = await self.memories.search(wanted.scope, search)
+        return fused(hits, self.ranking, project=wanted.scope.project, now=now)
+
+    def _looked_up(self, query: Query) -> tuple[str, ...]:
+        return (*query.terms, *query.extra)[:MAX_TERMS] if self.ranking.lexical else ()
+
+    def _depth(self, wanted: Wanted) -> int:
+        return depth(max(wanted.limit, self.reranking.top) if self.reranking else wanted.limit)
 
     def _threshold(self, wanted: Wanted) -> Threshold:
         model = self.embedder.model.similarity_threshold if self.embedder and wanted.least_help else None

@@ -5,7 +5,7 @@ Without a judge everything that holds a letter or a digit is searched for.
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from proxy.domain import Turn
 from proxy.errors import EmbeddingFailed, StoreError
@@ -76,7 +76,8 @@ async def _read(turn: Turn, query: Query, judge: Judge, before: Before) -> tuple
     both = await judge.read(whole.text)
     if both.needs.memory < NEEDED and reading.needs.memory >= SURELY:
         return query, reading  # a change of topic: alone it needs memory beyond doubt
-    return whole, both
+    # What is asked of memory, the message says alone: the one before it has had its effect.
+    return whole, replace(both, asks=reading.asks)
 
 
 async def _with_context(turn: Turn, query: Query, before: Before) -> Query:
