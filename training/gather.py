@@ -32,7 +32,8 @@ def check(task: str, line: dict) -> None:
     for asked in line["asked"]:
         if not asked["a"] or not all(0 <= i < count for i in asked["a"]):
             raise ValueError(f"an index outside the memories: {asked}")
-    for place in [*line.get("standing", ()), *(i for m in line["missing"] for i in m.get("near", ()))]:
+    holding = [*line.get("standing", ()), *line.get("rules", ()), *line.get("traits", ())]
+    for place in [*holding, *(i for m in line["missing"] for i in m.get("near", ()))]:
         if not 0 <= place < count:
             raise ValueError(f"an index outside the memories: {place}")
 

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 WIDTH, HEADS, POSITIONS = 384, 12, 128
 PAD, END = 1, 2  # token ids
+QUESTION, MEMORY = "query: ", "passage: "  # before texts that are embedded; the pair heads read none
 
 
 class Layer(nn.Module):

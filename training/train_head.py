@@ -24,6 +24,7 @@ from tokenizers import Tokenizer
 from training import model as m
 
 TRIAGE = ("memory", "small_talk", "world", "tool", "self_contained")
+ASKS = ("none", "remember", "forget", "off_record", "rule")
 RELATION = ("apart", "same", "changed")
 WHOSE = ("user", "other", "nobody")
 SENSE = (
@@ -32,42 +33,59 @@ SENSE = (
 ).split()
 
 
+def message(line: dict) -> str:
+    """Return the text of a triage line as the product reads it: after the user's message before it."""
+    before = [turn["content"] for turn in line.get("history") or () if turn["role"] == "user"]
+    return "\n".join([*before[-1:], line["text"]])
+
+
 def example(task: str, line: dict) -> tuple[str, str, tuple[int, ...]]:
     """Return the two texts and the classes of a line."""
     if task == "triage":
         before = "\n".join(turn["content"] for turn in line.get("history") or ())
         return line["text"], before, (TRIAGE.index(line["label"]),)
+    if task == "ask":
+        return line["text"], "", (ASKS.index(line["label"]),)
     if task == "relation":
         return line["old"], line["new"], (RELATION.index(line["label"]),)
     follows = (int(line["follows"]), WHOSE.index(line["whose"]), SENSE.index(line["sense"]))
     return line["message"], line["candidate"], follows
 
 
-CLASSES = {"triage": (TRIAGE,), "relation": (RELATION,), "statement": (("no", "yes"), WHOSE, SENSE)}
+CLASSES = {
+    "triage": (TRIAGE,),
+    "ask": (ASKS,),
+    "relation": (RELATION,),
+    "statement": (("no", "yes"), WHOSE, SENSE),
+}
 
 
-def pairs_of_users(rows: list[tuple[str, dict]], rng: random.Random) -> list[tuple[str, str, str, int]]:
-    """Return (language, message, memory, helps) of relevance users: what helps, what tempts, and others."""
+def neighbours(
+    data: Path, texts: m.Texts, encoder: m.Encoder, rng: random.Random, users: int = 120
+) -> list[tuple]:
+    """Return the nearest pairs among the memories of users, as pairs that are apart.
+
+    Their memories are all current, so both hold. They teach the relation head what it sees most: memories
+    about the same thing that are neither the same nor a change. Ten pairs of each user.
+    """
+    rows = list(m.lines(data, "retrieval", "train")) + list(m.lines(data, "relevance", "train"))
     found = []
-    for lang, user in rows:
+    for lang, user in rng.sample(rows, min(users, len(rows))):
         facts = user["facts"]
-        for asked in user["asked"]:
-            helps = set(asked["a"] if isinstance(asked["a"], list) else [asked["a"]])
-            found += [(lang, asked["q"], facts[i], 1) for i in helps]
-            others = [i for i in range(len(facts)) if i not in helps]
-            found += [(lang, asked["q"], facts[i], 0) for i in rng.sample(others, min(3, len(others)))]
-        for missing in user["missing"]:
-            near = list(missing.get("near") or ())
-            others = near + rng.sample(range(len(facts)), min(2, len(facts)))
-            found += [(lang, missing["q"], facts[i], 0) for i in set(others)]
+        with torch.no_grad():
+            tokens, mask, _ = m.batched([texts.pair(fact) for fact in facts])
+            vectors = encoder.pooled(tokens, mask)
+        near = (vectors @ vectors.T).triu(1).flatten().topk(min(10, len(facts))).indices.tolist()
+        for place in near:
+            pair = [facts[place // len(facts)], facts[place % len(facts)]]
+            rng.shuffle(pair)
+            found.append((lang, texts.pair(*pair), (RELATION.index("apart"),)))
     return found
 
 
 def read(args: argparse.Namespace, split: str, texts: m.Texts, rng: random.Random) -> list[tuple]:
     """Return (language, (ids, segments), classes) of a split."""
     rows = list(m.lines(args.data, args.task, split))
-    if args.task == "relevance":
-        return [(lang, texts.pair(q, f), (y,)) for lang, q, f, y in pairs_of_users(rows, rng)]
     found = []
     for lang, line in rows:
         first, second, classes = example(args.task, line)
@@ -112,6 +130,16 @@ def scores(head: m.Head, rows: list[tuple], names: tuple) -> dict:
     return report
 
 
+def similar_length(rows: list[tuple], size: int) -> list[list[int]]:
+    """Return the rows once, in random batches of similar length: padding would double the work."""
+    order = random.sample(range(len(rows)), len(rows))
+    batches: list[list[int]] = []
+    for at in range(0, len(order), 10 * size):
+        pool = sorted(order[at : at + 10 * size], key=lambda i: len(rows[i][1][0]))
+        batches += [pool[i : i + size] for i in range(0, len(pool), size)]
+    return random.sample(batches, len(batches))
+
+
 def fit(head: m.Head, rows: list[tuple], held: list[tuple], args: argparse.Namespace, names: tuple) -> None:
     parameters = [p for p in head.parameters() if p.requires_grad]
     optimiser = torch.optim.AdamW(parameters, lr=args.lr, weight_decay=0.02)
@@ -124,11 +152,10 @@ def fit(head: m.Head, rows: list[tuple], held: list[tuple], args: argparse.Names
         for c, count in zip(names, counts, strict=True)
     ]
     started, step, loss_now = time.time(), 0, 0.0
-    order: list[int] = []
+    batches: list[list[int]] = []
     while step < steps:
-        if len(order) < args.batch:
-            order = random.sample(range(len(rows)), len(rows))
-        picked = [rows[order.pop()] for _ in range(min(args.batch, len(order)))]
+        batches = batches or similar_length(rows, args.batch)
+        picked = [rows[i] for i in batches.pop()]
         tokens, mask, segments = m.batched([row[1] for row in picked])
         drop = torch.rand(tokens.shape) < 0.06
         mask = mask & ~drop | (segments == 0) & (torch.arange(tokens.shape[1]) == 0) & mask
@@ -160,7 +187,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("task", choices=[*CLASSES, "relevance"])
+    parser.add_argument("task", choices=CLASSES)
     parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data")
     parser.add_argument("--encoder", type=Path, nargs="+", required=True)
     parser.add_argument("--words", type=Path, required=True, help="e5-small-q4.bin")
@@ -180,9 +207,11 @@ def main() -> None:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     texts = m.Texts(tokenizer)
-    names = (("no", "yes"),) if args.task == "relevance" else CLASSES[args.task]
+    names = CLASSES[args.task]
     rows, held = read(args, "train", texts, rng), read(args, "dev", texts, rng)
     encoder = m.load(m.published_words(args.words), args.encoder, 6)
+    if args.task == "relation":
+        rows += neighbours(args.data, texts, encoder, rng)
     head = m.Head(encoder, [len(c) for c in names], args.rank, args.layers)
     print(
         len(rows),
