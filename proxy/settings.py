@@ -255,7 +255,7 @@ class Retrieval(Section):
 
 
 class Embedding(Section):
-    model: str = "memory-e5-small-v1"
+    model: str = "memory-e5-small-v2"
     dimension: int = Field(384, ge=1)
     path: Path | None = None
     allow_download: bool = False

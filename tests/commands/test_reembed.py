@@ -231,10 +231,10 @@ def test_the_real_model_embeds_its_own_memories_again_to_the_same_vectors(run: R
 
     asyncio.run(fill(tmp_path, 5, loaded))
     status, out, _ = run()
-    assert (status, out) == (0, "0 memories embedded with memory-e5-small-v1 (384 dimensions).")
+    assert (status, out) == (0, "0 memories embedded with memory-e5-small-v2 (384 dimensions).")
     before = asyncio.run(search())
     status, out, _ = run("--force")
-    assert (status, out) == (0, "5 memories embedded with memory-e5-small-v1 (384 dimensions).")
+    assert (status, out) == (0, "5 memories embedded with memory-e5-small-v2 (384 dimensions).")
     assert asyncio.run(search()) == before
     loaded.close()
 

@@ -18,7 +18,7 @@ from proxy.errors import EmbeddingFailed
 from proxy.stores.models import weights
 from proxy.stores.models.weights import Array
 
-VERSION = ("memory-e5-small-v1", "ab768d2f8a7802b862d5ed25731d3ed5ca7a9b42e0b7b927cad4736ceb6d32d3")
+VERSION = ("memory-e5-small-v2", "a96c84c35c8ee37350fc31df1e9cc6ec60c4f25020fbff1dade1c60318841848")
 
 PROMPTS = ("query: ", "passage: ")  # before a question or message, and before a memory
 
