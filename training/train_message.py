@@ -31,6 +31,7 @@ from training.train_head import ASKS, TRIAGE, message
 HIDDEN, STEPS, BATCH, RATE = 128, 2500, 256, 1e-3
 OPEN = 0.97  # of the dev messages that need memory
 UNLABELLED = -1
+RELEVANCE = 4  # of these messages one is read: all need memory, and would outweigh the other classes
 
 
 class Message(nn.Module):
@@ -74,10 +75,8 @@ def messages(data: Path, split: str) -> Iterator[tuple[str, str, int, list[float
     for lang, line in m.lines(data, "statement", split):
         add(lang, line["message"], UNLABELLED, line["sense"])
     for lang, line in m.lines(data, "relevance", split):
-        for one in line["asked"]:
+        for one in line["asked"][::RELEVANCE]:
             add(lang, one["q"], UNLABELLED if one.get("kind") == "rule" else 0, "none")
-        for one in line["missing"]:
-            add(lang, one["q"], 0, "none")
     for text, (lang, need, asks) in asked.items():
         yield lang, text, need, asks
 
@@ -181,7 +180,7 @@ def train_message(args: argparse.Namespace, encoder: m.Encoder, texts: m.Texts) 
     moved = lambda x: (x - mu) / sd  # noqa: E731
     network, classes, wanted = Message(), torch.tensor(need), torch.tensor(asks).float()
     counts = torch.bincount(classes[classes >= 0], minlength=len(TRIAGE)).float()
-    weights = (counts.sum() / len(TRIAGE) / counts) ** 0.5
+    weights = (counts.sum() / len(TRIAGE) / counts) ** 0.7
 
     def loss(rows: Tensor) -> Tensor:
         needs, asked = network(moved(features[rows]) + 0.15 * torch.randn(len(rows), 2 * m.WIDTH))

@@ -16,8 +16,9 @@ from proxy.pipeline.rank import Candidate
 from proxy.terms import normalise
 
 # Set by measurement; all constants of the decision are here.
-HELPS = 0.5  # the operating point of the calibrated head
-HELP_SHARE = 0.6  # of the final score; the rest is the fused score
+HELPS = 0.5  # the operating point of the calibrated head: something is shown if one candidate reaches it
+ALSO_HELPS = 0.2  # then others of at least this are shown too: what is left out cannot help
+HELP_SHARE = 0.2  # of the final score; the rest is the fused score
 CANDIDATES = 12  # that are read, at least
 MOST_CANDIDATES = 24
 
@@ -67,12 +68,14 @@ async def _helping(
     reading: Reading, candidates: Sequence[Candidate], judge: Judge, least: float
 ) -> list[Ranked]:
     helps = await judge.helps(reading, [(c.hit.memory.content, c.hit.vector) for c in candidates])
+    if max(helps, default=0.0) < least:
+        return []
     found = [
         Ranked(
             c.hit.memory, HELP_SHARE * share + (1 - HELP_SHARE) * c.score, f"{why(c)}, helps {_short(share)}"
         )
         for c, share in zip(candidates, helps, strict=True)
-        if share >= least
+        if share >= min(least, ALSO_HELPS)
     ]
     return without_repeats(sorted(found, key=lambda one: -one.score))
 

@@ -46,6 +46,8 @@ async def test_a_silent_user_has_nothing_looked_up(house: House) -> None:
 
 async def test_the_store_is_read_once_for_all_statements_of_an_exchange(house: House, monkeypatch) -> None:
     await store(house, "User's cat is called Miso", "User plays tennis with Ugo")
+    for _ in range(2):  # a user who comes back is held in memory
+        await shown(house, "My cat is now called Momo.")
     searched: list[object] = []
     monkeypatch.setattr(house.stores.memories, "search", lambda *args: searched.append(args))
     found = await shown(house, "My cat is now called Momo. I play tennis with Vera these days.")

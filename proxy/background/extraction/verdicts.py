@@ -15,6 +15,9 @@ from proxy.domain import Candidate
 from proxy.judging import Judge, Statement
 
 FOLLOWS, DOUBTFUL = 0.5, 0.35
+# A good fact that is dropped is lost, so being about the user and being meant need no majority. On held-out
+# lines of twelve languages .90 of the good candidates pass, .35 of the bad ones (majorities: .83 and .26).
+ABOUT_USER, MEANT = 0.3, 0.3
 HEDGED = 0.6  # the highest confidence of what was said with reserve
 _ASSISTANT = 0.7  # the same of what the user only confirmed
 _KEPT = frozenset(("stated", "hedged", "rule", "remember"))
@@ -63,11 +66,11 @@ async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
 
 def verdict_on(statement: Statement) -> Verdict:
     """Return what becomes of a candidate that is judged so."""
-    if statement.user < max(statement.other, statement.nobody):
+    if statement.user < ABOUT_USER:
         return Verdict("drop", "other_person" if statement.other >= statement.nobody else "nobody")
-    if statement.manner == "quoted" and statement.follows >= FOLLOWS:
-        return Verdict("hold", "quoted")
-    if statement.manner not in _KEPT:
+    if sum(statement.sense.get(manner, 0.0) for manner in _KEPT) < MEANT:
+        if statement.manner == "quoted" and statement.follows >= FOLLOWS:
+            return Verdict("hold", "quoted")
         return Verdict("drop", statement.manner)
     if statement.follows >= FOLLOWS:
         return Verdict("keep")
