@@ -171,29 +171,39 @@ async def test_a_nearer_memory_helps_more(judge: OnnxJudge, embedder: OnnxEmbedd
     assert await judge.helps(reading, []) == []
 
 
-async def test_only_memories_that_the_cosine_leaves_open_are_read_and_each_once(
+async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(
     embedder: OnnxEmbedder, tmp_path: Path, runs: list[str]
 ) -> None:
     directory = write_heads(tmp_path)
     facts = ["I live in Graz.", "The violin has a new set of strings since the concert.", "Red."]
-    vectors = await embedder.embed(facts)
+    memories = list(zip(facts, await embedder.embed(facts), strict=True))
     plain = load_judge(tmp_path, embedder, directory=directory).judge
     assert plain is not None
     message = await plain.read("Where do I live?")
-    by_cosine = await plain.helps(message, list(zip(facts, vectors, strict=True)))
-    write_head(directory, "relevance", reader_arrays(), open=[0.0, 0.5], offsets={"helps": 0.5})
+    by_cosine = await plain.helps(message, memories)
+    sure, near, _ = sorted(by_cosine, reverse=True)
+    write_head(directory, "relevance", reader_arrays(), open=[0.0, sure - 1e-6], most=2)
+    certain = load_judge(tmp_path, embedder, directory=directory).judge
+    assert certain is not None
+    runs.clear()
+    assert await certain.helps(message, memories) == by_cosine
+    assert runs == []
+    write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0], most=2)
     judge = load_judge(tmp_path, embedder, directory=directory).judge
     assert judge is not None
-    runs.clear()
-    given = await judge.helps(message, list(zip(facts, vectors, strict=True)))
-    assert given[0] == by_cosine[0] > 0.5
-    assert given[1:] != by_cosine[1:]
-    assert sorted(runs) == sorted("passage: " + fact for fact in facts[1:])
-    for at in (1, 2):  # whatever else is in the batch
-        (alone,) = await judge.helps(message, [(facts[at], vectors[at])])
+    given = await judge.helps(message, memories)
+    unread = [at for at in range(3) if given[at] == by_cosine[at]]
+    assert [by_cosine[at] < near for at in unread] == [True]
+    assert sorted(runs) == sorted("passage: " + fact for at, fact in enumerate(facts) if at not in unread)
+    for at in {0, 1, 2} - set(unread):  # whatever else is in the batch
+        (alone,) = await judge.helps(message, [memories[at]])
         assert alone == pytest.approx(given[at], abs=1e-5)
     assert len(runs) == 2
-    for made in (plain, judge):
+    write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0], offsets={"helps": 0.5})
+    moved = load_judge(tmp_path, embedder, directory=directory).judge
+    assert moved is not None
+    assert all(a > b for a, b in zip(await moved.helps(message, memories), given, strict=True) if b > 0.01)
+    for made in (plain, certain, judge, moved):
         made.close()
 
 

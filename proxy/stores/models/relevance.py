@@ -4,7 +4,8 @@ a small transformer reads the hidden states of both texts together, all candidat
 The file holds `cosine` (slope and constant of a logistic curve) and, if it has a reader, the reader's arrays:
 projections of both texts' states (`pq`, `pm`, their norms `nq`, `nm`, the rows `seg`), two blocks `bl.N` that
 attend to both texts as one, and two layers `f1`, `f2` over what is pooled and the cosine. The card's `open`
-(two probabilities) says between which chances by the cosine a memory is read.
+(two probabilities) and `most` say which memories are read: none if the nearest one's chance by the cosine is
+above the second, else the `most` nearest of those above the first.
 """
 
 from collections.abc import Sequence
@@ -35,6 +36,7 @@ class RelevanceHead:
         try:
             self._slope, self._constant = arrays["cosine"].tolist()
             self._low, self._high = map(float, file.card.get("open", (0.0, 1.0)))
+            self._most = int(file.card.get("most", 12))
             self._temperature = float(file.card.get("temperature", 1.0))
         except (TypeError, ValueError) as e:
             raise EmbeddingFailed(f"{file.path.name} does not hold what its head needs") from e
@@ -43,13 +45,15 @@ class RelevanceHead:
 
     def by_cosine(self, cosines: Array) -> list[float]:
         """Return the chances that memories of these cosines help."""
-        return [float(chance) for chance in sigmoid(self._slope * cosines + self._constant)]
+        odds = self._slope * cosines + self._constant + self._offset
+        return [float(chance) for chance in sigmoid(odds)]
 
     def open(self, chances: Sequence[float]) -> list[int]:
         """Return the places of the memories that have to be read."""
-        if self.reader is None:
+        if self.reader is None or max(chances) > self._high:
             return []
-        return [at for at, chance in enumerate(chances) if self._low <= chance <= self._high]
+        nearest = sorted(range(len(chances)), key=lambda at: -chances[at])[: self._most]
+        return [at for at in nearest if chances[at] >= self._low]
 
     def read(self, states: Array, memories: Sequence[Array], cosines: Array) -> list[float]:
         """Return the chances of memories (as `shown` returns them) for the message of these hidden states.
