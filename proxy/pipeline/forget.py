@@ -17,6 +17,8 @@ from proxy.pipeline.search import Searcher, Wanted
 
 ASKED = 0.5  # the operating point of the calibrated head
 NAMED = 0.7  # what the relevance head must give a memory, more than for one that is shown
+NEAR_BEST = 0.1  # and at most so much less than the best: a memory of the same kind of thing helps as well
+NAMED_RULE = 0.97  # the least for a standing rule, which helps with every message
 MOST = 5  # memories at once
 BY = "conversation"  # in receipts
 
@@ -43,10 +45,14 @@ async def named(turn: Turn, searcher: Searcher, profiles: Profiles) -> tuple[str
         helps = await judge.helps(reading, [(memory.content, vector) for memory, vector in found.values()])
     except EmbeddingFailed:
         return ()
-    sure = sorted(
-        ((share, id_) for id_, share in zip(found, helps, strict=True) if share >= NAMED), reverse=True
-    )
-    return tuple(id_ for _, id_ in sure[:MOST])
+    rules = {memory.id for memory, kind in held if kind == "rule"}
+    sure = [
+        (share, id_)
+        for id_, share in zip(found, helps, strict=True)
+        if share >= (NAMED_RULE if id_ in rules else NAMED)
+    ]
+    best = max(sure, default=(0.0, ""))[0]
+    return tuple(id_ for share, id_ in sorted(sure, reverse=True)[:MOST] if share >= best - NEAR_BEST)
 
 
 async def forget(turn: Turn, ids: Sequence[str], searcher: Searcher) -> tuple[str, ...]:

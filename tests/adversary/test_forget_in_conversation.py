@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from proxy.app import parts
-from proxy.judging import Asks
+from proxy.judging import Asks, Profile
 from tests.adversary.conftest import begun, context, jobs, listed, post, tell, until
 from tests.adversary.test_forgotten_stays_forgotten import files_with
 from tests.e2e.conftest import House, Houses
@@ -229,6 +229,27 @@ async def test_one_message_forgets_five_memories_at_most(house: Houses) -> None:
         answer = await tell(h, FORGET)
         assert len(answer.headers["x-memory-forgotten"].split(",")) == 5
         assert len(await listed(h)) == 3
+
+
+async def test_of_two_memories_only_the_one_that_is_clearly_meant_is_forgotten(
+    house: Houses, judge: InstalledJudge
+) -> None:
+    judge.help = lambda message, memory: 0.95 if memory == HOME else 0.8
+    async with house() as h:
+        await add(h, HOME, MEAL)
+        await tell(h, FORGET)
+        assert await listed(h) == [MEAL]
+
+
+async def test_a_standing_rule_is_forgotten_only_if_it_is_surely_meant(
+    house: Houses, judge: InstalledJudge
+) -> None:
+    judge.standing = lambda vector: Profile(rule=0.9, trait=0.0)
+    judge.help = lambda message, memory: 0.9 if message == FORGET else 0.99
+    async with house() as h:
+        await add(h, "User prefers short answers.")
+        assert "x-memory-forgotten" not in (await tell(h, FORGET)).headers
+        assert "x-memory-forgotten" in (await tell(h, "Please forget that I want short answers")).headers
 
 
 @pytest.mark.parametrize("message", ["I keep forgetting my address", "Please forget about the weather"])
