@@ -17,7 +17,7 @@ from proxy.pipeline.search import Searcher, Wanted
 
 ASKED = 0.5  # the operating point of the calibrated head
 NAMED = 0.7  # what the relevance head must give a memory, more than for one that is shown
-NEAR_BEST = 0.1  # and at most so much less than the best: a memory of the same kind of thing helps as well
+NEAR_BEST = 0.15  # and at most so much less than the best: a memory of the same kind of thing helps as well
 NAMED_RULE = 0.97  # the least for a standing rule, which helps with every message
 MOST = 5  # memories at once
 BY = "conversation"  # in receipts
