@@ -17,7 +17,7 @@ from proxy.terms import normalise
 
 # Set by measurement; all constants of the decision are here.
 HELPS = 0.5  # the operating point of the calibrated head: something is shown if one candidate reaches it
-ALSO_HELPS = 0.2  # then others of at least this are shown too: what is left out cannot help
+ALSO_HELPS = 0.03  # then others of at least this are shown too: what is left out cannot help
 HELP_SHARE = 0.2  # of the final score; the rest is the fused score
 CANDIDATES = 12  # that are read, at least
 MOST_CANDIDATES = 24

@@ -132,7 +132,7 @@ async def test_a_user_without_memories_is_known_from_one_whose_memories_do_not_h
 
 async def test_what_surely_does_not_help_is_left_out_and_what_helps_more_comes_first():
     hits = [Hit(memory(f"m{n}", f"Fact number {n}."), 0.5 - n / 100, 0.0) for n in range(6)]
-    judge = ScriptedJudge(help=lambda _, content: {"2": 0.99, "4": 0.3}.get(content[-2], 0.1))
+    judge = ScriptedJudge(help=lambda _, content: {"2": 0.99, "4": 0.3}.get(content[-2], 0.01))
     assert (await prepare(turn(ASKED), holding(*hits, judge=judge))).memory_ids == ("m2", "m4")
 
 
