@@ -3,7 +3,7 @@ pass of them in numpy.
 
     .venv/bin/python scripts/dev/make_memory_e5.py encoder6.npz --name memory-e5-small-v2
 
-Then put the printed line into proxy/stores/models/memory_e5.py, and the name into `embedding.model` of
+Then put the printed line into proxy/stores/models/catalog.py, and the name into `embedding.model` of
 proxy/settings.py and config/default.yaml. Changed layers need a new name: it is the stamp of stores. The
 graphs (scripts/dev/make_graph.py) stay as they are while the number of layers does.
 
@@ -30,7 +30,7 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from proxy.stores.models import e5, memory_e5, vocabulary, weights  # noqa: E402
+from proxy.stores.models import catalog, e5, memory_e5, vocabulary, weights  # noqa: E402
 from proxy.stores.models.load import fetched_dir  # noqa: E402
 from proxy.stores.models.weights import Array  # noqa: E402
 
@@ -132,7 +132,7 @@ def texts() -> Iterator[str]:
     files = sorted((ROOT / "training/data/train").glob("*.jsonl.gz"))
     lines = [json.loads(line) for file in files for line in gzip.decompress(file.read_bytes()).splitlines()]
     users = [line for line in lines if line["task"] == "retrieval"]
-    chance, (query, passage) = random.Random(5), memory_e5.PROMPTS
+    chance, (query, passage) = random.Random(5), catalog.PROMPTS
     for user in chance.sample(users, 120):
         for _ in range(2):
             yield query + chance.choice(user["asked"])["q"]

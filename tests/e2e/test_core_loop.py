@@ -238,7 +238,7 @@ async def test_a_changed_fact_supersedes_and_the_old_one_stays_in_the_history(ho
         (old,) = await until(lambda: stored(h, "alice"), has(1))
         facts = model.facts
         model.facts = lambda said: [{**fact, "replaces": old["id"]} for fact in facts(said)]
-        await say(h, "alice", "Make that $12,000, we got a bonus.", stream=True)
+        await say(h, "alice", "My budget for the Hawaii trip is $12,000 now, we got a bonus.", stream=True)
         (new,) = await until(lambda: stored(h, "alice"), lambda ms: "12,000" in str(ms))
         assert new["id"] != old["id"]
         before = (await http.get(f"{h.base_url}/memory/{old['id']}")).json()

@@ -139,7 +139,10 @@ class Counting(Changing):
 async def test_what_the_upstreams_chain_holds_is_not_injected_again(house: Houses, auto_store: bool) -> None:
     model = Counting()
     async with house(model, memory={"auto_store": auto_store}) as h, httpx2.AsyncClient(timeout=30) as http:
-        for fact in ("User's boat is moored in Hobart.", "User's boat is called Petrel."):
+        for fact in (
+            "User's boat is moored in Hobart.",
+            "The harbour master of User's marina is called Ann.",
+        ):
             body = {"user_id": "anna", "content": fact}
             assert (await http.post(f"{h.base_url}/memory", json=body)).status_code == 201
 

@@ -105,10 +105,10 @@ async def test_a_request_without_a_place_for_the_notes_is_not_said_to_have_them(
 async def test_memories_that_find_no_place_are_not_said_to_be_injected(house: Houses) -> None:
     asked: list[dict[str, Any]] = [
         {"role": "system", "content": {"of": "an unknown form"}},
-        {"role": "user", "content": "Where does the ferry to Naxos leave from?"},
+        {"role": "user", "content": "Where does my ferry to Naxos leave from?"},
     ]
     async with house(memory={"placement": "merge_system"}) as h, httpx2.AsyncClient(timeout=30) as http:
-        fact = {"user_id": "alice", "content": "The ferry to Naxos leaves from Piraeus."}
+        fact = {"user_id": "alice", "content": "User's ferry to Naxos leaves from Piraeus."}
         assert (await http.post(f"{h.base_url}/memory", json=fact)).status_code == 201
         headers = await send(h, asked)
         assert told(headers) == NO_PLACE
@@ -297,7 +297,7 @@ async def test_a_long_responses_request_is_compressed_too(house: Houses, way: st
 
         for turn in range(20):
             fact = "I am allergic to peanuts." if turn == 1 else ""
-            said = f"Step {turn}: {fact} What about day {turn} of the trip?"
+            said = fact or f"Step {turn}: What about day {turn} of the trip?"
             history.append({"role": "user", "content": said})
             raw = await respond()
             history.append({"role": "assistant", "content": raw.parse().output_text})

@@ -22,7 +22,7 @@ async def told(house: House, text: str, **config: Any) -> str:
     return answer.headers.get("x-memory-reason") or answer.headers["x-memory-status"]
 
 
-@pytest.mark.parametrize(("default", "said"), [(0.1, "injected"), (0.99, "below_threshold")])
+@pytest.mark.parametrize(("default", "said"), [(0.1, "injected"), (0.99, "unanswered")])
 async def test_a_threshold_of_the_server_asks_more_of_every_question(
     house: Houses, default: float, said: str
 ) -> None:

@@ -16,8 +16,8 @@ from proxy.judging import Judge, Statement
 
 FOLLOWS, DOUBTFUL = 0.5, 0.35
 # A good fact that is dropped is lost, so being about the user and being meant need no majority. On held-out
-# lines of twelve languages .90 of the good candidates pass, .35 of the bad ones (majorities: .83 and .26).
-ABOUT_USER, MEANT = 0.3, 0.3
+# lines of twelve languages .92 of the good candidates pass, .43 of the bad ones (majorities: .83 and .26).
+ABOUT_USER, MEANT = 0.1, 0.3  # a friend's name is rarely judged to be about the user
 HEDGED = 0.6  # the highest confidence of what was said with reserve
 _ASSISTANT = 0.7  # the same of what the user only confirmed
 _KEPT = frozenset(("stated", "hedged", "rule", "remember"))

@@ -104,6 +104,9 @@ COMPONENTS: dict[str, dict[str, Any]] = {
         "X-Memory-Retried": _told(
             {"type": "string"}, "What was changed, step by step, because the upstream refused the request."
         ),
+        "X-Memory-Forgotten": _told(
+            {"type": "string"}, "Ids of memories that the message asked to forget, separated by commas."
+        ),
         "X-Memory-Session-Id": _told({"type": "string"}, "The session, percent-encoded."),
         "X-Memory-Store": _told({"type": "string", "enum": ["queued", "off"]}, "Whether it is remembered."),
         "X-Memory-Dropped-Tools": _told(

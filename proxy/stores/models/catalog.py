@@ -3,9 +3,11 @@
 from dataclasses import dataclass, replace
 
 from proxy.ports import EmbeddingModel
-from proxy.stores.models import memory_e5
 
-OURS = memory_e5.NAME
+# Our encoder: its name, which is the stamp of stores, and the checksum of its layers.
+VERSION = ("memory-e5-small-v2", "a96c84c35c8ee37350fc31df1e9cc6ec60c4f25020fbff1dade1c60318841848")
+OURS = VERSION[0]
+PROMPTS = ("query: ", "passage: ")  # before a question or message, and before a memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +57,7 @@ _FAMILIES = {
 ROWS = {
     row.model.name: row
     for row in (
-        Row(
-            EmbeddingModel(OURS, 384, 0.35, 0.30, dense_weight=0.85), "", Family(Prompts(*memory_e5.PROMPTS))
-        ),
+        Row(EmbeddingModel(OURS, 384, 0.35, 0.30, dense_weight=0.85), "", Family(Prompts(*PROMPTS))),
         Row(
             EmbeddingModel("all-MiniLM-L6-v2", 384, 0.25, 0.0, dense_weight=0.75),
             "sentence-transformers/all-MiniLM-L6-v2",

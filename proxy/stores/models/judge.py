@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from proxy.errors import EmbeddingFailed
-from proxy.judging import Profile, Reading, Relation, Statement
+from proxy.judging import Asks, Profile, Reading, Relation, Statement
 from proxy.stores.models import heads, memory_e5
 from proxy.stores.models.embedder import OnnxEmbedder
 from proxy.stores.models.heads import MessageHead, ProfileHead, read_head
@@ -35,6 +35,8 @@ SENSE = frozenset(
     " off_record".split()
 )
 _MEMORY_BYTES = 16_000_000  # of memories as they are read with a message: some 4,000
+_MAY_ASK = 0.01  # of the message head: nine in ten messages are below it
+_SENSES = 512
 _T = TypeVar("_T")
 
 
@@ -71,6 +73,7 @@ class OnnxJudge:
         self.shares_space = shares_space
         self._embedder, self._heads = embedder, heads
         self._read_memories = _Memories(_MEMORY_BYTES)
+        self._senses: dict[bytes, dict[str, float]] = {}  # of messages that may ask for something
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="judge", initializer=step_back)
 
     def begin(self, text: str) -> None:
@@ -78,10 +81,28 @@ class OnnxJudge:
         self._embedder.begin(text)
 
     async def read(self, text: str) -> Reading:
-        """See judging.Judge."""
+        """See judging.Judge. A message that may ask for something is read again by the statement head, which
+        is surer about that, and slower; it is not asked about forgetting, which cannot be undone."""
         made = await self._embedder.read(text)
         needs, asks = self._heads.message.judge(_states(made.states))
+        if max(asks.remember, asks.forget, asks.off_record, asks.rule) >= _MAY_ASK:
+            asks = await self._asks(text, asks)
         return Reading(made.vector, needs, asks, made.states)
+
+    async def _asks(self, text: str, asks: Asks) -> Asks:
+        key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if (sense := self._senses.get(key)) is None:
+            work = partial(self._heads.statement.judge, text, text)
+            _, _, sense = await self._embedder.run(work)
+            if len(self._senses) >= _SENSES:
+                self._senses.clear()
+            self._senses[key] = sense
+        return Asks(
+            max(asks.remember, sense["remember"]),
+            asks.forget,
+            max(asks.off_record, sense["off_record"]),
+            max(asks.rule, sense["rule"]),
+        )
 
     async def helps(self, message: Reading, memories: Sequence[tuple[str, bytes | None]]) -> list[float]:
         """See judging.Judge. Memories that the cosine leaves open are read with the message."""

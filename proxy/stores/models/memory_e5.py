@@ -5,7 +5,8 @@ multilingual-e5-small.
 answers it have a high cosine in any language. The word embeddings and the vocabulary are those that
 scripts/fetch-models brings (e5.py, vocabulary.py); the graph maps the word embeddings from that file.
 
-Changed layers are a new version: `scripts/dev/make_memory_e5.py` makes the file and prints the line VERSION.
+Changed layers are a new version: `scripts/dev/make_memory_e5.py` makes the file and prints the
+line VERSION of catalog.py.
 """
 
 import hashlib
@@ -16,11 +17,8 @@ import numpy as np
 
 from proxy.errors import EmbeddingFailed
 from proxy.stores.models import weights
+from proxy.stores.models.catalog import VERSION
 from proxy.stores.models.weights import Array
-
-VERSION = ("memory-e5-small-v2", "a96c84c35c8ee37350fc31df1e9cc6ec60c4f25020fbff1dade1c60318841848")
-
-PROMPTS = ("query: ", "passage: ")  # before a question or message, and before a memory
 
 NAME, TUNED_SHA256 = VERSION
 TUNED = Path(__file__).with_name(f"{NAME}.npz")
