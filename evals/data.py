@@ -1,4 +1,4 @@
-"""The personas: conversations, gold facts, questions (the format stands in evals/personas/FORMAT.md)."""
+"""The personas: conversations, gold facts, questions (format: evals/personas/FORMAT.md)."""
 
 import json
 from collections.abc import Iterable

@@ -109,7 +109,7 @@ def rows(part: str, *, quick: bool) -> list[tuple[str, dict[str, Any]]]:
 
 # ------------------------------------------------------------ changes
 async def changes(directory: Path, settings: Mapping[str, Any], tick: Tick, *, quick: bool) -> Shares:
-    """Return which updates are found, restatements recognised and other facts kept apart."""
+    """Return which updates are found, restatements recognised and other facts left apart."""
     pairs = [(f"change-{i}", language, row) for i, (language, row) in enumerate(rows("changes", quick=quick))]
     script = Scripted({row["said"]: [fact(row["new"], row["said"])] for _, _, row in pairs})
     found = Tally()
@@ -135,7 +135,7 @@ def _holder(user: str, content: str) -> Persona:
 
 
 def _judge_change(found: Tally, language: str, row: Mapping[str, str], held: list[str], told: bool) -> None:
-    """Count what became of a pair. `told`: the model claimed that the new fact replaces the old one."""
+    """Count the outcome of a pair. `told`: the model claimed that the new fact replaces the old one."""
     places = [nearest(content, (row["old"], row["new"])) for content in held]
     old, new = 0 in places, 1 in places
     if told:

@@ -4,6 +4,7 @@ The product runs the same network in onnxruntime. Weights are saved as int8 with
 (`NAME.q`, `NAME.s`); vectors are float16.
 """
 
+import argparse
 import gzip
 import json
 from collections.abc import Iterator, Sequence
@@ -193,6 +194,27 @@ def batched(rows: Sequence[tuple[list[int], list[int]]]) -> tuple[Tensor, Tensor
         tokens[i, : len(ids)], segments[i, : len(segs)] = torch.tensor(ids), torch.tensor(segs)
         mask[i, : len(ids)] = True
     return tokens, mask, segments
+
+
+def options(description: str | None) -> argparse.ArgumentParser:
+    """Return the parser of what every training script takes."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data")
+    parser.add_argument("--words", type=Path, required=True, help="e5-small-q4.bin")
+    parser.add_argument("--tokenizer", type=Path, required=True)
+    parser.add_argument("--layers", type=int, default=6)
+    parser.add_argument("--out", type=Path, required=True)
+    return parser
+
+
+def texts_of(file: Path, most: int = POSITIONS) -> Texts:
+    """Return the texts of the published tokenizer."""
+    tokenizer = Tokenizer.from_file(str(file))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return Texts(tokenizer, most)
 
 
 def lines(folder: Path, task: str, split: str) -> Iterator[tuple[str, dict]]:

@@ -10,7 +10,6 @@ gives the vector and what the message needs. The word embeddings are frozen. Wri
 steps of 12 users) from a six-layer encoder distilled before.
 """
 
-import argparse
 import math
 import os
 import random
@@ -21,7 +20,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from training import model as m
@@ -128,26 +126,16 @@ def recall(encoder: m.Encoder, users: Sequence[User]) -> list[float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data")
-    parser.add_argument("--layers", type=int, default=6)
+    parser = m.options(__doc__)
     parser.add_argument("--start", type=Path, nargs="+", required=True, help="layers to start from")
     parser.add_argument("--teacher", type=Path, nargs="*", default=[], help="twelve layers to learn from")
-    parser.add_argument("--words", type=Path, required=True, help="e5-small-q4.bin")
-    parser.add_argument("--tokenizer", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=1900)
     parser.add_argument("--users", type=int, default=12, help="in a batch")
     parser.add_argument("--lr", type=float, default=2e-4)
-    parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     rng = random.Random(0)
     torch.manual_seed(0)
-    tokenizer = Tokenizer.from_file(str(args.tokenizer))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    texts, words = m.Texts(tokenizer, most=64), m.published_words(args.words)
+    texts, words = m.texts_of(args.tokenizer, most=64), m.published_words(args.words)
 
     def users(task: str, split: str) -> list[User]:
         return [User(line, texts) for _, line in m.lines(args.data, task, split)]

@@ -19,7 +19,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from tokenizers import Tokenizer
 
 from training import model as m
 
@@ -184,29 +183,19 @@ def fit(head: m.Head, rows: list[tuple], held: list[tuple], args: argparse.Names
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = m.options(__doc__)
     parser.add_argument("task", choices=CLASSES)
-    parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data")
     parser.add_argument("--encoder", type=Path, nargs="+", required=True)
-    parser.add_argument("--words", type=Path, required=True, help="e5-small-q4.bin")
-    parser.add_argument("--tokenizer", type=Path, required=True)
-    parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--epochs", type=float, default=8)
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--look", type=int, default=10_000)
-    parser.add_argument("--out", type=Path, default=Path("."))
     args = parser.parse_args()
     torch.manual_seed(0)
     random.seed(0)
     rng = random.Random(0)
-    tokenizer = Tokenizer.from_file(str(args.tokenizer))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    texts = m.Texts(tokenizer)
+    texts = m.texts_of(args.tokenizer)
     names = CLASSES[args.task]
     rows, held = read(args, "train", texts, rng), read(args, "dev", texts, rng)
     encoder = m.load(m.published_words(args.words), args.encoder, 6)

@@ -22,7 +22,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from tokenizers import Tokenizer
 from torch import Tensor, nn
 
 from training import model as m
@@ -245,22 +244,12 @@ def save(out: Path, name: str, state: dict[str, Tensor], offsets: dict, scores: 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data")
+    parser = m.options(__doc__)
     parser.add_argument("--encoder", type=Path, nargs="+", required=True)
-    parser.add_argument("--words", type=Path, required=True, help="e5-small-q4.bin")
-    parser.add_argument("--tokenizer", type=Path, required=True)
-    parser.add_argument("--layers", type=int, default=6)
-    parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     random.seed(0)
     torch.manual_seed(0)
-    tokenizer = Tokenizer.from_file(str(args.tokenizer))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    texts = m.Texts(tokenizer)
+    texts = m.texts_of(args.tokenizer)
     encoder = m.load(m.published_words(args.words), args.encoder, args.layers).eval()
     train_message(args, encoder, texts)
     train_profile(args, encoder, texts)

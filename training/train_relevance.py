@@ -9,7 +9,6 @@ right of each pair, and do those that help come first. The card has, for the nea
 message, how many messages get something where nothing helps while 2, 4 or 6 % of the others get nothing.
 """
 
-import argparse
 import hashlib
 import json
 import math
@@ -21,7 +20,6 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch.nn.functional as F
-from tokenizers import Tokenizer
 from torch import Tensor
 
 from training import model as m
@@ -136,25 +134,15 @@ def fit(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--data", type=Path, default=Path(__file__).parent / "data")
+    parser = m.options(__doc__)
     parser.add_argument("--encoder", type=Path, nargs="+", required=True)
-    parser.add_argument("--words", type=Path, required=True, help="e5-small-q4.bin")
-    parser.add_argument("--tokenizer", type=Path, required=True)
-    parser.add_argument("--layers", type=int, default=6)
     parser.add_argument("--rank", type=int, default=8)
     parser.add_argument("--users", type=int, default=900, help="of the retrieval users")
     parser.add_argument("--seconds", type=float, default=1500)
     parser.add_argument("--rate", type=float, default=2e-3)
-    parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args()
     torch.manual_seed(0)
-    tokenizer = Tokenizer.from_file(str(args.tokenizer))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    texts = m.Texts(tokenizer)
+    texts = m.texts_of(args.tokenizer)
     encoder = m.load(m.published_words(args.words), args.encoder, args.layers)
 
     def read(task: str, split: str, most: int) -> list[Asked]:

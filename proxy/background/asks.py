@@ -14,7 +14,7 @@ _SELDOM = Seldom()
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """A message as far as it decides how soon it is extracted. `personal`: it may state something that other
+    """What decides how soon a message is extracted. `personal`: it may state something that other
     conversations need."""
 
     asks: Asks
@@ -27,7 +27,7 @@ class Heard:
 
     @property
     def is_unrecorded(self) -> bool:
-        """True if nothing of it may be kept: it is off the record, or says what to forget."""
+        """True if nothing of it may be stored: it is off the record, or says what to forget."""
         return self.asks.off_record >= YES or self.asks.forget >= YES
 
     @property

@@ -46,7 +46,7 @@ class ExchangeRecorder:
     made: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
     async def begin(self, turn: Turn, key: str) -> Begun | None:
-        """Commit what the user said, durable on return. None, and nothing is kept, of a message that asks to
+        """Commit what the user said, durable on return. None, and nothing stored, for a message that asks to
         forget something, or that is off the record."""
         stored = await _aside(turn.said, self._storable)
         meant = await heard(self.judge, turn.said)
@@ -116,7 +116,7 @@ class ExchangeRecorder:
             self.wake.set()
 
     async def _is_unrecorded(self, turn: Turn, meant: Heard, gist: str) -> bool:
-        """True if the message asks that nothing of it is kept. `gist`: what the read path reads of it."""
+        """True if the message asks that nothing of it is stored. `gist`: what the read path reads of it."""
         if meant.is_unrecorded or gist in ("", turn.said):
             return meant.is_unrecorded
         return (await heard(self.judge, gist)).is_unrecorded

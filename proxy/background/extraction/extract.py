@@ -81,7 +81,7 @@ async def facts(
     judge: Judge | None,
     embedder: Embedder | None = None,
 ) -> Judged:
-    """Return the answer's facts by what becomes of them, each with its origin. Raises Unreadable,
+    """Return the answer's facts by outcome, each with its origin. Raises Unreadable,
     EmbeddingFailed."""
     found = await asyncio.to_thread(read_facts, answer)  # some 10 ms for a long one
     before = batch.context[-1] if batch.context else None

@@ -128,7 +128,7 @@ class Place:
 
 
 def _quoted(candidate: Candidate, sources: Sequence[Source]) -> Place | None:
-    """Return where the evidence, or the content itself, stands word for word; or a whole sentence of the
+    """Return where the evidence, or the content itself, occurs word for word; or a whole sentence of the
     user's that ends the content."""
     content = flat(candidate.content)
     for span in (flat(candidate.evidence), content):
@@ -214,7 +214,7 @@ def _placed(candidate: Candidate, place: Place, known: Sequence[Memory]) -> Grou
 
 def window_of(parts: Sequence[str], first: int, last: int, candidate: str) -> str:
     """Return the sentences from `first` to `last` with those around them, as many as the statement head reads
-    together with the candidate. What stands before comes first: it says how the words are meant."""
+    together with the candidate. The sentences before it come first: they say how the words are meant."""
     budget = min(_WINDOW_TOKENS, max(_LEAST_WINDOW_TOKENS, _PAIR_TOKENS - tokens(candidate)))
     budget -= sum(map(tokens, parts[first : last + 1]))
     grown = True

@@ -1,7 +1,7 @@
 """Decide by the statement head which grounded candidates are stored.
 
 It reads the candidate together with the user's words: whether it follows from them with its sign and its
-subject, about whom it is, and how it was meant. One batch for a job.
+subject, who it is about, and how it was meant. One batch for a job.
 """
 
 import re
@@ -27,7 +27,7 @@ _RESOLVED = re.compile(r"(?:['’]s)? ?[(\uff08][^()\uff08\uff09]*\d{4}-\d\d[^()
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Candidates by what becomes of them: stored, held for review with a reason, dropped by reason."""
+    """Candidates by outcome: stored, held for review with a reason, dropped by reason."""
 
     kept: tuple[Candidate, ...] = ()
     held: tuple[tuple[Candidate, str], ...] = ()
@@ -36,15 +36,15 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a candidate, and why it is not stored."""
+    """The outcome of a candidate, and why it is not stored."""
 
     does: Literal["keep", "hold", "drop"]
     reason: str = ""
 
 
 async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
-    """Return the candidates by what becomes of them. Without a judge, those are stored that rest on the
-    user's words letter by letter. Raises EmbeddingFailed."""
+    """Return the candidates by outcome. Without a judge, those are stored that quote the user's words
+    literally. Raises EmbeddingFailed."""
     if judge is None:
         literal = tuple(one.candidate for one in grounded if one.literal)
         return Judged(literal, dropped=+Counter(no_judge=len(grounded) - len(literal)))
@@ -65,7 +65,7 @@ async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
 
 
 def verdict_on(statement: Statement) -> Verdict:
-    """Return what becomes of a candidate that is judged so."""
+    """Return the outcome of a candidate with this judgement."""
     if statement.user < ABOUT_USER:
         return Verdict("drop", "other_person" if statement.other >= statement.nobody else "nobody")
     if sum(statement.sense.get(manner, 0.0) for manner in _KEPT) < MEANT:

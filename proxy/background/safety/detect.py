@@ -34,7 +34,7 @@ class Detector:
 
 
 class Table:
-    """Many detectors; only those whose words may be in a text are tried.
+    """Many detectors; only those with a word that may be in the text are tried.
 
     A text that holds a word holds its first three characters: a set of them rules most detectors out at once.
     """

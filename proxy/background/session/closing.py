@@ -34,7 +34,7 @@ class Keeper:
     step_turns: int = 5
     summaries: bool = True
     idle_seconds: float = 600
-    judge: Judge | None = None  # None: a state stands for no turn, since each may set a rule
+    judge: Judge | None = None  # None: a state replaces no turn, since each may set a rule
     left_seconds: float = 60  # of silence after which a session is over whose user has begun another
 
     async def close(self, now: float) -> int:
