@@ -16,7 +16,7 @@ from evals.house import ROOT
 from evals.score import ALL, Shares, is_lower
 
 OURS = "memory-proxy"
-KEPT = ROOT / "results" / "eval"
+RESULT_FILES = ROOT / "results" / "eval"
 RESULTS = HERE / "RESULTS.md"
 COMPARED = ("recall@1", "recall@5", "recall@10", "in 400 tokens", "in 600 tokens")
 Systems = Mapping[str, Shares]
@@ -77,25 +77,26 @@ def _print(console: Console, title: str, head: Sequence[str], lines: Sequence[Se
 
 def keep(part: str, systems: Systems, extra: Mapping[str, Any], *, quick: bool) -> Path:
     """Write a part's result as JSON; return the file."""
-    KEPT.mkdir(parents=True, exist_ok=True)
-    file = KEPT / f"{'quick' if quick else 'full'}-{part.replace(' ', '-')}.json"
+    RESULT_FILES.mkdir(parents=True, exist_ok=True)
+    file = RESULT_FILES / f"{'quick' if quick else 'full'}-{part.replace(' ', '-')}.json"
     whole = {"part": part, **stamp(), **extra, "systems": systems}
     file.write_text(json.dumps(whole, indent=1, ensure_ascii=False), "utf-8")
     return file
 
 
-def write(file: Path = RESULTS, kept: Path = KEPT) -> None:
+def write(file: Path = RESULTS, results: Path = RESULT_FILES) -> None:
     """Write all results of full runs as Markdown."""
-    parts = [json.loads(one.read_text("utf-8")) for one in sorted(kept.glob("full-*.json"))]
+    parts = [json.loads(one.read_text("utf-8")) for one in sorted(results.glob("full-*.json"))]
     file.write_text(HEAD + "".join(map(_markdown, parts)), "utf-8")
 
 
-def _markdown(kept: Mapping[str, Any]) -> str:
-    systems: Systems = kept["systems"]
+def _markdown(results: Mapping[str, Any]) -> str:
+    systems: Systems = results["systems"]
     ours = systems[OURS]
     counts = {n for by_language in ours.values() for lang, (_, n) in by_language.items() if lang == ALL}
-    about = f"{kept['when']}, commit {kept['commit']}, {kept['seconds']:.0f} s; up to {max(counts)} cases."
-    text = f"\n## {kept['part']}\n{about}\n\n" + _table(["", *languages(ours)], rows(ours))
+    about = f"{results['when']}, commit {results['commit']}, {results['seconds']:.0f} s"
+    about += f"; up to {max(counts)} cases."
+    text = f"\n## {results['part']}\n{about}\n\n" + _table(["", *languages(ours)], rows(ours))
     if len(systems) > 1:
         text += "\nOther systems with the product's encoder and the same memories; they never abstain.\n\n"
         text += _table(["", "", *COMPARED], compared(systems))

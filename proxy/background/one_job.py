@@ -1,7 +1,7 @@
 """Process one extraction job, from claim to acknowledgement: read, extract, admit, finish; or give it back.
 
 The job is finished in the transaction that stores its memories, so a crash at any point before it leaves
-the job to be claimed again. What fails is retried with growing pauses, then kept as a dead letter.
+the job to be claimed again. What fails is retried with growing pauses, then stored as a dead letter.
 """
 
 import asyncio
@@ -173,7 +173,7 @@ class OneJob:
                 if job.lane == EXPLICIT:
                     await self._keep_meanwhile(job, batch)
                 raise
-        # Who asked for it in so many words is not told of the failure: it is kept in these words.
+        # Who asked for it in so many words is not told of the failure: it is stored in these words.
         return await verbatim.asked_for(judge, batch.pending, gate.policy), "unreadable"
 
     async def _keep_meanwhile(self, job: Job, batch: Batch) -> None:
@@ -182,10 +182,10 @@ class OneJob:
         gate = self.tools.gate
         with suppress(StoreError, EmbeddingFailed):
             said = await verbatim.asked_for(self.tools.judge, batch.pending, gate.policy)
-            if not said.kept:
+            if not said.stored:
                 return
             basis = Basis(batch.stamp, self.clock(), seed=job.id)
-            decision = await admit(gate, job.scope, said.kept, basis)
+            decision = await admit(gate, job.scope, said.stored, basis)
             log.info("memory.kept_as_said", stored=decision.count(Create), attempt=job.attempts)
 
     async def _facts(self, job: Job, batch: Batch, answer: str, known: Sequence[Memory]) -> Judged:
@@ -222,7 +222,7 @@ class OneJob:
         run = partial(
             admit,
             scope=job.scope,
-            candidates=facts.kept,
+            candidates=facts.stored,
             basis=Basis(batch.stamp, self.clock(), seed=job.id, done=job),
             doubtful=facts.held,
         )

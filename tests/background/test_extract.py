@@ -66,7 +66,7 @@ async def read(
 
 
 async def only(answer: str, *pending: Exchange, known: Sequence[Memory] = ()) -> Candidate:
-    (candidate,) = (await read(answer, *pending, known=known)).kept
+    (candidate,) = (await read(answer, *pending, known=known)).stored
     return candidate
 
 
@@ -102,7 +102,7 @@ async def test_what_the_head_denies_is_not_stored() -> None:
     judge = ScriptedJudge(statement=lambda *_: stated(follows=0.1))
     answer = facts("User owns a yacht in Monaco", evidence="I keep my yacht in Monaco")
     result = await read(answer, HAWAII, judge=judge)
-    assert (result.kept, dict(result.dropped)) == ((), {"not_said": 1})
+    assert (result.stored, dict(result.dropped)) == ((), {"not_said": 1})
 
 
 async def test_a_reply_is_read_with_the_question_that_it_answers() -> None:
@@ -110,7 +110,7 @@ async def test_a_reply_is_read_with_the_question_that_it_answers() -> None:
     judge = ScriptedJudge(statement=lambda window, _: (read_.append(window), stated())[1])
     answer = facts("User takes the 9:40 train", evidence="Yes, book that.")
     asked = exchange("Which train?", "There are two. Shall I book the 9:40?", seq=0)
-    (fact,) = (await read(answer, exchange("Yes, book that."), context=[asked], judge=judge)).kept
+    (fact,) = (await read(answer, exchange("Yes, book that."), context=[asked], judge=judge)).stored
     assert read_ == ["Shall I book the 9:40?\nYes, book that."]
     assert (fact.source, fact.confidence) == ("assistant", 0.7)
 
@@ -119,8 +119,8 @@ async def test_without_a_judge_what_was_only_confirmed_is_not_stored() -> None:
     asked = exchange("Which train?", "Shall I book the 9:40?", seq=0)
     said = exchange("Yes, book that. I hate buses.")
     answer = facts("User takes the 9:40 train", evidence="book the 9:40")
-    assert (await read(answer, said, context=[asked], judge=None)).kept == ()
-    (fact,) = (await read(facts("User hates buses", evidence="I hate buses"), said, judge=None)).kept
+    assert (await read(answer, said, context=[asked], judge=None)).stored == ()
+    (fact,) = (await read(facts("User hates buses", evidence="I hate buses"), said, judge=None)).stored
     assert fact.content == "User hates buses"
 
 
@@ -143,7 +143,7 @@ async def test_an_answer_without_json_is_unreadable() -> None:
 
 async def kept(answer: str, *said: str) -> list[str]:
     pending = [exchange(text, seq=n) for n, text in enumerate(said, 1)]
-    return [c.content for c in (await read(answer, *pending)).kept]
+    return [c.content for c in (await read(answer, *pending)).stored]
 
 
 @pytest.mark.parametrize("prefix", ["User said: ", "User: ", "The user mentioned that ", "用户说:"])
@@ -196,6 +196,6 @@ async def test_at_most_ten_facts_of_a_batch_are_kept_what_was_asked_for_first() 
         statement=lambda window, _: stated(sense="remember" if "Remember" in window else "stated")
     )
     result = await read(answer, *pending, judge=judge)
-    assert len(result.kept) == 10
-    assert "User sails on Sundays" in [c.content for c in result.kept]
+    assert len(result.stored) == 10
+    assert "User sails on Sundays" in [c.content for c in result.stored]
     assert result.dropped["surplus"] == 5

@@ -22,7 +22,7 @@ JUDGE = ScriptedJudge(statement=statement, needs=needs, asks=asked)
 
 async def stored(*said: str) -> list[Candidate]:
     exchanges = [exchange(s, seq=n) for n, s in enumerate(said, 1)]
-    return list((await from_sentences(JUDGE, exchanges, DEFAULT)).kept)
+    return list((await from_sentences(JUDGE, exchanges, DEFAULT)).stored)
 
 
 async def test_statements_are_stored_as_said_and_questions_are_not() -> None:
@@ -62,10 +62,10 @@ async def test_a_statement_repeated_in_a_batch_is_one_candidate() -> None:
 
 async def test_only_what_was_asked_for_stands_in_for_a_model_that_fails() -> None:
     said = [exchange("Please remember that I sail. I own a boat.")]
-    assert [c.content for c in (await asked_for(JUDGE, said, DEFAULT)).kept] == [
+    assert [c.content for c in (await asked_for(JUDGE, said, DEFAULT)).stored] == [
         "Please remember that I sail."
     ]
 
 
 async def test_without_a_judge_nothing_is_stored() -> None:
-    assert (await from_sentences(None, [exchange("I live in Ghent.")], DEFAULT)).kept == ()
+    assert (await from_sentences(None, [exchange("I live in Ghent.")], DEFAULT)).stored == ()

@@ -16,7 +16,7 @@ async def verdict(literal: bool = True, **changes: Any) -> tuple[list[Candidate]
     result = await judged(
         ScriptedJudge(statement=lambda *_: stated(**changes)), [Grounded(FACT, "I live in Ghent.", literal)]
     )
-    return list(result.kept), [reason for _, reason in result.held], dict(result.dropped)
+    return list(result.stored), [reason for _, reason in result.held], dict(result.dropped)
 
 
 async def test_what_follows_from_the_users_words_is_kept() -> None:
@@ -64,4 +64,4 @@ async def test_the_head_reads_the_content_without_the_dates_that_were_resolved_f
 async def test_without_a_judge_only_literal_evidence_counts() -> None:
     spoken, reworded = Grounded(FACT, "I live in Ghent.", True), Grounded(FACT, "Ghent is home.")
     result = await judged(None, [spoken, reworded])
-    assert (result.kept, dict(result.dropped)) == ((FACT,), {"no_judge": 1})
+    assert (result.stored, dict(result.dropped)) == ((FACT,), {"no_judge": 1})

@@ -88,12 +88,12 @@ async def facts(
     shown = await asyncio.to_thread(sources, batch.pending, policy, before)
     grounded = await ground(found, shown, known, embedder)
     result = await judged(judge, grounded)
-    best = _best(result.kept, max(MAX_FACTS, len(batch.pending)))
+    best = _best(result.stored, max(MAX_FACTS, len(batch.pending)))
     if ungrounded := len(found) - len(grounded):
         result.dropped["ungrounded"] += ungrounded
-    if surplus := len(result.kept) - len(best):
+    if surplus := len(result.stored) - len(best):
         result.dropped["surplus"] += surplus
-    return replace(result, kept=tuple(best))
+    return replace(result, stored=tuple(best))
 
 
 def _best(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:

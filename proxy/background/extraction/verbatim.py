@@ -47,8 +47,8 @@ async def asked_for(judge: Judge | None, exchanges: Sequence[Exchange], policy: 
     do, else all that it states. Raises EmbeddingFailed."""
     asking = [e for e in exchanges if (await heard(judge, e.said)).is_explicit]
     found = await from_sentences(judge, asking, policy)
-    explicit = tuple(c for c in found.kept if c.source == "explicit")
-    return replace(found, kept=explicit or found.kept, held=())
+    explicit = tuple(c for c in found.stored if c.source == "explicit")
+    return replace(found, stored=explicit or found.stored, held=())
 
 
 def candidates(exchange: Exchange, policy: SafetyPolicy) -> list[Grounded]:

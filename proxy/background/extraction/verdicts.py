@@ -20,7 +20,7 @@ FOLLOWS, DOUBTFUL = 0.5, 0.35
 ABOUT_USER, MEANT = 0.1, 0.3  # a friend's name is rarely judged to be about the user
 HEDGED = 0.6  # the highest confidence of what was said with reserve
 _ASSISTANT = 0.7  # the same of what the user only confirmed
-_KEPT = frozenset(("stated", "hedged", "rule", "remember"))
+_STORED = frozenset(("stated", "hedged", "rule", "remember"))
 # Dates that were resolved, and the day of a statement: the user did not say them.
 _RESOLVED = re.compile(r"(?:['’]s)? ?[(\uff08][^()\uff08\uff09]*\d{4}-\d\d[^()\uff08\uff09]*[)\uff09]")
 
@@ -29,7 +29,7 @@ _RESOLVED = re.compile(r"(?:['’]s)? ?[(\uff08][^()\uff08\uff09]*\d{4}-\d\d[^()
 class Judged:
     """Candidates by outcome: stored, held for review with a reason, dropped by reason."""
 
-    kept: tuple[Candidate, ...] = ()
+    stored: tuple[Candidate, ...] = ()
     held: tuple[tuple[Candidate, str], ...] = ()
     dropped: Counter[str] = field(default_factory=Counter)
 
@@ -51,24 +51,24 @@ async def judged(judge: Judge | None, grounded: Sequence[Grounded]) -> Judged:
     if not grounded:
         return Judged()
     statements = await judge.statements([(one.window, as_said(one)) for one in grounded])
-    kept, held = list[Candidate](), list[tuple[Candidate, str]]()
+    stored, held = list[Candidate](), list[tuple[Candidate, str]]()
     dropped: Counter[str] = Counter()
     for one, statement in zip(grounded, statements, strict=True):
         verdict = verdict_on(statement)
         if verdict.does == "keep":
-            kept.append(_as_meant(one.candidate, statement.manner))
+            stored.append(_as_meant(one.candidate, statement.manner))
         elif verdict.does == "hold":
             held.append((one.candidate, verdict.reason))
         else:
             dropped[verdict.reason] += 1
-    return Judged(tuple(kept), tuple(held), dropped)
+    return Judged(tuple(stored), tuple(held), dropped)
 
 
 def verdict_on(statement: Statement) -> Verdict:
     """Return the outcome of a candidate with this judgement."""
     if statement.user < ABOUT_USER:
         return Verdict("drop", "other_person" if statement.other >= statement.nobody else "nobody")
-    if sum(statement.sense.get(manner, 0.0) for manner in _KEPT) < MEANT:
+    if sum(statement.sense.get(manner, 0.0) for manner in _STORED) < MEANT:
         if statement.manner == "quoted" and statement.follows >= FOLLOWS:
             return Verdict("hold", "quoted")
         return Verdict("drop", statement.manner)
