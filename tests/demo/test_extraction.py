@@ -74,7 +74,7 @@ async def test_the_proxy_accepts_every_fact_as_grounded() -> None:
     batch = Batch((exchange(said),), (), Stamp(0, 0))
     answer = extract([proxy_extract.request(batch, ()).user])
     facts = await proxy_extract.facts(answer, batch, (), judge=None)
-    assert [c.content for c in facts.kept] == [
+    assert [c.content for c in facts.stored] == [
         "User's name is Anna",
         "User lives in Berlin",
         "User prefers tea",
