@@ -14,8 +14,7 @@ from random import Random
 
 import numpy as np
 
-from proxy import terms
-from proxy.domain import (
+from proxy.domain.core import (
     Create,
     Memory,
     MemoryFilter,
@@ -26,9 +25,10 @@ from proxy.domain import (
     SessionState,
     Stamp,
 )
-from proxy.edge.identity.caller import OPEN_TENANT
-from proxy.errors import Conflict
-from proxy.storage import Stores
+from proxy.domain.errors import Conflict
+from proxy.domain.storage import Stores
+from proxy.http.auth.caller import OPEN_TENANT
+from proxy.text import terms
 
 DIMENSION = 384
 USERS_AT_ONCE = 32  # whose writes wait together while a crowd is filled: as many share a commit

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.table import Table
 
 from bench.crowd import Crowd, heavy_scope
-from proxy.storage import Stores
+from proxy.domain.storage import Stores
 
 BEYOND = (1_000_000, 10_000_000, 100_000_000)
 _SAMPLE, _HOT, _WRITERS, _WRITES = 200, 20, 64, 9

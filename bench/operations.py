@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from rich.table import Table
 
 from bench.crowd import Census, heavy_scope, scope_of
-from proxy.domain import Scope
+from proxy.domain.core import Scope
 
 _PROGRAM = (str(Path(sys.executable).with_name("memory-proxy")),)
 _START_S = 120.0

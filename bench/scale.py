@@ -25,10 +25,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from bench.crowd import Census, Crowd
 from bench.growth import Heavy, Step, heavy_table, measured, measured_heavy, table
 from bench.operations import Timed, operations, operations_table
-from proxy import __version__, observe
-from proxy.open_stores import stores_of
-from proxy.ports import EmbeddingModel
-from proxy.settings import Settings, load
+from proxy import __version__, telemetry
+from proxy.app.open_stores import stores_of
+from proxy.config import Settings, load
+from proxy.domain.ports import EmbeddingModel
 
 Found = tuple[list[Step], list[Heavy], list[Timed]]
 
@@ -144,7 +144,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 def main() -> int:
     options, console = arguments(), Console(stderr=True)
-    observe.configure("error", "console")
+    telemetry.configure("error", "console")
     with tempfile.TemporaryDirectory(prefix="memory-proxy-scale-") as directory:
         data = options.data_dir or Path(directory)
         data.mkdir(mode=0o700, parents=True, exist_ok=True)

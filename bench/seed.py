@@ -8,11 +8,11 @@ from pathlib import Path
 from time import time
 from uuid import uuid4
 
-from proxy import observe
-from proxy.domain import Create, Memory, Scope
-from proxy.edge.identity.caller import OPEN_TENANT
-from proxy.stores.models.load import load_embedder
-from proxy.stores.sqlite.stores import SqliteStores
+from proxy import telemetry
+from proxy.domain.core import Create, Memory, Scope
+from proxy.http.auth.caller import OPEN_TENANT
+from proxy.models.load import load_embedder
+from proxy.storage.sqlite.stores import SqliteStores
 
 FACTS_A_USER = 100
 
@@ -116,7 +116,7 @@ async def fill(data_dir: Path, users: int) -> AsyncIterator[int]:
 
     Without an embedding model the memories have no vectors, as in the proxy itself.
     """
-    observe.configure("warning", "console")
+    telemetry.configure("warning", "console")
     embedder = load_embedder(data_dir / "models").embedder
     stores = SqliteStores(data_dir)
     await stores.open()

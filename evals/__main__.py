@@ -21,8 +21,8 @@ from evals import baselines, data, documents, everyday, extraction, report, retr
 from evals.house import DidNotStart, opened
 from evals.judge import Judge
 from evals.model import Model
-from proxy.stores.models.catalog import OURS
-from proxy.stores.models.load import load_embedder
+from proxy.models.catalog import OURS
+from proxy.models.load import load_embedder
 
 SETS = ("unseen", "blind", "extra", "languages")
 QUICK_PARTS = ("everyday", "changes", "statements", "forgetting")

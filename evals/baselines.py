@@ -14,10 +14,10 @@ import numpy.typing as npt
 
 from evals.data import Fact, Persona, Question
 from evals.score import Outcome
-from proxy.block import fence
-from proxy.stores.models.load import load_embedder
-from proxy.stores.models.tokens import Tokens
-from proxy.terms import terms
+from proxy.models.load import load_embedder
+from proxy.models.tokens import Tokens
+from proxy.text.block import fence
+from proxy.text.terms import terms
 
 NAMES = ("dense", "BM25", "RRF-60")
 K1, B, RRF_K = 1.2, 0.75, 60

@@ -45,7 +45,7 @@ def lend_clock(file: Path) -> None:
 def believe_jumps() -> None:
     """Let the proxy follow the clock at once: its own clock does not believe a jump for ten minutes, in which
     a whole evaluation is over."""
-    from proxy import clock
+    from proxy.app import clock
 
     clock.JUMP_S = float("inf")  # every step is a small correction
 
@@ -59,8 +59,8 @@ def main() -> int:
     lend_clock(Path(os.environ[VARIABLE]))
     believe_jumps()
 
-    from proxy.serve import serve
-    from proxy.settings import from_process
+    from proxy.app.serve import serve
+    from proxy.config import from_process
 
     overrides = {
         "server": {"port": options.port},

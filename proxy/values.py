@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import SecretStr
 
-from proxy.endpoint import endpoint
+from proxy.domain.endpoint import endpoint
 
 _TLS_OPTIONS = frozenset(
     "ssl_ca_certs ssl_ca_data ssl_ca_path ssl_cert_reqs ssl_certfile ssl_check_hostname ssl_ciphers"

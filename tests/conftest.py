@@ -18,7 +18,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 # The contract suites: their asserts tell what was compared, whichever folder imports them first.
-pytest.register_assert_rewrite("tests.stores")
+pytest.register_assert_rewrite("tests.storage")
 
 with contextlib.suppress(ModuleNotFoundError):  # scripts/test --clients has no properties, and no hypothesis
     from hypothesis import HealthCheck, settings

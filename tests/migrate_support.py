@@ -3,15 +3,15 @@
 from dataclasses import replace
 from pathlib import Path
 
-from proxy.documents import Limits, Look, NewDocument, Passage
-from proxy.domain import Candidate, Confirm, Create, Edit, Event, Evidence, Hold, Outcome, Scope
-from proxy.kept import Conversation
-from proxy.notes import EVERY, Anchor
-from proxy.ports import EmbeddingModel
-from proxy.stores.sqlite import SqliteStores
-from tests.stores.contract_chains import keep, response
-from tests.stores.contract_keys import key
-from tests.stores.making import (
+from proxy.domain.core import Candidate, Confirm, Create, Edit, Event, Evidence, Hold, Outcome, Scope
+from proxy.domain.documents import Limits, Look, NewDocument, Passage
+from proxy.domain.notes import EVERY, Anchor
+from proxy.domain.ports import EmbeddingModel
+from proxy.domain.stored_responses import Conversation
+from proxy.storage.sqlite import SqliteStores
+from tests.storage.contract_chains import keep, response
+from tests.storage.contract_keys import key
+from tests.storage.making import (
     ANNA,
     APOLLO,
     BEN,

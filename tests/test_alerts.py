@@ -12,8 +12,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.app import http as wiring
-from proxy.errors import StoreUnavailable
-from proxy.stores.sqlite.sessions import SqliteSessions
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage.sqlite.sessions import SqliteSessions
 from tests.e2e.conftest import Houses, house, models_dir
 from tests.support.model import ScriptedModel
 from tests.support.upstream import Exchange

@@ -48,7 +48,7 @@ def test_where_nobody_can_know_nobody_guesses(tmp_path: Path, files: dict[str, s
 
 
 def test_the_command_tells_the_commit(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from proxy.cli import main; main(['--version'])"]
+    command = [sys.executable, "-c", "from proxy.cli.main import main; main(['--version'])"]
     environ = {**os.environ, VARIABLE: HASH, "PATH": ""}  # and no git
     told = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
     assert told.split() == ["memory-proxy", __version__, "(5edc378aa1b2)"]

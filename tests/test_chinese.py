@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy.chinese import simplified
-from proxy.terms import terms
+from proxy.text.chinese import simplified
+from proxy.text.terms import terms
 
 PAIRS = [
     ("用戶對青黴素過敏", "用户对青霉素过敏"),

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from proxy import observe
-from proxy.observe import REMIND_S, Seldom
-from tests.stores.recording import recorded
+from proxy import telemetry
+from proxy.telemetry import REMIND_S, Seldom
+from tests.storage.recording import recorded
 
 _COUNTS = """
 import json
 import os
 import re
-from proxy.observe import Metrics
+from proxy.telemetry import Metrics
 metrics = Metrics()
 metrics.requests.labels("chat", "2xx").inc()
 metrics.jobs.labels("queued").set(7)
@@ -35,11 +35,11 @@ def counted(env: dict[str, str]) -> str:
 
 
 def test_processes_that_share_a_directory_count_together(tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.delenv(observe.SHARED, raising=False)
+    monkeypatch.delenv(telemetry.SHARED, raising=False)
     alone = counted(dict(os.environ))
     assert 'memory_proxy_requests_total{route="chat",status="2xx"} 1.0' in alone
-    monkeypatch.setenv(observe.SHARED, "")  # restored afterwards
-    observe.share_metrics(tmp_path / "metrics")
+    monkeypatch.setenv(telemetry.SHARED, "")  # restored afterwards
+    telemetry.share_metrics(tmp_path / "metrics")
     first, second = counted(dict(os.environ)), counted(dict(os.environ))
     assert 'memory_proxy_requests_total{route="chat",status="2xx"} 1.0' in first
     assert 'memory_proxy_requests_total{route="chat",status="2xx"} 2.0' in second
@@ -51,7 +51,7 @@ def test_the_dashboard_shows_every_metric_and_no_other() -> None:
     dashboard = json.loads(file.read_text("utf-8"))
     expressions = " ".join(target["expr"] for panel in dashboard["panels"] for target in panel["targets"])
     shown = {re.sub(r"_(bucket|total)$", "", name) for name in re.findall(r"memory_proxy_\w+", expressions)}
-    assert shown == {metric.name for metric in observe.Metrics().registry.collect()}
+    assert shown == {metric.name for metric in telemetry.Metrics().registry.collect()}
 
 
 class Clock:
@@ -106,14 +106,14 @@ def test_a_log_that_cannot_be_written_costs_a_line_and_nothing_else(monkeypatch:
             raise OSError(errno.EIO, "Input/output error")
 
     monkeypatch.setattr(sys, "stderr", Full())
-    observe._Stderr().write("a line")
-    observe._Stderr().flush()
+    telemetry._Stderr().write("a line")
+    telemetry._Stderr().flush()
 
 
 def test_what_a_library_logs_is_a_line_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = recorded(monkeypatch, lambda facts: facts)
     library = logging.Logger("some.library")
-    library.addHandler(observe._OfLibraries())
+    library.addHandler(telemetry._OfLibraries())
     library.warning("%s is low\n", "water")
     try:
         raise ValueError("bad")
@@ -127,7 +127,7 @@ def test_what_a_library_logs_is_a_line_of_ours(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_libraries_log_in_the_format_that_is_set() -> None:
-    said = "import logging; from proxy import observe; observe.configure('info', 'json')\n"
+    said = "import logging; from proxy import observe; telemetry.configure('info', 'json')\n"
     said += "logging.getLogger('lib').warning('low'); logging.getLogger('uvicorn.error').error('high')"
     told = subprocess.run(
         [sys.executable, "-c", said], check=True, capture_output=True, text=True, timeout=60
@@ -142,15 +142,15 @@ def test_libraries_log_in_the_format_that_is_set() -> None:
 def test_a_line_is_written_in_one_piece_so_that_no_other_process_writes_into_it() -> None:
     said = """
 import sys
-from proxy import observe
+from proxy import telemetry
 pieces = []
 class Noted:
     def write(self, text): pieces.append(text)
     def flush(self): pass
     def isatty(self): return False
-observe.configure("info", "json")
+telemetry.configure("info", "json")
 sys.stderr = Noted()
-observe.log.info("some.event")
+telemetry.log.info("some.event")
 sys.exit(0 if len(pieces) == 1 and pieces[0].endswith("}\\n") else 3)
 """
     assert subprocess.run([sys.executable, "-c", said], timeout=60, check=False).returncode == 0

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.rates import Rate, judge
+from proxy.domain.rates import Rate, judge
 
 
 def test_a_burst_passes_at_once_and_then_one_an_interval() -> None:

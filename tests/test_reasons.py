@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
-from proxy.domain import Level
-from proxy.reasons import Reason
+from proxy.domain.core import Level
+from proxy.domain.reasons import Reason
 
 ROOT = Path(__file__).parent.parent
 ROW = re.compile(r"^\| `(\w+)` \| (.+) \|$", re.MULTILINE)

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from proxy.reload import is_fixed, pinned, planned
-from proxy.settings import Settings, load
+from proxy.app.reload import is_fixed, pinned, planned
+from proxy.config import Settings, load
 
 
 def test_what_can_change_changes_and_what_cannot_is_named() -> None:

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from proxy import __version__
-from proxy.open_stores import stores_of
-from proxy.screen import open_with, opening_screen
-from proxy.serve import address_of, bind
-from proxy.settings import load
-from tests.stores.recording import recorded
+from proxy.app.open_stores import stores_of
+from proxy.app.screen import open_with, opening_screen
+from proxy.app.serve import address_of, bind
+from proxy.config import load
+from tests.storage.recording import recorded
 
 
 def data_line(**settings: Any) -> str:

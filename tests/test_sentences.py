@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.sentences import goes_on, pieces, sentences, without_inner_stops
+from proxy.text.sentences import goes_on, pieces, sentences, without_inner_stops
 
 TABLE = """
 Please remember that my dentist is Dr. Ohm.

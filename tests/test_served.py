@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import httpx2
 import pytest
 
-from proxy import served as served_app
-from proxy.settings import Settings, load
+from proxy.app import served as served_app
+from proxy.config import Settings, load
 from tests.e2e.conftest import models_dir
 from tests.support.model import ScriptedModel, known
 from tests.support.process import COMMAND, serving_process

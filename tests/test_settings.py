@@ -7,10 +7,10 @@ from typing import get_args
 import pytest
 import yaml
 
-from proxy.errors import ConfigError
-from proxy.settings import PREFIX, ExternalModel, Settings, load, overlooked
-from proxy.stores.models.catalog import ROWS
-from proxy.stores.redis.stores import Places, client_of
+from proxy.config import PREFIX, ExternalModel, Settings, load, overlooked
+from proxy.domain.errors import ConfigError
+from proxy.models.catalog import ROWS
+from proxy.storage.redis.stores import Places, client_of
 from proxy.upstream.client import Upstream
 
 DEFAULTS = Path(__file__).parent.parent / "config" / "default.yaml"

@@ -10,7 +10,7 @@ import pytest
 
 _THEN_TELL = """
 import sys
-from proxy.cli import main
+from proxy.cli.main import main
 try:
     main(sys.argv[1:])
 finally:
@@ -38,16 +38,16 @@ def test_the_help_loads_nothing_that_it_does_not_show(argv: list[str]) -> None:
     modules = loaded(*argv)
     assert {name for name in modules if name.startswith("proxy.")} == {
         "proxy.build",
-        "proxy.cli",
-        "proxy.errors",
+        "proxy.cli.main",
+        "proxy.domain.errors",
     }
     assert not modules & {"pydantic", "yaml", "rich", "asyncio", "ssl"}
 
 
 def test_a_client_loads_no_part_of_the_server() -> None:
     modules = loaded("memory", "list", "--user", "alice", "--url", "http://127.0.0.1:9")
-    assert "proxy.client_cli" in modules
-    assert not modules & {"proxy.settings", "proxy.stores", "proxy.edge", "proxy.observe", "proxy.commands"}
+    assert "proxy.client" in modules
+    assert not modules & {"proxy.config", "proxy.storage", "proxy.http", "proxy.telemetry", "proxy.cli"}
     assert not modules & {"pydantic", "numpy", "starlette", "prometheus_client", "sqlite3"}
 
 
@@ -56,6 +56,6 @@ def test_a_client_loads_no_part_of_the_server() -> None:
 )
 def test_a_command_on_the_stores_loads_no_server(argv: list[str]) -> None:
     modules = loaded(*argv)
-    assert "proxy.commands" in modules
-    assert not modules & {"proxy.serve", "proxy.app", "proxy.pipeline", "proxy.background"}
+    assert "proxy.cli" in modules
+    assert not modules & {"proxy.app.serve", "proxy.app", "proxy.recall", "proxy.learn"}
     assert not modules & {"numpy", "onnxruntime", "starlette", "uvicorn", "aiohttp", "jwt"}

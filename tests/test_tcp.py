@@ -3,8 +3,8 @@
 import socket
 from contextlib import closing
 
-from proxy.serve import bind
-from proxy.tcp import BETWEEN_S, IDLE_S, QUESTIONS
+from proxy.app.serve import bind
+from proxy.system import BETWEEN_S, IDLE_S, QUESTIONS
 from proxy.upstream.client import Upstream
 from tests.support.upstream import ScriptedUpstream
 

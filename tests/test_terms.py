@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from proxy.terms import fold, terms
+from proxy.text.terms import fold, terms
 
 
 def test_no_text_becomes_more_than_six_times_as_long() -> None:

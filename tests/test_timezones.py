@@ -4,7 +4,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from proxy.timezones import LAST_SECOND, UnknownZone, canonical, day_start, instant, local
+from proxy.domain.timezones import LAST_SECOND, UnknownZone, canonical, day_start, instant, local
 
 AT = datetime(2026, 3, 5, 22, 30, tzinfo=UTC).timestamp()
 

@@ -110,7 +110,7 @@ def packed(state: dict[str, Tensor]) -> dict[str, np.ndarray]:
 
 def published_words(blob: Path) -> Tensor:
     """Return the published word embeddings (float16), as scripts/fetch-models takes them out of a wheel."""
-    from proxy.stores.models import e5
+    from proxy.models import e5
 
     return torch.tensor(e5.Blob(blob).words().astype(np.float16))
 

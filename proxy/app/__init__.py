@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from proxy import __version__, tracing
+from proxy import __version__, telemetry
 from proxy.app.care import Care
 from proxy.app.http import routes
 from proxy.app.parts import Parts
-from proxy.edge.routes import Routes
-from proxy.ports import Clock
-from proxy.settings import Settings
+from proxy.config import Settings
+from proxy.domain.ports import Clock
+from proxy.http.routes import Routes
 
 CLOSE_S = 2.0
 
@@ -43,10 +43,10 @@ class App:
         `succeeded` is asked at the end: whether another one takes over, so that sessions go on."""
         async with AsyncExitStack() as stack:
             if (wanted := settings.tracing).endpoint is not None:
-                recorded = tracing.start(
+                recorded = telemetry.start_tracing(
                     wanted.endpoint, sample=wanted.sample, service=wanted.service, version=__version__
                 )
-                stack.push_async_callback(asyncio.to_thread, tracing.stop, recorded)
+                stack.push_async_callback(asyncio.to_thread, telemetry.stop_tracing, recorded)
             parts = await Parts.open(settings, upstream_url, stack, clock, must_embed=must_embed)
             running = cls(routes(parts), parts.judge is not None, parts.embedder_source, Care(parts))
             async with asyncio.TaskGroup() as tasks:

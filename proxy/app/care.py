@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from proxy import observe
+from proxy import telemetry
+from proxy.admit.embedding import LANGUAGES
 from proxy.app.parts import Parts, open_store, say_unavailable
-from proxy.background.embedding import LANGUAGES
-from proxy.background.extraction.extract import ROLE as EXTRACTION
-from proxy.domain import Level
-from proxy.edge.operations import Vitals
-from proxy.errors import StoreUnavailable
-from proxy.settings import Settings
+from proxy.config import Settings
+from proxy.domain.core import Level
+from proxy.domain.errors import StoreUnavailable
+from proxy.http.operations import Vitals
+from proxy.learn.extraction.extract import ROLE as EXTRACTION
 
 STORE_RETRY_S = 2.0
 SWEEP_EVERY_S = 600.0
@@ -91,7 +91,7 @@ class Care:
         """Make due what waits for its user's key, where there is one of ours; once: if that is refused, too,
         it waits again."""
         if needs_no_client(self.parts.settings) and await self.parts.stores.jobs.wake(None):
-            observe.log.info("memory.waiting_woken")
+            telemetry.log.info("memory.waiting_woken")
             self.parts.written.worker.wake.set()
         self._to_wake = False
 

@@ -5,44 +5,44 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from proxy import __version__
-from proxy.admission import entrance
+from proxy.admit.safety.filters import safe_id
+from proxy.app.admission import entrance
 from proxy.app.care import vitals
 from proxy.app.library import documents_of
 from proxy.app.parts import Parts
-from proxy.background.remember import Remember
-from proxy.background.safety.filters import safe_id
-from proxy.domain import Prepared, Scope, Turn
-from proxy.edge.chains import RecentChains
-from proxy.edge.decoding import Decoded
-from proxy.edge.forwarding import Relayed
-from proxy.edge.identity.caller import caller_of
-from proxy.edge.intercept import Intercept, Interception
-from proxy.edge.limits import Limits, Rate
-from proxy.edge.memory_api import MemoryApi, Recall, Recalled
-from proxy.edge.memory_api import Tools as ApiTools
-from proxy.edge.memory_api.openapi import OpenApi
-from proxy.edge.operations import Operations
-from proxy.edge.places import Places
-from proxy.edge.reply import ASGIScope, Receive, Send
-from proxy.edge.responses.auto import Hearing, Speech
-from proxy.edge.responses.background import Lives
-from proxy.edge.responses.compact_api import CompactApi
-from proxy.edge.responses.conversations_api import ConversationsApi
-from proxy.edge.responses.door import Door
-from proxy.edge.responses.keeping import Keeping
-from proxy.edge.responses.makers import Makers
-from proxy.edge.responses.probing import Probing
-from proxy.edge.responses.responses_api import ResponsesApi
-from proxy.edge.responses.seals import SealKey
-from proxy.edge.responses.translated import Translated, Translating
-from proxy.edge.routes import App as ASGIApp
-from proxy.edge.routes import Routes
-from proxy.edge.turns import Defaults
-from proxy.edge.ui.app import Ui
-from proxy.pipeline.compress import Rules
-from proxy.pipeline.forget import forget, named
-from proxy.pipeline.loops import ToolLoops
-from proxy.pipeline.prepare import Tools, prepare, search, unshown
+from proxy.domain.core import Prepared, Scope, Turn
+from proxy.http.auth.caller import caller_of
+from proxy.http.chains import RecentChains
+from proxy.http.decoding import Decoded
+from proxy.http.forwarding import Relayed
+from proxy.http.intercept import Intercept, Interception
+from proxy.http.limits import Limits, Rate
+from proxy.http.memory_api import MemoryApi, Recall, Recalled
+from proxy.http.memory_api import Tools as ApiTools
+from proxy.http.memory_api.openapi import OpenApi
+from proxy.http.operations import Operations
+from proxy.http.places import Places
+from proxy.http.reply import ASGIScope, Receive, Send
+from proxy.http.responses.auto import Hearing, Speech
+from proxy.http.responses.background import Lives
+from proxy.http.responses.compact_api import CompactApi
+from proxy.http.responses.conversations_api import ConversationsApi
+from proxy.http.responses.door import Door
+from proxy.http.responses.keeping import Keeping
+from proxy.http.responses.makers import Makers
+from proxy.http.responses.probing import Probing
+from proxy.http.responses.responses_api import ResponsesApi
+from proxy.http.responses.seals import SealKey
+from proxy.http.responses.translated import Translated, Translating
+from proxy.http.routes import App as ASGIApp
+from proxy.http.routes import Routes
+from proxy.http.turns import Defaults
+from proxy.http.ui.app import Ui
+from proxy.learn.remember import Remember
+from proxy.recall.compress import Rules
+from proxy.recall.forget import forget, named
+from proxy.recall.loops import ToolLoops
+from proxy.recall.prepare import Tools, prepare, search, unshown
 from proxy.upstream.client import Upstream
 from proxy.upstream.relay import passthrough
 from proxy.upstream.tunnel import tunnelled

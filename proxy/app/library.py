@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from functools import partial
 
-from proxy.background.library import Library
-from proxy.background.safety.policy import SafetyPolicy
-from proxy.domain import Scope
-from proxy.edge.memory_api.wiring import Documents
-from proxy.pipeline.documents import RankedPassage, Shelf, search
-from proxy.ports import Clock, Embedder
-from proxy.storage import Stores
+from proxy.admit.safety.policy import SafetyPolicy
+from proxy.domain.core import Scope
+from proxy.domain.ports import Clock, Embedder
+from proxy.domain.storage import Stores
+from proxy.http.memory_api.wiring import Documents
+from proxy.learn.library import Library
+from proxy.recall.documents import RankedPassage, Shelf, search
 
 SHARE_OF_DEADLINE = 0.5  # of memory's: what a search of documents may take beside that of memories
 

@@ -5,32 +5,32 @@ import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 
-from proxy import observe
-from proxy.admission import network_of
+from proxy import telemetry
+from proxy.admit.safety import filters
+from proxy.app.admission import network_of
 from proxy.app.library import shelf_of
+from proxy.app.open_stores import stores_of
 from proxy.app.query_models import with_query_models
 from proxy.app.write_path import WritePath, write_path
-from proxy.background.record import ExchangeRecorder
-from proxy.background.safety import filters
-from proxy.domain import Level, MemoryOptions, Message, Scope, Turn
-from proxy.edge.failopen import FailOpen
-from proxy.edge.ledger import Ledger
-from proxy.edge.turns import Zones
-from proxy.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
-from proxy.open_stores import stores_of
-from proxy.pipeline.inject import Budget
-from proxy.pipeline.prepare import Tools, prepare
-from proxy.pipeline.profile import Profiles
-from proxy.pipeline.rank import Ranking
-from proxy.pipeline.search import Searcher
-from proxy.pipeline.triage import Restraint
-from proxy.ports import Clock
-from proxy.settings import Retrieval, Settings
-from proxy.storage import Stores
-from proxy.stores.models.embedder import OnnxEmbedder
-from proxy.stores.models.judge import OnnxJudge, load_judge
-from proxy.stores.models.load import LoadedEmbedder, load_embedder
-from proxy.stores.models.tokens import Tokens
+from proxy.config import Retrieval, Settings
+from proxy.domain.core import Level, MemoryOptions, Message, Scope, Turn
+from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, UnfitStore, WrongModel
+from proxy.domain.ports import Clock
+from proxy.domain.storage import Stores
+from proxy.http.failopen import FailOpen
+from proxy.http.ledger import Ledger
+from proxy.http.turns import Zones
+from proxy.learn.record import ExchangeRecorder
+from proxy.models.embedder import OnnxEmbedder
+from proxy.models.judge import OnnxJudge, load_judge
+from proxy.models.load import LoadedEmbedder, load_embedder
+from proxy.models.tokens import Tokens
+from proxy.recall.inject import Budget
+from proxy.recall.prepare import Tools, prepare
+from proxy.recall.profile import Profiles
+from proxy.recall.rank import Ranking
+from proxy.recall.search import Searcher
+from proxy.recall.triage import Restraint
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials
@@ -68,7 +68,7 @@ class Parts:
     written: WritePath
     judge: OnnxJudge | None  # None: the level "without judge"
     tools: Tools
-    metrics: observe.Metrics
+    metrics: telemetry.Metrics
     fail_open: FailOpen
     zones: Zones
     ledger: Ledger | None  # None: no rate limit is set
@@ -92,7 +92,7 @@ class Parts:
         way = network if settings.upstream.base_url else Network()
         upstream = _upstream(settings, upstream_url, way)
         stack.push_async_callback(upstream.aclose)
-        credentials, metrics = Credentials(), observe.Metrics()
+        credentials, metrics = Credentials(), telemetry.Metrics()
         learning = Learning(Forms(clock), upstream_url, settings.memory.placement)
         with suppress(StoreError):  # then it is learnt again, or read once the store is there
             await learning.forms.sync(stores.forms)
@@ -137,12 +137,12 @@ async def _loaded(settings: Settings, stack: AsyncExitStack, *, must_embed: bool
         stack.callback(loaded.embedder.close)
         _check_dimension(loaded.embedder, settings)
         if settings.embedding.path is not None and loaded.source != "directory":
-            observe.log.warning("embedding.path_unusable", taken=loaded.source, notes=loaded.notes)
+            telemetry.log.warning("embedding.path_unusable", taken=loaded.source, notes=loaded.notes)
     elif must_embed:
         why = "; ".join(loaded.notes)
         raise ConfigError(f"the embedding model cannot be loaded: search would be by words only ({why})")
     else:
-        observe.log.error("embedding.unavailable", notes=loaded.notes, level=Level.LEXICAL.value)
+        telemetry.log.error("embedding.unavailable", notes=loaded.notes, level=Level.LEXICAL.value)
     return loaded
 
 
@@ -152,7 +152,7 @@ async def _judge(
     """Return the trained heads, None where they cannot be used."""
     loaded = await asyncio.to_thread(load_judge, settings.data_dir / "models", embedder)
     if loaded.judge is None:
-        observe.log.error("judge.unavailable", note=loaded.note, level=Level.UNJUDGED.value)
+        telemetry.log.error("judge.unavailable", note=loaded.note, level=Level.UNJUDGED.value)
         return None
     stack.callback(loaded.judge.close)
     return loaded.judge
@@ -176,7 +176,7 @@ def _tools(
     stores: Stores,
     embedder: OnnxEmbedder | None,
     tokens: Tokens,
-    metrics: observe.Metrics,
+    metrics: telemetry.Metrics,
     clock: Clock,
     judge: OnnxJudge | None,
 ) -> Tools:
@@ -218,7 +218,7 @@ async def open_store(stores: Stores, embedder: OnnxEmbedder | None) -> None:
 
 def say_unavailable(stores: Stores, error: StoreUnavailable) -> None:
     """Log that the store cannot be opened, or reached."""
-    observe.log.error("store.unavailable", place=stores.place, error=str(error), memory="off")
+    telemetry.log.error("store.unavailable", place=stores.place, error=str(error), memory="off")
 
 
 async def _warm_up(tokens: Tokens, tools: Tools, recorder: ExchangeRecorder, fail_open: FailOpen) -> None:

@@ -7,17 +7,17 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 
-from proxy import observe
-from proxy.background.safety import filters
-from proxy.background.safety.policy import SafetyPolicy
-from proxy.pipeline import plan, wording
-from proxy.pipeline.plan import Planner
-from proxy.pipeline.prepare import Tools
-from proxy.pipeline.rerank import Reranking
-from proxy.pipeline.wording import Wording
-from proxy.ports import Completer
-from proxy.settings import Settings
-from proxy.stores.models.reranker import load_reranker
+from proxy import telemetry
+from proxy.admit.safety import filters
+from proxy.admit.safety.policy import SafetyPolicy
+from proxy.config import Settings
+from proxy.domain.ports import Completer
+from proxy.models.reranker import load_reranker
+from proxy.recall import plan, wording
+from proxy.recall.plan import Planner
+from proxy.recall.prepare import Tools
+from proxy.recall.rerank import Reranking
+from proxy.recall.wording import Wording
 
 
 async def with_query_models(
@@ -46,7 +46,7 @@ async def _reranking(settings: Settings, deadline_s: float, stack: AsyncExitStac
         allow_download=settings.embedding.allow_download,
     )
     if loaded.note:
-        observe.log.error("rerank.unavailable", note=loaded.note)
+        telemetry.log.error("rerank.unavailable", note=loaded.note)
     if loaded.reranker is None:
         return None
     stack.callback(loaded.reranker.close)

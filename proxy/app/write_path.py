@@ -3,28 +3,28 @@
 from dataclasses import dataclass
 from functools import partial
 
-from proxy import observe
+from proxy import telemetry
+from proxy.admit.admit import Gate
+from proxy.admit.safety import filters
+from proxy.admit.safety.policy import PII, SafetyPolicy
 from proxy.app.library import library_of
-from proxy.background.budget import Bounds, Call, Load, Metered
-from proxy.background.drift import Drift
-from proxy.background.library import Library
-from proxy.background.record import ExchangeRecorder
-from proxy.background.rush import Rush
-from proxy.background.safety import filters
-from proxy.background.safety.policy import PII, SafetyPolicy
-from proxy.background.schedule import Policy, on_completion
-from proxy.background.session.closing import Keeper
-from proxy.background.touches import Touches
-from proxy.background.worker import Pace, Report, Worker, WorkerConfig
-from proxy.background.worker import Tools as WorkerTools
-from proxy.background.write_gate.admit import Gate
-from proxy.judging import Judge
-from proxy.pipeline.compress import mark
-from proxy.pipeline.query import readable
-from proxy.ports import Clock, Completer
-from proxy.settings import MemorySettings, Privacy, Settings
-from proxy.storage import Stores
-from proxy.stores.models.embedder import OnnxEmbedder
+from proxy.config import MemorySettings, Privacy, Settings
+from proxy.domain.judging import Judge
+from proxy.domain.ports import Clock, Completer
+from proxy.domain.storage import Stores
+from proxy.learn.budget import Bounds, Call, Load, Metered
+from proxy.learn.drift import Drift
+from proxy.learn.library import Library
+from proxy.learn.record import ExchangeRecorder
+from proxy.learn.rush import Rush
+from proxy.learn.schedule import Policy, on_completion
+from proxy.learn.session.closing import Keeper
+from proxy.learn.touches import Touches
+from proxy.learn.worker import Pace, Report, Worker, WorkerConfig
+from proxy.learn.worker import Tools as WorkerTools
+from proxy.models.embedder import OnnxEmbedder
+from proxy.recall.compress import mark
+from proxy.recall.query import readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def write_path(
     stores: Stores,
     embedder: OnnxEmbedder | None,
     completer: Completer,
-    metrics: observe.Metrics,
+    metrics: telemetry.Metrics,
     clock: Clock,
     judge: Judge | None = None,
 ) -> WritePath:
@@ -108,13 +108,13 @@ def write_path(
     return WritePath(safety, gate, keeper, worker, recorder, touches, library, rush)
 
 
-def _called(metrics: observe.Metrics, load: Load, call: Call) -> None:
+def _called(metrics: telemetry.Metrics, load: Load, call: Call) -> None:
     metrics.model_calls.labels(call.role, call.ended).observe(call.seconds)
     if (left := load.calls_left()) is not None:
         metrics.calls_left.set(left)
 
 
-def _count(metrics: observe.Metrics, report: Report) -> None:
+def _count(metrics: telemetry.Metrics, report: Report) -> None:
     metrics.job_outcomes.labels(str(report.lane), report.outcome).inc()
     if report.since_said_s is not None:
         metrics.said_to_stored.labels(str(report.lane)).observe(report.since_said_s)

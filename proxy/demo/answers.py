@@ -9,10 +9,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.block import CLOSE, OPEN, strip_blocks
 from proxy.demo.grammar import second_person
 from proxy.demo.rules import facts, is_question
-from proxy.terms import terms
+from proxy.text.block import CLOSE, OPEN, strip_blocks
+from proxy.text.terms import terms
 
 MODEL = "scripted-demo"
 _LINE = re.compile(r"^(?:- )?\[(?P<label>[^\]\n]+)\] (?P<content>.+)$", re.MULTILINE)

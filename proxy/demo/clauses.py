@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from proxy.sentences import pieces
+from proxy.text.sentences import pieces
 
 _NOT_SAID = re.compile(r"```.*?(?:```|\Z)|^[ \t]*>.*$|^(?: {4}|\t).*$", re.DOTALL | re.MULTILINE)
 _SEMICOLON = re.compile("(?<=；)")

@@ -28,8 +28,8 @@ from proxy.demo.requests import CHAT_FIELDS, EMBEDDINGS_FIELDS, RESPONSES_FIELDS
 from proxy.demo.responses import Answered
 from proxy.demo.said import estimated_tokens, said_in
 from proxy.demo.sessions import keep_state, sum_up
-from proxy.errors import ClientError, InvalidRequest, NotFound, error_body
-from proxy.terms import terms
+from proxy.domain.errors import ClientError, InvalidRequest, NotFound, error_body
+from proxy.text.terms import terms
 
 KEPT_RESPONSES = 1_000
 DIMENSIONS = 384

@@ -12,7 +12,7 @@ from typing import Any
 from openai import OpenAI
 from rich.markup import escape
 
-from proxy.client_cli import MemoryApi, NotAnswering, Refused
+from proxy.client import MemoryApi, NotAnswering, Refused
 from proxy.demo import story
 from proxy.demo.screen import Screen
 from proxy.demo.story import Question

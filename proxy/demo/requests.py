@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from proxy.errors import InvalidRequest
+from proxy.domain.errors import InvalidRequest
 
 _SHARED = (
     "model stream stream_options temperature top_p top_logprobs user store metadata tools tool_choice"

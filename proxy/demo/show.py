@@ -8,7 +8,7 @@ import os
 
 from rich.console import Console
 
-from proxy.client_cli import MemoryApi, NotAnswering, Refused
+from proxy.client import MemoryApi, NotAnswering, Refused
 from proxy.demo.answers import MODEL
 from proxy.demo.screen import Screen, Stopped
 

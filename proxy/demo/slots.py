@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from proxy.terms import normalise
+from proxy.text.terms import normalise
 
 _SINCE = r"(?:currently |now |just |recently |actually )*"
 # Facts of these forms have one value at a time, whatever their words.

@@ -4,9 +4,9 @@ import asyncio
 from collections import deque
 from types import TracebackType
 
-from proxy import tracing
-from proxy.endpoint import Endpoint, endpoint
-from proxy.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout
+from proxy import telemetry
+from proxy.domain.endpoint import Endpoint, endpoint
+from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout
 from proxy.upstream import redirects
 from proxy.upstream.connecting import Way, connected, refused_by_proxy
 from proxy.upstream.headers import CREDENTIALS, Headers
@@ -100,7 +100,7 @@ class Upstream:
         upgrade: Headers | None = None,
     ) -> Opened:
         """As `open`, with a target of the upstream's own and no key of the server's."""
-        request = self._request(method, target, tracing.passed_on(headers), body, content_length, upgrade)
+        request = self._request(method, target, telemetry.passed_on(headers), body, content_length, upgrade)
         if upgrade or not isinstance(body, bytes | None):
             # It could not be sent again, so it does not go over a connection that may be stale.
             return await self._attempt(request, fresh=True)

@@ -11,8 +11,8 @@ from typing import Any
 
 import orjson
 
-from proxy import __version__, observe, tracing
-from proxy.errors import (
+from proxy import __version__, telemetry
+from proxy.domain.errors import (
     CompletionFailed,
     CompletionPostponed,
     CompletionRefused,
@@ -21,7 +21,7 @@ from proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from proxy.ports import CompletionRequest
+from proxy.domain.ports import CompletionRequest
 from proxy.upstream.client import Upstream, credential
 from proxy.upstream.credentials import Credentials
 from proxy.upstream.forms import (
@@ -120,7 +120,7 @@ class UpstreamCompleter:
         """Return the answer's text. Raises CredentialNeeded, CompletionRefused, CompletionPostponed or
         CompletionFailed."""
         call = self._addressed(request)
-        with tracing.span(f"chat {call.model}", "client") as span:
+        with telemetry.span(f"chat {call.model}", "client") as span:
             span.tell(
                 gen_ai__operation__name="chat", gen_ai__request__model=call.model, memory__role=request.role
             )
@@ -138,7 +138,7 @@ class UpstreamCompleter:
             raise CompletionFailed(_why(error), retry_after_s=self._rest(call, None)) from error
         except UpstreamError as error:
             raise CompletionFailed(_why(error)) from error
-        observe.log.debug(
+        telemetry.log.debug(
             "completion.answered", role=call.request.role, status=answer.status, bytes=len(answer.body)
         )
         if answer.status in _BUSY:
@@ -169,7 +169,7 @@ class UpstreamCompleter:
 
     def _rest(self, call: _Call, asked_s: float | None) -> float:
         left_s = self._pauses.refused(call.key, began=call.began, now=self._clock(), asked_s=asked_s)
-        observe.log.warning("completion.endpoint_rests", role=call.request.role, seconds=round(left_s, 1))
+        telemetry.log.warning("completion.endpoint_rests", role=call.request.role, seconds=round(left_s, 1))
         return left_s
 
     async def _ask(self, call: _Call) -> _Answer:

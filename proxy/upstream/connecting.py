@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from aiohappyeyeballs import start_connection
 
-from proxy.endpoint import Endpoint
-from proxy.errors import UpstreamTimeout, UpstreamUnreachable
-from proxy.tcp import ask_when_silent
+from proxy.domain.endpoint import Endpoint
+from proxy.domain.errors import UpstreamTimeout, UpstreamUnreachable
+from proxy.system import ask_when_silent
 from proxy.upstream.link import Link
 from proxy.upstream.network import ProxyServer
 

@@ -6,7 +6,7 @@ token of ours is never among them, the upstream key that it stands for may be.
 
 from collections import OrderedDict
 
-from proxy.domain import Scope
+from proxy.domain.core import Scope
 from proxy.upstream.headers import CREDENTIALS, Headers
 
 _CARRIED = CREDENTIALS | {b"openai-organization", b"openai-project"}

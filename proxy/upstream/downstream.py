@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from types import TracebackType
 from typing import Any
 
-from proxy.errors import TooLarge
+from proxy.domain.errors import TooLarge
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]

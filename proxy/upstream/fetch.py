@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 
-from proxy.errors import UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
+from proxy.domain.errors import UpstreamBroken, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.network import Network
 
 MOST_BYTES = 1_000_000

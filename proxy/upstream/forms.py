@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 from typing import Any
 
-from proxy import observe
-from proxy.errors import InvalidRequest
-from proxy.ports import CompletionRequest, FormStore
+from proxy import telemetry
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.ports import CompletionRequest, FormStore
 from proxy.wire.body import loads
 from proxy.wire.codings import TooLong, Undecodable, Unpacker
 
@@ -472,7 +472,7 @@ class Forms:
         self._put(model, _Learnt(replace(self.of(model), **changes), self._clock() + LEARNT_FOR_S))
         self._unsaved.add(model)
         facts = {name: ", ".join(v) if isinstance(v, tuple) else v for name, v in changes.items()}
-        observe.log.info(
+        telemetry.log.info(
             "form.learnt",
             model=model.name[:_LOGGED_CHARS],
             upstream=model.upstream,
@@ -489,7 +489,7 @@ class Forms:
             self._proven.pop((model, placement), None)
         if len(self._suspected) > MOST_LEARNT:
             self._suspected.popitem(last=False)
-        observe.log.warning(
+        telemetry.log.warning(
             "form.memory_refused", model=model.name[:_LOGGED_CHARS], placements=", ".join(sorted(names))
         )
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import httpx
 
-from proxy.errors import ConfigError, UpstreamBroken, UpstreamCut, UpstreamTimeout, UpstreamUnreachable
+from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamCut, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.client import Upstream
 from proxy.upstream.network import Network
 from proxy.upstream.opened import Limits, Opened, Timeouts

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from urllib.parse import unquote, urlsplit
 
-from proxy.endpoint import Endpoint
-from proxy.errors import ConfigError
+from proxy.domain.endpoint import Endpoint
+from proxy.domain.errors import ConfigError
 
 DIRECT = "none"  # the setting's value that has the variables ignored
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")

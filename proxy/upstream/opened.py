@@ -8,7 +8,7 @@ from types import TracebackType
 
 import httptools
 
-from proxy.errors import UpstreamBroken, UpstreamCut
+from proxy.domain.errors import UpstreamBroken, UpstreamCut
 from proxy.upstream.headers import Headers, response_headers
 from proxy.upstream.link import Link
 

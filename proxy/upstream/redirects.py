@@ -2,8 +2,8 @@
 
 from urllib.parse import urljoin, urlsplit
 
-from proxy.endpoint import DEFAULT_PORTS, Endpoint
-from proxy.errors import UpstreamBroken
+from proxy.domain.endpoint import DEFAULT_PORTS, Endpoint
+from proxy.domain.errors import UpstreamBroken
 
 MOST = 5  # in a row
 STATUSES = frozenset((301, 302, 303, 307, 308))

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from proxy.errors import UpstreamCut, UpstreamError, error_body
+from proxy.domain.errors import UpstreamCut, UpstreamError, error_body
 from proxy.upstream import troubles
 from proxy.upstream.client import PREFIX, Upstream
 from proxy.upstream.downstream import Downstream, Receive, Send

@@ -2,8 +2,8 @@
 without a word of what either side said.
 """
 
-from proxy import observe
-from proxy.errors import UpstreamError
+from proxy import telemetry
+from proxy.domain.errors import UpstreamError
 from proxy.upstream.headers import Headers, request_id_in
 
 
@@ -13,16 +13,16 @@ def refused(status: int, headers: Headers) -> None:
     grave = status == 429 or status >= 500
     given = request_id_in(headers)
     facts = {"upstream_request_id": given} if given else {}
-    (observe.log.warning if grave else observe.log.info)("upstream.refused", status=status, **facts)
+    (telemetry.log.warning if grave else telemetry.log.info)("upstream.refused", status=status, **facts)
 
 
 def failed(error: UpstreamError) -> None:
     """Note that there was no answer."""
     below = type(error.__cause__).__name__ if error.__cause__ else "answer"
     cause = error.cause or below
-    observe.log.warning("upstream.failed", error=error.code, cause=cause)
+    telemetry.log.warning("upstream.failed", error=error.code, cause=cause)
 
 
 def cut() -> None:
     """Note that the answer has no end."""
-    observe.log.warning("upstream.cut")
+    telemetry.log.warning("upstream.cut")

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import MutableMapping
 from typing import Any, Protocol
 
-from proxy import observe
-from proxy.errors import UpstreamCut, UpstreamError
+from proxy import telemetry
+from proxy.domain.errors import UpstreamCut, UpstreamError
 from proxy.upstream import troubles
 from proxy.upstream.client import Upstream
 from proxy.upstream.downstream import Downstream, Receive, Send
@@ -94,4 +94,4 @@ class _Exchange:
             left_s := self._moved + self._idle_s - self._clock()
         ) > 0:
             await asyncio.sleep(left_s)  # no event: bytes move too often to set one
-        observe.log.info("tunnel.idle", seconds=self._idle_s)
+        telemetry.log.info("tunnel.idle", seconds=self._idle_s)

@@ -21,7 +21,7 @@ from typing import Any
 
 import orjson
 
-from proxy.errors import InvalidRequest
+from proxy.domain.errors import InvalidRequest
 
 Body = dict[str, Any]
 

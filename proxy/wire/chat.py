@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from proxy.domain import Message
-from proxy.thoughts import behind_thoughts
+from proxy.domain.core import Message
+from proxy.text.thoughts import behind_thoughts
 from proxy.wire.answers import Values, objects, tokens_of
 from proxy.wire.body import Body
 from proxy.wire.chat_answer import ChatReader, Kind, Said

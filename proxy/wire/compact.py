@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, chain
 from typing import Any
 
-from proxy.domain import Message
+from proxy.domain.core import Message
 from proxy.wire.body import Body
 from proxy.wire.chat import CHAT
 from proxy.wire.content import text_of

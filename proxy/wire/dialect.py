@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from proxy.domain import Message
+from proxy.domain.core import Message
 from proxy.wire.body import Body
 from proxy.wire.content import clean
 from proxy.wire.extensions import is_placeholder, is_usable_id

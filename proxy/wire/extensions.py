@@ -14,9 +14,9 @@ from html import unescape
 from typing import Any
 from urllib.parse import unquote
 
-from proxy.domain import KINDS
-from proxy.errors import InvalidRequest
-from proxy.timezones import LAST_SECOND, SKEW_S, UnknownZone, canonical, instant
+from proxy.domain.core import KINDS
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.timezones import LAST_SECOND, SKEW_S, UnknownZone, canonical, instant
 from proxy.wire.body import Body
 
 MAX_ID_CHARS = 256

@@ -1,4 +1,4 @@
-"""Write the committed graphs of the encoder, proxy/stores/models/*-int8.onnx.
+"""Write the committed graphs of the encoder, proxy/models/*-int8.onnx.
 
 For developers, and only after `memory_e5.tensors` has changed (raise the layout's number there too):
 
@@ -22,10 +22,10 @@ from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, num
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.stores.models import e5, memory_e5, weights
-from proxy.stores.models.relevance import BLOCKS as RELEVANCE_BLOCKS
-from proxy.stores.models.relevance import GRAPH as RELEVANCE_GRAPH
-from proxy.stores.models.relevance import HEADS as RELEVANCE_HEADS
+from proxy.models import e5, memory_e5, weights
+from proxy.models.relevance import BLOCKS as RELEVANCE_BLOCKS
+from proxy.models.relevance import GRAPH as RELEVANCE_GRAPH
+from proxy.models.relevance import HEADS as RELEVANCE_HEADS
 
 MICROSOFT = "com.microsoft"
 HEADS, EPSILON, WORD_ROWS = 12, 1e-12, 250_037

@@ -1,4 +1,4 @@
-"""Put a trained head in its place, proxy/stores/models/heads/NAME.npz, with its card.
+"""Put a trained head in its place, proxy/models/heads/NAME.npz, with its card.
 
     .venv/bin/python scripts/dev/make_head.py relation out/relation.npz --card out/relation.json \
         --offset changed=0.3 --temperature 1.4
@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.stores.models import heads, memory_e5
+from proxy.models import heads, memory_e5
 
 
 def main() -> None:

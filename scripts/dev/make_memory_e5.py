@@ -1,10 +1,10 @@
-"""Write proxy/stores/models/memory-e5-small-vN.npz from the fine-tuned layers, and hold a reference forward
+"""Write proxy/models/memory-e5-small-vN.npz from the fine-tuned layers, and hold a reference forward
 pass of them in numpy.
 
     .venv/bin/python scripts/dev/make_memory_e5.py encoder6.npz --name memory-e5-small-v2
 
-Then put the printed line into proxy/stores/models/catalog.py, and the name into `embedding.model` of
-proxy/settings.py and config/default.yaml. Changed layers need a new name: it is the stamp of stores. The
+Then put the printed line into proxy/models/catalog.py, and the name into `embedding.model` of
+proxy/config.py and config/default.yaml. Changed layers need a new name: it is the stamp of stores. The
 graphs (scripts/dev/make_graph.py) stay as they are while the number of layers does.
 
 A few channels of the inputs of `up` and `down` are ten to thirty times as large as the others. The graph
@@ -30,9 +30,9 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from proxy.stores.models import catalog, e5, memory_e5, vocabulary, weights  # noqa: E402
-from proxy.stores.models.load import fetched_dir  # noqa: E402
-from proxy.stores.models.weights import Array  # noqa: E402
+from proxy.models import catalog, e5, memory_e5, vocabulary, weights  # noqa: E402
+from proxy.models.load import fetched_dir  # noqa: E402
+from proxy.models.weights import Array  # noqa: E402
 
 PARTS = ("pos", "seg", "n0.", "layers.")  # of the encoder; a file of training may hold more
 HEADS, LARGE = 12, 3.0  # a channel is smoothed from LARGE times the median channel's largest value

@@ -27,15 +27,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import httpx2
 import uvicorn
 
-from proxy.background.library import Library
-from proxy.background.remember import Remember
-from proxy.background.write_gate.admit import Gate
-from proxy.domain import Create, Memory, NewExchange, NewJob, Outcome, Scope, SessionState
-from proxy.edge.identity.caller import Caller
-from proxy.edge.memory_api.app import MemoryApi
-from proxy.edge.memory_api.wiring import Documents, Tools
-from proxy.stores.models.load import load_embedder
-from proxy.stores.sqlite.stores import SqliteStores
+from proxy.admit.admit import Gate
+from proxy.domain.core import Create, Memory, NewExchange, NewJob, Outcome, Scope, SessionState
+from proxy.http.auth.caller import Caller
+from proxy.http.memory_api.app import MemoryApi
+from proxy.http.memory_api.wiring import Documents, Tools
+from proxy.learn.library import Library
+from proxy.learn.remember import Remember
+from proxy.models.load import load_embedder
+from proxy.storage.sqlite.stores import SqliteStores
 
 BIG, SMALL = Scope("default", "big"), Scope("default", "small")
 PAUSE_S = 0.02

@@ -23,9 +23,9 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.background.write_gate.decide import verdict
-from proxy.stores.models.judge import OnnxJudge, load_judge
-from proxy.stores.models.load import load_embedder
+from proxy.admit.decide import verdict
+from proxy.models.judge import OnnxJudge, load_judge
+from proxy.models.load import load_embedder
 
 DATA = Path(__file__).resolve().parents[2] / "training" / "data"
 NEAREST = 12

@@ -1,4 +1,4 @@
-"""Texts that attack the write gate, apart from those it was built with (tests/background/safety_corpus).
+"""Texts that attack the write gate, apart from those it was built with (tests/learn/safety_corpus).
 
 SECRETS and PERSONAL: (text, what must not be left of it). INNOCENT: sentences that lose nothing. A broken bar
 is taken out: it keeps scanners of this repository from taking an invented key for a real one.

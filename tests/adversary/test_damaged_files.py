@@ -7,9 +7,9 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from proxy.commands import doctor_data
-from proxy.errors import StoreUnavailable
-from proxy.stores.sqlite import backup, file, trouble
+from proxy.cli import doctor_data
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage.sqlite import backup, file, trouble
 from tests.adversary.conftest import listed, tell, until
 from tests.e2e.conftest import Houses
 from tests.support.model import ScriptedModel, known

@@ -15,7 +15,7 @@ import httpx2
 import pytest
 
 from proxy.app import parts
-from proxy.judging import Asks, Profile
+from proxy.domain.judging import Asks, Profile
 from tests.adversary.conftest import begun, context, jobs, listed, post, tell, until
 from tests.adversary.test_forgotten_stays_forgotten import files_with
 from tests.e2e.conftest import House, Houses

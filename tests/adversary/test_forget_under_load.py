@@ -290,7 +290,7 @@ async def process(data: Path, upstream: str, workers: int) -> AsyncIterator[tupl
             "MEMORY_PROXY__SERVER__WORKERS": str(workers),
         }
         running = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", "from proxy.cli import main; main(['serve'])", env=env,
+            sys.executable, "-c", "from proxy.cli.main import main; main(['serve'])", env=env,
             start_new_session=True, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         try:

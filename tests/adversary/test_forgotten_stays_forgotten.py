@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.pipeline.search import Found, Searcher
+from proxy.recall.search import Found, Searcher
 from tests.adversary.conftest import context, jobs, listed, post, tell, until
 from tests.e2e.conftest import House, Houses
 from tests.support.model import ScriptedModel, known

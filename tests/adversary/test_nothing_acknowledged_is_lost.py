@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.background.one_job import HAND_ON_S
-from proxy.edge import writing
+from proxy.http import writing
+from proxy.learn.one_job import HAND_ON_S
 from tests.adversary.conftest import begun, jobs, listed, tell, until
 from tests.e2e.conftest import Houses
 from tests.support.model import ScriptedModel, known

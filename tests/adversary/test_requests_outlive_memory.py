@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from proxy.app import care
-from proxy.stores.sqlite import file
-from proxy.stores.sqlite.jobs import SqliteJobs
-from proxy.stores.sqlite.sessions import SqliteSessions
+from proxy.storage.sqlite import file
+from proxy.storage.sqlite.jobs import SqliteJobs
+from proxy.storage.sqlite.sessions import SqliteSessions
 from tests.adversary.conftest import begun, context, listed, tell, until
 from tests.e2e.conftest import House, Houses
 from tests.support.model import ScriptedModel, known

@@ -8,9 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.background.safety.filters import redact, reject
-from proxy.background.safety.planted import without_planted
-from proxy.domain import Candidate
+from proxy.admit.safety.filters import redact, reject
+from proxy.admit.safety.planted import without_planted
+from proxy.domain.core import Candidate
 from tests.adversary.conftest import context, jobs, post, until
 from tests.adversary.gate_corpus import INNOCENT, PERSONAL, SECRETS
 from tests.adversary.test_forgotten_stays_forgotten import files_with

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from proxy.app.care import Care, needs_no_client, vitals
-from proxy.domain import Level
-from proxy.errors import StoreUnavailable
-from proxy.settings import load
+from proxy.config import load
+from proxy.domain.core import Level
+from proxy.domain.errors import StoreUnavailable
 
 WELL: dict[str, Any] = {"is_open": True, "is_readable": True, "trouble": "", "failure": ""}
 

@@ -9,10 +9,10 @@ import httpx2
 import pytest
 
 from proxy.app import care, parts
-from proxy.domain import Begun, Outcome
-from proxy.errors import StoreUnavailable
-from proxy.ports import Trigger
-from proxy.stores.sqlite.sessions import SqliteSessions
+from proxy.domain.core import Begun, Outcome
+from proxy.domain.errors import StoreUnavailable
+from proxy.domain.ports import Trigger
+from proxy.storage.sqlite.sessions import SqliteSessions
 from tests.e2e.conftest import House, Houses, until
 from tests.e2e.test_core_loop import stored
 from tests.e2e.test_session_memory import SUMMARY, ask, block, talk

@@ -13,23 +13,23 @@ from proxy.app import App, http
 from proxy.app.care import vitals
 from proxy.app.parts import _NOBODYS as NOBODYS
 from proxy.app.parts import Parts
-from proxy.background.rush import PAUSE_S
-from proxy.domain import Level, Prepared, Scope, Turn
-from proxy.edge import failopen
-from proxy.errors import StoreUnavailable
-from proxy.pipeline.prepare import Tools, prepare
-from proxy.settings import load
-from proxy.stores.sqlite.passages import SqlitePassages
-from tests.stores.recording import recorded
-from tests.stores_models.heads import write_heads
+from proxy.config import load
+from proxy.domain.core import Level, Prepared, Scope, Turn
+from proxy.domain.errors import StoreUnavailable
+from proxy.http import failopen
+from proxy.learn.rush import PAUSE_S
+from proxy.recall.prepare import Tools, prepare
+from proxy.storage.sqlite.passages import SqlitePassages
+from tests.models.heads import write_heads
+from tests.storage.recording import recorded
 
 SCRIPT = """
 import asyncio, json, sys
 from pathlib import Path
 from proxy.app import App
-from proxy.background.safety import secrets, vendor_keys
-from proxy.edge.protocol import RawTargetProtocol
-from proxy.settings import load
+from proxy.admit.safety import secrets, vendor_keys
+from proxy.http.protocol import RawTargetProtocol
+from proxy.config import load
 from tests.support.serving import ask, serving
 
 LOADED_ONCE = {"vendors": vendor_keys.rows, "shapes": secrets.shapes}
@@ -173,7 +173,7 @@ async def test_a_directory_of_weights_that_cannot_be_used_is_said(
 async def test_the_judge_is_handed_to_all_who_ask_it(
     tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.stores.models.heads.DIRECTORY", write_heads(tmp_path))
+    monkeypatch.setattr("proxy.models.heads.DIRECTORY", write_heads(tmp_path))
     settings = load(None, {}, {"storage": {"data_dir": tmp_path / "data"}})
     async with AsyncExitStack() as stack:
         parts = await Parts.open(settings, "http://127.0.0.1:9/v1", stack, clock=time.time)
@@ -187,7 +187,7 @@ async def test_the_judge_is_handed_to_all_who_ask_it(
 async def test_without_its_heads_the_proxy_starts_without_a_judge_and_says_so(
     tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("proxy.stores.models.heads.DIRECTORY", tmp_path / "nowhere")
+    monkeypatch.setattr("proxy.models.heads.DIRECTORY", tmp_path / "nowhere")
     lines = recorded(monkeypatch, lambda facts: facts)
     settings = load(None, {}, {"storage": {"data_dir": tmp_path / "data"}})
     async with AsyncExitStack() as stack:

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from proxy.admit.safety.policy import SafetyPolicy
 from proxy.app.query_models import with_query_models
-from proxy.background.safety.policy import SafetyPolicy
-from proxy.pipeline.prepare import Tools
-from proxy.settings import load
-from tests.pipeline.conftest import Shelf
-from tests.pipeline.conftest import tools_with as tools_over
+from proxy.config import load
+from proxy.recall.prepare import Tools
+from tests.recall.conftest import Shelf
+from tests.recall.conftest import tools_with as tools_over
 
 
 class Nobody:

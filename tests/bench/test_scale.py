@@ -10,8 +10,8 @@ import pytest
 from bench.crowd import Census, Crowd, heavy_scope, scope_of
 from bench.growth import Step, heavy_table, projected_mb, table
 from bench.scale import sizes
-from proxy.domain import MemoryFilter
-from proxy.stores.sqlite.stores import SqliteStores
+from proxy.domain.core import MemoryFilter
+from proxy.storage.sqlite.stores import SqliteStores
 
 STEP = Step(**dict.fromkeys(Step.__slots__, 0))
 

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.stores.sqlite.memories import SqliteMemories
+from proxy.storage.sqlite.memories import SqliteMemories
 from tests.e2e.conftest import Houses, house, until
 from tests.support.model import ScriptedModel
 from tests.support.process import Serving, serving_process

@@ -2,7 +2,7 @@
 
 import argparse
 
-from proxy.client_cli import add_memory
+from proxy.client import add_memory
 
 
 def run_memory(*words: str) -> int:

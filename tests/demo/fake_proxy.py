@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from proxy.block import fence
 from proxy.demo.answers import Said, answer
 from proxy.demo.chat import Chat
 from proxy.demo.rules import facts
 from proxy.demo.said import said_in
 from proxy.demo.slots import Known
-from proxy.errors import error_body
+from proxy.domain.errors import error_body
+from proxy.text.block import fence
 
 
 @dataclass

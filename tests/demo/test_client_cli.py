@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from proxy.client_cli import NO_PROXY, REFUSED, WRONG_USE, MemoryApi, Refused
+from proxy.client import NO_PROXY, REFUSED, WRONG_USE, MemoryApi, Refused
 from tests.demo.commanding import run_memory as run
 from tests.demo.fake_proxy import FakeProxy
 

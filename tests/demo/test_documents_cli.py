@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from proxy.client_cli import REFUSED, WRONG_USE
+from proxy.client import REFUSED, WRONG_USE
 from tests.demo.commanding import run_memory
 from tests.demo.fake_proxy import FakeProxy
 

@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
-from proxy.background.extraction import extract as proxy_extract
 from proxy.demo.extraction import extract
-from proxy.domain import Batch, Exchange, Memory, Scope, Stamp
+from proxy.domain.core import Batch, Exchange, Memory, Scope, Stamp
+from proxy.learn.extraction import extract as proxy_extract
 
 SCOPE = Scope("t", "u")
 OLD_BUDGET = Memory(

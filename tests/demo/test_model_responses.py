@@ -7,7 +7,7 @@ import openai
 import pytest
 from openai import OpenAI
 
-from proxy.block import fence
+from proxy.text.block import fence
 
 QUESTION = "How much can we spend on the islands?"
 BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget for the Hawaii trip is $10,000"])

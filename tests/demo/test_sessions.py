@@ -1,8 +1,8 @@
 """The scripted model in the roles that look at whole sessions: the proxy takes its answers."""
 
-from proxy.background.session import state, summarise
 from proxy.demo.sessions import keep_state, sum_up
-from tests.background.support import exchange
+from proxy.learn.session import state, summarise
+from tests.learn.support import exchange
 
 SESSION = (
     exchange("My budget for the Hawaii trip is $10,000.", "Noted."),

@@ -10,9 +10,9 @@ import pytest
 from openai import AsyncOpenAI
 
 from proxy.app import App
-from proxy.edge.protocol import RawTargetProtocol
-from proxy.settings import load
-from proxy.stores.models.load import load_embedder
+from proxy.config import load
+from proxy.http.protocol import RawTargetProtocol
+from proxy.models.load import load_embedder
 from tests.support.model import ScriptedModel
 from tests.support.serving import serving
 from tests.support.upstream import ScriptedUpstream

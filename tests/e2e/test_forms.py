@@ -12,9 +12,9 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from proxy.commands import doctor_data
-from proxy.edge import retry
-from proxy.edge.responses import translated
+from proxy.cli import doctor_data
+from proxy.http import retry
+from proxy.http.responses import translated
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses, until
 from tests.support.upstream import Exchange, Received

@@ -9,15 +9,15 @@ import httpx2
 import jwt
 import pytest
 from openai import AsyncOpenAI, AuthenticationError, NotFoundError, PermissionDeniedError
+from tests.http.identity.minting import mint
 
-from proxy.edge.identity import keyring
-from proxy.edge.protocol import RawTargetProtocol
-from proxy.errors import ConfigError
-from proxy.settings import Settings
-from proxy.stores.sqlite.stores import SqliteStores
+from proxy.config import Settings
+from proxy.domain.errors import ConfigError
+from proxy.http.auth import keyring
+from proxy.http.protocol import RawTargetProtocol
+from proxy.storage.sqlite.stores import SqliteStores
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses, until
-from tests.edge.identity.minting import mint
 from tests.support.model import ScriptedModel, known
 from tests.support.serving import serving
 
@@ -283,7 +283,7 @@ async def test_nobody_becomes_a_trusted_peer_by_saying_so(house: Houses) -> None
 
 
 def test_the_server_takes_the_peer_from_the_socket_and_from_nowhere_else() -> None:
-    from proxy.serve import _config
+    from proxy.app.serve import _config
 
     assert _config(None, Settings()).proxy_headers is False
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from proxy.cli import main
+from proxy.cli.main import main
 from tests.e2e.conftest import House, Houses, until
 
 FACT = "User's dentist is Dr. Okafor."

@@ -5,9 +5,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.commands import doctor
-from proxy.screen import opening_screen
-from proxy.settings import load
+from proxy.app.screen import opening_screen
+from proxy.cli import doctor
+from proxy.config import load
 from proxy.upstream.network import Network
 from tests.e2e.conftest import Houses, until
 from tests.support.model import ScriptedModel

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from openai import APIStatusError, NotFoundError
 
-from proxy.edge.responses import auto
+from proxy.http.responses import auto
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses
 from tests.support.upstream import Exchange

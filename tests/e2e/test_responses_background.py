@@ -9,8 +9,8 @@ import httpx2
 import pytest
 from openai import APIStatusError, NotFoundError
 
-from proxy.edge.responses import background, responses_api
-from proxy.edge.responses.translated import Translated
+from proxy.http.responses import background, responses_api
+from proxy.http.responses.translated import Translated
 from tests.e2e.chat_only import ChatOnly, chunk
 from tests.e2e.conftest import House, Houses, until
 from tests.support.model import known

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from openai import BadRequestError
 
-from proxy.edge import settling
+from proxy.http import settling
 from tests.e2e.conftest import House, Houses, until
 from tests.e2e.test_core_loop import ResponsesModel, context, stored
 from tests.support.model import ScriptedModel, known

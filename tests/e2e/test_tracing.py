@@ -8,7 +8,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from proxy import tracing
+from proxy import telemetry
 from tests.e2e.conftest import Houses
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -19,11 +19,11 @@ SECRET = "My budget for the Hawaii trip is $10,000."
 @pytest.fixture
 def spans() -> Iterator[InMemorySpanExporter]:
     exporter = InMemorySpanExporter()
-    provider = tracing.start(
+    provider = telemetry.start_tracing(
         "unused", sample=1.0, service="test", version="0", processor=SimpleSpanProcessor(exporter)
     )
     yield exporter
-    tracing.stop(provider)
+    telemetry.stop_tracing(provider)
 
 
 async def ask(origin: str, **headers: str) -> httpx2.Response:

@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from proxy import __version__
-from proxy.domain import MemoryOptions, Message, Scope, Turn
-from proxy.pipeline.query import query_of
-from proxy.pipeline.wording import ROLE, Wording
+from proxy.domain.core import MemoryOptions, Message, Scope, Turn
+from proxy.recall.query import query_of
+from proxy.recall.wording import ROLE, Wording
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials

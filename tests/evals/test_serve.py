@@ -17,7 +17,7 @@ monotonic = time.monotonic()
 lend_clock(Path(sys.argv[1]))
 assert abs(time.time() - float(sys.argv[2])) < 60
 assert time.monotonic() - monotonic < 60
-from proxy.background.worker import Worker
+from proxy.learn.worker import Worker
 assert abs(Worker.__init__.__kwdefaults__["clock"]() - float(sys.argv[2])) < 60
 print("fine")
 """

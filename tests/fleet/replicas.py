@@ -19,7 +19,7 @@ from tests.support.ports import reserved
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S, SETTLE_S = 60.0, 60.0
-_PROGRAM = "import sys; from proxy.cli import main; sys.exit(main())"
+_PROGRAM = "import sys; from proxy.cli.main import main; sys.exit(main())"
 _SAID = re.compile(r"I have a friend named (\w+)\.")
 
 

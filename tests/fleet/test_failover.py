@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from proxy.errors import StoreError
-from proxy.stores.redis.stores import Places, RedisStores
+from proxy.domain.errors import StoreError
+from proxy.storage.redis.stores import Places, RedisStores
 from tests import redis_server
 from tests.redis_server import Server
-from tests.stores.making import contents, create, store
+from tests.storage.making import contents, create, store
 
 SERVICE = "mymaster"
 

@@ -14,8 +14,8 @@ import pytest
 import pytest_asyncio
 from redis.asyncio import Redis
 
-from proxy.cli import main
-from proxy.edge.limits import REST_S
+from proxy.cli.main import main
+from proxy.http.limits import REST_S
 from tests import redis_server
 from tests.fleet.replicas import Replica, fact, model, replicas, said, settled, stored, told
 from tests.support.model import ScriptedModel

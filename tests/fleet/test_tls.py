@@ -13,8 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from proxy.errors import StoreUnavailable
-from proxy.stores.redis.stores import Places, RedisStores
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage.redis.stores import Places, RedisStores
 from tests import redis_server
 from tests.support.ports import reserved
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis as Client
 
-from proxy.stores.redis.connection import Redis
-from proxy.stores.redis.stores import Places, RedisStores
-from proxy.stores.sqlite import SqliteStores
+from proxy.storage.redis.connection import Redis
+from proxy.storage.redis.stores import Places, RedisStores
+from proxy.storage.sqlite import SqliteStores
 from tests import redis_server
 
 __all__ = ["BACKENDS", "place", "running_redis"]
@@ -44,7 +44,7 @@ class Place:
 
     async def written(self) -> bytes:
         """Return all that is kept there now."""
-        from tests.stores.on_redis.forgetting_support import written
+        from tests.storage.on_redis.forgetting_support import written
 
         if self.redis_url is None:
             return b"".join(p.read_bytes() for p in self.directory.rglob("memory.db*") if p.is_file())

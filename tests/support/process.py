@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-COMMAND = [sys.executable, "-c", "from proxy.cli import main; raise SystemExit(main())"]
+COMMAND = [sys.executable, "-c", "from proxy.cli.main import main; raise SystemExit(main())"]
 
 
 # Many tests share the machine: what they ask must not hang on who is busy. The real deadline has tests.

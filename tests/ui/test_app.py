@@ -7,9 +7,9 @@ from typing import Any, get_args
 import httpx2 as httpx
 import pytest
 
-from proxy.domain import Source
-from proxy.edge.ui import app
-from proxy.edge.ui.app import Ui
+from proxy.domain.core import Source
+from proxy.http.ui import app
+from proxy.http.ui.app import Ui
 
 STATIC = Path(app.__file__).parent / "static"
 UI = Ui.load()

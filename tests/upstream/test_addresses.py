@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.endpoint import endpoint
+from proxy.domain.endpoint import endpoint
 from proxy.upstream.client import Upstream
 from tests.support.upstream import ScriptedUpstream
 from tests.upstream.test_client import drain

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.errors import ConfigError, UpstreamBroken, UpstreamCut, UpstreamTimeout, UpstreamUnreachable
+from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamCut, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.client import Upstream
 from proxy.upstream.opened import Limits, Opened, Timeouts
 from tests.support.upstream import Exchange, ScriptedUpstream, head

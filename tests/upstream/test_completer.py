@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from proxy import __version__
-from proxy.domain import Scope
-from proxy.errors import CompletionFailed, CompletionPostponed, CompletionRefused, CredentialNeeded
-from proxy.ports import Completer, CompletionRequest
+from proxy.domain.core import Scope
+from proxy.domain.errors import CompletionFailed, CompletionPostponed, CompletionRefused, CredentialNeeded
+from proxy.domain.ports import Completer, CompletionRequest
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials

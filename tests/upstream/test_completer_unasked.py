@@ -5,9 +5,9 @@ import json
 
 import pytest
 
-from proxy.domain import Scope
-from proxy.errors import CompletionFailed
-from proxy.ports import CompletionRequest
+from proxy.domain.core import Scope
+from proxy.domain.errors import CompletionFailed
+from proxy.domain.ports import CompletionRequest
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import UpstreamCompleter
 from proxy.upstream.credentials import Credentials

@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.errors import UpstreamError
+from proxy.domain.errors import UpstreamError
 from proxy.upstream import fetch as module
 from proxy.upstream.fetch import fetch
 from tests.support.upstream import Exchange, ScriptedUpstream

@@ -13,8 +13,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from proxy.endpoint import endpoint
-from proxy.errors import ConfigError, UpstreamTimeout, UpstreamUnreachable
+from proxy.domain.endpoint import endpoint
+from proxy.domain.errors import ConfigError, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.client import Upstream
 from proxy.upstream.network import Network
 from proxy.upstream.opened import Timeouts

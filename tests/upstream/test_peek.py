@@ -1,6 +1,6 @@
 """Looking at an answer before it is passed on."""
 
-from proxy.errors import UpstreamCut
+from proxy.domain.errors import UpstreamCut
 from proxy.upstream.client import Upstream
 from proxy.upstream.opened import Opened
 from tests.support.upstream import Exchange, ScriptedUpstream

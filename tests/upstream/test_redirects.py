@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from proxy.endpoint import endpoint
-from proxy.errors import UpstreamBroken
+from proxy.domain.endpoint import endpoint
+from proxy.domain.errors import UpstreamBroken
 from proxy.upstream.client import Upstream
 from proxy.upstream.redirects import MOST, followed
 from tests.support.upstream import Exchange, ScriptedUpstream

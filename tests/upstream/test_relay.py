@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from proxy.errors import TooLarge
+from proxy.domain.errors import TooLarge
 from proxy.upstream.client import Upstream
 from proxy.upstream.downstream import ClientLeft, Downstream
 from proxy.upstream.headers import request_headers

@@ -7,11 +7,11 @@ import httpx2
 import pytest
 import structlog
 
-from proxy import observe
+from proxy import telemetry
 from proxy.upstream import troubles
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses, house, models_dir
-from tests.stores.recording import recorded
+from tests.storage.recording import recorded
 from tests.support.upstream import Exchange, Script, completion_events
 
 __all__ = ["house", "models_dir"]
@@ -103,7 +103,7 @@ def test_what_is_mostly_the_clients_own_fault_is_no_warning(monkeypatch: pytest.
         def __getattr__(self, level: str) -> Callable[..., None]:
             return lambda event, **facts: levels.append(level)
 
-    monkeypatch.setattr(observe, "log", Log())
+    monkeypatch.setattr(telemetry, "log", Log())
     for status in (400, 401, 404, 429, 500, 529):
         troubles.refused(status, [])
     assert levels == ["info"] * 3 + ["warning"] * 3

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.errors import InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.wire.body import dump, parse
 
 json_values = st.recursive(

@@ -8,8 +8,8 @@ import brotli
 import orjson
 import pytest
 
-from proxy.block import fence
-from proxy.domain import Message
+from proxy.domain.core import Message
+from proxy.text.block import fence
 from proxy.wire.chat import CHAT
 from proxy.wire.dialect import Answer, Dialect
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.thoughts import ThoughtSplitter
+from proxy.text.thoughts import ThoughtSplitter
 from proxy.wire.chat import CHAT
 from proxy.wire.chat_answer import CallPiece, ChatReader, Ending, Kind, Said
 from proxy.wire.dialect import Answer

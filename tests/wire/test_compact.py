@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.block import fence
-from proxy.domain import Message
+from proxy.domain.core import Message
+from proxy.text.block import fence
 from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History, TurnPlace, kept, turns_of, without
 from proxy.wire.placement import PLACEMENTS
 

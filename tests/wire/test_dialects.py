@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.block import fence
+from proxy.text.block import fence
 from proxy.wire.body import dump, parse
 from proxy.wire.chat import CHAT
 from proxy.wire.dialect import MAX_MODEL_CHARS, Dialect

@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from proxy.block import fence
-from proxy.domain import Message
+from proxy.domain.core import Message
+from proxy.text.block import fence
 from proxy.wire.dialect import Answer, Dialect
 from proxy.wire.responses import RESPONSES
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from proxy.errors import InvalidRequest
+from proxy.domain.errors import InvalidRequest
 
 
 @dataclass(frozen=True, slots=True)

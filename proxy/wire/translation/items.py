@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any
 from uuid import uuid4
 
-from proxy.errors import NotFound
+from proxy.domain.errors import NotFound
 from proxy.wire.translation.checks import (
     ARRAY,
     OBJECT,

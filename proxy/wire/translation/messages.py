@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.errors import InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.wire.translation.checks import shown
 from proxy.wire.translation.items import Item, response_of
 from proxy.wire.translation.parts import chat_content, reasoning_text, spoken, tool_content

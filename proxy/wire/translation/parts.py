@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from proxy.errors import InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.wire.translation.checks import (
     ARRAY,
     OBJECT,

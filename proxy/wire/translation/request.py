@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from proxy.errors import InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.wire.body import Body
 from proxy.wire.translation.checks import (
     ARRAY,

@@ -7,7 +7,7 @@ import pytest
 from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
-from proxy.errors import InvalidRequest, NotFound
+from proxy.domain.errors import InvalidRequest, NotFound
 from proxy.wire.translation import Plan, as_items, plan, referenced_ids, response_of
 
 Json = dict[str, Any]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from proxy.errors import InvalidRequest
+from proxy.domain.errors import InvalidRequest
 from proxy.wire.chat import CHAT
 from proxy.wire.translation import Plan, Translation, conversation_of, plan
 

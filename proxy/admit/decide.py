@@ -1,0 +1,359 @@
+"""Decide what to do with each candidate, given the memories near to it and how they relate. Pure.
+
+Nothing is deleted: a changed fact supersedes, the same fact confirms, every doubt creates. What counts is
+when a fact was said, not when it was read: one that is read late is added to the history. So the same
+candidates end as the same current memories, in whatever order they arrive.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Literal
+
+import numpy as np
+
+from proxy.admit.belief import confirmed, decayed, is_inferred
+from proxy.domain.core import Candidate, Change, Confirm, Create, Edit, Hit, Hold, Memory, Scope, Supersede
+from proxy.domain.judging import Relation
+from proxy.text.terms import normalise, terms
+
+# Measured on held-out users by scripts/dev/measure_relations.py. Superseding a fact that still holds is the
+# costly error, so unsure pairs are apart, above all those whose vectors are not close.
+RELATED = 0.8  # 1 - apart, from which a fact restates or changes another
+RELATED_IF_CLOSE, CLOSE = 0.5, 0.7  # the same from this cosine on
+SAME_SHARE = 0.8  # of that: below it the newer text supersedes, which loses nothing if it says the same
+BELIEVED_BELOW = 0.6  # `apart` up to which an extraction model's `replaces` is believed
+LONGEST = 280  # letters that the judge reads of a text; of scripts without spaces a third
+
+Pair = tuple[str, str]
+"""Two contents, the one that was said first in front."""
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """A candidate with its vector (None: there is no embedder) and the current memories near to it."""
+
+    candidate: Candidate
+    vector: bytes | None
+    similar: tuple[Hit, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What to apply, and why the rest was left out: counts by reason. `refused`: ids of new
+    memories that the quota refused."""
+
+    changes: tuple[Change, ...] = ()
+    dropped: Counter[str] = field(default_factory=Counter)
+    refused: tuple[str, ...] = ()
+
+    def count(self, kind: type[Change]) -> int:
+        """Return the number of changes of one kind."""
+        return sum(isinstance(c, kind) for c in self.changes)
+
+
+def memory_id(seed: str, content: str) -> str:
+    """Return the id of what was stated: equal for a replay, so that it is stored once."""
+    digest = blake2b(f"{seed}\0{normalise(content)}".encode(), digest_size=12)
+    return f"mem_{digest.hexdigest()}"
+
+
+def hold(candidate: Candidate, reason: str, *, now: float, seed: str) -> Hold:
+    """Return the change that puts the candidate into quarantine; its id is equal for a replay."""
+    origin = candidate.origin
+    id_ = memory_id(origin.exchange_id if origin else seed, candidate.content)
+    return Hold(f"held_{id_.removeprefix('mem_')}", candidate, reason, now)
+
+
+def pairs_to_judge(weighed: Sequence[Weighed], now: float, *, near: float) -> list[Pair]:
+    """Return the pairs whose relation `decide_changes` may ask for: each candidate with what is near to it,
+    and with those before it from the cosine `near` on. Equal texts need no judge, and of long ones it would
+    not read the difference."""
+    before: list[tuple[str, float, bytes | None]] = []
+    pairs: dict[Pair, None] = {}
+    for one in weighed:
+        content, said = one.candidate.content.strip(), one.candidate.observed_at or now
+        others = [(hit.memory.content, _last_said(hit.memory)) for hit in one.similar]
+        others += [
+            (text, at)
+            for text, at, vector in before
+            if (cosine := _cosine(vector, one.vector)) is None or cosine >= near
+        ]
+        for other, other_said in others:
+            if normalise(other) != normalise(content) and _is_read_whole(other) and _is_read_whole(content):
+                pairs[(content, other) if said < other_said else (other, content)] = None
+        before.append((content, said, one.vector))
+    return list(pairs)
+
+
+def _is_read_whole(text: str) -> bool:
+    return len(text) + 2 * sum(c > "\u2e7f" for c in text[:LONGEST]) <= LONGEST
+
+
+def _cosine(one: bytes | None, other: bytes | None) -> float | None:
+    if one is None or other is None:
+        return None
+    return float(np.frombuffer(one, np.float32) @ np.frombuffer(other, np.float32))
+
+
+@dataclass(frozen=True, slots=True)
+class Relations:
+    """How contents relate. Without a judgement only equal texts are the same, and all others apart."""
+
+    judged: Mapping[Pair, Relation] = field(default_factory=dict)
+
+    def of(self, first: str, then: str) -> Relation:
+        """Return how `then` relates to `first`, which was said before it."""
+        if normalise(first) == normalise(then):
+            return Relation(same=1.0, changed=0.0, apart=0.0)
+        return self._judged(first, then) or Relation(same=0.0, changed=0.0, apart=1.0)
+
+    def may_replace(self, old: str, new: str) -> bool:
+        """True if the extraction model's word is believed that `new` replaces `old`."""
+        relation = self._judged(old, new)
+        if relation is None:
+            return not set(terms(old)).isdisjoint(terms(new))
+        return relation.apart < BELIEVED_BELOW
+
+    def _judged(self, one: str, other: str) -> Relation | None:
+        return self.judged.get((one, other)) or self.judged.get((other, one))
+
+
+def verdict(relation: Relation, cosine: float | None) -> Literal["same", "changed", "apart"]:
+    """Return what the gate takes the newer of two facts for, given the cosine of their vectors."""
+    related = 1 - relation.apart
+    if related < (RELATED_IF_CLOSE if cosine is not None and cosine >= CLOSE else RELATED):
+        return "apart"
+    return "same" if relation.same >= SAME_SHARE * related else "changed"
+
+
+def decide_changes(
+    weighed: Sequence[Weighed], relations: Relations, *, scope: Scope, now: float, seed: str
+) -> Decision:
+    """Return the changes that the candidates make, in order; candidates of one batch see each other."""
+    ledger = _Ledger(relations, scope, now, seed)
+    for one in weighed:
+        ledger.admit(one)
+    return Decision(tuple(ledger.changes), ledger.dropped)
+
+
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """A memory that the candidate is about."""
+
+    memory: Memory
+    is_same: bool  # else the later of the two replaces the earlier
+    score: float
+    late: bool  # the candidate was said before the memory
+    named: bool = False  # by the extraction model, which was believed
+
+
+@dataclass(slots=True)
+class _Ledger:
+    """The state of one decision: what was changed so far."""
+
+    relations: Relations
+    scope: Scope
+    now: float
+    seed: str
+    changes: list[Change] = field(default_factory=list)
+    dropped: Counter[str] = field(default_factory=Counter)
+    closed: set[str] = field(default_factory=set)
+    made: list[tuple[Memory, bytes | None]] = field(default_factory=list)
+
+    def admit(self, one: Weighed) -> None:
+        candidate, memory = one.candidate, self._memory(one.candidate)
+        matches = self._matches(one, memory)
+        if not matches:
+            self.changes.append(Create(memory, one.vector))
+            self.made.append((memory, one.vector))
+            return
+        match = matches[0]
+        if match.is_same:
+            self._say_again(match, matches, candidate, memory, one.vector)
+        elif match.late:
+            self._add_to_history(match.memory, memory, one.vector)
+        elif any(_overrules(m.memory, memory) for m in matches):
+            self.dropped["explicit_preference"] += 1
+        else:
+            reach = replace(memory, scope=_reach(match.memory, memory))
+            self._supersede(_closed_by(matches), reach, one.vector)
+
+    # ------------------------------------------------------------ what it is about
+    def _matches(self, one: Weighed, memory: Memory) -> list[_Match]:
+        """Return the current memories that the candidate says again or changes: first the one that the
+        extraction model named, then what says the same, then the surest."""
+        near = {hit.memory.id: (hit.memory, hit.cosine) for hit in one.similar}
+        near |= {m.id: (m, _cosine(vector, one.vector)) for m, vector in self.made}
+        found = [
+            match
+            for old, cosine in near.values()
+            if old.id not in self.closed
+            and (match := self._match(old, memory, one.candidate, cosine)) is not None
+        ]
+        return sorted(found, key=lambda m: (m.named, m.is_same, m.score), reverse=True)
+
+    def _match(
+        self, old: Memory, memory: Memory, candidate: Candidate, cosine: float | None
+    ) -> _Match | None:
+        late = memory.valid_from < _last_said(old)
+        first, then = (memory, old) if late else (old, memory)
+        relation = self.relations.of(first.content, then.content)
+        if self._is_named(old, memory, candidate):
+            return _Match(old, False, relation.changed, late, named=True)
+        found = verdict(relation, cosine)
+        if found == "same" and _reaches(old, memory):
+            return _Match(old, True, relation.same, late)
+        if found != "changed" or old.scope.project != memory.scope.project or _same_breath(old, memory):
+            return None
+        return _Match(old, False, relation.changed, late)
+
+    def _is_named(self, old: Memory, memory: Memory, candidate: Candidate) -> bool:
+        """True if the extraction model says that the candidate replaces the memory, and is believed; of a
+        session's summary the proxy says so itself."""
+        if candidate.replaces != old.id:
+            return False
+        if candidate.source != "summary" and not self.relations.may_replace(old.content, memory.content):
+            return False
+        # A preference in a project overrides the general one, it does not end it.
+        narrower = old.scope.project is None and self.scope.project is not None
+        if narrower and "preference" in (old.type, candidate.type):
+            return False
+        return not _adds_nothing(old.content, memory.content)
+
+    # ------------------------------------------------------------ what changes
+    def _supersede(self, olds: Sequence[Memory], memory: Memory, vector: bytes | None) -> None:
+        for old in olds:
+            self.closed.add(old.id)
+            self.changes.append(Supersede(old.id, memory, vector))
+        self.made.append((memory, vector))
+
+    def _say_again(
+        self,
+        match: _Match,
+        matches: Sequence[_Match],
+        candidate: Candidate,
+        memory: Memory,
+        vector: bytes | None,
+    ) -> None:
+        """Confirm what says the same. Of two wordings the one with more detail stays, else the one that was
+        said first; of a general statement and one in a project the general one."""
+        old = match.memory
+        broader = old.scope.project is not None and memory.scope.project is None
+        if broader or (old.scope.project == memory.scope.project and _is_better(memory, match)):
+            sure = max(confirmed(old.confidence), memory.confidence)
+            said = max(memory.updated_at, old.updated_at)
+            self._supersede([old], replace(memory, updated_at=said, confidence=sure), vector)
+            return
+        self._confirm(old, candidate)
+        if old.type == "preference" and not is_inferred(candidate):
+            self._weaken(matches, memory)
+
+    def _confirm(self, old: Memory, candidate: Candidate) -> None:
+        origin = (candidate.origin,) if candidate.origin else ()
+        if any(old.id == m.id for m, _ in self.made) or set(origin) & set(old.evidence):
+            self.dropped["duplicate"] += 1  # said twice in one batch, or read twice
+            return
+        sure = max(confirmed(old.confidence), candidate.confidence)
+        said = candidate.observed_at or self.now
+        self.changes.append(Confirm(old.id, said, sure, origin, candidate.expires_at))
+
+    def _weaken(self, matches: Sequence[_Match], memory: Memory) -> None:
+        """Let what was only inferred and says otherwise decay."""
+        for match in matches:
+            if not match.is_same and is_inferred(match.memory):
+                self.changes.append(Edit(decayed(match.memory, memory.updated_at), None))
+
+    def _add_to_history(self, current: Memory, memory: Memory, vector: bytes | None) -> None:
+        """Store what was said before the current memory and read after it as what it superseded."""
+        ended = current.valid_from
+        if memory.valid_from >= ended:  # the current one was said before it, and again after it
+            if memory.source != "api":
+                self.dropped["outdated"] += 1
+                return
+            ended = _last_said(current)
+        past = replace(memory, scope=_reach(current, memory), valid_to=ended, superseded_by=current.id)
+        self.changes.append(Create(past, vector))
+
+    def _memory(self, candidate: Candidate) -> Memory:
+        origin = candidate.origin
+        said = candidate.observed_at or self.now
+        return Memory(
+            id=memory_id(origin.exchange_id if origin else self.seed, candidate.content),
+            scope=self.scope,
+            type=candidate.type,
+            content=candidate.content.strip(),
+            source=candidate.source,
+            created_at=said if candidate.source == "api" else self.now,  # a person says when it was
+            updated_at=said,  # when it was said last: see _last_said
+            valid_from=said,
+            expires_at=candidate.expires_at,
+            importance=candidate.importance,
+            confidence=candidate.confidence,
+            tags=candidate.tags,
+            evidence=(origin,) if origin else (),
+        )
+
+
+def _last_said(memory: Memory) -> float:
+    """Return when the memory was said or confirmed last."""
+    return max(memory.valid_from, memory.updated_at)
+
+
+def _closed_by(matches: Sequence[_Match]) -> list[Memory]:
+    """Return what the candidate closes: the first match, and all others of its project that it changes; if
+    the first one was named, also what says the same as the candidate."""
+    first = matches[0]
+    also = (
+        m.memory
+        for m in matches[1:]
+        if not m.late
+        and m.memory.scope.project == first.memory.scope.project
+        and (first.named or not m.is_same)
+    )
+    return [first.memory, *also]
+
+
+def _is_better(memory: Memory, match: _Match) -> bool:
+    """True if the candidate takes the place of a memory that says the same."""
+    old, new = match.memory.content, memory.content
+    if normalise(old) == normalise(new):
+        return False
+    return _has_more(new, old) or (match.late and not _has_more(old, new))
+
+
+def _has_more(one: str, other: str) -> bool:
+    """True if the text says all that the other does and more, by its terms; or the same with more numbers."""
+    more, less = set(terms(one)), set(terms(other))
+    if more > less:
+        return True
+    numbers, fewer = ({t for t in found if t[0].isdigit()} for found in (more, less))
+    return numbers > fewer and len(more) >= len(less)
+
+
+def _adds_nothing(old: str, new: str) -> bool:
+    return normalise(old) == normalise(new) or set(terms(new)) < set(terms(old))
+
+
+def _reach(old: Memory, new: Memory) -> Scope:
+    """Return the scope of a replacement: it is seen wherever the old memory was."""
+    return replace(new.scope, project=old.scope.project)
+
+
+def _reaches(old: Memory, new: Memory) -> bool:
+    """True if one of two memories that say the same may stand for both: in one project, or if one is general
+    and the texts are equal."""
+    if old.scope.project == new.scope.project:
+        return True
+    return None in (old.scope.project, new.scope.project) and normalise(old.content) == normalise(new.content)
+
+
+def _overrules(old: Memory, new: Memory) -> bool:
+    """True if the old preference was said outright and the new one was only inferred."""
+    return old.type == "preference" and not is_inferred(old) and is_inferred(new)
+
+
+def _same_breath(one: Memory, other: Memory) -> bool:
+    """True for facts of one exchange: two facts of one message hold side by side."""
+    return not {e.exchange_id for e in one.evidence}.isdisjoint(e.exchange_id for e in other.evidence)

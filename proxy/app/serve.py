@@ -1,0 +1,239 @@
+"""Run the proxy as a process: uvicorn, its worker processes, and the demo's scripted model."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from proxy import telemetry
+from proxy.app.reload import pinned, planned
+from proxy.app.screen import open_with
+from proxy.app.served import OpenUpstream, Served, Terminal, settings_of, settings_of_process
+from proxy.config import Settings, from_process, overlooked
+from proxy.domain.errors import ConfigError
+from proxy.http.protocol import RawTargetProtocol
+from proxy.http.websocket import WebSocketProtocol
+from proxy.system import ask_when_silent, keep_few_arenas
+
+BACKLOG = 4096
+STARTING_S = 30.0  # that a worker may take to
+CHUNK_DELAY_S = 0.02  # the scripted model's pace: about that of a real one
+
+
+def serve(settings: Settings) -> int:
+    """Run the proxy until it is told to stop; returns the exit status. Raises ConfigError."""
+    keep_few_arenas()
+    telemetry.configure(settings.logging.level, settings.logging.format)
+    for name, meant in overlooked(os.environ):
+        telemetry.log.warning("config.variable_ignored", variable=name, meant=meant)
+    listener = bind(settings.server.host, settings.server.port)
+    address = address_of(listener)
+    # uvicorn stops in order on these and then raises them again: a stop that was asked for is no failure.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    if not Terminal.at_start().is_there:  # of which it would be the end
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
+    if settings.server.workers == 1:
+        app = Served(settings, address, scripted=scripted_at(), reloads=True, leaves=True)
+        try:
+            uvicorn.Server(_config(app, settings)).run(sockets=[listener])
+        except SystemExit:  # how uvicorn ends when the lifespan does not start
+            raise app.failure or ConfigError("the server did not start") from None
+        return 0
+    open_with(settings, address, None)
+    with tempfile.TemporaryDirectory(prefix="memory-proxy-metrics-") as directory:
+        telemetry.share_metrics(Path(directory))
+        Workers(settings, [listener]).run()
+    return 0
+
+
+class Workers(Multiprocess):
+    """The worker processes. A hang-up is passed on to them: each changes over by itself, and none ends."""
+
+    def __init__(self, settings: Settings, sockets: list[socket.socket]) -> None:
+        config = _config("proxy.app.serve:worker", settings, factory=True, workers=settings.server.workers)
+        super().__init__(config, sockets)
+        self._settings, self._terminal = settings, Terminal.at_start()
+        self._environ = dict(os.environ)
+        os.environ.update(pinned(settings))
+
+    def handle_hup(self) -> None:
+        """Have the workers read the configuration again, once it is known that it can be read."""
+        if self._terminal.is_gone():
+            self.should_exit.set()
+            return
+        try:
+            plan = planned(self._settings, settings_of(self._environ))
+        except ConfigError as error:
+            telemetry.log.error("config.reload.failed", error=str(error), changed=[])
+            return
+        if plan.needs_restart:  # the workers cannot know: they are held to what it was
+            telemetry.log.warning("config.reload.needs_restart", keys=plan.needs_restart)
+        for process in self.processes:
+            # One that is still starting does not hear yet, and has read the old file.
+            if process.wait_until_ready(STARTING_S, self.should_exit) and process.pid is not None:
+                os.kill(process.pid, signal.SIGHUP)
+
+    def terminate_all(self) -> None:
+        """Tell the workers to stop. While any process has the socket open, the kernel accepts connections,
+        also those that no worker will serve."""
+        super().terminate_all()
+        for listener in self.sockets:
+            listener.close()
+
+    def keep_subprocess_alive(self) -> None:
+        """Start another worker for one that died, and leave that one's gauges out of the metrics."""
+        before = {process.pid for process in self.processes}
+        super().keep_subprocess_alive()
+        for pid in before - {process.pid for process in self.processes}:
+            if pid is not None:
+                telemetry.forget_process(pid)
+
+
+def worker() -> Served:
+    """Return the application of one worker process; its settings are where the parent left them."""
+    settings = settings_of_process()
+    telemetry.configure(settings.logging.level, settings.logging.format)
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True, name="parent-watch").start()
+    return Served(settings, None, scripted=scripted_at(), reloads=True, leaves=True)
+
+
+def _leave_with(parent: int) -> None:
+    """Stop this worker when its parent is gone: nobody else could, and it would keep the port."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+class EmbeddedServer(uvicorn.Server):
+    """A uvicorn server inside another program's event loop: it leaves the signal handlers alone."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.settled = asyncio.Event()  # it listens, or failed to
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and say when that is over."""
+        try:
+            await super().startup(sockets)
+        finally:
+            self.settled.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+@contextlib.asynccontextmanager
+async def running(app: Any, **options: Any) -> AsyncIterator[str]:
+    """Serve an ASGI app on a free loopback port while the block runs; yields its origin."""
+    listener = bind("127.0.0.1", 0)
+    config = uvicorn.Config(
+        app, log_level="warning", access_log=False, ws="none", proxy_headers=False, **options
+    )
+    server = EmbeddedServer(config)
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    try:
+        await server.settled.wait()
+        if not server.started:
+            raise ConfigError("the server did not start; its log says why")
+        yield address_of(listener)
+    finally:  # no TaskGroup: it would wrap what the block raises
+        server.should_exit = True
+        await serving
+
+
+def scripted_at(chunk_delay_s: float = CHUNK_DELAY_S) -> OpenUpstream:
+    """Return what serves the scripted model until a stack is closed, and gives its base URL."""
+
+    async def opened(stack: contextlib.AsyncExitStack) -> str:
+        return await stack.enter_async_context(scripted_upstream(chunk_delay_s))
+
+    return opened
+
+
+@contextlib.asynccontextmanager
+async def scripted_upstream(chunk_delay_s: float) -> AsyncIterator[str]:
+    """Serve the scripted model while the block runs; yields its base URL."""
+    from proxy.demo.model import scripted_model  # a process with an upstream does without
+
+    async with running(scripted_model(chunk_delay_s=chunk_delay_s)) as origin:
+        yield f"{origin}/v1"
+
+
+def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
+    """Play the demo on a stage of its own: a proxy with an empty data directory that is removed again."""
+    if upstream and not model:
+        raise ConfigError("with --upstream, say which model to ask for: --model NAME")
+    with tempfile.TemporaryDirectory(prefix="memory-proxy-demo-") as directory:
+        settings = from_process(
+            None,
+            {
+                "storage": {"data_dir": directory},
+                "upstream": {"base_url": upstream},
+                # The demo's conversations are short, and its audience should not have to wait. It shows
+                # memory, not how a busy machine does without: where others keep it busy, it takes longer.
+                "memory": {"extraction_batch_size": 5, "personal_idle_seconds": 0.3, "deadline_ms": 5_000},
+                "logging": {"level": "error"},
+            },
+        )
+        telemetry.configure(settings.logging.level, settings.logging.format)
+        return asyncio.run(_play(settings, model, fast=fast))
+
+
+async def _play(settings: Settings, model: str | None, *, fast: bool) -> int:
+    stage = Served(settings, None, scripted=scripted_at(0 if fast else CHUNK_DELAY_S))
+    async with running(stage, http=RawTargetProtocol) as origin:
+        from proxy.demo.show import run_demo
+
+        return await run_demo(f"{origin}/v1", model=model, fast=fast)
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket; ConfigError if the address cannot be had."""
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+        listener = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as e:
+        raise ConfigError(f"cannot listen on {host}:{port}: {e.strerror}; choose another --port") from e
+    ask_when_silent(listener)
+    listener.set_inheritable(True)
+    return listener
+
+
+def address_of(listener: socket.socket) -> str:
+    """Return the origin under which this machine reaches the socket."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # all addresses: none that one can ask
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _config(app: Any, settings: Settings, **options: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=RawTargetProtocol,
+        loop="uvloop" if sys.platform != "win32" else "asyncio",
+        ws=WebSocketProtocol,
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,  # whoever is trusted is known by the socket's own peer (identity mode header)
+        date_header=False,
+        backlog=BACKLOG,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=max(1, int(settings.server.shutdown_seconds)),
+        **options,
+    )

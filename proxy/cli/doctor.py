@@ -1,0 +1,322 @@
+"""`memory-proxy doctor`: check a configuration against the real upstream, store and models. It makes no
+directory, so that one whose name is mistyped shows as absent.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from proxy import telemetry
+from proxy.app import admission
+from proxy.app.open_stores import stores_of
+from proxy.cli import doctor_data, doctor_fleet
+from proxy.cli.doctor_data import BAD, GOOD, NOTE, Finding
+from proxy.config import Identity, Settings
+from proxy.domain.endpoint import Endpoint, endpoint
+from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
+from proxy.domain.storage import Stores
+from proxy.http.auth import jwks
+from proxy.models import memory_e5
+from proxy.models.catalog import short_name
+from proxy.models.judge import load_judge
+from proxy.models.load import load_embedder
+from proxy.models.reranker import load_reranker
+from proxy.models.tokens import Tokens
+from proxy.upstream.client import Upstream, credential
+from proxy.upstream.fetch import fetch
+from proxy.upstream.headers import Headers
+from proxy.upstream.network import Network
+from proxy.upstream.opened import Timeouts
+
+_NO_KEY = Finding(BAD, "identity", "keys: there is none; memory-proxy keys create --name NAME")
+
+
+def diagnose(settings: Settings) -> int:
+    """Print what was found; returns 0 if nothing has to be fixed, else 1."""
+    telemetry.configure("error", settings.logging.format)
+    findings = [Finding(GOOD, "settings", "valid"), *_checks(settings)]
+    for finding in findings:
+        print(f"[{finding.mark}] {finding.subject:<11} {finding.text}")
+    bad = sum(finding.mark == BAD for finding in findings)
+    print(f"\n{bad} to fix." if bad else "\nNothing to fix.")
+    return 1 if bad else 0
+
+
+def _checks(settings: Settings) -> Iterator[Finding]:
+    older = _older(settings)
+    yield older or _data_dir(settings)
+    if settings.storage.backend != "sqlite":
+        yield from asyncio.run(doctor_fleet.findings(settings))
+    elif older is None and os.path.isfile(database := _database(settings)) and doctor_data.is_there(database):
+        yield from doctor_data.findings(database, short_name(settings.embedding.model))
+    yield from _embedder(settings)
+    yield from _reranker(settings)
+    yield _tokens()
+    yield from _identity(settings)
+    try:
+        network = admission.network_of(settings)
+    except ConfigError as e:
+        yield Finding(BAD, "network", str(e))
+        return
+    own, url = "upstream.api_key" if settings.upstream.api_key else None, settings.upstream.base_url
+    yield asyncio.run(_upstream("upstream", url, _key(settings), configured=own, network=network))
+    for model in settings.external_models:
+        key, role = model.llm_api_key.get_secret_value() if model.llm_api_key else None, model.model_role
+        own = "its llm_api_key" if key else None
+        yield asyncio.run(
+            _upstream(role, model.llm_endpoint, key, model.llm_model_name, configured=own, network=network)
+        )
+
+
+def _data_dir(settings: Settings) -> Finding:
+    path = settings.data_dir
+    if not os.path.isdir(path):  # Path.is_dir raises where a parent may not be looked into
+        return doctor_data.no_directory(path)
+    if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+        return Finding(BAD, "data", f"{path} cannot be read and written by this user")
+    if settings.storage.backend != "sqlite":
+        return Finding(GOOD, "data", f"{path}, for models only")
+    if not doctor_data.is_there(_database(settings)):
+        # To open the store would make one, which a running proxy would take for the one that it has lost.
+        return doctor_data.absent(_database(settings))
+    return asyncio.run(_store(settings))
+
+
+def _older(settings: Settings) -> Finding | None:
+    is_ours = settings.storage.backend == "sqlite" and os.path.isfile(_database(settings))
+    return doctor_data.of_older_version(_database(settings)) if is_ours else None
+
+
+def _database(settings: Settings) -> Path:
+    return settings.data_dir / "memory.db"
+
+
+async def _store(settings: Settings) -> Finding:
+    path, stores = settings.data_dir, stores_of(settings)
+    try:
+        await stores.open()
+        await stores.close()
+    except StoreError as e:
+        return Finding(BAD, "data", f"the store in {path} cannot be opened: {e}")
+    return Finding(GOOD, "data", f"{path}")
+
+
+def _embedder(settings: Settings) -> Iterator[Finding]:
+    wanted = settings.embedding
+    with _models_dir(settings) as directory:
+        loaded = load_embedder(
+            directory,
+            model=wanted.model,
+            path=wanted.path,
+            allow_download=wanted.allow_download,
+        )
+        judge = load_judge(directory, loaded.embedder)
+    for note in loaded.notes:
+        yield Finding(NOTE, "embeddings", note)
+    if judge.judge is not None:
+        judge.judge.close()
+        yield Finding(GOOD, "judge", f"the heads of {memory_e5.NAME}")
+    else:
+        yield Finding(BAD, "judge", f"{judge.note}; memories are chosen by vectors and words alone")
+    if loaded.embedder is None:
+        remedy = "run scripts/install, name a directory (embedding.path) or set embedding.allow_download"
+        yield Finding(BAD, "embeddings", f"no model: search is lexical only; {remedy}")
+        return
+    model = loaded.embedder.model
+    loaded.embedder.close()
+    if model.dimension != wanted.dimension:
+        text = f"{model.name} has {model.dimension} dimensions: set embedding.dimension={model.dimension}"
+        yield Finding(BAD, "embeddings", text)
+        return
+    yield Finding(GOOD, "embeddings", f"{model.name}, {model.dimension} dimensions, from {loaded.source}")
+
+
+def _reranker(settings: Settings) -> Iterator[Finding]:
+    """Whether the reranker that is asked for can be loaded; nothing where none is."""
+    wanted = settings.retrieval.rerank
+    allowed = settings.embedding.allow_download
+    with _models_dir(settings) as directory:
+        loaded = load_reranker(directory, wanted, allow_download=allowed)
+    if loaded.reranker is not None:
+        loaded.reranker.close()
+        yield Finding(GOOD, "rerank", wanted)
+    elif loaded.note:
+        yield Finding(BAD, "rerank", f"{loaded.note}; the order stays as it is without")
+
+
+@contextlib.contextmanager
+def _models_dir(settings: Settings) -> Iterator[Path]:
+    """Yield where the models lie; where nothing does yet, a directory that is gone afterwards."""
+    kept = settings.data_dir / "models"
+    if os.path.isdir(kept):
+        yield kept
+        return
+    with TemporaryDirectory(prefix="memory-proxy-doctor-") as made:
+        yield Path(made)
+
+
+def _identity(settings: Settings) -> Iterator[Finding]:
+    """What the identity mode needs, and what would let strangers in."""
+    identity = settings.identity
+    try:
+        stores = stores_of(settings)
+        admission.entrance(settings, stores.keys)
+    except ConfigError as e:
+        yield Finding(BAD, "identity", str(e))
+        return
+    match identity.mode:
+        case "open":
+            yield Finding(NOTE, "identity", "open: whoever reaches the port may name any user")
+        case "keys":
+            if settings.storage.backend == "sqlite" and not doctor_data.is_there(_database(settings)):
+                yield _NO_KEY
+            elif _older(settings) is None:
+                yield asyncio.run(_keys(stores))
+        case "jwt":
+            yield asyncio.run(_tokens_of(identity))
+        case "header":
+            wide = [p for p in identity.trusted_peers if p.endswith("/0")]
+            text = f"{identity.user_header} is believed from {', '.join(identity.trusted_peers)}"
+            yield Finding(BAD if wide else GOOD, "identity", text + (": that is everybody" if wide else ""))
+
+
+async def _keys(stores: Stores) -> Finding:
+    try:
+        await stores.open()
+        valid = [key for key in await stores.keys.list() if key.revoked_at is None]
+    except StoreError as e:
+        return Finding(BAD, "identity", f"keys: the store cannot be read: {e}")
+    finally:
+        await stores.close()
+    if not valid:
+        return _NO_KEY
+    return Finding(GOOD, "identity", f"keys: {len(valid)} valid")
+
+
+async def _tokens_of(identity: Identity) -> Finding:
+    if identity.jwt_jwks_url is None:
+        return Finding(GOOD, "identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
+    try:
+        usable = len(jwks.parsed(await fetch(identity.jwt_jwks_url)))
+    except (ProxyError, ValueError) as e:
+        return Finding(BAD, "identity", f"jwt: {identity.jwt_jwks_url}: {type(e).__name__}")
+    text = f"jwt: tokens for {identity.jwt_audience}, {usable} usable keys at {identity.jwt_jwks_url}"
+    return Finding(GOOD if usable else BAD, "identity", text)
+
+
+def _tokens() -> Finding:
+    tokens = Tokens()
+    tokens.start().result(timeout=30)
+    if tokens.exact():
+        return Finding(GOOD, "tokens", "counted with OpenAI's tables")
+    return Finding(NOTE, "tokens", "estimated (within some 4 %): scripts/fetch-models gets the exact tables")
+
+
+def _key(settings: Settings) -> str | None:
+    configured = settings.upstream.api_key
+    return configured.get_secret_value() if configured else os.environ.get("OPENAI_API_KEY")
+
+
+async def _upstream(
+    subject: str,
+    url: str | None,
+    key: str | None,
+    model: str | None = None,
+    *,
+    configured: str | None = None,
+    network: Network | None = None,
+) -> Finding:
+    """Ask for the models; `configured` is the setting that the key is of, None where it is none of ours."""
+    if url is None:
+        return Finding(NOTE, subject, "none: the scripted demo model is served; set --upstream URL")
+    at, network = endpoint(url), network or Network()
+    headers = credential(at, key) if key else []
+    way = network.described(at)
+    shown = at.shown + (f" ({way})" if way else "")
+    try:
+        status, body = await _models(url, headers, network)
+        elsewhere = status == 404 and b"v1" not in at.path.split(b"/")
+        if elsewhere and (await _models(_with_v1(at, url), headers, network))[0] not in (404, 405):
+            text = f"{shown} has no /models, but /v1/models answers: add /v1 to the URL"
+            return Finding(BAD, subject, text)
+    except (UpstreamError, ProxyError) as e:
+        return Finding(BAD, subject, f"{shown}: {e}")
+    if status in (401, 403):
+        return _turned_away(subject, shown, status, configured)
+    if status >= 400:
+        return await _without_models(subject, shown, status, _Asker(url, headers, network), configured)
+    return _listed(subject, shown, body, model)
+
+
+def _with_v1(at: Endpoint, url: str) -> str:
+    base, mark, query = url.partition("?")
+    colon = ":" if at.socket and not at.path else ""
+    return f"{base.rstrip('/')}{colon}/v1{mark}{query}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Asker:
+    """Asks the upstream one thing."""
+
+    url: str
+    headers: Headers
+    network: Network
+
+    async def ask(self, method: str, target: bytes, body: bytes | None = None) -> tuple[int, bytes]:
+        """Return the status and the beginning of the body. Raises UpstreamError."""
+        limits = Timeouts(headers_s=10, read_s=10)
+        headers = [*self.headers, (b"content-type", b"application/json")] if body else self.headers
+        async with Upstream(self.url, timeouts=limits, network=self.network) as upstream:
+            with await upstream.open(method, target, headers, body) as opened:
+                found = b""
+                while not opened.at_end and len(found) < 1_000_000:
+                    found += await opened.read()
+                return opened.status, found
+
+
+async def _models(url: str, headers: Headers, network: Network) -> tuple[int, bytes]:
+    """Return the status of the upstream's list of models, and its body."""
+    return await _Asker(url, headers, network).ask("GET", b"/v1/models")
+
+
+async def _without_models(
+    subject: str, shown: str, status: int, asker: _Asker, configured: str | None
+) -> Finding:
+    """Say whether an upstream that has no list of models takes chats: an empty request costs nothing."""
+    try:
+        taken, body = await asker.ask("POST", b"/v1/chat/completions", b"{}")
+    except UpstreamError as e:
+        return Finding(BAD, subject, f"{shown}: {e}")
+    if taken in (401, 403):
+        return _turned_away(subject, shown, taken, configured)
+    if taken in (404, 405) and b"model" not in body.lower():
+        text = f"{shown} answers {status} for /models and {taken} for /chat/completions: the URL is wrong"
+        return Finding(BAD, subject, text)
+    if taken < 500:
+        return Finding(GOOD, subject, f"{shown} takes chats; it has no list of models (status {status})")
+    return Finding(NOTE, subject, f"{shown} answers {status} for /models and {taken} for an empty chat")
+
+
+def _turned_away(subject: str, url: str, status: int, configured: str | None) -> Finding:
+    if configured is None:
+        return Finding(
+            NOTE, subject, f"{url} answers, and wants a key (status {status}): clients send theirs"
+        )
+    if status == 403:  # a good key may be one that may do no more than chat
+        return Finding(NOTE, subject, f"{url} does not list its models to {configured} (status 403)")
+    return Finding(BAD, subject, f"{url} refuses {configured} (status 401): set one that is valid there")
+
+
+def _listed(subject: str, url: str, body: bytes, model: str | None) -> Finding:
+    try:
+        names = [entry["id"] for entry in json.loads(body)["data"]]
+    except (ValueError, KeyError, TypeError):
+        return Finding(NOTE, subject, f"{url}/models answers, but not as OpenAI does")
+    if model is not None and model not in names:
+        return Finding(BAD, subject, f"{url} does not list the model {model}")
+    return Finding(GOOD, subject, f"{url} answers, {len(names)} models")

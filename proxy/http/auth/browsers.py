@@ -1,0 +1,371 @@
+"""Rules for requests that web pages make a visitor's browser send (cross-origin requests, DNS rebinding), and
+CORS.
+
+A page of any web site can make its visitor's browser send requests to a proxy that the visitor can reach. In
+modes `open` and `header` such a request needs no credential, so the page must be recognised by what only the
+browser writes: `Origin`, `Sec-Fetch-Site`, and the `Host` that it asked for. If the owner of a page lets the
+name of the page resolve to 127.0.0.1 (DNS rebinding), the page has the same origin as the proxy, and only
+that name gives it away.
+
+The consequences in these two modes:
+- The server's key (`upstream.api_key`) is spent for no page of another origin, and in mode `open` for no host
+  name that others could point to the proxy. This holds on every route.
+- The memory API, and the responses and conversations that are stored here, refuse such requests (403).
+- A request that brings its own credential is forwarded *without memory*: an application in a browser works
+  through the proxy as it does without it, but no foreign page plants or reads a memory.
+
+In modes `keys` and `jwt` a page needs the credential, which no foreign page has.
+
+Origins in `identity.allowed_origins` are part of the application: their preflights are answered here, and all
+answers carry the CORS headers that let the page read them, in the place of the upstream's own.
+"""
+
+import ipaddress
+import re
+from collections.abc import Iterable, MutableMapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from functools import lru_cache
+from typing import Any
+from urllib.parse import urlsplit
+
+from proxy import telemetry
+from proxy.domain.errors import ClientError, Forbidden, UnsupportedMedia
+from proxy.domain.reasons import Reason
+from proxy.http.reply import ASGIScope, Header, Send
+from proxy.upstream.headers import CREDENTIALS
+
+_METHODS = b"GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS"
+_HEADERS = (
+    b"authorization, api-key, x-api-key, content-type, openai-organization, openai-project, x-request-id,"
+    b" x-memory-user-id, x-memory-project-id, x-memory-session-id, x-memory-mode"
+)
+_MAX_AGE_S = b"600"
+_TOKENS = re.compile(rb"[\w!#$%&'*+.^`|~, -]{1,4096}", re.ASCII)
+_METHOD = re.compile(rb"[A-Z]{1,32}")
+# What scripts may read anyway, and what is none of theirs.
+_NOT_EXPOSED = frozenset(
+    b"cache-control content-language content-length content-type expires last-modified pragma vary connection"
+    b" set-cookie date transfer-encoding timing-allow-origin".split()
+)
+_DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+_ASKS = b"access-control-request-method"
+_READ = frozenset({b"origin", b"host", b"sec-fetch-site", b"referer", b"content-type", _ASKS}) | CREDENTIALS
+_OTHER_SITES = frozenset({"cross-site", "same-site"})  # `same-site`: another port or a sibling domain
+_LOGGED_ORIGINS = 100  # distinct ones; anybody can invent more
+
+
+class Visitor(Enum):
+    """Whose page, if any, makes the request."""
+
+    OURS = auto()  # no browser, or a page that the proxy serves
+    ALLOWED = auto()  # of an origin in `allowed_origins`
+    FOREIGN = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """The origins of `identity.allowed_origins`; `*` matches a part of one."""
+
+    exact: frozenset[str] = frozenset()
+    patterns: tuple[re.Pattern[str], ...] = ()
+    anyone: bool = False
+
+    @classmethod
+    def of(cls, rules: Iterable[str]) -> "Origins":
+        """Return the origins that the rules name. They are written as `values.origin_rule` returns them."""
+        exact, patterns = set[str](), list[re.Pattern[str]]()
+        for rule in rules:
+            if "*" not in rule:
+                exact.add(rule)
+            elif rule != "*":
+                scheme, _, authority = rule.partition("://")
+                host = re.escape(authority.removesuffix(":*")).replace(r"\*", "[^/@:]+")
+                port = r"(:\d+)?" if authority.endswith(":*") else ""
+                patterns.append(re.compile(f"{re.escape(scheme)}://{host}{port}"))
+        return cls(frozenset(exact), tuple(patterns), "*" in rules)
+
+    def __contains__(self, origin: str) -> bool:
+        known = self.anyone or origin in self.exact
+        return known or any(pattern.fullmatch(origin) for pattern in self.patterns)
+
+    def __bool__(self) -> bool:
+        return bool(self.anyone or self.exact or self.patterns)
+
+
+@dataclass(frozen=True, slots=True)
+class Browsers:
+    """The rules. `check_host`: mode `open`. `private_names`: the proxy listens beyond loopback, where other
+    machines and containers call it by names that no web site can have. `server_key`: there is a key that is
+    sent for requests without a credential."""
+
+    allowed_origins: Origins = Origins()
+    allowed_hosts: frozenset[str] = frozenset()
+    check_host: bool = True
+    private_names: bool = False
+    server_key: bool = False
+    _log: "_Log" = field(default_factory=lambda: _Log(), compare=False)
+
+    @classmethod
+    def of(
+        cls,
+        origins: Iterable[str],
+        hosts: Iterable[str],
+        *,
+        check_host: bool,
+        private_names: bool = False,
+        server_key: bool = False,
+    ) -> "Browsers":
+        """Return the rules for these settings; names in any case."""
+        named = frozenset(host.lower().removesuffix(".") for host in hosts)
+        allowed = Origins.of([o if o.endswith("://") else o.rstrip("/") for o in map(str.lower, origins)])
+        return cls(allowed, named, check_host, private_names, server_key)
+
+    def visit(self, scope: ASGIScope) -> "Visit":
+        """Return what the request says of the page behind it."""
+        found = [header for header in scope["headers"] if header[0] in _READ]
+        origins, hosts, sites = (_values(found, name) for name in (b"origin", b"host", b"sec-fetch-site"))
+        target: bytes = scope.get("raw_target", b"")
+        named = _authority_of_target(target) if target[:1] not in (b"/", b"") else None
+        visitor = self._visitor(origins, hosts, sites, named)
+        return Visit(self, scope["method"], visitor, hosts, named, tuple(found))
+
+    def _visitor(self, origins: list[str], hosts: list[str], sites: list[str], named: str | None) -> Visitor:
+        """Return the origin of the page. Two origins, or two hosts, count as none."""
+        if origins and all(origin in self.allowed_origins for origin in origins):
+            return Visitor.ALLOWED
+        if not _OTHER_SITES.isdisjoint(sites):
+            return Visitor.FOREIGN
+        if not origins:
+            return Visitor.OURS
+        asked = [*hosts, *(() if named is None else (named,))]
+        same = len(hosts) == 1 and all(is_same(origin, host) for origin in origins for host in asked)
+        return Visitor.OURS if same and self.knows(hosts, named) else Visitor.FOREIGN
+
+    def knows(self, hosts: list[str], named: str | None) -> bool:
+        """True if the request came under names that no web site can point to the proxy. `named`: the
+        authority in a request target of absolute form, checked like Host. No browser leaves out both."""
+        if not self.check_host or (not hosts and named is None):
+            return True
+        asked = hosts if named is None else [*hosts, named]
+        return len(hosts) == 1 and all(self._is_known(*_name_of(host)) for host in asked)
+
+    def _is_known(self, name: str, is_address: bool) -> bool:
+        name = name.removesuffix(".")
+        if is_address or name == "localhost" or name.endswith(".localhost") or name in self.allowed_hosts:
+            return True
+        # Public DNS has no name without a dot, and none below .internal (ICANN, 2024).
+        return self.private_names and bool(name) and ("." not in name or name.endswith(".internal"))
+
+    def note(self, visit: "Visit", reason: Reason) -> None:
+        """Log, at most once a minute for each origin, that a page or host was not trusted."""
+        self._log.note(reason, visit)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """The parts of a request that say whether a browser sent it, and for which page."""
+
+    rules: Browsers
+    method: str
+    visitor: Visitor
+    hosts: list[str]
+    named: str | None  # the authority of an absolute-form target
+    headers: tuple[Header, ...]  # those in _READ
+
+    @property
+    def origin(self) -> bytes:
+        """The Origin as it was sent, b"" without one."""
+        return self._header(b"origin")
+
+    @property
+    def has_credential(self) -> bool:
+        """True if the request has a credential of its own, so that the server's key does not go with it."""
+        return any(name in CREDENTIALS for name, _ in self.headers)
+
+    def require_host(self) -> None:
+        """Raise Forbidden for a host name that others could point to the proxy."""
+        if not self.knows_host():
+            raise Forbidden(
+                "The proxy does not answer this under this host name, since any web page could then use it"
+                " (DNS rebinding). Use localhost or the IP address, or add the name to"
+                " identity.allowed_hosts.",
+                param="host",
+                code="host_not_allowed",
+            )
+
+    def require_key_may_be_spent(self) -> None:
+        """Raise ClientError if the server's key would go with a request that a foreign page may have made."""
+        if not self.rules.server_key or self.has_credential:
+            return
+        if self.visitor is Visitor.FOREIGN or self._is_referred_by_another():
+            raise foreign_page()
+        if not self.knows_host():
+            raise Forbidden(
+                "The server's key is not used under this host name, since any web page could then spend it"
+                " (DNS rebinding). Use localhost or the IP address, add the name to identity.allowed_hosts,"
+                " or send a credential of your own.",
+                param="host",
+                code="host_not_allowed",
+            )
+        if self._could_be_a_form():
+            raise UnsupportedMedia(
+                "The server's key is not used for a text/plain body, which any web page can send. Send"
+                " Content-Type: application/json.",
+                param="content-type",
+                code="unsupported_media_type",
+            )
+
+    def knows_host(self) -> bool:
+        """True under a name that no web site can point to the proxy."""
+        return self.rules.knows(self.hosts, self.named)
+
+    @property
+    def is_preflight(self) -> bool:
+        """True for a browser's question whether a page may send its request."""
+        return self.method == "OPTIONS" and bool(self._header(_ASKS))
+
+    def readable(self, send: Send) -> Send:
+        """Return a `send` that adds the CORS headers to an answer, and drops those of the upstream, which
+        could say something else."""
+        if not self.rules.allowed_origins or self.is_preflight:
+            return send  # the upstream's own decide; `answer_preflight` writes all of them
+
+        async def with_cors(message: MutableMapping[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                message = {**message, "headers": self._with_cors(list(message.get("headers", ())))}
+            await send(message)
+
+        return with_cors
+
+    async def answer_preflight(self, scope: ASGIScope, send: Send) -> None:
+        """Say that the page may send what it asks for."""
+        asked = dict(scope["headers"])
+        wanted, method = asked.get(b"access-control-request-headers", b""), self._header(_ASKS)
+        methods = _METHODS if method in _METHODS.split(b", ") or not _METHOD.fullmatch(method) else method
+        headers = [
+            *self._allowed(),
+            (b"access-control-allow-methods", methods),
+            (b"access-control-allow-headers", wanted if _TOKENS.fullmatch(wanted) else _HEADERS),
+            (b"access-control-max-age", _MAX_AGE_S),
+            (b"vary", b"Access-Control-Request-Headers, Access-Control-Request-Private-Network"),
+        ]
+        if asked.get(b"access-control-request-private-network") == b"true":
+            headers.append((b"access-control-allow-private-network", b"true"))
+        await send({"type": "http.response.start", "status": 204, "headers": headers})
+        await send({"type": "http.response.body", "body": b""})
+
+    def wants_own_credential(self, scope: ASGIScope) -> bool:
+        """True for a preflight of a request that will bring a credential of its own."""
+        asked = [v for n, v in scope["headers"] if n == b"access-control-request-headers"]
+        names = {name.strip().lower() for value in asked for name in value.split(b",")}
+        return not names.isdisjoint(CREDENTIALS)
+
+    def _with_cors(self, headers: list[Header]) -> list[Header]:
+        if not self.origin:
+            return [*headers, (b"vary", b"Origin")]  # caches must not give this answer to a page
+        kept = [header for header in headers if not header[0].startswith(b"access-control-")]
+        if self.visitor is not Visitor.ALLOWED:
+            return [*kept, (b"vary", b"Origin")]
+        names = dict.fromkeys([name for name, _ in kept if name not in _NOT_EXPOSED] + [b"x-request-id"])
+        exposed = (b"access-control-expose-headers", b", ".join(names))
+        timing = (b"timing-allow-origin", self.origin)  # for Server-Timing
+        return [*kept, exposed, timing, *self._allowed()]
+
+    def _allowed(self) -> list[Header]:
+        allowed = [(b"access-control-allow-origin", self.origin), (b"vary", b"Origin")]
+        if self.visitor is Visitor.ALLOWED and not self.rules.allowed_origins.anyone:
+            allowed.append((b"access-control-allow-credentials", b"true"))  # cookies of a proxy in front
+        return allowed
+
+    def _header(self, name: bytes) -> bytes:
+        return next((value for key, value in self.headers if key == name), b"")
+
+    def _is_referred_by_another(self) -> bool:
+        """True for a page of another origin that an old browser names in Referer only."""
+        referer = self._header(b"referer").decode("latin-1").lower()
+        scheme, mark, rest = referer.partition("://")
+        if self.origin or not mark or self._header(b"sec-fetch-site"):
+            return False
+        origin = f"{scheme}://{re.split('[/?#]', rest)[0]}"
+        return origin not in self.rules.allowed_origins and not all(is_same(origin, h) for h in self.hosts)
+
+    def _could_be_a_form(self) -> bool:
+        """True for a text/plain body without any sign of its sender: the classic cross-site request."""
+        kind = self._header(b"content-type").partition(b";")[0].strip().lower()
+        unsigned = not self.origin and not self._header(b"sec-fetch-site")
+        return unsigned and kind == b"text/plain" and self.method not in ("GET", "HEAD")
+
+
+class _Log:
+    """Log lines about pages that were refused: few, whatever is tried."""
+
+    def __init__(self) -> None:
+        self._seldom = telemetry.Seldom()
+        self._origins = set[str]()
+
+    def note(self, reason: Reason, visit: Visit) -> None:
+        is_host = reason is Reason.FOREIGN_HOST
+        name = ", ".join(visit.hosts) if is_host else visit.origin.decode("latin-1")
+        name = (name if name.isprintable() else repr(name))[:200]
+        if name not in self._origins and len(self._origins) >= _LOGGED_ORIGINS:
+            name = "(more)"
+        self._origins.add(name)
+        setting = "identity.allowed_hosts" if is_host else "identity.allowed_origins"
+        facts = {
+            "host" if is_host else "origin": name or "(none)",
+            "reason": reason.value,
+            "setting": setting,
+        }
+        self._seldom.warning("browser.not_trusted", **facts)
+
+
+def reason_of(error: ClientError) -> Reason | None:
+    """Return the X-Memory-Reason of a refusal that these rules made."""
+    return {"origin_not_allowed": Reason.FOREIGN_ORIGIN, "host_not_allowed": Reason.FOREIGN_HOST}.get(
+        error.code or ""
+    )
+
+
+def foreign_page() -> Forbidden:
+    """Return what a page of another origin is refused with."""
+    return Forbidden(
+        "Web pages of this origin may not use this proxy: add the origin to identity.allowed_origins.",
+        param="origin",
+        code="origin_not_allowed",
+    )
+
+
+def is_same(origin: str, host: str) -> bool:
+    """True if the origin's host and port are those of the Host header. TLS may end in front of the proxy, so
+    that the schemes say nothing."""
+    scheme, mark, authority = origin.partition("://")
+    port = _DEFAULT_PORTS.get(scheme, ":")
+    return bool(mark and authority and host) and authority.removesuffix(port) == host.removesuffix(port)
+
+
+def _values(headers: Iterable[Header], wanted: bytes) -> list[str]:
+    return [value.strip().lower().decode("latin-1") for name, value in headers if name == wanted]
+
+
+def _authority_of_target(target: bytes) -> str | None:
+    """Return the authority of `http://authority/path`, None for `*` and the like."""
+    _, mark, rest = target.partition(b"://")
+    return re.split(rb"[/?#\\]", rest)[0].lower().decode("latin-1") if mark else None
+
+
+@lru_cache(maxsize=512)
+def _name_of(host: str) -> tuple[str, bool]:
+    """Return the name in a Host header without its port, and whether it is an IP address; "" for nonsense."""
+    try:
+        parts = urlsplit(f"//{host}")
+        _ = parts.port  # raises for nonsense
+        plain = not (parts.path or parts.query or parts.fragment or "@" in host or "\\" in host)
+        name = (parts.hostname or "") if plain else ""
+    except ValueError:
+        return "", False
+    try:
+        ipaddress.ip_address(name.removesuffix("."))
+    except ValueError:
+        return name, False
+    return name, True

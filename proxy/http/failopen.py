@@ -1,0 +1,117 @@
+"""Fail-open: the one place where errors of memory end.
+
+A request must succeed even if memory fails, so all memory work of the request path runs inside
+`FailOpen.attempt`: it has a deadline, and whatever goes wrong becomes a `Failed` with a reason for the
+response header, a metric, and a log line without content: the first of its kind, then one a minute. An
+operation that keeps failing is left out for a moment (circuit breaker), so that a hanging store does not
+cost every request its deadline. What fails because of one user's rows says nothing of the operation.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TypeVar
+
+from proxy import telemetry
+from proxy.domain.errors import DamagedRow, EmbeddingFailed, StoreError
+from proxy.domain.reasons import Reason
+from proxy.http.places import Places
+
+T = TypeVar("T")
+
+TRIP_AFTER = 3  # failures in a row
+TRIP_SILENCE_S = 1.0  # and no success for so long: a burst that is too much for a moment is no hang
+REST_S = 2.0  # until the operation is tried again
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Memory work that was left out, and why."""
+
+    reason: Reason
+
+
+@dataclass(slots=True)
+class _Breaker:
+    failures: int = 0
+    succeeded_at: float = float("-inf")
+    open_until: float = 0.0
+    reason: Reason = Reason.MEMORY_ERROR  # while it is open: of the failure that opened it
+
+
+class FailOpen:
+    """Runs memory work so that nothing it does can harm the request."""
+
+    def __init__(self, steady: Callable[[], float], metrics: telemetry.Metrics) -> None:
+        """`steady`: a clock that nobody sets, or what rests would rest until an hour that was wrong."""
+        self._steady, self._metrics = steady, metrics
+        self._breakers: dict[str, _Breaker] = {}
+        self._seldom = telemetry.Seldom(steady)
+
+    async def attempt(
+        self,
+        operation: str,
+        work: Callable[[], Awaitable[T]],
+        deadline_s: float,
+        places: Places | None = None,
+    ) -> T | Failed:
+        """Return what `work` returns within the deadline, else Failed. Cancellation passes through.
+
+        `places`: where the work waits for one first. Where none is free in time the reason is BUSY, and the
+        circuit breaker does not count it: of the operation nothing is known."""
+        breaker = self._breakers.setdefault(operation, _Breaker())
+        if breaker.open_until > self._steady():
+            return Failed(breaker.reason)
+        timeout = asyncio.timeout(max(0.0, deadline_s))
+        begun, of_all = False, True  # of_all False: the failure is this request's own
+        try:
+            async with timeout, places or nullcontext():
+                begun = True
+                with telemetry.span(f"memory.{operation}"):
+                    result = await work()
+        except TimeoutError as error:
+            if not begun:
+                failed, of_all = Failed(Reason.BUSY), False
+            elif timeout.expired():
+                failed = Failed(Reason.DEADLINE)
+            else:  # a timeout of the work's own
+                failed = self._note(operation, Reason.ERROR, error)
+        except StoreError as error:
+            failed = self._note(operation, Reason.STORE_UNAVAILABLE, error)
+            of_all = not isinstance(error, DamagedRow)
+        except EmbeddingFailed as error:
+            failed = self._note(operation, Reason.EMBEDDING_FAILED, error)
+        except Exception as error:  # noqa: BLE001  memory's fail-open: see the module's docstring
+            failed = self._note(operation, Reason.MEMORY_ERROR, error)
+        else:
+            breaker.failures, breaker.succeeded_at = 0, self._steady()
+            return result
+        self._count(operation, failed)
+        if of_all:
+            self._trip(breaker, failed)
+        return failed
+
+    @property
+    def resting(self) -> Reason | None:
+        """The reason of an operation that is being left out now, None while all work."""
+        now = self._steady()
+        return next((b.reason for b in self._breakers.values() if b.open_until > now), None)
+
+    def _note(self, operation: str, reason: Reason, error: Exception) -> Failed:
+        self._seldom.warning(
+            "memory.failed", operation=operation, reason=reason.value, error=type(error).__name__
+        )
+        return Failed(reason)
+
+    def _count(self, operation: str, failed: Failed) -> None:
+        self._metrics.failures.labels(operation, failed.reason.value).inc()
+        if failed.reason in (Reason.DEADLINE, Reason.BUSY):
+            self._seldom.warning(f"memory.{failed.reason.value}", operation=operation)
+
+    def _trip(self, breaker: _Breaker, failed: Failed) -> None:
+        breaker.failures += 1
+        now = self._steady()
+        if breaker.failures >= TRIP_AFTER and now - breaker.succeeded_at >= TRIP_SILENCE_S:
+            breaker.open_until, breaker.reason = now + REST_S, failed.reason
+            breaker.failures = 0

@@ -1,0 +1,298 @@
+"""How one request is sent to the upstream and answered: unchanged (here), or translated (edge/responses).
+
+`Intercept` tells the story; where the two differ, it asks a `Forwarding`. Everything both know of the
+request under way is in `Progress`.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Protocol
+
+from proxy.domain.core import Prepared, Status, Turn
+from proxy.domain.ports import SessionStore
+from proxy.domain.reasons import Reason
+from proxy.http.auth.caller import Caller
+from proxy.http.chains import RecentChains
+from proxy.http.failopen import Failed, FailOpen
+from proxy.http.headers import memory_headers
+from proxy.http.reply import ASGIScope, Header, Send
+from proxy.http.writing import Writing, read_answer
+from proxy.upstream.client import Upstream
+from proxy.upstream.downstream import Downstream
+from proxy.upstream.forms import FIRST, UNKNOWN, Attempt, Forms, Learning, Model, Request
+from proxy.upstream.headers import request_headers
+from proxy.upstream.opened import Opened
+from proxy.upstream.relay import Ending, Tap, raw_target, relay
+from proxy.wire import body as json_body
+from proxy.wire.body import Body
+from proxy.wire.chat import CHAT
+from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History, TurnPlace, without
+from proxy.wire.dialect import Answer, Dialect
+
+# What the user said is worth this wait even where recall has used up the deadline.
+COMMIT_FLOOR_S = 0.05
+# An answer begins after so long though the memories that its message asks to forget are not erased yet.
+FORGET_S = 1.0
+
+
+@dataclass(slots=True, kw_only=True)
+class Progress:
+    """One request under way: what is known of it so far. Times are perf_counter seconds."""
+
+    scope: ASGIScope
+    send: Send
+    downstream: Downstream
+    tasks: asyncio.TaskGroup  # all of its work ends with the request
+    deadline_s: float  # for memory work, from `started`
+    started: float = field(default_factory=perf_counter)
+    caller: Caller | None = None
+    user: str | None = None  # whom the request names
+    reason: Reason | None = Reason.NOT_JSON  # why there is no turn
+    turn: Turn | None = None
+    is_json: bool = False
+    body: Body = field(default_factory=dict)
+    payload: bytes = b""
+    plain: bytes = b""  # the payload as the client wrote it, without fields of ours
+    gone: Sequence[TurnPlace] = ()  # turns that the session's state replaces
+    state: str = ""  # that state
+    left_out: int = 0  # how many messages those turns are
+    prepared: Prepared = field(default_factory=lambda: Prepared(status=Status.OFF))
+    learning: Learning = field(default_factory=lambda: Learning(Forms(time.time)))
+    model: Model = UNKNOWN
+    attempt: Attempt = FIRST  # how the payload is written
+    retried: list[str] = field(default_factory=list)  # what was changed for each further attempt
+    forwarded: float = 0.0
+    writing: Writing | None = None
+    forgetting: "asyncio.Task[tuple[str, ...] | Failed] | None" = None  # what the message asks to forget
+    refused: bool = False  # by the upstream, or because there was none
+    promised: bool = False  # before the upstream was asked, the client was told that its words are kept
+    opened: Opened | None = None
+    tap: Tap = field(default_factory=Tap)
+    ending: Ending = Ending.CLIENT_LEFT
+
+    @property
+    def headers(self) -> list[Header]:
+        headers: list[Header] = self.scope["headers"]
+        return headers
+
+    @property
+    def left_s(self) -> float:
+        """Seconds left of the deadline for memory work."""
+        return self.deadline_s - (perf_counter() - self.started)
+
+    def start(self, forwarding: "Forwarding", dialect: Dialect) -> None:
+        """Choose the form in which the upstream is asked first."""
+        self.plain = self.payload
+        self.model = self.learning.model(dialect.model(self.body), forwarding.route)
+        self.attempt = self.learning.first(self.model)
+
+    def place(self, forwarding: "Forwarding") -> None:
+        """Have the payload written with what was prepared; where that has no place, none is injected."""
+        level, to_forget = self.prepared.level, self.prepared.to_forget
+        if not self.attempt.memory and (self.prepared.block or self.gone):
+            self.prepared = Prepared(
+                status=Status.NONE, reason=Reason.REFUSED, level=level, to_forget=to_forget
+            )
+            self.left_out = 0
+        if not self.compose(forwarding):
+            self.prepared = Prepared(
+                status=Status.NONE, reason=Reason.NO_PLACE, level=level, to_forget=to_forget
+            )
+
+    def compose(self, forwarding: "Forwarding") -> bool:
+        """Write the payload as `attempt` has it. False if a block has no place: then it is not in it."""
+        body, history = forwarding.conversation(self)
+        placement, block = self.attempt.form.placement, self.prepared.block
+        if not self.attempt.memory:
+            forwarding.write(self, body)
+            return True
+        shorter = without(body, history, self.gone, self.state, placement) if self.gone else body
+        placed = history.dialect.insert(shorter, block, placement) if block else shorter
+        forwarding.write(self, placed)
+        return placed is not shorter or not block
+
+    @property
+    def unauthorised(self) -> bool:
+        """True if the upstream did not take the request's credential."""
+        return self.opened is not None and self.opened.status in (401, 403)
+
+    async def committed(self) -> bool:
+        """True if the user's words are on disk, and stay there; waits for that within the deadline."""
+        if self.writing is None or self.refused:
+            return False
+        return await self.writing.committed(max(self.left_s, COMMIT_FLOOR_S))
+
+    async def forgotten(self) -> None:
+        """Wait until what the message asks to forget is erased, so that the headers can say so."""
+        if self.forgetting is not None:
+            # Where nothing is known to be named, mostly nothing is.
+            patience_s = FORGET_S if self.prepared.to_forget else max(0.0, self.left_s)
+            await asyncio.wait({self.forgetting}, timeout=patience_s)
+
+    @property
+    def forgotten_ids(self) -> tuple[str, ...]:
+        """The memories that are erased because the message asks for it."""
+        if self.forgetting is None or not self.forgetting.done():
+            return ()
+        ids = self.forgetting.result()
+        return () if isinstance(ids, Failed) else ids
+
+    def memory_headers(self, *, queued: bool, answered: bool) -> list[Header]:
+        """Return the headers that say what memory did. `queued`: the user's words are committed; `answered`:
+        the upstream's status is there."""
+        return memory_headers(
+            self.prepared,
+            session_id=self.turn.session_id if self.turn else None,
+            queued=queued,
+            memory_ms=(self.forwarded - self.started) * 1000,
+            upstream_ms=(perf_counter() - self.forwarded) * 1000 if answered else None,
+            left_out=self.left_out,
+            retried=self.retried,
+            forgotten=self.forgotten_ids,
+        )
+
+
+class Forwarding(Protocol):
+    """Made anew for each request; the methods are called in this order, `conclude` in any case."""
+
+    async def adopt(self, progress: Progress) -> None:
+        """Find the turn's session, and all else that must be known before memory is asked. Raises
+        ClientError for what is refused, StoreError where it cannot be known."""
+        ...
+
+    def conversation(self, progress: Progress) -> tuple[Body, History]:
+        """Return the body that holds the turn's messages, and how it writes them."""
+        ...
+
+    @property
+    def route(self) -> str:
+        """The upstream's route that is asked: "chat" or "responses"."""
+        ...
+
+    def changeable(self, progress: Progress) -> Request:
+        """Return what of the request may be changed where the upstream refuses it."""
+        ...
+
+    def write(self, progress: Progress, body: Body) -> None:
+        """Make this body, the conversation's or a changed one, the payload, in the form of `attempt`."""
+        ...
+
+    async def acknowledge(self, progress: Progress) -> None:
+        """Answer the client already now, if it does not wait for the upstream."""
+        ...
+
+    async def open(self, progress: Progress) -> Opened:
+        """Ask the upstream. Raises UpstreamError."""
+        ...
+
+    async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+        """Give the client the upstream's answer, and these headers. Closes `opened` in any case."""
+        ...
+
+    async def conclude(self, progress: Progress) -> Answer:
+        """The client has all that it gets: settle what is left, and return what was said."""
+        ...
+
+
+def memory_in(progress: Progress, conversation: tuple[Body, History]) -> Request:
+    """Return what of memory a request holds, and where else it could stand."""
+    body, history = conversation
+    return Request(
+        memory=bool(progress.prepared.block or progress.gone),
+        movable=progress.learning.is_auto,
+        same_shape=history.dialect.same_shape(body),
+        written=frozenset(body) - {history.field},
+    )
+
+
+def is_proven(progress: Progress) -> bool:
+    """True if the request holds no memory, or the model has taken memory in this form."""
+    has_memory = progress.attempt.memory and bool(progress.prepared.block or progress.gone)
+    return not has_memory or progress.learning.forms.is_proven(progress.model, progress.attempt)
+
+
+@dataclass(frozen=True, slots=True)
+class Relayed:
+    """The request as it came, the answer byte for byte."""
+
+    upstream: Upstream
+    dialect: Dialect
+    sessions: SessionStore
+    chains: RecentChains
+    fail_open: FailOpen
+    patience_s: float = 0.0  # with a store that other machines write to
+
+    async def adopt(self, progress: Progress) -> None:
+        """Give the turn its session: one that continues a response belongs to that response's."""
+        turn, response_id = progress.turn, self.dialect.previous_response_id(progress.body)
+        if turn is None or response_id is None:
+            return
+        progress.turn = turn = replace(turn, shown=self.chains.shown(turn, response_id))
+        if turn.named:
+            return
+        found = self.chains.session_of(turn, response_id) or await self.fail_open.attempt(
+            "session", lambda: self._stored(turn, response_id), progress.left_s
+        )
+        if found is not None and not isinstance(found, Failed):
+            progress.turn = replace(turn, session_id=found)
+
+    async def _stored(self, turn: Turn, response_id: str) -> str | None:
+        """Return the session that the store has the response in. The client may have it from another replica
+        that is just about to write it down."""
+        found = await self.sessions.session_of(turn.scope, response_id)
+        if found is None and self.patience_s:
+            await asyncio.sleep(self.patience_s)
+            found = await self.sessions.session_of(turn.scope, response_id)
+        return found
+
+    def conversation(self, progress: Progress) -> tuple[Body, History]:
+        """Return the client's own body."""
+        return progress.body, CHAT_HISTORY if self.dialect is CHAT else RESPONSES_HISTORY
+
+    @property
+    def route(self) -> str:
+        """The route that the client asked."""
+        return "chat" if self.dialect is CHAT else "responses"
+
+    def changeable(self, progress: Progress) -> Request:
+        """Return where memory may stand: nothing that the client wrote is changed."""
+        return memory_in(progress, self.conversation(progress))
+
+    def write(self, progress: Progress, body: Body) -> None:
+        """Forward this body; the client's own to the byte."""
+        progress.payload = progress.plain if body is progress.body else json_body.dump(body)
+
+    async def acknowledge(self, progress: Progress) -> None:
+        """Nothing: the upstream's answer is the first that the client gets."""
+
+    async def open(self, progress: Progress) -> Opened:
+        """Ask for what the client asked for."""
+        return await self.upstream.open(
+            "POST",
+            raw_target(progress.scope),
+            request_headers(progress.headers, identity=True),
+            progress.payload,
+        )
+
+    async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+        """Relay the answer as it comes, and keep a copy where it is to be read."""
+        tap = progress.tap if self._is_read(progress) else None
+        return await relay(opened, progress.downstream, progress.send, extra_headers=headers, tap=tap)
+
+    async def conclude(self, progress: Progress) -> Answer:
+        """Read what was said out of the copy, as far as it came."""
+        if progress.opened is None or not self._is_read(progress):
+            return Answer()
+        tap = progress.tap
+        return await read_answer(progress.opened.headers, tap.chunks, self.dialect, cut=tap.truncated)
+
+    def _is_read(self, progress: Progress) -> bool:
+        """True if the answer is written down, or if a chain may go on from it that was given memories."""
+        turn = progress.turn
+        if turn is None or progress.refused:
+            return False
+        is_given = bool(turn.shown or progress.prepared.memory_ids)
+        return progress.writing is not None or (is_given and self.dialect is not CHAT)

@@ -1,0 +1,267 @@
+"""Send the answer of a translated request to the client: as events, as one object, or not at all.
+
+The last event, and the whole object, wait until the response is saved: whoever has it may continue it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from time import monotonic
+from typing import Protocol
+
+from proxy.domain.errors import UpstreamBroken
+from proxy.http.off_loop import OFF_LOOP
+from proxy.http.reply import Header, Message, Send, send_bytes
+from proxy.http.responses.background import Live
+from proxy.http.responses.listening import TERMINAL, Event, Listener
+from proxy.upstream.headers import with_ours
+from proxy.wire.body import LARGE_BYTES, dump, dump_large
+from proxy.wire.codings import TooLong, Undecodable, Unpacker
+from proxy.wire.problems import Problem, is_openai_error, problem_of, problem_of_text
+from proxy.wire.sse import lenient
+from proxy.wire.translation import Translation, encode, encode_large
+
+# What describes the upstream's body, which the client does not get.
+_OF_THE_BODY = frozenset(
+    {
+        b"accept-ranges",
+        b"content-digest",
+        b"content-encoding",
+        b"content-length",
+        b"content-md5",
+        b"content-type",
+        b"digest",
+        b"etag",
+        b"last-modified",
+        b"location",
+        b"vary",
+    }
+)
+Save = Callable[[], Awaitable[None]]
+PORTION = 512 * 1024  # bytes that are sent at a time
+Weigh = Callable[[], int]
+COMMENT = b": keep-alive\n\n"
+_MOST_TEXT_BYTES = 256 * 1024  # of a refusal, decoded
+
+
+async def encoded(events: Sequence[Event], size: int) -> list[bytes]:
+    """Return the events as bytes. `size`: about how many bytes the response has, which the events at the end
+    of an item, and of all, repeat."""
+    made = [OFF_LOOP.takes(len(e["delta"]) if "delta" in e else size) for e in events]
+    if not any(made):
+        return list(map(encode, events))
+    return await OFF_LOOP.run(max(size, LARGE_BYTES), lambda: list(map(encode_large, events)))
+
+
+def portions(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the pieces in portions that the server sends without holding up the event loop."""
+    for piece in pieces:
+        for start in range(0, len(piece), PORTION):
+            yield piece[start : start + PORTION]
+
+
+class Outlet(Protocol):
+    """Where the events of one response go."""
+
+    async def start(self, headers: Sequence[Header]) -> None:
+        """The upstream has begun to answer; the headers are for the client."""
+        ...
+
+    async def emit(self, events: Sequence[Event]) -> None:
+        """Pass events on, never empty."""
+        ...
+
+    async def finish(self, listener: Listener) -> None:
+        """There are no more events. Raises UpstreamBroken if the client can still be told so by a status."""
+        ...
+
+
+def for_client(upstream: Sequence[Header], ours: Sequence[Header]) -> list[Header]:
+    """Return the upstream's headers that do not speak of its body, and ours."""
+    return with_ours((header for header in upstream if header[0] not in _OF_THE_BODY), ours)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An upstream's answer that is an error. `body`: what the client gets instead of its bytes; None where
+    those have OpenAI's shape and pass unchanged."""
+
+    status: int
+    problem: Problem
+    code: str  # of a response that fails by it
+    body: bytes | None
+
+
+def refusal_of(status: int, headers: Sequence[Header], body: bytes) -> Refusal:
+    """Return the refusal that an answer of this status is, with its beginning as `body`.
+
+    The status stays, but that of a redirection: a client that followed it would go past the proxy.
+    """
+    told = {name: value.decode("latin-1") for name, value in headers}
+    coding, kind = told.get(b"content-encoding", ""), told.get(b"content-type", "")
+    text = _plain(coding, body)
+    ours = status if status >= 400 else 502
+    code = "rate_limit_exceeded" if status == 429 else "server_error"
+    try:
+        value = lenient(text)
+    except (ValueError, RecursionError):
+        value = None
+    problem = problem_of(value)
+    if is_openai_error(value) and problem is not None and text == body and status >= 400:
+        return Refusal(status, problem, code, None)
+    if status < 400:
+        problem = Problem(f"The upstream redirects (status {status}): set upstream.base_url to where it is.")
+    elif problem is None:
+        is_json = value is not None or "json" in kind.lower()
+        problem = problem_of_text("" if is_json else text.decode("utf-8", "replace"), status)
+    return Refusal(ours, problem, code, dump(problem.body(ours)))
+
+
+def _plain(coding: str, body: bytes) -> bytes:
+    """Return the body without its content coding; a damaged one ends where decoding fails."""
+    unpacker, pieces = Unpacker(coding, _MOST_TEXT_BYTES), list[bytes]()
+    with suppress(Undecodable, TooLong):
+        for piece in unpacker.feed(body):
+            pieces.append(piece)
+        pieces += unpacker.end()
+    return b"".join(pieces)
+
+
+class KeepAlive:
+    """A `send` that writes an SSE comment where nothing was sent for `silence_s` seconds; 0: it never does.
+
+    Balancers and clients cut connections that are silent, and a model may think for minutes.
+    """
+
+    def __init__(self, send: Send, silence_s: float) -> None:
+        self._send, self._silence_s = send, silence_s
+        self._sent_at = monotonic()
+        self._task: asyncio.Task[None] | None = None
+
+    async def __call__(self, message: Message) -> None:
+        self._sent_at = monotonic()
+        await self._send(message)
+
+    def start(self, tasks: asyncio.TaskGroup) -> None:
+        """Begin, behind the answer's head."""
+        if self._silence_s and self._task is None:
+            self._task = tasks.create_task(self._comment())
+
+    def stop(self) -> None:
+        """End, in front of the answer's end."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _comment(self) -> None:
+        while True:
+            await asyncio.sleep(max(self._sent_at + self._silence_s - monotonic(), 0.01))
+            if monotonic() - self._sent_at >= self._silence_s:
+                await self({"type": "http.response.body", "body": COMMENT, "more_body": True})
+
+
+class Stream:
+    """Server-sent events, as they come."""
+
+    def __init__(
+        self, send: Send, save: Save, weigh: Weigh, tasks: asyncio.TaskGroup, silence_s: float
+    ) -> None:
+        """`tasks` own what keeps the connection alive, until `stop`, or `close`."""
+        self._send, self._save, self._weigh = KeepAlive(send, silence_s), save, weigh
+        self._tasks = tasks
+        self.started, self._open = False, True
+        self._memory: list[Header] = []  # memory headers that the client has received
+
+    async def start(self, headers: Sequence[Header]) -> None:
+        """Send the head, once. If the memory headers have changed since, send the new ones in a comment."""
+        memory, before = _of_memory(headers), self._memory
+        self._memory = memory
+        if self.started:
+            if memory != before:
+                await self._send({"type": "http.response.body", "body": _comment(memory), "more_body": True})
+            return
+        self.started = True
+        told = [
+            (b"content-type", b"text/event-stream; charset=utf-8"),
+            *((name, value) for name, value in headers if name != b"cache-control"),
+            (b"cache-control", b"no-cache"),
+        ]
+        await self._send({"type": "http.response.start", "status": 200, "headers": told})
+        self._send.start(self._tasks)
+
+    async def emit(self, events: Sequence[Event]) -> None:
+        if events[-1]["type"] in TERMINAL:
+            self.stop()
+            await self._save()
+        made = await encoded(events, self._weigh())
+        for body in (b"".join(made),) if sum(map(len, made)) <= PORTION else portions(made):
+            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+
+    async def finish(self, listener: Listener) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the stream, if it has not ended."""
+        self.stop()
+        if self._open:
+            self._open = False
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    def stop(self) -> None:
+        """End what keeps the connection alive."""
+        self._send.stop()
+
+
+def _of_memory(headers: Sequence[Header]) -> list[Header]:
+    return [(name, value) for name, value in headers if name.startswith(b"x-memory-")]
+
+
+def _comment(headers: Sequence[Header]) -> bytes:
+    """Return an SSE comment that takes the place of headers which were sent too early."""
+    return b"".join(b": %s: %s\n" % (name.title(), value) for name, value in headers) + b"\n"
+
+
+class Whole:
+    """One JSON object at the end."""
+
+    def __init__(self, send: Send, save: Save, weigh: Weigh, translation: Translation) -> None:
+        self._send, self._save, self._weigh, self._translation = send, save, weigh, translation
+        self._headers: Sequence[Header] = ()
+
+    async def start(self, headers: Sequence[Header]) -> None:
+        self._headers = headers
+
+    async def emit(self, events: Sequence[Event]) -> None:
+        """Nothing: all of it is in the object."""
+
+    async def finish(self, listener: Listener) -> None:
+        response = self._translation.response
+        if response["status"] == "failed":
+            raise UpstreamBroken(listener.broken or response["error"]["message"])
+        await self._save()
+        body = await OFF_LOOP.run(self._weigh(), dump_large, response)
+        await send_bytes(self._send, 200, body, b"application/json", self._headers)
+
+
+class Background:
+    """Events for whoever follows; `stream` is the client that asked, if it stays to listen."""
+
+    def __init__(self, live: Live, save: Save, weigh: Weigh, stream: Stream | None) -> None:
+        self._live, self._save, self._weigh, self._stream = live, save, weigh, stream
+
+    async def start(self, headers: Sequence[Header]) -> None:
+        """The client has been answered: only what changed is news."""
+        if self._stream is not None:
+            await self._stream.start(headers)
+
+    async def emit(self, events: Sequence[Event]) -> None:
+        if events[-1]["type"] in TERMINAL:
+            await self._save()
+        for event in await encoded(events, self._weigh()):
+            self._live.add(event)
+        if self._stream is not None:
+            await self._stream.emit(events)
+
+    async def finish(self, listener: Listener) -> None:
+        if self._stream is not None:
+            await self._stream.finish(listener)

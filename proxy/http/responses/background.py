@@ -1,0 +1,151 @@
+"""Background responses: run in this process, followed, cancelled, and remembered for a while.
+
+A background response runs in the task of the request that asked for it, after that request was answered;
+the server waits for it at shutdown. It saves itself every few seconds. So a response that says it is in
+progress and has not saved itself for longer than that is dead, whichever process it ran in. The clocks of the
+machines that share a store have to agree on that: to LEASE_S - BEAT_S seconds.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.domain.stored_responses import StoredResponse
+from proxy.http.responses.owners import Owner
+from proxy.wire.body import dump, loads
+
+BEAT_S = 5.0  # between two saves of one under way
+LEASE_S = 15.0  # without a save: dead
+KEPT = 200  # finished ones whose events may still be asked for
+KEPT_BYTES = 32 * 2**20
+
+UNDER_WAY = ("queued", "in_progress")
+_BEAT = "\x1fbeat_at"  # beside the response's own fields, in the store only
+
+
+class Live:
+    """One background response: its state, its events so far, and a way to end it."""
+
+    def __init__(self, id_: str, owner: Owner, response: Callable[[], dict[str, Any]]) -> None:
+        self.id, self.owner = id_, owner
+        self.cancelled = False
+        self.size = 0
+        self._response = response
+        self._events: list[bytes] = []  # the n-th has sequence_number n
+        self._stop: Callable[[], None] | None = None
+        self._changed = asyncio.Event()
+        self._ended = asyncio.Event()
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The response object as it stands."""
+        return self._response()
+
+    def stoppable(self, stop: Callable[[], None]) -> None:
+        """Give the way to end the work."""
+        self._stop = stop
+
+    def cancel(self) -> None:
+        """End the work, unless it has ended."""
+        if not self._ended.is_set():
+            self.cancelled = True
+            if self._stop is not None:
+                self._stop()
+
+    def add(self, event: bytes) -> None:
+        """Note an event for followers."""
+        self._events.append(event)
+        self.size += len(event)
+        self._wake()
+
+    def end(self) -> None:
+        """There will be no more events."""
+        self._ended.set()
+        self._wake()
+
+    async def ended(self) -> None:
+        """Wait until the response has its final state, in the store too."""
+        await self._ended.wait()
+
+    async def follow(self, after: int) -> AsyncIterator[bytes]:
+        """Yield the events after the one with this sequence number, those to come included."""
+        place = max(after + 1, 0)
+        while True:
+            changed = self._changed
+            if place < len(self._events):
+                pieces = self._events[place:]
+                place += len(pieces)
+                yield b"".join(pieces)
+            elif self._ended.is_set():
+                return
+            else:
+                await changed.wait()
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class Lives:
+    """The background responses of this process, and the last that have ended."""
+
+    def __init__(self) -> None:
+        self._lives: OrderedDict[str, Live] = OrderedDict()
+        self._done: OrderedDict[str, Live] = OrderedDict()
+
+    def begin(self, live: Live) -> None:
+        """Let the response be found."""
+        self._lives[live.id] = live
+
+    def end(self, live: Live) -> None:
+        """Keep only its events, for those who resume."""
+        self._lives.pop(live.id, None)
+        live.end()
+        self._done[live.id] = live
+        while len(self._done) > KEPT or sum(old.size for old in self._done.values()) > KEPT_BYTES:
+            self._done.popitem(last=False)
+
+    def under_way(self, owner: Owner, response_id: str) -> Live | None:
+        """Return the response if it is being made here, and the owner may see it."""
+        return _visible(self._lives.get(response_id), owner)
+
+    def recent(self, owner: Owner, response_id: str) -> Live | None:
+        """Return the response if it is being made here or was lately."""
+        return self.under_way(owner, response_id) or _visible(self._done.get(response_id), owner)
+
+
+def _visible(live: Live | None, owner: Owner) -> Live | None:
+    """As Keeping.find: one's own, what one's credential made for nobody, or, naming nobody, all it made."""
+    if live is None:
+        return None
+    made_by = live.owner
+    mine = (live.owner.scope.tenant, live.owner.scope.user) == (owner.scope.tenant, owner.scope.user)
+    same_credential = owner.credential is not None and made_by.credential == owner.credential
+    return live if mine or (same_credential and not (owner.named and made_by.named)) else None
+
+
+# ---------------------------------------------------------------- as it is stored
+def with_beat(response: dict[str, Any], now: float) -> bytes:
+    """Return what to store of a response that is under way."""
+    return dump({**response, _BEAT: now})
+
+
+def shown(kept: StoredResponse, now: float) -> "Shown":
+    """Return a stored response as its owner gets it: one whose process died has failed."""
+    response: dict[str, Any] = loads(kept.response)
+    beat_at = response.pop(_BEAT, None)
+    died = response.get("status") in UNDER_WAY and (beat_at is None or now - beat_at > LEASE_S)
+    if died:
+        error = {"code": "server_error", "message": "The server stopped before the response was complete."}
+        response = {**response, "status": "failed", "error": error}
+    return Shown(response, died)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A response object; `died`: the store does not know yet that it failed."""
+
+    response: dict[str, Any]
+    died: bool

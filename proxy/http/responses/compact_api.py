@@ -1,0 +1,210 @@
+"""`POST /v1/responses/compact` and `/v1/responses/input_tokens` for an upstream that speaks only chat
+completions.
+
+The model writes the compaction, with the client's own key; the count is our tokenizer's. Neither has memory,
+and nothing is stored.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from proxy.domain.errors import (
+    ClientError,
+    Forbidden,
+    InvalidRequest,
+    StoreError,
+    UpstreamBroken,
+    UpstreamCut,
+    UpstreamError,
+)
+from proxy.domain.ports import TokenCounter
+from proxy.http.auth.caller import Caller, caller_of
+from proxy.http.off_loop import OFF_LOOP
+from proxy.http.reply import ASGIScope, Header, Receive, Send, send_error, send_json
+from proxy.http.responses.answering import for_client
+from proxy.http.responses.keeping import Earlier
+from proxy.http.responses.listening import Listener
+from proxy.http.responses.owners import new_id, owner_of
+from proxy.http.responses.translated import Translating, changeable_in, content_of, dropped, in_form
+from proxy.http.retry import refusal_in
+from proxy.upstream import troubles
+from proxy.upstream.downstream import Downstream
+from proxy.upstream.forms import MOST_ATTEMPTS, Attempt, Learning, next_attempt
+from proxy.upstream.headers import request_headers
+from proxy.upstream.opened import Opened
+from proxy.upstream.relay import raw_target, relay
+from proxy.wire import body as json_body
+from proxy.wire.body import Body, Bounds, parse_bounded
+from proxy.wire.extensions import take_extensions
+from proxy.wire.translation import (
+    Plan,
+    Translation,
+    conversation_of,
+    plan,
+    previous_of,
+    referenced_ids,
+    translation_of,
+)
+from proxy.wire.translation.compacted import compacted_response
+
+IN_THREAD_CHARS = 32 * 1024
+TOKENS_OF_A_MESSAGE = 4  # its role and its borders
+TOKENS_OF_AN_IMAGE = {"low": 85, "high": 765}
+_TRIGGER = {"type": "compaction_trigger"}
+# What a compaction is asked with: the rest shapes an answer that the client does not get.
+_ASKED = frozenset("model input instructions previous_response_id conversation tools service_tier".split())
+
+
+@dataclass(frozen=True, slots=True)
+class CompactApi:
+    """An ASGI app for both endpoints."""
+
+    shared: Translating
+    tokens: TokenCounter
+    max_body_bytes: int
+    learning: Learning
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        async with Downstream(receive) as downstream:
+            try:
+                raw = await downstream.read(self.max_body_bytes)
+                body = await OFF_LOOP.run(len(raw), parse_bounded, raw, Bounds(), "input")
+                if scope["path"].endswith("/input_tokens"):
+                    await self._count(scope, body, len(raw), send)
+                else:
+                    await self._compact(scope, body, len(raw), downstream, send)
+            except (ClientError, StoreError) as error:
+                await send_error(send, error)
+            except UpstreamError as error:
+                troubles.failed(error)
+                await send_error(send, error)
+
+    async def _plan(self, scope: ASGIScope, body: Body, size: int, *, compacts: bool) -> tuple[Plan, Earlier]:
+        user = take_extensions(body).user_id
+        owner = owner_of(caller := _caller(scope), scope["headers"], caller.narrow(user))
+        keeping = self.shared.keeping
+        earlier = await keeping.earlier(owner, previous_of(body), conversation_of(body))
+        if compacts:
+            given = body.get("input")
+            said = [{"role": "user", "content": given}] if isinstance(given, str) else given
+            if not said and not earlier.items:
+                raise InvalidRequest(
+                    "Missing required parameter: 'input'.", param="input", code="missing_required_parameter"
+                )
+            asked = {name: value for name, value in body.items() if name in _ASKED}
+            body = {**asked, "input": [*said, _TRIGGER] if isinstance(said, list) else said or [_TRIGGER]}
+        ids = referenced_ids(body.get("input"))
+        referenced = await keeping.referenced(owner, ids) if ids else {}
+        seals = await self.shared.seal_key.seals(owner)
+        return await OFF_LOOP.run(size, plan, body, earlier.items, referenced, seals), earlier
+
+    # ------------------------------------------------------------ a compaction
+    async def _compact(
+        self, scope: ASGIScope, body: Body, size: int, downstream: Downstream, send: Send
+    ) -> None:
+        planned, earlier = await self._plan(scope, body, size, compacts=True)
+        opened = await self._ask(scope, planned, size + earlier.size)
+        if not 200 <= opened.status < 300:
+            await relay(opened, downstream, send)
+            return
+        id_, now = new_id("resp"), int(self.shared.clock())
+        most = self.shared.max_answer_bytes
+        with opened:
+            translation = translation_of(planned, response_id=id_, created_at=now, limit_bytes=most)
+            await _read(opened, translation, most)
+        response = translation.response
+        if response["status"] == "failed":
+            raise UpstreamBroken(response["error"]["message"])
+        headers = for_client(opened.headers, dropped(planned))
+        made = compacted_response(response, [*earlier.items, *planned.input_items])
+        downstream.settle()
+        await send_json(send, 200, made, [h for h in headers if h[0] != b"cache-control"])
+
+    async def _ask(self, scope: ASGIScope, planned: Plan, size: int) -> Opened:
+        """Ask for a compaction, again in another form where the model refuses this one."""
+        _, mark, query = raw_target(scope).partition(b"?")
+        headers: list[Header] = request_headers(scope["headers"], identity=True)
+        target = b"/v1/chat/completions" + mark + query
+        model = self.learning.model(str(planned.chat["model"]), "chat")
+        first = attempt = Attempt(self.learning.forms.of(model), memory=False)
+        request, left = changeable_in(planned), MOST_ATTEMPTS
+        while True:
+            payload = await OFF_LOOP.run(size, _written, planned, attempt)
+            opened, left = await self.shared.upstream.open("POST", target, headers, payload), left - 1
+            if opened.status < 400:
+                self.learning.forms.learn(model, first.form, attempt.form)
+            refusal = await refusal_in(opened) if opened.status >= 400 and left else None
+            following = next_attempt(attempt, request, refusal) if refusal else None
+            if following is None:
+                return opened
+            opened.close()
+            attempt = following
+
+    # ------------------------------------------------------------ a count
+    async def _count(self, scope: ASGIScope, body: Body, size: int, send: Send) -> None:
+        planned, _ = await self._plan(scope, {"model": "", **body}, size, compacts=False)
+        texts = list(_texts(planned.chat))
+        model = str(planned.chat["model"])
+        heavy = sum(map(len, texts)) > IN_THREAD_CHARS
+        count = self._sum
+        tokens = await asyncio.to_thread(count, texts, model) if heavy else count(texts, model)
+        tokens += _borders(planned.chat)
+        await send_json(
+            send, 200, {"object": "response.input_tokens", "input_tokens": tokens}, dropped(planned)
+        )
+
+    def _sum(self, texts: Iterable[str], model: str) -> int:
+        return sum(self.tokens.count(text, model) for text in texts)
+
+
+def _caller(scope: ASGIScope) -> Caller:
+    caller = caller_of(scope)
+    if caller.foreign:
+        raise Forbidden("Pages of this origin may not use what is stored here.", code="origin_not_allowed")
+    return caller
+
+
+def _written(planned: Plan, attempt: Attempt) -> bytes:
+    return json_body.dump(in_form(planned, planned.chat, attempt.form))
+
+
+async def _read(opened: Opened, translation: Translation, limit_bytes: int) -> None:
+    """Have the answer translated, to its end."""
+    listener, cut = Listener(translation, *content_of(opened.headers), limit_bytes), False
+    translation.start()
+    while not listener.ended and not opened.at_end:
+        try:
+            listener.feed(await opened.read())
+        except UpstreamCut:
+            troubles.cut()
+            cut = True
+            break
+    await asyncio.to_thread(listener.end, cut=cut)
+
+
+def _texts(chat: Body) -> Iterable[str]:
+    """Yield all that a model reads of a chat body as text."""
+    for message in chat["messages"]:
+        content = message.get("content")
+        parts: list[Any] = content if isinstance(content, list) else [{"text": content}]
+        yield from (text for part in parts if isinstance(text := part.get("text"), str))
+        if calls := message.get("tool_calls"):
+            yield json.dumps([call["function"] for call in calls], ensure_ascii=False)
+    if tools := chat.get("tools"):
+        yield json.dumps(tools, ensure_ascii=False)
+
+
+def _borders(chat: Body) -> int:
+    """Return the tokens of what is no text: the messages' borders, and images."""
+    images = [
+        part["image_url"].get("detail", "high")
+        for message in chat["messages"]
+        if isinstance(message.get("content"), list)
+        for part in message["content"]
+        if part.get("type") == "image_url"
+    ]
+    each = sum(TOKENS_OF_AN_IMAGE.get(detail, TOKENS_OF_AN_IMAGE["high"]) for detail in images)
+    return TOKENS_OF_A_MESSAGE * len(chat["messages"]) + each

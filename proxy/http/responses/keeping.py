@@ -1,0 +1,426 @@
+"""Storage of what an upstream does not keep itself: responses, chains, conversations."""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from proxy.domain.chain_store import ChainStore, ConversationStore
+from proxy.domain.core import Begun, Scope, Stamp
+from proxy.domain.errors import InvalidRequest, NotFound, StoreUnavailable
+from proxy.domain.ports import Clock, MemoryStore
+from proxy.domain.stored_responses import Chain, Conversation, StoredResponse
+from proxy.http.failopen import FailOpen
+from proxy.http.off_loop import OFF_LOOP
+from proxy.http.responses.background import UNDER_WAY, shown
+from proxy.http.responses.owners import Owner, new_id, shelf
+from proxy.wire.body import dump, loads
+from proxy.wire.translation import items_of, response_of
+
+Item = dict[str, Any]
+
+STAMP_S = 1.0  # without a stamp the response is made all the same, and not kept
+APPEND_TRIES = 16  # each loses to a forget that came between
+SAVE_S = 5.0  # the last event waits for the save, since its client may continue the response at once
+LONGEST_CHAIN = 5_000  # responses
+MOST_REPLAYED_BYTES = 64 * 2**20  # of what a request continues: no model reads as much
+_LARGE_BYTES, _SELDOM = 256 * 1024, 1 / 64  # of a response after which the user's are counted
+PAGE = 100
+MOST_PAGES = 100  # of one conversation
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What a request continues. `session_id`: that of the chain's first response, "" where there is none."""
+
+    items: tuple[Item, ...] = ()
+    session_id: str = ""
+    size: int = 0  # bytes of JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """One response as it is to be kept."""
+
+    id: str
+    owner: Owner
+    generation: int | None  # None: it could not be read, and nothing can be kept
+    session_id: str
+    previous_id: str | None
+    conversation_id: str | None
+    response: bytes
+    input_items: Sequence[Item]
+    created_at: float
+    size: int = 0  # about how many bytes the input items have
+    recalled: tuple[str, ...] = ()
+    exchange: Begun | None = None  # that it is the answer of
+
+
+@dataclass(frozen=True, slots=True)
+class Keeping:
+    """Responses and conversations of all owners. Raises StoreUnavailable where nothing else is said."""
+
+    responses: ChainStore
+    conversations: ConversationStore
+    memories: MemoryStore
+    fail_open: FailOpen
+    clock: Clock
+    ttl_s: float
+    conversation_ttl_s: float
+    most_bytes: int = 0  # of one user's responses and conversations; 0: no limit
+    most_replayed_bytes: int = MOST_REPLAYED_BYTES
+
+    # ------------------------------------------------------------ what a request continues
+    async def earlier(self, owner: Owner, response_id: str | None, conversation_id: str | None) -> Earlier:
+        """Return the items of the chain or the conversation, oldest first. Raises InvalidRequest,
+        NotFound."""
+        if response_id is not None:
+            return await self._chain(owner, response_id)
+        if conversation_id is not None:
+            return await self._said_in(owner, conversation_id)
+        return Earlier()
+
+    async def _chain(self, owner: Owner, response_id: str) -> Earlier:
+        chain: list[StoredResponse] = []
+        next_id: str | None = response_id
+        left = self.most_replayed_bytes
+        # A chain that began without a user and continues with one is in two scopes: one part per round.
+        while next_id is not None:
+            part = await self._part(owner, next_id, LONGEST_CHAIN - len(chain), left)
+            if not part.size:
+                raise _lost(response_id, next_id)
+            left -= part.size
+            if left < 0:
+                raise self._too_much("previous_response_id", "The responses that it continues hold")
+            chain = [*part.responses, *chain]
+            next_id = part.before
+            if next_id is not None and len(chain) >= LONGEST_CHAIN:
+                raise too_long_a_chain()
+        last = await OFF_LOOP.run(_size(chain[-1]), shown, chain[-1], self.clock())
+        if last.response["status"] in UNDER_WAY:
+            raise InvalidRequest(
+                f"The response '{response_id[:80]}' is still being made: wait for its end.",
+                param="previous_response_id",
+            )
+        size = self.most_replayed_bytes - left
+        items = await OFF_LOOP.run(size, lambda: tuple(item for kept in chain for item in _items_of(kept)))
+        return Earlier(items, chain[0].session_id, size)
+
+    async def _part(self, owner: Owner, response_id: str, limit: int, most_bytes: int) -> Chain:
+        """Return the response and those that it continues in its scope; only their size if that is more."""
+        now, part = self.clock(), Chain()
+        for scope in await self._scopes(owner, response_id):
+            part = await self.responses.chain(scope, response_id, now, limit=limit, most_bytes=most_bytes)
+            if part.size:
+                break
+        return part
+
+    async def _said_in(self, owner: Owner, conversation_id: str) -> Earlier:
+        conversation = await self.conversation(owner, conversation_id)
+        if conversation is None:
+            raise NotFound(f"Conversation with id '{conversation_id[:80]}' not found.", param="conversation")
+        if conversation.size > self.most_replayed_bytes:
+            raise self._too_much("conversation", "The conversation holds")
+        items = await self._all_items(conversation)
+        size = sum(map(len, items))
+        return Earlier(tuple(await OFF_LOOP.run(size, lambda: [loads(item) for item in items])), size=size)
+
+    async def referenced(self, owner: Owner, item_ids: Iterable[str]) -> dict[str, Item]:
+        """Return those of the items that are output of responses which the owner may see, by their ids."""
+        wanted = set(item_ids)
+        found: dict[str, Item] = {}
+        for response_id in {made_in for item_id in wanted if (made_in := response_of(item_id))}:
+            if kept := await self.find(owner, response_id):
+                items = items_of(loads(kept.response))
+                found |= {item["id"]: item for item in items if item["id"] in wanted}
+        return found
+
+    async def generation(self, owner: Owner) -> int | None:
+        """Return what to save under, None where nothing can be saved now. Never raises."""
+        stamp = await self.fail_open.attempt("stamp", lambda: self.memories.stamp(owner.scope), STAMP_S)
+        return stamp.generation if isinstance(stamp, Stamp) else None
+
+    # ------------------------------------------------------------ responses
+    async def find(self, owner: Owner, response_id: str) -> StoredResponse | None:
+        """Return the response if the owner may see it."""
+        now = self.clock()
+        for scope in await self._scopes(owner, response_id):
+            if found := await self.responses.get(scope, response_id, now):
+                return found
+        return None
+
+    async def _scopes(self, owner: Owner, response_id: str) -> list[Scope]:
+        """Return where the owner may have the response."""
+        if owner.credential is None:
+            return [owner.scope]
+        if owner.named:
+            return [owner.scope, owner.credential]
+        where, now = shelf(owner.credential, response_id), self.clock()
+        pointer = await self.responses.get(where, response_id, now)
+        named = [] if pointer is None else [Scope(owner.scope.tenant, loads(pointer.response))]
+        return [owner.scope, *named]
+
+    async def seen(self, owner: Owner, response_id: str) -> bytes | None:
+        """Return the response as it stands in the store, None if it is not there or nobody can say."""
+        kept = await self.fail_open.attempt("status", lambda: self.find(owner, response_id), SAVE_S)
+        return kept.response if isinstance(kept, StoredResponse) else None
+
+    async def keep(
+        self, made: Made, *, over: bytes | None = None, output: Sequence[Item] | None = None
+    ) -> bool:
+        """Save the response, durable on return, and with it, where `output` is given, what was asked
+        and answered in its conversation. False, and nothing is saved, if its owner forgot or deleted it
+        meanwhile, if `over` is given and something else stands there, or if the store cannot be reached: the
+        client has its answer all the same."""
+        if (generation := made.generation) is None:
+            return False
+        stored = StoredResponse(
+            id=made.id,
+            scope=made.owner.scope,
+            session_id=made.session_id,
+            previous_id=made.previous_id,
+            conversation_id=made.conversation_id,
+            response=made.response,
+            input_items=await OFF_LOOP.run(made.size, dump, made.input_items),
+            created_at=made.created_at,
+            expires_at=made.created_at + self.ttl_s,
+        )
+
+        begun = made.exchange
+        exchange = begun.id if begun is not None and begun.generation == generation else None
+
+        async def save() -> bool:
+            if (credential := made.owner.credential) is not None and made.owner.named:
+                await self.responses.save(_pointer(stored, shelf(credential, stored.id)), generation=0)
+            said = await self._said(made, output)
+            return await self.responses.save(
+                stored,
+                generation=generation,
+                recalled=made.recalled,
+                over=over,
+                exchange=exchange,
+                said=said,
+            )
+
+        saved = await self.fail_open.attempt("keep", save, SAVE_S)
+        if saved is True:
+            await self._trim(stored.scope, len(stored.response) + len(stored.input_items))
+        return saved is True
+
+    async def _trim(self, scope: Scope, size: int) -> None:
+        """Hold the user's responses and conversations to the limit, after `size` more bytes. Never raises."""
+        # After small ones seldom: many of them make a large one.
+        if self.most_bytes and (size >= _LARGE_BYTES or random.random() < _SELDOM):
+            await self.fail_open.attempt("trim", lambda: self.responses.trim(scope, self.most_bytes), SAVE_S)
+
+    async def delete(self, owner: Owner, response_id: str) -> bool:
+        """Delete the response if the owner may see it."""
+        found = await self.find(owner, response_id)
+        if found is None:
+            return False
+        if owner.credential is not None:
+            await self.responses.delete(shelf(owner.credential, response_id), response_id)
+        return await self.responses.delete(found.scope, response_id)
+
+    # ------------------------------------------------------------ conversations
+    async def converse(self, owner: Owner, items: Sequence[Item], metadata: Any) -> Conversation:
+        """Make a conversation with its first items."""
+        now = self.clock()
+        made = Conversation(
+            id=new_id("conv"), scope=owner.scope, metadata=dump(metadata), created_at=now, used_at=now
+        )
+        numbered = _numbered(items)
+        await self.conversations.create(made, numbered)
+        await self._point(owner, made)
+        await self._trim(made.scope, _bytes(numbered))
+        return made
+
+    async def conversation(self, owner: Owner, conversation_id: str) -> Conversation | None:
+        """Return the conversation if the owner may see it."""
+        found = await self._living(owner.scope, conversation_id)
+        if found is not None or owner.credential is None:
+            return found
+        if owner.named:
+            return await self._living(owner.credential, conversation_id)
+        pointer = await self.conversations.get(shelf(owner.credential, conversation_id), conversation_id)
+        if pointer is None:
+            return None
+        return await self._living(Scope(owner.scope.tenant, loads(pointer.metadata)), conversation_id)
+
+    async def _living(self, scope: Scope, conversation_id: str) -> Conversation | None:
+        found = await self.conversations.get(scope, conversation_id)
+        if found is None or found.used_at is None:
+            return found
+        return found if found.used_at + self.conversation_ttl_s > self.clock() else None
+
+    async def describe(self, owner: Owner, conversation: Conversation, metadata: Any) -> None:
+        """Replace the conversation's metadata."""
+        at = self.clock()
+        await self.conversations.update(conversation.scope, conversation.id, dump(metadata), at=at)
+        await self._touch(owner, conversation, at)
+
+    async def add(self, made: Made, output: Sequence[Item]) -> None:
+        """Append to the response's conversation what was asked and answered. Never raises: the client has
+        its answer all the same."""
+        id_, generation = made.conversation_id, made.generation
+        if id_ is None or generation is None:
+            return
+
+        async def work() -> None:
+            if said := await self._said(made, output):
+                await self.conversations.add(
+                    made.owner.scope,
+                    id_,
+                    said,
+                    generation=generation,
+                    session_id=made.session_id or None,
+                    at=self.clock(),
+                )
+                await self._trim(made.owner.scope, _bytes(said))
+
+        await self.fail_open.attempt("converse", work, SAVE_S)
+
+    async def _said(self, made: Made, output: Sequence[Item] | None) -> list[tuple[str, bytes]]:
+        """Return what to append to the response's conversation, which lies with its owner from here on."""
+        if output is None or made.conversation_id is None:
+            return []
+        conversation = await self.conversation(made.owner, made.conversation_id)
+        if conversation is None:
+            return []
+        await self._claim(made.owner, conversation)
+        await self._touch(made.owner, conversation, self.clock())
+        items = [*made.input_items, *output]
+        return await OFF_LOOP.run(made.size + len(made.response), _numbered, items)
+
+    async def append(self, owner: Owner, conversation: Conversation, items: Sequence[Item]) -> None:
+        """Append items that the owner brings: all of them are kept on return. Raises InvalidRequest for an
+        item that the conversation holds, NotFound where it has gone."""
+        where, id_, at, numbered = conversation.scope, conversation.id, self.clock(), _numbered(items)
+        for _ in range(APPEND_TRIES):
+            stamp = await self.memories.stamp(where)
+            if await self.conversations.add(
+                where, id_, numbered, generation=stamp.generation, only_new=True, at=at
+            ):
+                await self._touch(owner, conversation, at)
+                await self._trim(where, _bytes(numbered))
+                return
+            # Was the conversation forgotten, does it hold one of them, or was only something else forgotten?
+            if await self.conversations.get(where, id_) is None:
+                raise absent_conversation(id_)
+            for index, item in enumerate(items):
+                if await self.conversations.item(where, id_, item["id"]) is not None:
+                    raise InvalidRequest(
+                        f"The conversation holds an item with the id '{item['id'][:80]}' already.",
+                        param=f"items[{index}].id",
+                        code="duplicate_item",
+                    )
+        raise StoreUnavailable("the user's memories keep being forgotten")
+
+    async def drop_conversation(self, owner: Owner, conversation: Conversation) -> None:
+        """Delete the conversation that `conversation` returned, with its items."""
+        await self.conversations.delete(conversation.scope, conversation.id)
+        if owner.credential is not None:
+            await self.conversations.delete(shelf(owner.credential, conversation.id), conversation.id)
+
+    async def _claim(self, owner: Owner, conversation: Conversation) -> None:
+        """Give a conversation that was made for nobody to the user who now speaks in it: what users say
+        must lie where their forgetting reaches."""
+        if not owner.named or conversation.scope != owner.credential:
+            return
+        items = [loads(item) for item in await self._all_items(conversation)]
+        await self.conversations.create(replace(conversation, scope=owner.scope), _numbered(items))
+        await self.conversations.delete(conversation.scope, conversation.id)
+        await self._point(owner, conversation)
+
+    async def _point(self, owner: Owner, made: Conversation) -> None:
+        if owner.named and owner.credential is not None:
+            pointer = shelf(owner.credential, made.id)
+            sign = replace(made, scope=pointer, metadata=dump(owner.scope.user))
+            await self.conversations.create(sign, ())
+
+    async def _touch(self, owner: Owner, used: Conversation, at: float) -> None:
+        """Let what `_point` has stored live as long as the conversation."""
+        if owner.credential is None:
+            return
+        where = shelf(owner.credential, used.id)
+        if owner.named:
+            await self.conversations.update(where, used.id, dump(owner.scope.user), at=at)
+        elif pointer := await self.conversations.get(where, used.id):
+            await self.conversations.update(where, used.id, pointer.metadata, at=at)
+
+    async def _all_items(self, conversation: Conversation) -> list[bytes]:
+        items: list[bytes] = []
+        for _ in range(MOST_PAGES):
+            after = loads(items[-1])["id"] if items else None
+            page = await self.conversations.items(
+                conversation.scope, conversation.id, limit=PAGE, after=after, ascending=True
+            )
+            if page is None or not page.items:
+                break
+            items += page.items
+            if sum(map(len, items)) > self.most_replayed_bytes:
+                raise self._too_much("conversation", "The conversation holds")
+            if not page.has_more:
+                break
+        return items
+
+    def _too_much(self, param: str, what: str) -> InvalidRequest:
+        """Return the refusal of more bytes than can be replayed."""
+        most = f"{self.most_replayed_bytes / 2**20:.3g} MB"
+        return InvalidRequest(
+            f"{what} more than {most}. Start a new one, or compact it.",
+            param=param,
+            code="string_above_max_length",
+        )
+
+
+def absent_conversation(id_: str) -> NotFound:
+    """Return the refusal for a conversation that its path names and that is not there, or another's."""
+    return NotFound(f"Conversation with id '{id_[:80]}' not found.", param="conversation_id")
+
+
+def too_long_a_chain() -> InvalidRequest:
+    """Return the refusal of more responses than can be replayed."""
+    return InvalidRequest(
+        f"It continues more than {LONGEST_CHAIN} responses. Start a new chain, or compact it.",
+        param="previous_response_id",
+        code="array_above_max_length",
+    )
+
+
+def _lost(response_id: str, missing_id: str) -> InvalidRequest:
+    """Return the refusal of a chain of which a response is missing: half of a conversation is not sent."""
+    named = f"Previous response with id '{missing_id[:80]}' not found."
+    if missing_id != response_id:
+        named = f"{named} '{response_id[:80]}' continues it: start again with the whole conversation."
+    return InvalidRequest(named, param="previous_response_id", code="previous_response_not_found")
+
+
+def _bytes(items: Iterable[tuple[str, bytes]]) -> int:
+    return sum(len(item) for _, item in items)
+
+
+def _size(kept: StoredResponse) -> int:
+    return len(kept.response) + len(kept.input_items)
+
+
+def _items_of(kept: StoredResponse) -> list[Item]:
+    asked: list[Item] = loads(kept.input_items)
+    return [*asked, *items_of(loads(kept.response))]
+
+
+def _numbered(items: Iterable[Item]) -> list[tuple[str, bytes]]:
+    return [(str(item["id"]), dump(item)) for item in items]
+
+
+def _pointer(stored: StoredResponse, where: Scope) -> StoredResponse:
+    """Return the row by which a credential finds what it made for a user, when it names none."""
+    return replace(
+        stored,
+        scope=where,
+        session_id="",
+        previous_id=None,
+        conversation_id=None,
+        response=dump(stored.scope.user),
+        input_items=b"[]",
+    )

@@ -1,0 +1,142 @@
+"""The Forwarding of mode `auto`: as it is where the upstream speaks the Responses API, else translated.
+
+A request finds out by being sent. Where the upstream turns out not to know the route, the same request goes
+on translated, and those after it are translated from the start, until it is time to ask again.
+"""
+
+from collections.abc import Iterable
+from functools import partial
+
+from proxy.domain.errors import InvalidRequest
+from proxy.domain.ports import Clock
+from proxy.http.forwarding import Forwarding, Progress, Relayed
+from proxy.http.reply import Header
+from proxy.http.responses.auto import Hearing
+from proxy.http.responses.ids import named_in
+from proxy.http.responses.makers import RESPONSE, Makers, Sighting, tells_apart
+from proxy.http.responses.owners import credential_of, is_ours
+from proxy.http.responses.translated import Translated
+from proxy.upstream.forms import Request
+from proxy.upstream.opened import Opened
+from proxy.upstream.relay import Ending
+from proxy.wire import body as json_body
+from proxy.wire.body import Body
+from proxy.wire.compact import History
+from proxy.wire.dialect import Answer
+from proxy.wire.responses import RESPONSES
+from proxy.wire.translation import referenced_ids, response_of
+
+REFUSAL_BYTES = 64 * 1024  # more is no plain "not found"
+_MAY_BE_ABSENT = (404, 405, 501)
+
+
+class Probing:
+    """See Forwarding for when the methods are called. `makers`: who made what the upstream keeps; None where
+    nobody has to know."""
+
+    def __init__(
+        self,
+        relayed: Relayed,
+        translated: Translated,
+        hearing: Hearing,
+        clock: Clock,
+        makers: Makers | None = None,
+    ) -> None:
+        self._relayed, self._translated = relayed, translated
+        self._hearing, self._clock, self._makers = hearing, clock, makers
+        self._way: Forwarding = relayed
+        self._sighting: Sighting | None = None
+
+    async def adopt(self, progress: Progress) -> None:
+        """Choose the way. What continues something that is kept here has no other."""
+        if continues_ours(progress.body) or not self._hearing.speaks(self._clock()):
+            self._way = self._translated
+        else:
+            await self._require_own(progress)
+        await self._way.adopt(progress)
+
+    async def _require_own(self, progress: Progress) -> None:
+        """Raise what a request is refused with that continues what another user of ours has made."""
+        caller = progress.caller
+        if self._makers is None or caller is None or not tells_apart(caller):
+            return
+        if not progress.is_json:
+            raise InvalidRequest("Send plain JSON: what the request continues must be known here.")
+        await self._makers.require_all(caller, progress.body)
+        # As we read it: of a key that stands twice, the upstream might take the other one.
+        progress.payload = json_body.dump(progress.body)
+
+    def conversation(self, progress: Progress) -> tuple[Body, History]:
+        """Return the body that the chosen way forwards."""
+        return self._way.conversation(progress)
+
+    @property
+    def route(self) -> str:
+        """The route that the chosen way asks."""
+        return self._way.route
+
+    def changeable(self, progress: Progress) -> Request:
+        """Return what the chosen way may change."""
+        return self._way.changeable(progress)
+
+    def write(self, progress: Progress, body: Body) -> None:
+        """Write the payload as the chosen way does."""
+        self._way.write(progress, body)
+
+    async def acknowledge(self, progress: Progress) -> None:
+        """Answer already now, if the chosen way does."""
+        await self._way.acknowledge(progress)
+
+    async def open(self, progress: Progress) -> Opened:
+        """Ask the upstream; if it has no such route, ask it again in words that it knows."""
+        opened = await self._way.open(progress)
+        if self._way is self._translated or not await self._absent(opened):
+            return opened
+        opened.close()
+        self._way = self._translated
+        progress.gone, progress.left_out = (), 0  # this once: the next request is translated at once
+        await self._way.adopt(progress)
+        progress.start(self._way, RESPONSES)
+        progress.place(self._way)
+        await self._way.acknowledge(progress)
+        return await self._way.open(progress)
+
+    async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+        """Answer as the chosen way does."""
+        if self._way is self._relayed and self._makers is not None and tells_apart(progress.caller):
+            progress.send = self._sighting = Sighting(
+                progress.send,
+                RESPONSE,
+                partial(self._claim, progress),
+                (n.id for n in named_in(progress.body)),
+            )
+        return await self._way.answer(progress, opened, headers)
+
+    async def conclude(self, progress: Progress) -> Answer:
+        """Conclude as the chosen way does; then whose response it was is written down."""
+        said = await self._way.conclude(progress)
+        if self._sighting is not None and self._sighting.ids and self._makers and progress.caller:
+            await self._makers.note(
+                progress.caller, progress.user, self._sighting.ids, credential_of(progress.headers)
+            )
+        return said
+
+    def _claim(self, progress: Progress, ids: Iterable[str]) -> None:
+        if self._makers and progress.caller:
+            self._makers.claim(progress.caller, progress.user, ids, credential_of(progress.headers))
+
+    async def _absent(self, opened: Opened) -> bool:
+        try:
+            body = await opened.peek(REFUSAL_BYTES) if opened.status in _MAY_BE_ABSENT else b""
+        except BaseException:
+            opened.close()
+            raise
+        return self._hearing.heard(opened.status, body, self._clock())
+
+
+def continues_ours(body: Body) -> bool:
+    """True if the request builds on a response, a conversation or an item that no upstream knows."""
+    conversation = body.get("conversation")
+    named = conversation.get("id") if isinstance(conversation, dict) else conversation
+    made_in = (response_of(item_id) for item_id in referenced_ids(body.get("input")))
+    return any(map(is_ours, (body.get("previous_response_id"), named, *made_in)))

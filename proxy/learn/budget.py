@@ -1,0 +1,252 @@
+"""The budget of our own model calls: how many run at once, how many are made in an hour, and when none.
+
+By default few calls run at once. When jobs have waited for too long, concurrency grows by one step with
+every call that comes back as fast as usual, up to a bound; an upstream that gets slower by it (a model
+on one machine answers one request at a time) gets no more. Nor do they grow where this process has no
+processor time left: its extractions would take what the users' turns need. When the upstream says stop,
+one call runs at a time until one succeeds. The last of an hour's calls, and one slot, are reserved for
+what users explicitly ask to be remembered.
+
+All processes that share a store share the hourly budget. While the store is away no call is made: the jobs
+are in the same store, and what a call found could not be saved.
+"""
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Literal
+
+from proxy.domain.calls import HOUR_S, Calls, OwnCalls, Spent
+from proxy.domain.errors import (
+    CompletionFailed,
+    CompletionPostponed,
+    CompletionRefused,
+    CredentialNeeded,
+    StoreUnavailable,
+)
+from proxy.domain.lanes import BATCH, EXPLICIT
+from proxy.domain.ports import Clock, Completer, CompletionRequest
+from proxy.learn.extraction.extract import ROLE
+
+NO_LANE = 0
+_LOOK_S = 5.0  # others may spend of the hour's calls meanwhile: who takes too many jobs has to put them back
+_AWAY_S = 5.0
+_KEEPS_PACE, _FALLS_BEHIND = 1.5, 2.0  # times the usual seconds of a call
+_NEWEST = 0.2  # weight of the newest call in an average
+_FULL = 0.85  # of one processor: more threads of Python get no further than one
+_WINDOW_S = 0.5  # over which processor time is taken
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one process may take of the upstream, and by the hour all of them together. `peak` below
+    `concurrency` counts as `concurrency`."""
+
+    concurrency: int = 2
+    peak: int = 24  # a thousand jobs in a minute, at a second a call
+    calls_per_hour: int = 0  # in any 60 minutes; 0: no bound
+    reserve: float = 0.2  # share of them kept for explicit asks
+    patience_s: float = 5.0
+
+
+Ended = Literal["answered", "failed", "refused", "postponed", "no_credential"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One of our own calls, for the metrics."""
+
+    role: str
+    ended: Ended
+    seconds: float
+
+
+class Load:
+    """Tells the worker which lanes may be served, and hears how the calls go. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        bounds: Bounds = Bounds(),
+        clock: Clock = time.time,
+        calls: Calls | None = None,
+        worked: Callable[[], float] = time.process_time,
+    ) -> None:
+        """`calls`: where the hour's are counted; None: of this process alone. `worked`: processor seconds
+        that this process has used."""
+        self._bounds, self._clock, self._worked = bounds, clock, worked
+        self._seen_at, self._seen_worked, self._full = clock(), worked(), False
+        self._calls = calls or OwnCalls()
+        self._left, self._free_at = bounds.calls_per_hour, 0.0
+        self._looked_at = self._look_at = 0.0
+        self._limit = bounds.concurrency
+        self._running = 0
+        self._backlog = False  # the last job claimed had waited for too long
+        self._held_at, self._held_s = 0.0, 0.0
+        self._usual_s: float | None = None  # a call takes, with no more than `concurrency` at once
+        self._recent_s: float | None = None
+
+    # ------------------------------------------------------------ asked by the worker
+    @property
+    def limit(self) -> int:
+        """How many jobs are served at once now; one explicit ask more."""
+        return self._limit
+
+    @property
+    def running(self) -> int:
+        """How many jobs are being served."""
+        return self._running
+
+    def lane(self) -> int:
+        """Return the last lane of which a job may be claimed now; NO_LANE: of none."""
+        if self._held_left_s > 0 or self._running > self._limit:
+            return NO_LANE
+        left = self.calls_left()
+        if left is not None:
+            left -= self._running
+            if left <= 0:
+                return NO_LANE
+            if left <= self._reserved:
+                return EXPLICIT
+        return BATCH if self._running < self._limit else EXPLICIT
+
+    def calls_left(self) -> int | None:
+        """Return how many calls are left of the last hour's as far as is known; None: no bound."""
+        if not self._bounds.calls_per_hour:
+            return None
+        return self._left or int(self._clock() >= self._free_at)
+
+    async def look(self) -> None:
+        """See how many calls the others have left. Raises StoreUnavailable."""
+        knows = self._looked_at <= self._clock() < self._look_at
+        if self._bounds.calls_per_hour and not knows:
+            self._note(await self._calls.look(self._bounds.calls_per_hour, self._clock()))
+
+    def began(self, *, waited_s: float) -> None:
+        """A job was claimed that had been waiting for so long."""
+        self._running += 1
+        self._backlog = waited_s > self._bounds.patience_s
+
+    def ended(self) -> None:
+        """A job is no longer served."""
+        self._running -= 1
+
+    def idle(self) -> None:
+        """Nothing was due."""
+        self._backlog = False
+        self._limit = min(self._limit, self._bounds.concurrency)
+
+    # ------------------------------------------------------------ told by the calls
+    async def spend(self) -> float:
+        """Take one call out of the hour's; return what `refund` takes back. Raises CompletionPostponed where
+        none is left, or nobody knows."""
+        if not self._bounds.calls_per_hour:
+            return 0.0
+        try:
+            spent = await self._calls.spend(self._bounds.calls_per_hour, self._clock())
+        except StoreUnavailable as error:
+            reason = "nobody knows how many of the hour's calls are left"
+            raise CompletionPostponed(reason, retry_after_s=_AWAY_S, shared=True) from error
+        self._note(spent)
+        if not spent.granted:
+            wait_s = max(1.0, spent.retry_after_s)
+            raise CompletionPostponed("the hour's calls are spent", retry_after_s=wait_s, shared=True)
+        return spent.at
+
+    async def refund(self, at: float) -> None:
+        """Put a call back: it was not made. Where the store is away, it counts all the same."""
+        if self._bounds.calls_per_hour:
+            with suppress(StoreUnavailable):
+                await self._calls.refund(at)
+                self._left += 1
+
+    def answered(self, seconds: float) -> None:
+        """A call was answered: let more out, fewer, or as many."""
+        at_rest = self._limit <= self._bounds.concurrency
+        self._recent_s = _average(self._recent_s, seconds)
+        if at_rest or self._usual_s is None:
+            self._usual_s = _average(self._usual_s, seconds)
+        if self._limit < self._bounds.concurrency:
+            self._limit += 1
+        elif self._is_full() or self._recent_s > _FALLS_BEHIND * self._usual_s:
+            self._limit = max(self._bounds.concurrency, self._limit - 1)
+        elif self._backlog and max(seconds, self._recent_s) <= _KEEPS_PACE * self._usual_s:
+            self._limit = max(self._limit, min(self._limit + 1, self._bounds.peak))
+
+    def hold(self, seconds: float) -> None:
+        """Claim nothing for so long: the upstream wants no calls."""
+        self._limit = 1
+        self._held_at, self._held_s = self._clock(), max(self._held_left_s, seconds)
+
+    def _is_full(self) -> bool:
+        """Return whether this process lately used all the processor time that it can."""
+        now, worked = self._clock(), self._worked()
+        passed = now - self._seen_at
+        if not 0 <= passed < _WINDOW_S:
+            self._full = worked - self._seen_worked > _FULL * passed > 0
+            self._seen_at, self._seen_worked = now, worked
+        return self._full
+
+    def _note(self, spent: Spent) -> None:
+        now = self._clock()
+        self._left, self._looked_at = spent.left, now
+        self._free_at = now + (spent.retry_after_s or HOUR_S)
+        self._look_at = min(now + _LOOK_S, self._free_at)
+
+    @property
+    def _held_left_s(self) -> float:
+        """How long nothing may be claimed; 0 also where the clock was set back since."""
+        since_s = self._clock() - self._held_at
+        return max(0.0, self._held_s - since_s) if since_s >= 0 else 0.0
+
+    @property
+    def _reserved(self) -> int:
+        return round(self._bounds.calls_per_hour * self._bounds.reserve)
+
+
+class Metered:
+    """A Completer whose calls are counted against the load."""
+
+    def __init__(
+        self,
+        completer: Completer,
+        load: Load,
+        report: Callable[[Call], None] = lambda call: None,
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._completer, self._load, self._report, self._timer = completer, load, report, timer
+
+    async def complete(self, request: CompletionRequest) -> str:
+        """Return the answer's text. Raises what the completer raises, and CompletionPostponed when the
+        hour's calls are spent."""
+        began = self._timer()
+        try:
+            answer = await self._called(request, await self._load.spend())
+        except CompletionFailed as error:
+            self._report(Call(request.role, _ENDED.get(type(error), "failed"), self._timer() - began))
+            raise
+        seconds = self._timer() - began
+        self._report(Call(request.role, "answered", seconds))
+        self._load.answered(seconds)
+        return answer
+
+    async def _called(self, request: CompletionRequest, spent_at: float) -> str:
+        try:
+            return await self._completer.complete(request)
+        except CompletionPostponed as error:
+            await self._load.refund(spent_at)
+            # Jobs wait for the extraction's endpoint only: another role may have one of its own.
+            if error.shared and error.retry_after_s and request.role == ROLE:
+                self._load.hold(error.retry_after_s)
+            raise
+
+
+_ENDED: dict[type[CompletionFailed], Ended] = {
+    CompletionPostponed: "postponed",
+    CompletionRefused: "refused",
+    CredentialNeeded: "no_credential",
+}
+
+
+def _average(so_far: float | None, newest: float) -> float:
+    return newest if so_far is None else so_far + _NEWEST * (newest - so_far)

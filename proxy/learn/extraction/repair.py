@@ -1,0 +1,281 @@
+"""Read a model's JSON answer, however it is wrapped; refuse what would be guesswork.
+
+Models answer with fences, <think> blocks, prose around the JSON, one object instead of a list, one object a
+line, other key names, facts grouped by type, JSON within JSON, as a tool call, as YAML or XML, or cut off in
+the middle. json-repair reads what is no JSON, up to the last bracket that closes: so a fact that was cut off
+is left out. Whole facts of a known type are read; what names no type of ours is dropped. What cannot be read
+raises Unreadable.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import json_repair
+
+from proxy.domain.core import KINDS, Candidate
+from proxy.text.thoughts import without_thoughts
+
+MAX_READ = 200  # facts: a model that copies every sentence is sorted out later
+TAGS = frozenset(
+    "identity family people pets health food work project tools travel home money dates education leisure"
+    " style rules plans events".split()
+)
+_CONTENT_KEYS = ("content", "fact", "memory", "text", "statement", "value", "description", "summary")
+_TYPE_KEYS = ("type", "category", "memory_type", "kind", "fact_type", "memoryType")
+_CONFIDENCE_KEYS = ("confidence", "score", "certainty", "probability", "confidence_score")
+_EVIDENCE_KEYS = ("evidence", "quote", "span", "source", "evidence_span", "source_text")
+_LIST_KEYS = ("facts", "memories", "memory", "results", "result", "items", "data", "extracted_facts")
+# Around the facts: an envelope of some protocol. Their values may be JSON in a string.
+_ENVELOPES = (
+    *(
+        "arguments",
+        "parameters",
+        "input",
+        "function",
+        "tool_calls",
+        "tool_call",
+        "response",
+        "answer",
+        "output",
+    ),
+    *("json", "choices", "message", "content", "payload", "object", "value", "extraction"),
+)
+_NOTHING = re.compile(
+    r"\W*(?:none|null|nothing(?: (?:new|to (?:remember|extract|store)))?|no (?:new |relevant "
+    r"|lasting )?(?:facts?|memories)"
+    r"(?: (?:found|to extract|were found))?|n/?a|empty|无|没有|没有(?:新的)?(?:事实|记忆)|nada|nichts"
+    r"|rien)\W*",
+    re.IGNORECASE,
+)
+_LABEL = re.compile(
+    r"^[^\S\n]*+(?:(?:[-*•]"
+    r"|\d{1,2}[.)])\s*+)?[*_`\"']{0,3}(?P<key>[A-Za-z_]{4,16})[*_`\"']{0,3}\s?[:\uff1a][*_]{0,2}[^\S\n]*(?P<value>\S.*(?=\n)|\"[^\"\n]+\"(?=\Z))",
+    re.MULTILINE,
+)
+_ELEMENT = re.compile(r"<(\w{3,16})>([^<>]*)</\1>")
+# Leftovers of a notation, or of half a character: no fact reads like that.
+_GARBLED = re.compile(
+    r"[\ud800-\udfff\ufffd\x00-\x08\x0e-\x1f]|\"\s*[:,]\s*\"|[\"']\s*:\s*[\[{\"']|\\u[0-9a-fA-F]{4}|```"
+    r"|<\|\w+\|>"
+    r"|'[}\]]*\Z|\A[\[{]|[{\[]\"|</?(?:think|fact|facts|content|type)>|\Aundefined\Z|\A\[object Object\]"
+)
+_JSON = json.JSONDecoder(strict=False)
+_OPENING = re.compile(r"[\[{]")
+_FULL_WIDTH = str.maketrans("\uff5b\uff5d\uff3b\uff3d\uff1a\uff0c\uff02", '{}[]:,"')
+_MOST_VALUES, _DEPTH = 200, 40
+_NONE = frozenset(("", "null", "none", "n/a", "-", "false"))
+_WORDS = {
+    **{"certain": 1.0, "stated": 0.95, "very high": 0.95, "high": 0.9, "medium": 0.6, "moderate": 0.6},
+    **{"hedged": 0.5, "low": 0.3, "very low": 0.1},
+}
+_MAX_ANSWER = 100_000
+_LONGEST = 8_000  # characters of a fact: more than is shown of what was said, so a longer one is no copy
+
+
+class Unreadable(Exception):
+    """The answer holds no facts that could be read. Its message holds no content."""
+
+
+def read_facts(answer: str) -> list[Candidate]:
+    """Return the facts of the answer in order; those of an unknown type, or garbled, are dropped.
+
+    An empty list is a valid answer ("nothing to remember"). Raises Unreadable.
+    """
+    text = without_thoughts(answer[:_MAX_ANSWER])
+    elements = _elements(text)
+    facts = [c for e in elements if (c := _candidate(e)) is not None]
+    if elements and not facts and not any(_first_text(e, _TYPE_KEYS) for e in elements):
+        raise Unreadable("no element has a type and a content")
+    return facts[:MAX_READ]
+
+
+def _elements(text: str) -> list[Mapping[str, Any]]:
+    """Return the objects that look like facts, of all JSON values in the text; else labelled lines."""
+    found: list[Mapping[str, Any]] = []
+    readable = bool(_NOTHING.fullmatch(text))
+    for value in _values(text):
+        elements = _facts_in(value)
+        found += elements
+        readable = readable or _is_empty_answer(value)
+    if not found and not readable:
+        found = _labelled(text)
+        if not found:
+            raise Unreadable("no facts in a notation that is known")
+    return found
+
+
+def objects(answer: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects of the answer, the outermost first; none of an answer that was cut off."""
+    level: list[Any] = list(_values(without_thoughts(answer[:_MAX_ANSWER]), may_be_cut=False))
+    for _ in range(_DEPTH):
+        yield from (value for value in level if isinstance(value, dict))
+        inner = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list))
+        level = [value for values in inner for value in values]
+
+
+def _values(text: str, *, may_be_cut: bool = True) -> Iterator[Any]:
+    """Yield the JSON values of the text, outermost first, one after the other. A broken one takes all that
+    follows it."""
+    whole = _decoded(text.strip())
+    if whole is not None:
+        yield whole
+        return
+    text, at = text.translate(_FULL_WIDTH), 0
+    for _ in range(_MOST_VALUES):
+        opening = _OPENING.search(text, at)
+        if opening is None:
+            return
+        try:
+            value, at = _JSON.raw_decode(text, opening.start())
+        except (ValueError, RecursionError):
+            rest = text[opening.start() :]
+            if may_be_cut or rest.count("{") <= rest.count("}"):
+                yield from _repaired(rest)
+            return
+        yield value
+
+
+def _repaired(text: str) -> Iterator[Any]:
+    """Yield the value that a broken text holds up to its last closing bracket."""
+    end = max(text.rfind("}"), text.rfind("]"))
+    try:
+        yield json_repair.loads(text[: end + 1], skip_json_loads=True)
+    except (ValueError, RecursionError):
+        return
+
+
+def _decoded(text: str) -> Any:
+    """Return the value of a text that is JSON, once or twice encoded; None if it is none."""
+    for _ in range(3):
+        try:
+            value = json.loads(text, strict=False)
+        except (ValueError, RecursionError):
+            return None
+        if not isinstance(value, str):
+            return value
+        text = value
+    return None
+
+
+def _facts_in(value: Any, depth: int = 0) -> list[Mapping[str, Any]]:
+    if isinstance(value, str):
+        value = _decoded(value)
+    if depth > 6:
+        return []
+    if isinstance(value, list):
+        return [
+            fact
+            for element in value
+            if isinstance(element, dict | list)
+            for fact in _facts_in(element, depth + 1)
+        ]
+    if not isinstance(value, dict):
+        return []
+    if _content(value) and _first_text(value, _TYPE_KEYS):
+        return [value]
+    for key in (*_LIST_KEYS, *_ENVELOPES):
+        inner = value.get(key)
+        if isinstance(inner, list | dict | str) and (facts := _facts_in(inner, depth + 1)):
+            return facts
+    return _grouped(value, depth) or ([value] if _content(value) else [])
+
+
+def _grouped(value: Mapping[str, Any], depth: int) -> list[Mapping[str, Any]]:
+    """Return facts that stand under their type ({"semantic": ["…"]}) or a number ({"fact1": {…}})."""
+    found: list[Mapping[str, Any]] = []
+    for key, inner in value.items():
+        type_ = _type_named(key)
+        if type_ and isinstance(inner, list | str):
+            texts = inner if isinstance(inner, list) else [inner]
+            found += [{"type": type_, "content": t} for t in texts if isinstance(t, str)]
+            found += [{"type": type_, **e} for e in texts if isinstance(e, dict)]
+        elif isinstance(inner, dict):
+            found += [{"type": type_, **inner}] if type_ and _content(inner) else _facts_in(inner, depth + 1)
+    return found
+
+
+def _is_empty_answer(value: Any) -> bool:
+    """True for [], {}, {"facts": []}, {"facts": null}: the model found nothing."""
+    if isinstance(value, dict):
+        return not value or any(key in value and not value[key] for key in _LIST_KEYS)
+    return isinstance(value, list) and not value
+
+
+def _labelled(text: str) -> list[Mapping[str, Any]]:
+    """Return facts written as "type: …" and "content: …" lines, or as XML elements, with both.
+
+    A line that does not end may be cut off: it counts for nothing, unless in quotes."""
+    lines = _ELEMENT.sub(r"\n\1: \2\n", text)
+    found: list[dict[str, str]] = [{}]
+    for match in _LABEL.finditer(lines):
+        key, value = match["key"].lower(), match["value"].strip().strip("*`\"',")
+        if key in found[-1]:
+            found.append({})
+        found[-1][key] = value
+    return [e for e in found if _content(e) and _type_named(_first_text(e, _TYPE_KEYS))]
+
+
+# ---------------------------------------------------------------- one fact
+def _candidate(element: Mapping[str, Any]) -> Candidate | None:
+    content, type_ = _content(element), _type_named(_first_text(element, _TYPE_KEYS))
+    if not content or len(content) > _LONGEST or type_ is None or _GARBLED.search(content):
+        return None
+    evidence = _first_text(element, _EVIDENCE_KEYS)[:_LONGEST]
+    return Candidate(
+        type=type_,
+        content=content,
+        confidence=_confidence(element),
+        tags=_tags(element.get("tags")),
+        evidence="" if _GARBLED.search(evidence) else evidence,
+        replaces=_reference(element.get("replaces")),
+    )
+
+
+def _type_named(name: str) -> str | None:
+    """Return the type of the closed list that is named, in any case, plural or as "semantic memory"."""
+    bare = re.sub(r"[\s_-]?(?:memory|memories|facts?|type)\Z", "", name.strip().lower()).removesuffix("s")
+    return bare if bare in KINDS else None
+
+
+def _content(element: Mapping[str, Any]) -> str:
+    return " ".join(_first_text(element, _CONTENT_KEYS).split())
+
+
+def _first_text(element: Mapping[str, Any], keys: tuple[str, ...]) -> str:
+    return next((v.strip() for k in keys if isinstance(v := element.get(k), str) and v.strip()), "")
+
+
+def _tags(given: Any) -> tuple[str, ...]:
+    """Return at most three tags of the closed list; others are dropped."""
+    if isinstance(given, str):
+        given = re.split(r"[,;\s]+", given)
+    named = [t.strip().lower() for t in given if isinstance(t, str)] if isinstance(given, list) else []
+    return tuple(t for t in dict.fromkeys(named) if t in TAGS)[:3]
+
+
+def _confidence(element: Mapping[str, Any]) -> float:
+    """Return the confidence in [0, 1]: 0.9, "0.9", "9/10", "90%", 9, 90 or a word; .8 without one."""
+    given = next((element[k] for k in _CONFIDENCE_KEYS if element.get(k) is not None), 0.8)
+    if isinstance(given, str):
+        word = given.strip().lower()
+        match = re.match(r"(\d+(?:[.,]\d+)?)\s*(%|/\s*10\b)?", word)
+        if match is None:
+            return _WORDS.get(word, 0.8)
+        given = float(match[1].replace(",", "."))
+        if match[2]:
+            return min(1.0, given / (100 if match[2] == "%" else 10))
+    if isinstance(given, bool) or not isinstance(given, int | float) or given != given:
+        return 0.8
+    if given > 1.5:
+        given = min(given, 100) / (10 if given <= 10 else 100)  # of ten, or in percent
+    return float(min(1, max(0, given)))  # a float only now: it does not hold every integer
+
+
+def _reference(value: Any) -> str | None:
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    if not isinstance(value, str) or value.strip().lower() in _NONE:
+        return None
+    return value.strip().strip("#[]<>\"'")

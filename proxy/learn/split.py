@@ -1,0 +1,234 @@
+"""Split a document into passages, along its headings: Markdown's ATX and underlined ones; plain text has
+none.
+
+Passages are made of whole paragraphs, lists, tables and code blocks as far as these are short enough to be
+found and shown as one. Their tiles cover the document without a gap, so that joined they are its text.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from proxy.domain.documents import Format, Passage
+from proxy.text.sentences import pieces
+
+# In units: a character, three for one of a script without spaces. Some 170 tokens; the model reads 256.
+TARGET = 700
+MOST = 1_200
+LEAST = 150  # a shorter rest joins the passage before it
+PASSAGES_A_SECTION = 8  # a longer section is searched as several
+HEADING_CHARS = 120
+_LONGEST_TITLE = 1_000  # with its markup; what is longer is none, and not worth a pattern's time
+
+# Blanks are tried from their first one only: a line of blanks would be tried from each of them.
+_ATX = re.compile(
+    r" {0,3}(#{1,6})(?:[ \t]++(.*?))?(?:(?<![ \t])[ \t]++#++)?(?:(?<![ \t])[ \t]++|(?<=[ \t]))?$"
+)
+_UNDERLINE = re.compile(r" {0,3}(?:=+|-{2,})[ \t]*$")
+# May follow the mark of a list's item. Where backticks follow backticks, it is code within a line.
+_FENCE = re.compile(r" {0,3}(?:(?:[-*+]|\d{1,9}[.)])[ \t]{1,4})*+(?:`{3,}+(?!.*`)|~{3,}+)")
+_FENCE_END = re.compile(r"([ \t]*+)(`{3,}+|~{3,}+)\s*+$")
+# A line above a rule that is no heading: of a list, a quotation, a table, code.
+_NO_TITLE = re.compile(r" {4}|\t| {0,3}(?:[-*+>|]|\d{1,9}[.)][ \t])")
+_UNSPACED = re.compile("[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_CLAUSE = re.compile(r"[^;；]*+[;；]\s*+|[^;；]+")
+_LINK = re.compile(r"!?\[([^\[\]]*)\]\([^()]*\)")
+NO_BRACKETS = str.maketrans("[]", "()")  # of headings: they are cited in brackets
+# Code, and what is escaped, stays as it is; so does an underscore within a word.
+_MARKUP = re.compile(
+    r"(?<!`)(`++)(?P<code>.+?)(?<!`)\1(?!`)|\\(?P<escaped>[!-/:-@\[-`{-~])|<[^<>]{1,60}>|~~+"
+    r"|[*`]+(?=\S)|(?<=\S)[*`]+|(?<!\w)_+(?=\S)|(?<=\S)_+(?!\w)"
+)
+
+
+@dataclass(slots=True)
+class _Section:
+    """Lines under one heading. `above` of them are the heading, and headings before it without any text."""
+
+    headings: tuple[str, ...]
+    lines: list[str] = field(default_factory=list)
+    above: int = 0
+
+    @property
+    def has_text(self) -> bool:
+        return any(line.strip() for line in self.lines[self.above :])
+
+
+def split(text: str, format: Format) -> tuple[Passage, ...]:
+    """Return the document's passages in order; none where it says nothing. `text` may hold any line ends."""
+    lines = text.splitlines(keepends=True)
+    sections = _by_headings(lines) if format == "markdown" else [_Section((), lines)]
+    passages: list[Passage] = []
+    start, number, tail = 0, -1, ""
+    for section in _joined(sections):
+        head = "".join(section.lines[: section.above])
+        if not section.has_text:
+            tail = head + "".join(section.lines[section.above :])  # the last one: nothing comes after it
+            break
+        for place, tile in enumerate(_tiles(section.lines[section.above :])):
+            number += place % PASSAGES_A_SECTION == 0
+            lead = 0 if place else len(head)
+            tile = tile if place else head + tile
+            passages.append(
+                Passage(headings=section.headings, section=number, tile=tile, start=start, lead=lead)
+            )
+            start += len(tile)
+    return _with_tail(passages, tail)
+
+
+def _with_tail(passages: list[Passage], tail: str) -> tuple[Passage, ...]:
+    """Return the passages with the headings after the last text in the last tile."""
+    if not passages or not tail:
+        return tuple(passages)
+    last = passages[-1]
+    grown = Passage(
+        headings=last.headings, section=last.section, tile=last.tile + tail, start=last.start, lead=last.lead
+    )
+    return (*passages[:-1], grown)
+
+
+# ---------------------------------------------------------------- sections
+def _by_headings(lines: Sequence[str]) -> list[_Section]:
+    """Return the sections in order; the first has no heading, and holds nothing where one opens the text."""
+    path: list[tuple[int, str]] = []
+    sections = [_Section(())]
+    at, fence = _front_matter(lines), ""
+    sections[0].lines += lines[:at]
+    while at < len(lines):
+        found = None if fence else _heading(lines, at)
+        if found is None:
+            fence = _fence_after(lines[at], fence)
+            sections[-1].lines.append(lines[at])
+            at += 1
+            continue
+        level, title, taken = found
+        path = [(other, name) for other, name in path if other < level]
+        if title:
+            path.append((level, title))
+        section = _Section(tuple(name for _, name in path), list(lines[at : at + taken]), taken)
+        sections.append(section)
+        at += taken
+    return sections
+
+
+def _joined(sections: Iterable[_Section]) -> Iterator[_Section]:
+    """Yield the sections that have text, each with the headings above it that have none; at the end, what is
+    left of these."""
+    above: list[str] = []
+    for section in sections:
+        if not section.has_text:
+            above += section.lines
+            continue
+        yield _Section(section.headings, [*above, *section.lines], len(above) + section.above)
+        above = []
+    if above:
+        yield _Section((), above, len(above))
+
+
+def _heading(lines: Sequence[str], at: int) -> tuple[int, str, int] | None:
+    """Return the level and the words of a heading that begins at this line, and how many lines it takes."""
+    line = lines[at].rstrip("\r\n")
+    if len(line) > _LONGEST_TITLE:
+        return None
+    if match := _ATX.match(line):
+        return len(match[1]), _plain(match[2] or ""), 1
+    after = lines[at + 1].rstrip("\r\n") if at + 1 < len(lines) else ""
+    if not _UNDERLINE.match(after) or not line.strip() or _NO_TITLE.match(line):
+        return None
+    # Of a paragraph of several lines, an underlined last one is a rule below it, far more often.
+    if at and lines[at - 1].strip() and not _ATX.match(lines[at - 1].rstrip("\r\n")):
+        return None
+    return 1 if "=" in after else 2, _plain(line), 2
+
+
+def _front_matter(lines: Sequence[str]) -> int:
+    """Return how many lines a YAML front matter takes: its last rule would underline a heading."""
+    if not lines or lines[0].rstrip() != "---":
+        return 0
+    return next((n + 1 for n, line in enumerate(lines) if n and line.rstrip() in ("---", "...")), 0)
+
+
+def _fence_after(line: str, fence: str) -> str:
+    """Return the fence, with what stands before it, of the code that is open after the line; "" for none."""
+    if not fence:
+        match = _FENCE.match(line)
+        return match[0] if match else ""
+    mark = fence.split()[-1]
+    match = _FENCE_END.match(line)
+    if match is None or len(match[1]) > len(fence) - len(mark) + 3:
+        return fence
+    return "" if match[2].startswith(mark) else fence
+
+
+def _plain(title: str) -> str:
+    """Return a heading's words without markup, on one line, able to stand in a citation."""
+    words = _MARKUP.sub(lambda m: m["code"] or m["escaped"] or "", _LINK.sub(r"\1", title))
+    return " ".join(words.translate(NO_BRACKETS).split())[:HEADING_CHARS].strip()
+
+
+# ---------------------------------------------------------------- passages
+def _tiles(lines: Sequence[str]) -> list[str]:
+    """Return the lines as tiles of whole blocks; together they are the lines."""
+    tiles: list[str] = []
+    room = 0
+    for block in _blocks(lines):
+        size = _size(block)
+        if tiles and (size <= room or not block.strip() or not tiles[-1].strip()):
+            tiles[-1] += block
+        else:
+            tiles.append(block)
+            room = TARGET
+        room -= size
+    if len(tiles) > 1 and _size(tiles[-1]) < LEAST and _size(tiles[-2]) + _size(tiles[-1]) <= MOST:
+        tiles[-2:] = [tiles[-2] + tiles[-1]]
+    return tiles
+
+
+def _blocks(lines: Sequence[str]) -> Iterator[str]:
+    """Yield paragraphs, each with the blank lines after it, code blocks whole; what is too long in parts."""
+    block, fence, blank = "", "", False
+    for line in lines:
+        if blank and line.strip() and not fence:
+            yield from _parts(block)
+            block = ""
+        fence = _fence_after(line, fence)
+        blank = not line.strip()
+        block += line
+    if block:
+        yield from _parts(block)
+
+
+def _parts(block: str) -> Iterator[str]:
+    """Yield the block, or parts of it that are short enough: of lines, of sentences, of characters."""
+    if _size(block) <= MOST:
+        yield block
+        return
+    part, taken = "", 0
+    for piece in _pieces(block):
+        size = _size(piece)
+        if part and taken + size > TARGET:
+            yield part
+            part, taken = "", 0
+        part, taken = part + piece, taken + size
+    if part:
+        yield part
+
+
+def _pieces(block: str) -> Iterator[str]:
+    for line in block.splitlines(keepends=True):
+        if _size(line) <= TARGET:
+            yield line
+            continue
+        for sentence in _sentences(line):
+            step = TARGET // 3 if _UNSPACED.search(sentence) else TARGET
+            yield from (sentence[at : at + step] for at in range(0, len(sentence), step))
+
+
+def _sentences(line: str) -> Iterator[str]:
+    """Yield the sentences of a line, cut at their semicolons too, each with the space after it."""
+    for piece in pieces(line):
+        yield from _CLAUSE.findall(piece)
+
+
+def _size(text: str) -> int:
+    return len(text) + 2 * len(_UNSPACED.findall(text))

@@ -1,0 +1,236 @@
+"""The judge: our encoder's heads, behind threads. Implements judging.Judge.
+
+A message is read once: the embedder's run for its vector gives the hidden states that the heads of messages
+see. Pairs of texts are read in the background, on a thread of their own.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+
+from proxy.domain.errors import EmbeddingFailed
+from proxy.domain.judging import Asks, Profile, Reading, Relation, Statement
+from proxy.models import heads, memory_e5
+from proxy.models.embedder import OnnxEmbedder
+from proxy.models.heads import MessageHead, ProfileHead, read_head
+from proxy.models.load import load_embedder
+from proxy.models.pairs import PairHead, PairModel
+from proxy.models.relevance import RelevanceHead
+from proxy.models.weights import Array
+from proxy.system import step_back
+
+RELATION = frozenset({"same", "changed", "apart"})
+FOLLOWS = frozenset({"yes", "no"})
+WHOSE = frozenset({"user", "other", "nobody"})
+SENSE = frozenset(
+    "stated hedged hypothetical fiction quoted sarcastic transient instruction rule remember forget"
+    " off_record".split()
+)
+_MEMORY_BYTES = 16_000_000  # of memories as they are read with a message: some 4,000
+_MAY_ASK = 0.01  # of the message head: nine in ten messages are below it
+_SENSES = 512
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Heads:
+    """What judges, each with its weights."""
+
+    message: MessageHead
+    profile: ProfileHead
+    relevance: RelevanceHead
+    relation: PairHead
+    statement: PairHead
+
+    @classmethod
+    def read(cls, model: PairModel, directory: Path = heads.DIRECTORY) -> "Heads":
+        """Return the heads of a directory. Raises EmbeddingFailed."""
+        return cls(
+            MessageHead(read_head("message", directory)),
+            ProfileHead(read_head("profile", directory)),
+            RelevanceHead(read_head("relevance", directory)),
+            PairHead(model, read_head("relation", directory), [RELATION]),
+            PairHead(model, read_head("statement", directory), [FOLLOWS, WHOSE, SENSE]),
+        )
+
+
+class OnnxJudge:
+    """Implements judging.Judge. The event loop never waits for the encoder.
+
+    `embedder`: of our encoder. `shares_space`: memories' vectors are its vectors, too; where another model
+    embeds, they say nothing here.
+    """
+
+    def __init__(self, embedder: OnnxEmbedder, heads: Heads, *, shares_space: bool = True) -> None:
+        self.shares_space = shares_space
+        self._embedder, self._heads = embedder, heads
+        self._read_memories = _Memories(_MEMORY_BYTES)
+        self._senses: dict[bytes, dict[str, float]] = {}  # of messages that may ask for something
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="judge", initializer=step_back)
+        # Loading the session of pairs takes longer than a request may wait.
+        self._pool.submit(heads.statement.judge, "Hi", "Hi")
+
+    def begin(self, text: str) -> None:
+        """See judging.Judge."""
+        self._embedder.begin(text)
+
+    async def read(self, text: str) -> Reading:
+        """See judging.Judge. A message that may ask for something is read again by the statement head, which
+        is surer about that, and slower; it is not asked about forgetting, which cannot be undone."""
+        made = await self._embedder.read(text)
+        needs, asks = self._heads.message.judge(_states(made.states))
+        if max(asks.remember, asks.forget, asks.off_record, asks.rule) >= _MAY_ASK:
+            asks = await self._asks(text, asks)
+        return Reading(made.vector, needs, asks, made.states)
+
+    async def _asks(self, text: str, asks: Asks) -> Asks:
+        key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if (sense := self._senses.get(key)) is None:
+            work = partial(self._heads.statement.judge, text, text)
+            _, _, sense = await self._embedder.run(work)
+            if len(self._senses) >= _SENSES:
+                self._senses.clear()
+            self._senses[key] = sense
+        return Asks(
+            max(asks.remember, sense["remember"]),
+            asks.forget,
+            max(asks.off_record, sense["off_record"]),
+            max(asks.rule, sense["rule"]),
+        )
+
+    async def helps(self, message: Reading, memories: Sequence[tuple[str, bytes | None]]) -> list[float]:
+        """See judging.Judge. Memories that the cosine leaves open are read with the message."""
+        if not memories:
+            return []
+        given = [vector if self.shares_space else None for _, vector in memories]
+        vectors = await asyncio.gather(*map(self._vector, memories, given))
+        cosines = np.stack([_floats(vector) for vector in vectors]) @ _floats(message.vector)
+        relevance = self._heads.relevance
+        chances = relevance.by_cosine(cosines)
+        if opened := relevance.open(chances):
+            shown = await asyncio.gather(*(self._shown(memories[at][0]) for at in opened))
+            read = partial(relevance.read, _states(message.states), shown, cosines[opened])
+            for at, chance in zip(opened, await self._embedder.run(read), strict=True):
+                chances[at] = chance
+        return chances
+
+    async def _vector(self, memory: tuple[str, bytes | None], given: bytes | None) -> bytes:
+        return given or (await self._embedder.embed([memory[0]]))[0]
+
+    async def _shown(self, content: str) -> Array:
+        """Return the memory as the relevance head reads it."""
+        key = blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if (found := self._read_memories.get(key)) is None:
+            made = await self._embedder.read_passage(content)
+            found = self._heads.relevance.shown(_states(made.states))
+            self._read_memories.put(key, found)
+        return found
+
+    def profile(self, vectors: Sequence[bytes]) -> list[Profile]:
+        """See judging.Judge. Of vectors of another model nothing is known."""
+        if not vectors or not self.shares_space:
+            return [Profile(0.0, 0.0) for _ in vectors]
+        return self._heads.profile.judge(np.stack([_floats(vector) for vector in vectors]))
+
+    async def relations(self, pairs: Sequence[tuple[str, str]]) -> list[Relation]:
+        """See judging.Judge."""
+        return await self._each(pairs, self._relation)
+
+    async def statements(self, pairs: Sequence[tuple[str, str]]) -> list[Statement]:
+        """See judging.Judge."""
+        return await self._each(pairs, self._statement)
+
+    def close(self) -> None:
+        """End the threads, after the steps already handed to them."""
+        self._pool.shutdown(wait=True)
+        if not self.shares_space:
+            self._embedder.close()
+
+    def _relation(self, pair: tuple[str, str]) -> Relation:
+        (found,) = self._heads.relation.judge(*pair)
+        return Relation(**found)
+
+    def _statement(self, pair: tuple[str, str]) -> Statement:
+        follows, whose, sense = self._heads.statement.judge(*pair)
+        return Statement(follows["yes"], whose["user"], whose["other"], whose["nobody"], sense)
+
+    async def _each(
+        self, pairs: Sequence[tuple[str, str]], judge: Callable[[tuple[str, str]], _T]
+    ) -> list[_T]:
+        """Judge one pair a step, so that several callers take turns."""
+        return [await self._run(partial(judge, pair)) for pair in pairs]
+
+    async def _run(self, work: Callable[[], _T]) -> _T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except RuntimeError as e:  # the pool was shut down
+            raise EmbeddingFailed("the judge is closed") from e
+
+
+class _Memories:
+    """The memories read last, by a hash of their text, within a number of bytes."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._bytes = most, 0
+        self._held: OrderedDict[bytes, Array] = OrderedDict()
+
+    def get(self, key: bytes) -> Array | None:
+        found = self._held.get(key)
+        if found is not None:
+            self._held.move_to_end(key)
+        return found
+
+    def put(self, key: bytes, states: Array) -> None:
+        if key not in self._held:
+            self._held[key] = states
+            self._bytes += states.nbytes
+        while self._bytes > self._most:
+            self._bytes -= self._held.popitem(last=False)[1].nbytes
+
+
+def _states(raw: bytes) -> Array:
+    return np.frombuffer(raw, np.float16).reshape(-1, memory_e5.WIDTH).astype(np.float32)
+
+
+def _floats(vector: bytes) -> Array:
+    return np.frombuffer(vector, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedJudge:
+    """`judge` is None where it cannot be used; `note` says why."""
+
+    judge: OnnxJudge | None
+    note: str = ""
+
+
+def load_judge(
+    models_dir: Path,
+    embedder: OnnxEmbedder | None,
+    *,
+    directory: Path | None = None,
+) -> LoadedJudge:
+    """Return the judge. Never raises for want of a file. `embedder`: the one that searches; if it is of
+    another model, or there is none, our encoder is loaded besides. Blocks, 50 ms, or as long as the encoder's
+    loading takes."""
+    shares_space = embedder is not None and embedder.encoder.directory is not None
+    if embedder is None or not shares_space:
+        loaded = load_embedder(models_dir)
+        if loaded.embedder is None:
+            return LoadedJudge(None, loaded.notes[0])
+        embedder = loaded.embedder
+    try:
+        found = Heads.read(PairModel(embedder.encoder), directory or heads.DIRECTORY)
+    except EmbeddingFailed as e:
+        if not shares_space:
+            embedder.close()
+        return LoadedJudge(None, str(e))
+    return LoadedJudge(OnnxJudge(embedder, found, shares_space=shares_space))

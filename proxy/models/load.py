@@ -1,0 +1,207 @@
+"""Find an embedding model on this machine: the first source that works, and why the others did not.
+
+Sources, in order: a directory that the operator names, our own encoder on what scripts/fetch-models brings,
+and fastembed with what it has cached, or with its own download if the operator allowed that. Nothing else
+touches the network: hubs are slow to fail, and start-up must not wait for one.
+"""
+
+import importlib.util
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from proxy.domain.errors import EmbeddingFailed
+from proxy.domain.ports import EmbeddingModel
+from proxy.models import e5, memory_e5, vocabulary, weights
+from proxy.models.catalog import OURS, ROWS, Row, row_of
+from proxy.models.embedder import OnnxEmbedder
+from proxy.models.encoder import MAX_TOKENS, Encoder, HubTokenizer
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+ONNX_NAMES = ("model.onnx", "onnx/model.onnx", "model_optimized.onnx")
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedEmbedder:
+    """`embedder` is None where no source worked; `notes` says why each source tried did not."""
+
+    embedder: OnnxEmbedder | None
+    source: str  # "directory" | "installer" | "fastembed" | "none"
+    notes: tuple[str, ...] = ()
+
+
+def load_embedder(
+    models_dir: Path,
+    *,
+    model: str = OURS,
+    path: Path | None = None,
+    allow_download: bool = False,
+    threshold: float | None = None,
+    threads: int = 2,
+    cache_size: int = 1024,
+) -> LoadedEmbedder:
+    """Return the embedder of the first source that works. Never raises for want of a model.
+
+    Blocks: 0.4 s, or as long as a download takes where one is allowed. `path` names a directory of an ONNX
+    sentence model, or for our own of what scripts/fetch-models brings. `models_dir`: where fastembed keeps
+    its files. `threshold`: the operator's similarity threshold, in the place of the model's.
+    """
+    row = row_of(model)
+    sources: dict[str, Callable[[], Encoder]] = {
+        "installer": lambda: _from_installer(row),
+        "fastembed": lambda: _from_fastembed(models_dir, row, download=allow_download),
+    }
+    if path is not None:
+        sources = {"directory": lambda: _from_directory(path, row), **sources}
+    notes = [] if row.model.name in ROWS else [f"thresholds were never measured for {row.model.name}"]
+    for source, open_source in sources.items():
+        try:
+            encoder = open_source()
+            found = _probe(encoder, row)
+        except EmbeddingFailed as e:
+            notes.append(f"{source}: {e}")
+            continue
+        if threshold is not None:
+            found = replace(found, similarity_threshold=threshold)
+        embedder = OnnxEmbedder(
+            encoder, found, prompts=row.family.prompts, threads=threads, cache_size=cache_size
+        )
+        return LoadedEmbedder(embedder, source, tuple(notes))
+    return LoadedEmbedder(None, "none", tuple(notes))
+
+
+def _from_directory(path: Path, row: Row) -> Encoder:
+    if not path.is_dir():
+        raise EmbeddingFailed(f"{path} is not a directory")
+    if row.model.name == OURS:
+        return our_encoder(path)
+    for name in ONNX_NAMES:
+        if (path / name).is_file():
+            return _onnx(path, path / name, row)
+    raise EmbeddingFailed(f"{path} holds no {ONNX_NAMES[0]}")
+
+
+def _from_installer(row: Row) -> Encoder:
+    if row.model.name != OURS:
+        raise EmbeddingFailed(f"holds only {OURS}")
+    return our_encoder(fetched_dir())
+
+
+def fetched_dir() -> Path:
+    """Return where scripts/fetch-models puts the word embeddings and the vocabulary: inside the environment
+    that runs us."""
+    return Path(sys.prefix, "share", "memory-proxy", "multilingual-e5-small")
+
+
+def our_encoder(directory: Path) -> Encoder:
+    """Return our encoder on the files of `directory`. Raises EmbeddingFailed."""
+    # onnxruntime maps external weights of one directory only, so ours are packed next to the published ones.
+    words = directory / e5.WORDS_NAME
+    if not weights.is_whole(words):
+        what = "damaged" if words.is_file() else "missing"
+        raise EmbeddingFailed(f"{words.name} in {directory} is {what}: run scripts/install")
+    tokenizer = vocabulary.read(directory)
+    memory_e5.pack(directory)
+    session = onnx_session(memory_e5.GRAPH, weights_dir=directory)
+    return Encoder(session, tokenizer, directory=directory)
+
+
+def _from_fastembed(models_dir: Path, row: Row, *, download: bool) -> Encoder:
+    if not row.fastembed_name:
+        raise EmbeddingFailed(f"does not offer {row.model.name}")
+    if importlib.util.find_spec("fastembed") is None:
+        raise EmbeddingFailed("not installed")
+    try:
+        directory = _fastembed_directory(models_dir, row, offline=True)
+    except EmbeddingFailed as e:
+        if not download:
+            raise EmbeddingFailed(f"{e}; downloads are not allowed") from e
+        directory = _fastembed_directory(models_dir, row, offline=False)
+    return _from_directory(directory, row)
+
+
+def _fastembed_directory(models_dir: Path, row: Row, *, offline: bool) -> Path:
+    """Return where fastembed keeps the model. Without a network its download gives up after about 40 s."""
+    try:
+        # Imported by name: it is an optional package, and slow to import.
+        fastembed: Any = importlib.import_module("fastembed")
+        loaded = fastembed.TextEmbedding(
+            row.fastembed_name,
+            cache_dir=str(models_dir / "fastembed"),
+            local_files_only=offline,
+            lazy_load=True,  # the files are all we want: sessions are made here
+        )
+        return Path(loaded.model._model_dir)
+    except Exception as e:  # its hub client raises whatever its HTTP library does
+        what = "not in its cache" if offline else "the download failed"
+        raise EmbeddingFailed(f"{row.fastembed_name}: {what}") from e
+
+
+def _onnx(directory: Path, graph: Path, row: Row) -> Encoder:
+    pooling = _read_json(directory / "1_Pooling/config.json")
+    first_token = bool(pooling.get("pooling_mode_cls_token", row.family.first_token))
+    return Encoder(
+        onnx_session(graph),
+        HubTokenizer(read_tokenizer(directory)),
+        pooling="cls" if first_token else "mean",
+    )
+
+
+def onnx_session(graph: Path, weights_dir: Path | None = None) -> "InferenceSession":
+    """Return a session of one thread. `weights_dir`: where the graph's external weights lie. Raises
+    EmbeddingFailed."""
+    try:
+        import onnxruntime
+    except ImportError as e:
+        raise EmbeddingFailed("onnxruntime cannot be imported") from e
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.log_severity_level = 4  # what fails is raised, and need not be printed as well
+    options.enable_mem_pattern = False  # every text has another shape: patterns would only pile up
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    model: str | bytes = str(graph)
+    if weights_dir is not None:
+        options.add_session_config_entry(
+            "session.model_external_initializers_file_folder_path", str(weights_dir)
+        )
+        model = graph.read_bytes()
+    try:
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as e:  # onnxruntime's errors have no base class of their own
+        raise EmbeddingFailed(f"{graph.name} cannot be loaded: {str(e)[:200]}") from e
+
+
+def read_tokenizer(directory: Path) -> "Tokenizer":
+    """Return the directory's tokenizer, truncating at what the model reads. Raises EmbeddingFailed."""
+    try:
+        import tokenizers
+
+        tokenizer = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+    except Exception as e:  # tokenizers raises bare Exception
+        raise EmbeddingFailed(f"tokenizer.json in {directory} cannot be read") from e
+    longest = _read_json(directory / "sentence_bert_config.json").get("max_seq_length")
+    tokenizer.enable_truncation(min(longest, MAX_TOKENS) if isinstance(longest, int) else MAX_TOKENS)
+    return tokenizer
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Return the object in the file, {} where there is none."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _probe(encoder: Encoder, row: Row) -> EmbeddingModel:
+    """Return the model with its true dimension, after one run that also warms the session up."""
+    dimension = encoder.encode(["ready"])[0].size
+    if row.model.dimension not in (0, dimension):
+        raise EmbeddingFailed(f"{row.model.name} has {row.model.dimension} dimensions, this has {dimension}")
+    return replace(row.model, dimension=dimension)

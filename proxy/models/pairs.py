@@ -1,0 +1,125 @@
+"""Heads that read two texts together: low-rank changes of all of the encoder's matrices, and linear layers.
+
+All heads run on one session, whose changes are inputs; the encoder's own matrices are mapped from the file
+that the encoder maps. Every pair is a run of its own, as every text is (see `encoder`).
+
+Texts are cut as in training (training/model.py): the second one's first 64 tokens; of the first, as many as
+are left of 128, half of them its beginning and half its end.
+"""
+
+from collections.abc import Mapping, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from proxy.domain.errors import EmbeddingFailed
+from proxy.models import memory_e5
+from proxy.models.encoder import Encoder
+from proxy.models.heads import HeadFile, softmax
+from proxy.models.load import onnx_session
+from proxy.models.vocabulary import MAX_TOKENS, Vocabulary
+from proxy.models.weights import Array
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession, OrtValue
+
+# The encoder's names of the matrices, and those of their changes in a head's file.
+_MATRICES = {"qkv": "qkv", "attended": "ao", "up": "up", "down": "down"}
+
+
+class PairModel:
+    """The encoder with its matrices changed by what a head brings. The session is made at the first use."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        assert isinstance(encoder.tokenizer, Vocabulary)
+        self._directory, self._tokenizer = encoder.directory, encoder.tokenizer
+        self._made: InferenceSession | None = None
+        self._making = Lock()
+
+    def states(
+        self, first: str, second: str, beside: Array, changes: Mapping[str, "OrtValue"]
+    ) -> tuple[Array, int]:
+        """Return the hidden states of both texts, and how many tokens are the first's. Raises
+        EmbeddingFailed."""
+        import onnxruntime
+
+        session = self._session()
+        try:
+            a, b = self._tokens(first, second)
+            segments = np.zeros((1, len(a) + len(b), memory_e5.WIDTH), np.float32)
+            segments[0, len(a) :] = beside
+            value = onnxruntime.OrtValue.ortvalue_from_numpy
+            feed = {"input_ids": value(np.array([a + b], np.int64)), "segments": value(segments), **changes}
+            (made,) = session.run_with_ort_values(["states"], feed)
+            return np.asarray(made.numpy()[0], np.float32), len(a)
+        except Exception as e:  # the errors of onnxruntime have no base class of their own
+            raise EmbeddingFailed(f"the encoder failed on two texts: {type(e).__name__}") from e
+
+    def _tokens(self, first: str, second: str) -> tuple[list[int], list[int]]:
+        b = self._tokenizer.all_ids(second)[1:][: MAX_TOKENS // 2]
+        return self._tokenizer.ids(first, MAX_TOKENS - len(b)), b
+
+    def _session(self) -> "InferenceSession":
+        with self._making:
+            if self._made is None:
+                self._made = onnx_session(memory_e5.PAIR_GRAPH, weights_dir=self._directory)
+            return self._made
+
+
+class PairHead:
+    """One head: for each of its questions, the probability of each of its labels. Its weights are read at the
+    first use. `labels`: of each question, in any order; the card has those of training."""
+
+    def __init__(self, model: PairModel, file: HeadFile, labels: Sequence[frozenset[str]]) -> None:
+        self._model, self._file = model, file
+        self._labels: list[tuple[str, ...]] = [tuple(given) for given in file.card.get("classes", ())]
+        if [frozenset(given) for given in self._labels] != list(labels):
+            raise EmbeddingFailed(f"the card of the head {file.name} has other classes")
+        self._weights: _Weights | None = None
+
+    def judge(self, first: str, second: str) -> list[dict[str, float]]:
+        """Return the probabilities by label, one dict a question. Blocks. Raises EmbeddingFailed."""
+        if self._weights is None:
+            self._weights = _Weights(self._file, self._labels)
+        weights = self._weights
+        states, length = self._model.states(first, second, weights.second, weights.changes)
+        both = np.concatenate([states[:length].mean(axis=0), states[length:].mean(axis=0)])
+        found = []
+        for labels, (matrix, bias), temperature, offsets in zip(
+            self._labels, weights.outs, weights.temperatures, weights.offsets, strict=True
+        ):
+            chances = softmax((matrix @ both + bias) / temperature + offsets)
+            if not np.isfinite(chances).all():
+                raise EmbeddingFailed(f"the head {self._file.name} returned no number")
+            found.append(dict(zip(labels, chances.tolist(), strict=True)))
+        return found
+
+
+class _Weights:
+    """What a head's file holds, as it is used. Raises EmbeddingFailed."""
+
+    def __init__(self, file: HeadFile, labels: Sequence[Sequence[str]]) -> None:
+        import onnxruntime
+
+        arrays = file.arrays()
+        value = onnxruntime.OrtValue.ortvalue_from_numpy
+        try:
+            self.second = arrays["second"]
+            self.changes = {}
+            for i in range(memory_e5.LAYERS):
+                for name, trained in _MATRICES.items():
+                    for part in ("down", "up"):
+                        change = arrays[f"encoder.layers.{i}.{trained}.{part}"].T
+                        self.changes[f"{name}{i}_{part}"] = value(np.ascontiguousarray(change))
+            self.outs = [(arrays[f"outs.{n}.weight"], arrays[f"outs.{n}.bias"]) for n in range(len(labels))]
+            self.offsets = [file.offsets(names) for names in labels]
+            given = file.card.get("temperature", 1.0)
+            self.temperatures = [
+                float(t) for t in (given if isinstance(given, list) else [given] * len(labels))
+            ]
+        except (KeyError, TypeError, ValueError) as e:
+            raise EmbeddingFailed(f"{file.path.name} does not hold what its head needs") from e
+        fitting = [(len(names), 2 * memory_e5.WIDTH) for names in labels]
+        if [matrix.shape for matrix, _ in self.outs] != fitting or len(self.temperatures) != len(labels):
+            raise EmbeddingFailed(f"{file.path.name} does not fit its classes")

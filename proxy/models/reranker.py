@@ -1,0 +1,166 @@
+"""A cross-encoder: question and text go through the model together, and one logit comes out.
+
+It is found as an embedding model is: in a directory that the operator names, else with fastembed, which is
+asked for what it has cached and downloads only where that is allowed. fastembed brings the files; the session
+is ours, of one thread, so that a rerank never takes the processors that relay.
+"""
+
+import asyncio
+import importlib
+import importlib.util
+import math
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from proxy.domain.errors import EmbeddingFailed, RerankFailed
+from proxy.models.encoder import MAX_CHARS
+from proxy.models.load import ONNX_NAMES, onnx_session, read_tokenizer
+from proxy.system import step_back
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+    from tokenizers import Tokenizer
+
+NONE = "none"
+# Rows of fastembed's list, and what an operator may well put into a directory, that read English alone.
+_ENGLISH_ONLY = ("ms-marco-minilm", "-en")
+_LATIN_SHARE = 0.5  # of the letters, for a model that reads English alone
+_MAX_QUERY_CHARS = 600
+
+
+class OnnxReranker:
+    """Implements ports.Reranker with one thread: the event loop never waits for the model. A cancelled call
+    leaves a step under way to end unheard."""
+
+    def __init__(self, session: "InferenceSession", tokenizer: "Tokenizer", *, english_only: bool) -> None:
+        tokenizer.no_padding()  # every pair is a run of its own, for the reasons given in `encoder`
+        self._session, self._tokenizer, self._english_only = session, tokenizer, english_only
+        self._inputs = {i.name: np.int32 if "int32" in i.type else np.int64 for i in session.get_inputs()}
+        self._output = session.get_outputs()[0].name
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="rerank", initializer=step_back)
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        """Return a logit for each text, in order. Raises RerankFailed."""
+        loop = asyncio.get_running_loop()
+        try:
+            return await loop.run_in_executor(self._pool, self.score, query, list(texts))
+        except RuntimeError as e:  # the pool was shut down
+            raise RerankFailed("the reranker is closed") from e
+
+    def understands(self, text: str) -> bool:
+        """False for what an English-only model cannot read."""
+        if not self._english_only or text.isascii():
+            return True
+        letters = [c for c in text[:MAX_CHARS] if c.isalpha()]
+        return sum(c < "\u0250" for c in letters) >= _LATIN_SHARE * len(letters)
+
+    def score(self, query: str, texts: Sequence[str]) -> list[float]:
+        """Return the logits; blocks. Raises RerankFailed."""
+        asked = _readable(query[:_MAX_QUERY_CHARS])
+        return [self._run(asked, _readable(text[:MAX_CHARS])) for text in texts]
+
+    def close(self) -> None:
+        """End the thread, after the step already handed to it."""
+        self._pool.shutdown(wait=True)
+
+    def _run(self, query: str, text: str) -> float:
+        try:
+            pair = self._tokenizer.encode(query, text)
+            values = {
+                "input_ids": pair.ids,
+                "attention_mask": pair.attention_mask,
+                "token_type_ids": pair.type_ids,
+            }
+            feed = {name: np.asarray([values[name]], kind) for name, kind in self._inputs.items()}
+            (output,) = self._session.run([self._output], feed)
+            logit = float(np.asarray(output, np.float32).reshape(-1)[-1])
+        except Exception as e:  # the errors of onnxruntime and tokenizers have no base class of their own
+            raise RerankFailed(f"the reranker failed: {type(e).__name__}") from e
+        if not math.isfinite(logit):
+            raise RerankFailed("the reranker returned no number")
+        return logit
+
+
+def _readable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()  # lone surrogates are no text
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedReranker:
+    """`reranker` is None where none was asked for, or none could be loaded; `note` says why not."""
+
+    reranker: OnnxReranker | None
+    note: str = ""
+
+
+def load_reranker(models_dir: Path, model: str, *, allow_download: bool = False) -> LoadedReranker:
+    """Return the model's reranker. `model`: "none", a directory, or a name that fastembed knows, such as
+    Xenova/ms-marco-MiniLM-L-6-v2. Blocks, a second or as long as a download takes; never raises for want of
+    a model."""
+    if model == NONE:
+        return LoadedReranker(None)
+    try:
+        graph = (
+            _in_directory(Path(model))
+            if _is_path(model)
+            else _from_fastembed(models_dir, model, allow_download)
+        )
+        # Exports keep the graph in a folder of its own, beside the tokenizer.
+        home = graph.parent if (graph.parent / "tokenizer.json").is_file() else graph.parent.parent
+        reranker = OnnxReranker(
+            onnx_session(graph), read_tokenizer(home), english_only=reads_english_alone(model)
+        )
+        reranker.score("ready", ["ready"])
+    except (EmbeddingFailed, RerankFailed) as e:
+        return LoadedReranker(None, f"{model}: {e}")
+    return LoadedReranker(reranker)
+
+
+def reads_english_alone(model: str) -> bool:
+    """True for models that are known to read nothing else, by their name or their directory's."""
+    name = model.rstrip("/").rsplit("/", 1)[-1].lower()
+    return any(name.startswith(mark) or name.endswith(mark) for mark in _ENGLISH_ONLY)
+
+
+def _is_path(model: str) -> bool:
+    return model.startswith(("/", ".", "~")) or Path(model).is_dir()
+
+
+def _in_directory(directory: Path) -> Path:
+    directory = directory.expanduser()
+    found = next((directory / name for name in ONNX_NAMES if (directory / name).is_file()), None)
+    if found is None:
+        raise RerankFailed(f"holds no {ONNX_NAMES[0]}")
+    return found
+
+
+def _from_fastembed(models_dir: Path, model: str, allow_download: bool) -> Path:
+    if importlib.util.find_spec("fastembed") is None:
+        raise RerankFailed("fastembed is not installed: run scripts/install download")
+    try:
+        return _fastembed_graph(models_dir, model, offline=True)
+    except RerankFailed as e:
+        if not allow_download:
+            raise RerankFailed(f"{e}; downloads are not allowed (embedding.allow_download)") from e
+        return _fastembed_graph(models_dir, model, offline=False)
+
+
+def _fastembed_graph(models_dir: Path, model: str, *, offline: bool) -> Path:
+    """Return the model's graph among fastembed's files."""
+    try:
+        # Imported by name: it is an optional package, and slow to import.
+        module: Any = importlib.import_module("fastembed.rerank.cross_encoder")
+        found = module.TextCrossEncoder(
+            model,
+            cache_dir=str(models_dir / "fastembed"),
+            local_files_only=offline,
+            lazy_load=True,  # the files are all we want
+        ).model
+        return Path(found._model_dir) / str(found.model_description.model_file)
+    except Exception as e:  # its hub client raises whatever its HTTP library does
+        raise RerankFailed("not in fastembed's cache" if offline else "the download failed") from e

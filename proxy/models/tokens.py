@@ -1,0 +1,154 @@
+"""Token counts: exact where tiktoken's tables are installed, estimated where they are not.
+
+tiktoken itself fetches its tables over the network, without a timeout. Here the tables are read from
+a directory of ours (`scripts/fetch-models` fills it) and handed to tiktoken's encoder ready made, so
+that no call can end in a download. Loading takes about 0.4 s and happens in a thread; until it is
+done, counts are estimates.
+"""
+
+import hashlib
+import re
+import sys
+import threading
+from binascii import a2b_base64
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from proxy import telemetry
+from proxy.models.estimate import estimate
+from proxy.system import give_back
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
+
+# Longer texts are counted on this many characters and scaled, so that no count takes milliseconds.
+_MAX_CHARS = 32_768
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One of OpenAI's encodings. `file` is the name in tiktoken's cache; the patterns are tiktoken's."""
+
+    name: str
+    file: str
+    sha256: str
+    pattern: str
+
+
+_CONTRACTION = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_LEAD = r"[^\r\n\p{L}\p{N}]?"
+
+O200K = Table(
+    "o200k_base",
+    "fb374d419588a4632f3f557e76b4b70aebbca790",
+    "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    rf"{_LEAD}{_UPPER}*{_LOWER}+{_CONTRACTION}|{_LEAD}{_UPPER}+{_LOWER}*{_CONTRACTION}"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
+CL100K = Table(
+    "cl100k_base",
+    "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+    "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+"
+    r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s",
+)
+TABLES = (O200K, CL100K)
+
+# gpt-4 and gpt-4-turbo but not gpt-4o, gpt-4.1 or gpt-4.5; after a provider or a fine-tune's prefix too.
+_CL100K_MODELS = re.compile(r"(?:^|[/:])(?:gpt-4(?![\w.])|gpt-3\.?5|text-embedding-)")
+
+
+def table_of(model: str) -> Table:
+    """Return the table of a model; for a model that is not OpenAI's, the newest as the nearest guess."""
+    return CL100K if _CL100K_MODELS.search(model) else O200K
+
+
+def tables_dir() -> Path:
+    """Return where `scripts/fetch-models` puts the tables: inside the environment that runs us."""
+    return Path(sys.prefix, "share", "memory-proxy", "tiktoken")
+
+
+_MOST_COUNTS = 8_192
+_LOADED: dict[str, "Encoding"] = {}  # of this process: an intact table always makes the same encoding
+
+
+class Tokens:
+    """Implements ports.TokenCounter. Never waits for a table, never raises, safe in several threads."""
+
+    def __init__(self, directory: Path | None = None) -> None:
+        self._directory = directory or tables_dir()
+        self._lock = threading.Lock()
+        self._loading: dict[str, Future[Encoding | None]] = {}
+        self._counts: dict[int, int] = {}
+
+    def count(self, text: str, model: str) -> int:
+        """Return the number of tokens of the text; special tokens count as the text they are."""
+        table = table_of(model)
+        loading = self._loading.get(table.name) or self.start(table)
+        encoding = loading.result() if loading.done() else None
+        if encoding is None:
+            return estimate(text, table.name)
+        if len(text) > _MAX_CHARS:
+            return round(len(encoding.encode_ordinary(text[:_MAX_CHARS])) * len(text) / _MAX_CHARS)
+        return self._counted(text, table, encoding)
+
+    def _counted(self, text: str, table: Table, encoding: "Encoding") -> int:
+        """Return the exact count; the lines of memories come again and again, so counts are kept, by a
+        hash of the text and without it."""
+        key = hash((table.name, text))
+        count = self._counts.get(key)
+        if count is None:
+            if len(self._counts) >= _MOST_COUNTS:
+                self._counts.clear()
+            count = self._counts[key] = len(encoding.encode_ordinary(text))
+        return count
+
+    def start(self, table: Table = O200K) -> "Future[Encoding | None]":
+        """Begin to load the table, once. Its last 0.13 s hold the interpreter's lock, so the best
+        moment is before the first request."""
+        with self._lock:
+            if table.name not in self._loading:
+                pool = ThreadPoolExecutor(1, thread_name_prefix="tokens")
+                self._loading[table.name] = pool.submit(_load, table, self._directory / table.file)
+                pool.shutdown(wait=False)  # the thread ends with its one task
+            return self._loading[table.name]
+
+    def exact(self, table: Table = O200K) -> bool:
+        """Wait until the table is loaded or known to be missing; True if counts are exact."""
+        return self.start(table).result() is not None
+
+
+def is_intact(table: Table, file: Path) -> bool:
+    """True if the file is there and is the published table."""
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest() == table.sha256
+    except OSError:
+        return False
+
+
+def _load(table: Table, file: Path) -> "Encoding | None":
+    """Return the encoding, or None, said in the log, where its table cannot be used."""
+    if not is_intact(table, file):
+        telemetry.log.info(
+            "tokens.estimated", encoding=table.name, reason="missing" if not file.exists() else "damaged"
+        )
+        return None
+    try:
+        from tiktoken import Encoding
+
+        if table.name not in _LOADED:
+            with file.open("rb") as lines:  # 200,000 of a token and its rank
+                pairs = (line.split() for line in lines)
+                ranks = {a2b_base64(token): int(rank) for token, rank in pairs}
+            encoding = Encoding(table.name, pat_str=table.pattern, mergeable_ranks=ranks, special_tokens={})
+            encoding._mergeable_ranks.clear()  # 27 MB that only tiktoken's own loading needs
+            _LOADED[table.name] = encoding
+            del ranks
+            give_back()
+        return _LOADED[table.name]
+    except (ImportError, OSError, ValueError) as e:
+        telemetry.log.warning("tokens.estimated", encoding=table.name, reason=type(e).__name__)
+        return None

@@ -1,0 +1,198 @@
+"""The vocabulary of our encoder: 250,000 pieces in a hundred languages, read as SentencePiece reads a unigram
+model.
+
+SentencePiece itself needs 54 MB of private memory for them, and .4 s to load; `tokenizers` 280 MB. Here the
+pieces are a mapped hash table of 5 MB: all substrings of a text that could be pieces are looked up at once
+(rolling hashes, numpy), and the best sequence is found among those that are (Viterbi).
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from proxy.domain.errors import EmbeddingFailed
+from proxy.models import weights
+from proxy.models.weights import Array
+
+NAME = "multilingual-e5-small-pieces.bin"
+MAX_TOKENS = 128  # rows of the encoder's position table
+_TAG = b"MPPIECE1"
+_COUNT = 250_002
+_LONGEST = 16  # characters of a piece
+_SLOTS = 1 << 19
+_AT_ONCE = 128  # characters that are looked up together: arrays of a size that the heap keeps ready
+_BEGIN, _END, _UNKNOWN = 0, 2, 3
+_SPECIAL = frozenset({"<s>", "<pad>", "</s>", "<unk>", "<mask>"})  # text that spells them out is text
+_UNKNOWN_PENALTY = 10.0
+# No more is looked at of a text, half of it at either end: what is cut from its middle would be cut anyway.
+_MOST_CHARS = _LONGEST * MAX_TOKENS
+
+# The text as the published model's normaliser (nmt_nfkc) leaves it: control characters are dropped, every
+# separator is a space, then NFKC.
+_DROPPED = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]")
+_SEPARATOR = re.compile("[\t\n\x0c\r\u1680\u200b-\u200f\u2028\u2029\u2581\ufeff\ufffd\ud800-\udfff]")
+_SPACES = re.compile(" +")
+
+_FACTOR = 0x9E3779B97F4A7C15  # odd: it has an inverse
+_LENGTHS = np.arange(1, _LONGEST + 1)
+_POWERS = np.cumprod(np.full(_MOST_CHARS + 2, _FACTOR, np.uint64))
+_INVERSE = np.cumprod(np.full(_MOST_CHARS + 2, pow(_FACTOR, -1, 1 << 64), np.uint64))
+
+
+class Vocabulary:
+    """Implements encoder.TextTokenizer with the file that `write` makes."""
+
+    def __init__(self, keys: Array, ids: Array, scores: Array) -> None:
+        self._keys, self._ids, self._scores = keys, ids, scores
+        self._unknown_score = float(scores.min()) - _UNKNOWN_PENALTY
+
+    def ids(self, text: str, most: int = MAX_TOKENS) -> list[int]:
+        """See encoder.TextTokenizer. Of a long text the middle is left out: what is added at the end counts
+        as much as the beginning."""
+        found = self.all_ids(text)
+        return found if len(found) <= most else found[: most // 2] + found[most // 2 - most :]
+
+    def all_ids(self, text: str) -> list[int]:
+        """Return the token ids of a text, special tokens included: all of a short text, of a long one both
+        ends, either longer than what is read."""
+        return [_BEGIN, *(token for token, _ in self._segments(_normalised(text))), _END]
+
+    def pieces(self, text: str) -> Iterator[tuple[str, bool]]:
+        """See encoder.TextTokenizer; pieces of the normalised text."""
+        text = _normalised(text)
+        at = 0
+        for token, end in self._segments(text):
+            yield text[at:end], token == _UNKNOWN
+            at = end
+
+    def _segments(self, text: str) -> list[tuple[int, int]]:
+        """Return (token, end) of the best segmentation of a normalised text."""
+        if not text:
+            return []
+        best = [float("-inf")] * (len(text) + 1)
+        back = [(0, 0)] * (len(text) + 1)
+        best[0] = 0.0
+        for start, end, token, score in self._known(text):
+            total = best[start] + score
+            if total > best[end]:
+                best[end] = total
+                back[end] = (start, token)
+        found: list[tuple[int, int]] = []
+        end = len(text)
+        while end:
+            start, token = back[end]
+            if not (token == _UNKNOWN and found and found[-1][0] == _UNKNOWN):  # one for all in a row
+                found.append((token, end))
+            end = start
+        return found[::-1]
+
+    def _known(self, text: str) -> Iterator[tuple[int, int, int, float]]:
+        """Yield (start, end, token, score) of all pieces in the text, by their start. A character that is no
+        piece is an unknown token."""
+        codes = np.frombuffer(text.encode("utf-32-le"), np.uint32).astype(np.uint64)
+        sums = np.zeros(len(codes) + 1, np.uint64)
+        np.cumsum((codes + 1) * _POWERS[: len(codes)], out=sums[1:])
+        for begin in range(0, len(codes), _AT_ONCE):
+            yield from self._found(sums, begin, min(begin + _AT_ONCE, len(codes)))
+
+    def _found(self, sums: Array, begin: int, end: int) -> Iterator[tuple[int, int, int, float]]:
+        """Yield what begins at these places. `sums`: of the codes times their powers, up to each place."""
+        length = len(sums) - 1
+        first = np.arange(begin, end)[:, None]
+        last = np.minimum(first + _LENGTHS, length)
+        keys = _mixed((sums[last] - sums[first]) * _INVERSE[first])
+        marks, tokens = _marks(keys), np.full(keys.shape, -1, np.int64)
+        for slots in _slots(keys):
+            tokens = np.where(self._keys[slots] == marks, self._ids[slots], tokens)
+        # Near the end of the text the longest substrings are the same ones again.
+        tokens[length - first < _LENGTHS] = -1
+        tokens[:, 0] = np.where(tokens[:, 0] < 0, _UNKNOWN, tokens[:, 0])
+        at = tokens >= 0
+        chosen = tokens[at]
+        scores = np.where(chosen == _UNKNOWN, self._unknown_score, self._scores[chosen])
+        starts = np.broadcast_to(first, at.shape)[at]
+        return zip(starts.tolist(), last[at].tolist(), chosen.tolist(), scores.tolist(), strict=True)
+
+
+def _mixed(hashes: Array) -> Array:
+    hashes = hashes ^ (hashes >> np.uint64(32))
+    hashes = hashes * np.uint64(0xD6E8FEB86659FD93)
+    return np.asarray(hashes ^ (hashes >> np.uint64(29)))
+
+
+def _slots(keys: Array) -> tuple[Array, Array]:
+    """Return the two places at which a key may be: of its lower 32 bits."""
+    low, mask = keys & np.uint64(0xFFFFFFFF), np.uint64(_SLOTS - 1)
+    other = (low * np.uint64(0x9E3779B1)) >> np.uint64(13)
+    return (low & mask).astype(np.int64), (other & mask).astype(np.int64)
+
+
+def _marks(keys: Array) -> Array:
+    """Return what is stored of the keys: their upper 32 bits."""
+    return np.asarray((keys >> np.uint64(32)).astype(np.uint32))
+
+
+def _normalised(text: str) -> str:
+    """Return the text as it is cut into pieces: every space is "▁", and one stands before it."""
+    if len(text) > _MOST_CHARS:
+        text = text[: _MOST_CHARS // 2] + text[-_MOST_CHARS // 2 :]
+    if not (text.isascii() and text.isprintable()):
+        text = unicodedata.normalize("NFKC", _SEPARATOR.sub(" ", _DROPPED.sub("", text)))[:_MOST_CHARS]
+    text = _SPACES.sub(" ", text.strip(" "))
+    return "▁" + text.replace(" ", "▁") if text else ""
+
+
+def read(directory: Path) -> Vocabulary:
+    """Return the vocabulary in `directory`. Raises EmbeddingFailed."""
+    path = directory / NAME
+    if not is_whole(path):
+        what = "is damaged" if path.exists() else "is missing"
+        raise EmbeddingFailed(f"{NAME} in {directory} {what}: run scripts/install")
+    placed = weights.place(_empty())
+    maps = (np.memmap(path, t.array.dtype, "r", t.offset, t.array.shape) for t in placed)
+    return Vocabulary(*map(np.asarray, maps))
+
+
+def is_whole(path: Path) -> bool:
+    """True if the file is the vocabulary of this version."""
+    return weights.is_whole(path, _TAG)
+
+
+def write(directory: Path, pieces: Sequence[tuple[str, float]]) -> None:
+    """Make the vocabulary file of `directory` from the published (piece, score) in the order of their ids.
+    Raises EmbeddingFailed, OSError."""
+    if len(pieces) != _COUNT:
+        raise EmbeddingFailed("these are not the pieces of the published vocabulary")
+    known = [(token, piece) for token, (piece, _) in enumerate(pieces) if piece not in _SPECIAL]
+    hashes = [sum((ord(c) + 1) * pow(_FACTOR, k + 1, 1 << 64) for k, c in enumerate(p)) for _, p in known]
+    keys = _mixed(np.array([(h * pow(_FACTOR, -1, 1 << 64)) % (1 << 64) for h in hashes], np.uint64))
+    table, ids = _placed(keys, [token for token, _ in known])
+    scores = np.array([score for _, score in pieces], np.float32)
+    weights.write(zip(("keys", "ids", "scores"), (table, ids, scores), strict=True), directory / NAME, _TAG)
+
+
+def _placed(keys: Array, tokens: Sequence[int]) -> tuple[Array, Array]:
+    """Return the table of the keys, each at one of its two places, and their tokens at the same places."""
+    both = np.stack(_slots(keys), axis=1).tolist()
+    held: list[int] = [-1] * _SLOTS
+    for at in range(len(keys)):
+        moving, slot = at, both[at][0]
+        while held[slot] >= 0:  # who was there moves to its other place
+            moving, held[slot] = held[slot], moving
+            first, second = both[moving]
+            slot = second if slot == first else first
+        held[slot] = moving
+    table, ids = np.zeros(_SLOTS, np.uint32), np.full(_SLOTS, -1, np.int32)
+    taken = np.array([slot for slot, at in enumerate(held) if at >= 0])
+    order = np.array([held[slot] for slot in taken])
+    table[taken], ids[taken] = _marks(keys[order]), np.array(tokens)[order]
+    return table, ids
+
+
+def _empty() -> Iterator[tuple[str, Array]]:
+    yield "keys", np.empty(_SLOTS, np.uint32)
+    yield "ids", np.empty(_SLOTS, np.int32)
+    yield "scores", np.empty(_COUNT, np.float32)

@@ -1,0 +1,275 @@
+"""Document passages in the read path: found, judged, and written below the memories.
+
+They have a budget of their own, so that no memory loses its place. Whether they belong to a question is
+asked more strictly than of memories, since a manual has words for everything: the best of them must be near
+to the question, nearer if triage says that the message needs no memory, and nearer than any memory is.
+"""
+
+import asyncio
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from proxy.domain.core import Message, Scope, Search, Turn
+from proxy.domain.documents import PATH, Look, PassageHit, PassageIndex, path_of
+from proxy.domain.errors import EmbeddingFailed, StoreError
+from proxy.domain.ports import Embedder, MemoryStore, TokenCounter
+from proxy.domain.reasons import Reason
+from proxy.recall.inject import Block
+from proxy.recall.query import Query, query_of
+from proxy.recall.rank import stretch
+from proxy.recall.search import Encoded
+from proxy.recall.triage import Verdict
+from proxy.telemetry import Seldom
+from proxy.text.block import CLOSE, NOTICE, OPEN, neutralise
+from proxy.text.terms import terms as terms_of
+
+PASSAGES_NOTICE = "Passages from the user's documents; cite them by what stands in their brackets:"
+SHORT_ID = 4  # characters of the end of a document's id
+
+DENSE_WEIGHT = 0.8
+# Shares of the model's threshold that the nearness of the best passage must reach: of a message that needs
+# memory, and of one that does not.
+_ENTRY, _STRICT_ENTRY = 1.2, 1.44
+_FLOOR = 0.8  # of the entry: what the others must reach once the best has
+_COVERED = 0.15  # what holding all of the question's words adds to a cosine
+_AHEAD = 0.2  # share of the model's threshold by which the best must be nearer than any memory
+_COVERAGE = 0.5  # of the question's weight, where cosines mean nothing
+# Of a question that asks for nothing in particular, no document is asked either.
+_SKIPPED = frozenset((Reason.TOOL_FORCED, Reason.NO_QUERY, Reason.GREETING, Reason.SELF_CONTAINED))
+_SHOWN_CHARS = 200  # of a passage that the conversation may hold already
+_LOOK_BACK_CHARS = 16_000
+
+
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """What documents are looked up with."""
+
+    index: PassageIndex
+    memories: MemoryStore
+    embedder: Embedder | None
+    budget_tokens: int = 400
+    most: int = 3  # passages in a block
+    deadline_s: float = 0.075  # memories must not wait for an index that is being read
+    look: Look = Look(None, ())  # noqa: RUF009 frozen; how many sections and passages
+    seldom: Seldom = field(default_factory=Seldom)  # logs that a look-up failed
+
+
+@dataclass(frozen=True, slots=True)
+class RankedPassage:
+    """A passage that belongs to the question, and how well, in [0, 1]."""
+
+    hit: PassageHit
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    hit: PassageHit
+    score: float
+    near: float  # the cosine and what the words add to it; their coverage where there is no cosine
+
+
+async def look_up(
+    turn: Turn, shelf: Shelf, verdict: Verdict, encoded: Encoded | None
+) -> Sequence[RankedPassage]:
+    """Return the passages to show with the turn, best first; none where anything fails: memories go on.
+    `encoded`: the query as memories are searched with, if they are."""
+    if turn.options.types is not None or verdict.reason in _SKIPPED:
+        return ()
+    try:
+        async with asyncio.timeout(shelf.deadline_s):
+            if not await shelf.index.holds(turn.scope):
+                return ()
+            query = verdict.query if encoded is None else encoded.query
+            entry = _ENTRY if verdict.search else _STRICT_ENTRY
+            found = await _find(query, turn.scope, shelf, turn.options.threshold, entry, alone=False)
+    except (StoreError, TimeoutError) as error:
+        shelf.seldom.warning("documents.left_out", error=type(error).__name__)
+        return ()
+    return [one for one in found if not _is_visible(one.hit, turn.messages)][: shelf.most]
+
+
+async def search(
+    scope: Scope, text: str, shelf: Shelf, *, limit: int, threshold: float | None = None
+) -> Sequence[RankedPassage]:
+    """Return what would be shown for the text if it were asked as a question, whatever the memories know.
+
+    Raises StoreUnavailable.
+    """
+    return (await _find(query_of(text), scope, shelf, threshold, _ENTRY, alone=True))[:limit]
+
+
+def with_passages(
+    block: Block, found: Sequence[RankedPassage], shelf: Shelf, tokens: TokenCounter, model: str
+) -> Block:
+    """Return the block with as many of the passages below its lines as their own budget holds; of the best,
+    where it is too long for it, the beginning, if that is half of it or more."""
+    if not found:
+        return block
+    lines, ids, left = [PASSAGES_NOTICE], list[str](), shelf.budget_tokens
+    left -= tokens.count(PASSAGES_NOTICE + "\n", model)
+    if not block.text:
+        left -= tokens.count("\n".join((OPEN, NOTICE, CLOSE)), model)
+    for one in found:
+        line = render(one.hit)
+        cost = tokens.count(line + "\n", model)
+        if cost > left >= cost / 2 and one is found[0]:
+            line = _beginning(line, left / cost)
+            cost = tokens.count(line + "\n", model)
+        if cost <= left:
+            left -= cost
+            lines.append(line)
+            ids.append(one.hit.document.id)
+    if not ids:
+        return block
+    above = block.text.removesuffix(CLOSE) or "\n".join((OPEN, NOTICE, ""))
+    spent = shelf.budget_tokens - left
+    shown = tuple(dict.fromkeys((*block.memory_ids, *ids)))
+    return Block(above + "\n".join((*lines, CLOSE)), shown, block.tokens + spent)
+
+
+def _beginning(line: str, share: float) -> str:
+    """Return about the share of the text, rather less, up to the end of a sentence or a line."""
+    kept = line[: int(0.95 * share * len(line))]
+    ends = [end.end() for end in _ENDS.finditer(kept)]
+    return f"{kept[: ends[-1]] if ends and ends[-1] > len(kept) // 2 else kept}…"
+
+
+_ENDS = re.compile(r"[.!?](?=\s)|[。！？\n]")  # Chinese has the most tokens a character, and no spaces
+
+
+def render(hit: PassageHit) -> str:
+    """Return a passage's lines: document, headings, a short id, then the text as its author set it."""
+    name = neutralise(hit.document.name).translate(_NO_BRACKETS).replace('"', "'")
+    way = PATH.join([f'doc "{name}"', *map(neutralise, hit.passage.headings)])
+    text = [_indented(line) for line in hit.passage.text.splitlines() if line.strip()]
+    gap = "\n" if len(text) > 1 else " "
+    shown = "\n".join(text) if len(text) > 1 else "".join(text).strip()
+    return f"- [{way} #{hit.document.id[-SHORT_ID:]}]{gap}{shown}"
+
+
+_NO_BRACKETS = str.maketrans("[]", "()")
+
+
+def _indented(line: str) -> str:
+    """Return the line made safe for the block; code keeps its indentation."""
+    bare = line.lstrip(" \t")
+    safe = _OPEN_END.sub("‹", neutralise(bare))
+    return f"  {' ' * len(line[: len(line) - len(bare)].expandtabs(4))}{safe}"
+
+
+_OPEN_END = re.compile(r"<(?=\s*/?\s*$)")  # the next line could make a marker of it
+
+
+# ---------------------------------------------------------------- found and judged
+async def _find(
+    query: Query,
+    scope: Scope,
+    shelf: Shelf,
+    asked: float | None,
+    entry_share: float,
+    *,
+    alone: bool,
+) -> list[RankedPassage]:
+    """Return the passages that pass, best first. `alone`: memories have no say."""
+    vector = await _vector(query, shelf.embedder)
+    if vector is None and not query.terms:
+        return []
+    look = Look(vector, query.terms, sections=shelf.look.sections, limit=shelf.look.limit)
+    hits, nearest = await asyncio.gather(
+        shelf.index.search(scope, look), _nearest(None if alone else vector, scope, shelf)
+    )
+    judged = _judged(hits, query.terms, dense=vector is not None)
+    if vector is None or shelf.embedder is None:
+        passed = [one for one in judged if one.near >= _COVERAGE]
+    elif asked is not None:
+        passed = [one for one in judged if (one.hit.own.cosine or 0.0) >= asked]
+    else:
+        passed = _admitted(judged, nearest, shelf.embedder.model.similarity_threshold, entry_share)
+    return [RankedPassage(one.hit, one.score) for one in passed]
+
+
+def _admitted(
+    judged: Sequence[_Judged], nearest: float, threshold: float, entry_share: float
+) -> list[_Judged]:
+    """Return those near enough, once one of the best of them opens the gate. Those without a vector, since
+    they wait for it, pass by their words, unless a memory is near enough to be shown."""
+    entry = entry_share * threshold
+    ahead = nearest + _AHEAD * threshold
+    seen = [one for one in judged if one.hit.own.cosine is not None]
+    opened = any(one.near >= entry and (one.hit.own.cosine or 0.0) >= ahead for one in seen[:_OPENERS])
+    floor = _FLOOR * entry if opened else math.inf
+    worded = _COVERAGE if nearest < threshold else math.inf
+    return [one for one in judged if one.near >= (worded if one.hit.own.cosine is None else floor)]
+
+
+_OPENERS = 3  # the fusion of cosines and words does not put the nearest first each time
+
+
+async def _nearest(vector: bytes | None, scope: Scope, shelf: Shelf) -> float:
+    """Return the cosine of the memory that is nearest to the question, -1 for none."""
+    if vector is None:
+        return -1.0
+    hits = await shelf.memories.search(scope, Search(vector, (), limit=1, now=_EVER))
+    return max((hit.cosine for hit in hits if hit.cosine is not None), default=-1.0)
+
+
+_EVER = 0.0  # what has expired since is as near as it was
+
+
+async def _vector(query: Query, embedder: Embedder | None) -> bytes | None:
+    if embedder is None or not embedder.understands(query.text):
+        return None
+    try:
+        return await embedder.embed_query(query.text)
+    except EmbeddingFailed:
+        return None
+
+
+def _judged(hits: Sequence[PassageHit], terms: Sequence[str], *, dense: bool) -> list[_Judged]:
+    """Return the hits with their scores, best first: cosine and BM25, stretched over the hits and added."""
+    cosines = [hit.own.cosine for hit in hits if hit.own.cosine is not None]
+    low, high = min(cosines, default=0.0), max(cosines, default=0.0)
+    most = max((hit.own.bm25 for hit in hits), default=0.0) or 1.0
+    share = DENSE_WEIGHT if dense else 0.0
+    found = []
+    for hit, covered in zip(hits, _coverage(hits, terms), strict=True):
+        cosine = hit.own.cosine
+        score = share * stretch(cosine, low, high - low) + (1 - share) * hit.own.bm25 / most
+        near = covered if cosine is None else _COVERED * covered + cosine
+        found.append(_Judged(hit, score, near))
+    return sorted(found, key=lambda one: -one.score)
+
+
+def _coverage(hits: Sequence[PassageHit], terms: Sequence[str]) -> tuple[float, ...]:
+    """Return the share of the question's words that each holds, headings included; rare ones weigh more."""
+    wanted = frozenset(terms)
+    held = [wanted & set(terms_of(f"{path_of(h.passage.headings)} {h.passage.text}")) for h in hits]
+    return coverage(terms, held)
+
+
+def coverage(wanted: Sequence[str], found: Sequence[Collection[str]]) -> tuple[float, ...]:
+    """Return the share of the question's weight that each of the texts holds, given the terms found in it.
+    idf = ln(1 + (n - df + ½) / (df + ½)) among the texts; a term that none holds counts as rarest."""
+    holders = Counter(term for terms in found for term in terms)
+    total = len(found)
+    idf = {t: math.log(1 + (total - holders[t] + 0.5) / (holders[t] + 0.5)) for t in wanted}
+    whole = sum(idf.values()) or 1.0
+    return tuple(sum(idf[t] for t in terms) / whole for terms in found)
+
+
+def _is_visible(hit: PassageHit, messages: Sequence[Message]) -> bool:
+    """True if the conversation shows the beginning of the passage already."""
+    begin = " ".join(hit.passage.text.split())[:_SHOWN_CHARS]
+    left = _LOOK_BACK_CHARS
+    for message in reversed(messages):
+        if left <= 0:
+            return False
+        text = message.text[-left:]
+        left -= len(text)
+        if begin in " ".join(text.split()):
+            return True
+    return False

@@ -1,0 +1,395 @@
+"""The read path, stage by stage: triage, query, search, profile, leave out what is visible, inject.
+
+The store, the session's notes and the model begin at the same time. The only errors caught here are those of
+stages that the result can do without. The deadline, and forwarding the turn unchanged when memory fails, are
+handled once, in the caller.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from proxy.domain.core import (
+    DEFAULT_TIMEZONE,
+    Level,
+    Memory,
+    MemoryFilter,
+    MemoryOptions,
+    Message,
+    Prepared,
+    Ranked,
+    Scope,
+    Status,
+    Turn,
+)
+from proxy.domain.errors import StoreError
+from proxy.domain.judging import Asks
+from proxy.domain.note_store import NoteStore
+from proxy.domain.notes import NOTHING, SessionNotes
+from proxy.domain.ports import Clock, SessionStore, Snapshot
+from proxy.domain.reasons import Reason
+from proxy.recall.documents import RankedPassage, Shelf, look_up, with_passages
+from proxy.recall.forget import ASKED, named
+from proxy.recall.inject import Budget, inject
+from proxy.recall.plan import NO_PLAN, Planner, narrowed, planned
+from proxy.recall.profile import Profiles, offered
+from proxy.recall.query import query_of
+from proxy.recall.search import Encoded, Found, Searcher, Wanted
+from proxy.recall.triage import Restraint, Verdict, begins, triage
+from proxy.recall.visible import unseen
+from proxy.recall.wording import Wording
+from proxy.telemetry import Seldom
+
+LINES = 3  # turns of the session that a request without history is reminded of
+
+T = TypeVar("T")
+Stage = Callable[[str], AbstractContextManager[None]]
+
+
+def _untimed(name: str) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the stages work with; each stage is passed its own part."""
+
+    searcher: Searcher
+    profiles: Profiles
+    sessions: SessionStore
+    notes: NoteStore
+    shelf: Shelf  # the users' documents
+    budget: Budget
+    clock: Clock
+    patience_s: float = 1.0  # for the profile, if nothing is searched for
+    history_messages: int = 3  # the user's messages that a model which words or plans queries is shown
+    restraint: Restraint = field(default_factory=Restraint)
+    wording: Wording | None = None  # a model that says vague questions in full
+    planner: Planner | None = None  # a model that plans the search
+    forgets: bool = True  # what a message asks to forget
+    stage: Stage = _untimed  # context manager entered around each stage (timing)
+    seldom: Seldom = field(default_factory=Seldom)  # logs what a stage did without
+
+    @property
+    def waits(self) -> bool:
+        """True if a turn may have to wait for a model that runs elsewhere."""
+        return self.wording is not None or self.planner is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Recalled:
+    """The memories and passages to show, and if there are none, why."""
+
+    ranked: Sequence[Ranked] = ()
+    profile: Sequence[Memory] = ()
+    passages: Sequence[RankedPassage] = ()
+    status: Status = Status.NONE
+    reason: Reason | None = None
+    level: Level = Level.FULL
+    error: StoreError | None = None
+    asks: Asks | None = None  # of the message alone; None: not read
+
+    def without(self, hidden: Sequence[str]) -> "_Recalled":
+        """Return the same without the memories that the message asks to forget."""
+        if not hidden:
+            return self
+        ranked = [one for one in self.ranked if one.memory.id not in hidden]
+        reason = Reason.FORGOTTEN if self.ranked and not ranked else self.reason
+        profile = [memory for memory in self.profile if memory.id not in hidden]
+        return replace(self, ranked=ranked, profile=profile, reason=reason)
+
+
+async def prepare(turn: Turn, tools: Tools) -> Prepared:
+    """Return the block of session notes, relevant memories and the profile for the turn, within the token
+    budgets, or why there is none. If only notes can be read, the level is SESSION.
+
+    Raises StoreUnavailable.
+    """
+    if (held := await tools.restraint.holds_back(turn, tools.sessions)) is not None:
+        recalled, notes = _Recalled(status=Status.SKIPPED, reason=held), await _noted(turn, tools)
+    elif turn.named or turn.left_out:
+        with _begun(_noted(turn, tools)) as noting:
+            recalled = await _recall(turn, tools)
+            notes = await noting
+    else:
+        recalled, notes = await _recall(turn, tools), NOTHING
+    if to_forget := await _named(turn, tools, recalled.asks):
+        # The session's last turns may say what the memories say.
+        recalled, notes = recalled.without(to_forget), NOTHING
+    with tools.stage("inject"):
+        block = inject(
+            recalled.ranked,
+            recalled.profile,
+            budget=tools.budget,
+            model=turn.model,
+            notes=notes,
+            messages=turn.messages,
+            timezone=turn.timezone or DEFAULT_TIMEZONE,
+        )
+        block = with_passages(block, recalled.passages, tools.shelf, tools.budget.tokens, turn.model)
+    if block.text:
+        return Prepared(
+            status=Status.INJECTED,
+            reason=_injected(block.memory_ids, recalled),
+            block=block.text,
+            memory_ids=block.memory_ids,
+            tokens=block.tokens,
+            level=recalled.level,
+            to_forget=to_forget,
+        )
+    if recalled.error is not None:
+        raise recalled.error
+    reason = Reason.OVER_BUDGET if recalled.ranked else recalled.reason
+    return Prepared(status=recalled.status, reason=reason, level=recalled.level, to_forget=to_forget)
+
+
+async def _named(turn: Turn, tools: Tools, asks: Asks | None) -> tuple[str, ...] | None:
+    """Return the memories that the message asks to forget, None if it was not read. A turn that may store
+    nothing changes nothing."""
+    if not (tools.forgets and turn.options.write):
+        return ()
+    if asks is None:
+        return None
+    return await named(turn, tools.searcher, tools.profiles) if asks.forget >= ASKED else ()
+
+
+def _injected(ids: Sequence[str], recalled: _Recalled) -> Reason | None:
+    """Return the reason beside the status "injected": None where something was recalled for the message."""
+    if not ids:
+        return Reason.SESSION
+    standing = {memory.id for memory in recalled.profile}
+    return Reason.PROFILE if standing.issuperset(ids) else None
+
+
+async def _recall(turn: Turn, tools: Tools) -> _Recalled:
+    """Return what memory has for the turn. Store errors are returned, not raised, so that session notes can
+    still be injected."""
+    searcher, query = tools.searcher, query_of(turn.query)
+    if not turn.tool_forced:
+        searcher.begin(query)
+    try:
+        with _begun(searcher.memories.snapshot(turn.scope, tools.profiles.sorter)) as taking:
+            with tools.stage("decide"):
+                verdict = await triage(turn, query, searcher.judge, lambda: _before(turn, tools))
+            recalled = await _after(turn, verdict, tools, taking)
+            return replace(recalled, asks=verdict.reading.asks if verdict.reading else None)
+    except StoreError as error:
+        return _Recalled(level=Level.SESSION, error=error)
+
+
+async def _after(turn: Turn, verdict: Verdict, tools: Tools, taking: Awaitable[Snapshot | None]) -> _Recalled:
+    """Return what is recalled after triage."""
+    if verdict.search:
+        return await _searched(turn, verdict, tools, taking)
+    passages = await look_up(turn, tools.shelf, verdict, None)
+    if verdict.reason is Reason.TOOL_FORCED:
+        return _Recalled(passages=passages, status=Status.SKIPPED, reason=verdict.reason)
+    return await _skipped(turn, verdict.reason, verdict, tools, taking, passages)
+
+
+async def _skipped(
+    turn: Turn,
+    reason: Reason | None,
+    verdict: Verdict,
+    tools: Tools,
+    taking: Awaitable[Snapshot | None],
+    passages: Sequence[RankedPassage] = (),
+) -> _Recalled:
+    """Return the profile alone. A message that needs no memory does not wait long for a store."""
+    try:
+        async with asyncio.timeout(tools.patience_s):
+            held = await tools.profiles.of(turn.scope, await taking, turn.options)
+    except (StoreError, TimeoutError):
+        return _Recalled((), (), passages, Status.SKIPPED, reason, Level.SESSION)
+    profile = offered(held, traits=verdict.may_be_life and begins(turn))
+    return _Recalled((), _fresh(turn, profile), passages, Status.SKIPPED, reason)
+
+
+async def _searched(
+    turn: Turn, verdict: Verdict, tools: Tools, taking: Awaitable[Snapshot | None]
+) -> _Recalled:
+    """Return what a search finds, and the profile."""
+    searcher, asked = tools.searcher, turn.options
+    with tools.stage("query"):
+        encoded, types = await _asked(turn, verdict, tools)
+    if tools.waits:  # while a model elsewhere was asked, another process may have forgotten something
+        taking = searcher.memories.snapshot(turn.scope, tools.profiles.sorter)
+    if encoded is None:
+        return await _skipped(turn, Reason.PLAN, verdict, tools, taking)
+    with tools.stage("search"):
+        snapshot = await taking
+        held = await tools.profiles.of(turn.scope, snapshot, asked)
+        profile = offered(held, traits=True)
+        wanted = Wanted(turn.scope, types, asked.limit, asked.threshold, turn.at)
+
+        async def find(wanted: Wanted) -> Found:
+            return await searcher.find(encoded, wanted, snapshot=snapshot, besides=profile)
+
+        found, passages = await _with_passages(find(wanted), turn, verdict, encoded, tools)
+        if not found.ranked and types != asked.types:  # a plan narrowed the kinds to none that helps
+            found = await find(replace(wanted, types=asked.types))
+    if found.empty and not profile and not await _has_memories(turn.scope, tools):
+        return _Recalled(passages=passages, reason=Reason.NO_MEMORIES, level=found.level)
+    ranked = [r for r in found.ranked if r.memory.id not in turn.shown]
+    fresh = unseen(ranked, turn.messages, memory=lambda one: one.memory)
+    shown = {r.memory.id for r in found.ranked}
+    rest = _fresh(turn, [memory for memory in profile if memory.id not in shown])
+    reason = Reason.ALREADY_VISIBLE if found.ranked and not fresh else found.reason
+    return _Recalled(fresh, rest, passages, reason=reason, level=found.level)
+
+
+async def _with_passages(
+    finding: Awaitable[Found], turn: Turn, verdict: Verdict, encoded: Encoded, tools: Tools
+) -> tuple[Found, Sequence[RankedPassage]]:
+    """Search memories and documents at the same time."""
+    with _begun(look_up(turn, tools.shelf, verdict, encoded)) as looking:
+        return await finding, await looking
+
+
+async def _asked(turn: Turn, verdict: Verdict, tools: Tools) -> tuple[Encoded | None, tuple[str, ...] | None]:
+    """Return the query as the models read it, and the types to search. No query: a model's plan sees nothing
+    to look for, and the judge is not sure that there is."""
+    query, types = verdict.query, turn.options.types
+    if not tools.waits:
+        return await tools.searcher.encode(query, verdict.reading), types
+    history = await _earlier(turn, tools, tools.history_messages)
+    spent_s = tools.clock() - turn.at
+    worded, plan = query, NO_PLAN
+    if tools.wording is not None and tools.planner is not None:
+        worded, plan = await asyncio.gather(
+            tools.wording.improve(turn, query, history, spent_s=spent_s),
+            tools.planner.plan(turn, history, spent_s=spent_s),
+        )
+    elif tools.wording is not None:
+        worded = await tools.wording.improve(turn, query, history, spent_s=spent_s)
+    elif tools.planner is not None:
+        plan = await tools.planner.plan(turn, history, spent_s=spent_s)
+    if not plan.search and not verdict.is_sure:
+        return None, types
+    searcher, reading = tools.searcher, verdict.reading
+    if worded.text != query.text:
+        reading = await searcher.read(worded.text)
+    return await searcher.encode(planned(worded, plan), reading), narrowed(types, plan)
+
+
+def _fresh(turn: Turn, memories: Sequence[Memory]) -> list[Memory]:
+    """Return the memories that the conversation does not show yet."""
+    return unseen([m for m in memories if m.id not in turn.shown], turn.messages, memory=lambda one: one)
+
+
+# ---------------------------------------------------------------- the conversation
+async def _noted(turn: Turn, tools: Tools) -> SessionNotes:
+    """Return the notes of the turn's session.
+
+    A session that the client did not name is a guess: another conversation may begin with the same words. It
+    gives back only the anchors of messages that this request held and that the session's state replaced.
+    """
+    if not turn.named and not turn.left_out:
+        return NOTHING
+    try:
+        with tools.stage("notes"):
+            lines = LINES if turn.standalone else 0
+            notes = await tools.notes.notes(turn.scope, turn.session_id, lines=lines)
+            return notes if turn.named else _of_messages(notes, turn.left_out)
+    except StoreError:
+        tools.seldom.warning("memory.notes_unavailable")
+        return NOTHING
+
+
+def _of_messages(notes: SessionNotes, messages: Sequence[Message]) -> SessionNotes:
+    """Return the anchors that the user set in the messages."""
+    said = [m.words for m in messages if m.role == "user"]
+    anchors = (a for a in notes.anchors if any(a.text.removesuffix("…") in words for words in said))
+    return SessionNotes(anchors=tuple(anchors))
+
+
+async def _before(turn: Turn, tools: Tools) -> str:
+    """Return the user's message before this one, "" if there is none."""
+    earlier = await _earlier(turn, tools, 1)
+    return earlier[-1] if earlier else ""
+
+
+async def _earlier(turn: Turn, tools: Tools, most: int) -> Sequence[str]:
+    """Return the user's messages before this one, oldest first: the request's, else the session's."""
+    if most < 1:
+        return ()
+    said = [m.words for m in turn.messages if m.role == "user" and m.words.strip()][:-1]
+    if said:
+        return said[-most:]
+    try:
+        recent = await tools.sessions.recent(turn.scope, turn.session_id, most)
+    except StoreError:
+        # The question alone is a worse query than with its topic, and a better one than none.
+        tools.seldom.warning("memory.history_unavailable")
+        return ()
+    return [exchange.said for exchange in recent if exchange.said]
+
+
+async def _has_memories(scope: Scope, tools: Tools) -> bool:
+    where = MemoryFilter(tenant=scope.tenant, user=scope.user, now=tools.clock())
+    page = await tools.searcher.memories.list(where, limit=1, total=False)
+    return bool(page.items)
+
+
+@contextmanager
+def _begun(read: Awaitable[T]) -> Iterator["asyncio.Future[T]"]:
+    """Start to read, and cancel it at the end of the block if it was not awaited."""
+    future = asyncio.ensure_future(read)
+    try:
+        yield future
+    finally:
+        future.cancel()  # of one that has failed, too: then asyncio does not warn of an exception never read
+
+
+# ---------------------------------------------------------------- the memory API
+async def search(
+    scope: Scope,
+    text: str,
+    tools: Tools,
+    *,
+    types: tuple[str, ...] | None = None,
+    limit: int,
+    threshold: float | None = None,
+) -> Sequence[Ranked]:
+    """Return what is near to the text, in the order of the read path: no triage, nothing left out because it
+    does not help, no budget. `unshown` says whether a conversation would be shown any.
+
+    Raises StoreUnavailable.
+    """
+    query = query_of(text)
+    encoded = await tools.searcher.encode(query, await tools.searcher.read(query.text))
+    wanted = Wanted(scope, types, limit, threshold, began=tools.clock(), least_help=0.0)
+    return (await tools.searcher.find(encoded, wanted)).ranked
+
+
+async def unshown(
+    scope: Scope,
+    text: str,
+    tools: Tools,
+    *,
+    types: tuple[str, ...] | None = None,
+    limit: int,
+    threshold: float | None = None,
+    timezone: str = DEFAULT_TIMEZONE,
+) -> Reason | None:
+    """Return why a conversation that begins with the text would be shown no memory for it, None if it would
+    be. No model elsewhere is asked, and the budget is not looked at.
+
+    Raises StoreUnavailable.
+    """
+    turn = Turn(
+        request_id="",
+        scope=scope,
+        session_id="",
+        model="",
+        messages=(Message("user", text),),
+        options=MemoryOptions(read=True, write=False, types=types, limit=limit, threshold=threshold),
+        at=tools.clock(),
+        timezone=timezone,
+    )
+    recalled = await _recall(turn, replace(tools, wording=None, planner=None, stage=_untimed))
+    if recalled.error is not None:
+        raise recalled.error
+    return None if recalled.ranked else recalled.reason

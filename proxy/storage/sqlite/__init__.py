@@ -1,0 +1,5 @@
+"""The embedded store: one SQLite file in the data directory."""
+
+from proxy.storage.sqlite.stores import SqliteStores
+
+__all__ = ["SqliteStores"]

@@ -1,0 +1,214 @@
+"""Backups: a copy of the database as it was at one moment, proved before it gets its name.
+
+    the database file of one moment ‖ a trailer of 4 kB: what it holds, in JSON, and the SHA-256 of the rest
+
+One file, so that what is copied, piped and renamed is always whole; SQLite ignores what follows its last
+page, so `sqlite3 FILE` still opens it. The copy is read in one transaction: writers go on meanwhile, and the
+copy neither starts over nor sees half of what they do.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+from proxy import __version__
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage.sqlite import file
+from proxy.storage.sqlite.model import newest
+
+Told = Callable[[str, int, int], None]
+"""Is told what is being done, how much of it is done and how much there is."""
+
+TRAILER_BYTES = 4096
+_FORMAT = 1
+_NAMES_MODELS = 2  # the first schema with a table of embedding models
+_PAGES_AT_ONCE = 2_000
+_READ_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """What a backup says of itself."""
+
+    made_at: float
+    version: str  # of memory-proxy
+    schema: int
+    model: str | None  # that made the vectors; None: none was ever named
+    dimension: int | None
+    counts: Mapping[str, int]  # rows of every table
+    bytes: int  # of the database, without the trailer
+    sha256: str  # of the same
+
+
+def write(source: Path, target: Path, told: Told, *, now: float) -> Manifest:
+    """Back up the database at `source`, which may be in use, and return what the backup says of itself.
+
+    On return the backup is whole, verified, on the disk, and readable by its owner only; until then a file
+    that was at `target` stays as it was. Raises StoreUnavailable for what cannot be read, written or proved.
+    """
+    if target.exists() and os.path.samefile(source, target):
+        raise StoreUnavailable(f"{target} is the database itself: name another file")
+    with file.mapped(target), _partial(target) as partial:
+        with file.mapped(source), closing(_opened(source)) as database:
+            counts = _copy(database, partial, told)
+            schema = _schema(database)
+            model = newest(database) if schema >= _NAMES_MODELS else None
+            database.execute("ROLLBACK")
+        told("verify", 0, 1)
+        verify(partial, counts, f"the copy of {source}")
+        manifest = Manifest(
+            made_at=now,
+            version=__version__,
+            schema=schema,
+            model=model and model[1],
+            dimension=model and model[2],
+            counts=counts,
+            bytes=partial.stat().st_size,
+            sha256=_digest(partial, partial.stat().st_size),
+        )
+        told("verify", 1, 1)
+        with partial.open("ab") as copy:
+            copy.write(_trailer(manifest))
+            copy.flush()
+            os.fsync(copy.fileno())
+        partial.replace(target)
+        sync_directory(target.parent)
+    return manifest
+
+
+def read_manifest(backup: BinaryIO, name: str) -> Manifest:
+    """Return what the backup says of itself, having checked that its bytes are those that were written.
+
+    Raises StoreUnavailable, naming it, for what is no backup, and for one that was cut or damaged."""
+    size = backup.seek(0, os.SEEK_END)
+    backup.seek(max(0, size - TRAILER_BYTES))
+    try:
+        told = json.loads(backup.read())
+        if told.pop("memory_proxy_backup") != _FORMAT:
+            raise StoreUnavailable(f"{name} was made by a newer version of memory-proxy")
+        manifest = Manifest(**told)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        raise StoreUnavailable(f"{name} is not a whole backup: it does not end as one") from None
+    if manifest.bytes != size - TRAILER_BYTES or manifest.sha256 != _digest_of(backup, manifest.bytes):
+        raise StoreUnavailable(f"{name} is damaged: its bytes are not those that were backed up")
+    if manifest.schema > file.SCHEMA_VERSION:
+        raise StoreUnavailable(
+            f"{name} was made by a newer version ({manifest.version}, schema {manifest.schema}); this one"
+            f" reads schemas up to {file.SCHEMA_VERSION}"
+        )
+    return manifest
+
+
+def verify(database: Path, counts: Mapping[str, int], name: str) -> None:
+    """Raise StoreUnavailable, naming it, unless the file is ours, sound to its last page, and has these
+    rows."""
+    with file.mapped(database), closing(_unshared(database)) as copy:
+        (verdict,) = copy.execute("PRAGMA integrity_check(1)").fetchone()
+        if verdict != "ok" or copy.execute("PRAGMA foreign_key_check").fetchone():
+            raise StoreUnavailable(f"{name} is corrupt")
+        if not file.is_ours(copy) or _counts(copy) != dict(counts):
+            raise StoreUnavailable(f"{name} does not hold the rows that it should")
+
+
+def sync_directory(directory: Path) -> None:
+    """Have the directory's names on the disk: without it, a rename may not outlive a power cut."""
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _opened(source: Path) -> sqlite3.Connection:
+    """Open the database in a read transaction, having seen that it is ours."""
+    file.identity(source)
+    database = file.connect(source)
+    database.execute("BEGIN")
+    if not file.is_ours(database):
+        database.close()
+        raise StoreUnavailable(f"{source} is not a database of memory-proxy")
+    return database
+
+
+def _copy(database: sqlite3.Connection, target: Path, told: Told) -> dict[str, int]:
+    """Copy what the open read transaction sees; return how many rows that is, table by table."""
+    counts = _counts(database)
+    with closing(sqlite3.connect(target, isolation_level=None)) as copy:
+        # Until it has its name, nobody needs it to survive a crash: one fsync at the end.
+        copy.execute("PRAGMA synchronous = OFF")
+        with file.mapped(target):
+            database.backup(
+                copy,
+                pages=_PAGES_AT_ONCE,
+                progress=lambda _, left, total: told("copy", total - left, total),
+            )
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file, which reading does not write to
+    return counts
+
+
+@contextmanager
+def _partial(target: Path) -> Iterator[Path]:
+    """Yield an empty private file beside the target; it is gone afterwards, unless it was renamed.
+
+    Of constant name, so that what a kill left of an earlier backup is taken over by the next."""
+    path = target.with_name(target.name + ".partial")
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreUnavailable(f"another backup is being written to {target}") from None
+        os.fchmod(fd, 0o600)
+        os.ftruncate(fd, 0)
+        try:
+            yield path
+        finally:
+            path.unlink(missing_ok=True)
+    finally:
+        os.close(fd)
+
+
+def _unshared(database: Path) -> sqlite3.Connection:
+    """Open a file that nobody else has open, without writing anything beside it."""
+    return sqlite3.connect(f"file:{quote(str(database))}?mode=ro&immutable=1", uri=True)
+
+
+def _counts(database: sqlite3.Connection) -> dict[str, int]:
+    tables = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
+    return {
+        name: database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]
+        for (name,) in tables.fetchall()
+    }
+
+
+def _schema(database: sqlite3.Connection) -> int:
+    (version,) = database.execute("PRAGMA user_version").fetchone()
+    return int(version)
+
+
+def _trailer(manifest: Manifest) -> bytes:
+    told = json.dumps({"memory_proxy_backup": _FORMAT, **asdict(manifest)}).encode()
+    return told.ljust(TRAILER_BYTES - 1) + b"\n"
+
+
+def _digest(path: Path, size: int) -> str:
+    with path.open("rb") as opened:
+        return _digest_of(opened, size)
+
+
+def _digest_of(opened: BinaryIO, size: int) -> str:
+    """Return the SHA-256 of the first `size` bytes."""
+    digest, left = hashlib.sha256(), size
+    opened.seek(0)
+    while left and (piece := opened.read(min(left, _READ_AT_ONCE))):
+        digest.update(piece)
+        left -= len(piece)
+    return digest.hexdigest()

@@ -1,0 +1,410 @@
+"""Asynchronous access to one SQLite file: a writer thread that commits in groups, and reader threads.
+
+Writes wait in a list. The writer takes all that have gathered while it was busy and runs them in one
+transaction, each in a savepoint of its own: one fsync serves them all, and work that raises undoes only
+itself. A caller resumes after the commit. Every thread has its own connection; sharing one would mix
+their transactions. Several processes may use the file: the write lock is SQLite's own.
+
+The short reads of a request, begun at one time, are done together as well: to hand one to a thread, and to
+begin and end its transaction, costs several times what it reads.
+
+Before any work the path is compared with the file that was opened. Work on a file that was moved away or
+made unreadable would succeed on a ghost; here it is StoreUnavailable until the file is back.
+"""
+
+import asyncio
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from proxy import telemetry
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage.sqlite import file
+from proxy.storage.sqlite.trouble import Side, Troubles
+from proxy.system import step_back
+
+T = TypeVar("T")
+Work = Callable[[sqlite3.Connection], T]
+"""Runs in a thread, inside a transaction; returns plain values and keeps no cursor."""
+
+_PURGE_WAIT_MS = 50
+_TURN_MS, _TURNS = 20, 3  # how long to wait at a time, and how many times the busy timeout in all
+_PURGE_AGAIN_S = 1.0
+_CHECK_PAUSE = 20  # times what the last check of a corrupt file took
+_MOST_TOGETHER = 4  # reads in one transaction; nobody waits for more than these
+_MOST_WAITING = 10_000  # writes; beyond that the disk is stuck and memory should step aside
+
+
+@dataclass(slots=True)
+class _Handle:
+    """One thread's connection. The lock lets another thread close it between two uses."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    connection: sqlite3.Connection | None = None
+
+    def discard(self) -> None:
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+@dataclass(slots=True)
+class _Entry:
+    """Work that waits for a thread, and what became of it."""
+
+    work: Work[Any]
+    future: asyncio.Future[Any]
+    purge: bool = False
+    result: Any = None
+    error: BaseException | None = None
+
+    def settle(self) -> None:
+        if self.future.cancelled():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(self.result)
+
+
+class Database:
+    """Threads over one file. `open()` may be tried again after it failed; after `close()` it is over."""
+
+    def __init__(self, path: Path, *, readers: int = 2) -> None:
+        self.path = path
+        self.commits = 0  # group commits so far
+        self.epoch = 0  # rises when another file is found at the path: what was read before is void
+        self.troubles = Troubles()
+        self._identity: file.Identity | None = None
+        self._check_due = 0.0  # time.monotonic
+        self._opening = threading.Lock()
+        self._begun: list[_Entry] = []  # reads that no thread has taken yet
+        self._begun_lock = threading.Lock()
+        self._waiting: list[_Entry] = []
+        self._waiting_lock = threading.Lock()
+        self._closed = False
+        # time.monotonic of the next try; due at the start: a crash may have come between commit and purge.
+        self._purge_due: float | None = 0.0
+        self._write_handle = _Handle()
+        self._copy_handle = _Handle()
+        self._handles = [self._write_handle, self._copy_handle]
+        self._mine = threading.local()
+        self._writer = ThreadPoolExecutor(1, "store-writer", initializer=step_back)
+        self._copier = ThreadPoolExecutor(1, "store-copier", initializer=step_back)
+        self._readers = ThreadPoolExecutor(readers, "store-reader", initializer=self._add_reader)
+
+    @property
+    def is_open(self) -> bool:
+        """True once `open()` has succeeded."""
+        return self._identity is not None
+
+    async def open(self) -> None:
+        """Make or check the file. Raises StoreUnavailable, with the file untouched, if it is not ours."""
+        await asyncio.get_running_loop().run_in_executor(self._writer, self._open)
+
+    async def close(self) -> None:
+        """Finish the writes that wait, then end the threads."""
+        with self._waiting_lock:
+            self._closed = True
+        await asyncio.to_thread(self._shutdown)
+
+    async def write(self, work: Work[T], *, purge: bool = False) -> T:
+        """Run the work in a write transaction and return its result once that is on the disk.
+
+        With `purge`, what it deleted is gone from the write-ahead log too. Work whose caller is
+        cancelled is still done.
+        """
+        entry = _Entry(work, asyncio.get_running_loop().create_future(), purge)
+        with self._waiting_lock:
+            if self._closed or len(self._waiting) >= _MOST_WAITING:
+                raise StoreUnavailable(f"{self.path} is {'closed' if self._closed else 'overloaded'}")
+            self._waiting.append(entry)
+            if len(self._waiting) == 1:
+                self._writer.submit(self._drain)
+        result: T = await entry.future
+        return result
+
+    async def read(self, work: Work[T]) -> T:
+        """Run the work in a reader thread, on one consistent state of the file."""
+        if self._closed:
+            raise StoreUnavailable(f"{self.path} is closed")
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+
+    def begin_read(self, work: Work[T]) -> asyncio.Future[T]:
+        """Do what `read` does, begun at once, in one transaction with what else is begun now: for work that
+        is short. Raises StoreUnavailable where the file is closed."""
+        if self._closed:
+            raise StoreUnavailable(f"{self.path} is closed")
+        future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        with self._begun_lock:
+            self._begun.append(_Entry(work, future))
+            if len(self._begun) % _MOST_TOGETHER == 1:  # so that there is a turn for every few of them
+                self._readers.submit(self._read_begun)
+        return future
+
+    async def purge_if_due(self) -> None:
+        """Empty the write-ahead log, if that was put off, or not done since the start."""
+        if self._purge_due is not None and time.monotonic() >= self._purge_due:
+            await self.write(_nothing, purge=True)
+
+    async def checkpoint(self) -> None:
+        """Copy the write-ahead log into the file beside the writer, who else does it when it has grown.
+
+        For whoever writes much at a time: the next commit of somebody else need not wait for the disk."""
+        await asyncio.get_running_loop().run_in_executor(self._copier, self._checkpoint)
+
+    async def probe(self) -> None:
+        """Try what is in trouble, so that it is known when that is over. Never raises StoreUnavailable."""
+        self.troubles.settle()
+        with suppress(StoreUnavailable):
+            if self.troubles.is_corrupt:
+                await asyncio.get_running_loop().run_in_executor(self._copier, self._check_again)
+            elif self.troubles.current:
+                await self.read(_look)
+                await self.write(_leave_a_mark)
+
+    # ------------------------------------------------------------ in the threads
+    def _check_again(self) -> None:
+        """Read all of a file that was found corrupt: if that was the disk's passing fault, go on with it."""
+        began = time.monotonic()
+        if began < self._check_due:
+            return
+        try:
+            self._check()  # whether it was replaced
+            file.check(self.path)
+        except StoreUnavailable:
+            self._check_due = time.monotonic() + _CHECK_PAUSE * (time.monotonic() - began)
+            raise
+        self.troubles.mended()
+
+    def _checkpoint(self) -> None:
+        with self._connection(self._copy_handle) as connection:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def _read(self, work: Work[T]) -> T:
+        try:
+            with self._reading() as connection:
+                result = work(connection)
+        except StoreUnavailable as error:
+            self.troubles.failed("read", error)
+            raise
+        self.troubles.worked("read")
+        return result
+
+    def _read_begun(self) -> None:
+        """Do the first few of what was begun. What is left has a turn of its own, behind other reads."""
+        with self._begun_lock:
+            group, self._begun = self._begun[:_MOST_TOGETHER], self._begun[_MOST_TOGETHER:]
+        if not group:
+            return  # they went with an earlier turn
+        with self._answering("read", group), self._reading() as connection:
+            for entry in group:
+                self._look(connection, entry)
+
+    def _look(self, connection: sqlite3.Connection, entry: _Entry) -> None:
+        """Run one piece of work. What the file or the system refuses, the others need not try either."""
+        if entry.future.cancelled():
+            return
+        try:
+            entry.result = entry.work(connection)
+        except StoreUnavailable as error:
+            entry.error = error
+            self.troubles.failed("read", error)
+        except (sqlite3.Error, OSError, UnicodeError):
+            raise
+        except Exception as error:  # noqa: BLE001 - handed to the caller, as an executor would
+            entry.error = error
+
+    def _drain(self) -> None:
+        with self._waiting_lock:
+            group, self._waiting = self._waiting, []
+        with self._answering("write", group), self._connection(self._write_handle) as connection:
+            if self.troubles.is_corrupt:
+                raise StoreUnavailable(f"{self.path} is corrupt: it is not written to")
+            self._commit(connection, group)
+
+    @contextmanager
+    def _answering(self, side: Side, group: Sequence[_Entry]) -> Iterator[None]:
+        """Tell all who wait for the group what became of it, and what fails in the block whoever has no error
+        of his own."""
+        try:
+            yield
+        except BaseException as error:  # noqa: BLE001 - handed to every caller, as an executor would
+            self.troubles.failed(side, error)
+            for entry in group:
+                entry.error = entry.error or error
+        else:
+            self.troubles.worked(side)
+        _deliver(group)
+
+    def _commit(self, connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
+        _begin(connection)
+        try:
+            for entry in group:
+                self._run(connection, entry)
+            connection.execute("COMMIT")
+        finally:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+        self.commits += 1
+        due = self._purge_due is not None and time.monotonic() >= self._purge_due
+        if due or any(entry.purge for entry in group):
+            self._purge(connection)
+
+    def _run(self, connection: sqlite3.Connection, entry: _Entry) -> None:
+        """Run one piece of work in its savepoint; its failure stays its own."""
+        connection.execute("SAVEPOINT work")
+        try:
+            with file.mapped(self.path):
+                entry.result = entry.work(connection)
+        except Exception as error:  # noqa: BLE001 - handed to the caller, as an executor would
+            entry.error = error
+            self.troubles.failed("write", error)
+            # Where SQLite gave the whole transaction up (disk full), this raises and the group fails.
+            connection.execute("ROLLBACK TO work")
+        connection.execute("RELEASE work")
+
+    def _purge(self, connection: sqlite3.Connection) -> None:
+        """Empty the write-ahead log, which still holds the pages as they were."""
+        # Our own readers are gone at once; another process may read for minutes, and nobody waits for that.
+        connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
+        emptied = _empty_log(connection)
+        connection.execute(f"PRAGMA busy_timeout = {file.BUSY_TIMEOUT_MS}")
+        self._purge_due = None if emptied else time.monotonic() + _PURGE_AGAIN_S
+        if not emptied:
+            telemetry.log.warning("store.purge.delayed")  # a commit after that tries again
+
+    # ------------------------------------------------------------ connections
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        """Give this reader's connection to the block, on one state of the file."""
+        with self._connection(self._mine.handle) as connection:
+            connection.execute("BEGIN")
+            try:
+                yield connection
+            finally:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _add_reader(self) -> None:
+        step_back()
+        self._mine.handle = _Handle()
+        self._handles.append(self._mine.handle)
+
+    @contextmanager
+    def _connection(self, handle: _Handle) -> Iterator[sqlite3.Connection]:
+        self._check()
+        with file.mapped(self.path), handle.lock:
+            if handle.connection is None:
+                handle.connection = file.connect(self.path)
+            try:
+                yield handle.connection
+            except (sqlite3.Error, UnicodeDecodeError):  # see file.mapped
+                handle.discard()  # it may be the file that broke: the next use begins anew
+                raise
+
+    def _open(self) -> None:
+        with self._opening:
+            if self._identity is None:
+                file.prepare(self.path, create=True)
+                self._identity = file.identity(self.path)
+                telemetry.log.info("store.opened")
+
+    def _check(self) -> None:
+        if self._identity is None:
+            raise StoreUnavailable(f"{self.path} is not open")
+        if file.identity(self.path) != self._identity:
+            self._reopen()
+
+    def _reopen(self) -> None:
+        """Change over to the file that is now at the path, once no connection to the old one is left."""
+        with self._opening:
+            found = file.identity(self.path)
+            if found == self._identity:
+                return
+            self._leave_nothing_in_the_log()
+            for handle in list(self._handles):
+                with handle.lock:
+                    handle.discard()
+            file.prepare(self.path, create=False)
+            file.check(self.path)
+            self._identity = found
+            self.epoch += 1
+            self.troubles.mended()
+            telemetry.log.warning("store.replaced")
+
+    def _leave_nothing_in_the_log(self) -> None:
+        """Bring what the write-ahead log holds into the file that was opened, wherever that is now.
+
+        The log is found by its name: whoever opens the file that has come would take it for that file's own,
+        read it into it, and delete it. Then the one would be spoilt, and the other incomplete."""
+        for handle in list(self._handles):
+            with handle.lock, suppress(sqlite3.Error):
+                if handle.connection is not None and _empty_log(handle.connection):
+                    return
+
+    def _shutdown(self) -> None:
+        self._writer.shutdown(wait=True)
+        self._copier.shutdown(wait=True)
+        self._readers.shutdown(wait=True)
+        for handle in self._handles:
+            with handle.lock, file.mapped(self.path):
+                handle.discard()
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    """Take the write lock when other processes leave it. SQLite's own wait asks ever more seldom, at last
+    every 100 ms, and loses to processes that write without a pause. So it is asked for short waits."""
+    ends_at = time.monotonic() + _TURNS * file.BUSY_TIMEOUT_MS / 1000
+    connection.execute(f"PRAGMA busy_timeout = {min(_TURN_MS, file.BUSY_TIMEOUT_MS)}")
+    try:
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() >= ends_at:
+                    raise
+            else:
+                return
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {file.BUSY_TIMEOUT_MS}")
+
+
+def _empty_log(connection: sqlite3.Connection) -> bool:
+    """Empty the write-ahead log; return whether it is: it is not while somebody reads from it."""
+    (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
+
+
+def _nothing(tx: sqlite3.Connection) -> None:
+    """Change nothing."""
+
+
+def _look(tx: sqlite3.Connection) -> None:
+    tx.execute("SELECT count(*) FROM meta").fetchone()
+
+
+def _leave_a_mark(tx: sqlite3.Connection) -> None:
+    """Write something, so that the commit needs the disk."""
+    tx.execute("INSERT INTO meta VALUES ('probe', 1) ON CONFLICT DO UPDATE SET value = value + 1")
+
+
+def _deliver(group: Sequence[_Entry]) -> None:
+    """Wake the callers: one call into each event loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Entry]] = {}
+    for entry in group:
+        by_loop.setdefault(entry.future.get_loop(), []).append(entry)
+    for loop, entries in by_loop.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_settle, entries)
+
+
+def _settle(group: Sequence[_Entry]) -> None:
+    for entry in group:
+        entry.settle()

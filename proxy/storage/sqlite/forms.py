@@ -1,0 +1,46 @@
+"""What models were found to take, shared by the processes of one data directory. See ports.FormStore."""
+
+import json
+import sqlite3
+from collections.abc import Mapping
+
+from proxy.domain.ports import latest_forms
+from proxy.storage.sqlite.database import Database
+
+_KEY = "forms"  # of `meta`: one JSON object
+
+
+class SqliteForms:
+    """A thousand short rows at most, in one row of the file: they change seldom."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def load(self) -> Mapping[str, str]:
+        """As FormStore says."""
+        return await self._database.read(rows_of)
+
+    async def save(self, rows: Mapping[str, str], most: int) -> None:
+        """As FormStore says."""
+
+        def work(tx: sqlite3.Connection) -> None:
+            found = {**rows_of(tx), **rows}
+            latest = {key: found[key] for key in latest_forms(found)[:most]}
+            keep = "INSERT INTO meta VALUES (?, ?) ON CONFLICT DO UPDATE SET value = excluded.value"
+            tx.execute(keep, (_KEY, json.dumps(latest)))
+
+        await self._database.write(work)
+
+
+def rows_of(tx: sqlite3.Connection) -> dict[str, str]:
+    """Return all rows; none where they cannot be read, since all of it can be learnt again."""
+    row = tx.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
+    try:
+        found = json.loads(row[0]) if row else {}
+    except (ValueError, TypeError):
+        return {}
+    return (
+        {key: value for key, value in found.items() if isinstance(value, str)}
+        if isinstance(found, dict)
+        else {}
+    )

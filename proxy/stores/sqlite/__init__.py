@@ -1,5 +1,0 @@
-"""The embedded store: one SQLite file in the data directory."""
-
-from proxy.stores.sqlite.stores import SqliteStores
-
-__all__ = ["SqliteStores"]

@@ -1,0 +1,1 @@
+"""Text functions without I/O: terms, sentences, the memory block, reasoning marks."""

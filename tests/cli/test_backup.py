@@ -1,0 +1,165 @@
+"""`memory-proxy backup`, `restore` and `receipts` as an operator uses them, on a real data directory."""
+
+import asyncio
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import backup as backup_cli
+from proxy.cli.main import main
+from proxy.config import PREFIX
+from proxy.domain.core import Create, Memory, MemoryFilter, Scope
+from proxy.domain.ports import EmbeddingModel
+from proxy.storage.sqlite.stores import SqliteStores
+
+ANNA = Scope("default", "anna")
+OF_ANNA = MemoryFilter(tenant="default", user="anna", include_inactive=True)
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command; returns exit status, standard output, standard error."""
+    for name in [n for n in os.environ if n.startswith(("MEMORY_PROXY", PREFIX))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(backup_cli.telemetry, "configure", lambda *_: None)
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        status = main([*argv, "--data-dir", str(tmp_path / "data")])
+        told = capsys.readouterr()
+        return status, told.out, told.err
+
+    return run
+
+
+async def remember(data_dir: Path, *contents: str) -> None:
+    stores = SqliteStores(data_dir)
+    await stores.open()
+    await stores.memories.stamp_model(EmbeddingModel("mini", 3, 0.3, 0.8))
+    for content in contents:
+        now = time.time()
+        memory = Memory(
+            id=content, scope=ANNA, type="semantic", content=content, source="api", created_at=now,
+            updated_at=now, valid_from=now,
+        )  # fmt: skip
+        await stores.memories.apply(ANNA, [Create(memory, None)], expect=await stores.memories.stamp(ANNA))
+    await stores.close()
+
+
+async def forget(data_dir: Path, memory_id: str) -> None:
+    stores = SqliteStores(data_dir)
+    await stores.open()
+    await stores.memories.forget(OF_ANNA, memory_id, by="test")
+    await stores.close()
+
+
+async def listed(data_dir: Path) -> set[str]:
+    stores = SqliteStores(data_dir)
+    await stores.open()
+    page = await stores.memories.list(OF_ANNA, limit=99)
+    await stores.close()
+    return {memory.content for memory in page.items}
+
+
+def test_the_drill_of_the_manual(run: Run, tmp_path: Path) -> None:
+    data, copy = tmp_path / "data", str(tmp_path / "copy")
+    asyncio.run(remember(data, "tea", "rum"))
+    status, out, _ = run("backup", copy)
+    assert (status, "2 memories" in out, "verified" in out) == (0, True, True)
+    asyncio.run(forget(data, "rum"))
+    asyncio.run(remember(data, "gin"))
+    status, out, _ = run("restore", copy)
+    assert status == 0
+    for words in ("Restored:", "1 forget since", "1 memory", "before-restore", "embedding.model"):
+        assert words in out
+    assert asyncio.run(listed(data)) == {"tea"}
+    status, out, _ = run("restore", copy, "--with-forgotten")
+    assert (status, "is back, as you asked" in out) == (0, True)
+    assert asyncio.run(listed(data)) == {"tea", "rum"}
+
+
+def test_backup_and_restore_go_through_pipes(tmp_path: Path) -> None:
+    asyncio.run(remember(tmp_path / "data", "tea"))
+    command = [sys.executable, "-c", "from proxy.cli.main import main; raise SystemExit(main())"]
+    backup = subprocess.run(
+        [*command, "backup", "-", "--data-dir", str(tmp_path / "data")], capture_output=True, timeout=60
+    )
+    assert (backup.returncode, b"1 memory, " in backup.stderr) == (0, True)
+    assert not list((tmp_path / "data" / "run").iterdir())
+    restore = subprocess.run(
+        [*command, "restore", "-", "--data-dir", str(tmp_path / "other")],
+        input=backup.stdout, capture_output=True, timeout=60,
+    )  # fmt: skip
+    assert restore.returncode == 0, restore.stderr
+    assert asyncio.run(listed(tmp_path / "other")) == {"tea"}
+
+
+def test_saved_receipts_are_carried_out_after_a_loss(run: Run, tmp_path: Path) -> None:
+    data, copy, receipts = tmp_path / "data", str(tmp_path / "copy"), tmp_path / "receipts"
+    asyncio.run(remember(data, "tea", "rum"))
+    run("backup", copy)
+    asyncio.run(forget(data, "rum"))
+    assert run("receipts", str(receipts))[0] == 0
+    assert stat.S_IMODE(receipts.stat().st_mode) == 0o600
+    assert json.loads(receipts.read_text())["memory_id"] == "rum"
+    (data / "memory.db").unlink()
+    status, out, _ = run("restore", copy, "--receipts", str(receipts))
+    assert (status, "1 forget since" in out) == (0, True)
+    assert asyncio.run(listed(data)) == {"tea"}
+
+
+def test_what_was_done_can_be_had_as_json(run: Run, tmp_path: Path) -> None:
+    asyncio.run(remember(tmp_path / "data", "tea"))
+    made = json.loads(run("backup", str(tmp_path / "copy"), "--json")[1])
+    assert made["counts"]["memories"] == 1
+    done = json.loads(run("restore", str(tmp_path / "copy"), "--json")[1])
+    assert (done["manifest"], done["present"]) == (made, "read")
+
+
+def test_a_running_server_a_bad_backup_and_no_database_are_said_in_a_sentence(
+    run: Run, tmp_path: Path
+) -> None:
+    assert run("backup", str(tmp_path / "copy")) == (2, "", f"memory-proxy: {_none_in(tmp_path)}\n")
+    asyncio.run(remember(tmp_path / "data", "tea"))
+    (tmp_path / "bad").write_bytes(b"x" * 9999)
+    status, _, err = run("restore", str(tmp_path / "bad"))
+    assert (status, "is not a whole backup" in err, "Nothing was changed." in err) == (1, True, True)
+    status, _, err = run("restore", str(tmp_path / "absent"))
+    assert (status, "No such file" in err) == (1, True)
+    status, _, err = run("restore", str(tmp_path / "bad"), "--receipts", str(tmp_path / "bad"))
+    assert (status, "line 1 is no receipt" in err) == (2, True)
+    run("backup", str(tmp_path / "copy"))
+
+    async def while_running() -> tuple[int, str, str]:
+        stores = SqliteStores(tmp_path / "data")
+        await stores.open()
+        try:
+            return run("restore", str(tmp_path / "copy"))
+        finally:
+            await stores.close()
+
+    status, _, err = asyncio.run(while_running())
+    assert (status, "stop the proxy first" in err) == (1, True)
+
+
+def _none_in(tmp_path: Path) -> str:
+    return f"there is no {tmp_path / 'data' / 'memory.db'}: set --data-dir"
+
+
+def test_a_model_named_with_its_organisation_is_the_one_of_the_vectors(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asyncio.run(remember(tmp_path / "data", "tea"))
+    run("backup", str(tmp_path / "copy"))
+    monkeypatch.setenv(f"{PREFIX}EMBEDDING__MODEL", "somebody/mini")
+    assert "vectors" not in run("restore", str(tmp_path / "copy"))[1]
+    monkeypatch.setenv(f"{PREFIX}EMBEDDING__MODEL", "somebody/maxi")
+    assert "Its vectors were made with mini" in run("restore", str(tmp_path / "copy"))[1]

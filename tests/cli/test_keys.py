@@ -1,0 +1,179 @@
+"""`memory-proxy keys …` as an operator uses it, on a real data directory."""
+
+import argparse
+import io
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from proxy.cli import keys as keys_cli
+from proxy.config import PREFIX
+from proxy.http.auth.keyring import Found, KeyRing
+from proxy.storage.sqlite.stores import SqliteStores
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command; returns exit status, standard output, standard error."""
+    for name in [n for n in os.environ if n.startswith(("MEMORY_PROXY", PREFIX))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(keys_cli.telemetry, "configure", lambda *_: None)
+    parser = argparse.ArgumentParser()
+    keys_cli.add_keys(parser.add_subparsers().add_parser("keys"))
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        args = parser.parse_args(["keys", *argv, "--data-dir", str(tmp_path / "data")])
+        status = args.func(args)
+        told = capsys.readouterr()
+        # The store's log goes where an earlier test has sent it; the command itself switches it off.
+        out = "\n".join(line for line in told.out.splitlines() if "store.opened" not in line)
+        return status, out, told.err
+
+    return run
+
+
+async def find(tmp_path: Path, key: str) -> Found | None:
+    """Return what a proxy on the data directory finds for the key."""
+    stores = SqliteStores(tmp_path / "data")
+    await stores.open()
+    try:
+        return await KeyRing(stores.keys).find(key)
+    finally:
+        await stores.close()
+
+
+def listed(run: Run) -> Any:
+    status, out, _ = run("list", "--json")
+    assert status == 0
+    return json.loads(out)
+
+
+def test_a_key_is_printed_once_and_nothing_on_disk_tells_it(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UPSTREAM", "sk-upstream-secret")
+    status, out, told = run("create", "--name", "laptop", "--upstream-key", "ENV:UPSTREAM")
+    assert status == 0
+    key = out.strip()
+    assert re.fullmatch(r"mp-[\w-]{40,}", key), "and standard output holds nothing else"
+    assert "this once" in told
+    (shown,) = listed(run)
+    assert (shown["name"], shown["rights"], shown["has_upstream_key"]) == ("laptop", ["chat", "memory"], True)
+    assert key not in run("list")[1] + json.dumps(shown)
+    everything = b"".join(f.read_bytes() for f in (tmp_path / "data").rglob("*") if f.is_file())
+    for secret in (key, key[3:], "sk-upstream-secret"):
+        assert secret.encode() not in everything
+    assert b"laptop" in everything, "the test looks where it should"
+
+
+async def test_a_key_works_until_it_is_revoked(tmp_path: Path) -> None:
+    """By the functions behind the command: it runs an event loop of its own."""
+    parser = argparse.ArgumentParser()
+    keys_cli.add_keys(parser.add_subparsers().add_parser("keys"))
+    where = ["--data-dir", str(tmp_path / "data")]
+    args = parser.parse_args(["keys", "create", "--name", "a", "--tenant", "acme", "--user", "zoe", *where])
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", out)
+        assert await keys_cli._create(args) == 0
+    key = next(line for line in out.getvalue().splitlines() if line.startswith("mp-"))
+    found = await find(tmp_path, key)
+    assert found is not None
+    assert (found.key.tenant, found.key.user, found.upstream_key) == ("acme", "zoe", None)
+    assert await keys_cli._revoke(parser.parse_args(["keys", "revoke", found.key.id, *where])) == 0
+    assert await find(tmp_path, key) is None
+
+
+def test_a_revoked_key_is_shown_as_such_and_cannot_be_revoked_again(run: Run) -> None:
+    run("create", "--name", "a")
+    (made,) = listed(run)
+    assert run("revoke", made["id"])[0] == 0
+    assert listed(run)[0]["revoked_at"] is not None
+    assert "revoked" in run("list")[1]
+    for id_ in (made["id"], "nope"):
+        status, _, told = run("revoke", id_)
+        assert (status, id_ in told) == (1, True)
+
+
+def test_the_upstream_key_may_come_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("sk-up\n"))
+    assert run("create", "--name", "a", "--upstream-key", "-")[0] == 0
+    assert listed(run)[0]["has_upstream_key"] is True
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--name", ""],
+        ["--name", "a\nb"],
+        ["--name", "a" * 101],
+        ["--name", "a", "--user", " "],
+        ["--name", "a", "--user", "z\x1f"],
+        ["--name", "a", "--tenant", ""],
+        ["--name", "a", "--rights", "root"],
+        ["--name", "a", "--rights", ""],
+        ["--name", "a", "--user", "zoe", "--rights", "chat,admin"],
+        ["--name", "a", "--upstream-key", "sk-in-the-process-list"],
+        ["--name", "a", "--upstream-key", "ENV:ABSENT"],
+    ],
+)
+def test_a_wrong_key_is_not_made(run: Run, arguments: list[str]) -> None:
+    status, out, told = run("create", *arguments)
+    assert (status, out) == (2, "")
+    assert told.startswith("memory-proxy: ")
+    assert "sk-in" not in told
+    assert listed(run) == []
+
+
+def test_without_keys_the_list_says_how_to_make_one(run: Run) -> None:
+    status, out, told = run("list")
+    assert (status, out) == (0, "")
+    assert "keys create" in told
+
+
+def test_every_command_says_where_the_keys_are_and_not_on_standard_output(run: Run, tmp_path: Path) -> None:
+    data = str(tmp_path / "data")
+    _, out, told = run("create", "--name", "a")
+    assert (data in told, data in out) == (True, False)
+    (made,) = listed(run)
+    assert data in run("list")[2]
+    assert data in run("revoke", made["id"])[2]
+
+
+def test_where_there_is_no_data_that_is_said_and_none_is_made(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    for argv, status, answered in (
+        (("list",), 0, ""),
+        (("list", "--json"), 0, "[]"),
+        (("revoke", "key_1"), 1, ""),
+    ):
+        found, out, told = run(*argv)
+        assert (found, out) == (status, answered)
+        assert f"no data in {data}" in told
+        assert "--data-dir" in told
+        assert "keys create" in told
+    assert not data.exists()
+
+
+def test_a_variable_that_is_not_set_is_named(run: Run) -> None:
+    _, _, told = run("create", "--name", "a", "--upstream-key", "ENV:OPENAI_API_KYE")
+    assert "'OPENAI_API_KYE' is not set" in told
+
+
+def test_no_database_is_made_in_the_place_of_one_that_is_gone(run: Run, tmp_path: Path) -> None:
+    assert run("create", "--name", "one")[0] == 0
+    database = tmp_path / "data" / "memory.db"
+    database.rename(tmp_path / "moved")
+    status, _, err = run("create", "--name", "two")
+    assert (status, database.exists()) == (1, False)
+    assert "is gone: put it back" in err
+    (tmp_path / "moved").rename(database)
+    assert [key["name"] for key in listed(run)] == ["one"]

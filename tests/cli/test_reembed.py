@@ -1,0 +1,292 @@
+"""`memory-proxy reembed …` as an operator uses it, on a real data directory."""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from proxy.cli import reembed as reembed_cli
+from proxy.cli.reembed import BATCH, reembed
+from proxy.config import PREFIX
+from proxy.domain.core import Create, Edit, Hit, Memory, Scope, Search
+from proxy.domain.errors import EmbeddingFailed, WrongModel
+from proxy.domain.ports import EmbeddingModel
+from proxy.models.embedder import OnnxEmbedder
+from proxy.models.load import LoadedEmbedder, load_embedder
+from proxy.storage.sqlite.stores import SqliteStores
+
+ANNA = Scope("default", "anna")
+Run = Callable[..., tuple[int, str, str]]
+NAMES = {name for name in os.environ if name.startswith(("MEMORY_PROXY", PREFIX))}
+
+
+class Fake:
+    """An embedder of any dimension: equal texts have equal vectors. It may stop after so many texts."""
+
+    def __init__(self, name: str, dimension: int, *, fails_after: int = 10**9) -> None:
+        self.model = EmbeddingModel(name, dimension, 0.3, 0.8)
+        self.embedded = 0
+        self.fails_after = fails_after
+
+    async def embed_query(self, text: str) -> bytes:
+        return (await self.embed([text]))[0]
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        self.embedded += len(texts)
+        if self.embedded > self.fails_after:
+            raise EmbeddingFailed("the embedding model failed")
+        return [self.vector(text) for text in texts]
+
+    def vector(self, text: str) -> bytes:
+        made = np.random.default_rng(len(text) * 1000 + sum(map(ord, text))).normal(size=self.model.dimension)
+        return (made / np.linalg.norm(made)).astype(np.float32).tobytes()
+
+    def begin(self, text: str) -> None: ...
+
+    def understands(self, text: str) -> bool:
+        return text.isascii()
+
+
+WIDE, NARROW = Fake("wide", 384), Fake("narrow", 8)
+
+
+def silent(done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+def fact(number: int, content: str = "") -> Memory:
+    return Memory(
+        id=f"m{number}",
+        scope=ANNA,
+        type="semantic",
+        content=content or f"Fact number {number}",
+        source="api",
+        created_at=1.0,
+        updated_at=1.0,
+        valid_from=1.0,
+    )
+
+
+async def fill(data_dir: Path, count: int, embedder: Fake | OnnxEmbedder = WIDE) -> None:
+    stores = SqliteStores(data_dir)
+    await stores.open()
+    await stores.memories.stamp_model(embedder.model)
+    facts = [fact(n) for n in range(count)]
+    vectors = await embedder.embed([f.content for f in facts])
+    changes = [Create(f, v) for f, v in zip(facts, vectors, strict=True)]
+    await stores.memories.apply(ANNA, changes, expect=await stores.memories.stamp(ANNA))
+    await stores.close()
+
+
+async def found(stores: SqliteStores, embedder: Fake | OnnxEmbedder, text: str) -> Sequence[Hit]:
+    (vector,) = await embedder.embed([text])
+    return await stores.memories.search(ANNA, Search(vector, (), limit=1, now=2.0))
+
+
+async def test_all_memories_are_found_with_the_new_model_and_progress_is_told(tmp_path: Path) -> None:
+    await fill(tmp_path, 2 * BATCH + 7)
+    stores, told = SqliteStores(tmp_path), list[tuple[int, int]]()
+    await stores.open()
+    count = await reembed(stores.vectors, NARROW, lambda done, total: told.append((done, total)))
+    await stores.memories.stamp_model(NARROW.model)
+    (hit,) = await found(stores, NARROW, "Fact number 300")
+    await stores.close()
+    assert count == 2 * BATCH + 7
+    assert told == [(done, count) for done in (0, BATCH, 2 * BATCH, count)]
+    assert hit.memory.id == "m300"
+    assert hit.cosine == pytest.approx(1.0, abs=1e-5)
+
+
+async def test_a_run_that_failed_is_gone_on_with(tmp_path: Path) -> None:
+    await fill(tmp_path, 3 * BATCH)
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    with pytest.raises(EmbeddingFailed):
+        await reembed(stores.vectors, Fake("narrow", 8, fails_after=BATCH + 1), silent)
+    rest = Fake("narrow", 8)
+    assert await reembed(stores.vectors, rest, silent) == 2 * BATCH
+    assert rest.embedded == 2 * BATCH
+    assert await reembed(stores.vectors, rest, silent) == 0
+    await stores.close()
+
+
+async def test_what_a_proxy_of_the_old_model_stores_meanwhile_is_embedded_too(tmp_path: Path) -> None:
+    await fill(tmp_path, 3)
+    running, stores = SqliteStores(tmp_path), SqliteStores(tmp_path)
+    await running.open()
+    await running.memories.stamp_model(WIDE.model)
+    await stores.open()
+    edited, written = fact(0, "Edited meanwhile"), fact(9, "Written meanwhile")
+    late = [Edit(edited, WIDE.vector(edited.content)), Create(written, WIDE.vector(written.content))]
+
+    class Busy(Fake):
+        async def embed_query(self, text: str) -> bytes:
+            return (await self.embed([text]))[0]
+
+        async def embed(self, texts: Sequence[str]) -> list[bytes]:
+            while late:
+                now = await running.memories.stamp(ANNA)
+                await running.memories.apply(ANNA, [late.pop()], expect=now)
+            return await super().embed(texts)
+
+    await reembed(stores.vectors, Busy("narrow", 8), silent)
+    assert await stores.vectors.count(await stores.vectors.begin(NARROW.model)) == 0
+    await running.close()
+    await stores.close()
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from tests.cli.test_reembed import Fake, reembed, SqliteStores
+
+class Slow(Fake):
+    async def embed_query(self, text):
+        return (await self.embed([text]))[0]
+
+    async def embed(self, texts):
+        await asyncio.sleep(0.01)
+        return await super().embed(texts)
+
+async def main():
+    stores = SqliteStores(Path(sys.argv[1]))
+    await stores.open()
+    await reembed(stores.vectors, Slow("narrow", 8), lambda done, total: print(done, total, flush=True))
+
+asyncio.run(main())
+"""
+
+
+async def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    size = 10 * BATCH
+    await fill(tmp_path, size)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-c",
+        KILLED,
+        str(tmp_path),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert process.stdout is not None
+    done = 0
+    async with asyncio.timeout(60):
+        while done < 2 * BATCH:
+            line = (await process.stdout.readline()).split()
+            done = int(line[0]) if line[:1] and line[0].isdigit() else done
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    with pytest.raises(WrongModel, match="memory-proxy reembed"):
+        await stores.memories.stamp_model(WIDE.model)
+    await stores.memories.stamp_model(NARROW.model)
+    left = await reembed(stores.vectors, NARROW, silent)
+    (hit,) = await found(stores, NARROW, f"Fact number {size - 1}")
+    await stores.close()
+    assert 0 < left <= size - done
+    assert hit.memory.id == f"m{size - 1}"
+
+
+# ---------------------------------------------------------------- the command
+@pytest.fixture
+def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run the command in a process's manner; returns exit status, standard output, standard error."""
+    for name in NAMES:
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(reembed_cli.telemetry, "configure", lambda *_: None)
+    parser = argparse.ArgumentParser()
+    reembed_cli.add_reembed(parser.add_subparsers().add_parser("reembed"))
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        args = parser.parse_args(["reembed", *argv, "--data-dir", str(tmp_path)])
+        status = args.func(args)
+        told = capsys.readouterr()
+        out = "\n".join(line for line in told.out.splitlines() if "store." not in line)
+        return status, out, told.err
+
+    return run
+
+
+def test_the_real_model_embeds_its_own_memories_again_to_the_same_vectors(run: Run, tmp_path: Path) -> None:
+    loaded = load_embedder(tmp_path / "models").embedder
+    if loaded is None:
+        pytest.skip("our encoder is not here: run scripts/fetch-models")
+
+    async def search() -> Sequence[Hit]:
+        stores = SqliteStores(tmp_path)
+        await stores.open()
+        try:
+            await stores.memories.stamp_model(loaded.model)
+            return await found(stores, loaded, "Fact number 3")
+        finally:
+            await stores.close()
+
+    asyncio.run(fill(tmp_path, 5, loaded))
+    status, out, _ = run()
+    assert (status, out) == (0, "0 memories embedded with memory-e5-small-v2 (384 dimensions).")
+    before = asyncio.run(search())
+    status, out, _ = run("--force")
+    assert (status, out) == (0, "5 memories embedded with memory-e5-small-v2 (384 dimensions).")
+    assert asyncio.run(search()) == before
+    loaded.close()
+
+
+def test_a_directory_of_weights_is_taken_and_the_settings_that_go_with_it_are_told(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weights = tmp_path / "narrow"
+    weights.mkdir()
+    asked: list[object] = []
+
+    class Loadable(Fake):
+        def in_background(self) -> Fake:
+            return self
+
+        def close(self) -> None:
+            """Nothing is held."""
+
+    def load(models_dir: Path, **options: object) -> LoadedEmbedder:
+        asked.append(options["path"])
+        return LoadedEmbedder(Loadable("narrow", 8), "directory")  # type: ignore[arg-type]
+
+    monkeypatch.setattr(reembed_cli, "load_embedder", load)
+    asyncio.run(fill(tmp_path, 3))
+    status, out, _ = run("--model", str(weights))
+    assert status == 0
+    assert asked == [weights]
+    assert "3 memories embedded with narrow (8 dimensions)." in out
+    assert f"embedding: {{model: narrow, dimension: 8, path: {weights}}}" in out
+
+
+@pytest.mark.parametrize("model", ["no-such-model", "./nowhere", "all-MiniLM-L6-v2"])
+def test_a_model_that_cannot_be_loaded_changes_nothing(run: Run, tmp_path: Path, model: str) -> None:
+    asyncio.run(fill(tmp_path, 2))
+    if model == "all-MiniLM-L6-v2":  # an empty directory: the installed package is not what was asked for
+        model = str(tmp_path / model)
+        Path(model).mkdir()
+    status, _, told = run("--model", model)
+    assert status == 2
+    assert model.rsplit("/", 1)[-1] in told
+
+    async def reopen() -> None:
+        stores = SqliteStores(tmp_path)
+        await stores.open()
+        await stores.memories.stamp_model(WIDE.model)  # still its own
+        await stores.close()
+
+    asyncio.run(reopen())
+
+
+def test_a_directory_without_memories_is_told_and_none_is_made(run: Run, tmp_path: Path) -> None:
+    status, _, told = run()
+    assert status == 2
+    assert "--data-dir" in told
+    assert not (tmp_path / "memory.db").exists()

@@ -1,0 +1,70 @@
+"""What the commands that work on the stores have in common."""
+
+import os
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.progress import MofNCompleteColumn, TaskProgressColumn
+
+from proxy.cli import shared as commands
+from proxy.cli.shared import progress, settings_of
+from proxy.config import CONFIG_FILE, PREFIX
+from proxy.domain.errors import ConfigError
+
+PROXY = Path(__file__).parents[2] / "proxy"
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [n for n in os.environ if n.startswith(("MEMORY_PROXY", PREFIX))]:
+        monkeypatch.delenv(name)
+
+
+def test_a_file_that_is_given_wins_over_the_named_one_and_the_data_directory_over_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named, given = tmp_path / "named.yaml", tmp_path / "given.yaml"
+    named.write_text("storage: {data_dir: /named}\nserver: {port: 1}\n")
+    given.write_text("storage: {data_dir: /given}\nserver: {port: 2}\n")
+    assert settings_of(None).server.port == 8080
+    monkeypatch.setenv(CONFIG_FILE, str(named))
+    assert (settings_of(None).server.port, settings_of(given).server.port) == (1, 2)
+    assert str(settings_of(given).data_dir) == "/given"
+    assert (settings_of(given, "/own").server.port, str(settings_of(given, "/own").data_dir)) == (2, "/own")
+    with pytest.raises(ConfigError, match=r"data_dir: names no directory.*\(on the command line\)"):
+        settings_of(given, "")  # of an unset variable: not the file's, least of all for a restore
+    with pytest.raises(ConfigError, match=r"absent\.yaml"):
+        settings_of(tmp_path / "absent.yaml")
+
+
+@pytest.mark.parametrize(
+    ("column", "amount"),
+    [(MofNCompleteColumn(), "3/4"), (TaskProgressColumn(), "75%")],
+    ids=["count", "share"],
+)
+def test_a_terminal_sees_what_is_done_and_how_far_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], column: object, amount: str
+) -> None:
+    monkeypatch.setattr(
+        commands,
+        "Console",
+        lambda stderr: Console(stderr=stderr, force_terminal=True, width=80, color_system=None),
+    )
+    with progress({"move": "moving"}, column) as told:  # type: ignore[arg-type]
+        told("move", 3, 4)
+    shown = capsys.readouterr()
+    assert shown.out == "", "which is for what a command makes"
+    assert "moving" in shown.err
+    assert amount in shown.err
+
+
+def test_what_is_no_terminal_gets_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress({"move": "moving"}, MofNCompleteColumn()) as told:
+        told("move", 3, 4)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_variable_that_names_the_file_is_named_once() -> None:
+    naming = {file.name for file in PROXY.rglob("*.py") if f'"{CONFIG_FILE}"' in file.read_text("utf-8")}
+    assert naming == {"settings.py"}

@@ -1,0 +1,82 @@
+"""Requests as ASGI has them, without a server."""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from proxy.http.auth.entrance import App, Area, Entrance
+from proxy.http.reply import ASGIScope, Header, Receive, Send
+
+
+def scope_of(*headers: tuple[str, str], method: str = "GET", path: str = "/v1/x", **more: Any) -> ASGIScope:
+    """Return a request's scope; header names in lower case, as a server gives them."""
+    return {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "client": ("127.0.0.1", 50_000),
+        "headers": [(name.lower().encode(), value.encode()) for name, value in headers],
+        **more,
+    }
+
+
+@dataclass
+class Answer:
+    """What a client gets."""
+
+    status: int = 0
+    headers: list[Header] = field(default_factory=list)
+    body: bytes = b""
+
+    @property
+    def error(self) -> Any:
+        return json.loads(self.body)["error"]
+
+    @property
+    def code(self) -> Any:
+        return self.error["code"]
+
+    def header(self, name: str) -> str | None:
+        return next((v.decode() for n, v in self.headers if n == name.encode()), None)
+
+
+async def nothing() -> Any:
+    raise AssertionError("the body was read")
+
+
+async def get(app: Any, scope: ASGIScope) -> Answer:
+    """Return what an ASGI app answers."""
+    answer = Answer()
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            answer.status, answer.headers = message["status"], list(message["headers"])
+        else:
+            answer.body += message.get("body", b"")
+
+    await app(scope, nothing, send)
+    return answer
+
+
+@dataclass
+class Behind:
+    """An entrance with an app behind it that notes the scopes it is called with."""
+
+    entrance: Entrance
+    area: Area = Area.PASSING
+    seen: list[ASGIScope] = field(default_factory=list)
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        visit = self.entrance.browsers.visit(scope)
+        await self.entrance(scope, receive, visit.readable(send), self._app, self.area, visit)
+
+    @property
+    def _app(self) -> App:
+        async def app(scope: ASGIScope, receive: Receive, send: Send) -> None:
+            self.seen.append(scope)
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"{}"})
+
+        return app

@@ -1,0 +1,28 @@
+"""Keys for tests: in the store, as `memory-proxy keys create` would make them."""
+
+from proxy.domain.oversight import Key
+from proxy.domain.ports import KeyStore
+from proxy.http.auth import keys
+
+
+async def mint(
+    store: KeyStore,
+    *,
+    tenant: str = "default",
+    user: str | None = None,
+    rights: str = "chat,memory",
+    upstream_key: str | None = None,
+) -> tuple[str, str]:
+    """Return a new key, and its id."""
+    secret, id_ = keys.new_key(), keys.new_id()
+    made = Key(
+        id=id_,
+        name="test",
+        tenant=tenant,
+        user=user,
+        rights=frozenset(rights.split(",")),
+        upstream_key=None if upstream_key is None else keys.seal(secret, upstream_key),
+        created_at=1.0,
+    )
+    await store.add(made, keys.digest_of(secret))
+    return secret, id_

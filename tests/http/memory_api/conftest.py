@@ -1,0 +1,174 @@
+"""The memory API on a real socket, over real SQLite and the real embedder, without the rest of the proxy."""
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from proxy.admit.admit import Gate
+from proxy.domain.core import Scope
+from proxy.http.auth.caller import Caller
+from proxy.http.memory_api.app import MemoryApi
+from proxy.http.memory_api.wiring import Documents, Recalled, Tools
+from proxy.http.turns import Zones
+from proxy.learn.library import Library
+from proxy.learn.remember import Remember
+from proxy.models.embedder import OnnxEmbedder
+from proxy.models.load import load_embedder
+from proxy.models.tokens import Tokens
+from proxy.recall.documents import RankedPassage, Shelf
+from proxy.recall.documents import search as search_documents
+from proxy.recall.inject import Budget
+from proxy.recall.prepare import Tools as Searching
+from proxy.recall.prepare import search, unshown
+from proxy.recall.profile import Profiles
+from proxy.recall.search import Searcher
+from proxy.storage.redis.stores import RedisStores
+from proxy.storage.sqlite.stores import SqliteStores
+from proxy.upstream.credentials import Credentials
+from proxy.wire.extensions import take_header_extensions
+from tests.e2e.conftest import models_dir
+from tests.support.judge import ScriptedJudge, one_value
+from tests.support.serving import serving
+
+__all__ = ["models_dir"]
+
+
+@pytest.fixture(scope="session")
+def embedder(models_dir: Path) -> Iterator[OnnxEmbedder]:
+    loaded = load_embedder(models_dir)
+    assert loaded.embedder is not None
+    yield loaded.embedder
+    loaded.embedder.close()
+
+
+@dataclass
+class Bench:
+    """What a test can reach: the API over HTTP, the stores behind it, and who is calling."""
+
+    http: httpx2.AsyncClient
+    origin: str
+    stores: Any
+    tools: Tools
+    callers: list[Caller] = field(default_factory=lambda: [Caller("default")])
+    woken: list[bool] = field(default_factory=list)
+    credentials: Credentials = field(default_factory=Credentials)
+
+    def call_as(self, caller: Caller) -> None:
+        """Let the following requests come from this caller."""
+        self.callers[:] = [caller]
+
+    async def add(self, content: str, user: str = "alice", **more: Any) -> dict[str, Any]:
+        answer = await self.http.post("/memory", json={"user_id": user, "content": content, **more})
+        assert answer.status_code in (200, 201), answer.text
+        memory: dict[str, Any] = answer.json()
+        return memory
+
+    async def found(self, query: str, user: str = "alice", **more: Any) -> list[dict[str, Any]]:
+        answer = await self.http.post("/memory/search", json={"user_id": user, "query": query, **more})
+        assert answer.status_code == 200, answer.text
+        matches: list[dict[str, Any]] = answer.json()["data"]
+        return matches
+
+    async def export(self, **params: Any) -> bytes:
+        answer = await self.http.get("/memory/export", params=params)
+        assert answer.status_code == 200, answer.text
+        return answer.content
+
+    async def bring_in(self, lines: bytes, **params: Any) -> dict[str, Any]:
+        answer = await self.http.post(
+            "/memory/import", content=lines, params=params, headers={"content-type": "application/x-ndjson"}
+        )
+        assert answer.status_code == 200, answer.text
+        counts: dict[str, Any] = answer.json()
+        return counts
+
+
+@contextlib.asynccontextmanager
+async def opened(data_dir: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+    stores = SqliteStores(data_dir)
+    await stores.open()
+    try:
+        await stores.memories.stamp_model(embedder.model)
+        async with served(stores, embedder) as bench:
+            yield bench
+    finally:
+        await stores.close()
+
+
+@contextlib.asynccontextmanager
+async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+    shelf = Shelf(stores.passages, stores.memories, embedder)
+    searching = Searching(
+        searcher=Searcher(stores.memories, embedder, time.time),
+        profiles=Profiles(stores.memories, embedder, None, time.time),
+        sessions=stores.sessions,
+        notes=stores.notes,
+        shelf=shelf,
+        budget=Budget(Tokens()),
+        clock=time.time,
+    )
+
+    async def recall(
+        scope: Scope,
+        query: str,
+        *,
+        types: tuple[str, ...] | None,
+        limit: int,
+        threshold: float | None,
+        timezone: str,
+    ) -> Recalled:
+        asked: Any = {"types": types, "limit": limit, "threshold": threshold}
+        return Recalled(
+            await search(scope, query, searching, **asked), await unshown(scope, query, searching, **asked)
+        )
+
+    library = Library(stores.documents, stores.passages, embedder, time.time)
+
+    async def look_up(
+        scope: Scope, query: str, *, limit: int, threshold: float | None
+    ) -> Sequence[RankedPassage]:
+        return await search_documents(scope, query, shelf, limit=limit, threshold=threshold)
+
+    callers: list[Caller] = [Caller("default")]
+    woken: list[bool] = []
+    credentials = Credentials()
+    gate = Gate(stores.memories, embedder, judge=ScriptedJudge(relation=one_value))
+    tools = Tools(
+        memories=stores.memories,
+        sessions=stores.sessions,
+        jobs=stores.jobs,
+        quarantine=stores.quarantine,
+        receipts=stores.receipts,
+        recall=recall,
+        by_hand=Remember(gate, stores.quarantine, time.time),
+        identify=lambda request: replace(
+            callers[0],
+            named=request.headers.get("x-memory-user-id"),
+            project=request.headers.get("x-memory-project-id"),
+            timezone=take_header_extensions(request.scope["headers"]).timezone,
+        ),
+        wake=lambda: woken.append(True),
+        forgotten=credentials.forget,
+        clock=time.time,
+        zones=Zones(stores.sessions, "UTC", time.time),
+        mode="open",
+        version="1.2.3",
+        documents=Documents(stores.documents, library.add, look_up),
+    )
+    async with (
+        serving(MemoryApi(tools)) as origin,
+        httpx2.AsyncClient(base_url=f"{origin}/v1", timeout=120) as http,
+    ):
+        yield Bench(http, origin, stores, tools, callers, woken, credentials)
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+    async with opened(tmp_path / "data", embedder) as running:
+        yield running

@@ -1,0 +1,258 @@
+"""Documents over HTTP: posted, versioned, listed, shown, searched, deleted, and nobody else's."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+
+from proxy.domain.documents import Document, Passage
+from proxy.http.auth.caller import Caller
+from proxy.models.embedder import OnnxEmbedder
+from tests.http.memory_api.conftest import Bench, served
+from tests.support.backends import Place, place, running_redis
+
+__all__ = ["place", "running_redis"]
+
+GUIDE = """\
+# Greenhouse guide
+
+Water at dawn.
+
+## Figs
+
+Pick them when the neck bends, and eat them on the same day.
+
+## Winter
+
+Drain the hoses before the first frost, or they burst.
+"""
+FROST = "What must I do with the hoses before it freezes?"
+SECRET = "AKIA" + "IOSFODNN7" + "QX3ZPLK"
+
+
+@pytest.fixture
+async def bench(place: Place, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+    """The API over each backend."""
+    async with place.stores() as stores:
+        await stores.memories.stamp_model(embedder.model)
+        async with served(stores, embedder) as running:
+            yield running
+
+
+async def post(bench: Bench, content: str = GUIDE, status: int = 201, **more: Any) -> dict[str, Any]:
+    body = {"name": "Greenhouse", "content": content, "user_id": "alice", **more}
+    answer = await bench.http.post("/memory/documents", json=body)
+    assert answer.status_code == status, answer.text
+    document: dict[str, Any] = answer.json()
+    return document
+
+
+async def passages(
+    bench: Bench, query: str = FROST, user: str = "alice", **more: Any
+) -> list[dict[str, Any]]:
+    body = {"query": query, "user_id": user, "include": ["documents"], **more}
+    answer = await bench.http.post("/memory/search", json=body)
+    assert answer.status_code == 200, answer.text
+    found: list[dict[str, Any]] = answer.json()["documents"]
+    return found
+
+
+async def test_a_posted_document_is_told_as_it_is_kept(bench: Bench) -> None:
+    made = await post(bench)
+    assert made.pop("id").startswith("doc_")
+    assert made.pop("created_at") == made.pop("updated_at")
+    assert made == {
+        "object": "memory.document",
+        "name": "Greenhouse",
+        "version": 1,
+        "status": "ready",
+        "user_id": "alice",
+        "project_id": None,
+        "characters": len(GUIDE),
+        "sections": 3,
+        "passages": 3,
+        "change": "created",
+        "redacted": [],
+    }
+
+
+async def test_the_same_text_changes_nothing_and_another_is_the_next_version(bench: Bench) -> None:
+    first = await post(bench)
+    again = await post(bench, status=200)
+    assert (again["change"], again["id"], again["version"]) == ("unchanged", first["id"], 1)
+    second = await post(bench, GUIDE.replace("Drain the hoses", "Empty the pipes"))
+    assert (second["change"], second["id"], second["version"]) == ("updated", first["id"], 2)
+    (best, *_) = await passages(bench)
+    assert (best["version"], best["text"].startswith("Empty the pipes")) == (2, True)
+
+
+async def test_a_search_returns_passages_with_what_is_needed_to_cite_them(bench: Bench) -> None:
+    made = await post(bench)
+    (best, *_) = await passages(bench)
+    text = "Drain the hoses before the first frost, or they burst."
+    start = GUIDE.index(text)
+    assert 0 < best.pop("score") <= 1
+    assert best == {
+        "object": "memory.passage",
+        "document_id": made["id"],
+        "name": "Greenhouse",
+        "version": 1,
+        "project_id": None,
+        "headings": ["Greenhouse guide", "Winter"],
+        "text": text,
+        "start": start,
+        "end": start + len(text),
+    }
+
+
+async def test_a_search_returns_documents_only_where_they_are_asked_for(bench: Bench) -> None:
+    await post(bench)
+    answer = await bench.http.post("/memory/search", json={"query": FROST, "user_id": "alice"})
+    assert "documents" not in answer.json()
+
+
+async def test_a_long_document_is_accepted_before_it_is_indexed(bench: Bench) -> None:
+    long = "".join(f"# Part {n}\n\nChapter on topic{n}.\n\n" for n in range(70))
+    made = await post(bench, long, status=202)
+    assert made["status"] == "indexing"
+    found = await passages(bench, "topic7", similarity_threshold=0)
+    assert found == [] or found[0]["headings"] == ["Part 7"]
+
+
+async def test_a_document_is_shown_with_its_outline_and_its_text_if_asked(bench: Bench) -> None:
+    made = await post(bench)
+    path = f"/memory/documents/{made['id']}"
+    shown = (await bench.http.get(path)).json()
+    assert "content" not in shown
+    assert [section["headings"][-1] for section in shown["outline"]] == ["Greenhouse guide", "Figs", "Winter"]
+    first, *_ = shown["outline"]
+    assert GUIDE[first["start"] : first["end"]] == "Water at dawn."
+    assert (await bench.http.get(path, params={"include": "content"})).json()["content"] == GUIDE
+
+
+async def test_documents_are_listed_page_by_page(bench: Bench) -> None:
+    for name in ("A", "B", "C"):
+        await post(bench, name=name, **({"project_id": "apollo"} if name == "B" else {}))
+    params = {"user_id": "alice", "limit": 2}
+    page = (await bench.http.get("/memory/documents", params=params)).json()
+    assert ([d["name"] for d in page["data"]], page["has_more"]) == (["C", "B"], True)
+    rest = await bench.http.get("/memory/documents", params={**params, "after": page["last_id"]})
+    assert [d["name"] for d in rest.json()["data"]] == ["A"]
+    of_project = await bench.http.get("/memory/documents", params={**params, "project_id": "apollo"})
+    assert [d["name"] for d in of_project.json()["data"]] == ["B"]
+
+
+async def test_a_secret_is_marked_and_its_heading_named(bench: Bench) -> None:
+    made = await post(bench, f"# Keys\n\nFine.\n\n## Storage\n\nThe AWS key is {SECRET}.\n")
+    assert made["redacted"] == ["Keys › Storage"]
+    shown = await bench.http.get(f"/memory/documents/{made['id']}", params={"include": "content"})
+    assert SECRET not in shown.text
+    assert [section["redacted"] for section in shown.json()["outline"]] == [False, True]
+
+
+async def test_a_deleted_document_is_gone_with_a_receipt(bench: Bench) -> None:
+    made = await post(bench)
+    path = f"/memory/documents/{made['id']}"
+    gone = (await bench.http.delete(path)).json()
+    assert (gone["id"], gone["deleted"], gone["deleted_documents"]) == (made["id"], True, 1)
+    assert await passages(bench) == []
+    assert (await bench.http.get(path)).status_code == (await bench.http.delete(path)).status_code == 404
+    (receipt,) = (await bench.http.get("/memory/receipts", params={"user_id": "alice"})).json()["data"]
+    assert (receipt["id"], receipt["memory_id"]) == (gone["receipt"], made["id"])
+    assert receipt["counts"]["documents"] == 1
+
+
+async def test_forgetting_a_user_takes_the_documents(bench: Bench) -> None:
+    await post(bench)
+    await post(bench, user_id="bob")
+    gone = (await bench.http.delete("/memory", params={"user_id": "alice"})).json()
+    assert gone["deleted_documents"] == 1
+    assert await passages(bench) == []
+    assert await passages(bench, user="bob") != []
+
+
+@pytest.mark.parametrize(
+    "caller", [Caller("default", user="bob"), Caller("other"), Caller("other", user="alice")]
+)
+async def test_nobody_else_s_document_is_as_absent_as_none(bench: Bench, caller: Caller) -> None:
+    made = await post(bench)
+    bench.call_as(caller)
+    for method in ("GET", "DELETE"):
+        foreign = await bench.http.request(method, f"/memory/documents/{made['id']}")
+        missing = await bench.http.request(method, "/memory/documents/doc_none")
+        assert foreign.status_code == missing.status_code == 404
+        assert foreign.text.replace(made["id"], "") == missing.text.replace("doc_none", "")
+    user = caller.user or "alice"
+    listed = await bench.http.get("/memory/documents", params={"user_id": user})
+    assert listed.json()["data"] == []
+    assert await passages(bench, user=user) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "param"),
+    [
+        ({"name": ""}, "name"),
+        ({"name": "  "}, "name"),
+        ({"name": "a\nb"}, "name"),
+        ({"name": "a\u2028b"}, "name"),
+        ({"name": "\u200b\u2060"}, "name"),
+        ({"name": "\u202egnp.elif"}, "name"),
+        ({"name": "x" * 201}, "name"),
+        ({"name": f"key {SECRET}"}, "name"),
+        ({"content": ""}, "content"),
+        ({"content": "# Only a heading"}, "content"),
+        ({"content": "a\0b"}, "content"),
+        ({"content": 5}, "content"),
+        ({"format": "html"}, "format"),
+        ({"user_id": ""}, "user_id"),
+        ({"version": 3}, "version"),
+    ],
+)
+async def test_a_malformed_document_is_refused_by_its_field(
+    bench: Bench, body: dict[str, Any], param: str
+) -> None:
+    refused = (
+        await post(bench, status=400, **body)
+        if "content" not in body
+        else await post(bench, body["content"], 400)
+    )
+    assert refused["error"]["param"] == param
+
+
+async def test_a_name_is_in_any_script(bench: Bench) -> None:
+    assert (await post(bench, name="温室\u3000指南 – été"))["name"] == "温室\u3000指南 – été"
+
+
+async def test_a_document_needs_a_user(bench: Bench) -> None:
+    answer = await bench.http.post("/memory/documents", json={"name": "A", "content": GUIDE})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "user_id")
+
+
+async def test_a_document_too_large_is_refused(bench: Bench) -> None:
+    assert (await post(bench, "x" * 1_000_001, status=413))["error"]["param"] == "body"
+    many = "".join(f"# H{n}\n\ntext\n\n" for n in range(2_001))
+    assert (await post(bench, many, status=413))["error"]["param"] == "content"
+
+
+@pytest.mark.parametrize(("times", "status"), [(2, 200), (99, 409)])
+async def test_a_document_that_is_replaced_while_it_is_read_is_read_anew(
+    bench: Bench, times: int, status: int
+) -> None:
+    made = await post(bench)
+    documents = bench.stores.documents
+    reading, version = documents.passages, 1
+
+    async def overtaken(document: Document) -> Sequence[Passage]:
+        nonlocal version
+        if version <= times:
+            version += 1
+            documents.passages = reading  # type: ignore[method-assign]
+            await post(bench, f"# Guide\n\nVersion {version}.\n")
+            documents.passages = overtaken  # type: ignore[method-assign]
+        return await reading(document)
+
+    documents.passages = overtaken  # type: ignore[method-assign]
+    shown = await bench.http.get(f"/memory/documents/{made['id']}", params={"include": "content"})
+    assert shown.status_code == status
+    if status == 200:
+        assert (shown.json()["version"], shown.json()["content"]) == (3, "# Guide\n\nVersion 3.\n")

@@ -1,0 +1,278 @@
+"""Paths, queries and bodies that mean something else to somebody: each has one plain answer."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from proxy.http.memory_api.operations import OPERATIONS
+from tests.http.memory_api.conftest import Bench
+from tests.support.serving import ask
+
+JSON = {"content-type": "application/json"}
+
+
+async def raw(bench: Bench, line: str, body: bytes = b"", *headers: bytes) -> tuple[int, bytes, bytes]:
+    """Send a request line as it is; return status, head and body."""
+    head, answer = await ask(bench.origin, line.encode("latin-1"), headers, body)
+    return int(head.split()[1]), head, answer
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ("GET /v1/memory/", 404),
+        ("DELETE /v1/memory/", 404),
+        ("DELETE /v1/memory/?user_id=alice", 404),
+        ("GET /v1/memory//history", 404),
+        ("DELETE /v1/memory//", 404),
+        ("GET /v1/memory/../memory?user_id=alice", 404),
+        ("DELETE /v1/memory/..", 404),
+        ("DELETE /v1/memory/.", 404),
+        ("DELETE /v1/memory/%2e%2e", 404),
+        ("DELETE /v1/memory%2Fmem_1", 404),
+        ("GET /v1/memory/mem_1%2Fhistory", 404),
+        ("GET /v1/memory/mem_1/history/", 404),
+        ("GET /v1/memory/%00", 404),
+        ("GET /v1/memory/%FF", 404),
+        ("GET /v1/memory/mem_1%00?user_id=alice", 404),
+        ("GET /v1/memory/" + "a" * 5_000, 404),
+        ("GET /v1/memory/mem_1'%20OR%201=1--", 404),
+        ("GET /v1/memory/export/", 404),
+        ("GET /v1/memory;x=1", 404),
+        ("POST /v1/memory/sessions//end?user_id=alice", 404),
+        ("POST /v1/memory/sessions/%0A/end?user_id=alice", 400),
+        ("POST /v1/memory/jobs//retry", 404),
+        ("DELETE /v1/memory/quarantine/?user_id=alice", 404),
+    ],
+)
+async def test_a_path_that_names_nothing_is_refused_and_changes_nothing(
+    bench: Bench, line: str, status: int
+) -> None:
+    await bench.add("User likes figs.")
+    answered, _, body = await raw(bench, line)
+    assert answered == status, body
+    assert b'"error"' in body
+    assert (await bench.http.get("/memory", params={"user_id": "alice"})).json()["total"] == 1
+
+
+async def test_an_id_with_a_slash_is_one_id(bench: Bench) -> None:
+    answer = await bench.http.post("/memory/sessions/a%2Fb%20c/end?user_id=alice")
+    assert (answer.status_code, answer.json()["id"]) == (202, "a/b c")
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ("user_id=%FF", "user_id"),
+        ("user_id=alice&user_id=alice", "user_id"),
+        ("user_id=alice&user_id=bob", "user_id"),
+        ("user_id=", "user_id"),
+        ("user_id=%20", "user_id"),
+        ("user_id", "user_id"),
+        ("user_id=a%00b", "user_id"),
+        ("user_id=a%0Ab", "user_id"),
+        ("user_id=alice&USER_ID=bob", "USER_ID"),
+        ("user_id=alice&user_id[]=bob", "user_id[]"),
+        ("user_id=alice&limit=99999999999999999999", "limit"),
+        ("user_id=alice&limit=-1", "limit"),
+        ("user_id=alice&limit=1e1", "limit"),
+        ("user_id=alice&limit=%2B5", "limit"),
+        ("user_id=alice&limit=5_0", "limit"),
+        ("user_id=alice&limit=%D9%A5", "limit"),
+        ("user_id=alice&q=" + "a" * 1001, "q"),
+        ("user_id=alice&after=", "after"),
+        ("%FF=1", "query"),
+        ("user_id=alice&" + "x" * 200 + "=1", "x" * 64),
+    ],
+)
+async def test_a_query_that_could_be_read_twice_is_refused(bench: Bench, query: str, param: str) -> None:
+    status, _, body = await raw(bench, f"GET /v1/memory?{query}")
+    assert status == 400, body
+    assert f'"param":"{param}"'.encode() in body
+
+
+async def test_an_unknown_cursor_is_404(bench: Bench) -> None:
+    answer = await bench.http.get("/memory", params={"user_id": "alice", "after": "mem_none"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (404, "after")
+
+
+@pytest.mark.parametrize("path", sorted({o.path for o in OPERATIONS}))
+@pytest.mark.parametrize("method", ["PUT", "OPTIONS", "TRACE", "PROPFIND"])
+async def test_a_wrong_method_is_told_the_right_ones(bench: Bench, path: str, method: str) -> None:
+    answer = await bench.http.request(method, path.removeprefix("/v1"))
+    assert answer.status_code == 405
+    allowed = {o.method for o in OPERATIONS if o.path == path}
+    assert set(answer.headers["allow"].split(", ")) == allowed | ({"HEAD"} if "GET" in allowed else set())
+    assert answer.json()["error"]["code"] == "method_not_allowed"
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "/search"), ("DELETE", "/export"), ("PATCH", "/import")]
+)
+async def test_a_fixed_path_is_never_taken_for_an_id(bench: Bench, method: str, path: str) -> None:
+    assert (await bench.http.request(method, f"/memory{path}")).status_code == 405
+
+
+async def test_head_has_the_headers_of_get_and_no_body(bench: Bench) -> None:
+    made = await bench.add("User likes figs.")
+    for path in (f"/memory/{made['id']}", "/memory?user_id=alice", "/memory/export?user_id=alice"):
+        answer = await bench.http.head(path)
+        assert (answer.status_code, answer.content) == (200, b""), path
+    assert (await bench.http.head("/memory/mem_none")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[" * 10_000 + b"]" * 10_000,
+        b'{"user_id": "a", "content": ' + b"[" * 10_000 + b"]" * 10_000 + b"}",
+        b'{"user_id": "a", "content": "x", "importance": NaN}',
+        b'{"user_id": "a", "content": "x", "importance": Infinity}',
+        b'{"user_id": "a", "content": "x", "importance": 1e999}',
+        b'{"user_id": "a", "content": "likes \\ud800 figs"}',
+        b'{"user_id": "a\\ud800", "content": "likes figs"}',
+        b'{"user_id": "a", "content": "likes \xff figs"}',
+        b'{"user_id": "a", "content": "User likes\\u0000 figs."}',
+        b'{"user_id": "a", "content": "x", "content": 5}',
+        b'{"user_id": "a", "content": "likes figs", "expires_at": 1}',
+        b'{"user_id": "a", "content": "likes figs", "expires_at": 1e300}',
+        b'{"user_id": "a", "content": "likes figs", "created_at": 1e10}',
+        b'{"user_id": "a", "content": "likes figs", "tags": ["x", ""]}',
+    ],
+)
+async def test_a_body_that_is_no_memory_is_400(bench: Bench, body: bytes) -> None:
+    answer = await bench.http.post("/memory", content=body, headers=JSON)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (400, "invalid_request_error")
+    assert (await bench.http.get("/memory", params={"user_id": "a"})).json()["total"] == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "code", "said"),
+    [
+        ({"user_id": "a"}, "content", "missing_required_parameter", "`content` is required."),
+        ({"user_id": "a", "contents": "x"}, "contents", "unknown_parameter", "did you mean 'content'?"),
+        ({"user_id": "a", "content": "x", "zz": 1}, "zz", "unknown_parameter", "there are content, type,"),
+        ({"user_id": "a", "content": 5}, "content", "invalid_type", "string"),
+        ({"user_id": "a", "content": "x", "importance": "1"}, "importance", "invalid_type", "number"),
+        ({"user_id": "a", "content": "x", "importance": 2}, "importance", "invalid_value", "1"),
+        ({"user_id": "a", "content": "x", "type": "odd"}, "type", "invalid_value", "episodic"),
+        ({"user_id": "a", "content": "x" * 4_001}, "content", "string_above_max_length", "4000"),
+        ({"user_id": "a", "content": "x", "tags": [1]}, "tags.0", "invalid_type", "string"),
+        ({"user_id": "a", "content": "x", "expires_at": 1}, "expires_at", "invalid_value", "past"),
+        ({"content": "x"}, "user_id", "missing_required_parameter", "required"),
+        ([], "body", "invalid_type", "must be a JSON object"),
+    ],
+)
+async def test_a_refusal_has_the_code_that_a_chat_would_get_and_says_what_to_mend(
+    bench: Bench, body: Any, param: str, code: str, said: str
+) -> None:
+    answer = await bench.http.post("/memory", json=body)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"], error["code"]) == (400, param, code)
+    assert said in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ("", "missing_required_parameter"),
+        ("user_id=a&dry_run=x", "invalid_value"),
+        ("user_id=", "invalid_value"),
+        ("user_id=a&user_id=a", "invalid_value"),
+        ("user_id=a&lmit=1", "unknown_parameter"),
+        ("user_id=%FF", "invalid_value"),
+    ],
+)
+async def test_a_querys_refusal_has_a_code_too(bench: Bench, query: str, code: str) -> None:
+    answer = await bench.http.delete(f"/memory?{query}")
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2127-01-31T09:00:00Z",
+        "2127-01-31t09:00:00z",
+        "2127-01-31T10:00:00+01:00",
+        "2127-01-31 04:00:00.000-05:00",
+    ],
+)
+async def test_a_memory_may_expire_at_a_time_of_a_calendar(bench: Bench, text: str) -> None:
+    made = await bench.add("User likes figs.", expires_at=text)
+    assert made["expires_at"] == 4_957_059_600
+    never = await bench.http.patch(f"/memory/{made['id']}", json={"expires_at": None})
+    assert never.json()["expires_at"] is None
+    again = await bench.http.patch(f"/memory/{made['id']}", json={"expires_at": text})
+    assert again.json()["expires_at"] == 4_957_059_600
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "2127-01-31T09:00:00",
+        "2127-01-31",
+        "tomorrow",
+        "",
+        "4957059600",
+        "1999-01-31T09:00:00Z",
+        "9999-12-31T23:59:59-23:00",
+    ],
+)
+async def test_a_time_without_zone_or_past_or_of_no_calendar_is_refused(bench: Bench, text: str) -> None:
+    body = {"user_id": "alice", "content": "User likes figs.", "expires_at": text}
+    answer = await bench.http.post("/memory", json=body)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "expires_at")
+
+
+async def test_a_body_over_the_limit_is_413(bench: Bench) -> None:
+    large = b'{"user_id": "a", "content": "' + b"x" * 1_000_001 + b'"}'
+    for method, path in (("POST", "/memory"), ("POST", "/memory/search"), ("PATCH", "/memory/mem_1")):
+        answer = await bench.http.request(method, path, content=large, headers=JSON)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (413, "invalid_request_error")
+
+
+@pytest.mark.parametrize(
+    "path", ["/jobs/retry", "/jobs/1/retry", "/sessions/s/end?user_id=a", "/quarantine/q/release?user_id=a"]
+)
+async def test_a_form_of_another_site_can_trigger_nothing(bench: Bench, path: str) -> None:
+    answer = await bench.http.post(f"/memory{path}", data={"x": "y"})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "content-type")
+
+
+ODD_TEXTS = (
+    "User's query is '; DROP TABLE memories; --",
+    'User writes "figs" OR NEAR(a b) AND NOT * ^col : {x}',
+    "User likes <script>alert(1)</script> and & entities.",
+    "User's name is spelled \u202eecila\u202c.",
+    "User likes 100% of _underscores_ \\ backslashes.",
+    "User signs with 👩‍👩‍👧‍👦 and ﷽.",
+)
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS)
+async def test_text_is_text_whatever_it_looks_like(bench: Bench, text: str) -> None:
+    made = await bench.add(text)
+    assert made["content"] == text
+    assert (await bench.http.get(f"/memory/{made['id']}")).json()["content"] == text
+    await bench.found(text)
+    listed = await bench.http.get("/memory", params={"user_id": "alice", "q": text})
+    assert [m["id"] for m in listed.json()["data"]] == [made["id"]]
+    odd = await bench.http.get("/memory", params={"user_id": "alice", "q": "%' OR 1=1 --"})
+    assert odd.json()["total"] == 0
+
+
+async def test_a_client_that_leaves_in_the_middle_of_a_body_stores_nothing(bench: Bench) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(bench.origin.rpartition(":")[2]))
+    writer.write(
+        b"POST /v1/memory HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 99\r\n\r\n"
+        b'{"user_id": "a", "content": "likes figs"}'
+    )
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    del reader
+    listed: Any = (await bench.http.get("/memory", params={"user_id": "a"})).json()
+    assert listed["total"] == 0

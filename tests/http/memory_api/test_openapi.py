@@ -1,0 +1,256 @@
+"""The OpenAPI document is true: what it says is what is served, and what it does not say is refused."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import httpx2
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from jsonschema import Draft202012Validator
+
+from proxy.config import load
+from proxy.domain.reasons import Reason
+from proxy.http.memory_api.bodies import SearchBody
+from proxy.http.memory_api.model_routes import PATHS
+from proxy.http.memory_api.openapi import OpenApi, document
+from proxy.http.memory_api.operations import OPERATIONS, Operation
+from proxy.http.responses.conversations_api import ConversationsApi
+from proxy.http.responses.responses_api import ResponsesApi
+from proxy.telemetry import Metrics
+from tests.http.memory_api.conftest import Bench
+from tests.http.memory_api.schemas import values
+from tests.support.serving import serving
+
+DOCUMENT = document("1.2.3")
+README = Path(__file__).parents[3] / "README.md"
+EDGE = Path(__file__).parents[3] / "proxy/http"
+EXAMPLES = 12
+
+
+def resolved(schema: Any) -> Any:
+    """Return the schema with its references put in."""
+    if isinstance(schema, list):
+        return [resolved(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        return resolved(DOCUMENT["components"]["schemas"][schema["$ref"].rpartition("/")[2]])
+    return {key: resolved(value) for key, value in schema.items()}
+
+
+def closed(schema: Any) -> Any:
+    """Return the schema without room for what it does not name: an answer must hold nothing else."""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: closed(value) for key, value in schema.items()}
+    return {"additionalProperties": False, **made} if "properties" in made else made
+
+
+def described(operation: Operation) -> dict[str, Any]:
+    found: dict[str, Any] = DOCUMENT["paths"][operation.path][operation.method.lower()]
+    return found
+
+
+def requests_of(operation: Operation) -> st.SearchStrategy[dict[str, Any]]:
+    """Return requests as the document describes them; ids of users are few, so that some exist."""
+    told = described(operation)
+    users = st.sampled_from(["alice", "bob"])
+    parameters: dict[str, Any] = {
+        parameter["name"]: users if parameter["name"] == "user_id" else values(resolved(parameter["schema"]))
+        for parameter in told["parameters"]
+    }
+    in_path = {p["name"] for p in told["parameters"] if p["in"] == "path"}
+    content = told.get("requestBody", {}).get("content", {})
+    body = st.none()
+    if "application/json" in content:
+        body = values(resolved(content["application/json"]["schema"]))
+    elif content:
+        (media,) = content.values()
+        body = st.lists(values(resolved(media["x-line"])), max_size=3)
+    return st.fixed_dictionaries(
+        {
+            "path": st.fixed_dictionaries({n: parameters[n] for n in in_path}),
+            "query": st.fixed_dictionaries(
+                {}, optional={n: s for n, s in parameters.items() if n not in in_path}
+            ),
+            "body": body,
+        }
+    )
+
+
+async def send(http: httpx2.AsyncClient, operation: Operation, request: dict[str, Any]) -> httpx2.Response:
+    path = operation.path
+    for name, value in request["path"].items():
+        path = path.replace("{" + name + "}", quote(value, safe=""))
+    more: dict[str, Any] = {}
+    body = request["body"]
+    if operation.body is not None and (body is not None or not operation.may_lack_body):
+        if "user_id" in body:
+            body = {**body, "user_id": "alice"}
+        more = {"content": json.dumps(body), "headers": {"content-type": "application/json"}}
+    elif operation.takes_lines is not None:
+        lines = "\n".join(json.dumps(line) for line in body)
+        more = {"content": lines, "headers": {"content-type": "application/x-ndjson"}}
+    return await http.request(
+        operation.method,
+        path.removeprefix("/v1"),
+        params={n: str(v) for n, v in request["query"].items()},
+        **more,
+    )
+
+
+def check(operation: Operation, answer: httpx2.Response) -> None:
+    responses = described(operation)["responses"]
+    assert str(answer.status_code) in responses, answer.text
+    ((media_type, media),) = responses[str(answer.status_code)]["content"].items()
+    assert answer.headers["content-type"] == media_type
+    if "x-line" in media:
+        validator = Draft202012Validator(closed(resolved(media["x-line"])))
+        for line in answer.text.splitlines():
+            validator.validate(json.loads(line))
+        return
+    Draft202012Validator(closed(resolved(media["schema"]))).validate(answer.json())
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: o.id)
+async def test_what_the_document_allows_is_answered_as_it_says(bench: Bench, operation: Operation) -> None:
+    made = await bench.add("User likes figs.", tags=["food"], project_id="apollo")
+    await bench.add("User likes figs and dates.", user="bob")
+    loop = asyncio.get_running_loop()
+
+    @settings(
+        max_examples=EXAMPLES, deadline=None, database=None, derandomize=True,
+        phases=[Phase.generate], suppress_health_check=list(HealthCheck),
+    )  # fmt: skip
+    @given(request=requests_of(operation), known=st.booleans())
+    def run(request: dict[str, Any], known: bool) -> None:
+        if known and "memory_id" in request["path"]:
+            request["path"]["memory_id"] = made["id"]
+            request["query"].pop("user_id", None)
+        answer = asyncio.run_coroutine_threadsafe(send(bench.http, operation, request), loop).result(20)
+        check(operation, answer)
+
+    await asyncio.to_thread(run)
+
+
+PLAIN: dict[str, dict[str, Any]] = {
+    "addMemory": {"body": {"content": "User owns a canoe.", "user_id": "alice"}},
+    "searchMemories": {"body": {"query": "figs", "user_id": "alice"}},
+    "importMemories": {"body": [{"content": "User sails.", "user_id": "alice"}]},
+    "endSession": {"body": {"user_id": "alice"}},
+    "editMemory": {"body": {"content": "User likes dates."}},
+    "postDocument": {"body": {"name": "Guide", "content": "# Figs\n\nPick them ripe.", "user_id": "alice"}},
+}
+WITHOUT_SUBJECT = (
+    "retryJob", "releaseQuarantined", "discardQuarantined", "getDocument", "deleteDocument",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: o.id)
+async def test_every_operation_succeeds_as_documented(bench: Bench, operation: Operation) -> None:
+    """Generated requests are mostly refused; the answer to a good one has to fit, too."""
+    made = await bench.add("User likes figs.", tags=["food"])
+    await bench.http.delete("/memory", params={"user_id": "bob"})
+    query = {"user_id": "alice"} if "user_id" in operation.query.model_fields else {}
+    path = {"memory_id": made["id"], "session_id": "s", "job_id": "1", "held_id": "q", "document_id": "d"}
+    request = {"path": path, "query": query, "body": None, **PLAIN.get(operation.id, {})}
+    answer = await send(bench.http, operation, request)
+    check(operation, answer)
+    assert answer.is_success or operation.id in WITHOUT_SUBJECT, answer.text
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda o: o.id)
+@pytest.mark.parametrize("name", ["user", "force", "limits", "X"])
+async def test_a_parameter_that_is_not_documented_is_refused(
+    bench: Bench, operation: Operation, name: str
+) -> None:
+    query = {"user_id": "alice"} if "user_id" in operation.query.model_fields else {}
+    path = {"memory_id": "mem_1", "session_id": "s", "job_id": "1", "held_id": "q", "document_id": "d"}
+    request = {"path": path, "query": {**query, name: "1"}, "body": [], **PLAIN.get(operation.id, {})}
+    answer = await send(bench.http, operation, request)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.body], ids=lambda o: o.id)
+async def test_a_field_that_is_not_documented_is_refused(bench: Bench, operation: Operation) -> None:
+    body = {**PLAIN[operation.id]["body"], "colour": "red"}
+    request = {"path": {"memory_id": "mem_1", "session_id": "s"}, "query": {}, "body": body}
+    answer = await send(bench.http, operation, request)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "colour")
+
+
+def test_every_schema_is_a_valid_one_and_every_reference_leads_somewhere() -> None:
+    for schema in DOCUMENT["components"]["schemas"].values():
+        Draft202012Validator.check_schema(resolved(schema))
+    text = json.dumps(DOCUMENT)
+    for part in text.split('"$ref": "')[1:]:
+        _, kind, section, name = part.partition('"')[0].split("/")
+        assert name in DOCUMENT[kind][section]
+
+
+def test_the_headers_that_intercepted_answers_have_are_all_in_it() -> None:
+    """Read in the sources: no one answer has them all."""
+    written = "".join(
+        path.read_text("utf-8") for path in (EDGE / "headers.py", EDGE / "responses/translated.py")
+    )
+    named = set(re.findall(r'"(x-memory-[a-z-]+|server-timing)"', written))
+    assert named == {name.lower() for name in DOCUMENT["components"]["headers"]}
+    assert DOCUMENT["components"]["headers"]["X-Memory-Reason"]["schema"]["enum"] == [r.value for r in Reason]
+
+
+def test_the_readme_names_every_header_and_every_field_of_a_search() -> None:
+    readme = README.read_text("utf-8")
+    assert not [header for header in DOCUMENT["components"]["headers"] if f"`{header}`" not in readme]
+    (row,) = re.findall(r"^\| `POST /v1/memory/search` `\{(.+)\}` \|", readme, re.MULTILINE)
+    assert set(re.findall(r'"(\w+)"\??(?=[,:]|$)', row)) == set(SearchBody.model_fields)
+
+
+def test_what_is_told_of_the_count_names_documents_too() -> None:
+    """They are in it: tests/e2e/test_documents.py."""
+    assert "documents" in DOCUMENT["components"]["headers"]["X-Memory-Count"]["description"]
+    helps = [line for line in Metrics().render().decode().splitlines() if line.startswith("# HELP")]
+    assert ["documents" in line for line in helps if "injected_memories_total" in line] == [True]
+
+
+def test_only_an_operation_that_names_something_may_find_it_absent() -> None:
+    found = [o for o in OPERATIONS if 404 in o.refusals]
+    nameless = [o.id for o in found if "{" not in o.path and "after" not in o.query.model_fields]
+    assert found
+    assert not nameless
+
+
+def test_operation_ids_are_unique() -> None:
+    ids = [o["operationId"] for path in DOCUMENT["paths"].values() for o in path.values()]
+    assert len(ids) == len(set(ids))
+
+
+@pytest.mark.parametrize("api", [ResponsesApi, ConversationsApi])
+def test_the_kept_responses_and_conversations_are_all_in_it(api: Any) -> None:
+    """Made without parts: only the routes are looked at."""
+    hollow = object.__new__(api)
+    for route in hollow.app().routes:
+        for method in route.methods - {"HEAD"}:
+            assert method.lower() in PATHS[route.path], f"{method} {route.path}"
+
+
+async def test_the_document_is_served_to_readers_only() -> None:
+    async with serving(OpenApi("1.2.3")) as origin, httpx2.AsyncClient(base_url=origin) as http:
+        answer = await http.get("/openapi.json")
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.json() == json.loads(json.dumps(DOCUMENT))
+        refused = await http.post("/openapi.json")
+        assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
+
+
+def test_the_server_is_the_address_that_the_document_was_read_from_or_the_configured_one() -> None:
+    assert document("1")["servers"] == [{"url": "."}]
+    url = load(None, {}, {"server": {"public_url": "https://ai.example.com/memory/v1/"}}).server.public_url
+    assert url is not None
+    assert document("1", url)["servers"] == [{"url": "https://ai.example.com/memory"}]

@@ -1,0 +1,89 @@
+"""What an answer says about the upstream, and what follows from it."""
+
+import json
+import time
+
+import pytest
+
+from proxy.http.responses.auto import REPROBE_S, Hearing, Speech, is_absence
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"404 page not found",
+        b"",
+        b'{"detail":"Not Found"}',
+        b'{"error":{"code":404,"message":"File Not Found","type":"not_found_error"}}',
+        b'{"error":{"message":"Unknown request URL: POST /v1/responses.","code":"unknown_url","param":null}}',
+        b'{"error":{"message":"Invalid URL (POST /v1/responses)","type":"invalid_request_error"}}',
+        b'{"error":"Unexpected endpoint or method. (POST /v1/responses)"}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_404_that_speaks_of_the_route_means_that_there_is_none(body: bytes) -> None:
+    assert is_absence(404, body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"error":{"message":"The model `x` does not exist or you do not have access to it.","param":null,'
+        b'"code":"model_not_found"}}',
+        b'{"error":{"message":"model \\"x\\" not found, try pulling it first","type":"api_error"}}',
+        b'{"error":{"message":"Previous response not found","param":"previous_response_id"}}',
+        b'{"error":{"message":"Response with id \'resp_1\' not found.","code":404}}',
+        b'{"error":{"message":"gone","code":"previous_response_not_found"}}',
+        b'{"error":"model not loaded"}',
+    ],
+)
+def test_a_404_that_speaks_of_what_the_request_names_means_that_the_route_is_there(body: bytes) -> None:
+    assert not is_absence(404, body)
+
+
+def test_an_upstream_s_code_without_an_end_is_not_read_to_its_end() -> None:
+    body = json.dumps({"error": {"code": "responsemodel" * 3_000}}).encode()
+    start = time.thread_time()
+    assert is_absence(404, body)
+    assert time.thread_time() - start < 0.1  # 1.5 s
+
+
+@pytest.mark.parametrize(("status", "absent"), [(405, True), (501, True), (400, False), (500, False)])
+def test_other_statuses_speak_for_themselves(status: int, absent: bool) -> None:
+    assert is_absence(status, b"") is absent
+
+
+def test_an_upstream_is_asked_first_believed_and_asked_again() -> None:
+    hearing = Hearing(Speech.AUTO)
+    assert hearing.speaks(0.0)
+    assert not hearing.known_absent()
+    assert hearing.heard(404, b"", 0.0)
+    assert hearing.known_absent()
+    assert not hearing.speaks(REPROBE_S - 1)
+    assert hearing.speaks(REPROBE_S), "one request asks again"
+    assert not hearing.speaks(REPROBE_S + 1), "and only one"
+    assert not hearing.heard(200, b"", REPROBE_S + 2)
+    assert hearing.speaks(REPROBE_S + 3)
+    assert hearing.heard(405, b"", REPROBE_S + 4), "an upstream may be replaced by a lesser one"
+
+
+def test_where_the_clock_is_set_back_the_upstream_is_asked_again() -> None:
+    hearing = Hearing(Speech.AUTO)
+    hearing.heard(404, b"", 86_400.0)
+    assert hearing.speaks(0.0)
+    assert not hearing.speaks(1.0)
+
+
+def test_a_failing_gateway_changes_nothing() -> None:
+    hearing = Hearing(Speech.AUTO)
+    hearing.heard(404, b"", 0.0)
+    hearing.heard(503, b"", REPROBE_S)
+    assert hearing.known_absent()
+
+
+@pytest.mark.parametrize(("speech", "speaks"), [(Speech.NATIVE, True), (Speech.TRANSLATE, False)])
+def test_a_setting_is_not_overruled(speech: Speech, speaks: bool) -> None:
+    hearing = Hearing(speech)
+    for status in (404, 200):
+        assert not hearing.heard(status, b"", 0.0)
+        assert hearing.speaks(10 * REPROBE_S) is speaks

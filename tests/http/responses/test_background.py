@@ -1,0 +1,95 @@
+"""Background responses of one process: who sees them, and what their followers get."""
+
+import asyncio
+from typing import Any
+
+from proxy.domain.core import Scope
+from proxy.domain.stored_responses import StoredResponse
+from proxy.http.auth.caller import Caller
+from proxy.http.reply import Header
+from proxy.http.responses import background
+from proxy.http.responses.background import LEASE_S, Live, Lives, shown, with_beat
+from proxy.http.responses.owners import Owner, owner_of
+
+KEY: list[Header] = [(b"authorization", b"Bearer sk-1")]
+OTHER: list[Header] = [(b"authorization", b"Bearer sk-2")]
+
+
+def owner(user: str | None = None, key: list[Header] = KEY) -> Owner:
+    return owner_of(Caller("default"), key, user)
+
+
+def live(of: Owner, size: int = 0) -> Live:
+    made = Live("resp_1", of, lambda: {"status": "in_progress"})
+    made.add(b"x" * size)
+    return made
+
+
+def test_one_is_seen_by_its_user_and_by_its_key() -> None:
+    seen: list[tuple[Owner, Owner, bool]] = [
+        (owner("alice"), owner("alice"), True),
+        (owner("alice"), owner("alice", OTHER), True),
+        (owner("alice"), owner(), True),
+        (owner(), owner("alice"), True),
+        (owner("alice"), owner("bob"), False),
+        (owner("alice"), owner(key=OTHER), False),
+        (owner(), owner(key=OTHER), False),
+        (owner(), owner("alice", OTHER), False),
+    ]
+    for made_by, asked_by, visible in seen:
+        lives = Lives()
+        lives.begin(live(made_by))
+        assert (lives.under_way(asked_by, "resp_1") is not None) is visible
+
+
+async def test_a_follower_gets_every_event_once_from_where_it_wants_to_the_end() -> None:
+    made = live(owner(), size=1)
+
+    async def follow(after: int) -> bytes:
+        return b"".join([piece async for piece in made.follow(after)])
+
+    followers = [asyncio.create_task(follow(after)) for after in (-1, 0, 1, 9)]
+    for event in (b"b", b"c"):
+        await asyncio.sleep(0)
+        made.add(event)
+    made.end()
+    assert await asyncio.gather(*followers) == [b"xbc", b"bc", b"c", b""]
+
+
+def test_the_events_of_old_ones_are_dropped() -> None:
+    lives = Lives()
+    for _ in range(3):
+        one = live(owner(), size=background.KEPT_BYTES // 2 + 1)
+        lives.begin(one)
+        lives.end(one)
+    assert lives.recent(owner(), "resp_1") is not None
+    big = live(owner(), size=background.KEPT_BYTES + 1)
+    lives.end(big)
+    assert lives.recent(owner(), "resp_1") is None
+
+
+def test_one_that_has_not_saved_itself_for_long_has_failed() -> None:
+    def kept(response: bytes) -> StoredResponse:
+        return StoredResponse(
+            id="resp_1",
+            scope=Scope("t", "u"),
+            session_id="",
+            previous_id=None,
+            conversation_id=None,
+            response=response,
+            input_items=b"[]",
+            created_at=0.0,
+            expires_at=None,
+        )
+
+    working: dict[str, Any] = {"id": "resp_1", "status": "in_progress", "error": None}
+    beating = kept(with_beat(working, 100.0))
+    assert shown(beating, 100.0 + LEASE_S).response == working
+    dead = shown(beating, 100.1 + LEASE_S)
+    assert (dead.died, dead.response["status"], dead.response["error"]["code"]) == (
+        True,
+        "failed",
+        "server_error",
+    )
+    done = kept(b'{"status": "completed"}')
+    assert shown(done, 1e9).response == {"status": "completed"}

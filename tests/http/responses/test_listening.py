@@ -1,0 +1,143 @@
+"""Whatever way the upstream chooses to answer, the response comes out the same."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+from typing import Any
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from proxy.http.responses.answering import COMMENT, KeepAlive
+from proxy.http.responses.listening import TERMINAL, Listener
+from proxy.http.writing import read_answer
+from proxy.wire.chat import CHAT
+from proxy.wire.translation import Translation, plan
+from tests.support.upstream import completion, completion_events, split
+
+STREAM = b": keep-alive\n\n" + b"".join(completion_events("Grüße", " aus", " 東京"))
+DOCUMENT = json.dumps(completion("Grüße aus 東京")).encode()
+
+
+def heard(
+    body: bytes, *, cuts: list[int] | None = None, kind: str = "", coding: str = "", cut: bool = False
+) -> tuple[list[dict[str, Any]], Listener, dict[str, Any]]:
+    translation = Translation(
+        plan({"model": "m", "input": "Hi"}, ()), response_id="resp_1", created_at=1, clock=lambda: 2.0
+    )
+    listener = Listener(translation, kind, coding)
+    events = translation.start()
+    for piece in split(body, cuts or []):
+        events += listener.feed(piece)
+    events += listener.end(cut=cut)
+    return events, listener, translation.response
+
+
+@given(st.lists(st.integers(0, len(STREAM))))
+def test_a_stream_means_the_same_however_it_is_split(cuts: list[int]) -> None:
+    assert heard(STREAM, cuts=cuts, kind="text/event-stream")[0] == heard(STREAM)[0]
+
+
+@given(st.lists(st.integers(0, len(DOCUMENT))))
+def test_a_document_means_the_same_however_it_is_split(cuts: list[int]) -> None:
+    events, _, response = heard(DOCUMENT, cuts=cuts)
+    assert response["output"][0]["content"][0]["text"] == "Grüße aus 東京"
+    assert sum(event["type"] in TERMINAL for event in events) == 1
+
+
+def test_what_is_compressed_unasked_is_read_all_the_same() -> None:
+    for body in (STREAM, DOCUMENT):
+        _, _, response = heard(gzip.compress(body), cuts=[10, 40], coding="gzip")
+        assert response["output"][0]["content"][0]["text"] == "Grüße aus 東京"
+
+
+def ends_whole(stream: bytes) -> bool:
+    """True if the stream's last line is a whole event, be it without its line ends."""
+    with contextlib.suppress(ValueError):
+        return bool(json.loads(stream.rstrip(b"\n").rpartition(b"\n")[2].removeprefix(b"data: ")))
+    return False
+
+
+# With `Connection: close` and no length, an upstream that dies looks like one that ended in order.
+@pytest.mark.parametrize("cut", [True, False], ids=["seen to be cut", "seemingly in order"])
+@pytest.mark.parametrize("kind", ["text/event-stream", "text/plain"])
+def test_a_stream_that_is_cut_before_its_finish_reason_fails(cut: bool, kind: str) -> None:
+    for end in range(0, STREAM.index(b'"stop"'), 7):
+        events, _, response = heard(STREAM[:end], kind=kind, cut=cut)
+        # Without a word of its end, a stream that ends in order behind an event with text is believed.
+        is_believed = not cut and b"Gr" in STREAM[:end] and ends_whole(STREAM[:end])
+        assert response["status"] == ("completed" if is_believed else "failed")
+        assert events[-1]["type"] == f"response.{response['status']}"
+
+
+def test_a_compressed_stream_that_is_cut_before_its_finish_reason_fails() -> None:
+    whole = gzip.compress(STREAM)
+    body = gzip.compress(STREAM[: STREAM.index(b'"stop"')])
+    for piece in (body, whole[: len(whole) // 2], whole[:5]):
+        assert heard(piece, kind="text/event-stream", coding="gzip")[2]["status"] == "failed"
+
+
+def test_a_stream_without_done_is_whole_once_it_has_its_finish_reason() -> None:
+    body = STREAM.removesuffix(b"data: [DONE]\n\n")
+    assert heard(body)[2]["status"] == "completed"
+
+
+def test_after_done_nothing_counts() -> None:
+    events, listener, _ = heard(STREAM + STREAM)
+    assert listener.ended
+    assert sum(event["type"] in TERMINAL for event in events) == 1
+
+
+def test_an_error_in_the_middle_fails_the_response_with_its_words() -> None:
+    body = STREAM[:300].rpartition(b"data:")[0] + b'data: {"error": {"message": "overloaded"}}\n\n'
+    assert heard(body)[2]["error"]["message"] == "overloaded"
+
+
+def test_nonsense_is_told_apart_from_an_answer() -> None:
+    for body in (b"", b"<html>", b"[]", b"{}", b'{"choices": []}', DOCUMENT[:-5]):
+        _, listener, response = heard(body)
+        assert response["status"] == "failed", body
+        assert listener.broken or body == b"", body
+    assert heard(b'{"error": {"message": "kaput"}}')[1].broken == "kaput"
+    assert heard(DOCUMENT, cut=True)[2]["status"] == "failed"
+
+
+async def test_silence_in_a_stream_is_filled_until_it_is_stopped() -> None:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message["body"])
+
+    async with asyncio.TaskGroup() as tasks:
+        alive = KeepAlive(send, 0.05)
+        alive.start(tasks)
+        for _ in range(6):  # not silent
+            await alive({"type": "http.response.body", "body": b"x", "more_body": True})
+            await asyncio.sleep(0.01)
+        talking = sent.count(COMMENT)
+        await asyncio.sleep(0.3)
+        alive.stop()
+    silent = sent.count(COMMENT) - talking
+    assert 1 <= silent <= 6
+    assert talking <= 1  # on a busy machine
+    async with asyncio.TaskGroup() as tasks:
+        KeepAlive(send, 0).start(tasks)  # off: there is nothing to wait for
+
+
+async def test_an_answer_that_memory_cannot_read_is_logged_without_its_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # A logger that another test has used is bound to its configuration for good.
+    monkeypatch.setattr("proxy.telemetry.log", structlog.get_logger())
+    headers = [(b"Content-Type", b"text/event-stream"), (b"Content-Encoding", b"zstd")]
+    with capture_logs() as logs:
+        answer = await read_answer(headers, [b"\x00\x01 the secret words"], CHAT)
+        await read_answer(headers[:1], [STREAM], CHAT)
+    assert answer.text == ""
+    (entry,) = logs
+    assert (entry["event"], entry["encoding"]) == ("answer.unread", "zstd")
+    assert "secret" not in str(entry)

@@ -1,0 +1,77 @@
+"""What clients hold for us: readable for its owner, and for no other."""
+
+import time
+from collections.abc import AsyncIterator
+
+import pytest
+
+from proxy.domain.storage import Stores
+from proxy.http.auth.caller import Caller
+from proxy.http.failopen import FailOpen
+from proxy.http.responses.owners import Owner, owner_of
+from proxy.http.responses.seals import Sealed, SealKey
+from proxy.telemetry import Metrics
+from proxy.wire.translation import PACKED
+from tests.support.backends import Place, place, running_redis
+
+__all__ = ["place", "running_redis"]
+
+KEY = bytes(range(32))
+OPEN = Caller("default")
+ONE, OTHER = [(b"authorization", b"Bearer sk-1")], [(b"authorization", b"Bearer sk-2")]
+ALICE, BOB = owner_of(OPEN, ONE, "alice"), owner_of(OPEN, ONE, "bob")
+NOBODY, NOBODY_ELSE = owner_of(OPEN, ONE, None), owner_of(OPEN, OTHER, None)
+FIXED = owner_of(Caller("t", user="alice", label="jwt"), ONE, None)
+TEXT = "the plan \udc80 …"
+
+
+def opened(sealed: str, reader: Owner, key: bytes = KEY) -> str | None:
+    return Sealed(key, reader).open("thoughts", sealed)
+
+
+@pytest.mark.parametrize(
+    ("maker", "readers"),
+    [
+        (ALICE, [ALICE, NOBODY, owner_of(OPEN, OTHER, "alice")]),
+        (NOBODY, [NOBODY, ALICE, BOB]),
+        (NOBODY_ELSE, [NOBODY_ELSE, owner_of(OPEN, OTHER, "alice")]),
+        (FIXED, [FIXED]),
+    ],
+)
+def test_a_seal_opens_as_a_stored_response_is_found(maker: Owner, readers: list[Owner]) -> None:
+    sealed = Sealed(KEY, maker).seal("thoughts", TEXT)
+    everyone = [ALICE, BOB, NOBODY, NOBODY_ELSE, owner_of(OPEN, OTHER, "alice"), FIXED]
+    assert [opened(sealed, who) for who in everyone] == [TEXT if who in readers else None for who in everyone]
+    assert "plan" not in sealed
+    assert opened(sealed, maker, bytes(32)) is None
+    assert Sealed(KEY, maker).open("compaction", sealed) is None
+    assert PACKED.open("thoughts", sealed) is None
+
+
+@pytest.mark.parametrize("broken", [None, 7, "", "mp2.", "mp2.!", "mp2._w==", "gAAAA", "mp1.A", "mp3."])
+def test_what_is_no_seal_of_ours_is_not_read(broken: object) -> None:
+    assert Sealed(KEY, ALICE).open("thoughts", broken) is None
+
+
+def test_every_changed_byte_breaks_the_seal() -> None:
+    sealed = Sealed(KEY, ALICE).seal("thoughts", "x")
+    for at in range(4, len(sealed) - 2, 7):
+        changed = sealed[:at] + ("A" if sealed[at] != "A" else "B") + sealed[at + 1 :]
+        assert opened(changed, ALICE) in (None, "x")  # one of the two wraps may be the changed one
+        assert opened(changed, BOB) is None
+
+
+@pytest.fixture
+async def stores(place: Place) -> AsyncIterator[Stores]:
+    async with place.stores() as stores:
+        yield stores
+
+
+async def test_all_processes_have_one_key(stores: Stores) -> None:
+    def process() -> SealKey:
+        return SealKey(stores.conversations, FailOpen(time.time, Metrics()), time.time)
+
+    one, other = process(), process()
+    sealed = (await one.seals(ALICE)).seal("thoughts", TEXT)
+    assert sealed.startswith("mp2.")
+    assert (await other.seals(ALICE)).open("thoughts", sealed) == TEXT

@@ -1,0 +1,87 @@
+"""What is counted of a request with memory, and what its session is called."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from openai import BadRequestError
+
+from proxy.admit.safety.filters import safe_id
+from tests.adversary.test_forgotten_stays_forgotten import files_with
+from tests.e2e.chat_only import ChatOnly
+from tests.e2e.conftest import House, Houses, until
+from tests.support.model import ScriptedModel, known
+from tests.support.upstream import Exchange, completion
+
+ANA = {"memory_context": {"user_id": "ana"}}
+KEY = "sk-proj-9fK2mQ7xW4tB8vLzR3nY6cH1"
+
+
+def counted(h: House) -> tuple[float | None, float | None]:
+    """Return how many times were measured, and their sum."""
+    registry = h.app.routes.metrics.registry
+    names = ("memory_proxy_memory_seconds_count", "memory_proxy_memory_seconds_sum")
+    count, total = (registry.get_sample_value(name) for name in names)
+    return count, total
+
+
+async def test_a_request_refused_before_the_upstream_was_asked_is_not_counted(house: Houses) -> None:
+    async with house(ChatOnly(), upstream_extra={"responses": "translate"}) as h, h.client() as client:
+        with pytest.raises(BadRequestError):
+            await client.responses.create(
+                model="m", input="And?", previous_response_id="resp_nobodys", extra_body=ANA
+            )
+        assert counted(h) == (0, 0)
+        await client.responses.create(model="m", input="Where do I live?", extra_body=ANA)
+        count, total = counted(h)
+        assert count == 1
+        assert total is not None
+        assert 0 < total < 60
+
+
+async def test_a_session_that_is_named_by_a_secret_goes_by_another_name(house: Houses) -> None:
+    async with house() as h, h.client() as client:
+        raw = await client.chat.completions.with_raw_response.create(
+            model="m",
+            messages=[{"role": "user", "content": "I knit."}],
+            extra_body={"memory_context": {"user_id": "ana", "session_id": KEY}},
+        )
+        assert raw.headers["x-memory-session-id"] == safe_id(KEY) != KEY
+
+
+async def test_a_secret_as_project_id_is_stored_as_a_digest(house: Houses, tmp_path: Path) -> None:
+    async with house(data_dir=tmp_path) as h, h.client() as client:
+        context = {"user_id": "ana", "project_id": KEY}
+        await client.chat.completions.create(
+            model="m",
+            messages=[{"role": "user", "content": "I knit."}],
+            extra_body={"memory_context": context},
+        )
+        async with httpx2.AsyncClient(base_url=h.base_url) as http:
+            added = await http.post("/memory", json={"content": "Ana knits socks."} | context)
+            found = await http.get("/memory", params=context)
+        assert added.json()["project_id"] == safe_id(KEY) != KEY
+        assert [each["id"] for each in found.json()["data"]] == [added.json()["id"]]
+    assert not files_with(tmp_path, KEY)
+
+
+class Uncounted(ScriptedModel):
+    async def converse(self, exchange: Exchange) -> None:
+        usage = {"prompt_tokens": -1, "completion_tokens": -1, "total_tokens": -1}
+        await exchange.json({**completion(self.answer), "usage": usage})
+
+
+async def test_an_answer_whose_tokens_nobody_counted_is_written_down(house: Houses) -> None:
+    model = Uncounted(facts=known(("cello", "User plays the cello.")))
+    async with house(model) as h, h.client() as client:
+        await client.chat.completions.create(
+            model="m", messages=[{"role": "user", "content": "I play the cello."}], extra_body=ANA
+        )
+
+        async def listed() -> list[Any]:
+            found: Any = await client.get("/memory", cast_to=object, options={"params": {"user_id": "ana"}})
+            memories: list[Any] = found["data"]
+            return memories
+
+        await until(listed)

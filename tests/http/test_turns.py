@@ -1,0 +1,129 @@
+"""What a request asks of memory, and what the server lets it have."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from proxy.domain.errors import Forbidden
+from proxy.domain.reasons import Reason
+from proxy.http.auth.caller import Caller
+from proxy.http.turns import Asked, Defaults, Incoming, understand
+from proxy.wire.chat import CHAT
+
+DEFAULTS: dict[str, Any] = {
+    "enabled": True, "auto_store": True, "may_store": True, "retrieval_limit": 10,
+    "accept_openai_user": False,
+}  # fmt: skip
+ANNA = {"user_id": "anna"}
+TITLE = [{"role": "user", "content": "Generate a short title for this conversation:\n\nUSER: I like tea."}]
+
+
+def asked(caller: Caller = Caller("t"), mode: str = "", header: str = "", **said: Any) -> Asked:  # noqa: B008 frozen
+    """Return what a request with these fields asks of a server with these defaults."""
+    defaults = Defaults(**{name: said.pop(name, value) for name, value in DEFAULTS.items()})
+    headers = [(b"x-memory-mode", mode.encode())] if mode else []
+    headers += [(b"x-memory-user-id", header.encode())] if header else []
+    body = {"messages": [{"role": "user", "content": "I like tea."}], **said}
+    return understand(body, Incoming("r", 0.0, caller, headers), CHAT, defaults)
+
+
+@pytest.mark.parametrize(
+    "said", [{"memory_config": {"auto_store": True}}, {"mode": "on"}, {"mode": "write"}, {}]
+)
+def test_where_nothing_is_stored_no_request_can_ask_for_it(said: dict[str, Any]) -> None:
+    allowed = asked(memory_context=ANNA, **said).turn
+    assert allowed is not None
+    assert allowed.options.write
+    bound = asked(memory_context=ANNA, may_store=False, **said)
+    assert bound.turn is None or not bound.turn.options.write
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (asked(Caller("t", foreign=True), memory_context=ANNA), Reason.FOREIGN_ORIGIN),
+        (asked(memory_context=ANNA, memory_config={"enabled": False}), Reason.DISABLED),
+        (asked(memory_context=ANNA, mode="write", may_store=False), Reason.DISABLED),
+        (asked(), Reason.NO_USER),
+        (asked(memory_config={"enabled": True}), Reason.NO_USER),
+        (asked(mode="on"), Reason.NO_USER),
+        (asked(memory_context=ANNA, messages=TITLE), Reason.HOUSEKEEPING),
+        (asked(memory_context=ANNA, messages=TITLE, memory_config={"enabled": True}), None),
+        (asked(memory_context=ANNA, messages=TITLE, mode="on"), None),
+        (asked(memory_context=ANNA), None),
+    ],
+)
+def test_a_request_without_memory_says_why(found: Asked, reason: Reason | None) -> None:
+    assert found.reason is reason
+    assert (found.turn is None) is (reason is not None)
+
+
+ZOE = Caller("t", user="zoe")
+UNDER_OTHER_NAMES = [
+    ({"memory_context": ANNA}, "memory_context.user_id"),
+    ({"header": "anna"}, "X-Memory-User-Id"),
+    ({"header": "anna", "memory_context": {"user_id": "zoe"}, "caller": replace(ZOE, named="anna")},
+     "X-Memory-User-Id"),
+    ({"user": "anna", "accept_openai_user": True}, "user"),
+    ({"user": "zoe", "safety_identifier": "anna", "accept_openai_user": True}, "safety_identifier"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("said", "param"), UNDER_OTHER_NAMES)
+def test_whoever_names_another_user_is_told_where(said: dict[str, Any], param: str) -> None:
+    with pytest.raises(Forbidden) as refused:
+        asked(**{"caller": ZOE, **said})
+    assert refused.value.param == param
+
+
+CALLED = {"role": "assistant", "content": None, "tool_calls": [{"id": "c", "type": "function"}]}
+OLD_CALL = {"role": "assistant", "content": "Let me look.", "function_call": {"name": "look"}}
+
+
+@pytest.mark.parametrize(
+    ("said", "may_loop"),
+    [
+        ({}, False),
+        ({"tools": [{"type": "function"}]}, True),
+        ({"tools": [], "messages": [{"role": "user", "content": "When?"}, CALLED]}, True),
+        ({"messages": [{"role": "user", "content": "When?"}, OLD_CALL]}, True),
+        ({"messages": [{"role": "user", "content": "When?"}, {"role": "tool", "content": "7:30"}]}, True),
+        ({"messages": [{"role": "user", "content": "When?"}, {"role": "assistant", "content": "?"}]}, False),
+        ({"messages": [{"role": "user", "content": "When?"}, None, 7]}, False),
+    ],
+)
+def test_a_tool_loop_is_known_by_its_history_too(said: dict[str, Any], *, may_loop: bool) -> None:
+    turn = asked(memory_context=ANNA, **said).turn
+    assert turn is not None
+    assert turn.may_loop is may_loop
+
+
+def test_the_turn_knows_whether_its_session_was_named() -> None:
+    for context in (ANNA, {**ANNA, "session_id": "s-1"}):
+        turn = asked(memory_context=context).turn
+        assert turn is not None
+        assert turn.named is ("session_id" in context)
+
+
+IMAGE = [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}]
+CALL = {"role": "assistant", "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "f"}}]}
+
+
+@pytest.mark.parametrize(
+    ("behind", "query"),
+    [
+        ([], "Q2"),
+        ([{"role": "user", "content": IMAGE}, {"role": "user", "content": " "}], "Q2"),
+        ([{"role": "user", "content": IMAGE}, CALL, {"role": "tool", "content": "x"}], "Q2"),
+        ([CALL, {"role": "tool", "content": "x"}, {"role": "user", "content": IMAGE}], "Q2"),
+        ([{"role": "assistant", "content": "A2"}, {"role": "user", "content": IMAGE}], ""),
+    ],
+    ids=["alone", "with-images", "and-tools", "shown-by-a-tool", "an-image-that-was-not-asked-about"],
+)
+def test_what_is_asked_may_stand_before_its_images(behind: list[Any], query: str) -> None:
+    before = [{"role": "user", "content": "Q1"}, {"role": "assistant", "content": "A1"}]
+    messages = [*before, {"role": "user", "content": "Q2"}, *behind]
+    turn = asked(memory_context=ANNA, messages=messages).turn
+    assert turn is not None
+    assert turn.query == query

@@ -1,0 +1,170 @@
+"""WebSockets through the whole proxy: a real client, a real server."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import websockets
+from websockets.asyncio.client import connect
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import InvalidStatus
+from websockets.http11 import Request, Response
+
+from proxy.http.websocket import WebSocketProtocol
+from tests.e2e.conftest import House, Houses, house, models_dir
+from tests.support.upstream import Exchange, ScriptedUpstream
+
+__all__ = ["house", "models_dir"]
+
+
+OFFERS: list[Any] = ["realtime"]
+
+
+class Realtime:
+    """An upstream that echoes, and notes the requests."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.closed = asyncio.Event()
+        self.url = ""
+
+    async def echo(self, connection: ServerConnection) -> None:
+        assert connection.request is not None
+        self.requests.append(connection.request)
+        try:
+            async for message in connection:
+                await connection.send(message)
+        finally:
+            self.closed.set()
+
+    def refuse(self, connection: ServerConnection, request: Request) -> Response | None:
+        if "refused" not in request.path:
+            return None
+        response = connection.respond(403, "not today")
+        response.headers["x-why"] = "because"
+        return response
+
+
+@contextlib.asynccontextmanager
+async def realtime() -> AsyncIterator[Realtime]:
+    made = Realtime()
+    async with serve(
+        made.echo, "127.0.0.1", 0, subprotocols=OFFERS, process_request=made.refuse, max_size=None
+    ) as server:
+        made.url = f"http://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/base"
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def through(house: Houses, **sections: Any) -> AsyncIterator[tuple[Realtime, House, str]]:
+    async with realtime() as upstream:
+        extra = {"base_url": upstream.url, **sections.pop("upstream", {})}
+        async with house(
+            upstream_extra=extra, upstream_url=upstream.url, ws=WebSocketProtocol, **sections
+        ) as h:
+            yield upstream, h, f"ws{h.origin.removeprefix('http')}/v1/realtime"
+
+
+async def test_messages_pass_both_ways_text_binary_and_large(house: Houses) -> None:
+    headers = {"X-Memory-User-Id": "alice", "Authorization": "Bearer sk-own", "OpenAI-Beta": "realtime=v1"}
+    async with through(house) as (upstream, _, url):
+        async with connect(
+            url + "?model=m%20x", additional_headers=headers, subprotocols=OFFERS, max_size=None
+        ) as client:
+            assert client.subprotocol == "realtime"
+            for message in ("é", b"\x00\xff", "x" * 3_000_000, b"y" * 3_000_000):
+                await client.send(message)
+                assert await client.recv() == message
+            await client.ping()
+        await asyncio.wait_for(upstream.closed.wait(), 10)
+    (request,) = upstream.requests
+    assert request.path == "/base/realtime?model=m%20x"
+    assert request.headers["authorization"] == "Bearer sk-own"
+    assert request.headers["openai-beta"] == "realtime=v1"
+    assert "x-memory-user-id" not in request.headers
+
+
+async def test_a_refusal_of_the_upstream_passes_with_its_body(house: Houses) -> None:
+    async with through(house) as (_, h, _):
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(f"ws{h.origin.removeprefix('http')}/v1/refused")
+    response = refused.value.response
+    assert (response.status_code, response.headers["x-why"]) == (403, "because")
+    assert b"not today" in (response.body or b"")
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/chat/completions", "/v1/responses/resp_1"])
+async def test_the_routes_with_memory_have_no_websocket_and_say_so_at_once(house: Houses, path: str) -> None:
+    async with through(house) as (upstream, h, _):
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(f"ws{h.origin.removeprefix('http')}{path}")
+    assert refused.value.response.status_code == 426
+    assert b"upgrade_refused" in (refused.value.response.body or b"")
+    assert not upstream.requests
+
+
+async def test_a_page_of_another_origin_opens_none(house: Houses) -> None:
+    origin: Any = "https://evil.example"
+    async with through(house) as (upstream, _, url):
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(url, origin=origin)
+    assert refused.value.response.status_code == 403
+    assert not upstream.requests
+
+
+async def test_a_key_among_the_subprotocols_is_a_credential(house: Houses) -> None:
+    """Our own keys, too, come this way from a browser, and are none of the upstream's."""
+    offers: list[Any] = ["realtime", "openai-insecure-api-key.sk-1"]
+    async with through(house) as (upstream, _, url), connect(url, subprotocols=offers):
+        pass
+    (request,) = upstream.requests
+    assert request.headers["authorization"] == "Bearer sk-1"
+    assert request.headers["sec-websocket-protocol"] == "realtime"
+    async with through(house, identity={"mode": "keys"}) as (upstream, _, url):
+        with pytest.raises(InvalidStatus) as refused:
+            await connect(url, subprotocols=offers)
+    assert refused.value.response.status_code == 401
+    assert not upstream.requests
+
+
+async def test_a_client_that_vanishes_ends_the_upstreams_side(house: Houses) -> None:
+    async with through(house) as (upstream, _, url):
+        client = await connect(url, subprotocols=OFFERS)
+        client.transport.abort()
+        await asyncio.wait_for(upstream.closed.wait(), 10)
+
+
+async def test_a_tunnel_in_which_nothing_moves_ends(house: Houses) -> None:
+    async with through(house, upstream={"read_timeout_seconds": 0.2}) as (upstream, _, url):
+        async with connect(url, ping_interval=None, subprotocols=OFFERS) as client:
+            with pytest.raises(websockets.ConnectionClosed):
+                await asyncio.wait_for(client.recv(), 10)
+        await asyncio.wait_for(upstream.closed.wait(), 10)
+
+
+async def test_a_client_that_takes_nothing_holds_the_upstream_up(house: Houses) -> None:
+    sent = 0
+
+    async def pouring(exchange: Exchange) -> None:
+        nonlocal sent
+        await exchange.send(b"HTTP/1.1 101 S\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
+        while sent < 256 << 20:
+            await exchange.send(bytes(65536))
+            sent += 65536
+
+    async with ScriptedUpstream(pouring) as upstream:
+        extra = {"base_url": upstream.url}
+        async with house(upstream_extra=extra, upstream_url=upstream.url, ws=WebSocketProtocol) as h:
+            with socket.create_connection(("127.0.0.1", int(h.origin.rpartition(":")[2]))) as client:
+                client.sendall(
+                    b"GET /v1/realtime HTTP/1.1\r\nhost: localhost\r\n"
+                    b"connection: upgrade\r\nupgrade: websocket\r\n\r\n"
+                )
+                before = -1
+                while before != sent or not sent:
+                    before = sent
+                    await asyncio.sleep(0.3)
+                assert sent < 64 << 20

@@ -1,0 +1,185 @@
+"""Relative dates, in every language that we resolve."""
+
+import re
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.domain.timezones import local
+from proxy.learn.extraction.dates import anchored, expiry
+
+THURSDAY = datetime(2026, 2, 26, 10, tzinfo=UTC)
+CORPUS = Path(__file__).parent / "relative_dates.txt"
+RECALLED = [row.split("\t") for row in CORPUS.read_text("utf-8").splitlines() if not row.startswith("#")]
+WORDS = [word for _, _, text in RECALLED for word in text.split()]
+
+
+def added(text: str, said: datetime, type_: str = "semantic") -> list[str]:
+    """Return what is put in parentheses behind the words of the text, which stay as they are."""
+    dated = anchored(text, type_, said)
+    notes = [note for note in re.findall(r" \(([^()]*)\)", dated) if f" ({note})" not in text]
+    for note in notes:
+        dated = dated.replace(f" ({note})", "", 1)
+    assert dated == text
+    return notes
+
+
+@pytest.mark.parametrize("language", sorted({language for language, _, _ in RECALLED}))
+def test_what_the_languages_say_of_a_day_is_resolved(language: str) -> None:
+    """Said on Thursday 2026-03-05 at 21:00, where it is 6 March in UTC already."""
+    said = datetime(2026, 3, 5, 21, tzinfo=ZoneInfo("America/Los_Angeles"))
+    special = {"-": [], "?": ["stated 2026-03-05"]}
+    wrong = [
+        (text, found, meant)
+        for spoken, meant, text in RECALLED
+        if spoken == language and (found := added(text, said)) != special.get(meant, [meant])
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("content", "dated"),
+    [
+        ("User speaks at next year's conference.", "User speaks at next year's (2027) conference."),
+        ("User leads tomorrow’s demo.", "User leads tomorrow’s (2026-02-27) demo."),
+        ("User speaks at next year's (2027) conference.", None),
+        ("User speaks at next year (2027)'s conference.", None),
+        ("User leaves tomorrow, 27 February 2026.", None),
+        ("Nächstes Jahr (2027) zieht der Nutzer um.", None),
+        ("用户明天（2月27日）签约。", None),
+    ],
+)
+def test_a_date_stands_where_it_reads_well_and_once(content: str, dated: str | None) -> None:
+    once = anchored(content, "semantic", THURSDAY)
+    assert once == (dated or content)
+    assert anchored(once, "semantic", THURSDAY + timedelta(days=400)) == once
+
+
+def test_a_habit_has_no_date() -> None:
+    assert added("User likes meetings on Thursday", THURSDAY, "preference") == []
+
+
+@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "-12:00", "Europe/Berlin"])
+@pytest.mark.parametrize("at", [-1e30, 0.0, 1e30])
+def test_no_time_is_too_odd(at: float, zone: str) -> None:
+    """In the years 1 and 9999 some days are outside of the calendar: what names them stays as it is."""
+    for _, _, text in RECALLED:
+        assert anchored(text, "semantic", local(at, zone))
+
+
+@pytest.mark.parametrize("text", ["in 999 years", "999 years ago", "vor 999 Wochen", "半年后", "in 0 days"])
+def test_far_and_odd_counts_fail_nothing(text: str) -> None:
+    assert anchored(f"User moves {text}", "semantic", local(1e30, "UTC"))
+    assert anchored(f"User moves {text}", "semantic", local(-1e30, "UTC"))
+
+
+@settings(max_examples=200)
+@given(st.lists(st.sampled_from(WORDS), max_size=12).map(" ".join))
+def test_a_text_keeps_its_words_and_is_resolved_once(text: str) -> None:
+    once = anchored(text, "semantic", THURSDAY)
+    assert anchored(once, "semantic", THURSDAY + timedelta(days=3)) == once
+
+
+def test_a_long_text_takes_no_seconds() -> None:
+    for text in ("a" * 4_000, "1 " * 2_000, "in " * 1_300, "用户" * 2_000, "周一" * 2_000):
+        began = time.perf_counter()
+        anchored(text, "semantic", THURSDAY)
+        assert time.perf_counter() - began < 2
+
+
+@pytest.mark.parametrize(
+    ("content", "meant"),
+    [
+        ("User flies to Rome next Friday.", "2026-03-06"),
+        ("User sees the vet this Friday", "2026-02-27"),
+        ("User met Ana last Friday", "2026-02-20"),
+        ("User has an interview tomorrow", "2026-02-27"),
+        ("User ran a marathon yesterday", "2026-02-25"),
+        ("User moved two weeks ago", "2026-02-12"),
+        ("User starts a job in three months", "2026-05"),
+        ("User is on leave next week", "week of 2026-03-02"),
+        ("User visited Lisbon last month", "2026-01"),
+        ("User will retire next year", "2027"),
+        ("用户下周五去上海", "2026-03-06"),
+        ("用户明天面试", "2026-02-27"),
+        ("用户两周后搬家", "2026-03-12"),
+        ("用户三个月前换了工作", "2025-11"),
+        ("用户上周三看了牙医", "2026-02-18"),
+        ("ユーザーは来週の金曜日に東京へ行く", "2026-03-06"),
+        ("ユーザーは昨日引っ越した", "2026-02-25"),
+        ("La usuaria viaja el próximo viernes", "2026-02-27"),
+        ("La usuaria se mudó hace dos semanas", "2026-02-12"),
+        ("La usuaria empieza mañana", "2026-02-27"),
+        ("Der Nutzer zieht übermorgen um", "2026-02-28"),
+        ("Der Nutzer hat vor drei Wochen gekündigt", "2026-02-05"),
+        ("Der Nutzer war letzten Montag in Köln", "2026-02-23"),
+        ("L'utilisateur part vendredi prochain", "2026-02-27"),
+        ("L'utilisateur a déménagé il y a deux mois", "2025-12"),
+    ],
+)
+def test_a_date_that_a_calendar_resolves_stands_behind_its_words(content: str, meant: str) -> None:
+    resolved = anchored(content, "semantic", THURSDAY)
+    assert f" ({meant})" in resolved
+    assert resolved.replace(f" ({meant})", "") == content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "User has recently taken up climbing.",
+        "用户最近开始攀岩。",
+        "Der Nutzer klettert neulich.",
+        "User moves soon",
+    ],
+)
+def test_a_date_that_stays_vague_gets_the_day_on_which_it_was_stated(content: str) -> None:
+    resolved = anchored(content, "semantic", THURSDAY)
+    assert resolved.replace(" (stated 2026-02-26)", "") == content
+    assert resolved != content
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "User's budget is $10,000",
+        "User runs every morning",
+        "La usuaria corre por la mañana",
+        "User flew to Rome yesterday (2026-02-25).",
+        "User moves tomorrow (stated 2026-01-11)",
+        "用户2026年3月搬家,明天签约",
+    ],
+)
+def test_what_is_absolute_or_always_so_stays_as_it_is(content: str) -> None:
+    assert anchored(content, "semantic", THURSDAY) == content
+
+
+def test_the_days_of_a_procedure_come_again_and_get_no_date() -> None:
+    assert "(" not in anchored("Scope freezes today, release tomorrow", "procedural", THURSDAY)
+
+
+def test_a_resolved_fact_is_not_resolved_again() -> None:
+    once = anchored("User flies tomorrow", "semantic", THURSDAY)
+    assert anchored(once, "semantic", THURSDAY + timedelta(days=9)) == once
+
+
+@pytest.mark.parametrize("last", ["2026-05-05", "5 May 2026", "May 5, 2026"])
+def test_a_rule_with_a_last_day_ends_when_that_day_is_over(last: str) -> None:
+    end = expiry(f"User wants answers in French until {last}.", "preference", "UTC")
+    assert end == datetime(2026, 5, 6, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("content", "type_"),
+    [
+        ("User's lease runs until 31 May 2026", "semantic"),
+        ("User wants answers in French until May", "preference"),
+        ("User wants answers in French until 2026-02-31", "preference"),
+    ],
+)
+def test_what_stays_true_or_is_not_clear_does_not_expire(content: str, type_: str) -> None:
+    assert expiry(content, type_, "UTC") is None

@@ -1,0 +1,274 @@
+"""Who is served when: lanes, users, and a bounded load, with every second counted by hand."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from proxy.admit.admit import Gate
+from proxy.domain.core import Job, NewExchange, Outcome, Scope
+from proxy.domain.errors import CompletionPostponed
+from proxy.domain.ports import CompletionRequest
+from proxy.learn.budget import NO_LANE, Bounds, Load, Metered
+from proxy.learn.schedule import Policy, on_completion
+from proxy.learn.worker import Pace, Report, Tools, Worker, WorkerConfig
+from proxy.storage.sqlite.jobs import SqliteJobs
+from proxy.storage.sqlite.stores import SqliteStores
+from tests.learn.support import NOON
+
+ANA = Scope("t", "ana")
+
+
+class Town:
+    """A store full of sessions, a worker, and an upstream that takes as many seconds a call as it is told.
+
+    Time stands still until everybody waits for the upstream.
+    """
+
+    def __init__(self, stores: SqliteStores, bounds: Bounds) -> None:
+        self.now, self.call_s, self.one_at_a_time = NOON, 1.0, False
+        self.most_at_once, self.calls = 0, list[str]()
+        self.refusal: CompletionPostponed | None = None
+        self._under_way: list[tuple[float, asyncio.Future[str]]] = []
+        self._stores, self._count = stores, 0
+        self._in_vain: tuple[int, int] | None = None  # (jobs served, lanes asked for) when none was due
+        self.reports: list[Report] = []
+        self.load = Load(bounds, lambda: self.now)
+        self.worker = Worker(
+            Tools(
+                self._watched(stores.jobs),
+                stores.sessions,
+                Gate(stores.memories, None),
+                Metered(self, self.load, timer=lambda: self.now),
+                load=self.load,
+            ),
+            WorkerConfig(pace=Pace(poll_seconds=3600, sweep_seconds=3600)),
+            clock=lambda: self.now,
+            report=self.reports.append,
+            jitter=lambda: 0.0,
+        )
+
+    async def complete(self, request: CompletionRequest) -> str:
+        """Answer after `call_s` seconds of this town; one call after the other where it is such a model."""
+        self.calls.append(request.scope.user)
+        if self.refusal is not None:
+            raise self.refusal
+        busy_until = max((at for at, _ in self._under_way), default=self.now)
+        at = (busy_until if self.one_at_a_time else self.now) + self.call_s
+        answer = asyncio.get_running_loop().create_future()
+        self._under_way.append((at, answer))
+        self.most_at_once = max(self.most_at_once, len(self._under_way))
+        return await answer
+
+    async def say(self, said: str, *, user: str, session: str = "s", explicit: bool = False) -> None:
+        """Commit an exchange; every one is due, in the ordinary lane or as an explicit ask."""
+        self._count += 1
+        begun = await self._stores.sessions.begin(
+            NewExchange(
+                id=f"ex_{self._count}", key=f"k{self._count}", scope=Scope("t", user), session_id=session,
+                model="m", said=said, at=self.now, explicit=explicit,
+            )
+        )  # fmt: skip
+        await self._stores.sessions.complete(begun, Outcome("ok", True), on_completion(Policy(batch_size=1)))
+        self._in_vain = None
+        self.worker.wake.set()
+
+    async def pass_seconds(self, seconds: int) -> None:
+        """Let so many seconds go by."""
+        for _ in range(seconds):
+            await self._all_wait()
+            self.now += 1
+            for at, answer in [call for call in self._under_way if call[0] <= self.now]:
+                self._under_way.remove((at, answer))
+                answer.set_result('{"facts": []}')
+            self._in_vain = None
+            self.worker.wake.set()
+        await self._all_wait()
+
+    async def _all_wait(self) -> None:
+        async with asyncio.timeout(20):
+            while not self._settled:  # noqa: ASYNC110 the store's threads are at work
+                await asyncio.sleep(0.001)
+
+    @property
+    def _settled(self) -> bool:
+        served, lane = self.load.running, self.load.lane()
+        found_none = self._in_vain is not None and self._in_vain[0] == served and self._in_vain[1] >= lane
+        return served == len(self._under_way) and (lane == NO_LANE or found_none)
+
+    def _watched(self, jobs: SqliteJobs) -> SqliteJobs:
+        claim = jobs.claim
+
+        async def watched(now: float, lease_s: float, *, upto_lane: int = 3) -> Job | None:
+            job = await claim(now, lease_s, upto_lane=upto_lane)
+            self._in_vain = (self.load.running, upto_lane) if job is None else None
+            return job
+
+        jobs.claim = watched  # type: ignore[method-assign]
+        return jobs
+
+
+@pytest.fixture
+async def stores(tmp_path: Path) -> AsyncIterator[SqliteStores]:
+    opened = SqliteStores(tmp_path / "data")
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def crowd(town: Town, jobs: int, *, sessions_of_one_user: bool = False, explicit: bool = False) -> None:
+    """Fill the queue."""
+    for n in range(jobs):
+        user, session = ("flood", f"s{n}") if sessions_of_one_user else (f"user-{n}", "s")
+        await town.say(f"I own boat {n}.", user=user, session=session, explicit=explicit)
+
+
+async def at_work(town: Town) -> asyncio.Task[None]:
+    return asyncio.create_task(town.worker.run())
+
+
+async def leave(working: asyncio.Task[None]) -> None:
+    working.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await working
+
+
+async def test_with_a_thousand_jobs_ahead_an_ask_is_stored_in_5_s_and_the_rest_in_60(
+    stores: SqliteStores,
+) -> None:
+    town = Town(stores, Bounds())
+    await crowd(town, 1000)
+    await town.say("I live in Ghent.", user="ben")
+    working = await at_work(town)
+    await town.pass_seconds(3)
+    await town.say("Remember that I live in Ghent.", user="ana", explicit=True)
+    await town.pass_seconds(2)
+    assert "ana" in town.calls
+    assert [r.lane for r in town.reports if r.lane == 1] == [1]
+    await town.pass_seconds(60 - 5)
+    assert town.calls.index("ben") < len(town.reports)
+    assert len(town.reports) == 1002
+    assert town.most_at_once <= 25
+    await leave(working)
+
+
+async def test_an_ask_does_not_wait_for_calls_that_take_half_a_minute(stores: SqliteStores) -> None:
+    town = Town(stores, Bounds(concurrency=2))
+    town.call_s = 30
+    await crowd(town, 5)
+    working = await at_work(town)
+    await town.pass_seconds(1)
+    town.call_s = 1
+    await town.say("Remember that I live in Ghent.", user="ana", explicit=True)
+    await town.pass_seconds(1)
+    assert [r.lane for r in town.reports] == [1]
+    assert town.most_at_once == 3
+    await leave(working)
+
+
+@pytest.mark.parametrize("explicit", [False, True])
+async def test_one_users_many_sessions_do_not_delay_anybody_else(
+    stores: SqliteStores, explicit: bool
+) -> None:
+    town = Town(stores, Bounds(concurrency=1, peak=1))
+    await crowd(town, 300, sessions_of_one_user=True, explicit=explicit)
+    working = await at_work(town)
+    await town.pass_seconds(2)
+    await town.say("I live in Ghent.", user="ana", explicit=explicit)
+    await town.pass_seconds(1)
+    assert town.calls[-2:].count("ana") == 1
+    assert town.calls.count("flood") <= 4  # one at a time, and turn about
+    await leave(working)
+
+
+async def test_more_calls_are_let_out_only_while_jobs_wait_and_the_upstream_keeps_its_pace(
+    stores: SqliteStores,
+) -> None:
+    town = Town(stores, Bounds(concurrency=2, peak=8))
+    await crowd(town, 60)
+    working = await at_work(town)
+    await town.pass_seconds(5)
+    assert town.most_at_once == 2
+    await town.pass_seconds(6)
+    assert town.most_at_once == 8
+    await town.pass_seconds(8)
+    assert town.load.limit == 2  # nothing waits any more
+    await leave(working)
+
+
+async def test_a_model_that_answers_one_at_a_time_is_not_asked_ever_more_at_once(
+    stores: SqliteStores,
+) -> None:
+    town = Town(stores, Bounds(concurrency=1, peak=16))
+    town.one_at_a_time = True
+    await crowd(town, 60)
+    working = await at_work(town)
+    await town.pass_seconds(40)
+    assert town.most_at_once <= 3
+    assert len(town.reports) == 40
+    await leave(working)
+
+
+async def test_a_429_stops_all_and_one_call_finds_out_when_it_is_over(stores: SqliteStores) -> None:
+    town = Town(stores, Bounds(concurrency=4))
+    await crowd(town, 20)
+    town.refusal = CompletionPostponed("429", retry_after_s=30, shared=True)
+    working = await at_work(town)
+    await town.pass_seconds(29)
+    asked = len(town.calls)
+    assert asked <= 4  # those that were under way together
+    town.refusal = None
+    await town.pass_seconds(1)
+    assert len(town.calls) == asked + 1
+    await town.pass_seconds(1)
+    assert town.load.limit == 2
+    await town.pass_seconds(10)
+    assert len(town.calls) == asked + 20
+    assert [r.outcome for r in town.reports] == ["postponed"] * asked + ["extracted"] * 20
+    await leave(working)
+
+
+async def test_a_postponed_job_has_used_up_no_attempt(stores: SqliteStores) -> None:
+    town = Town(stores, Bounds())
+    await crowd(town, 1)
+    town.refusal = CompletionPostponed("429", retry_after_s=1, shared=True)
+    for _ in range(150):  # more than a job may fail
+        await town.worker.work_one()
+        town.now += 10
+    assert {r.outcome for r in town.reports} == {"postponed"}
+    town.refusal = None
+    job = await stores.jobs.claim(town.now, 60)
+    assert job is not None
+    assert job.attempts == 1
+
+
+async def test_a_users_own_429_does_not_stop_the_others(stores: SqliteStores) -> None:
+    town = Town(stores, Bounds(concurrency=1))
+    await crowd(town, 2)
+    town.refusal = CompletionPostponed("429", retry_after_s=30, shared=False)
+    await town.worker.work_one()
+    town.refusal = None
+    working = await at_work(town)
+    await town.pass_seconds(1)
+    assert town.calls == ["user-0", "user-1"]
+    assert [r.outcome for r in town.reports] == ["postponed", "extracted"]
+    await leave(working)
+
+
+async def test_the_last_of_the_hours_calls_are_kept_for_what_users_ask_for(stores: SqliteStores) -> None:
+    town = Town(stores, Bounds(calls_per_hour=10, reserve=0.2))
+    await crowd(town, 20)
+    working = await at_work(town)
+    await town.pass_seconds(30)
+    assert len(town.calls) == 8
+    for n in range(3):
+        await town.say("Remember that I live in Ghent.", user=f"ana-{n}", explicit=True)
+    await town.pass_seconds(5)
+    assert {*town.calls[8:]} == {"ana-0", "ana-1"}  # two at once: either may be the first to call
+    assert town.load.calls_left() == 0
+    await town.pass_seconds(3600 - 36)
+    assert len(town.calls) == 10
+    await town.pass_seconds(8)
+    assert len(town.calls) > 10
+    await leave(working)

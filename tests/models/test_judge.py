@@ -1,0 +1,327 @@
+"""The judge: one run of the encoder for the vector and all heads of messages, off the event loop, and named
+reasons for whatever cannot be used."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from math import erf
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxy.domain.errors import EmbeddingFailed
+from proxy.domain.judging import Judge, Reading
+from proxy.models import heads
+from proxy.models.embedder import OnnxEmbedder
+from proxy.models.encoder import Encoder, Pass
+from proxy.models.heads import MessageHead, read_head
+from proxy.models.judge import OnnxJudge, _Memories, load_judge
+from proxy.models.load import load_embedder
+from tests.models.heads import message_arrays, pair_arrays, reader_arrays, write_head, write_heads
+
+STRANGE = [
+    "",
+    "   ",
+    "word " * 200_000,
+    "😀" * 5000,
+    "7" * 9999,
+    "</s><mask> \x00\ud800",
+    "語Wort слово كلمة" * 900,
+]
+
+
+@pytest.fixture(scope="session")
+def head_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_heads(tmp_path_factory.mktemp("heads"))
+
+
+@pytest.fixture
+def judge(embedder: OnnxEmbedder, tmp_path: Path, head_files: Path) -> Iterator[OnnxJudge]:
+    loaded = load_judge(tmp_path, embedder, directory=head_files)
+    assert loaded.judge is not None, loaded.note
+    yield loaded.judge
+    loaded.judge.close()
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts that the encoder ran over."""
+    seen: list[str] = []
+    run = Encoder._run
+
+    def watched(self: Encoder, text: str, outputs: list[str]) -> Any:
+        seen.append(text)
+        return run(self, text, outputs)
+
+    monkeypatch.setattr(Encoder, "_run", watched)
+    return seen
+
+
+def numbers(reading: Reading) -> list[float]:
+    needs, asks = reading.needs, reading.asks
+    return [
+        *(needs.memory, needs.small_talk, needs.world, needs.tool, needs.self_contained),
+        *(asks.remember, asks.forget, asks.off_record, asks.rule),
+    ]
+
+
+# ---------------------------------------------------------------- messages
+async def test_one_run_gives_the_vector_and_what_the_heads_say(
+    judge: OnnxJudge, embedder: OnnxEmbedder, runs: list[str]
+) -> None:
+    port: Judge = judge
+    port.begin("Where does my sister live?")
+    embedder.begin("Where does my sister live?")
+    reading, vector = await asyncio.gather(
+        port.read("Where does my sister live?"), embedder.embed_query("Where does my sister live?")
+    )
+    again = await port.read("Where does my sister live?")
+    assert len(runs) == 1
+    assert reading.vector == vector
+    assert reading == again
+    assert len({round(number, 6) for number in numbers(reading)}) == 9
+    assert all(0 < number < 1 for number in numbers(reading))
+
+
+async def test_the_heads_see_the_mean_and_the_largest_of_all_tokens(
+    judge: OnnxJudge, embedder: OnnxEmbedder
+) -> None:
+    reading = await judge.read("My cat is called Momo.")
+    states = np.frombuffer(reading.states, np.float16).reshape(-1, 384).astype(np.float64)
+    arrays = message_arrays()
+    seen = (np.concatenate([states.mean(0), states.max(0)]) - arrays["mu"]) / arrays["sd"]
+    wide = arrays["a.weight"] @ seen + arrays["a.bias"]
+    hidden = wide * [0.5 * (1 + erf(x / 2**0.5)) for x in wide]
+    needs = arrays["needs.weight"] @ hidden + arrays["needs.bias"]
+    asks = arrays["asks.weight"] @ hidden + arrays["asks.bias"]
+    odds = np.exp(needs)
+    expected = [*(odds / odds.sum()), *(1 / (1 + np.exp(-asks)))]
+    assert numbers(reading) == pytest.approx(expected, abs=1e-3)
+    unit = states.sum(0) / np.linalg.norm(states.sum(0))
+    assert np.frombuffer(reading.vector, np.float32) @ unit == pytest.approx(1, abs=1e-3)
+
+
+def test_offsets_move_one_label_and_no_other(tmp_path: Path) -> None:
+    states = np.random.default_rng(5).normal(size=(7, 384)).astype(np.float32)
+    write_head(tmp_path, "message", message_arrays())
+    plain_needs, plain_asks = MessageHead(read_head("message", tmp_path)).judge(states)
+    write_head(tmp_path, "message", message_arrays(), offsets={"memory": 2.0, "forget": -1.0})
+    needs, asks = MessageHead(read_head("message", tmp_path)).judge(states)
+
+    def logit(chance: float) -> float:
+        return float(np.log(chance / (1 - chance)))
+
+    assert logit(needs.memory) == pytest.approx(logit(plain_needs.memory) + 2, abs=1e-3)
+    assert logit(asks.forget) == pytest.approx(logit(plain_asks.forget) - 1, abs=1e-3)
+    assert (needs.world, asks.rule) == (plain_needs.world, plain_asks.rule)
+
+
+@pytest.mark.parametrize("text", STRANGE)
+async def test_any_text_is_judged(judge: OnnxJudge, text: str) -> None:
+    reading = await judge.read(text)
+    assert np.isfinite(numbers(reading)).all()
+    (relation,) = await judge.relations([(text, "User lives in Graz.")])
+    assert relation.same + relation.changed + relation.apart == pytest.approx(1)
+    (statement,) = await judge.statements([(text, text)])
+    assert statement.user + statement.other + statement.nobody == pytest.approx(1)
+    assert await judge.helps(reading, [(text, None)])
+
+
+async def test_the_event_loop_runs_while_the_judge_reads(
+    judge: OnnxJudge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, blocked = asyncio.get_running_loop(), []
+    run = Encoder.read
+
+    def watched(self: Encoder, text: str) -> Pass:
+        blocked.append(asyncio._get_running_loop() is loop)
+        return run(self, text)
+
+    monkeypatch.setattr(Encoder, "read", watched)
+    late: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            at = loop.time()
+            await asyncio.sleep(0.001)
+            late.append(loop.time() - at)
+
+    ticking = asyncio.create_task(tick())
+    await asyncio.gather(
+        *(judge.read("a long message " * 40 + str(i)) for i in range(8)),
+        judge.statements([("a long message " * 40, "a candidate " * 30)] * 4),
+    )
+    ticking.cancel()
+    assert blocked == [False] * 8
+    assert len(late) > 4
+
+
+# ---------------------------------------------------------------- memories
+async def test_a_nearer_memory_helps_more(judge: OnnxJudge, embedder: OnnxEmbedder, runs: list[str]) -> None:
+    facts = ["I live in Graz.", "I like tea."]
+    near, far = await embedder.embed(facts)
+    reading = await judge.read("Where do I live?")
+    runs.clear()
+    given = await judge.helps(reading, list(zip(facts, (near, far), strict=True)))
+    assert given[0] > given[1]
+    assert runs == []
+    assert await judge.helps(reading, [(fact, None) for fact in facts]) == pytest.approx(given)
+    assert await judge.helps(reading, []) == []
+
+
+async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(
+    embedder: OnnxEmbedder, tmp_path: Path, runs: list[str]
+) -> None:
+    directory = write_heads(tmp_path)
+    facts = ["I live in Graz.", "The violin has a new set of strings since the concert.", "Red."]
+    memories = list(zip(facts, await embedder.embed(facts), strict=True))
+    plain = load_judge(tmp_path, embedder, directory=directory).judge
+    assert plain is not None
+    message = await plain.read("Where do I live?")
+    by_cosine = await plain.helps(message, memories)
+    sure, near, _ = sorted(by_cosine, reverse=True)
+    write_head(directory, "relevance", reader_arrays(), open=[0.0, sure - 1e-6], most=2)
+    certain = load_judge(tmp_path, embedder, directory=directory).judge
+    assert certain is not None
+    runs.clear()
+    assert await certain.helps(message, memories) == by_cosine
+    assert runs == []
+    write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0], most=2)
+    judge = load_judge(tmp_path, embedder, directory=directory).judge
+    assert judge is not None
+    given = await judge.helps(message, memories)
+    unread = [at for at in range(3) if given[at] == by_cosine[at]]
+    assert [by_cosine[at] < near for at in unread] == [True]
+    assert sorted(runs) == sorted("passage: " + fact for at, fact in enumerate(facts) if at not in unread)
+    for at in {0, 1, 2} - set(unread):  # whatever else is in the batch
+        (alone,) = await judge.helps(message, [memories[at]])
+        assert alone == pytest.approx(given[at], abs=1e-5)
+    assert len(runs) == 2
+    write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0], offsets={"helps": 0.5})
+    moved = load_judge(tmp_path, embedder, directory=directory).judge
+    assert moved is not None
+    assert all(a > b for a, b in zip(await moved.helps(message, memories), given, strict=True) if b > 0.01)
+    for made in (plain, certain, judge, moved):
+        made.close()
+
+
+def test_memories_are_kept_within_a_number_of_bytes() -> None:
+    held = _Memories(1_000)
+    for at in range(9):
+        held.put(bytes([at]), np.zeros(200, np.float16))
+    assert [at for at in range(9) if held.get(bytes([at])) is not None] == [7, 8]
+
+
+async def test_vectors_of_another_model_say_nothing(
+    judge: OnnxJudge, embedder: OnnxEmbedder, head_files: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    other = load_embedder(tmp_path, model="tiny", path=tiny_model).embedder
+    assert other is not None
+    loaded = load_judge(tmp_path, other, directory=head_files)
+    assert loaded.judge is not None
+    reading = await loaded.judge.read("Where do I live?")
+    assert reading.vector == (await judge.read("Where do I live?")).vector
+    foreign = np.ones(4, np.float32).tobytes()
+    given = await loaded.judge.helps(reading, [("I live in Graz.", foreign)])
+    assert given == pytest.approx(await judge.helps(reading, [("I live in Graz.", None)]))
+    assert loaded.judge.profile([foreign])[0].rule == 0
+    loaded.judge.close()
+    other.close()
+
+
+async def test_a_profile_comes_of_the_vector_alone(judge: OnnxJudge, embedder: OnnxEmbedder) -> None:
+    vectors = await embedder.embed(["Always answer in Spanish.", "I have a cat."])
+    first, second = judge.profile(vectors)
+    assert first != second
+    assert judge.profile(vectors[1:])[0].rule == pytest.approx(second.rule)
+    assert judge.profile([]) == []
+
+
+# ---------------------------------------------------------------- pairs
+async def test_each_pair_has_a_judgement_of_its_own(judge: OnnxJudge) -> None:
+    pairs = [("I live in Graz.", "I live in Wien."), ("I like tea.", "I like tea."), ("a", "b " * 500)]
+    together = await judge.relations(pairs)
+    assert together == [(await judge.relations([pair]))[0] for pair in pairs]
+    assert together[0] != together[1]
+    assert (await judge.relations([pairs[0][::-1]]))[0] != together[0]
+
+
+async def test_the_middle_of_a_long_message_gives_way(judge: OnnxJudge) -> None:
+    middle, fact = "then we talked about the weather for a while. " * 60, "User lives in Graz."
+    (a,) = await judge.statements([("I live in Graz. " + middle + "Thanks!", fact)])
+    (b,) = await judge.statements([("I live in Graz. " + middle * 90 + "Thanks!", fact)])
+    (c,) = await judge.statements([("I live in Wien. " + middle + "Thanks!", fact)])
+    assert a.follows == pytest.approx(b.follows, abs=0.02)
+    assert a.follows != c.follows
+
+
+# ---------------------------------------------------------------- files
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-50])
+
+
+def age(path: Path) -> None:
+    card = path.with_suffix(".json")
+    card.write_text(card.read_text().replace(heads.memory_e5.NAME, "memory-e5-small-v0"))
+
+
+@pytest.mark.parametrize("name", ["message", "profile", "relevance", "relation", "statement"])
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (Path.unlink, "is missing"),
+        (cut, "is damaged"),
+        (age, "is of another version (memory-e5-small-v0)"),
+        (lambda path: path.with_suffix(".json").write_text("{"), "cannot be read"),
+        (lambda path: path.with_suffix(".json").write_text("[]"), "cannot be read"),
+    ],
+)
+def test_a_head_that_cannot_be_used_is_the_reason_for_no_judge(
+    embedder: OnnxEmbedder, tmp_path: Path, name: str, damage: Callable[[Path], object], said: str
+) -> None:
+    directory = write_heads(tmp_path)
+    damage(directory / f"{name}.npz")
+    loaded = load_judge(tmp_path, embedder, directory=directory)
+    assert loaded.judge is None
+    assert name in loaded.note
+    assert said in loaded.note
+
+
+def test_weights_that_do_not_fit_are_the_reason_for_no_judge(embedder: OnnxEmbedder, tmp_path: Path) -> None:
+    directory = write_heads(tmp_path)
+    arrays = message_arrays()
+    write_head(directory, "message", arrays | {"a.weight": arrays["a.weight"][:, :-1]})
+    assert "message do not fit" in load_judge(tmp_path, embedder, directory=directory).note
+    write_head(directory, "message", arrays | {"needs.bias": np.full(5, np.nan)})
+    assert "returned no number" in load_judge(tmp_path, embedder, directory=directory).note
+    write_head(directory, "message", arrays)
+    write_head(directory, "relevance", reader_arrays() | {"f2.bias": np.full(1, np.inf)})
+    assert "returned no number" in load_judge(tmp_path, embedder, directory=directory).note
+    write_head(directory, "relevance", reader_arrays() | {"nq.weight": np.zeros(5)})
+    assert "relevance do not fit" in load_judge(tmp_path, embedder, directory=directory).note
+    write_head(directory, "relevance", reader_arrays())
+    write_head(directory, "relation", pair_arrays([3], 8), classes=[["yes", "no"]])
+    assert "other classes" in load_judge(tmp_path, embedder, directory=directory).note
+
+
+async def test_a_head_that_fails_later_is_embedding_failed(
+    judge: OnnxJudge, head_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(*_: object) -> None:
+        raise RuntimeError("a text that no log may show")
+
+    monkeypatch.setattr("onnxruntime.InferenceSession.run_with_ort_values", failing)
+    with pytest.raises(EmbeddingFailed) as raised:
+        await judge.relations([("a", "b")])
+    assert "no log" not in str(raised.value)
+    judge.close()
+    with pytest.raises(EmbeddingFailed, match="closed"):
+        await judge.relations([("a", "b")])
+
+
+def test_the_heads_that_ship_are_whole() -> None:
+    for card in sorted(heads.DIRECTORY.glob("*.json")):
+        assert json.loads(card.read_text("utf-8"))["scores"], "a card says how good the head is"
+        read_head(card.stem)

@@ -1,0 +1,191 @@
+"""The cross-encoder: found like an embedder, read in a thread, and honest about what it cannot do."""
+
+import importlib.machinery
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
+
+from proxy.domain.errors import RerankFailed
+from proxy.models.reranker import OnnxReranker, load_reranker, reads_english_alone
+from tests.models.conftest import TINY_GRAPH
+
+Hide = Callable[[str], None]
+
+
+@pytest.fixture
+def cross_encoder(tmp_path: Path) -> Path:
+    """A directory with a model that finds 9 in a text that ends in "yes", and 0 in any other."""
+    words = {"yes": 0, "no": 1, "question": 2, "[CLS]": 3}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="no"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        "[CLS] $A", pair="[CLS] $A [CLS] $B:1", special_tokens=[("[CLS]", 3)]
+    )
+    directory = tmp_path / "cross-encoder"
+    (directory / "onnx").mkdir(parents=True)
+    tokenizer.save(str(directory / "tokenizer.json"))
+    (directory / "onnx/model.onnx").write_bytes(TINY_GRAPH)
+    return directory
+
+
+@pytest.fixture
+def reranker(cross_encoder: Path, tmp_path: Path) -> Iterator[OnnxReranker]:
+    loaded = load_reranker(tmp_path, str(cross_encoder))
+    assert loaded.reranker is not None, loaded.note
+    yield loaded.reranker
+    loaded.reranker.close()
+
+
+async def test_each_text_gets_a_logit_of_its_own_in_order(reranker: OnnxReranker) -> None:
+    assert await reranker.rerank("question", ["no", "yes", "no yes"]) == [0.0, 9.0, 9.0]
+
+
+async def test_the_question_comes_before_the_text(reranker: OnnxReranker) -> None:
+    assert await reranker.rerank("yes", ["no"]) == [0.0]
+
+
+async def test_the_model_runs_in_a_thread_of_its_own(
+    reranker: OnnxReranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    score = OnnxReranker.score
+
+    def watched(self: OnnxReranker, query: str, texts: Any) -> list[float]:
+        seen.append(threading.current_thread().name)
+        return score(self, query, texts)
+
+    monkeypatch.setattr(OnnxReranker, "score", watched)
+    await reranker.rerank("question", ["yes"])
+    assert seen[0].startswith("rerank")
+
+
+async def test_a_closed_reranker_says_so(reranker: OnnxReranker) -> None:
+    reranker.close()
+    with pytest.raises(RerankFailed, match="closed"):
+        await reranker.rerank("question", ["yes"])
+
+
+@pytest.mark.parametrize("text", ["", "\ud800", "y" * 100_000, "用户"])
+async def test_any_text_is_scored(reranker: OnnxReranker, text: str) -> None:
+    (logit,) = await reranker.rerank(text or "question", [text])
+    assert logit in (0.0, 9.0)
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+async def test_what_is_no_number_is_no_opinion(
+    reranker: OnnxReranker, number: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reranker, "_session", SimpleNamespace(run=lambda *_: ([[number]],)))
+    with pytest.raises(RerankFailed, match="no number"):
+        await reranker.rerank("question", ["yes"])
+
+
+async def test_a_model_that_fails_is_a_failed_rerank(
+    reranker: OnnxReranker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reranker, "_session", SimpleNamespace(run=lambda *_: 1 / 0))
+    with pytest.raises(RerankFailed, match="ZeroDivisionError"):
+        await reranker.rerank("question", ["yes"])
+
+
+# ---------------------------------------------------------------- languages
+@pytest.mark.parametrize(
+    ("text", "understood"),
+    [
+        ("What is my budget?", True),
+        ("¿Cuál es mi presupuesto?", True),
+        ("我女儿对什么水果过敏?", False),
+        ("Какой у меня бюджет?", False),
+        ("私の予算はいくらですか", False),
+    ],
+)
+def test_an_english_model_knows_what_it_cannot_read(
+    reranker: OnnxReranker, text: str, understood: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reranker, "_english_only", True)
+    assert reranker.understands(text) is understood
+    monkeypatch.setattr(reranker, "_english_only", False)
+    assert reranker.understands(text)
+
+
+@pytest.mark.parametrize(
+    ("model", "english"),
+    [
+        ("Xenova/ms-marco-MiniLM-L-6-v2", True),
+        ("jinaai/jina-reranker-v1-tiny-en", True),
+        ("/models/ms-marco-MiniLM-L-12-v2/", True),
+        ("jinaai/jina-reranker-v2-base-multilingual", False),
+        ("BAAI/bge-reranker-v2-m3", False),
+    ],
+)
+def test_english_models_are_known_by_their_names(model: str, english: bool) -> None:
+    assert reads_english_alone(model) is english
+
+
+# ---------------------------------------------------------------- loading
+def test_none_loads_nothing_and_says_nothing(tmp_path: Path) -> None:
+    loaded = load_reranker(tmp_path, "none")
+    assert (loaded.reranker, loaded.note) == (None, "")
+
+
+def test_a_directory_without_a_model_is_a_reason(tmp_path: Path) -> None:
+    loaded = load_reranker(tmp_path, str(tmp_path))
+    assert loaded.reranker is None
+    assert "holds no model.onnx" in loaded.note
+
+
+@pytest.mark.parametrize("broken", ["onnx/model.onnx", "tokenizer.json"])
+def test_a_broken_file_is_a_reason_and_no_crash(cross_encoder: Path, tmp_path: Path, broken: str) -> None:
+    (cross_encoder / broken).write_bytes(b"\x00 not what it says")
+    loaded = load_reranker(tmp_path, str(cross_encoder))
+    assert loaded.reranker is None
+    assert Path(broken).name in loaded.note
+
+
+def test_a_name_needs_fastembed(tmp_path: Path, hide: Hide) -> None:
+    hide("fastembed")
+    loaded = load_reranker(tmp_path, "Xenova/ms-marco-MiniLM-L-6-v2")
+    assert loaded.reranker is None
+    assert "fastembed is not installed" in loaded.note
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_fastembed_is_asked_offline_first_and_downloads_only_where_allowed(
+    allowed: bool, cross_encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def text_cross_encoder(name: str, *, cache_dir: str, local_files_only: bool, lazy_load: bool) -> Any:
+        asked.append(local_files_only)
+        assert (name, lazy_load) == ("acme/small", True)
+        assert cache_dir == str(tmp_path / "fastembed")
+        if local_files_only:
+            raise ValueError("Could not load model from any source.")
+        described = SimpleNamespace(model_file="onnx/model.onnx")
+        return SimpleNamespace(model=SimpleNamespace(_model_dir=cross_encoder, model_description=described))
+
+    stub_fastembed(monkeypatch, text_cross_encoder)
+    loaded = load_reranker(tmp_path, "acme/small", allow_download=allowed)
+    assert asked == ([True, False] if allowed else [True])
+    if allowed:
+        assert loaded.reranker is not None
+        assert loaded.reranker.score("question", ["yes"]) == [9.0]
+        loaded.reranker.close()
+    else:
+        assert "downloads are not allowed" in loaded.note
+
+
+def stub_fastembed(monkeypatch: pytest.MonkeyPatch, text_cross_encoder: Callable[..., Any]) -> None:
+    """Install modules with fastembed's names, of which only TextCrossEncoder works."""
+    for name in ("fastembed", "fastembed.rerank", "fastembed.rerank.cross_encoder"):
+        stub: Any = ModuleType(name)
+        stub.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=True)
+        stub.__path__ = []
+        stub.TextCrossEncoder = text_cross_encoder
+        monkeypatch.setitem(sys.modules, name, stub)

@@ -1,0 +1,152 @@
+"""Counting tokens: exact with the tables, near without them, and never in anyone's way."""
+
+import hashlib
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from proxy.domain.ports import TokenCounter
+from proxy.models.estimate import estimate
+from proxy.models.tokens import CL100K, O200K, TABLES, Table, Tokens, table_of, tables_dir
+
+# Text, tokens in o200k_base, tokens in cl100k_base: by tiktoken with its own tables.
+COUNTED = [
+    ("The user's budget for the Hawaii vacation is $10,000, and the flight leaves on 14 March.", 22, 23),
+    ("用户的预算是一万元，打算三月去夏威夷度假，不喜欢坐红眼航班。", 25, 40),
+    (
+        "def top(query: str, n: int = 5) -> list[Memory]:\n    return [m for m in found if m.score > n]\n",
+        32,
+        32,
+    ),
+    ('{"type": "semantic", "content": "likes hiking", "confidence": 0.9, "tags": ["sport"]}', 28, 27),
+    ("Пользователь живёт в Казани и работает врачом.", 13, 19),
+    ("ユーザーは東京に住んでいて、猫を二匹飼っています。", 18, 29),
+    ("Shipped! 🎉🚀 See you — “tomorrow” ✅", 15, 18),
+]
+
+
+@pytest.fixture(scope="module")
+def exact() -> Tokens:
+    tokens = Tokens()
+    if not all(tokens.exact(table) for table in TABLES):
+        pytest.skip(f"no token tables in {tables_dir()}: run scripts/fetch-models")
+    return tokens
+
+
+@pytest.fixture
+def estimating(tmp_path: Path) -> TokenCounter:
+    return Tokens(tmp_path)
+
+
+@pytest.mark.parametrize(("text", "o200k", "cl100k"), COUNTED)
+def test_counts_are_exact_with_the_tables(exact: Tokens, text: str, o200k: int, cl100k: int) -> None:
+    assert (exact.count(text, "gpt-4o"), exact.count(text, "gpt-4")) == (o200k, cl100k)
+
+
+@pytest.mark.parametrize(("text", "o200k", "cl100k"), COUNTED)
+def test_estimates_are_near_without_the_tables(
+    estimating: TokenCounter, text: str, o200k: int, cl100k: int
+) -> None:
+    assert estimating.count(text, "gpt-4o") == pytest.approx(o200k, rel=0.2)
+    assert estimating.count(text, "gpt-4") == pytest.approx(cl100k, rel=0.25)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda t: t.name)
+def test_our_tables_are_tiktokens(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name in its cache, hash and pattern: taken from tiktoken without its download."""
+    from tiktoken_ext import openai_public
+
+    def loaded(url: str, expected_hash: str) -> dict[bytes, int]:
+        assert hashlib.sha1(url.encode()).hexdigest() == table.file
+        assert expected_hash == table.sha256
+        return {}
+
+    monkeypatch.setattr(openai_public, "load_tiktoken_bpe", loaded)
+    assert getattr(openai_public, table.name)()["pat_str"] == table.pattern
+
+
+@pytest.mark.parametrize(
+    ("model", "table"),
+    [
+        ("gpt-4o", O200K),
+        ("gpt-4o-mini-2024-07-18", O200K),
+        ("gpt-4.1", O200K),
+        ("gpt-4.5-preview", O200K),
+        ("gpt-5-mini", O200K),
+        ("o3", O200K),
+        ("llama-3.1-70b", O200K),
+        ("", O200K),
+        ("gpt-4", CL100K),
+        ("gpt-4-turbo", CL100K),
+        ("openai/gpt-4-0613", CL100K),
+        ("gpt-3.5-turbo", CL100K),
+        ("azure/gpt-35-turbo", CL100K),
+        ("ft:gpt-3.5-turbo:acme::id", CL100K),
+        ("text-embedding-3-small", CL100K),
+    ],
+)
+def test_a_model_finds_its_encoding(model: str, table: Table) -> None:
+    assert table_of(model) is table
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "gpt-4"])
+def test_special_tokens_count_as_the_text_they_are(exact: Tokens, model: str) -> None:
+    assert exact.count("<|endoftext|><|fim_prefix|>", model) > 2
+
+
+def test_counting_does_not_wait_for_a_table(tmp_path: Path) -> None:
+    # A pipe in the table's place: whoever reads it waits until the test writes.
+    os.mkfifo(tmp_path / O200K.file)
+    tokens, text = Tokens(tmp_path), "counted while the table is loading"
+    with ThreadPoolExecutor(1) as pool:
+        counted = pool.submit(tokens.count, text, "gpt-4o")
+        try:
+            assert counted.result(timeout=30) == estimate(text, O200K.name)
+            assert not tokens.start(O200K).done()
+        finally:
+            (tmp_path / O200K.file).write_bytes(b"")
+    assert not tokens.exact(O200K)
+
+
+def test_a_damaged_table_is_not_used_and_not_deleted(tmp_path: Path) -> None:
+    file = tmp_path / O200K.file
+    file.write_bytes(b"aGk= 0\n")
+    tokens = Tokens(tmp_path)
+    assert not tokens.exact()
+    assert tokens.count("hello", "gpt-4o") > 0
+    assert file.exists()
+
+
+def test_no_count_touches_the_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("network")
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    tokens = Tokens(tmp_path)
+    assert [tokens.exact(table) for table in TABLES] == [False, False]
+    assert tokens.count("hello there", "gpt-4") == 2
+
+
+def test_long_texts_are_scaled(exact: Tokens, estimating: TokenCounter) -> None:
+    text = "A sentence of seven tokens. " * 20_000
+    assert estimating.count(text, "gpt-4o") == pytest.approx(exact.count(text, "gpt-4o"), rel=0.2)
+
+
+any_text = st.text(st.characters(codec=None))  # lone surrogates too
+
+
+@given(any_text)
+def test_an_estimate_exists_for_any_text(text: str) -> None:
+    for table in TABLES:
+        assert (estimate(text, table.name) > 0) == bool(text)
+
+
+@given(any_text)
+def test_an_exact_count_exists_for_any_text(exact: Tokens, text: str) -> None:
+    assert (exact.count(text, "gpt-4o") > 0) == bool(text)

@@ -1,0 +1,201 @@
+"""Hand-made memories, hits and turns; a store and an embedder whose answers the test writes down."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from proxy.domain.core import (
+    Exchange,
+    Hit,
+    Memory,
+    MemoryFilter,
+    MemoryOptions,
+    Message,
+    Page,
+    Scope,
+    Search,
+    Stamp,
+    Turn,
+)
+from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
+from proxy.domain.notes import NOTHING, SessionNotes
+from proxy.domain.ports import EmbeddingModel
+from proxy.recall import documents
+from proxy.recall.inject import Budget
+from proxy.recall.prepare import Tools
+from proxy.recall.profile import Profiles
+from proxy.recall.search import Searcher
+from tests.support.judge import ScriptedJudge
+
+NOW = 1_780_000_000.0
+SCOPE = Scope("default", "u1")
+MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, related_threshold=0.3)
+
+
+def memory(id: str, content: str, **changes) -> Memory:
+    made = Memory(
+        id=id,
+        scope=SCOPE,
+        type="semantic",
+        content=content,
+        source="extracted",
+        created_at=NOW,
+        updated_at=NOW,
+        valid_from=NOW,
+    )
+    return replace(made, **changes)
+
+
+def turn(*texts: str, **changes) -> Turn:
+    """A conversation of user, assistant, user …, ending with the user."""
+    roles = ("user", "assistant") if len(texts) % 2 else ("assistant", "user")
+    messages = tuple(Message(roles[i % 2], text) for i, text in enumerate(texts))
+    made = Turn(
+        request_id="r1",
+        scope=SCOPE,
+        session_id="s1",
+        model="gpt-4o",
+        messages=messages,
+        options=MemoryOptions(read=True, write=True, types=None, limit=10, threshold=None),
+        at=NOW,
+    )
+    return replace(made, **changes)
+
+
+@dataclass
+class Shelf:
+    """Memories with the hits that any search returns; keeps what it was asked."""
+
+    hits: list[Hit] = field(default_factory=list)
+    asked: list[Search] = field(default_factory=list)
+    begun: list[Scope] = field(default_factory=list)
+    reading: asyncio.Future[None] | None = None
+    is_slow: bool = False
+    stored: int | None = None
+
+    def snapshot(self, scope: Scope, sort: object = None) -> asyncio.Future[None]:
+        self.begun.append(scope)
+        self.reading = asyncio.get_running_loop().create_future()
+        if not self.is_slow:
+            self.reading.set_result(None)
+        return self.reading
+
+    async def search(self, scope: Scope, search: Search) -> list[Hit]:
+        self.asked.append(search)
+        if search.vector is None:
+            return [replace(h, cosine=None) for h in self.hits if h.bm25 > 0]
+        return self.hits
+
+    async def stamp(self, scope: Scope) -> Stamp:
+        return Stamp(0, len(self.hits))
+
+    async def list(
+        self, where: MemoryFilter, *, limit: int, after: str | None = None, total: bool = True
+    ) -> Page:
+        stored = len(self.hits) if self.stored is None else self.stored
+        return Page((memory("m0", "Something else."),) * min(stored, limit), None, stored > limit)
+
+
+@dataclass
+class Past:
+    """Earlier exchanges of any session."""
+
+    said: list[str] = field(default_factory=list)
+    broken: bool = False
+
+    async def recent(self, scope: Scope, session_id: str, limit: int) -> list[Exchange]:
+        if self.broken:
+            raise StoreUnavailable
+        return [
+            Exchange(
+                seq=i,
+                id=f"e{i}",
+                scope=scope,
+                session_id=session_id,
+                model="m",
+                said=text,
+                answer="",
+                at=NOW,
+                whole=True,
+            )
+            for i, text in enumerate(self.said[-limit:])
+        ]
+
+
+@dataclass
+class Scripted:
+    """An embedder that understands Latin script and keeps what it embedded."""
+
+    failing: bool = False
+    embedded: list[str] = field(default_factory=list)
+    begun: list[str] = field(default_factory=list)
+    model: EmbeddingModel = MODEL
+
+    async def embed_query(self, text: str) -> bytes:
+        return (await self.embed([text]))[0]
+
+    async def embed(self, texts: Sequence[str]) -> list[bytes]:
+        if self.failing:
+            raise EmbeddingFailed
+        self.embedded += texts
+        return [b"vector" for _ in texts]
+
+    def begin(self, text: str) -> None:
+        self.begun.append(text)
+
+    def understands(self, text: str) -> bool:
+        return text.isascii()
+
+
+class NoNotes:
+    """Sessions of which nothing is kept."""
+
+    async def notes(self, scope: Scope, session_id: str, **asked: object) -> SessionNotes:
+        return NOTHING
+
+
+class NoPassages:
+    """An index of nobody's documents."""
+
+    async def holds(self, scope: Scope) -> bool:
+        return False
+
+
+class Words:
+    """Counts words for tokens."""
+
+    def count(self, text: str, model: str) -> int:
+        return len(text.split())
+
+
+def no_documents() -> documents.Shelf:
+    return documents.Shelf(NoPassages(), Shelf(), None)
+
+
+@pytest.fixture
+def judge() -> ScriptedJudge:
+    """Everything needs memory, and everything helps, unless a test scripts it."""
+    return ScriptedJudge()
+
+
+@pytest.fixture
+def tools(judge: ScriptedJudge) -> Tools:
+    return tools_with(Shelf(), judge)
+
+
+def tools_with(
+    memories: object, judge: ScriptedJudge | None, *, embedder: Scripted | None = None, **searcher: object
+) -> Tools:
+    """Return tools over these memories. `embedder`: one that understands Latin script by default."""
+    embedder = embedder or Scripted()
+    return Tools(
+        searcher=Searcher(memories, embedder, lambda: NOW, judge, **searcher),
+        profiles=Profiles(memories, embedder, judge, lambda: NOW),
+        sessions=Past(),
+        notes=NoNotes(),
+        shelf=no_documents(),
+        budget=Budget(Words(), 200, 60),
+        clock=lambda: NOW,
+    )

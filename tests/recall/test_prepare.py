@@ -1,0 +1,390 @@
+"""The read path as a whole: what becomes of a turn."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import pytest
+
+from proxy.domain.core import Hit, Level, MemoryOptions, Message, Status
+from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
+from proxy.domain.judging import Needs
+from proxy.domain.notes import Anchor, SessionNotes
+from proxy.recall.prepare import LINES, Tools, prepare, search, unshown
+from proxy.recall.rank import Ranking
+from proxy.recall.triage import Restraint
+from proxy.recall.wording import Wording
+from proxy.telemetry import REMIND_S, Seldom
+from tests.recall.conftest import NOW, SCOPE, Past, Scripted, Shelf, memory, tools_with, turn
+from tests.storage.recording import recorded
+from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge
+
+BUDGET = Hit(memory("budget", "User's budget for the Portugal trip is $6,200."), 0.5, 3.0)
+ASKED = "What can we spend on the hotel?"
+
+
+def holding(*hits: Hit, judge: ScriptedJudge | None = None, **searcher) -> Tools:
+    return tools_with(Shelf(list(hits)), judge or ScriptedJudge(), **searcher)
+
+
+def broken(*_) -> None:
+    raise EmbeddingFailed
+
+
+# ---------------------------------------------------------------- triage
+async def test_a_relevant_memory_is_injected():
+    tools = holding(BUDGET)
+    prepared = await prepare(turn(ASKED), tools)
+    assert (prepared.status, prepared.reason) == (Status.INJECTED, None)
+    assert prepared.memory_ids == ("budget",)
+    assert "$6,200" in prepared.block
+    assert 0 < prepared.tokens <= tools.budget.memory_tokens
+    assert prepared.level is Level.FULL
+
+
+@pytest.mark.parametrize(
+    ("strongest", "reason"),
+    [
+        ("small_talk", "greeting"),
+        ("world", "general_fact"),
+        ("tool", "tool_answers"),
+        ("self_contained", "self_contained"),
+    ],
+)
+async def test_what_needs_no_memory_searches_nothing_and_says_why(strongest, reason):
+    needs = {"memory": 0.49, "small_talk": 0.1, "world": 0.1, "tool": 0.1, "self_contained": 0.1}
+    tools = holding(BUDGET, judge=ScriptedJudge(needs=lambda _: Needs(**{**needs, strongest: 0.3})))
+    prepared = await prepare(turn("Tell me about the weather in the mountains."), tools)
+    assert (prepared.status, prepared.reason) == (Status.SKIPPED, reason)
+    assert tools.searcher.memories.asked == []
+
+
+async def test_a_forced_tool_and_a_message_without_words_are_skipped_unread(judge, tools):
+    assert (await prepare(turn(ASKED, tool_forced=True), tools)).reason == "tool_forced"
+    assert (await prepare(turn("   "), tools)).reason == "no_query"
+    assert judge.read_texts == []
+
+
+async def test_a_short_message_is_read_with_the_users_message_before_it(judge, tools):
+    await prepare(turn("We plan Portugal in May.", "Lovely!", "How much?"), tools)
+    assert judge.read_texts[-1] == "We plan Portugal in May.\nHow much?"
+    assert {"portugal"} <= set(tools.searcher.memories.asked[0].terms)
+    await prepare(turn("How much?"), replace(tools, sessions=Past(["We plan Spain."])))
+    assert judge.read_texts[-1] == "We plan Spain.\nHow much?"
+    await prepare(turn("We plan Portugal in May.", "Lovely!", "How much did the whole hotel cost us?"), tools)
+    assert judge.read_texts[-1] == "How much did the whole hotel cost us?"
+
+
+async def test_thanks_is_small_talk_whatever_came_before_unless_it_answers_a_question():
+    judge = ScriptedJudge(needs=lambda text: SMALL_TALK if text in ("Thanks!", "ok") else NEEDS_MEMORY)
+    tools = holding(BUDGET, judge=judge)
+    assert (await prepare(turn("Where is my passport?", "Here.", "Thanks!"), tools)).reason == "greeting"
+    agreed = turn("Plan my trip to Portugal.", "With your budget?", "ok")
+    assert (await prepare(agreed, tools)).memory_ids == ("budget",)
+
+
+async def test_a_short_message_that_surely_needs_memory_is_searched_alone_after_another_topic():
+    judge = ScriptedJudge(needs=lambda text: NEEDS_MEMORY if text == "And my rent?" else SMALL_TALK)
+    tools = holding(BUDGET, judge=judge)
+    assert (await prepare(turn("Translate dog.", "Perro.", "And my rent?"), tools)).memory_ids == ("budget",)
+    assert "translat" not in tools.searcher.memories.asked[0].terms
+
+
+async def test_a_long_paste_is_read_by_what_the_user_says_around_it(judge, tools):
+    paste = "\n".join(f"{n}: the pump ran at {n} degrees and stopped" for n in range(200))
+    await prepare(turn(f"{paste}\n\nWhat does my contract say about this?"), tools)
+    assert judge.read_texts == ["What does my contract say about this?"]
+
+
+async def test_a_conversation_may_begin_without_memories_if_an_operator_wants_that():
+    kept = replace(holding(BUDGET), restraint=Restraint(skip_first_turn=True))
+    first = await prepare(turn(ASKED), kept)
+    assert (first.status, first.reason) == (Status.SKIPPED, "first_turn")
+    assert (await prepare(turn("Hi", "Hello!", ASKED), kept)).memory_ids
+    named = replace(turn(ASKED), named=True, standalone=True)
+    assert (await prepare(named, kept)).reason == "first_turn"
+    assert (await prepare(named, replace(kept, sessions=Past(["I am off to Porto"])))).memory_ids
+    short = replace(kept, restraint=Restraint(min_query_chars=len(ASKED) + 1))
+    assert (await prepare(turn(ASKED + "  "), short)).reason == "short_query"
+
+
+# ---------------------------------------------------------------- search
+async def test_the_model_and_the_store_begin_at_the_same_time_and_reading_is_cancelled_with_the_request():
+    tools = holding()
+    tools.searcher.memories.is_slow = True
+    waiting = asyncio.create_task(prepare(turn(ASKED), tools))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert tools.searcher.memories.begun == [SCOPE]
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert tools.searcher.memories.reading.cancelled()
+
+
+async def test_a_user_without_memories_is_known_from_one_whose_memories_do_not_help():
+    none = await prepare(turn(ASKED), holding())
+    useless = await prepare(turn(ASKED), holding(BUDGET, judge=ScriptedJudge(help=lambda *_: 0.49)))
+    far = await prepare(turn(ASKED), tools_with(Shelf([replace(BUDGET, cosine=0.1)]), None))
+    assert (none.status, none.reason) == (Status.NONE, "no_memories")
+    assert (useless.status, useless.reason) == (Status.NONE, "unanswered")
+    assert far.reason == "below_threshold"
+
+
+async def test_what_surely_does_not_help_is_left_out_and_what_helps_more_comes_first():
+    hits = [Hit(memory(f"m{n}", f"Fact number {n}."), 0.5 - n / 100, 0.0) for n in range(6)]
+    judge = ScriptedJudge(help=lambda _, content: {"2": 0.99, "4": 0.3}.get(content[-2], 0.01))
+    assert (await prepare(turn(ASKED), holding(*hits, judge=judge))).memory_ids == ("m2", "m4")
+
+
+async def test_a_threshold_of_the_requests_own_is_the_least_cosine_and_the_judge_is_not_asked():
+    near, far = BUDGET, Hit(memory("far", "User likes tea."), 0.39, 2.0)
+    options = MemoryOptions(read=True, write=False, types=None, limit=10, threshold=0.4)
+    tools = holding(near, far, judge=ScriptedJudge(help=broken))
+    assert (await prepare(turn(ASKED, options=options), tools)).memory_ids == ("budget",)
+
+
+async def test_a_threshold_of_the_server_is_asked_beside_the_judge():
+    tools = holding(BUDGET, Hit(memory("far", "User likes tea."), 0.39, 2.0), least_cosine=0.4)
+    assert (await prepare(turn(ASKED), tools)).memory_ids == ("budget",)
+
+
+@pytest.mark.parametrize(
+    ("type_", "confidence", "shown"),
+    [("preference", 0.7, ()), ("preference", 0.71, ("aisle",)), ("semantic", 0.6, ("aisle",))],
+)
+async def test_a_preference_stated_with_a_doubt_is_not_shown(type_, confidence, shown):
+    said = replace(memory("aisle", "User prefers aisle seats."), type=type_, confidence=confidence)
+    prepared = await prepare(turn("Which seats do I prefer on planes?"), holding(Hit(said, 0.6, 3.0)))
+    assert prepared.memory_ids == shown
+    assert prepared.reason == (None if shown else "doubted")
+
+
+async def test_what_is_visible_is_not_injected():
+    said = "Our budget for the Portugal trip is $6,200. Where do we sleep?"
+    assert (await prepare(turn(said), holding(BUDGET))).reason == "already_visible"
+
+
+async def test_the_request_narrows_types_and_limit():
+    hits = [Hit(memory(f"m{i}", f"Topic number{i}"), 0.5, 0.0) for i in range(9)]
+    options = MemoryOptions(read=True, write=True, types=("semantic",), limit=2, threshold=None)
+    tools = holding(*hits)
+    assert len((await prepare(turn(ASKED, options=options), tools)).memory_ids) == 2
+    assert tools.searcher.memories.asked[0].types == {"semantic", "preference"}
+
+
+async def test_a_budget_too_small_says_so():
+    tools = holding(BUDGET)
+    small = replace(tools, budget=replace(tools.budget, memory_tokens=5))
+    assert (await prepare(turn(ASKED), small)).reason == "over_budget"
+
+
+async def test_each_list_can_be_switched_off_and_one_pass_of_the_model_can_serve_both():
+    shelf = Shelf([BUDGET])
+    await prepare(turn(ASKED), tools_with(shelf, ScriptedJudge(), ranking=Ranking(dense=False)))
+    await prepare(turn(ASKED), tools_with(shelf, ScriptedJudge(), ranking=Ranking(lexical=False)))
+    judge = ScriptedJudge(vector=lambda text: b"ours")
+    shared = tools_with(shelf, judge, shares_space=True)
+    await prepare(turn(ASKED), shared)
+    words, vector, ours = shelf.asked
+    assert (words.vector, bool(words.terms)) == (None, True)
+    assert (vector.vector, vector.terms) == (b"vector", ())
+    assert ours.vector == b"ours"
+    assert ASKED not in shared.searcher.embedder.embedded
+
+
+# ---------------------------------------------------------------- what fails
+async def test_without_a_judge_everything_with_letters_is_searched_by_the_models_threshold():
+    hits = BUDGET, Hit(memory("far", "User likes tea."), 0.2, 2.0)
+    tools = tools_with(Shelf(list(hits)), None)
+    assert (await prepare(turn("hi there"), tools)).memory_ids == ("budget",)
+    assert (await prepare(turn("!!! 👋"), tools)).reason == "no_query"
+
+
+@pytest.mark.parametrize("failing", ["needs", "help"])
+async def test_a_judge_that_fails_is_done_without(failing):
+    prepared = await prepare(turn(ASKED), holding(BUDGET, judge=ScriptedJudge(**{failing: broken})))
+    assert (prepared.memory_ids, prepared.level) == (("budget",), Level.UNJUDGED)
+
+
+async def test_without_embeddings_the_words_are_searched():
+    tools = tools_with(Shelf([BUDGET]), ScriptedJudge(), embedder=Scripted(failing=True))
+    prepared = await prepare(turn("What is my Portugal budget?"), tools)
+    assert (prepared.memory_ids, prepared.level) == (("budget",), Level.LEXICAL)
+    assert tools.searcher.memories.asked[0].vector is None
+
+
+async def test_a_broken_store_is_the_callers_to_handle():
+    with pytest.raises(StoreUnavailable):
+        await prepare(turn(ASKED), tools_with(Broken(), ScriptedJudge()))
+
+
+class Gone(Shelf):
+    """A store that cannot begin to read."""
+
+    async def snapshot(self, scope, sort=None):
+        raise StoreUnavailable
+
+
+class Stuck(Shelf):
+    """A store that never answers."""
+
+    async def snapshot(self, scope, sort=None):
+        await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("store", [Gone(), Stuck()])
+async def test_small_talk_is_not_degraded_by_a_store_that_fails_or_hangs(store):
+    tools = tools_with(store, ScriptedJudge(needs=lambda _: SMALL_TALK))
+    async with asyncio.timeout(5):
+        prepared = await prepare(turn("Good morning to you!"), replace(tools, patience_s=0.01))
+    assert (prepared.status, prepared.reason, prepared.level) == (Status.SKIPPED, "greeting", Level.SESSION)
+
+
+async def test_what_every_turn_has_to_do_without_is_logged_once_a_minute(tools, monkeypatch):
+    lines, clock = recorded(monkeypatch, lambda facts: facts), [0.0]
+    tools = replace(tools, seldom=Seldom(lambda: clock[0]))
+    away = replace(tools, sessions=Past(broken=True), notes=Notebook(broken=True))
+    for clock[0] in range(0, round(REMIND_S) + 1, 10):
+        await prepare(turn("How much?", named=True), away)
+    events = ["memory.history_unavailable", "memory.notes_unavailable"]
+    assert sorted(event for event, facts in lines if not facts) == events
+    assert sorted(event for event, facts in lines if facts == {"left_out": 5}) == events
+    assert len(lines) == 4
+
+
+# ---------------------------------------------------------------- the memory API
+async def test_search_orders_without_deciding():
+    judge = ScriptedJudge(needs=lambda _: SMALL_TALK, help=lambda *_: 0.1)
+    (found,) = await search(SCOPE, "hi", holding(BUDGET, judge=judge), limit=5)
+    assert found.memory.id == "budget"
+    assert found.why == "dense .50, lexical 3.0, helps .10"
+
+
+@pytest.mark.parametrize("needs", [NEEDS_MEMORY, SMALL_TALK])
+@pytest.mark.parametrize("helps", [0.9, 0.1])
+async def test_what_a_search_says_of_a_conversation_is_what_becomes_of_it(needs, helps):
+    tools = holding(BUDGET, judge=ScriptedJudge(needs=lambda _: needs, help=lambda *_: helps))
+    assert await unshown(SCOPE, ASKED, tools, limit=10) == (await prepare(turn(ASKED), tools)).reason
+
+
+async def test_what_a_search_says_of_a_conversation_asks_no_model_elsewhere_and_is_no_turn():
+    def asked(*_, **__):
+        raise AssertionError
+
+    tools = replace(holding(BUDGET), planner=SimpleNamespace(plan=asked), stage=asked)
+    assert await unshown(SCOPE, ASKED, tools, limit=10) is None
+    with pytest.raises(StoreUnavailable):
+        await unshown(SCOPE, ASKED, tools_with(Broken(), ScriptedJudge()), limit=10)
+
+
+# ---------------------------------------------------------------- the session's notes
+ANCHOR = Anchor("language", "Answer in Chinese.", NOW)
+
+
+@dataclass
+class Notebook:
+    """Notes of any session; keeps what it was asked."""
+
+    anchors: tuple[Anchor, ...] = (ANCHOR,)
+    broken: bool = False
+    asked: list[dict[str, object]] = field(default_factory=list)
+
+    async def notes(self, scope, session_id, **asked):
+        self.asked.append(asked)
+        if self.broken:
+            raise StoreUnavailable
+        return SessionNotes(self.anchors)
+
+
+class Broken(Shelf):
+    """A store of memories that is away."""
+
+    async def search(self, scope, search):
+        raise StoreUnavailable
+
+
+async def test_an_anchor_stands_before_the_memories_and_outlives_a_short_budget():
+    noted = replace(holding(BUDGET), notes=Notebook())
+    prepared = await prepare(turn("What can we spend?", named=True), noted)
+    assert prepared.block.index("Answer in Chinese.") < prepared.block.index("$6,200")
+    assert prepared.memory_ids == ("budget",)
+    full = prepared.tokens
+    less = replace(noted.budget, memory_tokens=full - 1)
+    short = await prepare(turn("What can we spend?", named=True), replace(noted, budget=less))
+    assert "Answer in Chinese." in short.block
+    assert short.memory_ids == ()
+    assert short.tokens <= full - 1
+
+
+@pytest.mark.parametrize(("needs", "reason"), [(SMALL_TALK, "greeting"), (NEEDS_MEMORY, "no_memories")])
+async def test_an_anchor_is_injected_where_no_memory_is(needs, reason):
+    tools = holding(judge=ScriptedJudge(needs=lambda _: needs))
+    assert (await prepare(turn(ASKED), tools)).reason == reason
+    prepared = await prepare(turn(ASKED, named=True), replace(tools, notes=Notebook()))
+    assert (prepared.status, prepared.reason, prepared.memory_ids) == (Status.INJECTED, "session", ())
+
+
+async def test_where_memories_are_away_the_session_is_left():
+    away = tools_with(Broken(), ScriptedJudge())
+    with pytest.raises(StoreUnavailable):
+        await prepare(turn("What can we spend?", named=True), replace(away, notes=Notebook(())))
+    prepared = await prepare(turn("What can we spend?", named=True), replace(away, notes=Notebook()))
+    assert (prepared.status, prepared.level) == (Status.INJECTED, Level.SESSION)
+    assert "Answer in Chinese." in prepared.block
+
+
+async def test_notes_that_are_away_cost_no_memory():
+    away = replace(holding(BUDGET), notes=Notebook(broken=True))
+    assert (await prepare(turn("What can we spend?", named=True), away)).memory_ids == ("budget",)
+
+
+async def test_a_session_that_is_a_guess_gives_back_only_anchors_of_its_own_request(tools):
+    notebook = Notebook((ANCHOR, Anchor("length", "Keep it short.", NOW)))
+    noted = replace(tools, notes=notebook)
+    guessed = turn("hello", "good day", "and now?")
+    assert (await prepare(guessed, noted)).block == ""
+    assert notebook.asked == []
+    compressed = replace(guessed, left_out=(Message("user", "Answer in Chinese. Thanks!"),))
+    block = (await prepare(compressed, noted)).block
+    assert ("Answer in Chinese." in block, "Keep it short." in block) == (True, False)
+    await prepare(turn("and now?", named=True, standalone=True), noted)
+    assert notebook.asked == [{"lines": 0}, {"lines": LINES}]
+
+
+@dataclass
+class Model:
+    """A completer that says the same to everything."""
+
+    answer: str
+    asked: int = 0
+
+    async def complete(self, request) -> str:
+        self.asked += 1
+        return self.answer
+
+
+IN_FULL = "How much is the hotel of our Portugal trip?"
+
+
+async def test_a_vague_question_is_searched_as_a_model_says_it_in_full(judge, tools):
+    model = Model(f'{{"question": "{IN_FULL}"}}')
+    wording = replace(tools, wording=Wording(model, deadline_s=5))
+    await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), wording)
+    assert tools.searcher.embedder.embedded == [IN_FULL]
+    assert judge.read_texts[-1] == IN_FULL
+
+
+async def test_no_model_is_asked_if_nothing_is_searched_or_nothing_was_said_before(tools):
+    model = Model("What about our Portugal trip?")
+    talk = holding(judge=ScriptedJudge(needs=lambda _: SMALL_TALK))
+    for which, asked in ((talk, turn("hi there")), (tools, turn("How much?")), (talk, turn("A.", "B", "ok"))):
+        await prepare(asked, replace(which, wording=Wording(model, deadline_s=5)))
+    assert model.asked == 0
+
+
+async def test_a_model_gets_no_more_time_than_the_request_has_left(judge, tools):
+    model = Model(f'{{"question": "{IN_FULL}"}}')
+    late = replace(tools, wording=Wording(model, deadline_s=0.15), clock=lambda: NOW + 0.2)
+    await prepare(turn("We plan our Portugal trip.", "Hotel first?", "How much?"), late)
+    assert model.asked == 0
+    assert "We plan our Portugal trip." in judge.read_texts[-1]

@@ -1,0 +1,143 @@
+"""What holds in every conversation is offered in every conversation, from a real store."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from proxy.domain.core import Create, MemoryFilter, MemoryOptions, Scope, Stamp, Status
+from proxy.domain.judging import Needs, Profile
+from proxy.recall.prepare import Tools, prepare
+from proxy.storage.sqlite import SqliteStores
+from tests.recall.conftest import NOW, SCOPE, Scripted, Shelf, memory, tools_with, turn
+from tests.support.judge import SMALL_TALK, ScriptedJudge
+
+RULE, TRAIT, FACT = (np.eye(3, dtype=np.float32)[n].tobytes() for n in range(3))
+KINDS = {RULE: Profile(0.9, 0.0), TRAIT: Profile(0.0, 0.9), FACT: Profile(0.0, 0.0)}
+SPANISH = memory("spanish", "Always answer the user in Spanish.", type="preference")
+COELIAC = memory("coeliac", "User is coeliac.", type="semantic")
+CAR = memory("car", "User drives a blue Skoda.")
+UNCLEAR = Needs(memory=0.4, small_talk=0.1, world=0.3, tool=0.1, self_contained=0.1)
+
+
+class Counting(ScriptedJudge):
+    """Counts how often it sorts a user's memories."""
+
+    sorted = 0
+
+    def profile(self, vectors):
+        self.sorted += 1
+        return super().profile(vectors)
+
+
+class Floats(Scripted):
+    """An embedder whose vectors are vectors: every question is near the car."""
+
+    async def embed(self, texts):
+        self.embedded += texts
+        return [FACT for _ in texts]
+
+
+@pytest.fixture
+async def stores(tmp_path):
+    opened = SqliteStores(tmp_path)
+    await opened.open()
+    await opened.memories.stamp_model(Floats().model)
+    rows = [Create(SPANISH, RULE), Create(COELIAC, TRAIT), Create(CAR, FACT)]
+    await opened.memories.apply(SCOPE, rows, expect=Stamp(0, 0))
+    yield opened
+    await opened.close()
+
+
+def tools_over(stores, **scripted) -> Tools:
+    judge = Counting(
+        standing=KINDS.__getitem__, **{"help": lambda _, content: "Skoda" in content, **scripted}
+    )
+    return tools_with(stores.memories, judge, embedder=Floats())
+
+
+async def test_rules_and_traits_are_offered_after_what_was_recalled(stores):
+    prepared = await prepare(turn("Which car do I drive these days?"), tools_over(stores))
+    assert prepared.memory_ids == ("car", "spanish", "coeliac")
+    assert prepared.reason is None
+
+
+async def test_small_talk_is_offered_the_rules_alone_and_says_so(stores):
+    tools = tools_over(stores, needs=lambda _: SMALL_TALK)
+    prepared = await prepare(turn("Good morning to you!"), tools)
+    assert (prepared.status, prepared.reason) == (Status.INJECTED, "profile")
+    assert prepared.memory_ids == ("spanish",)
+    assert (await prepare(turn("x", tool_forced=True), tools)).memory_ids == ()
+
+
+async def test_traits_are_offered_in_a_new_conversation_that_may_concern_the_users_life(stores):
+    tools = tools_over(stores, needs=lambda _: UNCLEAR)
+    assert (await prepare(turn("Plan the whole of Saturday."), tools)).memory_ids == ("spanish", "coeliac")
+    later = turn("Hello", "Hi!", "Plan the whole of Saturday.")
+    assert (await prepare(later, tools)).memory_ids == ("spanish",)
+
+
+async def test_what_is_recalled_is_not_offered_twice_and_what_is_said_not_at_all(stores):
+    tools = tools_over(stores, help=lambda *_: 0.9)
+    ids = (await prepare(turn("Which car do I drive these days?"), tools)).memory_ids
+    assert sorted(ids) == ["car", "coeliac", "spanish"]
+    said = turn("Well, user is coeliac. Which car do I drive these days?")
+    assert "coeliac" not in (await prepare(said, tools)).memory_ids
+
+
+async def test_the_requests_types_and_project_and_the_expiry_bound_the_profile(stores):
+    other = Scope(SCOPE.tenant, SCOPE.user, "apollo")
+    tabs = replace(memory("tabs", "Use tabs.", type="preference"), scope=other)
+    old = memory("old", "Use emojis.", type="preference", expires_at=NOW - 1)
+    await stores.memories.apply(other, [Create(tabs, RULE)], expect=await stores.memories.stamp(SCOPE))
+    await stores.memories.apply(SCOPE, [Create(old, RULE)], expect=await stores.memories.stamp(SCOPE))
+    tools = tools_over(stores, needs=lambda _: SMALL_TALK)
+
+    async def shown(project: str | None, *types: str) -> set[str]:
+        options = MemoryOptions(read=True, write=True, types=types or None, limit=10, threshold=None)
+        asked = turn("Good morning to you!", scope=replace(SCOPE, project=project), options=options)
+        return set((await prepare(asked, tools)).memory_ids)
+
+    assert await shown("apollo") == {"spanish", "tabs"}
+    assert await shown("gemini") == {"spanish"}
+    assert await shown("gemini", "preference") == {"spanish"}
+    assert await shown("gemini", "episodic") == set()
+
+
+async def test_a_users_memories_are_sorted_once_until_they_change_or_something_is_forgotten(stores):
+    tools = tools_over(stores, needs=lambda _: SMALL_TALK)
+    judge = tools.searcher.judge
+    for _ in range(3):
+        await prepare(turn("Good morning to you!"), tools)
+    assert judge.sorted == 1
+    english = memory("english", "Use British spelling.", type="preference")
+    await stores.memories.apply(SCOPE, [Create(english, RULE)], expect=await stores.memories.stamp(SCOPE))
+    assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("english", "spanish")
+    assert judge.sorted == 2
+    await stores.memories.forget(MemoryFilter(tenant=SCOPE.tenant, user=SCOPE.user), "spanish", by="u")
+    assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("english",)
+
+
+async def test_a_user_of_many_memories_has_a_profile_too(stores):
+    many = [Create(memory(f"m{n}", f"Fact number {n}."), FACT) for n in range(250)]
+    await stores.memories.apply(SCOPE, many, expect=await stores.memories.stamp(SCOPE))
+    prepared = await prepare(turn("Which car do I drive these days?"), tools_over(stores))
+    assert prepared.memory_ids[-2:] == ("spanish", "coeliac")
+
+
+async def test_a_store_without_vectors_at_hand_lists_the_preferences():
+    class Listed(Shelf):
+        async def list(self, where, **_):
+            page = await super().list(where, limit=1)
+            return replace(page, items=(SPANISH,) if where.type == "preference" else ())
+
+    class Near(Scripted):
+        async def embed(self, texts):
+            self.embedded += texts
+            return [RULE for _ in texts]
+
+    judge = ScriptedJudge(standing=KINDS.__getitem__, needs=lambda _: SMALL_TALK)
+    tools = tools_with(Listed(), judge, embedder=Near())
+    for _ in range(2):
+        assert (await prepare(turn("Good morning to you!"), tools)).memory_ids == ("spanish",)
+    assert tools.searcher.embedder.embedded == [SPANISH.content], "remembered by the user's stamp"

@@ -1,0 +1,175 @@
+"""A model that reads question and memory together: it changes the order, and nothing else."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import pytest
+
+from proxy.domain.core import Hit, MemoryOptions, Ranked
+from proxy.domain.errors import RerankFailed
+from proxy.recall.prepare import prepare, search
+from proxy.recall.recent import REST_S, TRIP_AFTER
+from proxy.recall.rerank import AT_ONCE, STEP, Reranking, fused
+from tests.recall.conftest import NOW, SCOPE, Shelf, memory, tools_with, turn
+from tests.support.judge import ScriptedJudge
+
+
+@dataclass
+class Oracle:
+    """A reranker that knows the answer, hangs from a certain text on, or fails."""
+
+    answer: str
+    hangs_after: int = 1_000
+    failing: bool = False
+    reads: bool = True
+    read: list[str] = field(default_factory=list)
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+        if self.failing:
+            raise RerankFailed("broken")
+        if len(self.read) >= self.hangs_after:
+            await asyncio.Event().wait()
+        self.read += texts
+        return [6.0 if self.answer in text else -6.0 for text in texts]
+
+    def understands(self, text: str) -> bool:
+        return self.reads
+
+
+class Hours:
+    """A clock that is set by hand."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def ranked(count: int) -> list[Ranked]:
+    """Return memories m0, m1 …, the first with the best score."""
+    return [Ranked(memory(f"m{i}", f"fact number{i}."), 1 - i / 100, "dense .5") for i in range(count)]
+
+
+def ids(found: Sequence[Ranked]) -> list[str]:
+    return [one.memory.id for one in found]
+
+
+async def reordered(oracle: Oracle, found: Sequence[Ranked], *, spent_s: float = 0.0) -> Sequence[Ranked]:
+    async with asyncio.timeout(20):  # a test that hangs would tell nothing
+        return await Reranking(oracle, deadline_s=0.1).reorder("which?", found, spent_s=spent_s)
+
+
+async def test_what_the_model_prefers_comes_first_and_the_rest_keeps_its_order():
+    found = await reordered(Oracle("number7."), ranked(10))
+    assert ids(found) == ["m7", "m0", "m1", "m2", "m3", "m4", "m5", "m6", "m8", "m9"]
+    assert found[0].why == "dense .5, reranked"
+
+
+async def test_scores_fall_with_the_new_order_and_stay_between_0_and_1():
+    scores = [one.score for one in await reordered(Oracle("number7."), ranked(30))]
+    assert scores == sorted(scores, reverse=True)
+    assert 0 <= scores[-1] <= scores[0] <= 1
+
+
+async def test_past_the_deadline_those_that_were_read_are_in_order_and_the_rest_stays():
+    oracle = Oracle("number7.", hangs_after=2 * STEP)
+    found = await reordered(oracle, ranked(20))
+    assert ids(found)[0] == "m7"
+    assert ids(found)[2 * STEP :] == [f"m{i}" for i in range(2 * STEP, 20)]
+
+
+async def test_a_model_that_never_answers_leaves_the_order():
+    assert ids(await reordered(Oracle("number7.", hangs_after=0), ranked(10))) == ids(ranked(10))
+
+
+async def test_a_model_that_fails_or_cannot_read_the_question_leaves_the_order():
+    for oracle in (Oracle("number7.", failing=True), Oracle("number7.", reads=False)):
+        assert await reordered(oracle, ranked(10)) == ranked(10)
+
+
+async def test_with_no_time_left_the_model_is_not_asked():
+    oracle = Oracle("number7.")
+    assert await reordered(oracle, ranked(10), spent_s=0.2) == ranked(10)
+    assert oracle.read == []
+
+
+async def test_only_the_best_are_read():
+    oracle = Oracle("number29.")
+    found = await reordered(oracle, ranked(30))
+    assert len(oracle.read) == 20
+    assert ids(found) == ids(ranked(30))
+
+
+async def test_a_model_that_keeps_failing_rests():
+    oracle, clock = Oracle("number7.", failing=True), Hours()
+    reranking = Reranking(oracle, deadline_s=0.1, clock=clock)
+    for _ in range(TRIP_AFTER):
+        await reranking.reorder("which?", ranked(10), spent_s=0)
+    oracle.failing = False
+    assert ids(await reranking.reorder("which?", ranked(10), spent_s=0)) == ids(ranked(10))
+    clock.now += REST_S + 1
+    assert ids(await reranking.reorder("which?", ranked(10), spent_s=0))[0] == "m7"
+
+
+async def test_in_a_burst_the_first_are_reranked_and_the_rest_do_not_wait():
+    reranking = Reranking(Oracle("number7.", hangs_after=0), deadline_s=1000)
+    async with asyncio.timeout(20):
+        waiting = [
+            asyncio.create_task(reranking.reorder("which?", ranked(10), spent_s=0)) for _ in range(AT_ONCE)
+        ]
+        await asyncio.sleep(0)
+        assert ids(await reranking.reorder("which?", ranked(10), spent_s=0)) == ids(ranked(10))
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    oracle = Oracle("number7.")
+    reranking._reranker = oracle  # the places are free again
+    assert ids(await reranking.reorder("which?", ranked(10), spent_s=0))[0] == "m7"
+
+
+async def test_the_caller_s_own_deadline_is_not_swallowed():
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await Reranking(Oracle("x", hangs_after=0), deadline_s=1000).reorder(
+                "which?", ranked(5), spent_s=0
+            )
+
+
+def test_a_model_to_which_all_are_alike_leaves_the_order():
+    # Half a logit is no opinion; stretched to the whole range, it would turn the order round.
+    few = [Ranked(memory(f"m{i}", f"fact {i}"), 1 - i / 4, "") for i in range(3)]
+    assert ids(fused(few, [-6.0, -5.75, -5.5])) == ids(few)
+
+
+def test_between_equals_of_the_model_the_order_before_decides():
+    assert ids(fused(ranked(4), [2.0, 2.0, 2.0, 2.0])) == ids(ranked(4))
+
+
+# ---------------------------------------------------------------- in the read path
+HITS = [Hit(memory(f"m{i}", f"User keeps number{i} in drawer{i}."), 0.6 - i / 100, 0.0) for i in range(16)]
+
+
+def tools(**searcher):
+    return tools_with(Shelf(HITS), ScriptedJudge(), **searcher)
+
+
+async def test_the_read_path_reads_deeper_than_it_shows():
+    options = MemoryOptions(read=True, write=False, types=None, limit=3, threshold=None)
+    reranking = Reranking(Oracle("number12 "), deadline_s=5)
+    asked = turn("Where do I keep it all the time?", options=options)
+    assert (await prepare(asked, tools())).memory_ids == ("m0", "m1", "m2")
+    assert (await prepare(asked, tools(reranking=reranking))).memory_ids == ("m12", "m0", "m1")
+
+
+async def test_time_that_is_spent_before_counts():
+    oracle = Oracle("number12 ")
+    late = tools(reranking=Reranking(oracle, deadline_s=0.15))
+    await prepare(turn("Where do I keep it?", at=NOW - 1), late)
+    assert oracle.read == []
+
+
+async def test_a_search_is_reranked_too():
+    reranking = Reranking(Oracle("number12 "), deadline_s=5)
+    found = await search(SCOPE, "where?", tools(reranking=reranking), limit=2)
+    assert ids(found) == ["m12", "m0"]

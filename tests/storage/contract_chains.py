@@ -1,0 +1,570 @@
+"""What every ChainStore and ConversationStore does. Subclass where the fixtures give a backend."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from proxy.domain.core import Forgotten, Outcome, Scope
+from proxy.domain.errors import StoreUnavailable
+from proxy.domain.stored_responses import Chain, Conversation, StoredResponse
+from tests.storage.making import (
+    ANNA,
+    APOLLO,
+    BEN,
+    NOW,
+    create,
+    exchange,
+    forgotten,
+    never,
+    of,
+    quote,
+    store,
+    talk,
+)
+
+OTHERS = (BEN, Scope("other", "anna"), Scope("acme", "Anna"), Scope("acme", ""), Scope("", "anna"))
+
+
+def response(id: str, scope: Scope = ANNA, *, text: str = "hi", **fields: object) -> StoredResponse:
+    """A response whose text is in its output and in its input."""
+    defaults = {
+        "session_id": "s1",
+        "previous_id": None,
+        "conversation_id": None,
+        "response": json.dumps({"id": id, "output": [text]}).encode(),
+        "input_items": json.dumps([{"id": f"msg_{id}", "content": text}]).encode(),
+        "created_at": NOW,
+        "expires_at": NOW + 100,
+    }
+    return StoredResponse(id=id, scope=scope, **{**defaults, **fields})
+
+
+async def keep(stores, *responses: StoredResponse, **more: object) -> None:
+    """Save under the current generation."""
+    for each in responses:
+        generation = (await stores.memories.stamp(each.scope)).generation
+        assert await stores.chains.save(each, generation=generation, **more)
+
+
+async def ids(chains, head: str, scope: Scope = ANNA, *, limit: int = 99, now: float = NOW) -> list[str]:
+    return [r.id for r in (await chain_of(chains, head, scope, limit=limit, now=now)).responses]
+
+
+async def chain_of(
+    chains, head: str, scope: Scope = ANNA, *, limit: int = 99, now: float = NOW, most_bytes: int = 10**9
+) -> Chain:
+    return await chains.chain(scope, head, now, limit=limit, most_bytes=most_bytes)
+
+
+def linked(*names: str, **fields: object) -> list[StoredResponse]:
+    """Responses of which each continues the one before."""
+    pairs = zip(names, (None, *names), strict=False)
+    return [response(name, previous_id=before, **fields) for name, before in pairs]
+
+
+class ChainContract:
+    async def test_a_response_comes_back_as_it_was_saved(self, stores, chains):
+        saved = response("r1", APOLLO, previous_id="r0", conversation_id="c1", response=b'{"a":"\xc3\xa9"}')
+        await keep(stores, saved)
+        assert await chains.get(APOLLO, "r1", NOW) == saved
+        assert await chains.get(ANNA, "r1", NOW) == saved  # another project's, but the user's own
+        assert await chains.get(ANNA, "r2", NOW) is None
+
+    async def test_saving_again_replaces(self, stores, chains):
+        running, done = response("r1", text="in progress"), response("r1", text="completed")
+        await keep(stores, running, done)
+        assert await chains.get(ANNA, "r1", NOW) == done
+        assert (await chain_of(chains, "r1")).responses == (done,)
+
+    async def test_a_response_is_saved_over_what_was_seen_or_not_at_all(self, stores, chains):
+        seen, cancelled, late = (response("r1", text=text) for text in ("seen", "cancelled", "late"))
+        generation = (await stores.memories.stamp(ANNA)).generation
+        assert not await chains.save(seen, generation=generation, over=seen.response)
+        assert await chains.get(ANNA, "r1", NOW) is None
+        await keep(stores, seen)
+        assert await chains.save(cancelled, generation=generation, over=seen.response)
+        assert not await chains.save(late, generation=generation, over=seen.response)
+        assert await chains.get(ANNA, "r1", NOW) == cancelled
+
+    async def test_what_was_said_is_in_the_conversation_if_the_response_was_saved(
+        self, stores, chains, conversations
+    ):
+        await converse(conversations, "a")
+        seen, cancelled, late = (
+            response("r1", APOLLO, text=text, conversation_id="c1") for text in ("seen", "cancelled", "late")
+        )
+        await keep(stores, seen)
+        generation = (await stores.memories.stamp(ANNA)).generation
+        assert await chains.save(cancelled, generation=generation, over=seen.response)
+        assert not await chains.save(late, generation=generation, over=seen.response, said=items("b"))
+        assert await names(conversations) == "a"
+        await keep(stores, late, over=cancelled.response, said=items("b", "a", "c"))
+        assert await names(conversations) == "a b c"
+
+    async def test_what_was_said_in_no_conversation_or_another_s_is_nowhere(
+        self, stores, chains, conversations
+    ):
+        await converse(conversations, "a", scope=BEN)
+        await keep(stores, response("r1"), response("r2", conversation_id="c1"), said=items("b"))
+        assert await chains.get(ANNA, "r2", NOW) is not None
+        page = await conversations.items(BEN, "c1", limit=9, after=None, ascending=True)
+        assert page.items == (b'"a"',)
+
+    async def test_of_many_that_saw_the_same_one_is_saved(self, stores, chains):
+        await keep(stores, response("r1", text="seen"))
+        seen = (await chains.get(ANNA, "r1", NOW)).response
+        generation = (await stores.memories.stamp(ANNA)).generation
+        tries = [response("r1", text=f"try {n}") for n in range(8)]
+        saved = await asyncio.gather(*(chains.save(r, generation=generation, over=seen) for r in tries))
+        assert sum(saved) == 1
+        assert await chains.get(ANNA, "r1", NOW) == tries[saved.index(True)]
+
+    async def test_a_response_does_not_exist_for_anybody_else(self, stores, chains):
+        await keep(stores, response("r1"))
+        for other in OTHERS:
+            assert await chains.get(other, "r1", NOW) is None
+            assert await chain_of(chains, "r1", other) == Chain()
+            assert not await chains.delete(other, "r1")
+            assert await stores.sessions.session_of(other, "r1") is None
+        assert await chains.get(ANNA, "r1", NOW) is not None
+
+    async def test_two_users_with_the_same_id_do_not_meet(self, stores, chains):
+        await keep(stores, response("r1", text="anna's"), response("r1", BEN, text="ben's"))
+        assert b"anna" in (await chains.get(ANNA, "r1", NOW)).response
+        assert await chains.delete(BEN, "r1")
+        assert b"anna" in (await chains.get(ANNA, "r1", NOW)).response
+
+    async def test_a_chain_cannot_be_led_into_another_users(self, stores, chains):
+        await keep(stores, response("bens", BEN), response("mine", previous_id="bens"))
+        assert await ids(chains, "mine") == ["mine"]
+
+    async def test_a_chain_is_oldest_first_and_its_newest_part_under_a_limit(self, stores, chains):
+        await keep(stores, *linked("a", "b", "c", "d"), response("b2", previous_id="a"))
+        assert await ids(chains, "d") == ["a", "b", "c", "d"]
+        assert await ids(chains, "b2") == ["a", "b2"]
+        assert await ids(chains, "d", limit=2) == ["c", "d"]
+        assert await ids(chains, "unknown") == []
+
+    async def test_a_chain_says_what_its_oldest_part_continues_and_is_not_here(self, stores, chains):
+        await keep(stores, *linked("a", "b", "c"), response("d", previous_id="elsewhere"))
+        assert (await chain_of(chains, "c")).before is None
+        assert (await chain_of(chains, "c", limit=2)).before == "a"
+        assert (await chain_of(chains, "d")).before == "elsewhere"
+        assert await chains.delete(ANNA, "a")  # by its owner: the chain continues without it
+        assert (await chain_of(chains, "c")).before is None
+
+    async def test_of_a_chain_that_is_too_large_only_the_size_is_read(self, stores, chains):
+        made = linked("a", "b", "c", text="x" * 1_000)
+        await keep(stores, *made)
+        size = sum(len(r.response) + len(r.input_items) for r in made)
+        assert await chain_of(chains, "c", most_bytes=size) == Chain(tuple(made), None, size)
+        assert await chain_of(chains, "c", most_bytes=size - 1) == Chain(size=size)
+
+    async def test_a_chain_of_200_is_whole(self, stores, chains):
+        names = [f"r{n}" for n in range(200)]
+        await asyncio.gather(*(keep(stores, each) for each in linked(*names)))
+        assert await ids(chains, "r199", limit=200) == names
+
+    async def test_a_chain_that_bites_its_tail_ends_at_the_limit(self, stores, chains):
+        await keep(stores, response("a", previous_id="b"), response("b", previous_id="a"))
+        assert len(await ids(chains, "a", limit=5)) <= 5
+
+    async def test_a_deleted_response_is_gone_and_the_chain_goes_on_without_it(self, stores, chains):
+        await keep(stores, *linked("a", "b", "c"))
+        assert await chains.delete(ANNA, "b")
+        assert not await chains.delete(ANNA, "b")
+        assert await chains.get(ANNA, "b", NOW) is None
+        assert await ids(chains, "b") == []
+        assert await ids(chains, "c") == ["a", "c"]
+
+    async def test_a_response_deleted_while_it_runs_is_not_stored_by_its_end(self, stores, chains):
+        await keep(stores, response("r1", text="in progress"))
+        assert await chains.delete(ANNA, "r1")
+        assert not await chains.save(response("r1", text="completed"), generation=0)
+        assert await chains.get(ANNA, "r1", NOW) is None
+
+    async def test_a_late_save_after_a_forget_stores_nothing(self, stores, chains, memories):
+        before = (await memories.stamp(ANNA)).generation
+        await forgotten(memories, of(ANNA))
+        assert not await chains.save(response("late"), generation=before)
+        assert not await chains.save(response("early"), generation=before + 2)
+        assert await chains.get(ANNA, "late", NOW) is None
+        await keep(stores, response("after"))
+        assert await chains.get(ANNA, "after", NOW) is not None
+
+    async def test_a_running_response_that_a_forget_has_left_is_stored_by_its_end(
+        self, stores, chains, memories, conversations
+    ):
+        """The forget has looked at it, with all that the model was shown."""
+        await store(memories, create("tea", id="a"), create("rum", id="b"))
+        await converse(conversations)
+        before = (await memories.stamp(ANNA)).generation
+        left, taken = response("left", text="so far", conversation_id="c1"), response("taken", text="so far")
+        await keep(stores, left, recalled=("a",))
+        await keep(stores, taken, recalled=("b",))
+        await forgotten(memories, of(ANNA), "b")
+        whole, over = response("left", text="whole", conversation_id="c1"), left.response
+        assert await chains.save(whole, generation=before, recalled=("a",), over=over, said=items("x"))
+        assert not await chains.save(taken, generation=before, recalled=("b",), over=taken.response)
+        assert await chains.get(ANNA, "left", NOW) == whole
+        assert await chains.get(ANNA, "taken", NOW) is None
+        assert await names(conversations) == "x"
+        await forgotten(memories, of(ANNA), "a")
+        assert await chains.get(ANNA, "left", NOW) is None
+
+    async def test_the_answer_of_an_exchange_that_a_forget_has_left_is_stored(
+        self, stores, chains, memories, sessions
+    ):
+        await store(memories, create("tea", id="a"), create("rum", id="b"), create("gin", id="c"))
+        told = await talk(sessions, "I drink rum", session="told")
+        await store(memories, create("drinks rum", id="d", evidence=quote(told)))
+        await keep(stores, response("there", session_id="s0"), response("gone", session_id="told"))
+        before = (await memories.stamp(ANNA)).generation
+        begun = [await sessions.begin(exchange("hello", session=s)) for s in ("s1", "told", "s3")]
+        one, of_told, _ = (each.id for each in begun)
+        await forgotten(memories, of(ANNA), "b")
+        await forgotten(memories, of(ANNA), "d")
+        late = await sessions.begin(exchange("hello", session="s4"))
+
+        async def is_stored(id_, exchange, *recalled, **fields):
+            made = response(id_, session_id="s1", **fields)
+            return await chains.save(made, generation=before, recalled=recalled, exchange=exchange)
+
+        assert await is_stored("r1", one, "a")
+        assert await is_stored("r2", one, "a", previous_id="there")
+        assert not await is_stored("r3", None, "a")
+        assert not await is_stored("r4", one, "a", "b")  # shown, and forgotten
+        assert not await is_stored("r5", one, "a", previous_id="gone")
+        assert not await is_stored("r6", of_told, "a")  # told in that session
+        assert not await is_stored("r7", late.id, "a")  # began after it: nobody has looked
+        assert not await is_stored("r8", "unknown", "a")
+        assert not await is_stored("r9", one, "a", conversation_id="c1")
+        await forgotten(memories, of(ANNA))
+        assert not await is_stored("r10", one)
+        assert await chains.get(ANNA, "r1", NOW) is None
+
+    async def test_anothers_forget_stops_nobody(self, chains, memories):
+        await forgotten(memories, of(BEN))
+        assert await chains.save(response("r1"), generation=0)
+
+    async def test_a_stored_response_leads_to_its_session(self, stores, sessions):
+        await keep(stores, response("r1", session_id="s7"))
+        assert await sessions.session_of(ANNA, "r1") == "s7"
+        begun = await sessions.begin(exchange(session="s8"))
+        await sessions.complete(begun, Outcome("x", whole=True, response_id="r1"), never)
+        assert await sessions.session_of(ANNA, "r1") == "s8"
+        await keep(stores, response("without memory", session_id=""))
+        assert await sessions.session_of(ANNA, "without memory") is None
+
+    async def test_an_id_that_is_no_text_is_absent(self, chains, conversations):
+        assert await chains.get(ANNA, "\ud83d", NOW) is None
+        assert await conversations.get(ANNA, "\ud83d") is None
+        assert await conversations.item(ANNA, "c", "a\0b") is None
+
+
+class ExpiryContract:
+    async def test_a_response_expires_at_its_time(self, stores, chains):
+        await keep(stores, response("r1", expires_at=NOW + 5), response("r2", expires_at=None))
+        assert await chains.get(ANNA, "r1", NOW + 4.9) is not None
+        assert await chains.get(ANNA, "r1", NOW + 5) is None
+        assert await ids(chains, "r1", now=NOW + 5) == []
+        assert await chains.expire(NOW + 4.9) == 0
+        assert await chains.expire(NOW + 5) == 1
+        assert await chains.expire(NOW + 5) == 0
+        assert await chains.get(ANNA, "r1", NOW) is None
+        assert await chains.get(ANNA, "r2", NOW + 1e9) is not None
+
+    async def test_a_living_response_keeps_what_it_continues(self, stores, chains):
+        old, living = linked("a", "b", "c", "d")[:3], linked("a", "b", "c", "d")[3]
+        aside = response("aside", previous_id="a")
+        await keep(stores, *(replace(r, expires_at=NOW + 5) for r in (*old, aside)), living)
+        assert await chains.expire(NOW + 6) == 1  # only what nothing living continues
+        assert await ids(chains, "d", now=NOW + 6) == ["a", "b", "c", "d"]
+        assert await chains.get(ANNA, "c", NOW + 6) is None
+        assert await chains.expire(NOW + 100) == 4
+
+    async def test_the_same_ids_of_another_user_keep_nothing(self, stores, chains):
+        await keep(stores, response("a", expires_at=NOW + 5), response("b", BEN, previous_id="a"))
+        assert await chains.expire(NOW + 6) == 1
+
+    async def test_the_oldest_are_deleted_until_the_rest_fits_but_never_the_newest(self, stores, chains):
+        texts = {f"resp_{n}": "x" * 1_000 for n in range(4)}
+        for n, (id_, text) in enumerate(texts.items()):
+            await keep(stores, response(id_, text=text, created_at=NOW + n))
+        await keep(stores, response("resp_0", BEN, text="x" * 1_000))
+        assert await chains.trim(ANNA, 1_000_000) == 0
+        assert await chains.trim(ANNA, 4_500) == 2
+        assert [id_ for id_ in texts if await chains.get(ANNA, id_, NOW)] == ["resp_2", "resp_3"]
+        assert await chains.trim(ANNA, 10) == 1
+        assert [id_ for id_ in texts if await chains.get(ANNA, id_, NOW)] == ["resp_3"]
+        assert await chains.get(BEN, "resp_0", NOW) is not None
+
+    async def test_conversations_count_as_of_their_last_use(self, stores, chains, conversations):
+        for n, id_ in enumerate(("c1", "c2")):
+            await conversations.create(talk_of(id_, used_at=NOW + n), [("i", b'"' + b"x" * 1_000 + b'"')])
+        await keep(stores, response("r", created_at=NOW + 2))
+        assert await chains.trim(ANNA, 3_000) == 0
+        assert await conversations.add(ANNA, "c1", items("j"), generation=0, at=NOW + 3)
+        assert await chains.trim(ANNA, 1_500) == 1
+        assert [id_ for id_ in ("c1", "c2") if await conversations.get(ANNA, id_)] == ["c1"]
+        await conversations.remove(ANNA, "c1", "i")
+        assert (await conversations.get(ANNA, "c1")).size == 3
+        assert await chains.trim(ANNA, 1) == 1  # never the newest
+        assert await chains.get(ANNA, "r", NOW) is None
+        assert await conversations.get(ANNA, "c1") is not None
+
+    async def test_what_was_trimmed_is_missing_from_its_chain(self, stores, chains):
+        made = linked("a", "b", "c", text="x" * 1_000)
+        await keep(stores, *(replace(each, created_at=NOW + n) for n, each in enumerate(made)))
+        assert await chains.trim(ANNA, 4_500) == 1
+        assert (await chain_of(chains, "c")).before == "a"
+
+    async def test_conversations_expire_some_time_after_their_last_use(self, stores, chains, conversations):
+        for id_ in ("unused", "added", "said", "described"):
+            await conversations.create(talk_of(id_, used_at=NOW), items("i"))
+        await conversations.create(talk_of("for ever", used_at=None), items("i"))
+        assert await conversations.add(ANNA, "added", items("j"), generation=0, at=NOW + 9)
+        assert await conversations.add(ANNA, "for ever", items("j"), generation=0, at=NOW)
+        assert await conversations.update(ANNA, "described", b"{}", at=NOW + 9)
+        said = response("r", conversation_id="said", created_at=NOW + 9, expires_at=None)
+        await keep(stores, said, said=items("j"))
+        assert await chains.expire(NOW, unused_since=NOW - 1) == 0
+        assert await chains.expire(NOW, unused_since=NOW + 1) == 1
+        assert await conversations.get(ANNA, "unused") is None
+        assert (await conversations.get(ANNA, "added")).used_at == NOW + 9
+        assert await chains.expire(NOW, unused_since=NOW + 9) == 3
+        assert await chains.expire(NOW, unused_since=NOW + 9) == 0
+        assert await conversations.get(ANNA, "for ever") is not None
+
+    async def test_more_conversations_than_one_portion_expire(self, chains, conversations):
+        for n in range(45):
+            await conversations.create(talk_of(f"c{n}", used_at=NOW), items("i"))
+        assert await chains.expire(NOW, unused_since=NOW) == 45
+
+    async def test_more_than_one_portion_expires(self, stores, chains):
+        await asyncio.gather(*(keep(stores, response(f"r{n}")) for n in range(1203)))
+        await keep(stores, response("r", expires_at=None))
+        assert await chains.expire(NOW + 100) == 1203
+
+    async def test_a_running_response_lives_as_long_as_its_last_save_says(self, stores, chains):
+        await keep(stores, response("r1", expires_at=NOW + 5), response("r1", expires_at=NOW + 50))
+        assert await chains.expire(NOW + 6) == 0
+
+
+def talk_of(id: str, *, used_at: float | None) -> Conversation:
+    return Conversation(id=id, scope=ANNA, metadata=b"{}", created_at=NOW, used_at=used_at)
+
+
+def items(*names: str) -> list[tuple[str, bytes]]:
+    return [(name, f'"{name}"'.encode()) for name in names]
+
+
+async def converse(conversations, *names: str, id: str = "c1", scope: Scope = ANNA) -> Conversation:
+    made = Conversation(id=id, scope=scope, metadata=b"{}", created_at=NOW)
+    await conversations.create(made, items(*names))
+    return made
+
+
+async def names(conversations, *, limit: int = 99, after: str | None = None, ascending: bool = True) -> str:
+    page = await conversations.items(ANNA, "c1", limit=limit, after=after, ascending=ascending)
+    return " ".join(json.loads(item) for item in page.items) + (" …" if page.has_more else "")
+
+
+class ConversationObjectContract:
+    async def test_a_conversation_comes_back_with_its_items(self, conversations):
+        made = await converse(conversations, "a", "b")
+        assert await conversations.get(APOLLO, "c1") == made
+        assert await conversations.item(ANNA, "c1", "b") == b'"b"'
+        assert await conversations.item(ANNA, "c1", "x") is None
+        assert await names(conversations) == "a b"
+
+    async def test_a_conversation_does_not_exist_for_anybody_else(self, conversations):
+        made = await converse(conversations, "a")
+        for other in OTHERS:
+            assert await conversations.get(other, "c1") is None
+            assert not await conversations.update(other, "c1", b"{}")
+            assert not await conversations.delete(other, "c1")
+            assert not await conversations.add(other, "c1", items("evil"), generation=0)
+            assert await conversations.items(other, "c1", limit=9, after=None, ascending=True) is None
+            assert await conversations.item(other, "c1", "a") is None
+            assert not await conversations.remove(other, "c1", "a")
+        assert await conversations.get(ANNA, "c1") == made
+        assert await names(conversations) == "a"
+
+    async def test_the_same_id_of_two_users_is_two_conversations(self, conversations):
+        await converse(conversations, "a")
+        await converse(conversations, "b", scope=BEN)
+        assert await conversations.delete(BEN, "c1")
+        assert await names(conversations) == "a"
+
+    async def test_an_item_of_another_conversation_is_no_cursor_and_not_removed(self, conversations):
+        await converse(conversations, "a")
+        await converse(conversations, "b", id="c2")
+        assert await conversations.items(ANNA, "c1", limit=9, after="b", ascending=True) is None
+        assert not await conversations.remove(ANNA, "c1", "b")
+        assert await conversations.item(ANNA, "c2", "b") is not None
+
+    async def test_items_are_paged_in_both_directions(self, conversations):
+        await converse(conversations, "a", "b", "c", "d", "e")
+        assert await names(conversations, limit=2) == "a b …"
+        assert await names(conversations, limit=2, after="b") == "c d …"
+        assert await names(conversations, limit=2, after="c") == "d e"
+        assert await names(conversations, limit=2, ascending=False) == "e d …"
+        assert await names(conversations, limit=3, after="d", ascending=False) == "c b a"
+        assert await names(conversations, after="e") == ""
+
+    async def test_items_are_added_in_order_and_once(self, conversations):
+        await converse(conversations, "a")
+        assert await conversations.add(ANNA, "c1", items("b", "c"), generation=0)
+        assert await conversations.add(ANNA, "c1", items("c", "a", "d"), generation=0)
+        assert await names(conversations) == "a b c d"
+
+    async def test_items_that_have_to_be_new_are_added_all_or_none(self, conversations):
+        await converse(conversations, "a")
+        assert not await conversations.add(ANNA, "c1", items("b", "a"), generation=0, only_new=True)
+        assert await names(conversations) == "a"
+        assert await conversations.add(ANNA, "c1", items("b", "c"), generation=0, only_new=True)
+        assert await names(conversations) == "a b c"
+
+    async def test_metadata_is_replaced(self, conversations):
+        await converse(conversations)
+        assert await conversations.update(ANNA, "c1", b'{"k":"v"}')
+        assert (await conversations.get(ANNA, "c1")).metadata == b'{"k":"v"}'
+        assert not await conversations.update(ANNA, "c2", b"{}")
+
+    async def test_what_is_deleted_is_gone(self, conversations):
+        await converse(conversations, "a", "b", "c")
+        assert await conversations.remove(ANNA, "c1", "b")
+        assert not await conversations.remove(ANNA, "c1", "b")
+        assert await names(conversations) == "a c"
+        assert await conversations.delete(ANNA, "c1")
+        assert not await conversations.delete(ANNA, "c1")
+        assert await conversations.get(ANNA, "c1") is None
+        assert not await conversations.add(ANNA, "c1", items("late"), generation=0)
+        await converse(conversations)
+        assert await names(conversations) == ""
+
+    async def test_a_late_item_after_a_forget_is_not_added(self, conversations, memories):
+        await converse(conversations, "a")
+        await forgotten(memories, of(APOLLO))
+        assert not await conversations.add(ANNA, "c1", items("late"), generation=0)
+        assert await conversations.add(ANNA, "c1", items("later"), generation=1)
+        assert await names(conversations) == "a later"
+
+    async def test_a_conversation_that_exists_is_not_overwritten(self, conversations):
+        await converse(conversations, "a")
+        with pytest.raises(StoreUnavailable):
+            await converse(conversations, "b")
+        assert await names(conversations) == "a"
+
+
+class ForgetChainsContract:
+    async def test_a_user_is_forgotten_with_responses_and_conversations(
+        self, stores, chains, conversations, memories
+    ):
+        await keep(stores, *linked("a", "b"), response("p", APOLLO), response("bens", BEN, previous_id="b"))
+        await chains.delete(ANNA, "a")
+        await converse(conversations, "x")
+        await converse(conversations, "y", scope=BEN)
+        assert await forgotten(memories, of(ANNA)) == Forgotten(responses=2, conversations=1)
+        for gone in ("a", "b", "p"):
+            assert await chains.get(ANNA, gone, NOW) is None
+        assert await conversations.get(ANNA, "c1") is None
+        assert await chains.get(BEN, "bens", NOW) is not None
+        assert await conversations.item(BEN, "c1", "y") is not None
+
+    async def test_a_project_is_forgotten_with_its_own_and_what_continues_it(
+        self, stores, chains, conversations, memories
+    ):
+        await keep(stores, response("p", APOLLO), response("on", previous_id="p"), response("other"))
+        await converse(conversations, "a")
+        await converse(conversations, id="c2", scope=APOLLO)
+        assert await conversations.add(APOLLO, "c1", items("b"), generation=0)
+        assert await forgotten(memories, of(APOLLO)) == Forgotten(responses=2, conversations=1)
+        assert await chains.get(ANNA, "p", NOW) is await chains.get(ANNA, "on", NOW) is None
+        assert await chains.get(ANNA, "other", NOW) is not None
+        assert await conversations.get(ANNA, "c2") is None
+        assert await names(conversations) == "a"
+
+    async def test_a_memory_takes_what_was_said_with_a_response_of_its_session(
+        self, stores, sessions, conversations, memories
+    ):
+        told = await talk(sessions, "I am vegan")
+        await converse(conversations, "a")
+        await keep(stores, response("gone", conversation_id="c1"), said=items("b"))
+        assert await stores.chains.expire(NOW + 100) == 1  # what leads to the items is their own session
+        await store(memories, create("vegan", id="m", evidence=quote(told)))
+        await forgotten(memories, of(ANNA), "m")
+        assert await names(conversations) == "a"
+
+    async def test_a_memory_takes_the_responses_of_the_session_it_came_from(
+        self, stores, sessions, chains, memories
+    ):
+        told = await talk(sessions, "I am vegan")
+        await keep(
+            stores,
+            response("before"), response("there"), response("on", session_id="s2", previous_id="there"),
+            response("elsewhere", session_id="s2"), response("project", APOLLO), response("bens", BEN),
+        )  # fmt: skip
+        await store(memories, create("vegan", id="m", evidence=quote(told)))
+        assert await forgotten(memories, of(ANNA), "m") == Forgotten(memories=1, exchanges=1, responses=3)
+        assert await ids(chains, "on") == await ids(chains, "there") == await ids(chains, "before") == []
+        for kept in ("elsewhere", "project"):
+            assert await ids(chains, kept) == [kept]
+        assert await ids(chains, "bens", BEN) == ["bens"]
+
+    async def test_a_memory_takes_the_responses_given_with_it_in_view(
+        self, stores, sessions, chains, memories
+    ):
+        await store(memories, create("vegan", id="m"), create("tea", id="n"))
+        begun = await sessions.begin(exchange("dinner?"))
+        await sessions.complete(begun, Outcome("Vegan!", whole=True, recalled=("m", "n")), never)
+        await keep(stores, response("echo"), response("else", session_id="s2"))
+        await keep(stores, response("unwritten", session_id="s3"), recalled=["m"])
+        await keep(stores, response("of another", session_id="s3"), recalled=["n"])
+        assert await forgotten(memories, of(ANNA), "m") == Forgotten(memories=1, responses=2)
+        assert await ids(chains, "echo") == await ids(chains, "unwritten") == []
+        assert await ids(chains, "else") == ["else"]
+        assert await ids(chains, "of another") == ["of another"]
+
+    async def test_saving_again_does_not_lose_which_memories_were_in_view(self, stores, chains, memories):
+        await store(memories, create("vegan", id="m"))
+        running = response("r")
+        await keep(stores, running, recalled=["m"])
+        await keep(stores, replace(running, response=b'{"status":"failed"}'))
+        assert (await forgotten(memories, of(ANNA), "m")).responses == 1
+        assert await ids(chains, "r") == []
+
+    async def test_a_memory_empties_the_conversations_it_was_said_in(
+        self, stores, sessions, conversations, memories
+    ):
+        told = await talk(sessions, "I am vegan")
+        await converse(conversations, "a", id="c1")
+        await converse(conversations, "b", id="c2")
+        await converse(conversations, "c", id="c3")
+        await converse(conversations, "ben's", id="c2", scope=BEN)
+        await keep(stores, response("r", conversation_id="c2"))
+        assert await conversations.add(ANNA, "c1", items("said"), generation=0, session_id="s1")
+        assert await conversations.add(ANNA, "c3", items("else"), generation=0, session_id="s2")
+        await store(memories, create("vegan", id="m", evidence=quote(told)))
+        assert (await forgotten(memories, of(ANNA), "m")).responses == 1
+        assert await names(conversations) == "a"
+        assert await conversations.get(ANNA, "c2") is not None
+        assert await conversations.item(ANNA, "c2", "b") is None
+        assert await conversations.item(ANNA, "c3", "else") is not None
+        assert await conversations.item(BEN, "c2", "ben's") is not None
+
+    async def test_what_was_not_read_yet_goes_with_its_responses(self, stores, sessions, chains, memories):
+        await talk(sessions, "not extracted")
+        await keep(stores, response("r"), response("else", session_id="s2"))
+        assert await forgotten(memories, of(ANNA, type="episodic")) == Forgotten(exchanges=1, responses=1)
+        assert await ids(chains, "r") == []
+        assert await ids(chains, "else") == ["else"]
+
+
+class StoredResponsesContract(
+    ChainContract, ExpiryContract, ConversationObjectContract, ForgetChainsContract
+):
+    """All of it."""

@@ -1,0 +1,440 @@
+"""What MemoryStore.apply does with edits and at a quota, and how candidates enter and leave quarantine.
+
+Subclass where the fixtures `memories` and `quarantine` give a backend, and `with_quota` opens one with a
+quota: `async with with_quota(Quota(…)) as memories`; `stores_with_quota` gives its quarantine, too.
+"""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from proxy.domain.core import Candidate, Confirm, Create, Edit, Evidence, Hold, Release, Scope
+from proxy.domain.errors import Conflict, Duplicate, NotFound
+from proxy.domain.oversight import Applied, Quota
+from tests.storage.making import (
+    ANNA,
+    APOLLO,
+    BEN,
+    NOW,
+    contents,
+    create,
+    find,
+    memory,
+    of,
+    store,
+    supersede,
+    vector,
+)
+
+
+async def edit(memories, id_, *, vec=None, **fields):
+    """Change some fields of one of Anna's memories."""
+    changed = replace(await memories.get(of(ANNA), id_), **{"updated_at": NOW + 1, **fields})
+    return await store(memories, Edit(changed, vec))
+
+
+class EditContract:
+    async def test_an_edited_memory_says_the_new_and_no_longer_the_old(self, memories):
+        await store(memories, create("drinks tea", id="a", vec=vector(1)), create("plays chess", id="b"))
+        assert await contents(memories, "tea", vec=vector(1)) == {"drinks tea"}  # an index is in use now
+        await edit(memories, "a", content="drinks cocoa", vec=vector(0, 1))
+        assert await contents(memories, "cocoa") == {"drinks cocoa"}
+        assert await contents(memories, "tea") == set()
+        (hit,) = await find(memories, vec=vector(0, 1))
+        assert (hit.memory.content, hit.cosine) == ("drinks cocoa", pytest.approx(1.0))
+
+    async def test_an_edit_keeps_what_it_was_not_given(self, memories):
+        stored = memory(
+            "tea", id="a", created_at=NOW - 9, valid_from=NOW - 9, evidence=(Evidence("s", "e", "tea"),),
+            access_count=4, last_accessed=NOW - 1,
+        )  # fmt: skip
+        await store(memories, Create(stored, None))
+        await edit(memories, "a", content="cocoa", created_at=NOW, evidence=(), access_count=0)
+        assert await memories.get(of(ANNA), "a") == replace(stored, content="cocoa", updated_at=NOW + 1)
+
+    @pytest.mark.parametrize(
+        "fields",
+        [
+            {"type": "episodic"},
+            {"scope": APOLLO},
+            {"tags": ("drinks",)},
+            {"importance": 0.9},
+            {"expires_at": NOW + 50},
+            {"archived": True},
+        ],
+        ids=lambda fields: next(iter(fields)),
+    )
+    async def test_each_field_can_be_edited_alone(self, memories, fields):
+        await store(memories, create("tea", id="a", vec=vector(1)))
+        await edit(memories, "a", vec=vector(1), **fields)
+        found = await memories.get(of(ANNA), "a")
+        assert {name: getattr(found, name) for name in fields} == fields
+
+    async def test_a_search_filters_by_what_was_edited(self, memories):
+        await store(memories, create("plan one", id="a"), create("plan two"), create("plan three"))
+        assert len(await find(memories, "plan")) == 3
+        await edit(memories, "a", type="episodic")
+        assert await contents(memories, "plan", types=frozenset({"episodic"})) == {"plan one"}
+        assert await contents(memories, "plan", types=frozenset({"semantic"})) == {"plan two", "plan three"}
+
+    async def test_archiving_takes_a_memory_out_and_back(self, memories):
+        await store(memories, create("tea", id="a"), create("tea time"), create("tea pot"))
+        assert "tea" in await contents(memories, "tea")
+        await edit(memories, "a", archived=True)
+        assert await contents(memories, "tea") == {"tea time", "tea pot"}
+        await edit(memories, "a", archived=False, expires_at=NOW + 5)
+        assert await contents(memories, "tea") == {"tea", "tea time", "tea pot"}
+
+    async def test_an_edit_without_a_vector_keeps_that_of_the_same_words(self, memories):
+        await store(memories, create("tea", id="a", vec=vector(1)))
+        await edit(memories, "a", tags=("x",), vec=None)
+        assert [hit.memory.id for hit in await find(memories, vec=vector(1))] == ["a"]
+        await edit(memories, "a", content="cocoa", vec=None)
+        assert await find(memories, vec=vector(1)) == []
+
+    async def test_the_history_holds_the_old_words_and_who_changed_them(self, memories):
+        await store(memories, create("one", id="a", source="extracted"))
+        await edit(memories, "a", content="two", source="api")
+        await edit(memories, "a", archived=True, updated_at=NOW + 2)
+        events = (await memories.history(of(ANNA), ["a"]))["a"]
+        assert [(e.at, e.action, e.by, e.content) for e in events] == [
+            (NOW, "created", "extracted", "one"),
+            (NOW + 1, "updated", "api", "one"),
+            (NOW + 2, "archived", "api", "two"),
+        ]
+
+    async def test_the_place_in_the_list_stays(self, memories):
+        await store(memories, create("one", id="a"), create("two", id="b"))
+        await edit(memories, "a", content="three")
+        assert [m.id for m in (await memories.list(of(ANNA), limit=9)).items] == ["b", "a"]
+
+    async def test_an_edit_raises_the_version(self, memories):
+        await store(memories, create("tea", id="a"))
+        before = await memories.stamp(ANNA)
+        await edit(memories, "a", content="cocoa")
+        after = await memories.stamp(ANNA)
+        assert (after.generation, after.version) == (before.generation, before.version + 1)
+
+    async def test_what_another_current_memory_says_is_a_duplicate_and_nothing_is_applied(self, memories):
+        await store(memories, create("tea", id="a"), create("cocoa", id="b"))
+        twin = memory("Cocoa.", id="a")
+        with pytest.raises(Duplicate):
+            await store(memories, create("new"), Edit(twin, None))
+        assert {m.content for m in (await memories.list(of(ANNA), limit=9)).items} == {"tea", "cocoa"}
+        await store(memories, supersede("b", "chocolate"))
+        await edit(memories, "a", content="cocoa")  # nobody says so any more
+
+    async def test_an_expired_memory_does_not_stand_in_an_edits_way(self, memories):
+        await store(memories, create("cocoa", expires_at=NOW - 1), create("tea", id="a"))
+        await edit(memories, "a", content="cocoa")
+        assert await contents(memories, "cocoa") == {"cocoa"}
+
+    async def test_unarchiving_what_has_been_said_again_is_a_duplicate(self, memories):
+        await store(memories, create("tea", id="a", archived=True), create("tea", id="b"))
+        with pytest.raises(Duplicate):
+            await edit(memories, "a", archived=False)
+
+    async def test_an_absent_or_foreign_memory_cannot_be_edited(self, memories):
+        await store(memories, create("tea", BEN, id="b"), scope=BEN)
+        for id_ in ("nothing", "b"):
+            with pytest.raises(NotFound):
+                await store(memories, create("new"), Edit(memory("mine now", id=id_), None))
+        assert (await memories.list(of(ANNA), limit=9)).total == 0
+        assert await contents(memories, "tea", BEN) == {"tea"}
+
+    async def test_a_memory_that_no_longer_holds_ends_no_other(self, memories):
+        await store(memories, create("10k", id="a"), supersede("a", "12k", id="b"))
+        assert await store(memories, supersede("b", "10k", id="a")) == Applied(dropped=("a",))
+        assert await contents(memories, "12k 10k") == {"12k"}
+        await store(memories, Edit(memory("12k", id="b", archived=True), None), create("14k", id="c"))
+        await store(memories, supersede("c", "12k", id="b"))
+        assert await contents(memories, "12k 14k") == {"14k"}
+
+    async def test_a_superseded_memory_stays_superseded_when_edited(self, memories):
+        await store(memories, create("10k", id="a"), supersede("a", "12k", id="b"))
+        await edit(memories, "a", content="11k")
+        assert (await memories.get(of(ANNA), "a")).superseded_by == "b"
+        assert await contents(memories, "10k 11k 12k") == {"12k"}
+
+    async def test_an_edit_under_an_old_stamp_changes_nothing(self, memories):
+        await store(memories, create("tea", id="a"))
+        old = await memories.stamp(ANNA)
+        await edit(memories, "a", content="cocoa")
+        with pytest.raises(Conflict):
+            await memories.apply(ANNA, [Edit(memory("rum", id="a"), None)], expect=old)
+        assert (await memories.get(of(ANNA), "a")).content == "cocoa"
+
+    async def test_an_edited_memory_is_forgotten_with_its_old_words(self, memories):
+        await store(memories, create("one", id="a"))
+        await edit(memories, "a", content="two")
+        await memories.forget(of(ANNA), "a", by="test")
+        assert await contents(memories, "one two") == set()
+        assert await memories.history(of(ANNA), ["a"]) == {}
+
+
+# ---------------------------------------------------------------- quarantine
+def held(id_, content="buy only Acme", at=NOW, **fields):
+    candidate = Candidate(type="preference", content=content, **fields)
+    return Hold(id_, candidate, "planted", at)
+
+
+class QuarantineContract:
+    async def test_a_held_candidate_comes_back_as_it_was(self, memories, quarantine):
+        hold = held(
+            "q1", confidence=0.7, tags=("日本",), evidence="the words", replaces="m9", importance=0.2,
+            source="extracted", observed_at=NOW - 5, expires_at=NOW + 5,
+            origin=Evidence("s1", "e1", "the words"),
+        )  # fmt: skip
+        await store(memories, hold, scope=APOLLO)
+        found = await quarantine.find(ANNA, "q1")
+        assert (found.id, found.scope, found.candidate) == ("q1", APOLLO, hold.candidate)
+        assert (found.reason, found.at) == ("planted", NOW)
+
+    async def test_holding_twice_is_holding_once(self, memories, quarantine):
+        await store(memories, held("q1"), held("q1", "something else"))
+        await store(memories, held("q1", "yet something else"))
+        assert [h.candidate.content for h in await quarantine.held(ANNA, limit=9)] == ["buy only Acme"]
+
+    async def test_what_is_held_is_no_memory(self, memories, quarantine):
+        before = await memories.stamp(ANNA)
+        await store(memories, held("q1"))
+        assert await memories.stamp(ANNA) == before
+        assert await contents(memories, "buy acme") == set()
+        assert (await memories.list(of(ANNA, include_inactive=True), limit=9)).total == 0
+        assert await memories.get(of(ANNA), "q1") is None
+
+    async def test_a_release_takes_it_out_together_with_what_becomes_of_it(self, memories, quarantine):
+        await store(memories, held("q1"), held("q2", "other"))
+        await store(memories, Release("q1"), create("buy only Acme"))
+        assert [h.id for h in await quarantine.held(ANNA, limit=9)] == ["q2"]
+        assert await contents(memories, "acme") == {"buy only Acme"}
+        await store(memories, Release("q1"), Release("never there"))
+
+    async def test_a_release_that_conflicts_leaves_it_held(self, memories, quarantine):
+        await store(memories, held("q1"), create("tea", id="a"))
+        with pytest.raises(NotFound):
+            await store(memories, Release("q1"), Edit(memory("x", id="gone"), None))
+        assert await quarantine.find(ANNA, "q1") is not None
+
+    async def test_pages_go_from_the_newest_back(self, memories, quarantine):
+        await store(memories, *(held(f"q{n}", at=NOW - n) for n in range(5)))
+        first = await quarantine.held(ANNA, limit=2)
+        rest = await quarantine.held(ANNA, limit=9, after=first[-1].id)
+        assert [h.id for h in (*first, *rest)] == ["q4", "q3", "q2", "q1", "q0"]
+        with pytest.raises(NotFound):
+            await quarantine.held(ANNA, limit=2, after="nothing")
+
+    async def test_another_user_or_project_does_not_see_it(self, memories, quarantine):
+        await store(memories, held("q1"), scope=APOLLO)
+        await store(memories, held("q2"))
+        zeus = Scope("acme", "anna", "zeus")
+        assert [h.id for h in await quarantine.held(APOLLO, limit=9)] == ["q1"]
+        assert [h.id for h in await quarantine.held(ANNA, limit=9)] == ["q2", "q1"]
+        assert await quarantine.held(zeus, limit=9) == []
+        assert await quarantine.find(zeus, "q1") is None
+        for stranger in (BEN, Scope("other", "anna")):
+            assert await quarantine.held(stranger, limit=9) == []
+            assert await quarantine.find(stranger, "q1") is None
+            await store(memories, Release("q1"), scope=stranger)
+            with pytest.raises(NotFound):
+                await quarantine.held(stranger, limit=9, after="q1")
+        assert await quarantine.find(ANNA, "q1") is not None
+
+    async def test_a_flood_drives_out_the_oldest(self, memories, quarantine, monkeypatch):
+        for backend in ("sqlite", "redis"):
+            monkeypatch.setattr(f"proxy.storage.{backend}.quarantine.MOST_HELD", 3)
+        await store(memories, held("b"), scope=BEN)
+        await store(memories, *(held(f"q{n}") for n in range(5)))
+        assert [h.id for h in await quarantine.held(ANNA, limit=9)] == ["q4", "q3", "q2"]
+        assert await quarantine.find(BEN, "b") is not None
+
+
+# ---------------------------------------------------------------- quota
+async def listed(memories, **fields):
+    page = await memories.list(of(ANNA, include_inactive=True, **fields), limit=100)
+    return {m.id for m in page.items}
+
+
+class EvictionContract:
+    async def test_the_weakest_make_room_and_no_more_than_needed(self, with_quota):
+        async with with_quota(Quota(memories=3)) as memories:
+            await store(
+                memories,
+                create("a", id="a", importance=0.9),
+                create("b", id="b", importance=0.2),
+                create("c", id="c", importance=0.5),
+            )
+            assert await store(memories, create("d", id="d", importance=0.1)) == Applied(evicted=1)
+            assert await listed(memories) == {"a", "c", "d"}
+
+    @pytest.mark.parametrize("field", ["importance", "weight", "confidence"])
+    async def test_each_factor_of_strength_counts(self, with_quota, field):
+        async with with_quota(Quota(memories=2)) as memories:
+            await store(memories, create("a", id="a", **{field: 0.4}), create("b", id="b", **{field: 0.3}))
+            await store(memories, create("c", id="c"))
+            assert await listed(memories) == {"a", "c"}
+
+    async def test_among_equals_the_one_not_used_for_longest_goes(self, with_quota):
+        async with with_quota(Quota(memories=3)) as memories:
+            ages = {"old": NOW - 30, "older": NOW - 40, "new": NOW}
+            await store(memories, *(create(i, id=i, created_at=at) for i, at in ages.items()))
+            await memories.touch(ANNA, ["older"], NOW + 1)
+            await store(memories, create("d", id="d"))
+            assert await listed(memories) == {"older", "new", "d"}
+
+    async def test_history_archive_and_the_expired_go_before_anything_current(self, with_quota):
+        async with with_quota(Quota(memories=5)) as memories:
+            await store(
+                memories,
+                create("v1", id="v1", importance=1.0),
+                supersede("v1", "v2", id="v2", importance=0.1),
+                create("archived", id="archived", archived=True, importance=1.0),
+                create("expired", id="expired", expires_at=NOW, importance=1.0),
+                create("weak", id="weak", importance=0.01),
+            )
+            for new, left in [("n1", 4), ("n2", 3), ("n3", 2)]:
+                await store(memories, create(new, id=new))
+                assert len(await listed(memories) & {"v1", "v2", "archived", "expired", "weak"}) == left
+            assert await listed(memories) == {"v2", "weak", "n1", "n2", "n3"}
+
+    async def test_what_is_too_much_for_an_empty_store_finds_no_place(self, with_quota):
+        async with with_quota(Quota(memories=3)) as memories:
+            await store(memories, create("old", id="old", importance=1.0))
+            batch = [create(f"n{n}", id=f"n{n}") for n in range(5)]
+            assert await store(memories, *batch) == Applied(refused=("n3", "n4"), evicted=1)
+            assert await listed(memories) == {"n0", "n1", "n2"}
+
+    async def test_bytes_are_those_of_utf8(self, with_quota):
+        async with with_quota(Quota(content_bytes=10)) as memories:
+            await store(memories, create("日本語", id="a"))  # 9 bytes
+            assert await store(memories, create("b", id="b")) == Applied()
+            assert await store(memories, create("cc", id="c")) == Applied(evicted=1)
+            assert await listed(memories) == {"b", "c"}
+            assert await store(memories, create("日本語!!", id="d")) == Applied(refused=("d",))
+            assert await listed(memories) == {"b", "c"}
+
+    async def test_an_edit_that_grows_evicts_others_and_never_itself(self, with_quota):
+        async with with_quota(Quota(content_bytes=10)) as memories:
+            await store(memories, create("aaaa", id="a", importance=0.1), create("bbbb", id="b"))
+            await edit(memories, "a", content="aaaaaaaa")
+            assert await listed(memories) == {"a"}
+
+    async def test_an_evicted_memory_is_gone_for_every_search(self, with_quota):
+        async with with_quota(Quota(memories=3)) as memories:
+            old = [create(f"tea {n}", id=f"t{n}", vec=vector(1, n), importance=0.1) for n in range(3)]
+            await store(memories, *old)
+            assert len(await find(memories, "tea", vec=vector(1))) == 3  # an index is in use now
+            await store(memories, create("green tea", id="g", vec=vector(0, 1)))
+            # With a limit of one, an evicted memory that still ranked would leave nothing.
+            for limit in (1, 9):
+                hits = await find(memories, "tea", vec=vector(1), limit=limit)
+                assert hits
+                assert "t0" not in {h.memory.id for h in hits}
+
+    async def test_evicting_does_not_stop_who_began_before_as_forgetting_does(self, with_quota):
+        async with with_quota(Quota(memories=1)) as memories:
+            await store(memories, create("a"))
+            before = await memories.stamp(ANNA)
+            await store(memories, create("b"))
+            after = await memories.stamp(ANNA)
+            assert after.generation == before.generation
+            assert after.version > before.version
+
+    async def test_a_chain_stays_whole_when_its_middle_is_evicted(self, with_quota):
+        async with with_quota(Quota(memories=3)) as memories:
+            await store(memories, create("v1", id="v1", importance=0.9))
+            await store(memories, supersede("v1", "v2", id="v2", importance=0.1))
+            await store(memories, supersede("v2", "v3", id="v3"))
+            await store(memories, create("new", id="new"))
+            assert await listed(memories) == {"v1", "v3", "new"}
+            await memories.forget(of(ANNA), "v3", by="test")
+            assert await listed(memories) == {"new"}
+
+    async def test_writers_at_once_never_pass_the_quota(self, with_quota):
+        async with with_quota(Quota(memories=5)) as memories:
+
+            async def write(n):
+                while True:
+                    try:
+                        return await store(memories, create(f"{n} a"), create(f"{n} b"))
+                    except Conflict:
+                        continue
+
+            await asyncio.gather(*(write(n) for n in range(10)))
+            assert len(await listed(memories)) == 5
+
+    async def test_users_have_a_quota_each(self, with_quota):
+        async with with_quota(Quota(memories=1)) as memories:
+            await store(memories, create("a"))
+            assert await store(memories, create("b", BEN), scope=BEN) == Applied()
+
+    async def test_what_was_forgotten_leaves_room(self, with_quota):
+        async with with_quota(Quota(memories=2, content_bytes=4)) as memories:
+            await store(memories, create("aa", id="a"), create("bb", id="b"))
+            await memories.forget(of(ANNA), "a", by="test")
+            assert await store(memories, create("cc", id="c")) == Applied()
+            await memories.forget(of(ANNA), by="test")
+            assert await store(memories, create("dd"), create("ee")) == Applied()
+
+
+class RefusalContract:
+    async def test_the_new_ones_find_no_place_and_are_named(self, with_quota):
+        async with with_quota(Quota(memories=2, evict=False)) as memories:
+            applied = await store(memories, *(create(i, id=i) for i in "abcd"))
+            assert applied == Applied(refused=("c", "d"))
+            assert await listed(memories) == {"a", "b"}
+
+    async def test_what_is_there_already_is_no_refusal(self, with_quota):
+        async with with_quota(Quota(memories=1, evict=False)) as memories:
+            await store(memories, create("tea", id="a"))
+            known = Applied(dropped=("b",))
+            assert await store(memories, create("Tea.", id="b"), Confirm("a", NOW, 0.9)) == known
+
+    async def test_a_superseding_memory_takes_the_place_of_the_old_with_its_history(self, with_quota):
+        async with with_quota(Quota(memories=2, evict=False)) as memories:
+            await store(memories, create("budget 10k", id="a", evidence=(Evidence("s", "e", "10k"),)))
+            await store(memories, supersede("a", "budget 12k", id="b"))
+            assert await store(memories, supersede("b", "budget 14k", id="c")) == Applied(evicted=1)
+            assert await listed(memories) == {"a", "c"}
+            assert await contents(memories, "budget") == {"budget 14k"}
+            events = (await memories.history(of(ANNA), ["c"]))["c"]
+            assert "budget 12k" in {e.content for e in events}
+            await memories.forget(of(ANNA), "c", by="test")
+            assert await listed(memories) == set()
+
+    async def test_a_superseding_memory_that_does_not_fit_leaves_the_old_current(self, with_quota):
+        async with with_quota(Quota(content_bytes=10, evict=False)) as memories:
+            await store(memories, create("aaaaa", id="a"), create("bbbbb", id="b"))
+            applied = await store(memories, supersede("a", "aaaaaaa", id="c"))
+            assert applied == Applied(refused=("c",))
+            assert (await memories.get(of(ANNA), "a")).superseded_by is None
+            assert await store(memories, supersede("a", "aaa", id="d")) == Applied(evicted=1)
+
+    async def test_an_edit_that_does_not_fit_is_refused_and_one_that_shrinks_is_not(self, with_quota):
+        async with with_quota(Quota(content_bytes=4, evict=False)) as memories:
+            await store(memories, create("aaaa", id="a"))
+            assert await edit(memories, "a", content="aaaaa") == Applied(refused=("a",))
+            assert (await memories.get(of(ANNA), "a")).content == "aaaa"
+            assert await edit(memories, "a", content="a") == Applied()
+
+    async def test_a_held_candidate_that_finds_no_place_stays_held(self, stores_with_quota):
+        async with stores_with_quota(Quota(memories=2, evict=False)) as stores:
+            memories, quarantine = stores.memories, stores.quarantine
+            await store(memories, create("a", id="a"), create("b"), held("q1"))
+            assert (await store(memories, Release("q1"), create("c", id="c"))).refused == ("c",)
+            assert await quarantine.find(ANNA, "q1") is not None
+            await memories.forget(of(ANNA), "a", by="test")
+            assert await store(memories, Release("q1"), create("c", id="c")) == Applied()
+            assert await quarantine.find(ANNA, "q1") is None
+
+    async def test_a_refused_memory_changes_no_stamp(self, with_quota):
+        async with with_quota(Quota(memories=1, evict=False)) as memories:
+            await store(memories, create("a"))
+            before = await memories.stamp(ANNA)
+            await store(memories, create("b"))
+            assert await memories.stamp(ANNA) == before
+
+
+class ChangesContract(EditContract, QuarantineContract, EvictionContract, RefusalContract):
+    """All of it."""

@@ -1,0 +1,422 @@
+"""What a DocumentStore and a PassageIndex do: scopes, versions, both levels of the search, forgetting.
+
+Subclass it where `stores` gives all stores, stamped with MODEL, `second` those of another process, `written`
+what is stored now, `gate_of` what stops a forget between its portions, `break_off` what lets one die there,
+and `restarted` the stores of the process that comes after.
+"""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from proxy.domain.core import Forgotten, Outcome, Scope
+from proxy.domain.documents import (
+    INDEXING,
+    READY,
+    Document,
+    Limits,
+    Look,
+    NewDocument,
+    Passage,
+)
+from proxy.domain.errors import NotFound, QuotaExceeded
+from proxy.domain.ports import EmbeddingModel
+from proxy.text.terms import terms
+from tests.storage.contract_chains import keep, response
+from tests.storage.forgetting_support import ZEUS
+from tests.storage.making import (
+    ANNA,
+    APOLLO,
+    BEN,
+    NOW,
+    always,
+    create,
+    exchange,
+    forgotten,
+    never,
+    of,
+    store,
+    talk,
+    vector,
+)
+
+MODEL = EmbeddingModel("small", 3, similarity_threshold=0.3, related_threshold=0.3)
+OTHER_MODEL = EmbeddingModel("other", 3, similarity_threshold=0.3, related_threshold=0.3)
+WORD = "xylophonist"
+
+
+def passages(*texts: str, sections: list[int] | None = None) -> tuple[Passage, ...]:
+    made, start = [], 0
+    for n, text in enumerate(texts):
+        section = sections[n] if sections else n
+        title = f"# H{section}"
+        tile = f"{title}\n\n{text}\n"
+        made.append(
+            Passage(headings=(f"H{section}",), section=section, tile=tile, start=start, lead=len(title))
+        )
+        start += len(tile)
+    return tuple(made)
+
+
+def new(*texts: str, scope: Scope = ANNA, name: str = "Guide", vectors=(), sections=None, at=NOW):
+    return NewDocument(
+        scope=scope, name=name, digest="".join(texts).encode("utf-8", "surrogatepass"), at=at,
+        passages=passages(*texts, sections=sections),
+        vectors=tuple(vectors) or (None,) * len(texts),
+    )  # fmt: skip
+
+
+async def put(stores: Any, *texts: str, **fields) -> Document:
+    document, _ = await stores.documents.put(new(*texts, **fields), Limits())
+    return document
+
+
+async def found(stores: Any, words: str, scope: Scope = ANNA) -> list[str]:
+    hits = await stores.passages.search(scope, Look(None, terms(words), sections=9, limit=9))
+    return sorted(hit.passage.text for hit in hits)
+
+
+class DocumentsContract:
+    # ------------------------------------------------------------ kept
+    async def test_a_document_is_kept_with_its_passages_in_order(self, stores):
+        document = await put(stores, "Figs are sweet.", "Dates are, too.")
+        assert document == await stores.documents.named(ANNA, "Guide")
+        assert document == await stores.documents.find("acme", "anna", document.id)
+        assert (document.sections, document.passages, document.status) == (2, 2, READY)
+        assert tuple(await stores.documents.passages(document)) == passages(
+            "Figs are sweet.", "Dates are, too."
+        )
+
+    async def test_the_same_text_put_again_changes_nothing(self, stores):
+        first, change = await stores.documents.put(new("figs"), Limits())
+        assert change == "created"
+        assert await stores.documents.put(new("figs", at=NOW + 9), Limits()) == (first, "unchanged")
+
+    async def test_the_same_name_in_a_project_is_another_document(self, stores):
+        ours, theirs = await put(stores, "figs"), await put(stores, "figs", scope=APOLLO)
+        assert ours.id != theirs.id
+        assert (await stores.documents.named(APOLLO, "Guide")).id == theirs.id
+        assert await stores.documents.named(ZEUS, "Guide") is None
+
+    async def test_a_new_version_takes_the_place_of_the_old_at_once(self, stores):
+        first = await put(stores, "figs", "dates")
+        assert await found(stores, "figs dates") == ["dates", "figs"]
+        second = await put(stores, "plums", at=NOW + 9)
+        assert (second.id, second.version, second.created_at) == (first.id, 2, NOW)
+        assert await found(stores, "figs dates plums") == ["plums"]
+        assert await stores.documents.passages(first) == []
+
+    @pytest.mark.parametrize("other", [BEN, Scope("other", "anna"), Scope("acme", "Anna")])
+    async def test_nobody_else_has_a_document(self, stores, other):
+        document = await put(stores, "figs")
+        await put(stores, "dates", scope=other)
+        assert await stores.documents.find(other.tenant, other.user, document.id) is None
+        assert [d.name for d in await stores.documents.list(other, limit=9)] == ["Guide"]
+        assert await found(stores, "figs", other) == []
+        with pytest.raises(NotFound):
+            await stores.documents.list(other, limit=9, after=document.id)
+
+    async def test_a_document_is_found_in_its_tenant_where_no_user_is_named(self, stores):
+        document = await put(stores, "figs")
+        assert await stores.documents.find("acme", None, document.id) == document
+        assert await stores.documents.find("other", None, document.id) is None
+
+    async def test_documents_are_listed_the_last_written_first_page_by_page(self, stores):
+        for name in ("A", "B", "C", "A"):
+            await put(stores, f"figs {name} {len(name)}", name=name, scope=APOLLO if name == "C" else ANNA)
+            await put(stores, f"more {name}", name=name, scope=APOLLO if name == "C" else ANNA)
+        page = await stores.documents.list(ANNA, limit=2)
+        assert [d.name for d in page] == ["A", "C"]
+        assert [d.name for d in await stores.documents.list(ANNA, limit=9, after=page[-1].id)] == ["B"]
+        assert [d.name for d in await stores.documents.list(APOLLO, limit=9)] == ["C"]
+
+    # ------------------------------------------------------------ searched
+    async def test_a_project_is_searched_with_what_belongs_to_no_project(self, stores):
+        await put(stores, "figs of all", name="all")
+        await put(stores, "figs of apollo", name="apollo", scope=APOLLO)
+        await put(stores, "figs of zeus", name="zeus", scope=ZEUS)
+        assert await found(stores, "figs", APOLLO) == ["figs of all", "figs of apollo"]
+        assert len(await found(stores, "figs")) == 3
+
+    async def test_sections_are_chosen_first_and_only_their_passages_found(self, stores):
+        """By its own words the last passage is the best; its section is not."""
+        await put(
+            stores, "figs figs", "figs again", "ripe figs", "plums", "dates", "a fig", "nuts",
+            sections=[0, 0, 0, 1, 1, 1, 1],
+            vectors=[vector(1), vector(1), vector(1), vector(0, 1), vector(0, 1), vector(1), vector(0, 1)],
+        )  # fmt: skip
+        look = Look(vector(1), (), limit=9)
+        flat = await stores.passages.search(ANNA, Look(look.vector, (), sections=0, limit=9))
+        assert len([hit for hit in flat if hit.own.cosine == 1.0]) == 4
+        chosen = await stores.passages.search(ANNA, Look(look.vector, (), sections=1, limit=9))
+        assert {hit.passage.section for hit in chosen} == {0}
+        assert all(hit.section.cosine == pytest.approx(1.0) for hit in chosen)
+
+    async def test_a_passage_is_found_by_the_words_of_its_heading(self, stores):
+        await put(stores, "nothing of the sort", "nor here")
+        assert await found(stores, "h1") == ["nor here"]
+
+    async def test_without_documents_nothing_is_held_and_nothing_found(self, stores):
+        assert not await stores.passages.holds(ANNA)
+        document = await put(stores, "figs")
+        assert await stores.passages.holds(ANNA)
+        assert not await stores.passages.holds(BEN)
+        await stores.documents.delete(document, by="test", now=NOW)
+        assert not await stores.passages.holds(ANNA)
+        assert await found(stores, "figs") == []
+
+    async def test_another_process_sees_what_changed(self, stores, second):
+        await put(stores, "figs")
+        assert await found(second, "figs") == ["figs"]
+        await put(stores, "plums")
+        assert await found(second, "figs plums") == ["plums"]
+
+    # ------------------------------------------------------------ limits, and two at once
+    async def test_a_user_may_keep_so_many_documents_and_passages_and_replace_them(self, stores):
+        few = Limits(documents=2, passages_of_user=3)
+        for name in ("A", "B"):
+            await stores.documents.put(new("figs", name=name), few)
+        with pytest.raises(QuotaExceeded):
+            await stores.documents.put(new("figs", name="C"), few)
+        await stores.documents.put(new("figs", "dates", name="A"), few)
+        with pytest.raises(QuotaExceeded):
+            await stores.documents.put(new("figs", "dates", "plums", name="A"), few)
+        assert await found(stores, "figs dates plums") == ["dates", "figs", "figs"]
+        await stores.documents.put(new("figs", name="C", scope=BEN), few)
+        document = await stores.documents.named(ANNA, "A")
+        await stores.documents.delete(document, by="test", now=NOW)
+        await stores.documents.put(new("plums", "nuts", name="C"), few)
+        await stores.memories.forget(of(ANNA), by="test")
+        await stores.documents.put(new("figs", "dates", "plums", name="C"), few)
+
+    async def test_documents_put_at_once_by_two_processes_leave_one_version(self, stores, second):
+        both = (stores, second)
+        await asyncio.gather(*(put(both[n % 2], f"figs {n}", f"dates {n}") for n in range(8)))
+        (document,) = await stores.documents.list(ANNA, limit=9)
+        assert (document.version, document.passages) == (8, 2)
+        kept = [passage.text for passage in await second.documents.passages(document)]
+        assert kept[0].removeprefix("figs") == kept[1].removeprefix("dates")
+        assert await found(second, "figs dates") == sorted(kept)
+        same = await asyncio.gather(*(each.documents.put(new("plums"), Limits()) for each in both))
+        assert sorted(change for _, change in same) == ["unchanged", "updated"]
+
+    async def test_a_document_may_be_as_long_as_the_limits_allow(self, stores):
+        texts = [f"figs {n}" for n in range(Limits().passages)]
+        document = await put(stores, *texts, sections=[n // 40 for n in range(len(texts))])
+        assert [p.text for p in await stores.documents.passages(document)] == texts
+        assert await found(stores, "1999") == ["figs 1999"]
+        await put(stores, "plums")
+        assert await found(stores, "figs plums") == ["plums"]
+
+    async def test_texts_that_are_no_unicode_are_kept_as_they_can_be(self, stores):
+        document = await put(stores, "figs \ud800 dates", name="a \udfff")
+        assert (await stores.documents.named(ANNA, "a \udfff")).id == document.id
+        (kept,) = await stores.documents.passages(document)
+        assert kept.text == "figs \ufffd dates"
+        assert await found(stores, "dates") == ["figs \ufffd dates"]
+
+    # ------------------------------------------------------------ vectors
+    async def test_passages_without_vectors_are_pending_until_they_are_filled(self, stores):
+        document, _ = await stores.documents.put(
+            NewDocument(scope=ANNA, name="G", digest=b"1", passages=passages("figs", "dates"), at=NOW),
+            Limits(),
+        )
+        assert document.status == INDEXING
+        waiting = await stores.passages.pending(9)
+        assert [(one.headings, one.text) for one in waiting] == [(("H0",), "figs"), (("H1",), "dates")]
+        assert await stores.passages.fill([(waiting[0], vector(1))]) == 1
+        assert (await stores.documents.named(ANNA, "G")).status == INDEXING
+        assert await stores.passages.pending(9) == waiting[1:]
+        assert await stores.passages.fill([(waiting[1], None)]) == 1
+        assert not await stores.passages.pending(9)
+        assert (await stores.documents.named(ANNA, "G")).status == READY
+        cosines = {
+            h.passage.text: h.own.cosine for h in await stores.passages.search(ANNA, Look(vector(1), ()))
+        }
+        assert cosines == {"figs": 1.0}
+
+    async def test_a_vector_of_a_passage_that_is_gone_goes_nowhere(self, stores):
+        await stores.documents.put(
+            NewDocument(scope=ANNA, name="G", digest=b"1", passages=passages("figs"), at=NOW), Limits()
+        )
+        waiting = await stores.passages.pending(9)
+        await put(stores, "plums", name="G")
+        assert await stores.passages.fill([(one, vector(1)) for one in waiting]) == 0
+
+    async def test_another_model_makes_all_passages_pending_and_compares_none_of_the_old_vectors(
+        self, stores, second
+    ):
+        await put(stores, "figs", vectors=[vector(1)])
+        await stores.vectors.begin(OTHER_MODEL)
+        await second.memories.stamp_model(OTHER_MODEL)
+        # The process with the old model leaves it to the others, and goes on with what it has.
+        assert not await stores.passages.pending(9)
+        assert (await stores.passages.search(ANNA, Look(vector(1), ())))[0].own.cosine == 1.0
+        (one,) = await second.passages.pending(9)
+        assert not await second.passages.search(ANNA, Look(vector(1), ()))
+        assert await second.passages.fill([(one, vector(1))]) == 1
+        assert (await second.passages.search(ANNA, Look(vector(1), ())))[0].own.cosine == 1.0
+
+    # ------------------------------------------------------------ forgotten
+    async def test_a_deleted_document_leaves_nothing_on_the_disk_but_a_receipt(self, stores, written):
+        document = await put(stores, f"a {WORD} plays")
+        await put(stores, "figs", name="stays")
+        await found(stores, WORD)
+        gone = await stores.documents.delete(document, by="test", now=NOW)
+        assert gone == Forgotten(documents=1, receipt=gone.receipt)
+        assert WORD.encode() not in await written()
+        (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
+        assert (receipt.memory_id, receipt.counts) == (document.id, gone)
+        assert [d.name for d in await stores.documents.list(ANNA, limit=9)] == ["stays"]
+        assert await stores.documents.delete(document, by="test", now=NOW) == Forgotten()
+
+    async def test_answers_given_with_a_document_in_view_go_with_it(self, stores, written):
+        document = await put(stores, "figs")
+        begun = await stores.sessions.begin(exchange("what do they play?"))
+        await stores.sessions.complete(begun, Outcome(WORD, whole=True, recalled=(document.id,)), never)
+        await keep(stores, response("r", text=WORD), recalled=(document.id,))
+        await talk(stores.sessions, "hello", "hi there", session="s2")
+        gone = await stores.documents.delete(document, by="test", now=NOW)
+        assert (gone.documents, gone.responses, gone.exchanges) == (1, 1, 0)
+        assert WORD.encode() not in await written()
+        assert [e.said for e in await stores.sessions.recent(ANNA, "s1", 9)] == ["what do they play?"]
+        assert [e.answer for e in await stores.sessions.recent(ANNA, "s2", 9)] == ["hi there"]
+
+    async def test_a_response_given_with_a_document_in_view_goes_with_it_wherever_it_was_said(
+        self, stores, written
+    ):
+        """Retention may have removed what was said."""
+        document = await put(stores, "figs")
+        await keep(stores, response("r", text=WORD, session_id="old"), recalled=(document.id,))
+        await keep(stores, response("other", session_id="old2"))
+        assert (await stores.documents.delete(document, by="test", now=NOW)).responses == 1
+        assert await stores.chains.get(ANNA, "other", NOW) is not None
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.parametrize("portions", [False, True])
+    async def test_a_project_takes_answers_of_other_sessions_that_its_documents_were_in_view_of(
+        self, stores, request, written, portions
+    ):
+        """Who names no project is shown the documents of all."""
+        if portions:
+            request.getfixturevalue("in_portions")
+        document = await put(stores, f"a {WORD}", scope=APOLLO)
+        begun = await stores.sessions.begin(exchange("what are they?"))
+        await stores.sessions.complete(begun, Outcome(WORD, whole=True, recalled=(document.id,)), never)
+        await keep(stores, response("r", text=WORD), recalled=(document.id,))
+        await stores.memories.forget(of(APOLLO), by="test")
+        (left,) = await stores.sessions.recent(ANNA, "s1", 9)
+        assert (left.said, left.answer) == ("what are they?", "")
+        assert await stores.chains.get(ANNA, "r", NOW) is None
+        assert WORD.encode() not in await written()
+
+    async def test_an_answer_under_way_while_its_document_is_deleted_is_not_kept(self, stores, written):
+        document = await put(stores, "figs")
+        begun = await stores.sessions.begin(exchange("what do they play?"))
+        await stores.documents.delete(document, by="test", now=NOW)
+        await stores.sessions.complete(begun, Outcome(WORD, whole=True, recalled=(document.id,)), never)
+        assert WORD.encode() not in await written()
+
+    async def test_a_response_begun_before_its_document_was_deleted_is_not_kept(self, stores):
+        document = await put(stores, "figs")
+        before = (await stores.memories.stamp(ANNA)).generation
+        await stores.documents.delete(document, by="test", now=NOW)
+        late = response("r", text=WORD)
+        assert not await stores.chains.save(late, generation=before, recalled=(document.id,))
+
+    async def test_an_answer_given_with_a_document_in_view_is_kept_and_never_extracted(self, stores):
+        """Nor are those that follow it: they were given with it in their history."""
+        document = await put(stores, "figs")
+        await talk(stores.sessions, "hello", "hi")
+        begun = await stores.sessions.begin(exchange("what are they?"))
+        await stores.sessions.complete(begun, Outcome("sweet", whole=True, recalled=(document.id,)), always)
+        _, kept = await stores.sessions.recent(ANNA, "s1", 9)
+        assert kept.answer == "sweet"
+        job = await stores.jobs.claim(NOW, 60)
+        batch = await stores.jobs.batch(job, limit=9, context=9)
+        assert [(e.said, e.answer) for e in batch.pending] == [("hello", "hi"), ("what are they?", "")]
+        await stores.memories.apply(ANNA, (), expect=batch.stamp, done=job)
+        await talk(stores.sessions, "I play", "Sweet, as I said.", always)
+        await talk(stores.sessions, "elsewhere", "it is read", always, session="s2")
+        again = await stores.jobs.claim(NOW + 9, 60)
+        follow_up = await stores.jobs.batch(again, limit=9, context=9)
+        assert [(e.said, e.answer) for e in follow_up.pending] == [("I play", "")]
+        assert [e.answer for e in follow_up.context] == ["hi", ""]
+        await stores.memories.apply(ANNA, (), expect=follow_up.stamp, done=again)
+        await stores.sessions.end(ANNA, "s1", NOW + 10)
+        await stores.notes.close(idle_since=NOW + 20, left_since=NOW + 20, now=NOW + 20)
+        other = await stores.jobs.claim(NOW + 30, 60)
+        batch = await stores.jobs.batch(other, limit=9, context=9)
+        assert [e.answer for e in batch.pending] == ["it is read"]
+        await stores.memories.apply(ANNA, (), expect=batch.stamp, done=other)
+        closing = await stores.jobs.claim(NOW + 30, 60)
+        episode = await stores.notes.episode(closing, limit=9)
+        assert [e.answer for e in episode.exchanges] == ["hi", "", ""]
+
+    @pytest.mark.parametrize("portions", [False, True])
+    @pytest.mark.parametrize(
+        ("where", "left"), [(of(ANNA), set()), (of(APOLLO), {"all"}), (of(ANNA, type="semantic"), None)]
+    )
+    async def test_forgetting_a_user_or_a_project_takes_its_documents(
+        self, stores, request, written, where, left, portions
+    ):
+        if portions:
+            request.getfixturevalue("in_portions")
+        await put(stores, "figs", name="all")
+        await put(stores, *(f"a {WORD} {n}" for n in range(5)), name="apollo", scope=APOLLO)
+        await put(stores, "figs", name="ben's", scope=BEN)
+        await store(stores.memories, create("a fact"))
+        left = {"all", "apollo"} if left is None else left
+        counted = await stores.memories.forget(where, by="test", dry_run=True)
+        gone = await forgotten(stores.memories, where)
+        assert counted.documents == gone.documents == 2 - len(left)
+        assert {d.name for d in await stores.documents.list(ANNA, limit=9)} == left
+        assert len(await found(stores, f"figs {WORD}")) == (6 if "apollo" in left else len(left))
+        assert (WORD.encode() in await written()) is ("apollo" in left)
+        assert [d.name for d in await stores.documents.list(BEN, limit=9)] == ["ben's"]
+
+    @pytest.mark.usefixtures("in_portions")
+    @pytest.mark.parametrize("where", [of(ANNA), of(APOLLO)], ids=["user", "project"])
+    async def test_documents_being_forgotten_are_hidden_and_new_ones_survive(
+        self, stores, second, gate_of, where
+    ):
+        scope = Scope("acme", "anna", where.project)
+        old = await put(stores, *(f"figs {n}" for n in range(6)), scope=scope)
+        assert len(await found(second, "figs")) == 6
+        gate = gate_of(stores)
+        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
+        await gate.reached.wait()
+        assert await found(second, "figs") == []
+        assert await second.documents.find("acme", "anna", old.id) is None
+        assert await second.documents.named(scope, "Guide") is None
+        fresh = await put(second, "plums", scope=scope)
+        assert (fresh.id != old.id, fresh.version) == (True, 1)
+        gate.go_on.set()
+        await forgetting
+        assert await found(stores, "figs plums") == ["plums"]
+
+    @pytest.mark.usefixtures("in_portions")
+    async def test_a_forget_that_a_crash_broke_off_takes_the_documents_in_the_end(
+        self, stores, written, break_off, restarted
+    ):
+        await put(stores, *(f"a {WORD} {n}" for n in range(6)))
+        break_off(stores)
+        with pytest.raises(RuntimeError):
+            await stores.memories.forget(of(ANNA), by="test")
+        again = await restarted()
+        assert await again.documents.list(ANNA, limit=9) == []
+        (receipt,) = await again.receipts.list("acme", "anna", limit=9)
+        assert receipt.counts.documents == 1
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.usefixtures("in_portions")
+    async def test_a_forget_of_a_type_leaves_answers_that_only_documents_were_in_view_of(self, stores):
+        document = await put(stores, "figs")
+        begun = await stores.sessions.begin(exchange("what are they?"))
+        await stores.sessions.complete(begun, Outcome("sweet", whole=True, recalled=(document.id,)), always)
+        job = await stores.jobs.claim(NOW, 60)
+        batch = await stores.jobs.batch(job, limit=9, context=9)
+        await stores.memories.apply(ANNA, (), expect=batch.stamp, done=job)
+        await stores.memories.forget(of(ANNA, type="episodic"), by="test")
+        assert [e.answer for e in await stores.sessions.recent(ANNA, "s1", 9)] == ["sweet"]

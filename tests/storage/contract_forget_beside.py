@@ -1,0 +1,334 @@
+"""Forgets beside others: what they see and write meanwhile, and what a crash leaves. Subclass it where
+
+- `stores` and `second` are two processes' stores of the same data, and `written` reads all that is on disk,
+- `in_portions` lets whoever has anything be forgotten in portions of two rows,
+- `gate` stops the next forget of `stores` before or after each portion until it may go on, and `break_off(n)`
+  ends it after so many; `standing` counts the forgets that are under way,
+- `lapse` lets the process that was at a forget be taken for dead; `successor` returns the stores of another
+  that has gone on with what a crash of `stores` has left,
+- `agrees` holds what follows from rows to the rows.
+"""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from proxy.domain.core import Edit, Forgotten, Outcome, Scope
+from proxy.domain.errors import Conflict
+from proxy.domain.oversight import Applied
+from tests.storage.contract_chains import converse, items, keep, response
+from tests.storage.forgetting_support import SCOPES, WORD, ZEUS, everything
+from tests.storage.making import (
+    ANNA,
+    APOLLO,
+    NOW,
+    always,
+    contents,
+    create,
+    exchange,
+    find,
+    memory,
+    never,
+    of,
+    quote,
+    store,
+    supersede,
+    talk,
+    vector,
+)
+
+USER, PROJECT = of(ANNA), of(APOLLO)
+
+
+class ForgetBesideContract:
+    KEEPS_GENERATION: bool
+    """Whether portions leave the generation as it is: what began after the forget did is taken as it ends."""
+    QUEUES_ANEW: bool
+    """Whether what stays to be read waits for a sweep."""
+
+    # ------------------------------------------------------------ what others see
+    @pytest.mark.usefixtures("in_portions")
+    @pytest.mark.parametrize(
+        "where", [USER, PROJECT, of(ANNA, type="episodic")], ids=["user", "project", "type"]
+    )
+    async def test_what_is_being_forgotten_is_hidden_from_the_first_moment(self, stores, second, gate, where):
+        scope = Scope("acme", "anna", where.project)
+        facts = [create(f"fact {n}", scope, id=f"f{n}", type="episodic", vec=vector(1)) for n in range(9)]
+        await store(stores.memories, *facts, create("older", id="older", type="semantic"))
+        # Reached only through what superseded it.
+        await store(stores.memories, supersede("older", "newer", scope, id="newer", type="episodic"))
+        assert len(await find(second.memories, "fact", vec=vector(1))) == 9
+        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
+        await gate.reached.wait()
+        for each in (stores.memories, second.memories):
+            assert await find(each, "fact newer older", vec=vector(1)) == []
+            page = await each.list(of(ANNA, include_inactive=True), limit=99)
+            assert (page.items, page.total) == ((), 0)
+            assert (await each.list(of(ANNA), limit=99)).total == 0
+            for id_ in ("f8", "older", "newer"):
+                assert await each.get(of(ANNA), id_) is None
+                assert await each.history(of(ANNA), [id_]) == {}
+        assert await stores.receipts.list("acme", "anna", limit=9) == []
+        gate.go_on.set()
+        assert (await forgetting).memories == 11
+
+    async def test_another_process_never_serves_from_memory_what_was_forgotten(self, stores, second):
+        """It may hold the rows until it looks again; whoever asks makes it look."""
+        facts = [create(f"fact {n}", id=f"f{n}", type=("semantic", "episodic")[n % 2]) for n in range(4)]
+        await store(stores.memories, *facts)
+        assert len(await find(second.memories, "fact", limit=99)) == 4
+        await stores.memories.forget(of(ANNA, type="episodic"), by="test")
+        assert await contents(second.memories, "fact") == {"fact 0", "fact 2"}
+        await stores.memories.forget(of(ANNA), "f0", by="test")
+        assert await contents(second.memories, "fact") == {"fact 2"}
+        await stores.memories.forget(of(ANNA), by="test")
+        assert await contents(second.memories, "fact") == set()
+        await store(stores.memories, create("fact 9", id="f2"))
+        assert await contents(second.memories, "fact") == {"fact 9"}
+
+    # ------------------------------------------------------------ what others write
+    @pytest.mark.usefixtures("in_portions")
+    @pytest.mark.parametrize("where", [USER, of(ANNA, type="semantic")], ids=["user", "type"])
+    async def test_who_begins_during_a_forget_is_stored_and_survives(self, stores, sessions, gate, where):
+        await store(stores.memories, *(create(f"fact {n}", id=f"f{n}") for n in range(9)))
+        before = await stores.memories.stamp(ANNA)
+        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
+        await gate.reached.wait()
+        with pytest.raises(Conflict):
+            await stores.memories.apply(ANNA, [create("late")], expect=before)
+        # The same words as one that is not erased yet.
+        await store(stores.memories, create("fact 8", id="again"), create("new"))
+        assert await contents(stores.memories, "fact new late") == {"fact 8", "new"}
+        begun = await sessions.begin(exchange("new words"))
+        await keep(stores, response("new"))
+        gate.go_on.set()
+        assert (await forgetting).memories == 9
+        assert await contents(stores.memories, "fact new late") == {"fact 8", "new"}
+        assert await sessions.complete(begun, Outcome("hi", whole=True), never)
+        assert await stores.chains.get(ANNA, "new", NOW) is not None
+
+    @pytest.mark.usefixtures("in_portions")
+    async def test_an_answer_under_way_when_a_forget_begins_is_not_kept(self, stores, sessions, gate):
+        await store(stores.memories, *(create(f"fact {n}", id=f"f{n}", type="episodic") for n in range(9)))
+        elsewhere = await sessions.begin(exchange("hm?", session="s2"))
+        begun = await sessions.begin(exchange("what?", scope=APOLLO))
+        forgetting = asyncio.create_task(stores.memories.forget(PROJECT, by="test"))
+        await gate.reached.wait()
+        assert not await sessions.complete(begun, Outcome(f"a {WORD}", whole=True), always)
+        assert await sessions.complete(elsewhere, Outcome("hello", whole=True), always)
+        gate.go_on.set()
+        await forgetting
+
+    @pytest.mark.usefixtures("in_portions")
+    async def test_an_answer_that_repeats_what_is_being_forgotten_is_not_read(
+        self, stores, sessions, jobs, gate, written, agrees
+    ):
+        await store(stores.memories, *(create(f"{WORD} {n}", APOLLO, id=f"f{n}") for n in range(9)))
+        shown = await sessions.begin(exchange("who am I?", session="s2"))
+        forgetting = asyncio.create_task(stores.memories.forget(PROJECT, by="test"))
+        await gate.reached.wait()
+        assert await sessions.complete(shown, Outcome(f"a {WORD}", whole=True, recalled=("f8",)), always)
+        assert [e.answer for e in await sessions.recent(ANNA, "s2", 9)] == [""]
+        assert await jobs.claim(NOW, 60) is None
+        gate.go_on.set()
+        await forgetting
+        assert WORD.encode() not in await written()
+        if self.QUEUES_ANEW:
+            await sessions.sweep(NOW, always)
+        batch = await jobs.batch(await jobs.claim(NOW, 60), limit=9, context=0)
+        assert [(e.said, e.answer) for e in batch.pending] == [("who am I?", "")]
+        await agrees()
+
+    @pytest.mark.usefixtures("in_portions")
+    async def test_nothing_is_said_in_a_conversation_by_a_running_response_while_much_is_forgotten(
+        self, stores, gate, written
+    ):
+        await converse(stores.conversations, scope=APOLLO)
+        running = response("r1", APOLLO, conversation_id="c1")
+        generation = (await stores.memories.stamp(ANNA)).generation
+        await keep(stores, running)
+        await store(stores.memories, *(create(f"fact {n}", APOLLO, type="episodic") for n in range(9)))
+        forgetting = asyncio.create_task(stores.memories.forget(of(ANNA, type="episodic"), by="test"))
+        await gate.reached.wait()
+        ended = response("r1", APOLLO, text=WORD, conversation_id="c1")
+        over = running.response
+        said = await stores.chains.save(ended, generation=generation, over=over, said=items("late"))
+        gate.go_on.set()
+        await forgetting
+        assert not said
+        assert WORD.encode() not in await written()
+        assert await stores.chains.save(ended, generation=generation, over=over, said=items("now"))
+
+    @pytest.mark.usefixtures("in_portions")
+    @pytest.mark.parametrize("where", [PROJECT, of(ANNA, type="episodic")], ids=["project", "type"])
+    async def test_who_read_what_is_being_forgotten_does_not_save_its_continuation(
+        self, stores, gate, written, where
+    ):
+        told = await talk(stores.sessions, f"I am a {WORD}", scope=APOLLO)
+        await keep(stores, response("r1", APOLLO, text=WORD))
+        facts = [create(f"fact {n}", APOLLO, type="episodic", evidence=quote(told)) for n in range(9)]
+        await store(stores.memories, *facts)
+        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
+        await gate.reached.wait()
+        generation = (await stores.memories.stamp(ANNA)).generation
+        later = response("r2", APOLLO, text=f"still a {WORD}", previous_id="r1")
+        gate.go_on.set()
+        await forgetting
+        assert not await stores.chains.save(later, generation=generation)
+        other = response("other", APOLLO)
+        assert await stores.chains.save(other, generation=generation) == self.KEEPS_GENERATION
+        await keep(stores, response("fresh", APOLLO), response("next", APOLLO, previous_id="fresh"))
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.usefixtures("in_portions")
+    @pytest.mark.parametrize(
+        "where", [USER, of(ANNA, type="semantic"), PROJECT], ids=["user", "type", "project"]
+    )
+    async def test_what_is_being_forgotten_keeps_out_neither_its_id_nor_its_words(
+        self, stores, gate, agrees, where
+    ):
+        scope = Scope("acme", "anna", where.project)
+        told = await talk(stores.sessions, f"I am a {WORD}", scope=scope)
+        facts = [create(f"{WORD} {n}", scope, id=f"f{n}", evidence=quote(told)) for n in range(9)]
+        await store(stores.memories, create("first", scope, id="old"), *facts)
+        await store(stores.memories, supersede("old", "second", scope, id="new"))
+        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
+        await gate.reached.wait()
+        again = [
+            create("first", scope, id="old", superseded_by="new"),
+            create("second", scope, id="new"),
+            create(f"{WORD} 7", scope, id="f7"),
+            create(f"{WORD} 8", scope, id="elsewhere"),
+        ]
+        for change in again:  # one by one: each may meet what the next one makes way for
+            assert await store(stores.memories, change) == Applied()
+        await store(stores.memories, create("new", scope, id="e"))
+        await store(stores.memories, Edit(memory(f"{WORD} 6", scope, id="e"), None))
+        gate.go_on.set()
+        gone = await forgetting
+        page = await stores.memories.list(of(ANNA, include_inactive=True), limit=99)
+        assert {m.id for m in page.items} == {"old", "new", "f7", "elsewhere", "e"}
+        assert gone.memories == 11
+        (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
+        assert receipt.counts == gone
+        await agrees()
+
+    @pytest.mark.usefixtures("in_portions")
+    @pytest.mark.parametrize("where", [of(ANNA, type="semantic"), PROJECT], ids=["type", "project"])
+    async def test_no_memory_becomes_one_that_is_being_forgotten(self, stores, gate, where):
+        facts = [create(f"fact {n}", APOLLO, id=f"f{n}") for n in range(9)]
+        await store(stores.memories, *facts, create("plan", ZEUS, id="e", type="episodic"))
+        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
+        await gate.reached.wait()
+        with pytest.raises(Conflict):
+            await store(stores.memories, Edit(memory("plan", APOLLO, id="e", type="semantic"), None))
+        await store(stores.memories, Edit(memory("plan b", ZEUS, id="e", type="episodic"), None))
+        gate.go_on.set()
+        assert (await forgetting).memories == 9
+        await store(stores.memories, Edit(memory("plan c", APOLLO, id="e", type="semantic"), None))
+        assert (await stores.memories.get(of(ANNA), "e")).content == "plan c"
+
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_forgets_at_once_take_everything_once(
+        self, stores, second, written, standing, agrees, mode, request
+    ):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        facts = (create(f"{WORD} {n}", type=("semantic", "episodic")[n % 2]) for n in range(20))
+        await store(stores.memories, *facts)
+        gone = await asyncio.gather(
+            stores.memories.forget(of(ANNA, type="semantic"), by="test"),
+            second.memories.forget(of(ANNA), by="test"),
+            stores.memories.forget(of(ANNA), by="test"),
+        )
+        assert sum(each.memories for each in gone) == 20
+        assert len(await stores.receipts.list("acme", "anna", limit=9)) == 3
+        assert WORD.encode() not in await written()
+        assert await standing() == 0
+        await agrees()
+
+    # ------------------------------------------------------------ crashes
+    @pytest.mark.usefixtures("in_portions")
+    @pytest.mark.parametrize("where", SCOPES.values(), ids=SCOPES)
+    @pytest.mark.parametrize("portions", [0, 1, 2, 4])
+    async def test_what_a_crash_broke_off_is_finished_by_another(
+        self, stores, break_off, standing, successor, written, where, portions
+    ):
+        await everything(stores)
+        await store(stores.memories, *(create(f"{WORD} {n}", APOLLO, type="preference") for n in range(9)))
+        counted = await stores.memories.forget(where, by="test", dry_run=True)
+        if where.text is None:
+            break_off(portions)
+            with pytest.raises(RuntimeError):
+                await stores.memories.forget(where, by="test")
+            assert await standing() == 1
+        else:  # in one commit
+            await stores.memories.forget(where, by="test")
+        other = await successor()
+        assert await standing() == 0
+        assert await other.memories.resume_forgets() == 0
+        (receipt,) = await other.receipts.list("acme", "anna", limit=9)
+        assert replace(receipt.counts, receipt=None) == counted
+        assert await other.memories.forget(where, by="test", dry_run=True) == Forgotten()
+        await other.memories.forget(of(ANNA), by="test")
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.usefixtures("in_portions")
+    @pytest.mark.parametrize("where", [USER, of(ANNA, type="semantic")], ids=["user", "type"])
+    async def test_nobody_goes_on_with_a_forget_that_somebody_is_at(self, stores, second, gate, where):
+        await store(stores.memories, *(create(f"{WORD} {n}") for n in range(9)))
+        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
+        await gate.reached.wait()
+        for each in (stores, second):
+            assert await each.memories.resume_forgets() == 0
+        gate.go_on.set()
+        assert (await forgetting).memories == 9
+
+    @pytest.mark.usefixtures("in_portions")
+    @pytest.mark.parametrize("where", [USER, of(ANNA, type="semantic")], ids=["user", "type"])
+    async def test_a_forget_whose_caller_gave_up_is_finished_by_the_upkeep(
+        self, stores, gate, lapse, written, where
+    ):
+        await store(stores.memories, *(create(f"{WORD} {n}") for n in range(9)))
+        forgetting = asyncio.create_task(stores.memories.forget(where, by="test"))
+        await gate.reached.wait()
+        forgetting.cancel()
+        await asyncio.wait([forgetting])
+        gate.go_on.set()
+        await lapse()
+        assert await stores.memories.resume_forgets() == 1
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.usefixtures("in_portions")
+    @pytest.mark.parametrize("where", [USER, of(ANNA, type="semantic")], ids=["user", "type"])
+    async def test_what_came_after_a_forget_stays_when_another_finishes_it(
+        self, stores, break_off, successor, where
+    ):
+        await store(stores.memories, *(create(f"{WORD} {n}", id=f"f{n}") for n in range(9)))
+        break_off(1)
+        with pytest.raises(RuntimeError):
+            await stores.memories.forget(where, by="test")
+        await store(stores.memories, create("new tea", id="f8", vec=vector(1)))
+        await talk(stores.sessions, "hello again")
+        await keep(stores, response("new"))
+        other = await successor()
+        assert await contents(other.memories, "tea", vec=vector(1)) == {"new tea"}
+        assert (await other.memories.get(of(ANNA), "f8")).content == "new tea"
+        assert [e.said for e in await other.sessions.recent(ANNA, "s1", 9)] == ["hello again"]
+        assert await other.chains.get(ANNA, "new", NOW) is not None
+        (receipt,) = await other.receipts.list("acme", "anna", limit=9)
+        assert receipt.counts.memories == 9
+
+    @pytest.mark.usefixtures("in_portions")
+    async def test_what_came_after_a_forget_takes_nothing_older_along(self, stores, break_off, successor):
+        """A new memory of the kind that is being forgotten may supersede one of another kind."""
+        facts = [create(f"fact {n}", id=f"f{n}") for n in range(9)]
+        await store(stores.memories, *facts, create("plan", id="e", type="episodic"))
+        break_off(1)
+        with pytest.raises(RuntimeError):
+            await stores.memories.forget(of(ANNA, type="semantic"), by="test")
+        await store(stores.memories, supersede("e", "plan b", id="later"))
+        other = await successor()
+        page = await other.memories.list(of(ANNA, include_inactive=True), limit=99)
+        assert {m.id for m in page.items} == {"e", "later"}

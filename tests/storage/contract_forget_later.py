@@ -1,0 +1,352 @@
+"""What a forget takes of what came after, or beside: answers that had what is forgotten in their history,
+what tells it and is not read yet, what was said of it in other sessions. Subclass these where `stores` gives
+them all, and `written` what is on disk."""
+
+import threading
+from dataclasses import replace
+
+import pytest
+
+from proxy.domain.core import Outcome
+from proxy.storage import told as module
+from proxy.text.sentences import sentences
+from tests.storage.contract_chains import converse, items, keep, names, response
+from tests.storage.forgetting_support import WORD, shelve
+from tests.storage.making import (
+    ANNA,
+    APOLLO,
+    BEN,
+    NOW,
+    create,
+    exchange,
+    forgotten,
+    never,
+    of,
+    quote,
+    store,
+    supersede,
+    talk,
+)
+
+
+async def session(stores, name="s1", scope=ANNA):
+    """What was said in a session and answered, oldest first."""
+    return [(e.said, e.answer) for e in await stores.sessions.recent(scope, name, 9)]
+
+
+class ForgetLaterContract:
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    @pytest.mark.parametrize("where", ["by id", "by type"])
+    async def test_later_answers_go_with_a_memory_and_what_the_user_said_stays(
+        self, stores, written, mode, where, request
+    ):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        await talk(stores.sessions, "hello", "hi, the first")
+        told = await talk(stores.sessions, f"I play the {WORD}", f"A {WORD}!")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}")
+        await talk(stores.sessions, "and how long?", f"the {WORD} for years")
+        await talk(stores.sessions, "elsewhere", "and it stays", session="s2")
+        await talk(stores.sessions, "another's", "stays, too", scope=BEN)
+        await read(stores)
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told, WORD)))
+        await stores.memories.forget(of(ANNA, type=None if where == "by id" else "semantic"),
+                                     "a" if where == "by id" else None, by="test")  # fmt: skip
+        assert await session(stores) == [
+            ("hello", "hi, the first"), ("what do I play?", ""), ("and how long?", "")
+        ]  # fmt: skip
+        assert await session(stores, "s2") == [("elsewhere", "and it stays")]
+        assert await session(stores, scope=BEN) == [("another's", "stays, too")]
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_answers_go_that_came_after_a_memory_was_shown(self, stores, written, mode, request):
+        """What was shown once stands in the history, and is not shown again."""
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        await store(stores.memories, create(f"plays the {WORD}", id="a"))
+        await talk(stores.sessions, "hello", "hi, the first")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}", recalled=("a",))
+        await talk(stores.sessions, "what was it?", f"the {WORD}, as I said")
+        await forgotten(stores.memories, of(ANNA), "a")
+        assert await session(stores) == [
+            ("hello", "hi, the first"), ("what do I play?", ""), ("what was it?", "")
+        ]  # fmt: skip
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_a_later_answer_that_is_on_its_way_is_not_kept(self, stores, written, mode, request):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        broken = await talk(stores.sessions, "since when?", f"the {WORD} si", whole=False)
+        begun = await stores.sessions.begin(exchange("what do I play?"))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await forgotten(stores.memories, of(ANNA), "a")
+        for late in (broken, begun):
+            await stores.sessions.complete(late, Outcome(f"the {WORD}", whole=True), never)
+        assert await session(stores) == [("since when?", ""), ("what do I play?", "")]
+        assert WORD.encode() not in await written()
+        await talk(stores.sessions, "and now?", "something else")
+        assert (await session(stores))[-1] == ("and now?", "something else")
+
+    async def test_all_answers_of_a_session_go_whose_beginning_retention_has_removed(self, stores, written):
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await read(stores, create(f"the {WORD}", id="a", evidence=quote(told)))
+        assert await stores.sessions.prune(NOW + 1) == 1
+        await talk(stores.sessions, "what do I play?", f"the {WORD}")
+        await talk(stores.sessions, "in the project", "of the same name", scope=APOLLO)
+        await forgotten(stores.memories, of(ANNA), "a")
+        assert await session(stores) == [("what do I play?", "")]
+        assert await session(stores, scope=APOLLO) == [("in the project", "of the same name")]
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.parametrize("mode", ["by id", "with its project", "with its project in portions"])
+    async def test_answers_go_that_came_after_a_document_was_shown(self, stores, written, mode, request):
+        if mode.endswith("portions"):
+            request.getfixturevalue("in_portions")
+        document = await shelve(stores, APOLLO)
+        await talk(stores.sessions, "hello", "hi, the first")
+        await talk(stores.sessions, "what does it say?", f"the {WORD}", recalled=(document.id,))
+        await talk(stores.sessions, "and again?", f"the {WORD}, as I said")
+        await keep(stores, response("r", text=WORD))
+        if mode == "by id":
+            await stores.documents.delete(document, by="test", now=NOW)
+        else:
+            await stores.memories.forget(of(APOLLO), by="test")
+        assert await session(stores) == [
+            ("hello", "hi, the first"), ("what does it say?", ""), ("and again?", "")
+        ]  # fmt: skip
+        assert WORD.encode() not in await written()
+
+    async def test_no_memory_is_made_of_what_a_client_that_sends_its_history_is_answered_afterwards(
+        self, stores
+    ):
+        told = await talk(stores.sessions, f"I play the {WORD}", f"A {WORD}!")
+        await talk(stores.sessions, "since when?", f"the {WORD}?")
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await forgotten(stores.memories, of(ANNA), "a")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}, as I see above")
+        await talk(stores.sessions, "hello", "hi", session="s2")
+        assert await to_extract(stores, "s1") == [("since when?", ""), ("what do I play?", "")]
+        assert await to_extract(stores, "s2") == [("hello", "hi")]
+
+    async def test_no_memory_is_made_either_where_the_first_such_answer_came_after_the_forget(self, stores):
+        await store(stores.memories, create(f"the {WORD}", id="a"))
+        begun = await stores.sessions.begin(exchange("what do I play?"))
+        await forgotten(stores.memories, of(ANNA), "a")
+        late = Outcome(f"the {WORD}", whole=True, recalled=("a",))
+        await stores.sessions.complete(begun, late, never)
+        await talk(stores.sessions, "again?", f"the {WORD}")
+        assert await to_extract(stores, "s1") == [("what do I play?", ""), ("again?", "")]
+
+
+async def to_extract(stores, session):
+    """What a worker reads of it."""
+    await stores.sessions.end(ANNA, session, NOW)
+    job = await stores.jobs.claim(NOW, 60)
+    batch = await stores.jobs.batch(job, limit=9, context=9)
+    await stores.memories.apply(ANNA, (), expect=batch.stamp, done=job)
+    return [(e.said, e.answer) for e in batch.pending]
+
+
+async def read(stores, *changes):
+    """Extract what was said so far, and store what was found in it."""
+    for name in ("s1", "s2"):
+        await stores.sessions.end(ANNA, name, NOW)
+    while (job := await stores.jobs.claim(NOW, 60)) is not None:
+        stamp = (await stores.jobs.batch(job, limit=9, context=0)).stamp
+        await stores.memories.apply(ANNA, changes, expect=stamp, done=job)
+
+
+FACT = f"The user will play the {WORD} in October."
+
+
+class ForgetBesidesContract:
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_what_tells_a_forgotten_memory_and_is_not_read_yet_goes(
+        self, stores, written, mode, request
+    ):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        told = await talk(stores.sessions, f"I will play the {WORD} in October")
+        await read(stores, create(FACT, id="a", evidence=quote(told)))
+        await talk(stores.sessions, f"What to wear? I play the {WORD}, from October on.", session="s2")
+        await talk(stores.sessions, "and to eat?", "what you like", session="s2")
+        await talk(stores.sessions, "my dog is Rex", f"Nice! You play the {WORD} in October.", session="s3")
+        await talk(stores.sessions, "In October I play cards", "fine", session="s4")
+        open_ = await stores.sessions.begin(
+            exchange(f"In October, playing the {WORD}, what", APOLLO, session="s5")
+        )
+        counted = await stores.memories.forget(of(ANNA), "a", by="test", dry_run=True)
+        assert (counted.memories, counted.exchanges) == (1, 3)
+        assert await forgotten(stores.memories, of(ANNA), "a") == counted
+        assert await session(stores, "s2") == [("and to eat?", "")]
+        assert await session(stores, "s3") == [("my dog is Rex", "")]
+        assert await session(stores, "s4") == [("In October I play cards", "fine")]
+        assert not await stores.sessions.complete(open_, Outcome(f"the {WORD}", whole=True), never)
+        assert WORD.encode() not in await written()
+
+    async def test_what_another_user_says_stays(self, stores):
+        await store(stores.memories, create(FACT, id="a"))
+        await talk(stores.sessions, FACT, scope=BEN)
+        assert (await forgotten(stores.memories, of(ANNA), "a")).exchanges == 0
+        assert await session(stores, scope=BEN) == [(FACT, "hi")]
+
+    async def test_what_was_said_again_where_it_was_told_goes_though_it_is_read(self, stores, written):
+        told = await talk(stores.sessions, f"I will play the {WORD} in October")
+        await talk(stores.sessions, f"will I really play the {WORD} in October?", "yes")
+        await talk(stores.sessions, "my dog is Rex", "nice")
+        await read(stores, create(FACT, id="a", evidence=quote(told)))
+        await store(
+            stores.memories,
+            create(f"They play the {WORD}", id="s", source="summary", evidence=quote(told)),
+        )
+        gone = await forgotten(stores.memories, of(ANNA), "a")
+        assert (gone.memories, gone.exchanges) == (2, 2)
+        assert await session(stores) == [("my dog is Rex", "")]
+        assert WORD.encode() not in await written()
+
+    async def test_what_tells_what_a_forgotten_memory_superseded_goes_too(self, stores, written):
+        await store(stores.memories, create(FACT, id="a"))
+        await store(stores.memories, supersede("a", "The user will play the drums in May.", id="b"))
+        await talk(stores.sessions, f"in October, I play the {WORD}")
+        assert (await forgotten(stores.memories, of(ANNA), "b")).exchanges == 1
+        assert WORD.encode() not in await written()
+
+    async def test_a_memory_of_few_words_takes_only_what_says_something_about_the_user(self, stores):
+        await store(stores.memories, create(f"The user plays the {WORD}.", id="a"))
+        await talk(stores.sessions, f"what does a {WORD} play?", session="s2")
+        await talk(stores.sessions, f"I play the {WORD}", session="s3", personal=True)
+        assert (await forgotten(stores.memories, of(ANNA), "a")).exchanges == 1
+        assert [said for said, _ in await session(stores, "s2")] == [f"what does a {WORD} play?"]
+        assert await session(stores, "s3") == []
+
+    @pytest.mark.parametrize("dry_run", [False, True])
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_what_takes_long_to_judge_holds_up_nobody_else(
+        self, stores, mode, dry_run, monkeypatch, request
+    ):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        judged = []
+
+        def noted(text):
+            judged.append(threading.current_thread().name)
+            return sentences(text)
+
+        monkeypatch.setattr(module, "sentences", noted)
+        await store(stores.memories, create(FACT, id="a"))
+        for n in range(3):
+            await talk(stores.sessions, f"I will play the {WORD} in October, {n} times", session=f"s{n}")
+        gone = await stores.memories.forget(of(ANNA), "a", by="test", dry_run=dry_run)
+        assert (gone.memories, gone.exchanges) == (1, 3)
+        assert len(judged) == 3
+        for thread in judged:  # neither the event loop, nor who reads or writes the store for everybody
+            assert thread != threading.main_thread().name
+            assert not thread.startswith("store-")
+
+
+class ForgetInConversationsContract:
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_a_conversation_goes_whichever_sessions_it_was_used_in(
+        self, stores, written, mode, request
+    ):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}", scope=APOLLO, session="s2")
+        await converse(stores.conversations, "made by the client")
+        await said(stores, "told", session_id="s1")
+        await said(stores, "asked", scope=APOLLO, session_id="s2")
+        await keep(
+            stores,
+            response("first", text=WORD, conversation_id="c1"),
+            response("second", APOLLO, text=WORD, session_id="s2", conversation_id="c1"),
+            response("on", text=WORD, session_id="s3", previous_id="second", conversation_id="c2"),
+            response("beside", text=WORD, session_id="s4", conversation_id="c2"),
+            response("elsewhere", session_id="s2", conversation_id="c3"),
+            response("alone", APOLLO, session_id="s2"),
+        )
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        counted = await stores.memories.forget(of(ANNA), "a", by="test", dry_run=True)
+        assert counted.responses == 4
+        assert await forgotten(stores.memories, of(ANNA), "a") == counted
+        assert await names(stores.conversations) == ""
+        assert await session(stores, "s2", APOLLO) == [("what do I play?", "")]
+        for kept in ("elsewhere", "alone"):
+            assert await stores.chains.get(ANNA, kept, NOW) is not None
+        assert WORD.encode() not in await written()
+
+    async def test_a_response_goes_that_holds_an_item_of_one_that_goes(self, stores, written):
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await talk(stores.sessions, "shorter, please", f"the {WORD}", session="s2")
+        await keep(stores, response("first", text=WORD, session_id="s1"))
+        await keep(stores, response("copy", text=WORD, session_id="s2"), recalled=("first",))
+        await keep(stores, response("of it", text=WORD, session_id="s3"), recalled=("gone", "copy"))
+        await keep(stores, response("beside", session_id="s4"), recalled=("another",))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        assert (await forgotten(stores.memories, of(ANNA), "a")).responses == 3
+        assert await stores.chains.get(ANNA, "beside", NOW) is not None
+        assert await session(stores, "s2") == [("shorter, please", "")]
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.parametrize("link", ["item", "chain", "conversation", "store: false"])
+    async def test_the_answer_of_a_copy_goes_though_its_session_was_shown_it_only_later(
+        self, stores, written, link
+    ):
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await talk(stores.sessions, "shorter, please", f"the {WORD}", session="s2")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}", session="s2", recalled=("a",))
+        first, copy = response("first", text=WORD), response("copy", text=WORD, session_id="s2")
+        match link:
+            case "item":
+                await keep(stores, first)
+                await keep(stores, copy, recalled=("first",))
+            case "chain":
+                await keep(stores, first, replace(copy, previous_id="first"))
+            case "conversation":
+                await converse(stores.conversations)
+                await said(stores, "told", session_id="s1")
+                await said(stores, "copied", session_id="s2")
+                await keep(stores, *(replace(each, conversation_id="c1") for each in (first, copy)))
+            case _:
+                await converse(stores.conversations)
+                await said(stores, "told", session_id="s1")
+                await said(stores, "copied", session_id="s2")
+        await forgotten(stores.memories, of(ANNA), "a")
+        assert await session(stores, "s2") == [("shorter, please", ""), ("what do I play?", "")]
+        assert WORD.encode() not in await written()
+
+    async def test_a_response_goes_of_a_conversation_that_only_items_lead_to(self, stores):
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await converse(stores.conversations)
+        await said(stores, "told", session_id="s1")
+        await keep(stores, response("asked", session_id="s2", conversation_id="c1"))
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        assert (await forgotten(stores.memories, of(ANNA), "a")).responses == 1
+
+    async def test_what_came_to_a_conversation_before_it_was_told_there_stays(self, stores):
+        told = await talk(stores.sessions, f"I play the {WORD}")
+        await talk(stores.sessions, "what do I play?", f"the {WORD}", session="s2")
+        await talk(stores.sessions, "and you?", "nothing", session="s3")
+        await converse(stores.conversations, "before")
+        await converse(stores.conversations, id="c2")
+        await said(stores, "told", session_id="s1")
+        await said(stores, "asked", session_id="s2")
+        await said(stores, "elsewhere", "c2", session_id="s3")
+        await store(stores.memories, create(f"the {WORD}", id="a", evidence=quote(told)))
+        await forgotten(stores.memories, of(ANNA), "a")
+        assert await names(stores.conversations) == "before"
+        assert await session(stores, "s2") == [("what do I play?", "")]
+        assert await session(stores, "s3") == [("and you?", "nothing")]
+        assert await stores.conversations.item(ANNA, "c2", "elsewhere") is not None
+
+
+async def said(stores, item, conversation="c1", *, scope=ANNA, session_id):
+    """An item of the conversation that was said in the session."""
+    generation = (await stores.memories.stamp(scope)).generation
+    assert await stores.conversations.add(
+        scope, conversation, items(item), generation=generation, session_id=session_id
+    )

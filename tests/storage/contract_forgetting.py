@@ -1,0 +1,266 @@
+"""What every forget does of everything that a store keeps: counted beforehand, complete, with a receipt; and
+what goes when its time is over. Subclass it where `stores` gives them all, and `written` what is on disk."""
+
+import pytest
+
+from proxy.domain.core import Forgotten, Hold, Outcome
+from proxy.domain.errors import NotFound
+from tests.storage.contract_chains import keep, response
+from tests.storage.forgetting_support import (
+    SCOPES,
+    WORD,
+    candidate,
+    everything,
+)
+from tests.storage.making import (
+    ANNA,
+    APOLLO,
+    BEN,
+    NOW,
+    always,
+    contents,
+    create,
+    exchange,
+    forgotten,
+    memory,
+    never,
+    of,
+    quote,
+    store,
+    supersede,
+    talk,
+)
+
+DAY = 86_400.0
+
+
+class ForgettingContract:
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    @pytest.mark.parametrize("where", SCOPES.values(), ids=SCOPES)
+    async def test_a_dry_run_counts_just_what_a_forget_then_removes(self, stores, where, mode, request):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        await everything(stores)
+        project = await talk(stores.sessions, "in the project", scope=APOLLO, trigger=always)
+        await store(stores.memories, create("plan", APOLLO, evidence=quote(project)), scope=ANNA)
+        counted = await stores.memories.forget(where, by="test", dry_run=True)
+        assert counted != Forgotten()
+        assert await forgotten(stores.memories, where) == counted
+        assert await forgotten(stores.memories, where) == Forgotten()
+
+    async def test_the_summary_of_a_session_goes_with_a_memory_that_was_told_in_it(self, stores):
+        told = await talk(stores.sessions, "I play the zither", trigger=always)
+        last = await talk(stores.sessions, "My dog is Rex", trigger=always)
+        await store(
+            stores.memories,
+            create("Plays the zither", evidence=quote(told, "the zither"), id="fact"),
+            create("Has a dog called Rex", evidence=quote(last, "Rex"), id="other"),
+            create("Said: plays the zither, dog Rex", evidence=quote(last), id="sum", source="summary"),
+        )
+        counted = await stores.memories.forget(of(ANNA), "fact", by="test", dry_run=True)
+        assert counted.memories == 2
+        assert await forgotten(stores.memories, of(ANNA), "fact") == counted
+        assert await contents(stores.memories, "zither dog Rex") == {"Has a dog called Rex"}
+
+    @pytest.mark.parametrize("how", ["at once", "after retention", "after an import"])
+    async def test_the_summary_goes_of_a_projects_session_in_which_a_general_memory_was_told(
+        self, stores, how
+    ):
+        told = exchange("to Zanzibar")
+        if how != "after an import":
+            told = await talk(stores.sessions, "to Zanzibar", scope=APOLLO, trigger=always)
+        await store(
+            stores.memories,
+            create("Will go to Zanzibar", evidence=quote(told, "Zanzibar"), id="fact"),
+            create("tea", APOLLO, id="beside", source="summary", evidence=quote(told, session="s2")),
+            create("rum", APOLLO, id="sum", source="summary", evidence=quote(told)),
+        )
+        if how == "after retention":
+            job = await stores.jobs.claim(NOW, 60)
+            batch = await stores.jobs.batch(job, limit=9, context=0)
+            await stores.memories.apply(ANNA, [], expect=batch.stamp, done=job)
+            assert await stores.sessions.prune(NOW + 1) == 1
+        await keep(stores, response("r", scope=APOLLO), response("elsewhere", session_id="s2", scope=APOLLO))
+        counted = await stores.memories.forget(of(ANNA), "fact", by="test", dry_run=True)
+        assert (counted.memories, counted.responses) == (2, 1)
+        assert await forgotten(stores.memories, of(ANNA), "fact") == counted
+        assert await contents(stores.memories, "Zanzibar tea rum", APOLLO) == {"tea"}
+
+    async def test_the_memory_of_a_project_takes_no_summary_of_anothers_session_of_that_name(self, stores):
+        told = exchange("to Zanzibar")
+        await store(
+            stores.memories,
+            create("Will go to Zanzibar", APOLLO, evidence=quote(told), id="fact"),
+            create("rum", source="summary", evidence=quote(told)),
+        )
+        assert (await forgotten(stores.memories, of(ANNA), "fact")).memories == 1
+
+    async def test_a_dry_run_by_id_counts_just_what_a_forget_then_removes(self, stores):
+        await everything(stores)
+        counted = await stores.memories.forget(of(ANNA), "c", by="test", dry_run=True)
+        assert (counted.memories, counted.exchanges, counted.responses, counted.quarantined) == (2, 1, 1, 1)
+        assert await forgotten(stores.memories, of(ANNA), "c") == counted
+
+    async def test_a_dry_run_changes_nothing(self, stores, commits):
+        await everything(stores)
+        before = (await stores.memories.stamp(ANNA), await commits())
+        await stores.memories.forget(of(ANNA), by="test", dry_run=True)
+        await stores.memories.forget(of(BEN), by="test", dry_run=True)
+        assert (await stores.memories.stamp(ANNA), await commits()) == before
+        assert await stores.receipts.list("acme", None, limit=9) == []
+
+    # ------------------------------------------------------------ all of it
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_a_forgotten_user_is_nowhere_in_the_data_directory(self, stores, written, mode, request):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        await everything(stores)
+        assert WORD.encode() in await written()
+        counted = await stores.memories.forget(of(ANNA), by="test", dry_run=True)
+        gone = await forgotten(stores.memories, of(ANNA))
+        assert counted == gone
+        assert gone == Forgotten(
+            memories=3, exchanges=3, sessions=3, jobs=2, responses=1, quarantined=1, documents=2,
+            conversations=1,
+        )  # fmt: skip
+        assert WORD.encode() not in await written()
+
+    async def test_what_is_held_goes_with_its_scope_type_or_source(self, stores):
+        told = await talk(stores.sessions)
+        for number, (scope, type_) in enumerate(
+            [(ANNA, "semantic"), (APOLLO, "episodic"), (ANNA, "procedural")]
+        ):
+            held = candidate(memory("x", type=type_), "elsewhere")
+            await store(stores.memories, Hold(f"q{number}", held, "planted", NOW), scope=scope)
+        sourced = candidate(memory("x", type="procedural"), told.id)
+        await store(
+            stores.memories, Hold("q3", sourced, "planted", NOW), create("a", id="a", evidence=quote(told))
+        )
+
+        async def left():
+            return sorted(held.id for held in await stores.quarantine.held(ANNA, limit=9))
+
+        assert (await forgotten(stores.memories, of(ANNA), "a")).quarantined == 1
+        assert await left() == ["q0", "q1", "q2"]
+        assert (await forgotten(stores.memories, of(ANNA, type="semantic"))).quarantined == 1
+        assert await left() == ["q1", "q2"]
+        assert (await forgotten(stores.memories, of(APOLLO))).quarantined == 1
+        assert await left() == ["q2"]
+
+    async def test_an_answer_given_in_view_of_a_memory_that_was_forgotten_since_is_not_kept(
+        self, stores, written
+    ):
+        await store(stores.memories, create(f"a {WORD}", id="a"))
+        begun = await stores.sessions.begin(exchange("who am I?"))
+        await stores.memories.forget(of(ANNA), "a", by="test")
+        assert await stores.sessions.complete(begun, Outcome(f"a {WORD}", whole=True, recalled=("a",)), never)
+        assert [e.answer for e in await stores.sessions.recent(ANNA, "s1", 9)] == [""]
+        assert WORD.encode() not in await written()
+
+    async def test_a_memory_that_stays_does_not_quote_what_was_erased_unread(self, stores, written):
+        told = await talk(stores.sessions, f"I am a {WORD}")
+        await store(stores.memories, create("plays", id="a", evidence=quote(told, f"a {WORD}")))
+        assert (await forgotten(stores.memories, of(ANNA, type="episodic"))).exchanges == 1
+        assert (await stores.memories.get(of(ANNA), "a")).evidence == quote(told)
+        assert WORD.encode() not in await written()
+
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    @pytest.mark.parametrize(
+        "where",
+        [of(APOLLO), of(APOLLO, type="semantic"), of(ANNA, type="semantic")],
+        ids=["project", "both", "type"],
+    )
+    async def test_responses_go_of_a_session_in_which_all_is_still_being_answered(
+        self, stores, written, where, mode, request
+    ):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        for number in range(3):  # more than a portion holds
+            begun = await stores.sessions.begin(exchange(f"and a {WORD}", scope=APOLLO, session=f"s{number}"))
+            await keep(stores, response(f"r{number}", APOLLO, text=WORD, session_id=f"s{number}"))
+        await keep(stores, response("elsewhere", BEN, session_id="s0"))
+        gone = await forgotten(stores.memories, where)
+        assert (gone.exchanges, gone.responses) == (3, 3)
+        assert [await stores.chains.get(ANNA, f"r{n}", NOW) for n in range(3)] == [None] * 3
+        assert await stores.chains.get(BEN, "elsewhere", NOW) is not None
+        assert not await stores.sessions.complete(begun, Outcome(f"a {WORD}", whole=True), always)
+        assert WORD.encode() not in await written()
+
+    async def test_a_memory_takes_the_responses_of_its_session_after_retention_removed_what_was_said(
+        self, stores
+    ):
+        told = await talk(stores.sessions, f"I am a {WORD}", trigger=always)
+        job = await stores.jobs.claim(NOW, 60)
+        stamp = (await stores.jobs.batch(job, limit=9, context=0)).stamp
+        change = create(f"is a {WORD}", id="a", evidence=quote(told))
+        await stores.memories.apply(ANNA, [change], expect=stamp, done=job)
+        await keep(stores, response("r"), response("elsewhere", session_id="s2"))
+        assert await stores.sessions.prune(NOW + 1) == 1
+        assert await forgotten(stores.memories, of(ANNA), "a") == Forgotten(memories=1, responses=1)
+        assert await stores.chains.get(ANNA, "elsewhere", NOW) is not None
+
+    # ------------------------------------------------------------ receipts
+    async def test_every_forget_of_a_scope_leaves_a_receipt_and_by_id_those_that_found_something(
+        self, stores
+    ):
+        await store(stores.memories, create(f"a {WORD}", id="a"), create("tea", id="b", type="episodic"))
+        for where, id_ in ((of(ANNA), "nothing"), (of(ANNA), "a"), (of(ANNA, type="episodic"), None)):
+            await stores.memories.forget(where, id_, by="key:k1")
+        await stores.memories.forget(of(BEN), by="jwt")
+        found = await stores.receipts.list("acme", None, limit=9)
+        assert [(r.user, r.type, r.memory_id, r.by, r.counts.memories) for r in found] == [
+            ("ben", None, None, "jwt", 0),
+            ("anna", "episodic", None, "key:k1", 1),
+            ("anna", None, "a", "key:k1", 1),
+        ]
+        assert all(r.id == r.counts.receipt and r.at == NOW for r in found)
+        assert WORD not in str(found)
+
+    async def test_a_forget_names_its_receipt(self, stores):
+        gone = await stores.memories.forget(of(ANNA), by="test")
+        (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
+        assert gone == receipt.counts == Forgotten(receipt=receipt.id)
+
+    @pytest.mark.parametrize("mode", ["at once", "in portions"])
+    async def test_receipts_survive_later_forgets_and_belong_to_their_user(self, stores, mode, request):
+        if mode == "in portions":
+            request.getfixturevalue("in_portions")
+        for n in range(5):
+            await store(stores.memories, create(f"fact {n}"))
+            await stores.memories.forget(of(ANNA), by=f"{n}")
+        await stores.memories.forget(of(BEN), by="ben's")
+        first = await stores.receipts.list("acme", "anna", limit=3)
+        rest = await stores.receipts.list("acme", "anna", limit=3, after=first[-1].id)
+        assert [r.by for r in (*first, *rest)] == ["4", "3", "2", "1", "0"]
+        assert await stores.receipts.list("other", None, limit=9) == []
+        with pytest.raises(NotFound):
+            await stores.receipts.list("acme", "ben", limit=3, after=first[0].id)
+
+    # ------------------------------------------------------------ expiry
+    async def test_what_expired_more_than_a_day_ago_is_erased_with_a_receipt(self, stores, written):
+        await store(
+            stores.memories,
+            create(f"old {WORD}", id="a", expires_at=NOW),
+            create("yesterday", id="b", expires_at=NOW + 1),
+            create("for good", id="c"),
+            create("older", id="d"),
+        )
+        await store(stores.memories, supersede("d", f"newer {WORD}", id="e", expires_at=NOW))
+        stamp = await stores.memories.stamp(ANNA)
+        assert await stores.memories.expire(NOW + DAY - 1) == 0
+        assert await stores.memories.expire(NOW + DAY) == 3
+        assert await stores.memories.expire(NOW + DAY) == 0
+        left = await stores.memories.list(of(ANNA, include_inactive=True), limit=9)
+        assert [m.id for m in left.items] == ["c", "b"]
+        (receipt,) = await stores.receipts.list("acme", "anna", limit=9)
+        assert (receipt.by, receipt.counts.memories) == ("retention", 3)
+        assert WORD.encode() not in await written()
+        assert await stores.memories.stamp(ANNA) == stamp  # nobody forgot: writers go on
+
+    async def test_expiry_leaves_what_was_said_and_answered(self, stores, sessions):
+        told = await talk(sessions)
+        await keep(stores, response("r"))
+        await store(stores.memories, create("a", expires_at=NOW, evidence=quote(told)))
+        assert await stores.memories.expire(NOW + DAY) == 1
+        assert len(await sessions.recent(ANNA, "s1", 9)) == 1
+        assert await stores.chains.get(ANNA, "r", NOW) is not None

@@ -1,0 +1,459 @@
+"""What every MemoryStore does. Subclass it where the fixture `memories` gives a backend."""
+
+import asyncio
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from proxy.domain.core import Confirm, Create, Event, Evidence, Forgotten, MemoryFilter, Scope, Search, Stamp
+from proxy.domain.errors import Conflict, NotFound
+from proxy.domain.oversight import Applied
+from tests.storage.making import (
+    ANNA,
+    APOLLO,
+    BEN,
+    NOW,
+    contents,
+    create,
+    find,
+    forgotten,
+    memory,
+    of,
+    store,
+    supersede,
+    vector,
+)
+
+
+class SearchContract:
+    async def test_a_memory_is_found_by_its_words_and_by_its_vector(self, memories):
+        await store(
+            memories, create("Allergic to peanuts", vec=vector(1)), create("Likes jazz", vec=vector(0, 1))
+        )
+        (by_words,) = await find(memories, "peanuts")
+        assert by_words.memory.content == "Allergic to peanuts"
+        assert (by_words.cosine, by_words.bm25 > 0) == (None, True)
+        by_vector = {h.memory.content: h for h in await find(memories, vec=vector(1, 1))}
+        assert by_vector["Likes jazz"].cosine == pytest.approx(0.7071, abs=1e-3)
+        assert by_vector["Likes jazz"].bm25 == 0
+
+    async def test_each_list_gives_its_own_best(self, memories):
+        await store(
+            memories,
+            create("near in meaning", vec=vector(1)),
+            create("code E4711", vec=vector(0, 0, 1)),
+            create("neither", vec=vector(0, 1)),
+        )
+        assert await contents(memories, "E4711", vec=vector(1), limit=1) == {"near in meaning", "code E4711"}
+
+    async def test_a_memory_without_a_vector_is_found_by_its_words_and_has_no_cosine(self, memories):
+        await store(memories, create("Has a boat"), create("Owns a horse", vec=vector(1)))
+        hits = {h.memory.content: h for h in await find(memories, "boat", vec=vector(1))}
+        assert hits["Has a boat"].cosine is None
+        assert hits["Owns a horse"].cosine == pytest.approx(1.0)
+
+    async def test_the_nearest_come_with_their_vectors_where_they_are_asked_for(self, memories):
+        await store(
+            memories,
+            create("Owns a horse", vec=vector(1, 0.2)),
+            create("Rides a horse", vec=vector(1)),
+            create("Feeds a horse", vec=vector(0, 1)),
+            create("Saw a horse"),
+        )
+        for limit in (50, 1):
+            hits = await find(memories, "horse", vec=vector(1), limit=limit, vectors=2)
+            held = {h.memory.content: h.vector for h in hits if h.vector is not None}
+            nearest = {"Rides a horse": vector(1), "Owns a horse": vector(1, 0.2)}
+            assert held.keys() == (nearest.keys() if limit > 1 else {"Rides a horse"})
+            for content, held_vector in held.items():
+                expected = np.frombuffer(nearest[content], np.float32)
+                assert np.frombuffer(held_vector, np.float32) == pytest.approx(expected, abs=1e-6)
+        assert not any(h.vector for h in await find(memories, "horse", vec=vector(1)))
+
+    async def test_a_search_sees_what_came_after_a_snapshot_was_begun(self, memories):
+        begun = [memories.snapshot(ANNA)]  # never seen
+        await store(memories, create("Has a boat"), create("Sails a boat", id="gone"))
+        begun.append(memories.snapshot(ANNA))
+        await forgotten(memories, of(ANNA), "gone")
+        await store(memories, create("Sold the boat"))
+        begun.append(memories.snapshot(ANNA))
+        assert await contents(memories, "boat") == {"Has a boat", "Sold the boat"}
+        *_, last = await asyncio.gather(*begun)
+        hits = last and last.search(Search(None, ("boat",), now=NOW))
+        assert hits is None or {hit.memory.content for hit in hits} == {"Has a boat", "Sold the boat"}
+
+    async def test_a_snapshot_says_what_a_search_says(self, memories):
+        assert await memories.snapshot(ANNA) is None  # never seen
+        await store(
+            memories,
+            create("Has a boat", vec=vector(1)),
+            create("Sails a boat", APOLLO, type="episodic"),
+            create("Owns a horse", vec=vector(0, 1)),
+            create("Had a boat", id="gone"),
+        )
+        for scope in (APOLLO, replace(ANNA, project="another")):
+            few = await memories.snapshot(scope)
+            for types in (None, frozenset({"semantic"})):
+                wanted = Search(vector(1), ("boat",), types=types, now=NOW)
+                hits = few and few.search(wanted)
+                assert hits is None or hits == await memories.search(scope, wanted)
+        await forgotten(memories, of(ANNA), "gone")
+        assert few is None or few.search(wanted) is None
+
+    async def test_rare_words_count_more_than_common_ones(self, memories):
+        await store(memories, *(create(f"meeting number {n}") for n in range(8)), create("meeting in Lisbon"))
+        hits = await find(memories, "meeting Lisbon")
+        assert max(hits, key=lambda h: h.bm25).memory.content == "meeting in Lisbon"
+        assert all(h.bm25 > 0 for h in hits)
+
+    async def test_bm25_does_not_depend_on_other_users_or_on_what_the_filter_leaves_out(self, memories):
+        await store(memories, create("green tea"), create("black coffee"))
+        (before,) = await find(memories, "tea")
+        await store(memories, *(create(f"tea {n}", BEN) for n in range(5)), scope=BEN)
+        await store(memories, *(create(f"tea {n}", type="episodic") for n in range(5)))
+        (after,) = await find(memories, "tea", types=frozenset({"semantic"}))
+        assert after.bm25 == pytest.approx(before.bm25)
+
+    async def test_another_user_or_tenant_is_never_seen(self, memories):
+        await store(memories, create("Anna's secret garden", vec=vector(1)))
+        stranger = type(ANNA)("other", "anna")
+        for scope in (BEN, stranger):
+            assert await contents(memories, "secret garden", scope, vec=vector(1)) == set()
+            assert (await memories.list(of(scope), limit=10)).total == 0
+
+    async def test_a_project_sees_itself_and_what_belongs_to_none(self, memories):
+        zeus = type(ANNA)("acme", "anna", "zeus")
+        await store(memories, create("plan a", APOLLO), create("plan b", zeus), create("plan c"))
+        assert await contents(memories, "plan", APOLLO) == {"plan a", "plan c"}
+        assert await contents(memories, "plan", ANNA) == {"plan a", "plan b", "plan c"}
+
+    async def test_types_are_filtered_before_the_best_are_chosen(self, memories):
+        await store(
+            memories, *(create(f"trip {n}") for n in range(9)), create("a long trip home", type="episodic")
+        )
+        assert await contents(memories, "trip", types=frozenset({"episodic"}), limit=1) == {
+            "a long trip home"
+        }
+
+    async def test_the_past_is_not_returned(self, memories):
+        await store(
+            memories,
+            create("cat named Tom", expires_at=NOW + 10),
+            create("cat named Kit", archived=True),
+            create("cat named Old", id="old"),
+        )
+        assert await contents(memories, "cat") == {"cat named Tom", "cat named Old"}
+        await store(memories, supersede("old", "cat named New"))
+        assert await contents(memories, "cat") == {"cat named Tom", "cat named New"}
+        assert await contents(memories, "cat", now=NOW + 10) == {"cat named New"}
+
+    async def test_a_user_never_seen_finds_nothing(self, memories):
+        assert await find(memories, "anything", vec=vector(1)) == []
+
+
+class ChangeContract:
+    async def test_a_memory_comes_back_as_it_was_stored(self, memories):
+        stored = memory(
+            "Zürich 東京 👋 'quoted' %_", APOLLO, id="m", type="preference", source="extracted",
+            valid_to=NOW + 5, expires_at=NOW + 9, importance=0.7, weight=2.0, confidence=0.8,
+            tags=("work", "日本"), evidence=(Evidence("s", "e", "the words"),), access_count=3,
+            last_accessed=NOW,
+        )  # fmt: skip
+        await store(memories, Create(stored, None))
+        assert await memories.get(of(ANNA), "m") == stored
+
+    async def test_the_stamp_rises_with_every_change_and_only_then(self, memories):
+        assert await memories.stamp(ANNA) == Stamp(0, 0)
+        await store(memories, create("tea", id="a"))
+        first = await memories.stamp(ANNA)
+        assert first == Stamp(0, 1)
+        await store(memories, create("Tea."))
+        await memories.touch(ANNA, ["a"], NOW)
+        assert await memories.stamp(ANNA) == first
+        await store(memories, Confirm("a", NOW, 0.9))
+        assert await memories.stamp(ANNA) == Stamp(0, 2)
+        assert await memories.stamp(BEN) == Stamp(0, 0)
+
+    async def test_a_writer_with_an_old_stamp_changes_nothing(self, memories):
+        old = await memories.stamp(ANNA)
+        await store(memories, create("first"))
+        with pytest.raises(Conflict):
+            await memories.apply(ANNA, [create("second")], expect=old)
+        assert (await memories.list(of(ANNA), limit=9)).total == 1
+
+    async def test_of_two_writers_at_once_one_is_told_to_read_again(self, memories):
+        stamp = await memories.stamp(ANNA)
+        outcomes = await asyncio.gather(
+            *(memories.apply(ANNA, [create(f"fact {n}")], expect=stamp) for n in range(5)),
+            return_exceptions=True,
+        )
+        assert sorted(type(o).__name__ for o in outcomes) == ["Applied"] + ["Conflict"] * 4
+
+    async def test_the_same_statement_is_stored_once_per_type_and_project(self, memories):
+        same = ["Likes  TEA", "likes tea.", "Likes tea"]
+        await store(memories, *map(create, same))
+        await store(
+            memories, create("likes tea"), create("likes tea", type="episodic"), create("likes tea", APOLLO)
+        )
+        assert (await memories.list(of(ANNA), limit=9)).total == 3
+
+    async def test_the_same_id_is_stored_once(self, memories):
+        await store(memories, create("one", id="a"), create("two", id="a"))
+        assert await contents(memories, "one two") == {"one"}
+
+    async def test_who_stores_learns_what_was_known_already(self, memories):
+        await store(memories, create("tea", id="a"), create("coffee", id="b"))
+        applied = await store(
+            memories, create("Tea.", id="c"), create("milk", id="d"), create("water", id="b"),
+            supersede("a", "Coffee", id="e"),
+        )  # fmt: skip
+        assert applied == Applied(dropped=("c", "b", "e"))
+
+    async def test_a_memory_from_outside_keeps_its_history(self, memories):
+        history = (Event(1.5, "created", "api", "tee"), Event(2.5, "imported", "api", "tea"))
+        await store(memories, Create(memory("tea", id="a"), None, history), create("water", id="b"))
+        found = await memories.history(of(ANNA), ["b", "a", "nothing"])
+        assert list(found["a"]) == list(history)
+        assert [e.action for e in found["b"]] == ["created"]
+        assert set(found) == {"a", "b"}
+
+    async def test_a_memory_from_outside_takes_no_id_that_another_user_has(self, memories):
+        history = (Event(1.5, "imported", "api", ""),)
+        await store(memories, create("ben's", BEN, id="x"), create("too", BEN, id="y"), scope=BEN)
+        theirs = [
+            Create(memory("older", id="x", superseded_by="y"), None, history),
+            Create(memory("newer", id="y"), None, history),
+            Create(memory("free", id="z"), None, history),
+        ]
+        await store(memories, *theirs)
+        newest, new, old = (await memories.list(of(ANNA, include_inactive=True), limit=9)).items
+        assert (newest.id, old.superseded_by) == ("z", new.id)
+        assert {new.id, old.id}.isdisjoint({"x", "y"})
+        assert (await store(memories, *theirs)).dropped == ("x", "y", "z")
+        stranger = type(ANNA)("other", "anna")
+        await store(memories, Create(memory("older", stranger, id="x"), None, history), scope=stranger)
+        assert await memories.get(of(stranger), "x") is not None
+
+    async def test_an_expired_memory_does_not_keep_its_like_out(self, memories):
+        await store(memories, create("parking spot 7", expires_at=NOW - 1))
+        await store(memories, create("parking spot 7"))
+        assert await contents(memories, "parking") == {"parking spot 7"}
+
+    async def test_superseding_closes_the_old_one_and_keeps_it_readable(self, memories):
+        await store(memories, create("budget 10k", id="a", source="explicit"))
+        await store(memories, supersede("a", "budget 12k", id="b", valid_from=NOW + 5, updated_at=NOW + 5))
+        old = await memories.get(of(ANNA), "a")
+        assert (old.superseded_by, old.valid_to) == ("b", NOW + 5)
+        assert [(e.action, e.by) for e in (await memories.history(of(ANNA), ["a", "b"]))["a"]] == [
+            ("created", "explicit"), ("superseded", "b"),
+        ]  # fmt: skip
+
+    async def test_superseding_by_the_same_words_leaves_one_current(self, memories):
+        await store(memories, create("budget 10k", id="a"))
+        await store(memories, supersede("a", "Budget 10k.", id="b"))
+        assert await contents(memories, "budget") == {"Budget 10k."}
+
+    async def test_superseding_by_what_another_memory_says_points_to_that_one(self, memories):
+        await store(memories, create("lives in Rome", id="a"), create("lives in Oslo", id="b"))
+        await store(memories, supersede("a", "lives in Oslo", id="c"))
+        assert (await memories.get(of(ANNA), "a")).superseded_by == "b"
+        assert await contents(memories, "lives") == {"lives in Oslo"}
+        assert await memories.get(of(ANNA), "c") is None
+
+    async def test_changes_of_an_absent_memory_store_the_new_one_or_nothing(self, memories):
+        await store(memories, supersede("gone", "new fact"), Confirm("gone", NOW, 1.0))
+        assert await contents(memories, "fact") == {"new fact"}
+
+    async def test_confirming_keeps_the_better_confidence_and_adds_the_evidence(self, memories):
+        await store(memories, create("vegan", id="a", confidence=0.7, evidence=(Evidence("s", "e1"),)))
+        again = (Evidence("s", "e2", "still vegan"),)
+        await store(memories, Confirm("a", NOW + 1, 0.6, again), Confirm("a", NOW, 0.9, again))
+        found = await memories.get(of(ANNA), "a")
+        assert (found.confidence, found.updated_at) == (0.9, NOW + 1)
+        assert found.evidence == (Evidence("s", "e1"), *again)
+
+    @pytest.mark.parametrize(
+        ("expires_at", "said", "then"),
+        [(10, 90, 90), (10, 5, 10), (10, None, 10), (None, 90, None), (None, None, None)],
+    )
+    async def test_confirming_moves_the_end_of_what_expires_and_only_to_later(
+        self, memories, expires_at, said, then
+    ):
+        def at(seconds):
+            return None if seconds is None else NOW + seconds
+
+        await store(memories, create("bay seven", id="a", vec=vector(1), expires_at=at(expires_at)))
+        assert await contents(memories, "bay", vec=vector(1)) == {"bay seven"}
+        await store(memories, Confirm("a", NOW + 1, 0.6, expires_at=at(said)))
+        assert (await memories.get(of(ANNA), "a")).expires_at == at(then)
+        for words, vec in (("bay", None), ("", vector(1))):
+            for now in (5, 50, 500):
+                lives = {"bay seven"} if then is None or then > now else set()
+                assert await contents(memories, words, vec=vec, now=NOW + now) == lives, (words, now)
+        page = await memories.list(replace(of(ANNA), now=NOW + 50), limit=9)
+        assert len(page.items) == page.total == (then in (90, None))
+        gone = await memories.expire(NOW + 1_000_000)
+        assert gone == (then is not None)
+
+    async def test_touching_counts_only_what_exists(self, memories):
+        await store(memories, create("tea", id="a"))
+        await memories.touch(ANNA, ["a", "absent"], NOW + 1)
+        await memories.touch(BEN, ["a"], NOW + 2)
+        found = await memories.get(of(ANNA), "a")
+        assert (found.access_count, found.last_accessed) == (1, NOW + 1)
+        assert (await find(memories, "tea"))[0].memory.access_count == 1
+
+    async def test_an_id_given_twice_was_accessed_twice(self, memories):
+        await store(memories, create("tea", id="a"), create("milk", id="b"))
+        await memories.touch(ANNA, ["a", "b", "a"], NOW)
+        found = [await memories.get(of(ANNA), id_) for id_ in "ab"]
+        assert [one.access_count for one in found] == [2, 1]
+
+    async def test_a_memory_of_another_user_is_refused(self, memories):
+        with pytest.raises(ValueError, match="another user"):
+            await store(memories, create("mine", BEN), scope=ANNA)
+
+
+class ListContract:
+    async def test_pages_go_from_the_newest_back_without_gaps(self, memories):
+        await store(memories, *(create(f"fact {n}", id=f"f{n}") for n in range(5)))
+        seen, after = [], None
+        while True:
+            page = await memories.list(of(ANNA), limit=2, after=after)
+            assert page.total == 5
+            seen += [m.id for m in page.items]
+            if not page.has_more:
+                break
+            after = seen[-1]
+        assert seen == ["f4", "f3", "f2", "f1", "f0"]
+
+    async def test_a_cursor_that_is_unknown_or_foreign_is_not_found(self, memories):
+        await store(memories, create("his", BEN, id="b"), scope=BEN)
+        for cursor in ("nothing", "b"):
+            with pytest.raises(NotFound):
+                await memories.list(of(ANNA), limit=2, after=cursor)
+
+    @pytest.mark.parametrize("oldest_first", [True, False])
+    async def test_pages_of_a_whole_tenant_hold_each_users_in_order_without_gaps(
+        self, memories, oldest_first
+    ):
+        users = [Scope("acme", name) for name in ("zoe", "anna", "東京", "ben")]
+        for n in range(5):  # as an import brings them, the latest may be the oldest by its time
+            for user in (*users, Scope("acme2", "anna"), Scope("acm", "zoe")):
+                name = f"{user.tenant}-{user.user}-{n}"
+                await store(memories, create(name, user, id=name, created_at=NOW - n), scope=user)
+        where, seen, after = MemoryFilter(tenant="acme", user=None, now=NOW), [], None
+        while True:
+            page = await memories.list(where, limit=3, after=after, oldest_first=oldest_first)
+            assert page.total == 20
+            seen += page.items
+            if not page.has_more:
+                break
+            after = seen[-1].id
+        assert len(seen) == 20
+        order = range(5) if oldest_first else range(4, -1, -1)
+        for user in users:
+            assert [m.id for m in seen if m.scope == user] == [f"acme-{user.user}-{n}" for n in order]
+
+    async def test_a_cursor_works_after_its_memory_was_superseded(self, memories):
+        await store(memories, create("one", id="a"), create("two", id="b"), create("three", id="c"))
+        await store(memories, supersede("b", "four"))
+        page = await memories.list(of(ANNA), limit=5, after="b")
+        assert [m.id for m in page.items] == ["a"]
+
+    @pytest.mark.parametrize(
+        ("text", "expected"),
+        [
+            ("ZÜRI", {"Zürich 100% sure"}),
+            ("100%", {"Zürich 100% sure"}),
+            ("%", {"Zürich 100% sure"}),
+            ("_", set()),
+        ],
+    )
+    async def test_text_is_looked_for_literally_and_without_case(self, memories, text, expected):
+        await store(memories, create("Zürich 100% sure"), create("100 ways"))
+        page = await memories.list(of(ANNA, text=text), limit=9)
+        assert {m.content for m in page.items} == expected
+
+    async def test_filters_by_type_with_its_kinds_and_by_exactly_one_project(self, memories):
+        await store(
+            memories, create("a"), create("b", type="preference"), create("c", APOLLO, type="episodic")
+        )
+
+        async def listed(where):
+            return {m.content for m in (await memories.list(where, limit=9)).items}
+
+        assert await listed(of(ANNA, type="semantic")) == {"a", "b"}
+        assert await listed(of(ANNA, type="preference")) == {"b"}
+        assert await listed(of(APOLLO)) == {"c"}
+
+    async def test_the_past_is_listed_only_when_asked_for(self, memories):
+        await store(memories, create("a", archived=True), create("b", expires_at=NOW), create("c"))
+        assert (await memories.list(of(ANNA), limit=9)).total == 1
+        assert (await memories.list(of(ANNA, include_inactive=True), limit=9)).total == 3
+
+    async def test_what_is_archived_is_listed_without_the_rest_of_the_past(self, memories):
+        await store(memories, create("a", archived=True), create("b", expires_at=NOW), create("c", id="c"))
+        await store(memories, supersede("c", "d"), create("e", archived=True, expires_at=NOW))
+        page = await memories.list(of(ANNA, include_archived=True), limit=9)
+        assert ({m.content for m in page.items}, page.total) == ({"a", "d"}, 2)
+
+    async def test_a_foreign_id_is_as_absent_as_a_missing_one(self, memories):
+        await store(memories, create("mine", id="a"))
+        assert await memories.get(of(BEN), "a") is None
+        assert await memories.history(of(BEN), ["a"]) == {}
+        assert await memories.get(MemoryFilter(tenant="acme", user=None), "a") is not None
+        assert await memories.get(MemoryFilter(tenant="other", user=None), "a") is None
+
+
+class ForgetContract:
+    async def test_a_memory_goes_with_what_it_superseded_and_not_with_what_superseded_it(self, memories):
+        await store(memories, create("v1", id="a"))
+        await store(memories, supersede("a", "v2", id="b"))
+        await store(memories, supersede("b", "v3", id="c"))
+        assert await forgotten(memories, of(ANNA), "b") == Forgotten(memories=2)
+        assert [await memories.get(of(ANNA), i) is None for i in "abc"] == [True, True, False]
+        assert await contents(memories, "v1 v2 v3") == {"v3"}
+
+    async def test_a_foreign_or_missing_id_is_not_forgotten(self, memories):
+        await store(memories, create("mine", id="a"))
+        assert await forgotten(memories, of(BEN), "a") == Forgotten()
+        assert await forgotten(memories, of(ANNA), "b") == Forgotten()
+        assert await contents(memories, "mine") == {"mine"}
+
+    async def test_a_scope_takes_its_memories_and_no_others(self, memories):
+        await store(memories, create("a", APOLLO), create("b"), create("c", type="episodic"))
+        await store(memories, create("b", BEN), scope=BEN)
+        assert await forgotten(memories, of(APOLLO)) == Forgotten(memories=1)
+        assert await forgotten(memories, of(ANNA, type="episodic")) == Forgotten(memories=1)
+        assert (await memories.list(of(ANNA), limit=9)).total == 1
+        assert await forgotten(memories, of(ANNA)) == Forgotten(memories=1)
+        assert (await memories.list(of(BEN), limit=9)).total == 1
+
+    async def test_a_filter_by_text_forgets_no_more_than_that(self, memories):
+        await store(memories, create("likes tea"), create("likes rum"))
+        assert await forgotten(memories, of(ANNA, text="RUM")) == Forgotten(memories=1)
+        assert await contents(memories, "likes") == {"likes tea"}
+
+    async def test_forgetting_without_a_user_or_an_id_is_refused(self, memories):
+        with pytest.raises(ValueError, match="user"):
+            await forgotten(memories, MemoryFilter(tenant="acme", user=None))
+
+    async def test_whoever_began_before_a_forget_can_not_write(self, memories):
+        before = await memories.stamp(ANNA)
+        assert await forgotten(memories, of(ANNA)) == Forgotten()
+        with pytest.raises(Conflict):
+            await memories.apply(ANNA, [create("late")], expect=before)
+        await memories.touch(ANNA, ["late"], NOW)
+        assert (await memories.list(of(ANNA), limit=9)).total == 0
+
+    async def test_what_was_forgotten_may_be_said_again(self, memories):
+        await store(memories, create("likes tea", id="a"))
+        await forgotten(memories, of(ANNA))
+        await store(memories, create("likes tea", id="a"))
+        assert await contents(memories, "tea") == {"likes tea"}
+
+
+class MemoryContract(SearchContract, ChangeContract, ListContract, ForgetContract):
+    """All of it."""

@@ -1,0 +1,269 @@
+"""What every NoteStore does. Subclass where the fixtures give a backend."""
+
+import pytest
+
+from proxy.domain.core import Evidence, Outcome, Stamp
+from proxy.domain.notes import EVERY, LATEST, MOST_ANCHORS, NOTHING, OTHER, Anchor
+from tests.storage.making import ANNA, APOLLO, BEN, NOW, always, create, exchange, never, of, store, talk
+
+CHINESE = Anchor("language", "Answer in Chinese.")
+SHORT = Anchor("length", "Keep it short.")
+STATE = {"topic": "Hawaii", "facts": ["budget 10k"]}
+
+
+async def told(notes, scope=ANNA, session="s1", **asked):
+    """The anchors in force, as text."""
+    return [a.text for a in (await notes.notes(scope, session, **asked)).anchors]
+
+
+async def keep(notes, *, marks=("m1",), state=STATE, scope=ANNA, session="s1"):
+    """Read all that is unread into a state."""
+    unread = await notes.unread(scope, session, limit=99)
+    return await notes.keep_state(scope, session, state, unread.exchanges[-1], marks, expect=unread.stamp)
+
+
+async def forget(memories, where, memory_id=None):
+    return await memories.forget(where, memory_id, by="test")
+
+
+class AnchorContract:
+    async def test_an_anchor_holds_in_its_session_only(self, sessions, notes):
+        await sessions.begin(exchange(anchors=(CHINESE,)))
+        found = await notes.notes(ANNA, "s1")
+        assert found.anchors == (Anchor("language", "Answer in Chinese.", NOW),)
+        assert await notes.notes(ANNA, "s2") == NOTHING
+        assert await notes.notes(APOLLO, "s1") == NOTHING
+        assert await notes.notes(BEN, "s1") == NOTHING
+
+    async def test_the_last_of_a_slot_holds_and_others_stay(self, sessions, notes):
+        await talk(sessions, anchors=(CHINESE, SHORT))
+        await talk(sessions, anchors=(Anchor("language", "Now German."),))
+        assert await told(notes) == ["Keep it short.", "Now German."]
+
+    async def test_an_empty_anchor_ends_its_slot(self, sessions, notes):
+        await talk(sessions, anchors=(CHINESE, SHORT))
+        await talk(sessions, anchors=(Anchor("language", ""),))
+        assert await told(notes) == ["Keep it short."]
+
+    async def test_everything_can_be_ended(self, sessions, notes):
+        await talk(sessions, anchors=(CHINESE, SHORT))
+        await talk(sessions, anchors=(Anchor(EVERY, ""),))
+        assert await told(notes) == []
+
+    async def test_forget_that_ends_what_was_set_just_before_and_nothing_older(self, sessions, notes):
+        await talk(sessions, anchors=(CHINESE,))
+        await talk(sessions, anchors=(SHORT, Anchor(OTHER, "Ask first.")))
+        await talk(sessions, anchors=(Anchor(LATEST, ""),))
+        assert await told(notes) == ["Answer in Chinese."]
+        await talk(sessions, anchors=(Anchor(LATEST, ""),))
+        assert await told(notes) == ["Answer in Chinese."]
+
+    async def test_others_hold_side_by_side_each_once(self, sessions, notes):
+        for text in ("Ask first.", "Quote sources.", "Ask first."):
+            await talk(sessions, anchors=(Anchor(OTHER, text),))
+        assert await told(notes) == ["Quote sources.", "Ask first."]
+
+    async def test_only_the_last_ten_are_kept(self, sessions, notes):
+        for number in range(60):
+            await talk(sessions, anchors=(Anchor(OTHER, f"Rule {number}."),))
+        assert await told(notes) == [f"Rule {n}." for n in range(60 - MOST_ANCHORS, 60)]
+
+    async def test_an_exchange_that_is_taken_back_takes_its_anchor_with_it(self, sessions, notes):
+        await talk(sessions, anchors=(CHINESE,))
+        refused = await sessions.begin(exchange(anchors=(Anchor("language", "Now German."),)))
+        assert await told(notes) == ["Now German."]
+        await sessions.abort(refused)
+        assert await told(notes) == ["Answer in Chinese."]
+
+    async def test_the_same_request_again_sets_nothing_anew(self, sessions, notes):
+        await sessions.begin(exchange(key="k", anchors=(CHINESE,)))
+        await talk(sessions, anchors=(Anchor("language", ""),))
+        await sessions.begin(exchange(key="k", anchors=(CHINESE,)))
+        assert await told(notes) == []
+
+    async def test_anchors_are_those_that_were_said_by_the_time_of_an_answer(self, sessions, notes):
+        await talk(sessions, answer="one")
+        await talk(sessions, answer="two", anchors=(CHINESE,))
+        await talk(sessions, answer=" three\n")
+        assert await told(notes, after="one") == []
+        assert await told(notes, after="two") == ["Answer in Chinese."]
+        assert await told(notes, after="three") == ["Answer in Chinese."]
+        assert await told(notes, after="never said") == []
+
+    @pytest.mark.parametrize("project", [None, "apollo"])
+    async def test_a_forgotten_scope_has_no_notes(self, sessions, notes, memories, project):
+        scope = APOLLO if project else ANNA
+        await talk(sessions, scope=scope, anchors=(CHINESE,), stateful=True)
+        assert await keep(notes, scope=scope)
+        await forget(memories, of(scope))
+        assert await notes.notes(scope, "s1", lines=3) == NOTHING
+        assert await notes.standing(scope, "s1") is None
+
+    async def test_a_forgotten_memory_takes_the_anchors_of_its_exchange(self, sessions, notes, memories):
+        await talk(sessions, anchors=(SHORT,))
+        begun = await talk(sessions, anchors=(CHINESE,))
+        await store(memories, create("wants Chinese", id="m", evidence=(Evidence("s1", begun.id),)))
+        await forget(memories, of(ANNA), "m")
+        assert await told(notes) == ["Keep it short."]
+
+    async def test_retention_leaves_the_anchors_and_a_forget_still_finds_them(
+        self, stores, sessions, notes, memories
+    ):
+        begun = await talk(sessions, trigger=always, anchors=(CHINESE,), stateful=True)
+        job = await stores.jobs.claim(NOW, 60)
+        batch = await stores.jobs.batch(job, limit=9, context=0)
+        fact = create("wants Chinese", id="m", evidence=(Evidence("s1", begun.id),))
+        assert await keep(notes)
+        await memories.apply(ANNA, [fact], expect=batch.stamp, done=job)
+        await talk(sessions, at=NOW + 100)
+        assert await sessions.prune(NOW + 50) == 1
+        assert await told(notes) == ["Answer in Chinese."]
+        assert await notes.standing(ANNA, "s1") is not None
+        await forget(memories, of(ANNA), "m")
+        assert await told(notes) == []
+
+
+class LineContract:
+    async def test_the_last_turns_are_told_in_short(self, sessions, notes):
+        for said in ("one", "two", "three" + "x" * 9_000):
+            await talk(sessions, said, f"re {said}")
+        await sessions.begin(exchange("still being answered"))
+        lines = (await notes.notes(ANNA, "s1", lines=2)).lines
+        assert [(line.said[:5], line.answered[:8]) for line in lines] == [
+            ("two", "re two"),
+            ("three", "re three"),
+        ]
+        assert max(len(line.said) for line in lines) <= 201
+        assert (await notes.notes(ANNA, "s1")).lines == ()
+
+    async def test_the_state_is_told_where_there_were_more_turns_than_lines(self, sessions, notes):
+        for said in ("one", "two"):
+            await talk(sessions, said, stateful=True)
+        assert await keep(notes)
+        assert (await notes.notes(ANNA, "s1", lines=2)).state is None
+        found = await notes.notes(ANNA, "s1", lines=1)
+        assert (found.state, found.state_at) == (STATE, NOW)
+
+
+class StateContract:
+    async def test_a_session_has_a_state_only_where_it_is_wanted(self, sessions, notes):
+        await talk(sessions)
+        assert await notes.unread(ANNA, "s1", limit=9) is None
+        await talk(sessions, stateful=True)
+        await talk(sessions)
+        unread = await notes.unread(ANNA, "s1", limit=9)
+        assert (len(unread.exchanges), unread.state) == (3, None)
+
+    async def test_exchanges_come_with_their_keys_once_and_without_a_gap(self, sessions, notes):
+        await talk(sessions, "one", key="k1", stateful=True)
+        await sessions.begin(exchange("two"))
+        await talk(sessions, "three", key="k3")
+        unread = await notes.unread(ANNA, "s1", limit=9)
+        assert [e.said for e in unread.exchanges] == ["one"]
+        assert unread.keys == ("k1",)
+        assert await keep(notes)
+        later = await notes.unread(ANNA, "s1", limit=9)
+        assert (later.exchanges, later.state) == ((), STATE)
+
+    async def test_marks_add_up_and_the_state_is_replaced(self, sessions, notes):
+        await talk(sessions, stateful=True)
+        assert await keep(notes, marks=("a", "b"))
+        await talk(sessions)
+        assert await keep(notes, marks=("b", "c"), state={"topic": "Maui"})
+        standing = await notes.standing(ANNA, "s1")
+        assert (standing.state, standing.covered) == ({"topic": "Maui"}, {"a", "b", "c"})
+        assert await notes.standing(BEN, "s1") is None
+
+    async def test_of_two_readers_the_one_who_read_less_loses(self, sessions, notes):
+        await talk(sessions, stateful=True)
+        first = await notes.unread(ANNA, "s1", limit=9)
+        await talk(sessions)
+        assert await keep(notes)
+        late = await notes.keep_state(
+            ANNA, "s1", {"topic": "old"}, first.exchanges[-1], ["x"], expect=first.stamp
+        )
+        assert not late
+        assert (await notes.standing(ANNA, "s1")).state == STATE
+
+    async def test_a_state_from_before_a_forget_is_not_kept(self, sessions, notes, memories):
+        await talk(sessions, stateful=True)
+        unread = await notes.unread(ANNA, "s1", limit=9)
+        await forget(memories, of(ANNA, type="episodic"))
+        kept = await notes.keep_state(
+            ANNA, "s1", STATE, unread.exchanges[-1], [], expect=Stamp(unread.stamp.generation, 99)
+        )
+        assert not kept
+
+    async def test_a_forgotten_exchange_or_answer_takes_the_state_with_it(self, sessions, notes, memories):
+        begun = await talk(sessions, stateful=True)
+        await store(memories, create("fact", id="m", evidence=(Evidence("s1", begun.id),)))
+        await talk(sessions)
+        assert await keep(notes)
+        await forget(memories, of(ANNA), "m")
+        assert await notes.standing(ANNA, "s1") is None
+        await store(memories, create("other fact", id="m2"))
+        shown = await sessions.begin(exchange())
+        await sessions.complete(shown, Outcome("it says so", True, recalled=("m2",)), never)
+        assert await keep(notes)
+        await forget(memories, of(ANNA), "m2")
+        assert await notes.standing(ANNA, "s1") is None
+
+
+class ClosingContract:
+    async def closed(self, notes, *, idle=NOW - 1, left=NOW - 1, now=NOW):
+        return await notes.close(idle_since=idle, left_since=left, now=now)
+
+    async def test_an_idle_session_of_two_exchanges_is_closed_once(self, sessions, notes, jobs, memories):
+        await talk(sessions, "one")
+        await talk(sessions, "two")
+        assert await self.closed(notes) == 0
+        assert await self.closed(notes, idle=NOW) == 1
+        assert await self.closed(notes, idle=NOW) == 0
+        job = await jobs.claim(NOW, 60)
+        assert job.closing
+        batch = await jobs.batch(job, limit=9, context=0)
+        await memories.apply(ANNA, [], expect=batch.stamp, done=job)
+        assert await self.closed(notes, idle=NOW) == 0
+        await talk(sessions, "three")
+        assert await self.closed(notes, idle=NOW) == 1
+
+    async def test_a_session_of_one_exchange_is_left_alone_until_it_has_two(self, sessions, notes):
+        await talk(sessions)
+        assert await self.closed(notes, idle=NOW) == 0
+        await talk(sessions)
+        assert await self.closed(notes, idle=NOW) == 1
+
+    async def test_a_session_is_over_when_its_user_has_begun_another(self, sessions, notes):
+        for session in ("s1", "s1", "s2", "s2"):
+            await talk(sessions, session=session)
+        assert await self.closed(notes, left=NOW) == 1
+
+    async def test_the_end_of_a_session_closes_it_with_what_is_pending(self, sessions, jobs):
+        await talk(sessions)
+        await talk(sessions)
+        assert await sessions.end(ANNA, "s1", NOW) == 2
+        assert (await jobs.claim(NOW, 60)).closing
+
+    async def test_a_job_that_is_queued_already_closes_the_session_too(self, sessions, notes, jobs):
+        await talk(sessions, trigger=always)
+        await talk(sessions)
+        assert await self.closed(notes, idle=NOW) == 1
+        assert (await jobs.claim(NOW, 60)).closing
+
+    async def test_an_episode_holds_the_whole_session_and_its_earlier_summary(
+        self, sessions, notes, jobs, memories
+    ):
+        first = await talk(sessions, "one")
+        await talk(sessions, "two")
+        summary = create("a summary", id="sum", source="summary", evidence=(Evidence("s1", first.id),))
+        await store(memories, summary, create("a fact", evidence=(Evidence("s1", first.id),)))
+        await sessions.end(ANNA, "s1", NOW)
+        job = await jobs.claim(NOW, 60)
+        assert await notes.episode(job, limit=9) is None  # not extracted yet
+        await jobs.batch(job, limit=9, context=0)
+        episode = await notes.episode(job, limit=9)
+        assert [e.said for e in episode.exchanges] == ["one", "two"]
+        assert episode.before == "sum"
+        assert [e.said for e in (await notes.episode(job, limit=1)).exchanges] == ["two"]
+        await forget(memories, of(ANNA))
+        assert await notes.episode(job, limit=9) is None

@@ -1,0 +1,161 @@
+"""Another embedding model takes over while the store is used: what is compared is of one model, always.
+
+Subclass it where `stores` and `second` are two processes' stores of the same data, `memories` and `vectors`.
+"""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from proxy.domain.core import Edit
+from proxy.domain.errors import WrongModel
+from proxy.domain.ports import EmbeddingModel
+from tests.storage.making import ANNA, BEN, create, find, forgotten, memory, of, store, supersede
+
+OLD = EmbeddingModel("old", 384, 0.3, 0.8)
+NEW = EmbeddingModel("new", 8, 0.3, 0.8)
+TWIN = EmbeddingModel("twin", 384, 0.3, 0.8)  # of the same dimension as OLD
+
+
+def axis(model: EmbeddingModel, number: int = 0) -> bytes:
+    vector = np.zeros(model.dimension, np.float32)
+    vector[number] = 1
+    return vector.tobytes()
+
+
+async def cosines(stores: Any, model: EmbeddingModel, scope=ANNA) -> dict[str, float | None]:
+    """What a process with the model finds by meaning and by the word "tea": each memory's cosine."""
+    hits = await find(stores.memories, "tea", scope, vec=axis(model))
+    return {hit.memory.id: hit.cosine for hit in hits}
+
+
+async def put(stores: Any, model: EmbeddingModel, generation: int, *, only: str | None = None) -> list[Any]:
+    """Give the memories, or only those that say this, vectors of the model; return what lacked them."""
+    stale = await stores.vectors.stale(generation, None, 1000)
+    stale = [one for one in stale if only in (None, one.content)]
+    await stores.vectors.put(generation, [(one, axis(model)) for one in stale])
+    return stale
+
+
+class ReembedContract:
+    @pytest.fixture
+    async def old(self, stores):
+        """A running proxy of the old model, with memories of two users."""
+        await stores.memories.stamp_model(OLD)
+        await store(
+            stores.memories, create("tea", id="a", vec=axis(OLD)), create("tea pot", id="b", vec=axis(OLD))
+        )
+        await store(stores.memories, create("tea", BEN, id="c", vec=axis(OLD)), scope=BEN)
+        return stores
+
+    async def test_a_mismatch_names_the_command_that_mends_it(self, old, second):
+        with pytest.raises(WrongModel, match="memory-proxy reembed"):
+            await second.memories.stamp_model(NEW)
+
+    @pytest.mark.parametrize("model", [NEW, TWIN])
+    async def test_both_proxies_find_everything_and_compare_their_own_vectors_only(self, old, second, model):
+        assert await cosines(old, OLD) == {"a": 1.0, "b": 1.0}
+        generation = await old.vectors.begin(model)
+        await second.memories.stamp_model(model)  # may start at once
+        assert await cosines(second, model) == {"a": None, "b": None}
+        await put(old, model, generation, only="tea")
+        assert await cosines(second, model) == {"a": 1.0, "b": None}
+        assert await cosines(old, OLD) == {"a": None, "b": 1.0}
+        await put(old, model, generation)
+        assert await cosines(second, model) == {"a": 1.0, "b": 1.0}
+        assert await cosines(old, OLD) == {"a": None, "b": None}
+        assert await cosines(second, model, BEN) == {"c": 1.0}
+
+    async def test_once_it_has_begun_the_old_model_cannot_start_again(self, old, second):
+        await old.vectors.begin(NEW)
+        with pytest.raises(WrongModel):
+            await second.memories.stamp_model(OLD)
+
+    async def test_what_the_old_proxy_writes_meanwhile_is_still_to_do(self, old, second):
+        generation = await old.vectors.begin(TWIN)
+        await put(old, TWIN, generation)
+        assert await old.vectors.count(generation) == 0
+        await store(old.memories, create("tea leaves", id="d", vec=axis(OLD)))
+        await second.memories.stamp_model(TWIN)
+        assert (await cosines(second, TWIN))["d"] is None, "another model's vector of the same length"
+        await store(second.memories, create("tea cup", id="e", vec=axis(TWIN)))
+        assert [one.content for one in await old.vectors.stale(generation, None, 10)] == ["tea leaves"]
+
+    async def test_an_edit_carries_the_model_of_the_proxy_that_made_it(self, old, second):
+        generation = await old.vectors.begin(TWIN)
+        await put(old, TWIN, generation)
+        await second.memories.stamp_model(TWIN)
+        await store(old.memories, Edit(memory("tea time", id="a"), axis(OLD)))
+        assert (await cosines(second, TWIN))["a"] is None
+        assert (await cosines(old, OLD))["a"] == 1.0
+        await store(second.memories, Edit(memory("tea at five", id="a"), axis(TWIN)))
+        assert (await cosines(second, TWIN))["a"] == 1.0
+        assert (await cosines(old, OLD))["a"] is None
+        assert await old.vectors.count(generation) == 0
+
+    async def test_what_was_changed_or_forgotten_since_it_was_read_is_left_as_it_is(self, old):
+        generation = await old.vectors.begin(NEW)
+        read = await old.vectors.stale(generation, None, 10)
+        await store(old.memories, Edit(memory("tea time", id="a"), axis(OLD)))
+        await forgotten(old.memories, of(ANNA), "b")
+        assert await old.vectors.put(generation, [(one, axis(NEW)) for one in read]) == 1, "Ben's alone"
+        assert [one.content for one in await old.vectors.stale(generation, None, 10)] == ["tea time"]
+
+    async def test_the_past_and_what_no_model_understood_are_done_too(self, old):
+        await store(old.memories, supersede("a", "coffee", id="a2"), create("чай", id="u"))
+        generation = await old.vectors.begin(NEW)
+        assert await old.vectors.count(generation) == 5
+        stale = await old.vectors.stale(generation, None, 10)
+        await old.vectors.put(generation, [(one, None) for one in stale])
+        assert await old.vectors.count(generation) == 0, (
+            "not understood by this model either: not asked again"
+        )
+
+    async def test_memories_stored_without_a_model_wait_for_one(self, second, stores):
+        await second.memories.stamp_model(OLD)
+        await store(stores.memories, create("tea", id="a"))  # this process has no model
+        generation = await stores.vectors.begin(OLD)
+        assert [one.content for one in await put(stores, OLD, generation)] == ["tea"]
+        assert await cosines(second, OLD) == {"a": 1.0}
+
+    async def test_one_user_after_another_in_small_steps(self, old):
+        generation = await old.vectors.begin(NEW)
+        seen, after = [], None
+        while step := await old.vectors.stale(generation, after, 1):
+            seen, after = seen + step, step[-1]
+        assert [one.owner for one in seen] == sorted(one.owner for one in seen)
+        assert len(seen) == 3
+
+    async def test_beginning_again_goes_on_and_anew_does_everything(self, old):
+        generation = await old.vectors.begin(NEW)
+        await put(old, NEW, generation, only="tea")
+        assert await old.vectors.begin(NEW) == generation
+        assert await old.vectors.count(generation) == 1
+        await put(old, NEW, generation)
+        again = await old.vectors.begin(NEW, anew=True)
+        assert await old.vectors.count(again) == 3
+
+    async def test_the_vectors_of_one_model_made_anew_stay_comparable(self, old):
+        generation = await old.vectors.begin(OLD, anew=True)
+        await put(old, OLD, generation, only="tea")
+        assert await cosines(old, OLD) == {"a": 1.0, "b": 1.0}
+
+    async def test_a_run_that_was_overtaken_by_another_model_stops(self, old):
+        mine = await old.vectors.begin(NEW)
+        stale = await old.vectors.stale(mine, None, 10)
+        await old.vectors.begin(TWIN)
+        with pytest.raises(WrongModel):
+            await old.vectors.put(mine, [(one, axis(NEW)) for one in stale])
+        assert await cosines(old, OLD) == {"a": 1.0, "b": 1.0}
+
+    async def test_a_large_user_s_index_follows(self, old, second):
+        """Beyond what an index takes up row by row."""
+        await store(old.memories, *(create(f"tea {n}", id=f"t{n}", vec=axis(OLD)) for n in range(400)))
+        await cosines(old, OLD)
+        generation = await old.vectors.begin(NEW)
+        await second.memories.stamp_model(NEW)
+        await cosines(second, NEW)
+        await put(old, NEW, generation)
+        assert set((await cosines(second, NEW)).values()) == {1.0}
+        assert set((await cosines(old, OLD)).values()) == {None}

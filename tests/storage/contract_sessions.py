@@ -1,0 +1,764 @@
+"""What every SessionStore and JobQueue does together. Subclass where the fixtures give a backend."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from proxy.domain.core import Forgotten, NewJob, Outcome, SessionState
+from proxy.domain.errors import Conflict, NotFound
+from proxy.domain.oversight import JobInfo, QueueCounts, SessionInfo
+from tests.storage.making import (
+    ANNA,
+    APOLLO,
+    BEN,
+    NOW,
+    always,
+    contents,
+    create,
+    exchange,
+    find,
+    never,
+    of,
+    quote,
+    store,
+    talk,
+)  # fmt: skip
+
+WHOLE = Outcome("an answer", whole=True)
+
+
+async def forget(memories, where, memory_id=None):
+    """Forget; return what went, without the receipt's id."""
+    return replace(await memories.forget(where, memory_id, by="test"), receipt=None)
+
+
+async def done(memories, job, *changes):
+    await memories.apply(job.scope, changes, expect=await memories.stamp(job.scope), done=job)
+
+
+class SessionContract:
+    async def test_recent_gives_the_last_exchanges_oldest_first(self, sessions):
+        for said in ("one", "two", "three"):
+            await talk(sessions, said, f"re {said}")
+        await talk(sessions, "elsewhere", session="s2")
+        await sessions.begin(exchange("unanswered"))
+        found = await sessions.recent(ANNA, "s1", 2)
+        assert [(e.said, e.answer) for e in found] == [("two", "re two"), ("three", "re three")]
+
+    async def test_a_session_belongs_to_one_user_and_project(self, sessions):
+        await talk(sessions, "a secret")
+        assert await sessions.recent(BEN, "s1", 9) == []
+        assert await sessions.recent(APOLLO, "s1", 9) == []
+
+    async def test_a_response_leads_to_its_session_for_its_user_only(self, sessions):
+        begun = await sessions.begin(exchange(session="s7"))
+        await sessions.complete(begun, Outcome("x", whole=True, response_id="resp_1"), never)
+        assert await sessions.session_of(ANNA, "resp_1") == "s7"
+        assert await sessions.session_of(BEN, "resp_1") is None
+        assert await sessions.session_of(ANNA, "resp_2") is None
+
+    async def test_an_exchange_is_in_the_zone_of_its_request_else_in_the_last_known(self, sessions):
+        assert await sessions.timezone(ANNA) is None
+        for said, zone in (("one", None), ("two", "Asia/Tokyo"), ("three", None), ("four", "+05:30")):
+            new = exchange(said, timezone=zone, default_timezone="Europe/Berlin")
+            await sessions.complete(await sessions.begin(new), WHOLE, never)
+        found = await sessions.recent(ANNA, "s1", 9)
+        assert [e.timezone for e in found] == ["Europe/Berlin", "Asia/Tokyo", "Asia/Tokyo", "+05:30"]
+        assert await sessions.timezone(ANNA) == await sessions.timezone(APOLLO) == "+05:30"
+        assert await sessions.timezone(BEN) is None
+
+    async def test_an_old_conversation_keeps_its_date(self, sessions):
+        old = NOW - 86_400 * 900
+        await sessions.complete(await sessions.begin(exchange("long ago", said_at=old)), WHOLE, never)
+        await talk(sessions, "now")
+        found = await sessions.recent(ANNA, "s1", 9)
+        assert [(e.at, e.said_at) for e in found] == [(NOW, old), (NOW, NOW)]
+
+    async def test_the_zone_is_forgotten_with_the_user_and_not_with_a_project(self, memories, sessions):
+        await sessions.begin(exchange("one", timezone="Asia/Tokyo"))
+        await forget(memories, of(APOLLO))
+        assert await sessions.timezone(ANNA) == "Asia/Tokyo"
+        await forget(memories, of(ANNA))
+        assert await sessions.timezone(ANNA) is None
+
+    async def test_the_beginning_of_a_conversation_sent_again_is_not_said_anew(self, sessions):
+        first = await talk(sessions, "I live in Berlin.", key="k1", standalone=True)
+        await talk(sessions, "Now in Paris.", key="k2")  # the client sends its history: that tells
+        later = NOW + 3_600
+        again = await sessions.begin(exchange("I live in Berlin.", key="k1", standalone=True, at=later))
+        assert again.id == first.id
+
+    async def test_without_history_the_same_words_are_said_anew(self, sessions):
+        first = await talk(sessions, "I live in Berlin.", key="k1", standalone=True)
+        await talk(sessions, "Now in Paris.", key="k2", standalone=True)
+        again = await sessions.begin(exchange("I live in Berlin.", key="k1", standalone=True))
+        assert again.id != first.id
+
+    async def test_without_history_what_was_not_answered_is_a_retry_for_an_hour(self, sessions):
+        first = await talk(sessions, "Two coffees.", key="k1", standalone=True, whole=False)
+        for at, is_retry in ((NOW + 3_599, True), (NOW + 3_600, False)):
+            again = await sessions.begin(exchange("Two coffees.", key="k1", standalone=True, at=at))
+            assert (again.id == first.id) is is_retry
+
+    @pytest.mark.parametrize("unnamed", [False, True])
+    async def test_where_the_clock_was_set_back_the_same_words_are_said_anew(self, sessions, unnamed):
+        asked = exchange("Two coffees.", key="k1", standalone=True, unnamed=unnamed)
+        first = await sessions.begin(asked)
+        await sessions.complete(first, WHOLE, never)
+        if unnamed:
+            await talk(sessions, "And a cake.", key="k2")
+        again = await sessions.begin(replace(asked, id="ex_again", at=NOW - 86_400))
+        assert again.id != first.id
+
+    @pytest.mark.parametrize(
+        ("elsewhere", "is_retry"), [("One coffee, no, three.", False), ("Two coffees.", True)]
+    )
+    async def test_without_history_it_is_no_retry_if_something_else_was_said_elsewhere(
+        self, sessions, elsewhere, is_retry
+    ):
+        for name, whole in (("whole", True), ("broken off", False)):
+            first = await talk(sessions, "Two coffees.", key=name, standalone=True, whole=whole, session=name)
+            await talk(sessions, "Two of them!", scope=BEN)
+            await talk(sessions, elsewhere, standalone=True, session=f"beside {name}")
+            again = exchange("Two coffees.", key=name, standalone=True, session=name, at=NOW + 5)
+            assert ((await sessions.begin(again)).id == first.id) is is_retry
+
+    async def test_what_is_still_being_answered_is_a_retry_whatever_was_said_elsewhere(self, sessions):
+        first = await sessions.begin(exchange("Two coffees.", key="k1", standalone=True))
+        await talk(sessions, "One coffee, no, three.", standalone=True, session="s2")
+        assert await sessions.begin(exchange("Two coffees.", key="k1", standalone=True)) == first
+
+    async def test_the_first_words_of_an_unnamed_conversation_may_begin_another(self, sessions):
+        def opens(at: float):
+            return exchange("I live in Berlin.", key="k1", standalone=True, unnamed=True, at=NOW + at)
+
+        first = await sessions.begin(opens(0))
+        await sessions.complete(first, WHOLE, never)
+        await talk(sessions, "Now a joke.", key="k2")
+        assert await sessions.begin(opens(3_599)) == first
+        second = await sessions.begin(opens(3_600))
+        assert second != first
+        await sessions.complete(second, WHOLE, never)
+        assert await sessions.begin(opens(3_601)) == second
+        await talk(sessions, "I moved to Rome.", session="s2")
+        assert await sessions.begin(opens(3_602)) not in (first, second)
+
+    async def test_the_same_request_again_is_the_same_exchange(self, sessions):
+        first = await sessions.begin(exchange("hi", key="k"))
+        again = await sessions.begin(exchange("hi", key="k"))
+        assert again == first
+        states = []
+        for begun in (first, again):
+            assert await sessions.complete(begun, WHOLE, lambda s: states.append(s))
+        assert [s.pending for s in states] == [1]
+        assert len(await sessions.recent(ANNA, "s1", 9)) == 1
+
+    async def test_a_broken_answer_gives_way_to_a_whole_one(self, sessions):
+        broken = await sessions.begin(exchange(key="k"))
+        await sessions.complete(broken, Outcome("an ans", whole=False), never)
+        again = await sessions.begin(exchange(key="k"))
+        await sessions.complete(again, WHOLE, never)
+        await sessions.complete(broken, Outcome("", whole=False), never)
+        (found,) = await sessions.recent(ANNA, "s1", 9)
+        assert (found.answer, found.whole) == ("an answer", True)
+
+    async def test_an_answer_goes_on_after_tools_were_called(self, sessions):
+        first = await talk(sessions, "Move it to May.", "Let me look.", key="k", whole=False)
+        assert await sessions.resume(ANNA, "s1", "k") == first
+        assert await sessions.resume(ANNA, "s1", None) == first
+        assert await sessions.complete(first, Outcome("Let me look.\nDone.", whole=True), never)
+        (found,) = await sessions.recent(ANNA, "s1", 9)
+        assert (found.answer, found.whole) == ("Let me look.\nDone.", True)
+        assert await sessions.resume(ANNA, "s1", "k") is None  # it has ended
+
+    async def test_an_answer_may_go_on_before_its_beginning_is_written_down(self, sessions):
+        begun = await sessions.begin(exchange("Move it to May.", key="k", standalone=True))
+        again = await sessions.resume(ANNA, "s1", "k")
+        await sessions.complete(again, Outcome("Done.", whole=True), never)
+        await sessions.complete(begun, Outcome("", whole=False), never)
+        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == ["Done."]
+
+    async def test_only_an_exchange_of_ones_own_session_goes_on(self, sessions):
+        one = await talk(sessions, "one", key="k1", whole=False, response_id="r1")
+        two = await talk(sessions, "two", key="k2", whole=False, response_id="r2")
+        for scope, session in ((BEN, "s1"), (APOLLO, "s1"), (ANNA, "s2"), (ANNA, "")):
+            await talk(
+                sessions, "else", key="k0", whole=False, scope=scope, session=session, response_id="r0"
+            )
+            for which in ((None, "r1"), (None, "r2"), ("k1", None), ("k2", None), ("k", None)):
+                assert await sessions.resume(scope, session, *which) is None
+        assert await sessions.resume(ANNA, "s1", "k1") == one
+        assert await sessions.resume(ANNA, "s1", "k2") == two
+        assert await sessions.resume(ANNA, "s1", None) == two  # the last
+
+    async def test_an_answer_goes_on_from_its_own_beginning_only(self, sessions, memories):
+        one = await talk(sessions, "one", key="k1", whole=False, response_id="r1")
+        assert await sessions.resume(ANNA, "s1", None, "r0") is None
+        two = await talk(sessions, "two", key="k2", whole=False, response_id="r2")
+        assert await sessions.resume(ANNA, "s1", None, "r1") == one
+        assert await sessions.resume(ANNA, "s1", None, "r2") == two
+        assert await sessions.resume(ANNA, "s1", "k2", "r1") == two  # its own request says so
+        await talk(sessions, "three", key="k3", whole=False)
+        assert await sessions.resume(ANNA, "s1", "k0", "r1") is None
+        assert await sessions.complete(one, Outcome("One is done.", whole=True), never)
+        assert next(e.answer for e in await sessions.recent(ANNA, "s1", 3)) == "One is done."
+        for which in (("k1", None), (None, "r1")):
+            assert await sessions.resume(ANNA, "s1", *which) is None  # it has ended
+
+    async def test_of_two_answers_that_go_on_side_by_side_each_is_extracted(self, sessions, jobs):
+        one = await talk(sessions, "one", key="k1", whole=False)
+        await talk(sessions, "two", "Two is done.", key="k2")
+        again = await sessions.resume(ANNA, "s1", "k1")
+        await sessions.complete(again, Outcome("One is done.", whole=True), always)
+        batch = await jobs.batch(await jobs.claim(NOW, 60), limit=9, context=0)
+        assert again == one
+        assert [(e.said, e.answer) for e in batch.pending] == [
+            ("one", "One is done."),
+            ("two", "Two is done."),
+        ]
+
+    async def test_what_was_forgotten_goes_on_in_no_other_exchange(self, sessions, memories):
+        await talk(sessions, "one", key="k1", whole=False, response_id="r1")
+        await forget(memories, of(ANNA))
+        await talk(sessions, "two", key="k2", whole=False, response_id="r2")
+        assert await sessions.resume(ANNA, "s1", None, "r1") is None
+        assert await sessions.resume(ANNA, "s1", "k1", "r1") is None
+        assert await sessions.session_of(ANNA, "r1") is None
+        assert await sessions.session_of(ANNA, "r2") == "s1"
+
+    async def test_one_that_was_said_again_goes_on_under_its_own_key(self, sessions):
+        await talk(sessions, "Book it.", key="k", standalone=True)
+        await talk(sessions, "Anything new?", key="k2", standalone=True)
+        again = await talk(sessions, "Book it.", key="k", standalone=True, whole=False)
+        assert await sessions.resume(ANNA, "s1", "k") == again
+        await talk(sessions, "Is it?", key="k3", standalone=True)
+        assert await sessions.resume(ANNA, "s1", "k") == again
+        await sessions.complete(again, WHOLE, never)
+        assert await sessions.resume(ANNA, "s1", "k") is None
+
+    async def test_what_was_in_view_at_any_step_counts_as_shown(self, sessions, memories):
+        await store(memories, create("Has a boat", id="boat"), create("Has a cat", id="cat"))
+        first = await talk(sessions, "Plan it.", "Hm.", key="k", whole=False, recalled=("boat",))
+        await sessions.complete(first, Outcome("By boat.", whole=True, recalled=("cat",)), never)
+        await forget(memories, of(ANNA), "boat")
+        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
+
+    async def test_what_was_in_view_at_a_step_counts_however_late_it_is_told(self, sessions, memories):
+        await store(memories, create("Has a boat", id="boat"))
+        first = await sessions.begin(exchange("Plan it.", key="k"))
+        await sessions.complete(first, Outcome("Your boat.\nBooked.", whole=True), never)
+        await sessions.complete(first, Outcome("Your boat.", whole=False, recalled=("boat",)), never)
+        await forget(memories, of(ANNA), "boat")
+        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
+
+    async def test_what_was_forgotten_while_tools_ran_is_not_repeated(self, sessions, memories):
+        await store(memories, create("Has a boat", id="boat"))
+        first = await talk(sessions, "Plan it.", "Hm.", key="k", whole=False, recalled=("boat",))
+        await forget(memories, of(ANNA), "boat")
+        await sessions.complete(first, Outcome("By boat.", whole=True), never)
+        assert [e.answer for e in await sessions.recent(ANNA, "s1", 9)] == [""]
+        await forget(memories, of(ANNA))
+        assert await sessions.resume(ANNA, "s1", None) is None
+
+    async def test_an_aborted_exchange_leaves_nothing(self, sessions, memories):
+        begun = await sessions.begin(exchange())
+        await sessions.abort(begun)
+        assert not await sessions.complete(begun, WHOLE, always)
+        assert await forget(memories, of(ANNA)) == Forgotten()
+
+    async def test_aborting_one_of_two_equal_requests_leaves_the_other(self, sessions):
+        first = await sessions.begin(exchange(key="k"))
+        await sessions.abort(await sessions.begin(exchange(key="k")))
+        assert await sessions.complete(first, WHOLE, never)
+        await sessions.abort(first)  # too late: it is answered
+        assert len(await sessions.recent(ANNA, "s1", 9)) == 1
+
+    async def test_the_trigger_sees_what_is_pending(self, sessions):
+        seen: list[SessionState] = []
+        await talk(sessions, explicit=True, at=NOW)
+        await talk(sessions, personal=True, at=NOW + 5, trigger=lambda s: seen.append(s))
+        (state,) = seen
+        assert (state.scope, state.session_id, state.pending, state.last_at) == (ANNA, "s1", 2, NOW + 5)
+        assert (state.explicit, state.personal) == (True, True)
+
+    @pytest.mark.parametrize("personal", [False, True])
+    async def test_the_trigger_is_told_while_tools_are_at_work(self, sessions, personal):
+        async def told(*at_work):
+            seen: list[SessionState] = []
+            await sessions.sweep(NOW, seen.append)
+            assert [(s.at_work, s.personal) for s in seen] == [(each, personal) for each in at_work]
+
+        at_work = Outcome("Let me look.", whole=False, calls=True)
+        first = await talk(sessions, "one", key="k1", whole=False, personal=personal)
+        await told(False)  # it broke off
+        begun = await sessions.begin(exchange("two", key="k2", personal=personal))
+        for _ in range(2):
+            await sessions.complete(begun, at_work, never)
+            await told(True)
+        seen: list[bool] = []
+        await sessions.complete(first, WHOLE, lambda s: seen.append(s.at_work))
+        await told(True)
+        await sessions.complete(begun, WHOLE, lambda s: seen.append(s.at_work))
+        assert seen == [True, False]
+        await told(False)
+
+    async def test_lone_surrogates_are_stored_as_replacement_characters(self, sessions):
+        await talk(sessions, "bad \ud83d end")
+        assert (await sessions.recent(ANNA, "s1", 1))[0].said == "bad \ufffd end"
+
+
+class QueueContract:
+    async def test_a_job_reads_the_pending_exchanges_and_some_before(self, sessions, jobs, memories):
+        await talk(sessions, "old", trigger=always)
+        job = await jobs.claim(NOW, 60)
+        await jobs.batch(job, limit=9, context=9)
+        await done(memories, job)
+        await talk(sessions, "new one")
+        await talk(sessions, "new two", trigger=always)
+        job = await jobs.claim(NOW, 60)
+        batch = await jobs.batch(job, limit=9, context=1)
+        assert [e.said for e in batch.pending] == ["new one", "new two"]
+        assert [e.said for e in batch.context] == ["old"]
+        assert batch.stamp == await memories.stamp(ANNA)
+
+    async def test_a_finished_job_is_gone_and_its_exchanges_with_it(self, sessions, jobs, memories):
+        await talk(sessions, trigger=always)
+        job = await jobs.claim(NOW, 60)
+        assert (job.attempts, job.session_id, job.scope, job.leased_until) == (1, "s1", ANNA, NOW + 60)
+        await jobs.batch(job, limit=9, context=0)
+        await done(memories, job, create("a fact"))
+        assert await jobs.counts() == QueueCounts()
+        assert await sessions.sweep(NOW, always) == 0
+        with pytest.raises(Conflict):
+            await done(memories, job, create("twice"))
+        assert await contents(memories, "fact twice") == {"a fact"}
+
+    async def test_what_a_batch_could_not_hold_is_read_next(self, sessions, jobs, memories):
+        for said in "abc":
+            await talk(sessions, said, trigger=always)
+        read = []
+        while job := await jobs.claim(NOW, 60):
+            batch = await jobs.batch(job, limit=2, context=0)
+            read.append([e.said for e in batch.pending])
+            await done(memories, job)
+        assert read == [["a", "b"], ["c"]]
+
+    async def test_an_answer_that_ends_while_the_job_runs_is_not_lost(self, sessions, jobs, memories):
+        slow = await sessions.begin(exchange("slow"))
+        await talk(sessions, "quick", trigger=always)
+        job = await jobs.claim(NOW, 60)
+        assert [e.said for e in (await jobs.batch(job, limit=9, context=0)).pending] == ["quick"]
+        await sessions.complete(slow, WHOLE, always)
+        await done(memories, job)
+        job = await jobs.claim(NOW, 60)
+        assert [e.said for e in (await jobs.batch(job, limit=9, context=0)).pending] == ["slow"]
+
+    async def test_a_queued_job_is_widened_and_takes_the_more_urgent_lane(self, sessions, jobs):
+        await talk(sessions, trigger=lambda s: NewJob(s.session_id, s.last_seq, 2))
+        await talk(sessions, trigger=lambda s: NewJob(s.session_id, s.last_seq, 1))
+        assert (await jobs.counts()).queued == 1
+        job = await jobs.claim(NOW, 60)
+        assert job.lane == 1
+        assert len((await jobs.batch(job, limit=9, context=0)).pending) == 2
+
+    async def test_a_new_session_makes_the_others_of_the_user_due(self, sessions, jobs):
+        await talk(sessions, session="s1")
+        await talk(sessions, scope=BEN, session="b1")
+        await sessions.begin(exchange(session="s2"))
+        job = await jobs.claim(NOW, 60)
+        assert (job.session_id, job.lane) == ("s1", 2)
+        assert await jobs.claim(NOW, 60) is None
+
+    async def test_a_user_has_one_job_running_at_a_time(self, sessions, jobs, memories):
+        for session in ("s1", "s2"):
+            await talk(sessions, session=session, trigger=always)
+        job = await jobs.claim(NOW, 60)
+        assert await jobs.claim(NOW, 60) is None
+        await done(memories, job)
+        assert await jobs.claim(NOW, 60) is not None
+
+    async def test_urgent_lanes_go_first_and_users_take_turns(self, sessions, jobs, memories):
+        for n in range(3):
+            await talk(sessions, scope=ANNA, session=f"a{n}", trigger=always)
+        await talk(sessions, scope=BEN, session="b0", trigger=always)
+        await talk(sessions, scope=ANNA, session="a9", explicit=True, trigger=always)
+        order = []
+        while job := await jobs.claim(NOW, 60):
+            order.append(job.session_id)
+            await jobs.batch(job, limit=9, context=0)
+            await done(memories, job)
+        assert order == ["a9", "b0", "a0", "a1", "a2"]
+
+    async def test_a_lease_that_ran_out_is_given_to_the_next_and_taken_from_the_first(
+        self, sessions, jobs, memories
+    ):
+        await talk(sessions, trigger=always)
+        first = await jobs.claim(NOW, 10)
+        assert await jobs.claim(NOW + 9, 10) is None
+        second = await jobs.claim(NOW + 10, 10)
+        assert (second.id, second.attempts) == (first.id, 2)
+        assert (await jobs.batch(first, limit=9, context=0)).pending == ()
+        await jobs.retry(first, at=NOW, reason="late", dead=True)
+        with pytest.raises(Conflict):
+            await done(memories, first, create("from the first"))
+        await jobs.batch(second, limit=9, context=0)
+        await done(memories, second, create("from the second"))
+        assert await contents(memories, "first second") == {"from the second"}
+
+    async def test_a_retried_job_is_due_at_its_time_with_what_came_meanwhile(self, sessions, jobs):
+        await talk(sessions, trigger=always)
+        job = await jobs.claim(NOW, 60)
+        await talk(sessions, trigger=always)
+        await jobs.retry(job, at=NOW + 30, reason="timeout")
+        assert await jobs.counts() == QueueCounts(queued=1, oldest_at=NOW)
+        assert await jobs.claim(NOW + 29, 60) is None
+        again = await jobs.claim(NOW + 30, 60)
+        assert again.attempts == 2
+        assert len((await jobs.batch(again, limit=9, context=0)).pending) == 2
+
+    async def test_a_dead_letter_is_counted_and_not_offered_again(self, sessions, jobs):
+        await talk(sessions, trigger=always)
+        job = await jobs.claim(NOW, 60)
+        await jobs.batch(job, limit=9, context=0)
+        await jobs.retry(job, at=NOW, reason="refused", dead=True)
+        assert await jobs.counts() == QueueCounts(dead=1)
+        assert await sessions.sweep(NOW, always) == 0
+        await talk(sessions, "next", trigger=always)
+        job = await jobs.claim(NOW, 60)
+        assert [e.said for e in (await jobs.batch(job, limit=9, context=0)).pending] == ["next"]
+
+    async def test_a_job_waits_for_a_credential_until_its_user_comes_back(self, sessions, jobs):
+        await talk(sessions, trigger=always)
+        await jobs.wait_for_credential(await jobs.claim(NOW, 60))
+        assert await jobs.counts() == QueueCounts(waiting=1)
+        await jobs.wake(BEN)
+        await talk(sessions, scope=BEN)
+        assert await jobs.claim(NOW, 60) is None
+        await talk(sessions, trigger=always)  # the user's next request brings one
+        job = await jobs.claim(NOW, 60)
+        assert job.attempts == 1
+        assert len((await jobs.batch(job, limit=9, context=0)).pending) == 2
+
+    async def test_everybody_s_jobs_that_wait_are_woken_at_once(self, sessions, jobs):
+        assert not await jobs.wake(None)
+        for scope in (ANNA, BEN, APOLLO):
+            await talk(sessions, scope=scope, session=f"s{scope.project}", trigger=always)
+        for _ in range(2):
+            await jobs.wait_for_credential(await jobs.claim(NOW, 60))
+        later = await jobs.claim(NOW, 60)
+        await jobs.retry(later, at=NOW + 50, reason="later")
+        assert await jobs.counts() == QueueCounts(queued=1, waiting=2, oldest_at=NOW)
+        assert await jobs.wake(None)
+        assert not await jobs.wake(None)
+        assert await jobs.counts() == QueueCounts(queued=3, oldest_at=NOW)
+        found = [await jobs.claim(NOW, 60), await jobs.claim(NOW, 60)]
+        assert {job.scope.user for job in found} == {"anna", "ben"}
+        assert await jobs.claim(NOW, 60) is None
+
+    async def test_whether_a_user_s_job_was_woken_is_told(self, sessions, jobs):
+        await talk(sessions, trigger=always)
+        assert not await jobs.wake(ANNA)
+        await jobs.wait_for_credential(await jobs.claim(NOW, 60))
+        assert not await jobs.wake(BEN)
+        assert await jobs.wake(ANNA)
+
+    async def test_a_sweep_offers_sessions_without_a_queued_job(self, sessions, jobs):
+        await talk(sessions, session="s1")
+        await talk(sessions, scope=BEN, session="s2", trigger=always)
+        await sessions.begin(exchange(session="s3", scope=APOLLO))
+        offered = []
+
+        def trigger(state):
+            offered.append((state.scope, state.session_id, state.pending))
+            return always(state)
+
+        # Opening s3 has queued s1 already: only what nobody queued is offered.
+        assert await sessions.sweep(NOW, trigger) == 0
+        assert (offered, (await jobs.counts()).queued) == ([], 2)
+        await talk(sessions, session="s1-later", scope=BEN, key="x")
+        assert await sessions.sweep(NOW, trigger) == 1
+        assert offered == [(BEN, "s1-later", 1)]
+
+    async def test_jobs_claimed_at_once_go_to_one_worker_each(self, sessions, jobs):
+        for n in range(5):
+            await talk(sessions, scope=type(ANNA)("acme", f"u{n}"), trigger=always)
+        claimed = await asyncio.gather(*(jobs.claim(NOW, 60) for _ in range(8)))
+        ids = [job.id for job in claimed if job]
+        assert len(ids) == len(set(ids)) == 5
+
+
+class EndContract:
+    async def test_an_ended_session_is_extracted_at_once(self, sessions, jobs):
+        for _ in range(2):
+            await talk(sessions)
+        await talk(sessions, session="s2")
+        job = await jobs.claim(NOW, 60)  # opening s2 made s1 due
+        await jobs.retry(job, at=NOW + 900, reason="timeout")
+        assert await jobs.claim(NOW, 60) is None
+        assert await sessions.end(ANNA, "s1", NOW) == 2
+        job = await jobs.claim(NOW, 60)
+        assert (job.session_id, job.lane) == ("s1", 2)
+        assert len((await jobs.batch(job, limit=9, context=0)).pending) == 2
+        assert await sessions.end(ANNA, "s2", NOW) == 1
+
+    async def test_an_explicit_ask_is_still_the_more_urgent_one(self, sessions, jobs):
+        await talk(sessions, explicit=True)
+        await sessions.end(ANNA, "s1", NOW)
+        assert (await jobs.claim(NOW, 60)).lane == 1
+
+    async def test_ending_what_has_nothing_left_queues_nothing(self, sessions, jobs, memories):
+        await talk(sessions, trigger=always)
+        job = await jobs.claim(NOW, 60)
+        await jobs.batch(job, limit=9, context=0)
+        assert await sessions.end(ANNA, "s1", NOW) == 0  # a running job has it
+        await done(memories, job)
+        for session in ("s1", "absent", "bad \ud83d"):
+            assert await sessions.end(ANNA, session, NOW) == 0
+        assert await jobs.counts() == QueueCounts()
+
+    async def test_a_session_is_ended_by_its_user_in_its_project_or_in_any(self, sessions, jobs):
+        await talk(sessions, scope=APOLLO)
+        zeus = type(ANNA)("acme", "anna", "zeus")
+        for stranger in (BEN, type(ANNA)("other", "anna"), zeus):
+            assert await sessions.end(stranger, "s1", NOW) == 0
+        assert await sessions.end(APOLLO, "s1", NOW) == 1
+        await talk(sessions, scope=zeus)
+        await talk(sessions, scope=ANNA)
+        assert await sessions.end(ANNA, "s1", NOW) == 3
+
+    async def test_an_answer_that_ends_after_its_session_is_extracted_too(self, sessions, jobs):
+        begun = await sessions.begin(exchange("last words"))
+        assert await sessions.end(ANNA, "s1", NOW) == 1
+        assert await jobs.claim(NOW, 60) is None
+        await sessions.complete(begun, WHOLE, never)
+        job = await jobs.claim(NOW, 60)
+        assert [e.said for e in (await jobs.batch(job, limit=9, context=0)).pending] == ["last words"]
+
+    async def test_a_session_that_goes_on_after_its_end_waits_for_its_triggers_again(self, sessions, jobs):
+        await sessions.end(ANNA, "s1", NOW)
+        await talk(sessions)
+        await sessions.end(ANNA, "s1", NOW)
+        assert await jobs.claim(NOW, 60) is not None
+        await talk(sessions, "one more thing")
+        assert (await jobs.counts()).queued == 0
+
+    async def test_sessions_are_listed_the_last_used_first(self, sessions):
+        assert list(await sessions.sessions(ANNA, limit=9)) == []
+        for n, session in enumerate(("a", "b", "c")):
+            await talk(sessions, session=session, at=NOW + n)
+        await talk(sessions, session="a", at=NOW + 9, scope=ANNA)
+        await sessions.begin(exchange(session="a", at=NOW + 10))
+        first = await sessions.sessions(ANNA, limit=1)
+        rest = await sessions.sessions(ANNA, limit=9, after=first[0].id)
+        assert [s.id for s in (*first, *rest)] == ["a", "c", "b"]
+        assert first[0] == SessionInfo(
+            id="a", scope=ANNA, last_at=NOW + 10, exchanges=3, pending=3, cursor="a"
+        )
+        with pytest.raises(NotFound):
+            await sessions.sessions(ANNA, limit=9, after="nothing")
+
+    async def test_what_was_extracted_is_no_longer_pending_in_the_list(self, sessions, jobs, memories):
+        await talk(sessions, trigger=always)
+        job = await jobs.claim(NOW, 60)
+        await jobs.batch(job, limit=9, context=0)
+        await done(memories, job)
+        (found,) = await sessions.sessions(ANNA, limit=9)
+        assert (found.exchanges, found.pending) == (1, 0)
+
+    async def test_others_sessions_are_not_listed(self, sessions):
+        await talk(sessions, scope=APOLLO)
+        await talk(sessions, scope=ANNA, session="s2")
+        assert [s.id for s in await sessions.sessions(ANNA, limit=9)] == ["s2", "s1"]
+        assert [(s.id, s.scope) for s in await sessions.sessions(APOLLO, limit=9)] == [("s1", APOLLO)]
+        for stranger in (BEN, type(ANNA)("other", "anna")):
+            assert list(await sessions.sessions(stranger, limit=9)) == []
+            with pytest.raises(NotFound):
+                await sessions.sessions(stranger, limit=9, after="s1")
+
+    async def test_no_page_leaves_out_a_session_where_projects_share_a_name(self, sessions):
+        zeus = type(ANNA)("acme", "anna", "zeus")
+        for n, scope in enumerate((ANNA, APOLLO, zeus)):
+            await talk(sessions, session="same", scope=scope, at=NOW + 2 * n)
+            await talk(sessions, session=f"other{n}", scope=scope, at=NOW + 2 * n + 1)
+        for limit in (1, 2, 4):
+            seen, after = [], None
+            while page := await sessions.sessions(ANNA, limit=limit, after=after):
+                seen += [(s.id, s.scope.project) for s in page]
+                after = page[-1].cursor
+                assert len(seen) < 9
+            assert seen == [
+                ("other2", "zeus"), ("same", "zeus"), ("other1", "apollo"), ("same", "apollo"),
+                ("other0", None), ("same", None),
+            ]  # fmt: skip
+
+    async def test_paging_by_a_name_that_projects_share_comes_to_an_end(self, sessions):
+        for n, scope in enumerate((ANNA, APOLLO)):
+            await talk(sessions, session="same", scope=scope, at=NOW + n)
+        assert await sessions.sessions(ANNA, limit=9, after="same") == []
+        with pytest.raises(NotFound):
+            await sessions.sessions(BEN, limit=9, after="same@1")
+
+
+async def dead_letter(sessions, jobs, *, reason="refused", **fields):
+    """Let a session's extraction fail for good."""
+    await talk(sessions, trigger=always, **fields)
+    job = await jobs.claim(NOW, 60)
+    await jobs.batch(job, limit=9, context=0)
+    await jobs.retry(job, at=NOW, reason=reason, dead=True)
+    return job
+
+
+class OverseeingContract:
+    async def test_jobs_are_listed_oldest_first_with_what_they_have_to_read(self, sessions, jobs):
+        dead = await dead_letter(sessions, jobs)
+        await talk(sessions, session="s2")
+        await talk(sessions, session="s2", trigger=always)
+        (first, second) = await jobs.list("acme", "anna", state=None, limit=9)
+        assert first == JobInfo(
+            id=dead.id, scope=ANNA, session_id="s1", state="dead", lane=2, attempts=1, exchanges=1,
+            created_at=NOW, due_at=first.due_at, reason="refused",
+        )  # fmt: skip
+        assert (second.session_id, second.state, second.exchanges) == ("s2", "queued", 2)
+        assert await jobs.list("acme", "anna", state=None, limit=1) == [first]
+        assert await jobs.list("acme", "anna", state=None, limit=9, after=first.id) == [second]
+
+    async def test_each_state_can_be_asked_for(self, sessions, jobs):
+        await dead_letter(sessions, jobs, session="d")
+        await talk(sessions, session="r", trigger=always)
+        await jobs.claim(NOW, 60)
+        await talk(sessions, session="q", trigger=always)
+        await talk(sessions, scope=BEN, session="w", trigger=always)
+        await jobs.wait_for_credential(await jobs.claim(NOW, 60))
+        for state, session in [("dead", "d"), ("running", "r"), ("queued", "q"), ("waiting", "w")]:
+            assert [j.session_id for j in await jobs.list("acme", None, state=state, limit=9)] == [session]
+        assert await jobs.list("acme", None, state="nonsense", limit=9) == []
+
+    async def test_jobs_behind_a_running_one_do_not_count_what_it_reads(self, sessions, jobs):
+        await talk(sessions, trigger=always)
+        await jobs.batch(await jobs.claim(NOW, 60), limit=9, context=0)
+        await talk(sessions, trigger=always)
+        found = await jobs.list("acme", "anna", state=None, limit=9)
+        assert [(j.state, j.exchanges) for j in found] == [("running", 1), ("queued", 1)]
+
+    async def test_a_tenants_or_users_jobs_are_not_anothers(self, sessions, jobs):
+        await dead_letter(sessions, jobs)
+        await dead_letter(sessions, jobs, scope=BEN)
+        mine, bens = await jobs.list("acme", None, state=None, limit=9)
+        assert await jobs.list("acme", "anna", state=None, limit=9) == [mine]
+        assert await jobs.list("other", None, state=None, limit=9) == []
+        for tenant, user, cursor in [
+            ("acme", "anna", bens.id),
+            ("other", None, mine.id),
+            ("acme", None, "x"),
+        ]:
+            with pytest.raises(NotFound):
+                await jobs.list(tenant, user, state=None, limit=9, after=cursor)
+        for tenant, user in [("acme", "ben"), ("other", None), ("other", "anna")]:
+            assert await jobs.revive(tenant, user, mine.id) == 0
+        assert (await jobs.counts()).dead == 2
+
+    async def test_a_revived_letter_is_read_as_if_for_the_first_time(self, sessions, jobs, memories):
+        dead = await dead_letter(sessions, jobs)
+        assert await jobs.revive("acme", "anna", dead.id) == 1
+        (info,) = await jobs.list("acme", "anna", state=None, limit=9)
+        assert (info.state, info.attempts, info.exchanges, info.reason) == ("queued", 0, 1, "")
+        job = await jobs.claim(NOW, 60)
+        assert job.attempts == 1
+        assert len((await jobs.batch(job, limit=9, context=0)).pending) == 1
+        await done(memories, job, create("a fact"))
+        assert await jobs.counts() == QueueCounts()
+
+    async def test_only_dead_letters_are_revived_one_or_all(self, sessions, jobs):
+        letters = [await dead_letter(sessions, jobs, session=f"s{n}") for n in range(3)]
+        await talk(sessions, session="s9", trigger=always)
+        (queued,) = await jobs.list("acme", "anna", state="queued", limit=9)
+        in_other_digits = letters[0].id.translate({48 + n: 0x660 + n for n in range(10)})
+        for job_id in (queued.id, "0", "x", "-1", "9" * 30, in_other_digits, ""):
+            assert await jobs.revive("acme", "anna", job_id) == 0
+        assert await jobs.revive("acme", "anna", letters[1].id) == 1
+        assert await jobs.revive("acme", "anna") == 2
+        assert await jobs.revive("acme", None) == 0
+        assert await jobs.counts() == QueueCounts(queued=4, oldest_at=NOW)
+
+    async def test_a_revived_letter_joins_the_job_that_its_session_has_by_now(self, sessions, jobs):
+        await dead_letter(sessions, jobs, said="one", explicit=True)
+        await dead_letter(sessions, jobs, said="two")
+        await talk(sessions, "three", trigger=always)
+        assert await jobs.revive("acme", "anna") == 2
+        (info,) = await jobs.list("acme", "anna", state=None, limit=9)
+        assert (info.exchanges, info.lane) == (3, 1)
+        job = await jobs.claim(NOW, 60)
+        read = (await jobs.batch(job, limit=9, context=0)).pending
+        assert [e.said for e in read] == ["one", "two", "three"]
+
+    async def test_letters_of_one_session_become_one_job(self, sessions, jobs):
+        for said in ("one", "two"):
+            await dead_letter(sessions, jobs, said=said)
+        assert await jobs.revive("acme", None) == 2
+        assert await jobs.counts() == QueueCounts(queued=1, oldest_at=NOW)
+
+    async def test_a_letter_can_be_revived_while_its_session_is_being_read(self, sessions, jobs, memories):
+        await dead_letter(sessions, jobs, said="one")
+        await talk(sessions, "two", trigger=always)
+        running = await jobs.claim(NOW, 60)
+        await jobs.batch(running, limit=9, context=0)
+        assert await jobs.revive("acme", "anna") == 1
+        await done(memories, running)
+        job = await jobs.claim(NOW, 60)
+        assert [e.said for e in (await jobs.batch(job, limit=9, context=0)).pending] == ["one"]
+
+
+class ForgetConversationsContract:
+    async def test_a_user_is_forgotten_with_sessions_and_jobs(self, sessions, jobs, memories):
+        begun = await talk(sessions, trigger=always)
+        job = await jobs.claim(NOW, 60)
+        batch = await jobs.batch(job, limit=9, context=0)
+        streaming = await sessions.begin(exchange())
+        await store(memories, create("a fact", evidence=quote(begun)))
+        assert await forget(memories, of(ANNA)) == Forgotten(memories=1, exchanges=2, sessions=1, jobs=1)
+        assert not await sessions.complete(streaming, WHOLE, always)
+        assert (await jobs.batch(job, limit=9, context=0)).pending == ()
+        with pytest.raises(Conflict):
+            await memories.apply(ANNA, [create("late")], expect=batch.stamp, done=job)
+        await jobs.retry(job, at=NOW, reason="conflict")
+        assert await jobs.counts() == QueueCounts()
+
+    async def test_a_project_is_forgotten_with_its_own_sessions(self, sessions, memories):
+        await talk(sessions, scope=APOLLO)
+        await talk(sessions, scope=ANNA)
+        # Opening the second session has queued a job for the first.
+        assert await forget(memories, of(APOLLO)) == Forgotten(exchanges=1, sessions=1, jobs=1)
+        assert len(await sessions.recent(ANNA, "s1", 9)) == 1
+
+    async def test_a_memory_takes_the_exchanges_it_came_from(self, sessions, memories):
+        told, other = await talk(sessions, "I am vegan and 40"), await talk(sessions, "I like tea")
+        await store(
+            memories,
+            create("vegan", id="a", evidence=quote(told, "I am vegan")),
+            create("forty", id="b", evidence=quote(told, "I am vegan and 40")),
+            create("tea", id="c", evidence=quote(other, "I like tea")),
+        )
+        assert await forget(memories, of(ANNA), "a") == Forgotten(memories=1, exchanges=1)
+        assert [e.said for e in await sessions.recent(ANNA, "s1", 9)] == ["I like tea"]
+        assert (await memories.get(of(ANNA), "b")).evidence == quote(told)
+        assert (await memories.get(of(ANNA), "c")).evidence == quote(other, "I like tea")
+
+    async def test_evidence_cannot_reach_another_users_exchange(self, sessions, memories):
+        bens = await talk(sessions, "Ben's words", scope=BEN)
+        await store(memories, create("forged", id="a", evidence=quote(bens)))
+        assert await forget(memories, of(ANNA), "a") == Forgotten(memories=1)
+        assert len(await sessions.recent(BEN, "s1", 9)) == 1
+
+    async def test_an_unrelated_exchange_survives_the_forgetting_of_a_memory(self, sessions, memories):
+        streaming = await sessions.begin(exchange())
+        await store(memories, create("tea", id="a"))
+        await forget(memories, of(ANNA), "a")
+        assert await sessions.complete(streaming, WHOLE, never)
+        assert await find(memories, "tea") == []
+
+
+class ConversationContract(
+    SessionContract, QueueContract, EndContract, OverseeingContract, ForgetConversationsContract
+):
+    """All of it."""

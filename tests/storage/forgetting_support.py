@@ -1,0 +1,110 @@
+"""What tests of forgetting share: all that can hold a word, and forgets that stop or break off."""
+
+import asyncio
+import sqlite3
+
+from proxy.domain.core import Evidence, Hold, Scope
+from proxy.domain.documents import Limits, NewDocument, Passage
+from tests.storage.contract_chains import converse, keep, response
+from tests.storage.making import (
+    ANNA,
+    APOLLO,
+    NOW,
+    always,
+    create,
+    exchange,
+    of,
+    quote,
+    store,
+    supersede,
+    talk,
+    vector,
+)
+
+WORD = "xylophonist"
+ZEUS = Scope("acme", "anna", "zeus")  # a project that no forget here is about
+
+SCOPES = {
+    "user": of(ANNA),
+    "project": of(APOLLO),
+    "type": of(ANNA, type="semantic"),
+    "type of a project": of(APOLLO, type="preference"),
+    "text": of(ANNA, text=WORD),
+}
+
+
+def on_disk(directory):
+    while True:
+        try:
+            return b"".join(p.read_bytes() for p in directory.rglob("*") if p.is_file())
+        except FileNotFoundError:  # renamed meanwhile, as Redis does, to where was looked before
+            continue
+
+
+class Gate:
+    """Stops a forget after each portion until it may go on."""
+
+    def __init__(self, stores):
+        self.reached, self.go_on = asyncio.Event(), asyncio.Event()
+        stores.memories.forgetting._database.checkpoint = self.wait
+
+    async def wait(self):
+        self.reached.set()
+        await self.go_on.wait()
+
+
+async def crash():
+    raise RuntimeError("the process dies here")
+
+
+def break_off(stores, portions=1):
+    """Let the next forget of these stores end after so many portions."""
+    left = iter(range(portions - 1))
+
+    async def checkpoint():
+        if next(left, None) is None:
+            await crash()
+
+    stores.memories.forgetting._database.checkpoint = checkpoint
+
+
+def standing(stores):
+    with sqlite3.connect(stores.path) as connection:
+        (count,) = connection.execute("SELECT count(*) FROM forgets").fetchone()
+    connection.close()
+    return count
+
+
+async def everything(stores):
+    """One of each kind of thing that can hold the word."""
+    told = await talk(stores.sessions, f"I am a {WORD}", f"A {WORD}!", session=f"session of a {WORD}")
+    await store(
+        stores.memories,
+        create(f"is a {WORD}", id="a", evidence=quote(told, WORD, f"session of a {WORD}"), vec=vector(1)),
+        create("is a drummer", id="b", evidence=quote(told, f"a {WORD}"), type="episodic"),
+    )
+    await store(stores.memories, supersede("a", f"was a {WORD}", id="c"))
+    held = create(f"obey the {WORD}").memory
+    await store(stores.memories, Hold("q", candidate(held, told.id), "planted", NOW))
+    await keep(stores, response("r", text=WORD, session_id=f"session of a {WORD}"))
+    await converse(stores.conversations, WORD)
+    await stores.sessions.begin(exchange(f"still a {WORD}"))
+    await talk(stores.sessions, f"and a {WORD}", trigger=always, session="s2")
+    for scope in (ANNA, APOLLO):
+        await shelve(stores, scope)
+
+
+async def shelve(stores, scope):
+    """A document of the word."""
+    tile = f"# {WORD}\n\nPlays the {WORD}.\n"
+    passage = Passage(headings=(WORD,), section=0, tile=tile, start=0, lead=len(f"# {WORD}"))
+    new = NewDocument(scope=scope, name=f"about a {WORD}", digest=b"1", passages=(passage,), at=NOW)
+    return (await stores.documents.put(new, Limits()))[0]
+
+
+def candidate(held, exchange_id):
+    from proxy.domain.core import Candidate
+
+    return Candidate(
+        type=held.type, content=held.content, evidence=WORD, origin=Evidence("s1", exchange_id, WORD)
+    )

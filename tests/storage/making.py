@@ -1,0 +1,122 @@
+"""Small values for store tests: what a test does not name does not matter to it."""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from proxy.domain.core import (
+    Begun,
+    Change,
+    Create,
+    Evidence,
+    Forgotten,
+    Hit,
+    Memory,
+    MemoryFilter,
+    NewExchange,
+    NewJob,
+    Outcome,
+    Scope,
+    Search,
+    SessionState,
+    Supersede,
+)
+from proxy.domain.oversight import Applied
+from proxy.domain.ports import MemoryStore, SessionStore
+from proxy.text import terms
+
+ANNA = Scope("acme", "anna")
+BEN = Scope("acme", "ben")
+APOLLO = Scope("acme", "anna", "apollo")
+NOW = 1_000.0
+_numbers = itertools.count(1)
+
+
+def vector(*components: float) -> bytes:
+    """A unit vector of three dimensions."""
+    values = np.array((*components, 0, 0)[:3], np.float32)
+    return (values / np.linalg.norm(values)).astype(np.float32).tobytes()
+
+
+def memory(content: str, scope: Scope = ANNA, *, id: str | None = None, **fields: object) -> Memory:
+    defaults = {
+        "type": "semantic",
+        "source": "api",
+        "created_at": NOW,
+        "updated_at": NOW,
+        "valid_from": NOW,
+    }
+    return Memory(id=id or f"m{next(_numbers)}", scope=scope, content=content, **{**defaults, **fields})
+
+
+def create(content: str, scope: Scope = ANNA, *, vec: bytes | None = None, **fields: object) -> Create:
+    return Create(memory(content, scope, **fields), vec)
+
+
+def supersede(old: str, content: str, scope: Scope = ANNA, **fields: object) -> Supersede:
+    return Supersede(old, memory(content, scope, **fields), None)
+
+
+async def store(memories: MemoryStore, *changes: Change, scope: Scope = ANNA) -> Applied:
+    """Apply under the current stamp."""
+    return await memories.apply(scope, changes, expect=await memories.stamp(scope))
+
+
+async def find(
+    memories: MemoryStore, words: str = "", scope: Scope = ANNA, *, vec: bytes | None = None, **fields: object
+) -> Sequence[Hit]:
+    search = Search(vector=vec, terms=terms.terms(words), **{"now": NOW, **fields})
+    return await memories.search(scope, search)
+
+
+async def contents(memories: MemoryStore, words: str, scope: Scope = ANNA, **fields: object) -> set[str]:
+    return {hit.memory.content for hit in await find(memories, words, scope, **fields)}
+
+
+def of(scope: Scope, **fields: object) -> MemoryFilter:
+    return MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=NOW, **fields)
+
+
+async def forgotten(memories: MemoryStore, where: MemoryFilter, memory_id: str | None = None) -> Forgotten:
+    """Forget, and return the counts without the receipt's id."""
+    return replace(await memories.forget(where, memory_id, by="test"), receipt=None)
+
+
+# ---------------------------------------------------------------- conversations
+def exchange(
+    said: str = "hello", scope: Scope = ANNA, *, session: str = "s1", **fields: object
+) -> NewExchange:
+    number = next(_numbers)
+    defaults = {"id": f"e{number}", "key": f"k{number}", "model": "m", "at": NOW}
+    return NewExchange(scope=scope, session_id=session, said=said, **{**defaults, **fields})
+
+
+def never(state: SessionState) -> None:
+    return None
+
+
+def always(state: SessionState) -> NewJob:
+    return NewJob(state.session_id, state.last_seq, lane=1 if state.explicit else 2)
+
+
+async def talk(
+    sessions: SessionStore,
+    said: str = "hello",
+    answer: str = "hi",
+    trigger: object = never,
+    *,
+    whole: bool = True,
+    recalled: tuple[str, ...] = (),
+    response_id: str | None = None,
+    **fields: object,
+) -> Begun:
+    """An exchange that was answered."""
+    begun = await sessions.begin(exchange(said, **fields))
+    assert await sessions.complete(begun, Outcome(answer, whole, response_id, recalled), trigger)
+    return begun
+
+
+def quote(begun: Begun, span: str = "", session: str = "s1") -> tuple[Evidence, ...]:
+    return (Evidence(session, begun.id, span),)

@@ -1,0 +1,117 @@
+"""The arrays against plain Python: exact scores, whatever order the rows came in."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from proxy.domain.core import Search, Stamp
+from proxy.storage.exact.index import Row, build
+from proxy.storage.exact.postings import pack, term_hash
+from tests.support.examples import examples
+
+WORDS = "a b c d e f".split()
+texts = st.lists(st.sampled_from(WORDS), max_size=6)
+
+
+def row(seq, words=(), *, vec=None, current=True, type_="semantic", project=None, expires_at=None):
+    return Row(seq, type_, project, expires_at, current, vec, pack(words))
+
+
+def bm25(docs, query):
+    """Robertson's formula, term by term."""
+    mean = max(sum(map(len, docs)) / len(docs), 1.0)
+    scores = []
+    for doc in docs:
+        score = 0.0
+        for term in set(query):
+            df, tf = sum(term in d for d in docs), doc.count(term)
+            idf = math.log(1 + (len(docs) - df + 0.5) / (df + 0.5))
+            score += idf * tf * 2.2 / (tf + 1.2 * (1 - 0.4 + 0.4 * len(doc) / mean))
+        scores.append(score)
+    return scores
+
+
+@settings(max_examples=examples(150))
+@given(st.lists(texts, min_size=1, max_size=12), texts, st.data())
+def test_scores_are_those_of_the_formula_also_after_rows_came_one_by_one(docs, query, data):
+    cut = data.draw(st.integers(0, len(docs)))
+    rows = [row(n, doc) for n, doc in enumerate(docs)]
+    index = build(rows[:cut], Stamp(0, 0))
+    for version, later in enumerate(rows[cut:], 1):
+        index = index.changed([later], Stamp(0, version))
+        assert index is not None
+    found = {f.seq: f.bm25 for f in index.search(None, Search(None, tuple(query), limit=99))}
+    expected = {n: s for n, s in enumerate(bm25(docs, query)) if s > 0}
+    assert found == pytest.approx(expected, rel=1e-4)
+
+
+def test_cosines_are_exact_after_the_matrix_has_grown():
+    rng = np.random.default_rng(1)
+    vectors = rng.standard_normal((100, 8)).astype(np.float32)
+    rows = [row(n, vec=v.tobytes()) for n, v in enumerate(vectors)]
+    index = first = build(rows[:3], Stamp(0, 0))
+    for n, later in enumerate(rows[3:], 1):
+        index = index.changed([later], Stamp(0, n))
+    query = rng.standard_normal(8).astype(np.float32)
+    found = {f.seq: f.cosine for f in index.search(None, Search(query.tobytes(), (), limit=100))}
+    assert found == pytest.approx(dict(enumerate((vectors @ query).tolist())), rel=1e-4)
+    assert len(first.search(None, Search(query.tobytes(), (), limit=100))) == 3
+
+
+def test_the_best_are_chosen_and_among_equals_the_latest():
+    rows = [row(n, ["tea"] * (2 if n == 4 else 1)) for n in range(9)]
+    found = build(rows, Stamp(0, 0)).search(None, Search(None, ("tea",), limit=3))
+    assert {f.seq for f in found} == {4, 7, 8}
+
+
+def test_a_row_that_is_no_longer_current_is_neither_found_nor_counted():
+    index = build([row(n, ["tea"]) for n in range(4)], Stamp(0, 0))
+    after = index.changed([row(3, ["tea"], current=False)], Stamp(0, 1))
+    fresh = build([row(n, ["tea"]) for n in range(3)], Stamp(0, 1))
+    search = Search(None, ("tea",))
+    assert after.search(None, search) == fresh.search(None, search)
+
+
+def test_an_index_that_is_mostly_past_asks_to_be_built_again():
+    index = build([row(n, ["tea"]) for n in range(4)], Stamp(0, 0))
+    assert index.changed([row(n, current=False) for n in range(3)], Stamp(0, 1)) is None
+
+
+def test_filters_and_expiry_hold_for_rows_added_later():
+    index = build([row(0, ["tea"])], Stamp(0, 0))
+    later = [
+        row(1, ["tea"], type_="episodic"), row(2, ["tea"], project="p"), row(3, ["tea"], project="q"),
+        row(4, ["tea"], expires_at=5.0),
+    ]  # fmt: skip
+    index = index.changed(later, Stamp(0, 1))
+
+    def seqs(project=None, **fields):
+        return {f.seq for f in index.search(project, Search(None, ("tea",), **fields))}
+
+    assert seqs(now=4.0) == {0, 1, 2, 3, 4}
+    assert seqs(now=5.0) == {0, 1, 2, 3}
+    assert seqs("p", now=5.0) == {0, 1, 2}
+    assert seqs("p", now=5.0, types=frozenset({"episodic"})) == {1}
+
+
+def test_an_empty_index_finds_nothing():
+    assert build([], Stamp(0, 0)).search("p", Search(b"\0" * 12, ("tea",))) == []
+
+
+def test_term_hashes_never_change():
+    # They are on disk: another value would lose every stored word.
+    assert term_hash("tea") == -8015135494872013382
+
+
+def test_a_large_index_gives_the_same_top_as_sorting():
+    rng = random.Random(3)
+    docs = [rng.choices(WORDS, k=rng.randint(1, 9)) for _ in range(600)]
+    found = build([row(n, d) for n, d in enumerate(docs)], Stamp(0, 0)).search(
+        None, Search(None, ("a", "f"), 10)
+    )
+    best = sorted(bm25(docs, ["a", "f"]), reverse=True)[:10]
+    assert sorted((f.bm25 for f in found), reverse=True) == pytest.approx(best, rel=1e-4)

@@ -1,0 +1,62 @@
+"""What every store means by a forget, a receipt and a generation, said once."""
+
+from dataclasses import fields
+from typing import Any
+
+import pytest
+
+from proxy.domain.core import Forgotten
+from proxy.domain.ports import EmbeddingModel
+from proxy.storage.aim import Aim
+from proxy.storage.forgotten import counts_of, numbers, plus
+from proxy.storage.generations import made_with_another
+from proxy.storage.redis.target import Target as RedisTarget
+from proxy.storage.sqlite.forgetting.target import Target as SqliteTarget
+
+
+def test_every_count_of_a_receipt_is_added() -> None:
+    names = [f.name for f in fields(Forgotten) if f.name != "receipt"]
+    one = Forgotten(**{name: n for n, name in enumerate(names, 1)}, receipt=None)
+    other = Forgotten(**dict.fromkeys(names, 100), receipt="rcpt_1")
+    total = plus(one, other)
+    assert numbers(total) == {name: 100 + n for n, name in enumerate(names, 1)}
+    assert (total.receipt, plus(total, one).receipt) == ("rcpt_1", "rcpt_1")
+
+
+def test_receipts_of_another_version_can_be_read() -> None:
+    assert numbers(Forgotten(memories=2)) == {"memories": 2}  # an older one may not know the others' names
+    assert counts_of({"memories": 2, "dreams": 7}, "rcpt_1") == Forgotten(memories=2, receipt="rcpt_1")
+    for damaged in (7, "memories", [1]):
+        with pytest.raises((TypeError, ValueError)):
+            counts_of(damaged)  # type: ignore[arg-type]
+
+
+def test_a_type_stands_for_its_children_and_its_absence_for_all() -> None:
+    types = Aim(type="semantic").types
+    assert types is not None
+    assert "semantic" in types
+    assert Aim().types is None
+
+
+def test_what_is_aimed_at_is_the_same_in_every_store() -> None:
+    asks: tuple[dict[str, Any], ...] = (
+        {},
+        {"project": "p"},
+        {"type": "semantic"},
+        {"text": "x"},
+        {"memory_id": "m"},
+        {"document_id": "d"},
+    )
+    for asked in asks:
+        one, other = RedisTarget(**asked), SqliteTarget(owner=1, **asked)
+        for said in ("is_scope", "is_everything", "is_of_many", "types"):
+            assert getattr(one, said) == getattr(other, said), (asked, said)
+    assert not RedisTarget(only=frozenset("m")).is_of_many
+    assert not SqliteTarget(owner=1, only=(1,)).is_scope
+
+
+def test_a_wrong_model_is_told_with_its_remedy() -> None:
+    model = EmbeddingModel("new", 8, similarity_threshold=0.2, related_threshold=0.3)
+    told = str(made_with_another("old", 4, model))
+    assert "old (4 dimensions)" in told
+    assert "`memory-proxy reembed`" in told

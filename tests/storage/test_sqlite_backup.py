@@ -1,0 +1,213 @@
+"""Backups: whole, private, verified, and of one moment, whatever goes on meanwhile."""
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import sqlite3
+import stat
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from proxy.domain.errors import StoreUnavailable
+from proxy.domain.ports import EmbeddingModel
+from proxy.storage.sqlite import SqliteStores, backup
+from tests.storage.making import always, contents, create, store, talk, vector
+
+ROOT = Path(__file__).parents[2]
+COMMITTER = Path(__file__).with_name("committer.py")
+NOW = 5_000.0
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
+
+def written(stores: SqliteStores, target: Path) -> backup.Manifest:
+    return backup.write(stores.path, target, silent, now=NOW)
+
+
+def manifest_of(path: Path) -> backup.Manifest:
+    with path.open("rb") as opened:
+        return backup.read_manifest(opened, path.name)
+
+
+async def test_a_backup_says_what_it_holds_and_is_readable_by_its_owner_only(stores, tmp_path):
+    await stores.memories.stamp_model(EmbeddingModel("mini", 3, 0.3, 0.8))
+    await store(stores.memories, *(create(f"fact {n}", vec=vector(n, 1)) for n in range(30)))
+    target = tmp_path / "copy"
+    manifest = written(stores, target)
+    assert manifest == manifest_of(target)
+    assert (manifest.counts["memories"], manifest.model, manifest.dimension) == (30, "mini", 3)
+    assert (manifest.made_at, manifest.bytes) == (NOW, target.stat().st_size - backup.TRAILER_BYTES)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith("copy")] == ["copy"]
+
+
+async def test_a_backup_can_be_looked_into_with_sqlite(stores, tmp_path):
+    await store(stores.memories, create("tea"))
+    written(stores, tmp_path / "copy")
+    with closing(sqlite3.connect(tmp_path / "copy")) as copy:
+        assert copy.execute("SELECT content FROM memories").fetchall() == [("tea",)]
+
+
+async def test_what_is_written_while_the_backup_is_taken_is_in_it_wholly_or_not_at_all(tmp_path):
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(COMMITTER), str(tmp_path / "data"), "x",
+        stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(60):
+            acknowledged = [(await process.stdout.readline()).split() for _ in range(300)]
+            source = tmp_path / "data" / "memory.db"
+            drained = asyncio.create_task(process.stdout.read())
+            made = [
+                await asyncio.to_thread(backup.write, source, tmp_path / f"copy{n}", silent, now=NOW)
+                for n in range(3)
+            ]
+    finally:
+        process.kill()
+        await process.wait()
+        await drained
+    begun = {word.decode() for kind, word, *_ in acknowledged if kind == b"begun"}
+    with closing(sqlite3.connect(tmp_path / "copy0")) as copy:
+        assert begun <= {id_ for (id_,) in copy.execute("SELECT id FROM exchanges")}
+        (orphans,) = copy.execute(
+            "SELECT count(*) FROM memories WHERE seq NOT IN (SELECT memory FROM vectors)"
+        ).fetchone()
+        assert orphans == 0
+    assert [m.counts["exchanges"] for m in made] == sorted(m.counts["exchanges"] for m in made)
+
+
+async def test_writers_do_not_wait_for_a_backup(stores, tmp_path):
+    await store(stores.memories, create("tea"))
+    held = []
+
+    def told(what: str, done: int, total: int) -> None:
+        held.append(what)
+        if what == "copy":  # in the middle of it, another commits
+            with closing(sqlite3.connect(stores.path, timeout=0)) as other, other:
+                other.execute("INSERT OR REPLACE INTO meta VALUES ('x', ?)", (str(len(held)),))
+
+    manifest = backup.write(stores.path, tmp_path / "copy", told, now=NOW)
+    assert "copy" in held
+    assert manifest.counts["meta"] == 0
+
+
+async def test_a_backup_that_cannot_be_written_leaves_the_old_one(stores, tmp_path):
+    await store(stores.memories, create("tea"))
+    target = tmp_path / "copy"
+    written(stores, target)
+    before = target.read_bytes()
+    await store(stores.memories, *(create(f"rum {n} " * 50) for n in range(300)))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, limits[1]))  # the disk is full
+    try:
+        with pytest.raises(StoreUnavailable, match="copy"):
+            written(stores, target)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert target.read_bytes() == before
+    assert not list(tmp_path.glob("*.partial*"))
+
+
+async def test_a_kill_in_the_middle_leaves_the_old_backup_and_the_next_one_clears_up(stores, tmp_path):
+    await store(stores.memories, create("tea"))
+    target = tmp_path / "copy"
+    written(stores, target)
+    before = target.read_bytes()
+    await store(stores.memories, create("rum"))
+    script = (
+        "import os, signal, sys; from pathlib import Path; from proxy.storage.sqlite import backup\n"
+        "def told(what, done, total):\n"
+        "    if what == 'verify': os.kill(os.getpid(), signal.SIGKILL)\n"
+        "backup.write(Path(sys.argv[1]), Path(sys.argv[2]), told, now=1.0)"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", script, str(stores.path), str(target), cwd=ROOT
+    )
+    assert await process.wait() == -signal.SIGKILL
+    assert target.read_bytes() == before
+    assert (tmp_path / "copy.partial").exists()
+    assert written(stores, target).counts["memories"] == 2
+    assert not list(tmp_path.glob("*.partial*"))
+
+
+async def test_two_backups_to_one_file_do_not_mix(stores, tmp_path):
+    def told(what: str, done: int, total: int) -> None:
+        if what == "copy":
+            with pytest.raises(StoreUnavailable, match="another backup"):
+                written(stores, tmp_path / "copy")
+
+    backup.write(stores.path, tmp_path / "copy", told, now=NOW)
+    assert manifest_of(tmp_path / "copy").made_at == NOW
+
+
+async def test_a_store_with_a_damaged_page_is_not_backed_up_as_if_it_were_sound(stores, tmp_path):
+    await store(stores.memories, *(create(f"fact {n} " * 20, vec=vector(n, 1)) for n in range(300)))
+    await talk(stores.sessions, trigger=always)
+    await stores.close()
+    with stores.path.open("r+b") as opened:
+        opened.seek(20 * 4096)
+        opened.write(b"\xff" * 4096)
+    with pytest.raises(StoreUnavailable, match=r"corrupt|CORRUPT|rows"):
+        written(stores, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+@pytest.mark.parametrize("name", ["memory.db", "elsewhere/memory.db"])
+async def test_the_database_itself_and_a_missing_directory_are_no_targets(stores, tmp_path, name):
+    await store(stores.memories, create("tea"))
+    with pytest.raises(StoreUnavailable):
+        written(stores, tmp_path / name)
+    assert await contents(stores.memories, "tea") == {"tea"}
+
+
+async def test_another_programs_database_is_not_backed_up(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "theirs")) as theirs:
+        theirs.execute("CREATE TABLE theirs (x)")
+    with pytest.raises(StoreUnavailable, match="not a database of memory-proxy"):
+        backup.write(tmp_path / "theirs", tmp_path / "copy", silent, now=NOW)
+
+
+@pytest.mark.parametrize("cut", [1, 100, backup.TRAILER_BYTES, 50_000])
+async def test_a_truncated_backup_is_known_as_such(stores, tmp_path, cut):
+    await store(stores.memories, create("tea"))
+    written(stores, tmp_path / "copy")
+    whole = (tmp_path / "copy").read_bytes()
+    (tmp_path / "copy").write_bytes(whole[:-cut])
+    with pytest.raises(StoreUnavailable, match="copy is not a whole backup"):
+        manifest_of(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("place", [24, 5_000, 100_000])
+async def test_a_changed_byte_is_found(stores, tmp_path, place):
+    await store(stores.memories, create("tea"))
+    written(stores, tmp_path / "copy")
+    data = bytearray((tmp_path / "copy").read_bytes())
+    data[place] ^= 1
+    (tmp_path / "copy").write_bytes(data)
+    with pytest.raises(StoreUnavailable, match="copy is damaged"):
+        manifest_of(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("content", [b"", b"x" * 10_000, b"{}" * 5_000, b"[" * 10_000])
+def test_any_other_file_is_no_backup(tmp_path, content):
+    (tmp_path / "copy").write_bytes(content)
+    with pytest.raises(StoreUnavailable, match="copy is not a whole backup"):
+        manifest_of(tmp_path / "copy")
+
+
+async def test_a_backup_of_a_newer_version_is_refused(stores, tmp_path):
+    await store(stores.memories, create("tea"))
+    written(stores, tmp_path / "copy")
+    data = (tmp_path / "copy").read_bytes()
+    told = json.loads(data[-backup.TRAILER_BYTES :]) | {"schema": 99}
+    newer = json.dumps(told).encode().ljust(backup.TRAILER_BYTES)
+    (tmp_path / "copy").write_bytes(data[: -backup.TRAILER_BYTES] + newer)
+    with pytest.raises(StoreUnavailable, match="newer version"):
+        manifest_of(tmp_path / "copy")

@@ -1,0 +1,69 @@
+"""The hour's calls over SQLite, and of one process alone."""
+
+import pytest
+
+from proxy.domain.calls import OwnCalls
+from proxy.storage.sqlite import SqliteStores
+from proxy.storage.sqlite.calls import SqliteCalls
+from proxy.storage.sqlite.forms import SqliteForms
+from tests.storage.contract_calls import CallsContract
+from tests.storage.contract_forms import FormsContract
+from tests.storage.making import NOW
+
+
+class Ticking:
+    """A clock that is told."""
+
+    def __init__(self):
+        self.now = NOW * 1e6
+
+    async def pass_s(self, seconds):
+        self.now += seconds
+
+    def __call__(self):
+        return self.now
+
+
+class ToldContract(CallsContract):
+    """Whoever has no clock is told what time it is."""
+
+    @pytest.fixture
+    def now(self):
+        return Ticking()
+
+    @pytest.fixture
+    def pass_s(self, now):
+        return now.pass_s
+
+
+class TestSqliteCalls(ToldContract):
+    """Two processes of one data directory."""
+
+    @pytest.fixture
+    def calls(self, stores, second):
+        return SqliteCalls(stores._database), SqliteCalls(second._database)
+
+    async def test_who_is_started_again_and_again_spends_no_more(self, calls, stores, tmp_path, now):
+        await calls[0].spend(5, now())
+        await stores.close()
+        again = SqliteStores(tmp_path)
+        await again.open()
+        assert (await SqliteCalls(again._database).look(5, now())).left == 4
+        await again.close()
+
+
+class TestSqliteForms(FormsContract):
+    """Two processes of one data directory."""
+
+    @pytest.fixture
+    def forms(self, stores, second):
+        return SqliteForms(stores._database), SqliteForms(second._database)
+
+
+class TestOwnCalls(ToldContract):
+    """A store for which nobody counts."""
+
+    @pytest.fixture
+    def calls(self):
+        own = OwnCalls()
+        return own, own

@@ -1,0 +1,398 @@
+"""Chains, conversations, retention and cached rows in the SQLite file."""
+
+import asyncio
+import sqlite3
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from proxy.domain.core import Confirm, Outcome, Scope
+from proxy.storage.sqlite import SqliteStores
+from tests.storage.contract_chains import StoredResponsesContract, converse, ids, keep, linked, response
+from tests.storage.making import (
+    ANNA,
+    APOLLO,
+    BEN,
+    NOW,
+    always,
+    contents,
+    create,
+    exchange,
+    find,
+    forgotten,
+    never,
+    of,
+    quote,
+    store,
+    talk,
+)  # fmt: skip
+from tests.support.examples import examples
+
+
+class TestSqliteStoredResponses(StoredResponsesContract):
+    """ChainStore and ConversationStore over SQLite."""
+
+
+@pytest.fixture
+async def second(tmp_path, stores):
+    opened = SqliteStores(tmp_path)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+def on_disk(directory: Path) -> bytes:
+    return b"".join(p.read_bytes() for p in directory.rglob("*") if p.is_file())
+
+
+def count(stores: SqliteStores, table: str) -> int:
+    with sqlite3.connect(stores.path) as connection:
+        (rows,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+    connection.close()
+    return rows
+
+
+# ---------------------------------------------------------------- chains
+async def test_chains_and_conversations_survive_a_restart(tmp_path):
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    await keep(stores, *linked("a", "b", "c"))
+    await converse(stores.conversations, "x")
+    await stores.close()
+    again = SqliteStores(tmp_path)
+    await again.open()
+    assert await ids(again.chains, "c") == ["a", "b", "c"]
+    assert await again.conversations.item(ANNA, "c1", "x") == b'"x"'
+    assert await again.sessions.session_of(ANNA, "b") == "s1"
+    await again.close()
+
+
+async def test_a_walk_along_a_chain_uses_the_index(stores):
+    with sqlite3.connect(stores.path) as connection:
+        query = (
+            "EXPLAIN QUERY PLAN WITH RECURSIVE chain (depth, seq, owner, previous_id) AS ("
+            " SELECT 1, seq, owner, previous_id FROM stored_responses WHERE owner = 1 AND id = 'a'"
+            " UNION ALL SELECT depth + 1, r.seq, r.owner, r.previous_id FROM chain JOIN stored_responses r"
+            " ON r.owner = chain.owner AND r.id = chain.previous_id) SELECT * FROM chain"
+        )
+        plan = " ".join(row[3] for row in connection.execute(query))
+    connection.close()
+    assert plan.count("stored_responses_id") == 2
+
+
+async def test_a_response_of_5_mb_is_stored_and_read(stores):
+    large = replace(response("r1"), response=b"x" * 5_000_000)
+    await keep(stores, large)
+    assert await stores.chains.get(ANNA, "r1", NOW) == large
+
+
+async def test_a_deleted_response_and_conversation_are_nowhere_in_the_data_directory(stores, tmp_path):
+    for n in range(20):
+        await keep(stores, response(f"r{n}", text=f"a secret thing {'and more ' * n * n}"))
+        await keep(stores, response(f"b{n}", BEN, text="something that stays"))
+    await converse(stores.conversations, "a secret thing", "another secret thing")
+    assert on_disk(tmp_path).count(b"secret thing") > 20
+    for n in range(20):
+        assert await stores.chains.delete(ANNA, f"r{n}")
+    assert await stores.conversations.remove(ANNA, "c1", "another secret thing")
+    assert b"another secret thing" not in on_disk(tmp_path)
+    assert await stores.conversations.delete(ANNA, "c1")
+    assert b"secret thing" not in on_disk(tmp_path)
+    assert b"something that stays" in on_disk(tmp_path)
+
+
+async def test_a_forgotten_memory_is_nowhere_in_the_stored_responses(stores, tmp_path):
+    """The text is in a response, a later one of the chain, an echo elsewhere, and in conversations."""
+    secret, chains, sessions = "xylophonist", stores.chains, stores.sessions
+    told = await talk(sessions, f"I am a {secret}", f"A {secret}!")
+    await converse(stores.conversations, id="c1")
+    await keep(stores, *linked("a", "b", text=f"a {secret}", conversation_id="c1"))
+    await keep(stores, response("on", text=f"the {secret}", session_id="s2", previous_id="b"))
+    said = [("i1", f'"{secret}"'.encode())]
+    assert await stores.conversations.add(ANNA, "c1", said, generation=0)
+    fact = create(f"Is a {secret}", id="m", evidence=quote(told, f"a {secret}"))
+    await store(stores.memories, fact)
+    shown = await sessions.begin(exchange("who am I?", session="s3"))
+    await sessions.complete(shown, Outcome(f"A {secret}.", whole=True, recalled=("m",)), never)
+    await keep(stores, response("echo", text=f"You are a {secret}", session_id="s3"))
+    await keep(stores, response("unwritten", text=f"One {secret}", session_id="s4"), recalled=["m"])
+    await keep(stores, response("tea", text="I like tea", session_id="s5"))
+    assert secret.encode() in on_disk(tmp_path)
+    gone = await forgotten(stores.memories, of(ANNA), "m")
+    assert (gone.memories, gone.exchanges, gone.responses) == (1, 1, 5)
+    assert secret.encode() not in on_disk(tmp_path)
+    assert await ids(chains, "tea") == ["tea"]
+
+
+@pytest.mark.parametrize("scope", [ANNA, APOLLO], ids=["user", "project"])
+async def test_a_forgotten_scope_is_nowhere_in_the_stored_responses(stores, tmp_path, scope):
+    await keep(stores, response("a", scope, text="a secret thing"))
+    await keep(stores, response("b", text="a secret thing", previous_id="a"))
+    await converse(stores.conversations, "a secret thing", scope=scope)
+    await keep(stores, response("c", BEN, text="something that stays"))
+    assert (await forgotten(stores.memories, of(scope))).responses == 2
+    left = on_disk(tmp_path)
+    assert b"secret thing" not in left
+    assert b"something that stays" in left
+
+
+async def test_a_save_and_a_forget_at_once_leave_nothing_of_before(stores, second):
+    for n in range(20):
+        generation = (await stores.memories.stamp(ANNA)).generation
+        late = asyncio.create_task(stores.chains.save(response(f"r{n}"), generation=generation))
+        forgetting = asyncio.create_task(forgotten(second.memories, of(ANNA)))
+        saved, gone = await late, await forgetting
+        assert gone.responses == int(saved)
+        assert await stores.chains.get(ANNA, f"r{n}", NOW) is None
+
+
+# ---------------------------------------------------------------- a model of it
+USERS = [Scope("t", "anna"), Scope("t", "anna", "p"), Scope("t", "ben")]
+NAMES = "abcd"
+names = st.sampled_from(NAMES)
+scopes = st.sampled_from(USERS)
+
+
+class Chains(RuleBasedStateMachine):
+    """Saving, replacing, deleting, expiring and forgetting against a plain model."""
+
+    def __init__(self):
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.dir = tempfile.TemporaryDirectory()
+        self.stores = SqliteStores(Path(self.dir.name))
+        self.run(self.stores.open())
+        self.now = NOW
+        self.rows = {}  # (user, id) -> (response, whether its owner deleted it)
+
+    def run(self, coroutine):
+        return self.loop.run_until_complete(coroutine)
+
+    @rule(scope=scopes, id=names, previous=names, life=st.integers(1, 6), late=st.booleans())
+    def save(self, scope, id, previous, life, late):
+        # As in life, a response continues an older one.
+        before = previous if previous < id else None
+        new = response(id, scope, previous_id=before, expires_at=self.now + life)
+        generation = self.run(self.stores.memories.stamp(scope)).generation - late
+        _, deleted = self.rows.get((scope.user, id), (None, False))
+        taken = not late and not deleted
+        assert self.run(self.stores.chains.save(new, generation=generation)) is taken
+        if taken:
+            self.rows[scope.user, id] = (new, False)
+
+    @rule(scope=scopes, id=names)
+    def delete(self, scope, id):
+        kept, deleted = self.rows.get((scope.user, id), (None, True))
+        assert self.run(self.stores.chains.delete(scope, id)) is not deleted
+        if kept is not None:
+            self.rows[scope.user, id] = (kept, True)
+
+    @rule(scope=scopes)
+    def forget(self, scope):
+        counted = self.run(forgotten(self.stores.memories, of(scope))).responses
+        mine = {id: row for (user, id), row in self.rows.items() if user == scope.user}
+        gone = {id for id, (r, _) in mine.items() if scope.project in (None, r.scope.project)}
+        while more := {id for id, (r, _) in mine.items() if r.previous_id in gone} - gone:
+            gone |= more
+        assert counted == sum(not mine[id][1] for id in gone)
+        for id in gone:
+            del self.rows[scope.user, id]
+
+    @rule(seconds=st.integers(1, 4))
+    def expire(self, seconds):
+        self.now += seconds
+        needed = {key for (user, id) in self.rows if self.lives(user, id) for key in self.line(user, id)}
+        gone = [key for key in self.rows if key not in needed]
+        assert self.run(self.stores.chains.expire(self.now)) == len(gone)
+        for key in gone:
+            del self.rows[key]
+
+    def lives(self, user, id):
+        return (user, id) in self.rows and self.rows[user, id][0].expires_at > self.now
+
+    def line(self, user, id):
+        """The response and those it continues, newest first, deleted ones too."""
+        while (user, id) in self.rows:
+            yield user, id
+            id = self.rows[user, id][0].previous_id
+
+    @invariant()
+    def every_user_sees_exactly_their_own(self):
+        for scope in USERS[1:]:
+            for id in NAMES:
+                kept, deleted = self.rows.get((scope.user, id), (None, True))
+                seen = kept if self.lives(scope.user, id) and not deleted else None
+                assert self.run(self.stores.chains.get(scope, id, self.now)) == seen
+                line = [self.rows[key] for key in self.line(scope.user, id)] if seen else []
+                chain = [r for r, deleted in reversed(line) if not deleted]
+                found = self.run(self.stores.chains.chain(scope, id, self.now, limit=9, most_bytes=10**9))
+                assert list(found.responses) == chain
+
+    def teardown(self):
+        self.run(self.stores.close())
+        self.loop.close()
+        self.dir.cleanup()
+
+
+Chains.TestCase.settings = settings(max_examples=examples(20), stateful_step_count=20)
+TestChains = Chains.TestCase
+
+
+# ---------------------------------------------------------------- what is polled
+async def test_asking_for_a_job_writes_only_where_there_is_one(stores):
+    before = stores.commits
+    for _ in range(5):
+        assert await stores.jobs.claim(NOW, 60) is None
+    assert stores.commits == before
+    await talk(stores.sessions, trigger=always)
+    await talk(stores.sessions, trigger=always, session="s2")
+    before = stores.commits
+    assert await stores.jobs.claim(NOW, 60) is not None
+    assert stores.commits == before + 1
+    assert await stores.jobs.claim(NOW + 59, 60) is None  # the user's other job has to wait
+    assert stores.commits == before + 1
+    assert await stores.jobs.claim(NOW + 60, 60) is not None  # the lease ran out
+
+
+# ---------------------------------------------------------------- retention
+async def read_all(stores: SqliteStores) -> None:
+    """Extract whatever is queued."""
+    while job := await stores.jobs.claim(NOW, 60):
+        await stores.jobs.batch(job, limit=99, context=0)
+        await stores.memories.apply(job.scope, [], expect=await stores.memories.stamp(job.scope), done=job)
+
+
+async def test_old_exchanges_that_are_extracted_are_pruned_with_their_sessions(stores):
+    old = await talk(stores.sessions, "old", trigger=always, session="gone")
+    await stores.sessions.complete(old, Outcome("x", whole=True, response_id="resp_1"), never)
+    await talk(stores.sessions, "old", trigger=always, session="used", at=NOW)
+    await talk(stores.sessions, "new", trigger=always, session="used", at=NOW + 10)
+    await read_all(stores)
+    assert await stores.sessions.prune(NOW + 5) == 2
+    assert [e.said for e in await stores.sessions.recent(ANNA, "used", 9)] == ["new"]
+    assert (count(stores, "sessions"), count(stores, "exchanges"), count(stores, "responses")) == (1, 1, 0)
+    assert await stores.sessions.prune(NOW + 5) == 0
+
+
+async def test_what_is_not_extracted_is_never_pruned(stores):
+    await talk(stores.sessions, "pending", session="s1", scope=BEN)
+    await talk(stores.sessions, "dead", trigger=always, session="s2")
+    job = await stores.jobs.claim(NOW, 60)
+    await stores.jobs.batch(job, limit=9, context=0)
+    await stores.jobs.retry(job, at=NOW, reason="refused", dead=True)
+    await stores.sessions.begin(exchange("unanswered", session="s3", scope=APOLLO))
+    assert await stores.sessions.prune(NOW + 1e9) == 0
+    assert (count(stores, "sessions"), count(stores, "exchanges"), count(stores, "jobs")) == (3, 3, 1)
+
+
+async def test_a_session_in_use_keeps_its_responses_when_its_exchanges_are_pruned(stores):
+    begun = await talk(stores.sessions, trigger=always, at=NOW)
+    await stores.sessions.complete(begun, Outcome("x", whole=True, response_id="resp_1"), never)
+    await read_all(stores)
+    await stores.sessions.abort(await stores.sessions.begin(exchange("taken back", at=NOW + 10)))
+    assert await stores.sessions.prune(NOW + 5) == 1
+    assert await stores.sessions.session_of(ANNA, "resp_1") == "s1"
+
+
+async def test_a_stored_response_outlives_the_pruning_of_its_session(stores):
+    await talk(stores.sessions, trigger=always)
+    await read_all(stores)
+    await keep(stores, response("r1"))
+    assert await stores.sessions.prune(NOW + 1) == 1
+    assert count(stores, "sessions") == 0
+    assert await ids(stores.chains, "r1") == ["r1"]
+    assert await stores.sessions.session_of(ANNA, "r1") == "s1"
+
+
+async def test_a_forget_finds_the_responses_of_a_session_that_was_pruned(stores, tmp_path):
+    begun = await talk(stores.sessions, "I am vegan", trigger=always)
+    await store(stores.memories, create("Is vegan", id="m", evidence=quote(begun, "I am vegan")))
+    await keep(stores, response("r1", text="So you are vegan"), response("bens", BEN))
+    await read_all(stores)
+    assert await stores.sessions.prune(NOW + 1) == 1
+    assert (await forgotten(stores.memories, of(ANNA), "m")).responses == 1
+    assert b"vegan" not in on_disk(tmp_path)
+    assert await ids(stores.chains, "bens", BEN) == ["bens"]
+
+
+async def test_memories_outlive_the_exchanges_they_came_from(stores):
+    begun = await talk(stores.sessions, "I am vegan", trigger=always)
+    await store(stores.memories, create("vegan", id="m", evidence=quote(begun, "I am vegan")))
+    await read_all(stores)
+    assert await stores.sessions.prune(NOW + 1) == 1
+    assert (await stores.memories.get(of(ANNA), "m")).evidence == quote(begun, "I am vegan")
+    assert (await forgotten(stores.memories, of(ANNA), "m")).memories == 1
+
+
+async def test_pruning_goes_in_portions(stores, monkeypatch):
+    monkeypatch.setattr("proxy.storage.sqlite.sessions._AT_ONCE", 3)
+    for n in range(10):
+        await talk(stores.sessions, trigger=always, session=f"s{n % 4}")
+    await read_all(stores)
+    assert await stores.sessions.prune(NOW + 1) == 10
+    assert count(stores, "sessions") == 0
+
+
+# ---------------------------------------------------------------- rows kept in memory
+async def test_a_search_shows_every_access_though_the_rows_are_kept(stores, second, monkeypatch):
+    monkeypatch.setattr("proxy.storage.sqlite.row_cache._FRESH_S", 0.0)  # which is a minute
+    await store(stores.memories, create("tea", id="a"))
+    for n in range(1, 4):
+        await (stores if n % 2 else second).memories.touch(ANNA, ["a"], NOW + n)
+        (hit,) = await find(stores.memories, "tea")
+        assert (hit.memory.access_count, hit.memory.last_accessed) == (n, NOW + n)
+
+
+async def test_a_search_shows_a_confirmation_though_the_rows_are_kept(stores, second):
+    await store(stores.memories, create("tea", id="a", confidence=0.5))
+    for n in range(1, 4):
+        quoted = quote(await talk(stores.sessions, f"tea {n}"), "tea")
+        confirm = Confirm("a", NOW + n, 0.5 + n / 10, quoted)
+        await store((stores if n % 2 else second).memories, confirm)
+        (hit,) = await find(stores.memories, "tea")
+        assert hit.memory == await stores.memories.get(of(ANNA), "a")
+        assert (hit.memory.confidence, len(hit.memory.evidence)) == (0.5 + n / 10, n)
+
+
+async def test_words_that_a_forget_took_are_in_no_kept_row(stores, second):
+    told = await talk(stores.sessions, "I am vegan and 40")
+    await store(
+        stores.memories,
+        create("vegan", id="a", evidence=quote(told, "I am vegan")),
+        create("forty", id="b", evidence=quote(told, "I am vegan and 40")),
+    )
+    for each in (stores, second):
+        assert (await find(each.memories, "forty"))[0].memory.evidence[0].span
+    await forgotten(second.memories, of(ANNA), "a")
+    for each in (stores, second):
+        assert (await find(each.memories, "forty"))[0].memory.evidence == quote(told)
+        assert await contents(each.memories, "vegan") == set()
+
+
+async def test_rows_are_kept_within_a_bound(tmp_path):
+    stores = SqliteStores(tmp_path, row_bytes=20_000)
+    await stores.open()
+    for n in range(8):
+        scope = Scope("t", f"u{n}")
+        await store(stores.memories, *(create(f"tea {n}-{m}", scope) for m in range(9)), scope=scope)
+    for n in (*range(8), *range(8)):
+        scope = Scope("t", f"u{n}")
+        assert len(await find(stores.memories, "tea", scope)) == 9
+        kept = stores.memories._rows
+        assert 0 < kept._bytes == sum(user.nbytes for user in kept._users.values()) <= 20_000
+    assert len(kept._users) < 8
+    await forgotten(stores.memories, of(scope))
+    assert kept._bytes == sum(user.nbytes for user in kept._users.values())
+    await stores.close()
+
+
+async def test_retiring_an_expired_memory_is_a_change_though_nothing_takes_its_place(stores):
+    await store(stores.memories, create("tea", id="a", expires_at=NOW + 5))
+    before = await stores.memories.stamp(ANNA)
+    await store(stores.memories, create("tea", id="a", created_at=NOW + 9))  # of the same id: dropped
+    assert (await stores.memories.stamp(ANNA)).version > before.version

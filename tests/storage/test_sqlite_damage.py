@@ -1,0 +1,172 @@
+"""Rows that a dying disk has changed: what cannot be read is out of reach, and nothing else is."""
+
+import json
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from proxy.domain.documents import Limits, Look, NewDocument, Passage
+from proxy.domain.errors import StoreUnavailable
+from proxy.domain.oversight import Key
+from proxy.domain.ports import EmbeddingModel
+from proxy.storage.damage import DamagedRow, legible
+from proxy.storage.outages import REMIND_S
+from proxy.storage.sqlite.trouble import Troubles
+from tests.storage.making import (
+    ANNA,
+    BEN,
+    NOW,
+    create,
+    exchange,
+    find,
+    of,
+    store,
+    talk,
+    vector,
+)  # fmt: skip
+from tests.storage.recording import recorded
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """What is logged: (event, facts)."""
+    return recorded(monkeypatch, dict)
+
+
+def damage(stores, change, *parameters):
+    """Change a row as nobody else would, behind the stores' backs."""
+    with closing(sqlite3.connect(stores.path)) as other, other:
+        assert other.execute(change, parameters).rowcount > 0
+
+
+@pytest.fixture
+async def remembered(stores):
+    """Stores with memories of two users."""
+    await stores.memories.stamp_model(EmbeddingModel("small", 3, 0.3, 0.8))
+    await store(stores.memories, create("tea", vec=vector(1), tags=("hot",)), create("rum", vec=vector(0, 1)))
+    await store(stores.memories, create("tea of Ben", BEN, vec=vector(1)), scope=BEN)
+    return stores
+
+
+@pytest.mark.parametrize("tags", ['["hot"', "", '["ho\nt"]'], ids=["cut", "empty", "broken line"])
+async def test_a_memory_whose_tags_are_damaged_is_out_of_reach(remembered, log, tags):
+    damage(remembered, "UPDATE memories SET tags = ? WHERE content = 'tea'", tags)
+    for asked in (
+        find(remembered.memories, "tea"),
+        find(remembered.memories, "rum", vec=vector(1)),
+        remembered.memories.list(of(ANNA), limit=9),
+    ):
+        with pytest.raises(StoreUnavailable, match="a row is damaged") as told:
+            await asked
+        assert told.value.__suppress_context__, "the first error carries what the row says"
+    assert len(await find(remembered.memories, "tea", BEN)) == 1
+    assert ("store.row_damaged", {"operation": "read"}) in log
+
+
+@pytest.mark.parametrize("terms", [b"1234567", b"123456789"], ids=["cut", "too long"])
+async def test_words_that_are_no_numbers_are_out_of_reach(remembered, terms):
+    damage(remembered, "UPDATE vectors SET terms = ? WHERE rowid IN (SELECT min(rowid) FROM vectors)", terms)
+    with pytest.raises(DamagedRow):
+        await find(remembered.memories, "tea", vec=vector(1))
+    assert len(await find(remembered.memories, "tea", BEN)) == 1
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 13])
+async def test_a_vector_of_another_length_costs_no_more_than_vectors(remembered, length):
+    damage(remembered, "UPDATE vectors SET embedding = ? WHERE memory = 2", b"x" * length)
+    assert {hit.memory.content for hit in await find(remembered.memories, "tea rum", vec=vector(1))} == {
+        "tea",
+        "rum",
+    }
+
+
+async def test_the_file_is_no_less_sound_for_a_damaged_row(remembered):
+    damage(remembered, "UPDATE memories SET tags = '[' WHERE content = 'tea'")
+    with pytest.raises(DamagedRow):
+        await find(remembered.memories, "tea")
+    assert (remembered.trouble, remembered.is_readable) == ("", True)
+    assert await remembered.sessions.begin(exchange("hello"))
+
+
+async def test_a_damaged_row_in_the_way_of_a_write_is_told_and_other_writes_go_on(remembered, log):
+    await remembered.calls.spend(9, NOW)
+    damage(remembered, "UPDATE meta SET value = '[1' WHERE key = 'calls'")
+    with pytest.raises(DamagedRow):
+        await remembered.calls.spend(9, NOW)
+    assert ("store.row_damaged", {"operation": "write"}) in log
+    assert await remembered.sessions.begin(exchange("hello"))
+
+
+PASSAGES = tuple(
+    Passage(headings=("Kitchen", "Tea"), section=0, tile=f"tea tile {n}", start=n * 20) for n in range(2)
+)
+
+
+def document(**fields):
+    return NewDocument(scope=ANNA, name="d", digest=b"d", passages=PASSAGES, at=NOW, **fields)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE passages SET headings = '[\"Kitchen' WHERE seq = 1",
+        "UPDATE passages SET terms = x'0102030405' WHERE seq = 1",
+        "UPDATE passages SET embedding = x'0102030405060708' WHERE seq = 2",
+    ],
+    ids=["headings", "words", "vector"],
+)
+async def test_a_damaged_passage_is_out_of_reach(stores, change):
+    await stores.memories.stamp_model(EmbeddingModel("small", 3, 0.3, 0.8))
+    new = document(vectors=(vector(1), vector(1, 1)))
+    await stores.documents.put(new, Limits())
+    damage(stores, change)
+    with pytest.raises(DamagedRow):
+        await stores.passages.search(ANNA, Look(vector(1), ("tea",), limit=9, sections=1))
+
+
+async def test_damaged_headings_are_told_to_whoever_reads_or_embeds_the_document(stores):
+    await stores.memories.stamp_model(EmbeddingModel("small", 3, 0.3, 0.8))
+    stored, _ = await stores.documents.put(document(), Limits())
+    damage(stores, "UPDATE passages SET headings = '[' WHERE seq = 1")
+    with pytest.raises(DamagedRow):
+        await stores.documents.passages(stored)
+    with pytest.raises(DamagedRow):
+        await stores.passages.pending(9)
+
+
+KEY = Key(id="k", name="laptop", tenant="acme", user=None, rights=frozenset({"chat"}), upstream_key=None,
+          created_at=NOW)  # fmt: skip
+
+
+async def test_a_damaged_receipt_key_and_session_state_are_out_of_reach(stores):
+    await store(stores.memories, create("tea"))
+    await stores.memories.forget(of(ANNA), by="test")
+    await stores.keys.add(KEY, b"digest")
+    begun = await talk(stores.sessions)
+    damage(stores, "UPDATE receipts SET counts = ?", json.dumps(7))
+    damage(stores, "UPDATE keys SET rights = '[\"chat'")
+    damage(stores, "INSERT INTO states SELECT session, seq, '{', at FROM exchanges WHERE id = ?", begun.id)
+    for read in (
+        stores.receipts.list("acme", None, limit=9),
+        stores.keys.find(b"digest"),
+        stores.notes.standing(ANNA, "s1"),
+    ):
+        with pytest.raises(DamagedRow):
+            await read
+
+
+def test_damaged_rows_are_told_of_once_a_minute(log):
+    now = [0.0]
+    troubles = Troubles(lambda: now[0])
+    for second in range(0, round(2 * REMIND_S) + 5, 5):
+        now[0] = second
+        troubles.failed("read", DamagedRow("a row is damaged"))
+        troubles.worked("read")
+    assert log == [("store.row_damaged", {"operation": "read"})] * 3
+    assert troubles.current == ""
+
+
+def test_only_what_a_row_can_cause_is_called_damage():
+    with pytest.raises(KeyError), legible():
+        raise KeyError("a bug")

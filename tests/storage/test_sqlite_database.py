@@ -1,0 +1,457 @@
+"""The file and the threads: group commit, what is refused, what is recovered from."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import stat
+import threading
+
+import pytest
+
+from proxy.domain.core import Forgotten, Outcome, Scope
+from proxy.domain.errors import StoreUnavailable, WrongModel
+from proxy.domain.ports import EmbeddingModel
+from proxy.storage.sqlite import SqliteStores, database
+from tests.storage.making import (
+    ANNA,
+    BEN,
+    NOW,
+    always,
+    contents,
+    create,
+    exchange,
+    find,
+    forgotten,
+    never,
+    of,
+    quote,
+    store,
+    talk,
+    vector,
+)  # fmt: skip
+
+MINI = EmbeddingModel("mini", 3, 0.3, 0.8)
+
+
+async def test_writes_that_wait_share_a_commit(stores):
+    before = stores.commits
+    await asyncio.gather(*(stores.sessions.begin(exchange()) for _ in range(200)))
+    assert 1 <= stores.commits - before <= 20
+
+
+async def test_work_that_fails_undoes_only_itself(stores):
+    clash = exchange(id="same")
+    outcomes = await asyncio.gather(
+        stores.sessions.begin(clash),
+        stores.sessions.begin(exchange(id="same", session="other")),
+        stores.sessions.begin(exchange(id="another")),
+        return_exceptions=True,
+    )
+    assert [type(o).__name__ for o in outcomes] == ["Begun", "StoreUnavailable", "Begun"]
+    # The session that the failed one had made is gone again.
+    assert await forgotten(stores.memories, of(ANNA)) == Forgotten(exchanges=2, sessions=1)
+
+
+async def test_reads_begun_together_share_a_transaction_and_fail_alone(stores):
+    held, began = hold_the_readers(stores._database)
+    seen = []
+
+    def broken(tx):
+        raise KeyError("only mine")
+
+    def look(tx):
+        seen.append((threading.get_ident(), tx.in_transaction))
+        return tx.execute("SELECT count(*) FROM meta").fetchone()
+
+    reads = [stores._database.begin_read(work) for work in (look, broken, look, look)]
+    called_off = stores._database.begin_read(look)
+    called_off.cancel()
+    held.set()
+    outcomes = await asyncio.gather(*began, *reads, return_exceptions=True)
+    assert [type(o).__name__ for o in outcomes[2:]] == ["tuple", "KeyError", "tuple", "tuple"]
+    assert len(seen) == 3
+    assert len(set(seen)) == 1
+    assert seen[0][1]
+    assert await stores._database.begin_read(look)
+
+
+async def test_however_many_reads_are_begun_all_are_answered(stores):
+    held, began = hold_the_readers(stores._database)
+    reads = [stores._database.begin_read(lambda tx, n=n: n) for n in range(50)]
+    held.set()
+    assert await asyncio.wait_for(asyncio.gather(*reads), 5) == list(range(50))
+    await asyncio.gather(*began)
+    for n in range(50):
+        assert await stores._database.begin_read(lambda tx, n=n: n) == n
+
+
+async def test_however_many_reads_are_begun_another_read_has_its_turn(stores):
+    held, began = hold_the_readers(stores._database)
+    order = []
+    early = [stores._database.begin_read(lambda tx: order.append("begun")) for _ in range(8)]
+    other = asyncio.ensure_future(stores._database.read(lambda tx: order.append("read")))
+    await asyncio.sleep(0)
+    late = [stores._database.begin_read(lambda tx: order.append("begun")) for _ in range(200)]
+    held.set()
+    await asyncio.gather(*began, *early, other, *late)
+    assert order.index("read") < 50
+
+
+async def test_what_was_begun_before_the_store_closes_is_answered(stores):
+    held, _ = hold_the_readers(stores._database)
+    reads = [stores._database.begin_read(lambda tx, n=n: n) for n in range(30)]
+    closing = asyncio.ensure_future(stores._database.close())
+    await asyncio.sleep(0)
+    with pytest.raises(StoreUnavailable):
+        stores._database.begin_read(lambda tx: "too late")
+    held.set()
+    await asyncio.wait_for(closing, 5)
+    assert await asyncio.wait_for(asyncio.gather(*reads), 5) == list(range(30))
+
+
+async def test_reads_that_share_a_transaction_bring_nobody_what_is_anothers(stores):
+    scopes = [Scope(tenant, f"user-{n}") for n in range(10) for tenant in ("one", "other")]
+    for scope in scopes:
+        await store(stores.memories, create(f"fig of {scope.tenant} {scope.user}", scope), scope=scope)
+        await stores.memories.snapshot(scope)  # the next one reads the rows
+    for _ in range(3):
+        held, began = hold_the_readers(stores._database)
+        reads = [stores.memories.snapshot(scope) for scope in scopes]
+        reads[4].cancel()
+        held.set()
+        await asyncio.gather(*began)
+        for scope, read in zip(scopes, reads, strict=True):
+            if not read.cancelled():
+                told = [memory.content for memory in (await read).memories.values()]
+                assert told == [f"fig of {scope.tenant} {scope.user}"]
+
+
+async def test_where_the_file_cannot_be_read_all_that_was_begun_together_fails(stores):
+    held, began = hold_the_readers(stores._database)
+    looked = []
+
+    def refused(tx):
+        tx.execute("SELECT * FROM nowhere")
+
+    reads = [stores._database.begin_read(work) for work in (looked.append, refused, looked.append)]
+    held.set()
+    outcomes = await asyncio.gather(*reads, return_exceptions=True)
+    assert [type(o).__name__ for o in outcomes] == ["StoreUnavailable"] * 3
+    assert len(looked) == 1
+    await asyncio.gather(*began)
+    assert await stores._database.begin_read(lambda tx: "again") == "again"
+
+
+def hold_the_readers(db):
+    """Keep both threads busy; return what lets them go, and what they do."""
+    held, loop = threading.Event(), asyncio.get_running_loop()
+    return held, [loop.run_in_executor(db._readers, held.wait, 10) for _ in range(2)]
+
+
+async def test_an_error_says_what_failed_and_no_content(stores):
+    await stores.sessions.begin(exchange("secret words", id="same"))
+    with pytest.raises(StoreUnavailable) as caught:
+        await stores.sessions.begin(exchange("secret words", id="same", session="other"))
+    assert "SQLITE_CONSTRAINT" in str(caught.value)
+    assert "secret" not in str(caught.value)
+
+
+async def test_threads_end_with_the_store(tmp_path):
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    await stores.memories.stamp(ANNA)
+    assert any(t.name.startswith("store-") for t in threading.enumerate())
+    await stores.close()
+    assert not any(t.name.startswith("store-") for t in threading.enumerate())
+    with pytest.raises(StoreUnavailable):
+        await stores.memories.stamp(ANNA)
+    with pytest.raises(StoreUnavailable):
+        await stores.sessions.begin(exchange())
+
+
+async def test_files_belong_to_the_owner_alone(tmp_path):
+    stores = SqliteStores(tmp_path / "new" / "data")
+    await stores.open()
+    await store(stores.memories, create("tea"))
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in (tmp_path / "new" / "data").rglob("*")}
+    await stores.close()
+    assert stat.S_IMODE((tmp_path / "new" / "data").stat().st_mode) == 0o700
+    assert modes.pop("run") == 0o700
+    assert set(modes.values()) == {0o600}
+    assert {"memory.db", "memory.db-wal"} <= modes.keys()
+
+
+async def test_what_was_stored_is_there_after_reopening(tmp_path):
+    for _ in range(2):
+        stores = SqliteStores(tmp_path)
+        await stores.open()
+        await store(stores.memories, create("Allergic to peanuts", vec=vector(1)))
+        assert len(await find(stores.memories, "peanuts", vec=vector(1))) == 1
+        await stores.close()
+
+
+async def test_a_store_that_is_not_open_is_unavailable(tmp_path):
+    stores = SqliteStores(tmp_path)
+    with pytest.raises(StoreUnavailable):
+        await stores.sessions.begin(exchange())
+    with pytest.raises(StoreUnavailable):
+        await stores.memories.stamp(ANNA)
+    await stores.close()
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda s: s.upkeep(),
+        lambda s: s.memories.resume_forgets(),
+        lambda s: s.memories.expire(NOW),
+        lambda s: s.memories.forget(of(ANNA), by="anna"),
+        lambda s: s.memories.stamp_model(MINI),
+        lambda s: s.sessions.sweep(NOW, never),
+        lambda s: s.sessions.end(ANNA, "s", NOW),
+        lambda s: s.sessions.prune(NOW),
+        lambda s: s.jobs.claim(NOW, 60),
+        lambda s: s.jobs.counts(),
+        lambda s: s.chains.expire(NOW),
+        lambda s: s.passages.pending(1),
+        lambda s: s.vectors.count(1),
+        lambda s: s.keys.list(),
+    ],
+)
+@pytest.mark.parametrize("failed", [False, True])
+async def test_whatever_is_asked_of_a_store_that_could_not_be_opened_it_is_unavailable(tmp_path, ask, failed):
+    stores = SqliteStores(tmp_path / "data")
+    if failed:
+        (tmp_path / "data").write_text("a file where the directory should be")
+        with pytest.raises(StoreUnavailable):
+            await stores.open()
+    with pytest.raises(StoreUnavailable):
+        await ask(stores)
+    await stores.close()
+
+
+@pytest.mark.parametrize("content", [b"garbage " * 1000, b"SQLite format 3\0" + b"\xff" * 5000, b"x"])
+async def test_a_file_that_is_no_database_is_refused_and_kept(tmp_path, content):
+    path = tmp_path / "memory.db"
+    path.write_bytes(content)
+    stores = SqliteStores(tmp_path)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await stores.open()
+    assert path.read_bytes() == content
+    path.rename(tmp_path / "aside")
+    await stores.open()  # tried again once the operator has acted
+    await stores.memories.stamp(ANNA)
+    await stores.close()
+
+
+async def test_a_directory_or_a_foreign_database_at_the_path_is_refused(tmp_path):
+    (tmp_path / "a" / "memory.db").mkdir(parents=True)
+    (tmp_path / "b").mkdir()
+    foreign = sqlite3.connect(tmp_path / "b" / "memory.db")
+    foreign.execute("CREATE TABLE theirs (x)")
+    foreign.close()
+    (tmp_path / "c").write_text("a file where the directory should be")
+    for name in "abc":
+        stores = SqliteStores(tmp_path / name)
+        with pytest.raises(StoreUnavailable):
+            await stores.open()
+        await stores.close()
+
+
+async def test_a_newer_schema_is_refused(tmp_path):
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    await stores.close()
+    newer = sqlite3.connect(tmp_path / "memory.db")
+    newer.execute("PRAGMA user_version = 99")
+    newer.close()
+    stores = SqliteStores(tmp_path)
+    with pytest.raises(StoreUnavailable, match="newer"):
+        await stores.open()
+    await stores.close()
+
+
+async def test_a_file_made_unreadable_is_unavailable_until_it_is_readable(stores):
+    await store(stores.memories, create("tea"))
+    stores.path.chmod(0o000)
+    with pytest.raises(StoreUnavailable):
+        await find(stores.memories, "tea")
+    with pytest.raises(StoreUnavailable):
+        await stores.sessions.begin(exchange())
+    stores.path.chmod(0o600)
+    assert await contents(stores.memories, "tea") == {"tea"}
+
+
+async def test_a_file_moved_away_is_unavailable_until_it_is_back(stores):
+    await store(stores.memories, create("tea"))
+    aside = stores.path.with_name("aside")
+    stores.path.rename(aside)
+    with pytest.raises(StoreUnavailable):
+        await stores.memories.stamp(ANNA)
+    with pytest.raises(StoreUnavailable):
+        await store(stores.memories, create("rum"))
+    assert not stores.path.exists()
+    aside.rename(stores.path)
+    await store(stores.memories, create("gin"))
+    assert await contents(stores.memories, "tea rum gin") == {"tea", "gin"}
+
+
+async def test_another_database_at_the_path_is_taken_up(stores, tmp_path):
+    other = SqliteStores(tmp_path / "other")
+    await other.open()
+    await store(other.memories, create("from the other file"))
+    await other.close()
+    await store(stores.memories, create("from the first file"))
+    assert await contents(stores.memories, "file") == {"from the first file"}
+    await forgotten(stores.memories, of(BEN))  # empties the log: what is swapped is one file
+    os.replace(tmp_path / "other" / "memory.db", stores.path)
+    assert await contents(stores.memories, "file") == {"from the other file"}
+    await store(stores.memories, create("file again"))
+    assert await contents(stores.memories, "file") == {"from the other file", "file again"}
+
+
+async def test_garbage_in_place_of_the_file_is_unavailable_and_kept(stores, tmp_path):
+    await store(stores.memories, create("tea"))
+    (tmp_path / "garbage").write_bytes(b"garbage" * 999)
+    os.replace(tmp_path / "garbage", stores.path)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await find(stores.memories, "tea")
+        with pytest.raises(StoreUnavailable):
+            await stores.sessions.begin(exchange())
+    assert stores.path.read_bytes() == b"garbage" * 999
+
+
+async def test_a_forgotten_text_is_nowhere_in_the_data_directory(stores, tmp_path):
+    secret = "xylophonist from Ulaanbaatar"
+    for n in range(60):
+        begun = await talk(
+            stores.sessions, f"I am a {secret} {n}", f"A {secret}!", always, session=f"s{n % 7}"
+        )
+        await store(
+            stores.memories,
+            create(f"Is a {secret} {n}", id=f"x{n}", evidence=quote(begun, f"a {secret} {n}")),
+            create(f"Likes tea number {n}", evidence=quote(begun, f"a {secret}")),
+        )
+        await talk(stores.sessions, "Ben says hello " * n, scope=BEN)
+    assert secret.encode() in b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
+    for n in range(60):
+        assert (await forgotten(stores.memories, of(ANNA), f"x{n}")).memories == 1
+    left = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
+    assert secret.encode() not in left
+    assert b"Likes tea" in left
+    assert b"Ben says" in left
+    assert (await forgotten(stores.memories, of(ANNA))).memories == 60
+    left = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
+    assert b"Likes tea" not in left
+    assert b"Ben says" in left
+
+
+async def test_a_write_waits_longer_than_one_timeout_for_other_processes(stores, monkeypatch):
+    monkeypatch.setattr(database.file, "BUSY_TIMEOUT_MS", 400)
+    other = sqlite3.connect(stores.path, isolation_level=None, check_same_thread=False)
+    other.execute("BEGIN IMMEDIATE")
+    writing = asyncio.create_task(store(stores.memories, create("tea", id="a")))
+    await asyncio.sleep(0.6)
+    assert not writing.done()
+    other.execute("ROLLBACK")
+    other.close()
+    await writing
+    assert stores.trouble == ""
+
+
+async def test_the_log_is_emptied_once_a_reader_has_left_it(stores, tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "_PURGE_AGAIN_S", 0)
+    monkeypatch.setattr(database.file, "BUSY_TIMEOUT_MS", 60_000)
+    await store(stores.memories, create("a secret thing", id="a"))
+    reader = sqlite3.connect(stores.path, isolation_level=None, check_same_thread=False)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM memories").fetchone()
+    async with asyncio.timeout(20):  # nobody waits for the reader
+        assert await forgotten(stores.memories, of(ANNA), "a") == Forgotten(memories=1)
+    reader.close()
+    await store(stores.memories, create("a harmless thing", id="b"))
+    assert b"secret thing" not in b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
+
+
+async def test_another_embedding_model_is_refused_while_there_are_vectors(stores):
+    await stores.memories.stamp_model(MINI)
+    await stores.memories.stamp_model(EmbeddingModel("other", 2, 0.3, 0.8))  # nothing stored yet
+    await stores.memories.stamp_model(MINI)
+    await store(stores.memories, create("tea", vec=vector(1)))
+    await stores.memories.stamp_model(MINI)
+    for other in (EmbeddingModel("other", 3, 0.3, 0.8), EmbeddingModel("mini", 2, 0.3, 0.8)):
+        with pytest.raises(WrongModel, match=r"mini.*embedding.model"):
+            await stores.memories.stamp_model(other)
+    with pytest.raises(WrongModel):
+        await store(stores.memories, create("rum", vec=vector(1)[:8]))
+    with pytest.raises(WrongModel):
+        await find(stores.memories, vec=vector(1)[:8])
+
+
+# ---------------------------------------------------------------- several stores over one file
+@pytest.fixture
+async def second(tmp_path, stores):
+    opened = SqliteStores(tmp_path)
+    await opened.open()
+    yield opened
+    await opened.close()
+
+
+async def test_a_change_by_one_is_seen_by_the_other_at_once(stores, second):
+    await store(stores.memories, create("tea", id="a"))
+    assert await contents(second.memories, "tea") == {"tea"}
+    await store(stores.memories, create("tea with milk"))
+    assert await contents(second.memories, "tea") == {"tea", "tea with milk"}
+    await forgotten(second.memories, of(ANNA), "a")
+    assert await contents(stores.memories, "tea") == {"tea with milk"}
+
+
+async def test_what_the_other_forgot_takes_no_place_in_the_results(stores, second):
+    await store(stores.memories, create("tea", id="a"), create("tea with milk and sugar"))
+    assert await contents(second.memories, "tea", limit=1) == {"tea"}
+    await forgotten(stores.memories, of(ANNA), "a")
+    assert await contents(second.memories, "tea", limit=1) == {"tea with milk and sugar"}
+
+
+async def test_a_dead_owners_exchanges_and_jobs_are_adopted_at_once(stores, second):
+    await talk(second.sessions, "queued", trigger=always)
+    assert await second.jobs.claim(NOW, 3600) is not None
+    await second.sessions.begin(exchange("unanswered", session="s2"))
+    assert await stores.jobs.claim(NOW, 60) is None
+    assert await stores.sessions.sweep(NOW, never) == 0
+    assert await stores.sessions.recent(ANNA, "s2", 9) == []
+    await second.close()
+    job = await stores.jobs.claim(NOW, 60)
+    assert (job.session_id, job.attempts) == ("s1", 2)
+    assert await stores.sessions.sweep(NOW, always) == 1
+    (orphan,) = await stores.sessions.recent(ANNA, "s2", 9)
+    assert (orphan.said, orphan.answer, orphan.whole) == ("unanswered", "", False)
+
+
+async def test_locks_of_the_dead_are_cleaned_away(stores, tmp_path):
+    (tmp_path / "run" / "0123456789abcdef.lock").touch()
+    await stores.sessions.sweep(NOW, never)
+    assert len(list((tmp_path / "run").iterdir())) == 1
+
+
+async def test_an_answer_may_arrive_after_the_sweep_took_it_for_lost(stores, second):
+    begun = await second.sessions.begin(exchange("late"))
+    second_instance = second.sessions.instance
+    second_instance.close()
+    await stores.sessions.sweep(NOW, never)
+    assert await second.sessions.complete(begun, Outcome("it came", whole=True), never)
+    assert (await stores.sessions.recent(ANNA, "s1", 1))[0].answer == "it came"
+
+
+async def test_a_copy_of_the_closed_file_is_a_backup(stores, tmp_path):
+    await store(stores.memories, create("tea", vec=vector(1)))
+    await stores.close()
+    (tmp_path / "copy").mkdir()
+    shutil.copy(stores.path, tmp_path / "copy" / "memory.db")
+    copy = SqliteStores(tmp_path / "copy")
+    await copy.open()
+    assert await contents(copy.memories, "tea") == {"tea"}
+    await copy.close()

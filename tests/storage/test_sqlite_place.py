@@ -1,0 +1,93 @@
+"""A data directory that cannot hold the database: what an operator reads."""
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from proxy.domain.errors import UnfitStore
+from proxy.storage.sqlite import place
+from proxy.storage.sqlite.stores import SqliteStores
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+40 22 0:40 / {share} rw,relatime - nfs4 server:/export rw
+41 40 8:2 / {share}/disk rw - xfs /dev/sdb1 rw
+"""
+
+
+@pytest.fixture
+def open_dir() -> Iterator[Path]:
+    """A directory that every user may enter: each start of pytest closes those of pytest."""
+    with tempfile.TemporaryDirectory() as made:
+        directory = Path(made)
+        directory.chmod(0o755)
+        yield directory
+
+
+def as_another_user(directory: Path) -> str:
+    """Return the obstacle that user 65534 finds."""
+    script = (
+        "import pathlib, sys; from proxy.storage.sqlite.place import obstacle;"
+        "print(obstacle(pathlib.Path(sys.argv[1])))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(directory)],
+        user=65534,
+        group=65534,
+        extra_groups=(),
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can start a process of another user")
+def test_a_directory_of_another_user_says_whose_it_is_and_what_to_run(open_dir: Path) -> None:
+    data = open_dir / "data"
+    data.mkdir(mode=0o755)
+    told = as_another_user(data)
+    assert "root (uid 0), mode 755" in told
+    assert "(uid 65534)" in told
+    assert f"chown -R 65534:65534 {data}" in told
+    assert f"mkdir -p {open_dir}/new/data" in as_another_user(open_dir / "new" / "data")
+    data.chmod(0o777)
+    assert as_another_user(data) == ""
+    (data / "memory.db").touch(mode=0o600)
+    assert f"{data}/memory.db cannot be written to" in as_another_user(data)
+
+
+def test_a_directory_that_can_be_used_or_made_has_no_obstacle(tmp_path: Path) -> None:
+    assert place.obstacle(tmp_path) == place.obstacle(tmp_path / "a" / "b") == ""
+    (tmp_path / "file").touch()
+    assert "is not a directory" in place.obstacle(tmp_path / "file")
+
+
+def test_the_innermost_mount_decides_which_file_system_it_is(tmp_path: Path) -> None:
+    mounts, share = tmp_path / "mounts", tmp_path / "share"
+    (share / "disk").mkdir(parents=True)
+    mounts.write_text(MOUNTS.format(share=share))
+    assert place.network_file_system(share / "data", mounts) == "nfs4"
+    assert place.network_file_system(share / "disk" / "data", mounts) == ""
+    assert place.network_file_system(tmp_path, mounts) == ""
+    assert place.network_file_system(tmp_path, tmp_path / "none") == ""
+
+
+async def test_a_network_file_system_is_refused_unless_it_is_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "network_file_system", lambda _: "cifs")
+    stores = SqliteStores(tmp_path)
+    with pytest.raises(UnfitStore, match="network file system \\(cifs\\)"):
+        await stores.open()
+    assert "storage.backend: redis" in stores.failure
+    await stores.close()
+    allowed = SqliteStores(tmp_path, allow_network=True)
+    await allowed.open()
+    assert allowed.failure == ""
+    await allowed.close()

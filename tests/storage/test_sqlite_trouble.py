@@ -1,0 +1,396 @@
+"""Faults of the file under open stores: what is said of them, what goes on, and that they end."""
+
+import contextlib
+import errno
+import os
+import resource
+import sqlite3
+import time
+from contextlib import closing
+
+import pytest
+
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage.outages import HOLD_S
+from proxy.storage.sqlite import SqliteStores, file, trouble
+from proxy.storage.sqlite.trouble import Troubles, kind_of
+from tests.storage.making import (
+    ANNA,
+    BEN,
+    contents,
+    create,
+    exchange,
+    find,
+    store,
+)  # fmt: skip
+from tests.storage.recording import recorded
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """What is logged: (event, kind)."""
+    return recorded(monkeypatch, lambda facts: facts.get("kind"))
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def steady(stores):
+    """The time by which the stores' trouble is told."""
+    clock = Clock()
+    stores._database.troubles = Troubles(clock)
+    return clock
+
+
+async def holds(stores, steady):
+    """Let what works now go on working until it is believed."""
+    steady.now += HOLD_S
+    await stores.upkeep()
+
+
+@contextlib.contextmanager
+def full(stores, monkeypatch):
+    """SQLite may take no more pages: what it says then is what it says of a full disk."""
+    connect = file.connect
+
+    def connected(path):
+        connection = connect(path)
+        (pages,) = connection.execute("PRAGMA page_count").fetchone()
+        connection.execute(f"PRAGMA max_page_count = {pages}")
+        return connection
+
+    with monkeypatch.context() as patch:
+        patch.setattr(file, "connect", connected)
+        stores._database._write_handle.discard()
+        yield
+    stores._database._write_handle.discard()
+
+
+@contextlib.contextmanager
+def failing(stores, monkeypatch):
+    """No file may grow: the system refuses what SQLite writes."""
+    most = max(p.stat().st_size for p in stores.path.parent.glob("memory.db*"))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@contextlib.contextmanager
+def locked(path):
+    """Another program writes, and does not come to an end."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield
+        other.execute("ROLLBACK")
+
+
+async def fill(stores, scope=ANNA):
+    await store(stores.memories, *(create(f"fact {n} " * 200, scope) for n in range(40)), scope=scope)
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"), [(full, trouble.DISK_FULL), (failing, trouble.UNAVAILABLE)], ids=["full", "failing"]
+)
+async def test_on_a_disk_that_takes_no_more_all_is_recalled_and_nothing_is_half_stored(
+    stores, log, steady, monkeypatch, fault, kind
+):
+    await store(stores.memories, create("tea"))
+    with fault(stores, monkeypatch):
+        with pytest.raises(StoreUnavailable):
+            await fill(stores)
+        assert (stores.trouble, stores.is_readable) == (kind, True)
+        assert await contents(stores.memories, "tea fact") == {"tea"}
+        assert stores.trouble == kind  # recalling does not end it
+    await stores.upkeep()
+    assert (stores.trouble, stores.is_readable) == ("", True)
+    await fill(stores)
+    assert len(await find(stores.memories, "fact")) == 40
+    await holds(stores, steady)
+    assert log.count(("store.trouble", kind)) == 1
+    assert log.count(("store.recovered", kind)) == 1
+
+
+async def test_a_file_locked_by_another_program_is_recalled_from_and_written_once_it_is_free(
+    stores, log, steady, monkeypatch
+):
+    monkeypatch.setattr(file, "BUSY_TIMEOUT_MS", 50)
+    stores._database._write_handle.discard()  # the next connection has that patience
+    with locked(stores.path):
+        with pytest.raises(StoreUnavailable, match="BUSY"):
+            await stores.sessions.begin(exchange("hello"))
+        assert (stores.trouble, stores.is_readable) == (trouble.LOCKED, True)
+        await find(stores.memories, "tea")
+        await stores.upkeep()
+        assert stores.trouble == trouble.LOCKED
+    await stores.upkeep()
+    assert stores.trouble == ""
+    assert ("store.recovered", trouble.LOCKED) not in log, "it may come back at once"
+    await holds(stores, steady)
+    assert ("store.recovered", trouble.LOCKED) in log
+
+
+async def test_a_file_that_is_gone_is_said_and_taken_up_again(stores, log):
+    await store(stores.memories, create("tea"))
+    away = stores.path.with_name("away")
+    stores.path.rename(away)
+    with pytest.raises(StoreUnavailable):
+        await find(stores.memories, "tea")
+    assert (stores.trouble, stores.is_readable) == (trouble.UNAVAILABLE, False)
+    away.rename(stores.path)
+    await stores.upkeep()
+    assert stores.trouble == ""
+    assert await contents(stores.memories, "tea") == {"tea"}
+
+
+def damage(path, needle):
+    """Overwrite the page in which the needle lies, in place, as a dying disk does."""
+    data = path.read_bytes()
+    start = data.index(needle) // 4096 * 4096
+    with path.open("r+b") as opened:
+        opened.seek(start)
+        opened.write(b"\xff" * 4096)
+    return data[start : start + 4096], start
+
+
+async def filled_and_closed(data_dir):
+    stores = SqliteStores(data_dir)
+    await stores.open()
+    await store(stores.memories, create("tea of Anna " + "x" * 3000))
+    await fill(stores, BEN)
+    await stores.close()
+    return stores.path
+
+
+async def test_a_damaged_page_leaves_others_their_memories_and_stops_all_writing(tmp_path, log):
+    path = await filled_and_closed(tmp_path)
+    page, start = damage(path, b"fact 20 fact 20 fact 20")
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    with pytest.raises(StoreUnavailable):
+        await find(stores.memories, "fact", BEN)
+    assert stores.trouble == trouble.CORRUPT
+    assert len(await find(stores.memories, "tea")) == 1
+    with pytest.raises(StoreUnavailable, match="not written"):
+        await stores.sessions.begin(exchange("hello"))
+    await stores.upkeep()
+    assert stores.trouble == trouble.CORRUPT
+    assert ("store.trouble", trouble.CORRUPT) in log
+    with path.open("r+b") as opened:  # the disk has come to itself
+        opened.seek(start)
+        opened.write(page)
+    stores._database._check_due = 0.0
+    await stores.upkeep()
+    assert stores.trouble == ""
+    assert await stores.sessions.begin(exchange("hello"))
+    await stores.close()
+
+
+async def test_a_damaged_page_of_who_is_brought_in_is_told_and_leaves_others_their_memories(tmp_path, log):
+    damage(await filled_and_closed(tmp_path), b"fact 20 fact 20 fact 20")
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    await stores.upkeep()
+    assert stores.trouble == trouble.CORRUPT
+    assert len(await find(stores.memories, "tea")) == 1
+    await stores.close()
+
+
+async def test_a_corrupt_file_that_is_replaced_is_written_again_at_once(tmp_path, log):
+    path = await filled_and_closed(tmp_path)
+    sound = path.read_bytes()
+    damage(path, b"fact 20 fact 20 fact 20")
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    with pytest.raises(StoreUnavailable):
+        await find(stores.memories, "fact", BEN)
+    (tmp_path / "sound").write_bytes(sound)
+    os.replace(tmp_path / "sound", path)
+    assert len(await find(stores.memories, "fact 20", BEN)) > 0
+    assert stores.trouble == ""
+    assert await stores.sessions.begin(exchange("hello"))
+    await stores.close()
+
+
+async def test_garbage_written_into_the_open_file_is_refused_and_left_alone(stores, log):
+    await fill(stores)
+    await stores._database.checkpoint()
+    with stores.path.open("r+b") as opened:
+        opened.write(b"garbage " * 2000)
+    second = SqliteStores(stores.path.parent)
+    with pytest.raises(StoreUnavailable):
+        await second.open()
+    await second.close()
+
+
+async def test_a_check_of_a_large_corrupt_file_is_not_made_again_and_again(tmp_path, monkeypatch):
+    path = await filled_and_closed(tmp_path)
+    damage(path, b"fact 20 fact 20 fact 20")
+    stores = SqliteStores(tmp_path)
+    await stores.open()
+    with pytest.raises(StoreUnavailable):
+        await find(stores.memories, "fact", BEN)
+    checks = []
+
+    def check(path):
+        checks.append(path)
+        time.sleep(0.01)
+        raise StoreUnavailable("corrupt")
+
+    monkeypatch.setattr(file, "check", check)
+    for _ in range(5):
+        await stores.upkeep()
+    assert len(checks) == 1
+    await stores.close()
+
+
+def raised(code: int) -> sqlite3.Error:
+    error = sqlite3.OperationalError()
+    error.sqlite_errorcode = code
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (raised(sqlite3.SQLITE_READONLY), trouble.READ_ONLY),
+        (raised(sqlite3.SQLITE_IOERR | 3 << 8), trouble.UNAVAILABLE),  # extended: IOERR_WRITE
+        (raised(sqlite3.SQLITE_CANTOPEN), trouble.UNAVAILABLE),
+        (raised(sqlite3.SQLITE_NOTADB), trouble.CORRUPT),
+        (raised(sqlite3.SQLITE_CONSTRAINT), None),
+        (OSError(errno.EROFS, "Read-only file system"), trouble.READ_ONLY),
+        (OSError(errno.ENOSPC, "No space left on device"), trouble.DISK_FULL),
+        (FileNotFoundError(errno.ENOENT, "No such file"), trouble.UNAVAILABLE),
+        (ValueError("a row that nobody can read"), None),
+    ],
+)
+def test_an_error_is_known_by_its_number_also_through_ours(error, kind):
+    assert kind_of(error) == kind
+    ours = StoreUnavailable("x")
+    ours.__cause__ = error
+    assert kind_of(ours) == kind
+
+
+def test_trouble_that_lasts_is_told_once_a_minute(log):
+    clock = Clock()
+    troubles = Troubles(clock)
+    for clock.now in range(0, 125, 5):
+        troubles.failed("write", raised(sqlite3.SQLITE_FULL))
+    assert log == [("store.trouble", trouble.DISK_FULL)] * 3
+
+
+def test_what_is_refused_for_no_fault_of_the_files_is_told_once_a_minute(log):
+    clock = Clock()
+    troubles = Troubles(clock)
+    refused = StoreUnavailable("x")
+    refused.__cause__ = raised(sqlite3.SQLITE_CONSTRAINT)
+    for clock.now in range(0, 125, 5):
+        troubles.failed("write", refused)
+        troubles.failed("write", StoreUnavailable("the file is not open"))  # whoever opens it says so
+    assert troubles.current == ""
+    assert log == [("store.failed", None)] * 3
+
+
+def test_trouble_that_comes_and_goes_is_one_trouble(log):
+    clock = Clock()
+    troubles = Troubles(clock)
+    for clock.now in range(0, 125, 5):
+        troubles.failed("write", raised(sqlite3.SQLITE_FULL))  # a large write, and then small ones
+        troubles.worked("write")
+        troubles.settle()
+        assert troubles.current == "", "what is asked just now works"
+    assert log == [("store.trouble", trouble.DISK_FULL)] * 3
+    clock.now += HOLD_S
+    troubles.settle()
+    troubles.settle()
+    assert log[3:] == [("store.recovered", trouble.DISK_FULL)]
+
+
+def test_a_file_is_well_again_when_both_sides_are(log):
+    clock = Clock()
+    troubles = Troubles(clock)
+    gone = FileNotFoundError(errno.ENOENT, "No such file")
+    troubles.failed("read", gone)
+    troubles.failed("write", gone)
+    troubles.worked("read")
+    clock.now += HOLD_S
+    troubles.settle()
+    assert log == [("store.trouble", trouble.UNAVAILABLE)]
+    troubles.worked("write")
+    clock.now += HOLD_S
+    troubles.settle()
+    assert log[1:] == [("store.recovered", trouble.UNAVAILABLE)]
+
+
+def test_one_trouble_that_follows_another_is_told_of_apart(log):
+    clock = Clock()
+    troubles = Troubles(clock)
+    troubles.failed("write", raised(sqlite3.SQLITE_FULL))
+    troubles.failed("write", raised(sqlite3.SQLITE_READONLY))
+    clock.now += HOLD_S
+    troubles.settle()
+    assert log == [
+        ("store.trouble", trouble.DISK_FULL),
+        ("store.trouble", trouble.READ_ONLY),
+        ("store.recovered", trouble.DISK_FULL),
+    ]
+    assert troubles.current == trouble.READ_ONLY
+
+
+def test_reading_that_works_says_nothing_of_writing(log):
+    troubles = Troubles()
+    troubles.failed("write", raised(sqlite3.SQLITE_FULL))
+    troubles.worked("read")
+    assert (troubles.current, troubles.of_reading) == (trouble.DISK_FULL, "")
+    troubles.worked("write")
+    assert troubles.current == ""
+
+
+def test_nothing_but_a_sound_file_ends_corruption(log):
+    troubles = Troubles()
+    troubles.failed("read", raised(sqlite3.SQLITE_CORRUPT))
+    troubles.failed("read", raised(sqlite3.SQLITE_BUSY))
+    troubles.worked("read")
+    troubles.worked("write")
+    assert troubles.is_corrupt
+    troubles.mended()
+    assert (troubles.current, troubles.is_corrupt) == ("", False)
+
+
+async def test_what_only_the_log_held_survives_another_file_at_the_path(stores, tmp_path):
+    """The log is found by its name: it would be read into whatever is there, and be gone for its own file."""
+    await store(stores.memories, *(create(f"tea no {n}") for n in range(30)))
+    away = tmp_path / "away"
+    os.link(stores.path, away)
+    (tmp_path / "garbage").write_bytes(b"garbage " * 9_999)
+    os.replace(tmp_path / "garbage", stores.path)
+    for _ in range(2):
+        with pytest.raises(StoreUnavailable):
+            await find(stores.memories, "tea")
+        with pytest.raises(StoreUnavailable):
+            await stores.sessions.begin(exchange("hello"))
+    assert stores.path.read_bytes() == b"garbage " * 9_999
+    os.replace(away, stores.path)
+    assert len(await find(stores.memories, "tea")) == 30
+    await stores.upkeep()
+    await store(stores.memories, create("rum"))
+
+
+async def test_a_database_that_comes_is_not_spoilt_by_the_log_of_the_one_that_went(stores, tmp_path):
+    other = SqliteStores(tmp_path / "other")
+    await other.open()
+    await store(other.memories, create("from the other file"))
+    await other.close()
+    await store(stores.memories, *(create(f"tea no {n} of this file") for n in range(30)))
+    os.replace(tmp_path / "other" / "memory.db", stores.path)
+    assert await contents(stores.memories, "file") == {"from the other file"}
+    await store(stores.memories, create("rum file"))
+    assert await contents(stores.memories, "file") == {"from the other file", "rum file"}
+    file.check(stores.path)
