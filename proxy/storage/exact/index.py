@@ -19,6 +19,9 @@ from proxy.storage.exact.postings import NO_POSTINGS, Ints, Postings, term_hash
 
 # BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
 _K1, _B = 1.2, 0.4
+# Share of its neighbours' word matches that a memory gets: what was said just before and after it. On turns of long
+# talks that is what names the subject; among extracted facts it changes nothing measurable.
+_NEIGHBOUR = 0.3
 _NOBODY = -1  # the seq of a position whose memory now has another
 _FEW = 8  # times as many rows cost more to multiply than these to pick out
 _TERM_BYTES = 8
@@ -90,8 +93,10 @@ class UserIndex:
         """Return the best `search.limit` by cosine and the best by BM25, each with both scores."""
         eligible = self._eligible(project, search)
         scores = self._bm25(search.terms, eligible)
-        best = _top(scores, np.flatnonzero(scores > 0), search.limit)
         cosines = self._cosines(search.vector, eligible)
+        if cosines is not None:  # words alone find nothing that shares none
+            scores = _with_neighbours(scores, eligible)
+        best = _top(scores, np.flatnonzero(scores > 0), search.limit)
         if cosines is not None:
             either = np.zeros(len(eligible), np.bool_)
             either[best] = either[_top(cosines, np.flatnonzero(eligible & self.embedded), search.limit)] = (
@@ -246,6 +251,15 @@ def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, 
         type_names=type_names,
         project_names=project_names,
     )
+
+
+def _with_neighbours(scores: Floats, eligible: Bools) -> Floats:
+    """Add to each eligible memory's score a share of those stored just before and after it."""
+    found = scores.copy()
+    found[1:] += _NEIGHBOUR * scores[:-1]
+    found[:-1] += _NEIGHBOUR * scores[1:]
+    found[~eligible] = 0
+    return found
 
 
 def _top(values: Floats, positions: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
