@@ -1,4 +1,4 @@
-"""A data directory with a row of every kind, and what all stores say of it through their ports."""
+"""Stores with a row of every kind, and what they answer through their ports."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -368,8 +368,3 @@ async def forgets(stores) -> list[object]:
         gone.append(await stores.memories.forget(where, memory_id, by="test", dry_run=True))
         gone.append(await forgotten(stores.memories, where, memory_id))
     return gone
-
-
-def without_receipts(found: dict[str, object]) -> dict[str, object]:
-    """Receipts have ids of their own."""
-    return {name: answer for name, answer in found.items() if not name.startswith("receipts")}

@@ -37,7 +37,7 @@ _COMMANDS = (
         "save the receipts of everything that was forgotten, for a later restore",
         "proxy.cli.backup:add_receipts",
     ),
-    ("migrate", "move everything from a data directory into Redis", "proxy.cli.migrate:add_migrate"),
+    ("migrate", "copy everything from the Redis of an earlier version", "proxy.cli.migrate:add_migrate"),
 )
 
 

@@ -1,0 +1,220 @@
+"""The way out of the Redis layout of earlier versions. `old_redis.jsonl` is a database that the last of them
+wrote: `migrate_support.fill` and `fill_more` (below), with every key that they left behind."""
+
+import json
+import re
+from base64 import b64decode
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from proxy.domain.core import Scope
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage.migrate.from_redis import Moved, OldRedis, Refused, move
+from proxy.storage.sqlite import SqliteStores
+from tests import redis_server
+from tests.migrate_support import aged, fill, forgets, heard, opened, said_again, seen, worked_off
+from tests.storage.making import NOW, create, find, of, quote, store, talk, vector
+
+CARA = Scope("acme", "cara")
+RECORDED = Path(__file__).parent / "old_redis.jsonl"
+_OWN_IDS = re.compile(r"'(?:[ek]\d+|doc_[0-9a-f]+|rcpt_[0-9a-f]+)'")
+
+
+async def fill_more(stores: Any) -> None:
+    """A user who forgot everything once, and came back; with a time zone and a message from before."""
+    await store(stores.memories, create("gone with everything", CARA, id="wiped"), scope=CARA)
+    await talk(stores.sessions, "gone as well", scope=CARA, session="s1")
+    await stores.memories.forget(of(CARA), by="open")
+    later = {"scope": CARA, "session": "s1", "timezone": "Asia/Tokyo", "said_at": NOW - 500.0}
+    begun = await talk(stores.sessions, "back again", "welcome", **later)
+    back = create("came back", CARA, id="back", vec=vector(1, 1), evidence=quote(begun, "back"))
+    await store(stores.memories, back, scope=CARA)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_server.Server]:
+    if redis_server.PROGRAM is None:
+        pytest.skip(redis_server.MISSING)
+    with redis_server.running(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: redis_server.Server) -> Iterator[Any]:
+    """The recorded database, in a real Redis."""
+    with Redis.from_url(server.url) as client:
+        client.flushdb()
+        load(client)
+        yield client
+
+
+def load(client: Any) -> None:
+    """Write the recorded database."""
+    for line in RECORDED.read_text("utf-8").splitlines():
+        client.execute_command(*map(_argument, json.loads(line)))
+
+
+def _argument(value: Any) -> Any:
+    return b64decode(value["base64"]) if isinstance(value, dict) else value
+
+
+@pytest.fixture
+async def target(tmp_path: Path) -> AsyncIterator[SqliteStores]:
+    """An empty store."""
+    stores = SqliteStores(tmp_path / "new")
+    await stores.open()
+    yield stores
+    await stores.close()
+
+
+@pytest.fixture
+async def expected(tmp_path: Path) -> AsyncIterator[SqliteStores]:
+    """A store in which the same things happened."""
+    await fill(tmp_path / "same")
+    stores = await opened(tmp_path / "same")
+    await fill_more(stores)
+    yield stores
+    await stores.close()
+
+
+async def moved(server: redis_server.Server, target: SqliteStores) -> Moved:
+    old = OldRedis(server.url)
+    try:
+        return await target.database.write(lambda tx: move(tx, old, lambda *_: None))
+    finally:
+        old.close()
+
+
+def alike(found: object) -> str:
+    """Return it without the ids that each store makes for itself, lists of one question in one order."""
+    if isinstance(found, dict):
+        return "\n".join(f"{name}: {alike(answer)}" for name, answer in sorted(found.items()))
+    if isinstance(found, list):
+        return str(sorted(map(alike, found)))
+    return _OWN_IDS.sub("'*'", repr(found))
+
+
+async def test_the_store_answers_everything_as_one_in_which_the_same_happened(
+    client: Any, server: redis_server.Server, target: SqliteStores, expected: SqliteStores
+) -> None:
+    await moved(server, target)
+    assert alike(await seen(target)) == alike(await seen(expected))
+    assert alike(await heard(target)) == alike(await heard(expected))
+    assert alike(await worked_off(target)) == alike(await worked_off(expected))
+    assert alike(await said_again(target)) == alike(await said_again(expected))
+    assert alike(await seen(target)) == alike(await seen(expected))
+
+
+async def test_a_forget_takes_what_it_would_take_from_that_one(
+    client: Any, server: redis_server.Server, target: SqliteStores, expected: SqliteStores
+) -> None:
+    await moved(server, target)
+    assert alike(await forgets(target)) == alike(await forgets(expected))
+    assert alike(await aged(target)) == alike(await aged(expected))
+    assert alike(await seen(target)) == alike(await seen(expected))
+
+
+async def test_what_a_user_had_before_forgetting_everything_does_not_come_back(
+    client: Any, server: redis_server.Server, target: SqliteStores, expected: SqliteStores
+) -> None:
+    uid = next(uid for uid, names in client.hgetall("memory-proxy:users").items() if b"cara" in names)
+    before = f"memory-proxy:u:{uid.decode()}:memories"  # a crash may have left the old tables behind
+    client.hset(before, "wiped", client.hget(before.replace(":memories", ".1:memories"), "back"))
+    await moved(server, target)
+    for stores in (target, expected):
+        page = await stores.memories.list(of(CARA, include_inactive=True), limit=9)
+        (receipt,) = await stores.receipts.list("acme", "cara", limit=9)
+        (again,) = await stores.sessions.recent(CARA, "s1", 9)
+        (hit,) = await find(stores.memories, "", CARA, vec=vector(1, 1))
+        assert [m.id for m in page.items] == ["back"]
+        assert (receipt.counts.memories, receipt.counts.exchanges) == (1, 1)
+        assert (again.said, again.timezone, again.dated) == ("back again", "Asia/Tokyo", NOW - 500.0)
+        assert (hit.memory.id, hit.cosine) == ("back", pytest.approx(1.0))
+        assert await stores.sessions.timezone(CARA) == "Asia/Tokyo"
+
+
+async def test_vectors_that_the_old_index_had_not_taken_yet_are_copied_and_others_are_counted(
+    client: Any, server: redis_server.Server, target: SqliteStores
+) -> None:
+    for points in client.keys("memory-proxy:points:*:0"):
+        held = client.hgetall(points)
+        client.delete(points)
+        if b"f3" in held:  # the one user's vector waits for the index, the others' are in Qdrant
+            waiting = points.replace(b":points:", b":u:").removesuffix(b":0") + b":vectors"
+            client.hset(waiting, "f3", held[b"f3"].partition(b"\n")[2])
+    result = await moved(server, target)
+    (hit,) = await find(target.memories, "", Scope("other", "anna"), vec=vector(1, 3))
+    assert (hit.memory.id, hit.cosine) == ("f3", pytest.approx(1.0))
+    assert result.without_vector == 6
+    assert await target.vectors.count(0) >= 6  # `reembed` finds them
+
+
+async def test_rows_of_the_earliest_versions_are_read(
+    client: Any, server: redis_server.Server, target: SqliteStores
+) -> None:
+    added_later = {"timezone", "dated", "at_work", "used_at", "size", "silent"}
+    for key in client.keys("memory-proxy:u:*"):
+        if client.type(key) == b"hash" and key.rpartition(b":")[2] not in (b"bodies", b"owner"):
+            for name, row in client.hgetall(key).items():
+                if row.startswith(b"{"):
+                    old = {k: v for k, v in json.loads(row).items() if k not in added_later}
+                    client.hset(key, name, json.dumps(old))
+    await moved(server, target)
+    recent = await target.sessions.recent(CARA, "s1", 9)
+    assert [(e.timezone, e.dated) for e in recent] == [("UTC", None)]
+    conversation = await target.conversations.get(Scope("acme", "anna"), "c1")
+    assert conversation is not None
+    assert conversation.used_at is not None
+    assert conversation.used_at > NOW
+
+
+async def test_nothing_is_copied_while_replicas_run_or_a_forget_is_unfinished(
+    client: Any, server: redis_server.Server, target: SqliteStores
+) -> None:
+    seconds, _ = client.time()
+    client.zadd("memory-proxy:instances", {"a": seconds - 1, "b": seconds - 100})
+    with pytest.raises(Refused, match="1 replicas work"):
+        await moved(server, target)
+    client.delete("memory-proxy:instances")
+    (uid, *_) = client.hkeys("memory-proxy:users")
+    client.hset(b"memory-proxy:u:" + uid + b":forgets", "rcpt_1", "{}")
+    with pytest.raises(Refused, match="still being forgotten"):
+        await moved(server, target)
+    assert await target.keys.list() == []
+
+
+async def test_a_row_that_cannot_be_read_takes_back_all_that_was_copied(
+    client: Any, server: redis_server.Server, target: SqliteStores
+) -> None:
+    (passages, *_) = client.keys("memory-proxy:u:*:passages:*")
+    client.delete(passages)
+    with pytest.raises(StoreUnavailable, match="incomplete"):
+        await moved(server, target)
+    assert await target.keys.list() == []
+    assert (await target.memories.list(of(Scope("acme", "anna")), limit=9)).items == ()
+
+
+async def test_a_store_that_has_users_is_refused(
+    client: Any, server: redis_server.Server, target: SqliteStores
+) -> None:
+    await moved(server, target)
+    with pytest.raises(Refused, match="has users already"):
+        await moved(server, target)
+
+
+async def test_a_redis_without_memories_and_one_that_is_away_say_so(
+    client: Any, server: redis_server.Server, target: SqliteStores
+) -> None:
+    client.flushdb()
+    with pytest.raises(Refused, match="set --prefix"):
+        await moved(server, target)
+    server.kill()
+    try:
+        with pytest.raises(StoreUnavailable, match="Redis: ConnectionError"):
+            await moved(server, target)
+    finally:
+        server.start()
