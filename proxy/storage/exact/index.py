@@ -19,8 +19,8 @@ from proxy.storage.exact.postings import NO_POSTINGS, Ints, Postings, term_hash
 
 # BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
 _K1, _B = 1.2, 0.4
-# Share of its neighbours' word matches that a memory gets: what was said just before and after it. On turns of long
-# talks that is what names the subject; among extracted facts it changes nothing measurable.
+# Share of its neighbours' word matches that a memory gets: what was said just before and after it. On turns
+# of long talks that is what names the subject; among extracted facts it changes nothing measurable.
 _NEIGHBOUR = 0.3
 _NOBODY = -1  # the seq of a position whose memory now has another
 _FEW = 8  # times as many rows cost more to multiply than these to pick out
