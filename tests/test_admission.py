@@ -8,13 +8,13 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
-from tests.http.identity.asking import scope_of
 
 from proxy.app.admission import entrance
 from proxy.config import load
 from proxy.domain.errors import ConfigError
 from proxy.http.auth.modes import ByHeader, ByKey, ByTrust
 from proxy.http.auth.tokens import ByToken
+from tests.http.auth.asking import scope_of
 from tests.support.upstream import Exchange, ScriptedUpstream
 
 SECRET = "a secret that both sides have, of more than 32 bytes"

@@ -47,9 +47,9 @@ def asked(checkout: Path) -> list[str]:
 
 
 def test_each_extra_is_installed_once(checkout: Path) -> None:
-    for extras in ((), (), ("fleet", "otel"), ("otel",), ("fleet", "download")):
+    for extras in ((), (), ("otel", "download"), ("otel",), ("download",)):
         assert install(checkout, *extras)[0] == 0
-    assert asked(checkout) == [".[demo]", ".[fleet,otel]", ".[download]"]
+    assert asked(checkout) == [".[demo]", ".[otel,download]"]
 
 
 def test_what_the_tests_need_holds_the_demo_and_not_every_extra(checkout: Path) -> None:
@@ -59,9 +59,9 @@ def test_what_the_tests_need_holds_the_demo_and_not_every_extra(checkout: Path) 
 
 
 def test_an_extra_that_does_not_exist_is_refused(checkout: Path) -> None:
-    status, said = install(checkout, "fleet", "otle")
+    status, said = install(checkout, "otel", "otle")
     assert (status, asked(checkout)) == (1, [])
-    assert said == "There is no extra 'otle'. There are: demo, dev, download, fleet, otel.\n"
+    assert said == "There is no extra 'otle'. There are: demo, dev, download, otel.\n"
 
 
 def test_the_first_python_with_optimisations_is_taken(tmp_path: Path, checkout: Path) -> None:

@@ -38,8 +38,8 @@ def test_the_help_loads_nothing_that_it_does_not_show(argv: list[str]) -> None:
     modules = loaded(*argv)
     assert {name for name in modules if name.startswith("proxy.")} == {
         "proxy.build",
-        "proxy.cli.main",
-        "proxy.domain.errors",
+        "proxy.cli",
+        "proxy.domain",
     }
     assert not modules & {"pydantic", "yaml", "rich", "asyncio", "ssl"}
 
@@ -47,7 +47,7 @@ def test_the_help_loads_nothing_that_it_does_not_show(argv: list[str]) -> None:
 def test_a_client_loads_no_part_of_the_server() -> None:
     modules = loaded("memory", "list", "--user", "alice", "--url", "http://127.0.0.1:9")
     assert "proxy.client" in modules
-    assert not modules & {"proxy.config", "proxy.storage", "proxy.http", "proxy.telemetry", "proxy.cli"}
+    assert not modules & {"proxy.config", "proxy.storage", "proxy.http", "proxy.telemetry"}
     assert not modules & {"pydantic", "numpy", "starlette", "prometheus_client", "sqlite3"}
 
 
@@ -57,5 +57,5 @@ def test_a_client_loads_no_part_of_the_server() -> None:
 def test_a_command_on_the_stores_loads_no_server(argv: list[str]) -> None:
     modules = loaded(*argv)
     assert "proxy.cli" in modules
-    assert not modules & {"proxy.app.serve", "proxy.app", "proxy.recall", "proxy.learn"}
+    assert not modules & {"proxy.app", "proxy.recall", "proxy.learn"}
     assert not modules & {"numpy", "onnxruntime", "starlette", "uvicorn", "aiohttp", "jwt"}

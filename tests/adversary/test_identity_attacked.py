@@ -10,13 +10,13 @@ from typing import Any
 import httpx2
 import jwt
 import pytest
-from tests.http.identity.minting import mint
 
 from proxy.domain.ports import KeyStore
 from proxy.http.paths import canonical
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses
+from tests.http.auth.minting import mint
 from tests.support.model import ScriptedModel
 from tests.support.serving import ask, connected
 from tests.support.upstream import Exchange

@@ -8,12 +8,12 @@ from typing import Any
 
 import httpx2
 import pytest
-from tests.http.identity.minting import mint
 
 from proxy.domain.ports import KeyStore
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses, until
+from tests.http.auth.minting import mint
 from tests.support.model import ScriptedModel, known
 
 KEYS: dict[str, Any] = {"identity": {"mode": "keys"}}

@@ -67,4 +67,4 @@ def test_what_is_no_terminal_gets_no_bar(capsys: pytest.CaptureFixture[str]) -> 
 
 def test_the_variable_that_names_the_file_is_named_once() -> None:
     naming = {file.name for file in PROXY.rglob("*.py") if f'"{CONFIG_FILE}"' in file.read_text("utf-8")}
-    assert naming == {"settings.py"}
+    assert naming == {"config.py"}

@@ -80,7 +80,7 @@ async def test_the_proxy_accepts_every_fact_as_grounded() -> None:
         "User prefers tea",
     ]
     assert not facts.dropped
-    assert all(c.origin and c.origin.span in said for c in facts.kept)
+    assert all(c.origin and c.origin.span in said for c in facts.stored)
 
 
 def test_reads_a_prompt_of_another_make() -> None:

@@ -9,7 +9,6 @@ import httpx2
 import jwt
 import pytest
 from openai import AsyncOpenAI, AuthenticationError, NotFoundError, PermissionDeniedError
-from tests.http.identity.minting import mint
 
 from proxy.config import Settings
 from proxy.domain.errors import ConfigError
@@ -18,6 +17,7 @@ from proxy.http.protocol import RawTargetProtocol
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses, until
+from tests.http.auth.minting import mint
 from tests.support.model import ScriptedModel, known
 from tests.support.serving import serving
 

@@ -5,7 +5,6 @@ import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.http.identity.asking import get
 
 from proxy import __version__, telemetry
 from proxy.domain.core import Level
@@ -13,6 +12,7 @@ from proxy.domain.errors import StoreUnavailable
 from proxy.domain.oversight import QueueCounts
 from proxy.http import operations
 from proxy.http.operations import Operations, Vitals
+from tests.http.auth.asking import get
 
 NOW = 1_780_000_000.0
 

@@ -1,10 +1,10 @@
 """Which web pages may make requests, told by what only browsers write."""
 
 import pytest
-from tests.http.identity.asking import scope_of
 
 from proxy.domain.errors import Forbidden
 from proxy.http.auth.browsers import Browsers, Visitor
+from tests.http.auth.asking import scope_of
 
 OPEN = Browsers.of(["https://App.example/"], ["memory.lan"], check_host=True)
 BEHIND = Browsers.of([], [], check_host=False)

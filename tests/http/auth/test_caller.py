@@ -1,11 +1,11 @@
 """A request narrows what its credential allows, and never widens it."""
 
 import pytest
-from tests.http.identity.asking import scope_of
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import Forbidden, InvalidRequest
 from proxy.http.auth.caller import OPEN, Caller, admit, caller_of
+from tests.http.auth.asking import scope_of
 
 ZOE = Caller("t", user="zoe")
 FOREIGN = ["alice", "Zoe", " zoe", "zoe ", "zoe\u200b", "ｚoe", "zoe/", ""]

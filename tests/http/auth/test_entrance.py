@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from tests.http.identity.asking import Behind, get, scope_of
-from tests.http.identity.minting import mint
 
 from proxy import telemetry
 from proxy.http.auth.browsers import Browsers
@@ -14,6 +12,8 @@ from proxy.http.auth.keyring import KeyRing
 from proxy.http.auth.modes import ByHeader, ByKey
 from proxy.http.routes import Routes
 from proxy.storage.sqlite.stores import SqliteStores
+from tests.http.auth.asking import Behind, get, scope_of
+from tests.http.auth.minting import mint
 
 GUARDED = [Area.MEMORY, Area.MODEL, Area.PASSING]
 LOCAL = ("Host", "localhost")

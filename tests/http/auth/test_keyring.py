@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
-from tests.http.identity.minting import mint
 
 from proxy.domain.errors import StoreError, StoreUnavailable
 from proxy.domain.oversight import Key
@@ -13,6 +12,7 @@ from proxy.http.auth.keyring import ASKING_S, FRESH_S, GRACE_S, KeyRing
 from proxy.http.auth.keys import new_key
 from proxy.storage.sqlite.stores import SqliteStores
 from proxy.telemetry import REMIND_S
+from tests.http.auth.minting import mint
 from tests.storage.recording import recorded
 
 LATER_S = FRESH_S + 0.01

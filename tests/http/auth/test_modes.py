@@ -3,8 +3,6 @@
 from typing import Any
 
 import pytest
-from tests.http.identity.asking import scope_of
-from tests.http.identity.minting import mint
 
 from proxy.domain.errors import ConfigError, IdentityUnavailable, StoreUnavailable, Unauthorized
 from proxy.domain.oversight import Key
@@ -12,6 +10,8 @@ from proxy.http.auth.caller import OPEN
 from proxy.http.auth.keyring import KeyRing
 from proxy.http.auth.modes import ByHeader, ByKey, ByTrust
 from proxy.storage.sqlite.stores import SqliteStores
+from tests.http.auth.asking import scope_of
+from tests.http.auth.minting import mint
 
 BEHIND = ByHeader.of("X-Forwarded-User", None, ["10.0.0.5", "192.168.0.0/16", "fd00::/8"])
 

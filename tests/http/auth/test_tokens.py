@@ -12,13 +12,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
-from tests.http.identity.asking import scope_of
 
 from proxy import telemetry
 from proxy.domain.errors import ConfigError, Unauthorized
 from proxy.http.auth.jwks import KeySet
 from proxy.http.auth.modes import Admitted
 from proxy.http.auth.tokens import LEEWAY_S, ByToken, PublicKeys, SharedSecret
+from tests.http.auth.asking import scope_of
 
 SECRET = "a secret that both sides have, of more than 32 bytes"
 RSA = rsa.generate_private_key(public_exponent=65537, key_size=2048)

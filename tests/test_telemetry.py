@@ -127,7 +127,7 @@ def test_what_a_library_logs_is_a_line_of_ours(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_libraries_log_in_the_format_that_is_set() -> None:
-    said = "import logging; from proxy import observe; telemetry.configure('info', 'json')\n"
+    said = "import logging; from proxy import telemetry; telemetry.configure('info', 'json')\n"
     said += "logging.getLogger('lib').warning('low'); logging.getLogger('uvicorn.error').error('high')"
     told = subprocess.run(
         [sys.executable, "-c", said], check=True, capture_output=True, text=True, timeout=60
