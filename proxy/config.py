@@ -130,6 +130,17 @@ class RedisSettings(Section):
         return tuple(map(sentinel, addresses))
 
 
+class CacheSettings(Section):
+    redis_url: SecretStr | None = None
+    prefix: str = "memory-proxy:"
+    timeout_seconds: float = Field(0.25, gt=0, le=5)
+
+    @field_validator("redis_url")
+    @classmethod
+    def is_of_a_redis(cls, url: SecretStr | None) -> SecretStr | None:
+        return None if url is None else SecretStr(redis_url(url.get_secret_value().strip()))
+
+
 class QdrantSettings(Section):
     url: str = "http://127.0.0.1:6333"
     api_key: SecretStr | None = None
@@ -311,6 +322,7 @@ class Settings(Section):
     upstream: UpstreamSettings = UpstreamSettings()
     storage: Storage = Storage()
     redis: RedisSettings = RedisSettings()
+    cache: CacheSettings = CacheSettings()
     qdrant: QdrantSettings = QdrantSettings()
     identity: Identity = Identity()
     limits: LimitSettings = LimitSettings()

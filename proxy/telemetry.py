@@ -272,6 +272,11 @@ class Metrics:
             multiprocess_mode="mostrecent",
             registry=self.registry,
         )
+        self.cache_outages = Counter(
+            "memory_proxy_cache_outages_total",
+            "Times that cache.redis_url failed: limits are counted without it until it is back",
+            registry=self.registry,
+        )
         self.degraded = Gauge(
             "memory_proxy_degradation_level",
             "0 full, 1 without the judge, 2 lexical only, 3 session memory only, 4 none",

@@ -152,7 +152,8 @@ def _limits(parts: Parts) -> Limits:
     chosen = parts.settings.limits
     model = Rate.of(chosen.requests_per_minute, chosen.requests_burst)
     memory = Rate.of(chosen.memory_requests_per_minute, chosen.memory_requests_burst)
-    return Limits(parts.ledger, model, memory, caller_of, parts.clock, parts.stores.limits)
+    shared = parts.cache.limits if parts.cache is not None else None
+    return Limits(parts.ledger, model, memory, caller_of, parts.clock, shared)
 
 
 def _api_tools(parts: Parts) -> ApiTools:

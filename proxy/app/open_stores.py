@@ -1,5 +1,6 @@
 """Choose the stores that the settings ask for. Nothing is opened yet."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from proxy.config import LimitSettings, Settings
@@ -8,6 +9,7 @@ from proxy.domain.oversight import Quota
 from proxy.domain.storage import Stores
 
 if TYPE_CHECKING:
+    from proxy.storage.cache.redis import RedisCache
     from proxy.storage.redis.stores import Places
 
 
@@ -23,6 +25,18 @@ def stores_of(settings: Settings) -> Stores:
             allow_network=settings.storage.allow_network_filesystem,
         )
     return _shared(settings)
+
+
+def cache_of(settings: Settings, failed: Callable[[], None]) -> "RedisCache | None":
+    """Return the Redis that replicas share, not connected yet; None: none is set. `failed` is called when an
+    outage begins."""
+    chosen = settings.cache
+    if chosen.redis_url is None:
+        return None
+    from proxy.storage.cache.redis import RedisCache
+
+    url = chosen.redis_url.get_secret_value()
+    return RedisCache(url, prefix=chosen.prefix, timeout_s=chosen.timeout_seconds, failed=failed)
 
 
 def place_of(settings: Settings) -> str:

@@ -4,12 +4,13 @@ import asyncio
 import time
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from proxy import telemetry
 from proxy.admit.safety import filters
 from proxy.app.admission import network_of
 from proxy.app.library import shelf_of
-from proxy.app.open_stores import stores_of
+from proxy.app.open_stores import cache_of, stores_of
 from proxy.app.query_models import with_query_models
 from proxy.app.write_path import WritePath, write_path
 from proxy.config import Retrieval, Settings
@@ -37,6 +38,9 @@ from proxy.upstream.credentials import Credentials
 from proxy.upstream.forms import Forms, Learning
 from proxy.upstream.network import Network
 from proxy.upstream.opened import Limits, Timeouts
+
+if TYPE_CHECKING:
+    from proxy.storage.cache.redis import RedisCache
 
 PATIENCE = 0.7  # share of memory's deadline that a message which needs no memory waits for the store
 WARM_UP_S = 1.0  # what is not ready by then gets ready while serving
@@ -72,6 +76,7 @@ class Parts:
     fail_open: FailOpen
     zones: Zones
     ledger: Ledger | None  # None: no rate limit is set
+    cache: "RedisCache | None"  # None: no Redis is set
 
     @classmethod
     async def open(
@@ -98,7 +103,11 @@ class Parts:
             await learning.forms.sync(stores.forms)
         completer = await _completer(settings, upstream, credentials, stack, network, learning)
         judge = await _judge(settings, loaded.embedder, stack)
-        written = write_path(settings, stores, loaded.embedder, completer, metrics, clock, judge)
+        cache = cache_of(settings, metrics.cache_outages.inc)
+        if cache is not None:
+            stack.push_async_callback(cache.close)
+        calls = cache.calls(stores.calls) if cache is not None else None
+        written = write_path(settings, stores, loaded.embedder, completer, metrics, clock, judge, calls)
         tokens, fail_open = Tokens(), FailOpen(time.monotonic, metrics)
         tools = _tools(settings, stores, loaded.embedder, tokens, metrics, clock, judge)
         # Before the query models are there: warming up must not ask one.
@@ -119,6 +128,7 @@ class Parts:
             fail_open=fail_open,
             zones=Zones(stores.sessions, settings.memory.timezone, clock),
             ledger=_ledger(settings, stack),
+            cache=cache,
         )
 
 

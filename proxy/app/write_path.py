@@ -9,6 +9,7 @@ from proxy.admit.safety import filters
 from proxy.admit.safety.policy import PII, SafetyPolicy
 from proxy.app.library import library_of
 from proxy.config import MemorySettings, Privacy, Settings
+from proxy.domain.calls import Calls
 from proxy.domain.judging import Judge
 from proxy.domain.ports import Clock, Completer
 from proxy.domain.storage import Stores
@@ -49,8 +50,10 @@ def write_path(
     metrics: telemetry.Metrics,
     clock: Clock,
     judge: Judge | None = None,
+    calls: Calls | None = None,
 ) -> WritePath:
-    """Return the parts, not running yet. None of them waits for a request, nor lets one wait."""
+    """Return the parts, not running yet. None of them waits for a request, nor lets one wait. `calls`: where
+    the hour's model calls are counted; None: in the stores."""
     memory, safety = settings.memory, _safety(settings.privacy)
     quiet = embedder.in_background() if embedder else None
     gate = Gate(
@@ -63,7 +66,7 @@ def write_path(
     )
     policy = Policy(memory.extraction_batch_size, memory.idle_seconds, memory.personal_idle_seconds)
     # Our own calls are metered; but the rewrite of a query is not: a request waits for it.
-    load = Load(_bounds(memory), clock, stores.calls)
+    load = Load(_bounds(memory), clock, calls or stores.calls)
     metered = Metered(completer, load, lambda call: _called(metrics, load, call))
     keeper = Keeper(
         stores.notes,

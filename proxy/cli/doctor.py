@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from proxy import telemetry
 from proxy.app import admission
-from proxy.app.open_stores import stores_of
+from proxy.app.open_stores import cache_of, stores_of
 from proxy.cli import doctor_data, doctor_fleet
 from proxy.cli.doctor_data import BAD, GOOD, NOTE, Finding
 from proxy.config import Identity, Settings
@@ -54,6 +54,7 @@ def _checks(settings: Settings) -> Iterator[Finding]:
         yield from asyncio.run(doctor_fleet.findings(settings))
     elif older is None and os.path.isfile(database := _database(settings)) and doctor_data.is_there(database):
         yield from doctor_data.findings(database, short_name(settings.embedding.model))
+    yield from asyncio.run(_cache(settings))
     yield from _embedder(settings)
     yield from _reranker(settings)
     yield _tokens()
@@ -104,6 +105,20 @@ async def _store(settings: Settings) -> Finding:
     except StoreError as e:
         return Finding(BAD, "data", f"the store in {path} cannot be opened: {e}")
     return Finding(GOOD, "data", f"{path}")
+
+
+async def _cache(settings: Settings) -> list[Finding]:
+    cache = cache_of(settings, lambda: None)
+    if cache is None:
+        return []
+    try:
+        await cache.ping()
+    except StoreError as e:
+        text = f"{cache.place}: {e}: until it answers, each machine counts limits for itself"
+        return [Finding(BAD, "cache", text)]
+    finally:
+        await cache.close()
+    return [Finding(GOOD, "cache", f"{cache.place} answers")]
 
 
 def _embedder(settings: Settings) -> Iterator[Finding]:

@@ -18,7 +18,6 @@ from proxy.domain.ports import (
     KeyStore,
     MemoryStore,
     Quarantine,
-    RateLimits,
     Receipts,
     SessionStore,
 )
@@ -103,11 +102,6 @@ class Stores(Protocol):
     def passages(self) -> PassageIndex: ...
     @property
     def vectors(self) -> Vectors: ...
-
-    @property
-    def limits(self) -> RateLimits | None:
-        """The rate limits of a fleet; None: each machine counts for itself."""
-        ...
 
     @property
     def place(self) -> str:

@@ -1,14 +1,12 @@
 """Rate limiting: how many requests a key or user may make, over all processes of the machine or all
-replicas of the fleet. The algorithm is in proxy.domain.rates.
+replicas. The algorithm is in proxy.domain.rates.
 """
 
-import asyncio
 import math
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from proxy import telemetry
 from proxy.domain.errors import ClientError, RateLimited, StoreError
 from proxy.domain.ports import Clock, RateLimits
 from proxy.domain.rates import Rate as Rate
@@ -18,9 +16,6 @@ from proxy.http.ledger import Ledger
 from proxy.http.reply import ASGIScope, Header, Receive, Send, send_error
 
 App = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
-
-ASK_S = 0.25  # for the fleet's count: a request is not to wait for its own limit
-REST_S = 2.0  # until the fleet is asked again
 
 
 # ---------------------------------------------------------------- who counts
@@ -37,32 +32,20 @@ class OfMachine:
         return self.ledger.exchange(subject, lambda empty_at: judge(rate, now, empty_at))
 
 
+@dataclass(frozen=True, slots=True)
 class OfFleet:
     """Limits over all replicas, and over this machine alone while what the replicas share is out of reach: a
-    subject then has a budget on each machine, and nobody is refused for our fault."""
+    subject then has a budget on each machine, and no request is refused for our fault."""
 
-    def __init__(self, shared: RateLimits, alone: RateLimits, clock: Clock) -> None:
-        self._shared, self._alone, self._clock = shared, alone, clock
-        self._is_away = False
-        self._failed_at = float("-inf")
+    shared: RateLimits
+    alone: RateLimits
 
     async def ask(self, subject: str, rate: Rate) -> Verdict:
         """As the port says. Never raises."""
-        if 0 <= self._clock() - self._failed_at < REST_S:
-            return await self._alone.ask(subject, rate)
         try:
-            async with asyncio.timeout(ASK_S):
-                verdict = await self._shared.ask(subject, rate)
-        except (StoreError, TimeoutError) as error:
-            self._failed_at = self._clock()
-            if not self._is_away:
-                telemetry.log.warning("limits.unshared", error=type(error).__name__)
-            self._is_away = True
-            return await self._alone.ask(subject, rate)
-        if self._is_away:
-            telemetry.log.info("limits.shared")
-        self._is_away = False
-        return verdict
+            return await self.shared.ask(subject, rate)
+        except StoreError:
+            return await self.alone.ask(subject, rate)
 
 
 # ---------------------------------------------------------------- the ASGI step
@@ -105,7 +88,7 @@ class Limits:
         self._limits: RateLimits | None = None
         if ledger is not None:
             alone = OfMachine(ledger, clock)
-            self._limits = alone if fleet is None else OfFleet(fleet, alone, clock)
+            self._limits = alone if fleet is None else OfFleet(fleet, alone)
 
     def of_model(self, app: App) -> App:
         """Limit a route to the model; all of them share a subject's budget."""

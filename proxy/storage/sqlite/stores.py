@@ -5,7 +5,6 @@ from pathlib import Path
 
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.domain.oversight import Quota
-from proxy.domain.ports import RateLimits
 from proxy.storage.sqlite import file, place
 from proxy.storage.sqlite.calls import SqliteCalls
 from proxy.storage.sqlite.chains import SqliteChains
@@ -71,7 +70,6 @@ class SqliteStores:
         )
         self.memories.forgetting.also_let_go(self.passages.let_go)
         self.vectors = SqliteVectors(self._database)
-        self.limits: RateLimits | None = None  # of one machine: edge/ledger.py keeps them
 
     @property
     def place(self) -> str:

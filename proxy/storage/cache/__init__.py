@@ -1,0 +1,1 @@
+"""What replicas share that may be lost at any time."""

@@ -1,0 +1,30 @@
+"""What `memory-proxy doctor` says of the Redis that replicas share."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.cli import doctor
+from proxy.cli.doctor_data import BAD, GOOD
+from proxy.config import Settings, load
+from tests import redis_server
+
+
+def settings(url: str | None) -> Settings:
+    return load(None, {}, {"cache": {"redis_url": url, "timeout_seconds": 5}})
+
+
+async def test_a_redis_that_answers_is_well_and_none_is_no_matter(tmp_path: Path) -> None:
+    assert await doctor._cache(settings(None)) == []
+    if redis_server.PROGRAM is None:
+        pytest.skip(redis_server.MISSING)
+    with redis_server.running(tmp_path) as server:
+        (found,) = await doctor._cache(settings(server.url))
+    assert (found.mark, found.text) == (GOOD, f"{server.url} answers")
+
+
+async def test_one_that_does_not_answer_is_to_be_fixed_and_no_password_is_shown() -> None:
+    (found,) = await doctor._cache(settings("redis://user:sesame@127.0.0.1:9/0"))
+    assert found.mark == BAD
+    assert "redis://127.0.0.1:9/0" in found.text
+    assert "sesame" not in found.text

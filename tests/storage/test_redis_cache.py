@@ -1,0 +1,314 @@
+"""What replicas share in Redis: rate limits and the hour's calls, and what happens without it."""
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from proxy.domain.calls import OwnCalls
+from proxy.domain.errors import StoreUnavailable
+from proxy.domain.rates import TOLERANCE, Rate, judge, verdict_of
+from proxy.storage.cache import redis as module
+from proxy.storage.cache.redis import RedisCache, place_of
+from tests import redis_server
+from tests.storage.contract_calls import CallsContract
+
+CLOCK, EXPIRY = "redis.call('TIME')", ", 'PX', math.ceil(ahead * 1000)"
+assert CLOCK in module._ASK
+assert EXPIRY in module._ASK
+ours = settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)  # the database is emptied below
+RATE = Rate(per_minute=1, burst=3)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[redis_server.Server]:
+    if redis_server.PROGRAM is None:
+        pytest.skip(redis_server.MISSING)
+    with redis_server.running(tmp_path_factory.mktemp("redis")) as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: redis_server.Server) -> Iterator[Any]:
+    """An operator's own connection; Redis is empty."""
+    with Redis.from_url(server.url) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+async def caches(
+    client: Any, server: redis_server.Server, steady: "Steady"
+) -> AsyncIterator[tuple[RedisCache, RedisCache]]:
+    """Those of two replicas. The machine that runs the tests may be slow: the time-out is long."""
+    made = tuple(RedisCache(server.url, timeout_s=30.0, steady=steady) for _ in range(2))
+    yield made
+    for cache in made:
+        await cache.close()
+
+
+class Steady:
+    """A monotonic clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def steady() -> Steady:
+    return Steady()
+
+
+@pytest.fixture
+def log(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Return the events that were logged."""
+    mock = Mock()
+    monkeypatch.setattr(module.telemetry, "log", mock)
+    return lambda: [line.args[0] for line in mock.mock_calls]
+
+
+# ---------------------------------------------------------------- counting
+async def test_replicas_share_a_budget_and_subjects_do_not(caches: tuple[RedisCache, RedisCache]) -> None:
+    first, second = (cache.limits for cache in caches)
+    verdicts = [await each.ask("anna", RATE) for each in (first, second, first, second)]
+    assert [verdict.passes for verdict in verdicts] == [True, True, True, False]
+    assert [verdict.remaining for verdict in verdicts] == [2, 1, 0, 0]
+    assert verdicts[2].reset_s == pytest.approx(180, abs=5)
+    assert verdicts[3].retry_after_s == pytest.approx(60, abs=5)
+    assert (await second.ask("ben", RATE)).passes
+
+
+async def test_many_at_once_get_no_more_than_a_burst(caches: tuple[RedisCache, RedisCache]) -> None:
+    rate = Rate(per_minute=1, burst=25)
+    asked = (cache.limits.ask("anna", rate) for cache in caches for _ in range(100))
+    assert sum(verdict.passes for verdict in await asyncio.gather(*asked)) == 25
+
+
+async def test_keys_name_no_subject_and_expire_with_the_count(
+    caches: tuple[RedisCache, RedisCache], client: Any
+) -> None:
+    await caches[0].limits.ask("anna", Rate(per_minute=1, burst=2))
+    (key,) = client.keys("*")
+    assert b"anna" not in key
+    assert 50_000 < client.pttl(key) <= 60_000
+
+
+@ours
+@given(st.integers(1, 10_000), st.integers(1, 500), st.lists(st.floats(0, 90), min_size=1, max_size=50))
+async def test_the_script_judges_as_the_rule_does(
+    client: Any, per_minute: int, burst: int, gaps: list[float]
+) -> None:
+    client.flushdb()
+    rate, now, at = Rate(per_minute, burst), 1_700_000_000.0, 0.0
+    for gap in gaps:
+        now = round(now + gap / 60, 6)  # what Redis's clock can say
+        at, expected = judge(rate, now, at)
+        at = round(at, 6)
+        clock = f"{{'{int(now)}', '{round(now % 1 * 1e6)}'}}"
+        script = module._ASK.replace(CLOCK, clock).replace(EXPIRY, "")
+        passes, ahead = client.eval(script, 1, "k", rate.interval_s, rate.most_s, TOLERANCE)
+        found = verdict_of(rate, passes=bool(passes), ahead_s=float(ahead))
+        assert (found.passes, found.remaining) == (expected.passes, expected.remaining)
+        assert found.reset_s == pytest.approx(expected.reset_s, abs=1e-5)
+        assert found.retry_after_s == pytest.approx(expected.retry_after_s, abs=1e-5)
+
+
+class TestCalls(CallsContract):
+    """The hour's calls of two replicas. The clock is Redis's, which no test moves: what it holds grows older
+    instead."""
+
+    @pytest.fixture
+    def calls(self, caches):
+        return tuple(cache.calls(OwnCalls()) for cache in caches)
+
+    @pytest.fixture
+    def now(self):
+        return lambda: 5.0  # not used
+
+    @pytest.fixture
+    def pass_s(self, client):
+        async def age(seconds):
+            for member, at in client.zrange("memory-proxy:calls", 0, -1, withscores=True):
+                client.zadd("memory-proxy:calls", {member: f"{at - seconds:.6f}"})
+
+        return age
+
+    async def test_nothing_is_left_of_an_hour_that_is_over(self, calls, client):
+        await calls[0].spend(5, 0.0)
+        assert 3_590_000 < client.pttl("memory-proxy:calls") <= 3_600_000
+
+
+async def test_calls_are_counted_by_the_store_while_redis_cannot_and_refunded_where_they_were_counted(
+    caches: tuple[RedisCache, RedisCache], server: redis_server.Server, steady: Steady
+) -> None:
+    calls = caches[0].calls(OwnCalls())
+    shared = await calls.spend(1, 1000.0)
+    assert not (await calls.spend(1, 1000.0)).granted
+    server.kill()
+    try:
+        alone = await calls.spend(1, 1000.0)
+        assert (alone.granted, alone.at) == (True, 1000.0)
+        assert not (await calls.look(1, 1000.0)).granted
+        await calls.refund(alone.at)
+        assert (await calls.look(1, 1000.0)).granted
+    finally:
+        server.start()
+    steady.now += module.REST_S
+    assert not (await calls.look(1, 1000.0)).granted
+    await calls.refund(shared.at)
+    assert (await calls.look(1, 1000.0)).granted
+
+
+# ---------------------------------------------------------------- without it
+async def test_a_redis_that_is_killed_costs_one_question_one_log_line_and_one_count_and_comes_back(
+    client: Any, server: redis_server.Server, steady: Steady, log: Callable[[], list[str]]
+) -> None:
+    failed = Mock()
+    cache = RedisCache(server.url, timeout_s=30.0, failed=failed, steady=steady)
+    assert (await cache.limits.ask("anna", RATE)).passes
+    server.kill()
+    try:
+        for _ in range(50):
+            with pytest.raises(StoreUnavailable):
+                await cache.limits.ask("anna", RATE)
+        steady.now += module.REST_S
+        with pytest.raises(StoreUnavailable):
+            await cache.limits.ask("anna", RATE)
+    finally:
+        server.start()
+    assert (log(), failed.call_count) == (["cache.unavailable"], 1)
+    with pytest.raises(StoreUnavailable):
+        await cache.limits.ask("anna", RATE)
+    steady.now += module.REST_S
+    assert (await cache.limits.ask("anna", RATE)).passes
+    assert (await cache.limits.ask("anna", RATE)).passes
+    assert (log(), failed.call_count) == (["cache.unavailable", "cache.recovered"], 1)
+    await cache.close()
+
+
+async def test_a_redis_that_stands_still_holds_nobody_up_for_longer_than_the_time_out(
+    client: Any, server: redis_server.Server, log: Callable[[], list[str]]
+) -> None:
+    cache = RedisCache(server.url, timeout_s=0.3)
+    for _ in range(3):
+        await cache.ping()
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        began = time.monotonic()
+        asked = [cache.limits.ask(str(n), RATE) for n in range(200)]
+        verdicts = await asyncio.gather(*asked, return_exceptions=True)
+        took = time.monotonic() - began
+        assert {type(verdict) for verdict in verdicts} == {StoreUnavailable}
+        assert took < 3.0
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await cache.limits.ask("anna", RATE)
+        assert time.monotonic() - began < 0.2
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert log() == ["cache.unavailable"]
+    cache._try_at = 0.0  # time passes
+    cache._timeout_s = 30.0
+    assert (await cache.limits.ask("anna", RATE)).passes
+    assert log() == ["cache.unavailable", "cache.recovered"]
+    await cache.close()
+
+
+async def test_a_redis_that_was_flushed_has_forgotten_the_counts_and_nothing_else_happens(
+    caches: tuple[RedisCache, RedisCache], client: Any, log: Callable[[], list[str]]
+) -> None:
+    limits, calls = caches[0].limits, caches[0].calls(OwnCalls())
+    assert [(await limits.ask("anna", RATE)).passes for _ in range(4)] == [True, True, True, False]
+    spent = await calls.spend(1, 0.0)
+    client.flushall()
+    client.script_flush()
+    assert (await limits.ask("anna", RATE)).passes
+    await calls.refund(spent.at)
+    assert (await calls.spend(1, 0.0)).granted
+    assert log() == []
+
+
+async def test_a_redis_that_evicts_answers_and_one_that_is_full_counts_as_away(
+    caches: tuple[RedisCache, RedisCache], client: Any, log: Callable[[], list[str]]
+) -> None:
+    limits = caches[0].limits
+    used = int(client.info("memory")["used_memory"])
+    client.config_set("maxmemory", used + 2**20)
+    client.config_set("maxmemory-policy", "allkeys-random")
+    try:
+        for number in range(400):
+            client.set(f"other:{number}", b"x" * 10_000)
+            assert (await limits.ask(f"user {number}", RATE)).passes
+        assert client.info("stats")["evicted_keys"] > 0
+        assert log() == []
+        client.config_set("maxmemory-policy", "noeviction")
+        client.config_set("maxmemory", 1)
+        with pytest.raises(StoreUnavailable, match="OutOfMemoryError"):
+            await limits.ask("anna", RATE)
+        assert log() == ["cache.unavailable"]
+    finally:
+        client.config_set("maxmemory", 0)
+
+
+async def test_what_is_no_redis_and_a_wrong_password_count_as_away(
+    client: Any, server: redis_server.Server, log: Callable[[], list[str]]
+) -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+
+    other = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = other.sockets[0].getsockname()[1]
+    for url in (f"redis://127.0.0.1:{port}/0", server.url.replace("//", "//me:secret@")):
+        cache = RedisCache(url, timeout_s=30.0)
+        with pytest.raises(StoreUnavailable) as error:
+            await cache.limits.ask("anna", RATE)
+        assert "secret" not in f"{error.value}{cache.place}"
+        await cache.close()
+    other.close()
+    await other.wait_closed()
+
+
+async def test_no_cancellation_is_lost_in_a_question(caches: tuple[RedisCache, RedisCache]) -> None:
+    """Deadlines and the shutdown rely on it."""
+    await caches[0].ping()
+
+    async def ask_and_wait() -> None:
+        await caches[0].limits.ask("anna", RATE)
+        await asyncio.Event().wait()
+
+    for moment in range(200):
+        task = asyncio.create_task(ask_and_wait())
+        for _ in range(moment % 20):
+            await asyncio.sleep(0)
+        task.cancel()
+        done, _ = await asyncio.wait({task}, timeout=30)
+        task.cancel()
+        assert done, "it went on"
+        assert task.cancelled()
+    assert (await caches[0].limits.ask("ben", RATE)).passes
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("redis://me:secret@[::1]:6380/0", "redis://[::1]:6380/0"),
+        ("rediss://:secret@h?ssl_ca_certs=/ca", "rediss://h:6379"),
+        ("unix://:secret@/run/redis.sock?db=1", "unix:///run/redis.sock"),
+    ],
+)
+def test_the_place_is_named_without_a_credential(url: str, shown: str) -> None:
+    assert place_of(url) == shown
