@@ -18,7 +18,7 @@ from proxy.admit.decide import (
     hold,
     pairs_to_judge,
 )
-from proxy.admit.embedding import vectors_of
+from proxy.admit.embedding import vectors_of, with_readings
 from proxy.admit.safety.filters import reject, without_personal_data
 from proxy.admit.safety.policy import DEFAULT, SafetyPolicy
 from proxy.domain.core import Candidate, Hit, Job, MemoryFilter, Scope, Search, Stamp
@@ -122,7 +122,7 @@ async def admit(
         decision = await asyncio.to_thread(
             decide_changes, weighed, relations, scope=scope, now=now, seed=seed
         )
-        changes = (*decision.changes, *holds)
+        changes = (*await with_readings(gate.judge, decision.changes), *holds)
         try:
             applied = await gate.memories.apply(scope, changes, expect=stamp, done=basis.done)
         except LeaseLost:

@@ -1,12 +1,16 @@
-"""Compute the vectors of what is to be stored; a text in a language that the model does not understand gets
-none.
+"""Compute what is stored with a memory's text: its vector (none in a language that the model does not
+understand), and its reading for the relevance head.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from proxy import telemetry
+from proxy.domain.core import Change, Create, Edit, Supersede
+from proxy.domain.errors import EmbeddingFailed
+from proxy.domain.judging import Judge
 from proxy.domain.ports import Embedder
 
 FEWEST = 20  # texts, before their languages say something
@@ -61,3 +65,31 @@ async def vectors_of(embedder: Embedder | None, contents: Sequence[str]) -> list
     texts = [c for c, known in zip(contents, understood, strict=True) if known]
     vectors = iter(await embedder.embed(texts) if texts else ())
     return [next(vectors) if known else None for known in understood]
+
+
+async def with_readings(judge: Judge | None, changes: Sequence[Change]) -> list[Change]:
+    """Return the changes with the readings of the contents that they store. A judge that fails is done
+    without: the first message that finds the memory reads it."""
+    contents = [content for change in changes if (content := _stored(change)) is not None]
+    if judge is None or not contents:
+        return list(changes)
+    try:
+        readings = iter(await judge.readings(contents))
+    except EmbeddingFailed:
+        return list(changes)
+    return [change if _stored(change) is None else _with(change, next(readings)) for change in changes]
+
+
+def _stored(change: Change) -> str | None:
+    """Return the content that the change stores, None if it stores none."""
+    match change:
+        case Create() | Supersede():
+            return change.memory.content
+        case Edit() if change.vector is not None:
+            return change.memory.content
+    return None
+
+
+def _with(change: Change, reading: bytes | None) -> Change:
+    assert isinstance(change, Create | Supersede | Edit)
+    return replace(change, reading=reading)

@@ -112,6 +112,7 @@ class Create:
     memory: Memory
     vector: bytes | None
     history: tuple["Event", ...] = ()
+    reading: bytes | None = field(default=None, repr=False)  # see judging.Judge.readings
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ class Supersede:
     old_id: str
     memory: Memory
     vector: bytes | None
+    reading: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,7 @@ class Edit:
 
     memory: Memory
     vector: bytes | None
+    reading: bytes | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,7 @@ class Hit:
     cosine: float | None
     bm25: float
     vector: bytes | None = field(default=None, compare=False, repr=False)  # where it was asked for
+    reading: bytes | None = field(default=None, compare=False, repr=False)  # as stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ compare with 0.5 unless they have a reason.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +40,15 @@ class Reading:
     needs: Needs
     asks: Asks
     states: bytes = b""
+
+
+class Remembered(NamedTuple):
+    """A memory as `Judge.helps` takes it. `reading`: what `Judge.readings` returned for the content; without
+    it, or with one of another model, the content is read again."""
+
+    content: str
+    vector: bytes | None = None
+    reading: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +103,13 @@ class Judge(Protocol):
         read after the user's message before it, joined by a newline."""
         ...
 
-    async def helps(self, message: Reading, memories: Sequence[tuple[str, bytes | None]]) -> list[float]:
-        """Return for each memory (content, vector) whether it helps to answer the message well."""
+    async def helps(self, message: Reading, memories: Sequence[Remembered]) -> list[float]:
+        """Return for each memory whether it helps to answer the message well."""
+        ...
+
+    async def readings(self, contents: Sequence[str]) -> list[bytes | None]:
+        """Return what to store with each memory, so that `helps` need not read it again at each message: some
+        2 kB. None where this judge reads no memories."""
         ...
 
     def profile(self, vectors: Sequence[bytes]) -> list[Profile]:

@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from proxy.admit.admit import Basis, Gate, admit, relate, weigh
 from proxy.admit.decide import decide_changes
-from proxy.admit.embedding import vector_of
+from proxy.admit.embedding import vector_of, with_readings
 from proxy.admit.safety.filters import refusal_of, without_personal_data
 from proxy.domain import timezones
 from proxy.domain.core import (
@@ -80,8 +80,9 @@ class Remember:
                 return None
             edited = self._edited(memory, correct(memory))
             change = Edit(edited, await vector_of(self.gate.embedder, edited.content))
+            changes = await with_readings(self.gate.judge, (change,))
             try:
-                applied = await self.gate.memories.apply(memory.scope, (change,), expect=stamp)
+                applied = await self.gate.memories.apply(memory.scope, changes, expect=stamp)
             except Conflict:
                 continue
             if applied.refused:

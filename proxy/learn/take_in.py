@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import ParamSpec, TypeVar
 
 from proxy.admit.admit import Gate
-from proxy.admit.embedding import vectors_of
+from proxy.admit.embedding import vectors_of, with_readings
 from proxy.admit.safety.filters import redact, refusal_of, safe_id
 from proxy.admit.safety.policy import SafetyPolicy
-from proxy.domain.core import Candidate, Create, Event, Evidence, Memory, MemoryFilter, Scope, Stamp
+from proxy.domain.core import Candidate, Change, Create, Event, Evidence, Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.errors import Conflict
 
 NOTHING_TOLD: Mapping[str, Sequence[Event]] = MappingProxyType({})
@@ -88,17 +88,17 @@ async def _create(
     if not fresh:
         return {}, frozenset()
     storable = [await _step(give_way, _storable, m, histories.get(m.id, ()), gate.policy) for m in fresh]
-    vectors = list[bytes | None]()
+    changes: list[Change] = []
     for at in range(0, len(storable), _EMBEDDED_AT_ONCE):
         began_s = time.monotonic()
-        vectors += await vectors_of(
-            gate.embedder, [m.content for m, _ in storable[at : at + _EMBEDDED_AT_ONCE]]
-        )
+        some = storable[at : at + _EMBEDDED_AT_ONCE]
+        vectors = await vectors_of(gate.embedder, [m.content for m, _ in some])
+        created = [
+            Create(memory, vector, (*past, Event(now, "imported", "api", memory.content)))
+            for (memory, past), vector in zip(some, vectors, strict=True)
+        ]
+        changes += await with_readings(gate.judge, created)
         await give_way(time.monotonic() - began_s)
-    changes = [
-        Create(memory, vector, (*past, Event(now, "imported", "api", memory.content)))
-        for (memory, past), vector in zip(storable, vectors, strict=True)
-    ]
     for _ in range(_ATTEMPTS):
         stamp = await gate.memories.stamp(scope)
         if stamp.generation != began.generation:

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Asks, Profile, Reading, Relation, Statement
+from proxy.domain.judging import Asks, Profile, Reading, Relation, Remembered, Statement
 from proxy.models import heads, memory_e5
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.heads import MessageHead, ProfileHead, read_head
@@ -34,7 +34,7 @@ SENSE = frozenset(
     "stated hedged hypothetical fiction quoted sarcastic transient instruction rule remember forget"
     " off_record".split()
 )
-_MEMORY_BYTES = 16_000_000  # of memories as they are read with a message: some 4,000
+_MEMORY_BYTES = 4_000_000  # of memories that are stored without their reading: some 2,000
 _MAY_ASK = 0.01  # of the message head: nine in ten messages are below it
 _SENSES = 512
 _T = TypeVar("_T")
@@ -106,27 +106,40 @@ class OnnxJudge:
             max(asks.rule, sense["rule"]),
         )
 
-    async def helps(self, message: Reading, memories: Sequence[tuple[str, bytes | None]]) -> list[float]:
+    async def helps(self, message: Reading, memories: Sequence[Remembered]) -> list[float]:
         """See judging.Judge. Memories that the cosine leaves open are read with the message."""
         if not memories:
             return []
-        given = [vector if self.shares_space else None for _, vector in memories]
-        vectors = await asyncio.gather(*map(self._vector, memories, given))
+        vectors = await asyncio.gather(*map(self._vector, memories))
         cosines = np.stack([_floats(vector) for vector in vectors]) @ _floats(message.vector)
         relevance = self._heads.relevance
         chances = relevance.by_cosine(cosines)
         if opened := relevance.open(chances):
-            shown = await asyncio.gather(*(self._shown(memories[at][0]) for at in opened))
+            shown = await asyncio.gather(*(self._memory(memories[at]) for at in opened))
             read = partial(relevance.read, _states(message.states), shown, cosines[opened])
             for at, chance in zip(opened, await self._embedder.run(read), strict=True):
                 chances[at] = chance
         return chances
 
-    async def _vector(self, memory: tuple[str, bytes | None], given: bytes | None) -> bytes:
-        return given or (await self._embedder.embed([memory[0]]))[0]
+    async def readings(self, contents: Sequence[str]) -> list[bytes | None]:
+        """See judging.Judge."""
+        if self._heads.relevance.reader is None:
+            return [None] * len(contents)
+        return [await self._shown(content) for content in contents]
 
-    async def _shown(self, content: str) -> Array:
+    async def _vector(self, memory: Remembered) -> bytes:
+        given = memory.vector if self.shares_space else None
+        return given or (await self._embedder.embed([memory.content]))[0]
+
+    async def _memory(self, memory: Remembered) -> Array:
         """Return the memory as the relevance head reads it."""
+        found = self._heads.relevance.memory(memory.reading)
+        if found is None:
+            found = self._heads.relevance.memory(await self._shown(memory.content))
+        assert found is not None
+        return found
+
+    async def _shown(self, content: str) -> bytes:
         key = blake2b(content.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if (found := self._read_memories.get(key)) is None:
             made = await self._embedder.read_passage(content)
@@ -180,20 +193,20 @@ class _Memories:
 
     def __init__(self, most: int) -> None:
         self._most, self._bytes = most, 0
-        self._held: OrderedDict[bytes, Array] = OrderedDict()
+        self._held: OrderedDict[bytes, bytes] = OrderedDict()
 
-    def get(self, key: bytes) -> Array | None:
+    def get(self, key: bytes) -> bytes | None:
         found = self._held.get(key)
         if found is not None:
             self._held.move_to_end(key)
         return found
 
-    def put(self, key: bytes, states: Array) -> None:
+    def put(self, key: bytes, shown: bytes) -> None:
         if key not in self._held:
-            self._held[key] = states
-            self._bytes += states.nbytes
+            self._held[key] = shown
+            self._bytes += len(shown)
         while self._bytes > self._most:
-            self._bytes -= self._held.popitem(last=False)[1].nbytes
+            self._bytes -= len(self._held.popitem(last=False)[1])
 
 
 def _states(raw: bytes) -> Array:

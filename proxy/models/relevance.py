@@ -26,6 +26,7 @@ GRAPH = Path(__file__).with_name("relevance.onnx")
 _COSINE_SCALE = 4.0
 _EPSILON = 1e-5
 _FAR = np.float32(-1e4)
+_TAG = 8  # bytes of the weights' checksum before a stored memory
 
 
 class RelevanceHead:
@@ -42,6 +43,7 @@ class RelevanceHead:
             raise EmbeddingFailed(f"{file.path.name} does not hold what its head needs") from e
         self._offset = float(file.offsets((LABEL,))[0])
         self.reader = _Reader(file) if "pq.weight" in arrays else None
+        self._tag = bytes.fromhex(str(file.card.get("sha256", ""))[:16].rjust(16, "0"))
 
     def by_cosine(self, cosines: Array) -> list[float]:
         """Return the chances that memories of these cosines help."""
@@ -63,10 +65,21 @@ class RelevanceHead:
         check("relevance", logits)
         return [float(chance) for chance in sigmoid(logits / self._temperature + self._offset)]
 
-    def shown(self, states: Array) -> Array:
-        """Return the memory of these hidden states as `read` takes it: a quarter of them."""
+    def shown(self, states: Array) -> bytes:
+        """Return the memory of these hidden states as it is stored: int8 with one scale, a tenth of them."""
         assert self.reader is not None
-        return self.reader.memory(states[:MEMORY_TOKENS]).astype(np.float16)
+        read = self.reader.memory(states[:MEMORY_TOKENS])
+        scale = np.abs(read).max() / 127 or np.float32(1)
+        return self._tag + np.float32(scale).tobytes() + np.round(read / scale).astype(np.int8).tobytes()
+
+    def memory(self, shown: bytes | None) -> Array | None:
+        """Return the memory as `read` takes it; None for one that another head, or nothing, has made."""
+        if shown is None or self.reader is None or shown[:_TAG] != self._tag:
+            return None
+        scale = np.frombuffer(shown, np.float32, 1, _TAG)[0]
+        return np.asarray(
+            np.frombuffer(shown, np.int8, offset=_TAG + 4).reshape(-1, self.reader.width) * scale
+        )
 
 
 class _Reader:
@@ -84,6 +97,7 @@ class _Reader:
             for part in ("weight", "bias")
         }
         self._session = onnx_session(GRAPH)
+        self.width = int(self._arrays["seg"].shape[1])
         some = np.zeros((2, WIDTH), np.float32)
         check(file.name, self.logits(some, [self.memory(some)], np.zeros(1, np.float32)))
 

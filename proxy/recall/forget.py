@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from proxy import telemetry
-from proxy.domain.core import Memory, MemoryFilter, Turn
+from proxy.domain.core import MemoryFilter, Turn
 from proxy.domain.errors import EmbeddingFailed
+from proxy.domain.judging import Remembered
 from proxy.recall.profile import Profiles
 from proxy.recall.query import query_of
 from proxy.recall.search import Searcher, Wanted
@@ -39,10 +40,10 @@ async def named(turn: Turn, searcher: Searcher, profiles: Profiles) -> tuple[str
     wanted = Wanted(turn.scope, None, MOST, None, turn.at)
     near = await searcher.candidates(encoded, wanted, snapshot)
     held = await profiles.of(turn.scope, snapshot, replace(turn.options, types=None))
-    found: dict[str, tuple[Memory, bytes | None]] = {memory.id: (memory, None) for memory, _ in held}
-    found |= {c.hit.memory.id: (c.hit.memory, c.hit.vector) for c in near}
+    found = {memory.id: Remembered(memory.content) for memory, _ in held}
+    found |= {c.hit.memory.id: Remembered(c.hit.memory.content, c.hit.vector, c.hit.reading) for c in near}
     try:
-        helps = await judge.helps(reading, [(memory.content, vector) for memory, vector in found.values()])
+        helps = await judge.helps(reading, [*found.values()])
     except EmbeddingFailed:
         return ()
     rules = {memory.id for memory, kind in held if kind == "rule"}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from proxy.domain.core import Memory, Ranked
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Judge, Reading
+from proxy.domain.judging import Judge, Reading, Remembered
 from proxy.recall.rank import Candidate
 from proxy.text.terms import normalise
 
@@ -67,7 +67,7 @@ async def relevant(
 async def _helping(
     reading: Reading, candidates: Sequence[Candidate], judge: Judge, least: float
 ) -> list[Ranked]:
-    helps = await judge.helps(reading, [(c.hit.memory.content, c.hit.vector) for c in candidates])
+    helps = await judge.helps(reading, [_remembered(c) for c in candidates])
     if max(helps, default=0.0) < least:
         return []
     found = [
@@ -78,6 +78,11 @@ async def _helping(
         if share >= min(least, ALSO_HELPS)
     ]
     return without_repeats(sorted(found, key=lambda one: -one.score))
+
+
+def _remembered(candidate: Candidate) -> Remembered:
+    hit = candidate.hit
+    return Remembered(hit.memory.content, hit.vector, hit.reading)
 
 
 def without_repeats(ranked: Sequence[Ranked]) -> list[Ranked]:

@@ -2,20 +2,22 @@
 
 import threading
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from proxy.admit.admit import Basis, Gate, admit
-from proxy.admit.embedding import REMIND_S, Languages, vectors_of
-from proxy.domain.core import Candidate
+from proxy.admit.embedding import REMIND_S, Languages, vectors_of, with_readings
+from proxy.domain.core import Candidate, Confirm, Create, Edit, Memory
+from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder, EmbeddingModel
 from proxy.learn.extraction.related import related
 from proxy.learn.library import Library
 from tests.learn.support import ANA, NOON, House, batch, exchange
 from tests.storage.recording import recorded
+from tests.support.judge import ScriptedJudge
 
 MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, related_threshold=0.3)
 
@@ -98,3 +100,36 @@ def test_the_log_says_once_an_hour_that_most_texts_cannot_be_read(monkeypatch: p
     now[0] = REMIND_S
     languages.note([False])
     assert len(lines) == 2
+
+
+async def test_what_is_stored_comes_with_its_reading_and_a_failing_judge_is_done_without() -> None:
+    memory = Memory(
+        id="m1",
+        scope=ANA,
+        type="semantic",
+        content="Ana lives in Graz.",
+        source="api",
+        created_at=NOON,
+        updated_at=NOON,
+        valid_from=NOON,
+    )
+    changes: list[Any] = [
+        Create(memory, b"1"),
+        Confirm(id="m2", at=NOON, confidence=0.9),
+        Edit(memory, None),
+        Edit(memory, b"2"),
+    ]
+    found = await with_readings(ScriptedJudge(), changes)
+    content = memory.content.encode()
+    assert found == [
+        replace(changes[0], reading=content),
+        *changes[1:3],
+        replace(changes[3], reading=content),
+    ]
+
+    class Broken(ScriptedJudge):
+        async def readings(self, contents: Sequence[str]) -> list[bytes | None]:
+            raise EmbeddingFailed("closed")
+
+    assert await with_readings(Broken(), changes) == changes
+    assert await with_readings(None, changes) == changes

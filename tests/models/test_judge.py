@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Judge, Reading
+from proxy.domain.judging import Judge, Reading, Remembered
 from proxy.models import heads
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.encoder import Encoder, Pass
@@ -126,7 +126,7 @@ async def test_any_text_is_judged(judge: OnnxJudge, text: str) -> None:
     assert relation.same + relation.changed + relation.apart == pytest.approx(1)
     (statement,) = await judge.statements([(text, text)])
     assert statement.user + statement.other + statement.nobody == pytest.approx(1)
-    assert await judge.helps(reading, [(text, None)])
+    assert await judge.helps(reading, [Remembered(text)])
 
 
 async def test_the_event_loop_runs_while_the_judge_reads(
@@ -164,10 +164,10 @@ async def test_a_nearer_memory_helps_more(judge: OnnxJudge, embedder: OnnxEmbedd
     near, far = await embedder.embed(facts)
     reading = await judge.read("Where do I live?")
     runs.clear()
-    given = await judge.helps(reading, list(zip(facts, (near, far), strict=True)))
+    given = await judge.helps(reading, list(map(Remembered, facts, (near, far))))
     assert given[0] > given[1]
     assert runs == []
-    assert await judge.helps(reading, [(fact, None) for fact in facts]) == pytest.approx(given)
+    assert await judge.helps(reading, [*map(Remembered, facts)]) == pytest.approx(given)
     assert await judge.helps(reading, []) == []
 
 
@@ -176,7 +176,7 @@ async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(
 ) -> None:
     directory = write_heads(tmp_path)
     facts = ["I live in Graz.", "The violin has a new set of strings since the concert.", "Red."]
-    memories = list(zip(facts, await embedder.embed(facts), strict=True))
+    memories = list(map(Remembered, facts, await embedder.embed(facts)))
     plain = load_judge(tmp_path, embedder, directory=directory).judge
     assert plain is not None
     message = await plain.read("Where do I live?")
@@ -207,10 +207,39 @@ async def test_the_nearest_memories_are_read_unless_the_nearest_leaves_no_doubt(
         made.close()
 
 
+async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not(
+    embedder: OnnxEmbedder, tmp_path: Path, runs: list[str]
+) -> None:
+    directory, facts = write_heads(tmp_path), ["I live in Graz.", "Red."]
+    write_head(directory, "relevance", reader_arrays(), open=[0.0, 1.0])
+    judge = load_judge(tmp_path, embedder, directory=directory).judge
+    assert judge is not None
+    message = await judge.read("Where do I live?")
+    vectors = await embedder.embed(facts)
+    given = await judge.helps(message, list(map(Remembered, facts, vectors)))
+    readings = await judge.readings(facts)
+    assert all(reading and len(reading) < 3_000 for reading in readings)
+    judge.close()
+    fresh = load_judge(tmp_path, embedder, directory=directory).judge
+    assert fresh is not None
+    runs.clear()
+    stored = list(map(Remembered, facts, vectors, readings))
+    assert await fresh.helps(message, stored) == pytest.approx(given)
+    assert runs == []
+    fresh.close()
+    changed = reader_arrays() | {"cosine": np.array([12.0, -4.0])}
+    write_head(directory, "relevance", changed, open=[0.0, 1.0])
+    other = load_judge(tmp_path, embedder, directory=directory).judge
+    assert other is not None
+    await other.helps(message, stored)
+    assert sorted(runs) == sorted("passage: " + fact for fact in facts)
+    other.close()
+
+
 def test_memories_are_kept_within_a_number_of_bytes() -> None:
     held = _Memories(1_000)
     for at in range(9):
-        held.put(bytes([at]), np.zeros(200, np.float16))
+        held.put(bytes([at]), bytes(400))
     assert [at for at in range(9) if held.get(bytes([at])) is not None] == [7, 8]
 
 
@@ -224,8 +253,8 @@ async def test_vectors_of_another_model_say_nothing(
     reading = await loaded.judge.read("Where do I live?")
     assert reading.vector == (await judge.read("Where do I live?")).vector
     foreign = np.ones(4, np.float32).tobytes()
-    given = await loaded.judge.helps(reading, [("I live in Graz.", foreign)])
-    assert given == pytest.approx(await judge.helps(reading, [("I live in Graz.", None)]))
+    given = await loaded.judge.helps(reading, [Remembered("I live in Graz.", foreign)])
+    assert given == pytest.approx(await judge.helps(reading, [Remembered("I live in Graz.")]))
     assert loaded.judge.profile([foreign])[0].rule == 0
     loaded.judge.close()
     other.close()
