@@ -32,6 +32,7 @@ from proxy.recall.profile import Profiles
 from proxy.recall.rank import Ranking
 from proxy.recall.search import Searcher
 from proxy.recall.triage import Restraint
+from proxy.system import give_back
 from proxy.upstream.client import Upstream
 from proxy.upstream.completer import RoleModel, UpstreamCompleter
 from proxy.upstream.credentials import Credentials
@@ -240,6 +241,7 @@ async def _warm_up(tokens: Tokens, tools: Tools, recorder: ExchangeRecorder, fai
     await fail_open.attempt("warm_up", lambda: prepare(_NOBODYS, unhurried), WARM_UP_S)
     with suppress(TimeoutError):
         await asyncio.wait_for(table, WARM_UP_S)
+    give_back()
 
 
 def _look_at(said: str, recorder: ExchangeRecorder) -> None:

@@ -76,7 +76,7 @@ class OnnxJudge:
         self._senses: dict[bytes, dict[str, float]] = {}  # of messages that may ask for something
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="judge", initializer=step_back)
         # Loading the session of pairs takes longer than a request may wait.
-        self._pool.submit(heads.statement.judge, "Hi", "Hi")
+        self._pool.submit(heads.statement.model.open)
 
     def begin(self, text: str) -> None:
         """See judging.Judge."""

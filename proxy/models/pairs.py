@@ -44,7 +44,7 @@ class PairModel:
         EmbeddingFailed."""
         import onnxruntime
 
-        session = self._session()
+        session = self.open()
         try:
             a, b = self._tokens(first, second)
             segments = np.zeros((1, len(a) + len(b), memory_e5.WIDTH), np.float32)
@@ -60,7 +60,8 @@ class PairModel:
         b = self._tokenizer.all_ids(second)[1:][: MAX_TOKENS // 2]
         return self._tokenizer.ids(first, MAX_TOKENS - len(b)), b
 
-    def _session(self) -> "InferenceSession":
+    def open(self) -> "InferenceSession":
+        """Return the session, made if it is not there. Blocks. Raises EmbeddingFailed."""
         with self._making:
             if self._made is None:
                 self._made = onnx_session(memory_e5.PAIR_GRAPH, weights_dir=self._directory)
@@ -72,7 +73,7 @@ class PairHead:
     first use. `labels`: of each question, in any order; the card has those of training."""
 
     def __init__(self, model: PairModel, file: HeadFile, labels: Sequence[frozenset[str]]) -> None:
-        self._model, self._file = model, file
+        self.model, self._file = model, file
         self._labels: list[tuple[str, ...]] = [tuple(given) for given in file.card.get("classes", ())]
         if [frozenset(given) for given in self._labels] != list(labels):
             raise EmbeddingFailed(f"the card of the head {file.name} has other classes")
@@ -83,7 +84,7 @@ class PairHead:
         if self._weights is None:
             self._weights = _Weights(self._file, self._labels)
         weights = self._weights
-        states, length = self._model.states(first, second, weights.second, weights.changes)
+        states, length = self.model.states(first, second, weights.second, weights.changes)
         both = np.concatenate([states[:length].mean(axis=0), states[length:].mean(axis=0)])
         found = []
         for labels, (matrix, bias), temperature, offsets in zip(
