@@ -117,15 +117,15 @@ def test_a_large_index_gives_the_same_top_as_sorting():
     assert sorted((f.bm25 for f in found), reverse=True) == pytest.approx(best, rel=1e-4)
 
 
-def test_words_of_a_neighbour_count_a_share_where_vectors_are_searched_too():
+def test_words_of_the_two_before_count_half_where_vectors_are_searched_too():
     vec = np.array([1, 0], np.float32).tobytes()
-    rows = [row(n, words, vec=vec) for n, words in enumerate((["a"], ["b"], ["c"], ["d"]))]
-    rows.append(row(4, ["b"], vec=vec, current=False))
+    rows = [row(n, words, vec=vec) for n, words in enumerate((["a"], ["b"], ["c"], ["d"], ["e"]))]
+    rows.append(row(5, ["b"], vec=vec, current=False))
     index = build(rows, Stamp(0, 0))
     alone = {f.seq: f.bm25 for f in index.search(None, Search(None, ("b",), limit=9))}
     both = {f.seq: f.bm25 for f in index.search(None, Search(vec, ("b",), limit=9))}
     assert set(alone) == {1}
     assert both[1] == alone[1]
-    assert both[0] == both[2] == pytest.approx(0.3 * alone[1])
-    assert both[3] == 0
-    assert 4 not in both
+    assert both[2] == both[3] == pytest.approx(0.5 * alone[1])
+    assert both[0] == both[4] == 0
+    assert 5 not in both

@@ -19,9 +19,9 @@ from proxy.storage.exact.postings import NO_POSTINGS, Ints, Postings, term_hash
 
 # BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
 _K1, _B = 1.2, 0.4
-# Share of its neighbours' word matches that a memory gets: what was said just before and after it. On turns
-# of long talks that is what names the subject; among extracted facts it changes nothing measurable.
-_NEIGHBOUR = 0.3
+# Share of the word matches of the two memories stored before it that a memory gets. Turns of a talk often
+# leave out the subject that the turns before them name; among extracted facts the share changes nothing.
+_BEFORE = 0.5
 _NOBODY = -1  # the seq of a position whose memory now has another
 _FEW = 8  # times as many rows cost more to multiply than these to pick out
 _TERM_BYTES = 8
@@ -95,7 +95,7 @@ class UserIndex:
         scores = self._bm25(search.terms, eligible)
         cosines = self._cosines(search.vector, eligible)
         if cosines is not None:  # words alone find nothing that shares none
-            scores = _with_neighbours(scores, eligible)
+            scores = _with_those_before(scores, eligible)
         best = _top(scores, np.flatnonzero(scores > 0), search.limit)
         if cosines is not None:
             either = np.zeros(len(eligible), np.bool_)
@@ -253,11 +253,11 @@ def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, 
     )
 
 
-def _with_neighbours(scores: Floats, eligible: Bools) -> Floats:
-    """Add to each eligible memory's score a share of those stored just before and after it."""
+def _with_those_before(scores: Floats, eligible: Bools) -> Floats:
+    """Add to each eligible memory's score a share of the scores of the two stored before it."""
     found = scores.copy()
-    found[1:] += _NEIGHBOUR * scores[:-1]
-    found[:-1] += _NEIGHBOUR * scores[1:]
+    found[1:] += _BEFORE * scores[:-1]
+    found[2:] += _BEFORE * scores[:-2]
     found[~eligible] = 0
     return found
 
