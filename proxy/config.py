@@ -34,11 +34,15 @@ from proxy.values import (
     http_url,
     origin_rule,
     redis_url,
-    sentinel,
 )
 
 PREFIX = "MEMORY_PROXY__"
 CONFIG_FILE = "MEMORY_PROXY_CONFIG"  # names the file, where the command line does not
+
+_OUT_OF_REDIS = (
+    "choose another storage.backend, copy what is in Redis into it with `memory-proxy migrate --from URL`,"
+    " and name the Redis in cache.redis_url if replicas are to share rate limits"
+)
 
 Source = tuple[str, Mapping[Any, Any]]
 """Where settings stand, as a person finds the place, and the sections and keys that stand there."""
@@ -97,7 +101,7 @@ class UpstreamSettings(Section):
 
 
 class Storage(Section):
-    backend: Literal["sqlite", "redis", "redis+qdrant"] = "sqlite"
+    backend: Literal["sqlite"] = "sqlite"
     data_dir: Path | None = None
     allow_network_filesystem: bool = False
     index_cache_mb: int = Field(256, ge=1)
@@ -105,29 +109,17 @@ class Storage(Section):
     response_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
     conversation_ttl_days: float = Field(365, gt=0, le=A_CENTURY)
 
+    @field_validator("backend", mode="before")
+    @classmethod
+    def is_a_store(cls, backend: object) -> object:
+        if backend in ("redis", "redis+qdrant"):
+            raise ValueError(f"{backend} no longer stores memories: {_OUT_OF_REDIS}")
+        return backend
+
     @field_validator("data_dir", mode="before")  # a path of "" is "." afterwards
     @classmethod
     def names_a_directory(cls, path: object) -> object:
         return directory(path) if isinstance(path, str) else path
-
-
-class RedisSettings(Section):
-    url: SecretStr = SecretStr("redis://127.0.0.1:6379/0")
-    sentinels: tuple[str, ...] = ()
-    sentinel_service: str = "mymaster"
-    prefix: str = "memory-proxy:"
-    timeout_seconds: float = Field(2, gt=0)
-    replicas: int = Field(0, ge=0)
-
-    @field_validator("url")
-    @classmethod
-    def is_of_a_redis(cls, url: SecretStr) -> SecretStr:
-        return SecretStr(redis_url(url.get_secret_value().strip()))
-
-    @field_validator("sentinels")
-    @classmethod
-    def are_addresses(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(map(sentinel, addresses))
 
 
 class CacheSettings(Section):
@@ -321,7 +313,6 @@ class Settings(Section):
     server: Server = Server()
     upstream: UpstreamSettings = UpstreamSettings()
     storage: Storage = Storage()
-    redis: RedisSettings = RedisSettings()
     cache: CacheSettings = CacheSettings()
     qdrant: QdrantSettings = QdrantSettings()
     identity: Identity = Identity()
@@ -448,6 +439,8 @@ def _explain(problem: dict[str, Any]) -> str:
     if problem["type"] != "extra_forbidden":
         said: str = problem["msg"].removeprefix("Value error, ")
         return f"{key}: {said}" if key else said
+    if path == ["redis"]:
+        return f"unknown setting redis: Redis no longer stores memories: {_OUT_OF_REDIS}"
     near = difflib.get_close_matches(path[-1], _names_beside(path), n=1, cutoff=0.5)
     return f"unknown setting {key}" + (f": did you mean {'.'.join([*path[:-1], near[0]])}?" if near else "")
 

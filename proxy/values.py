@@ -101,14 +101,6 @@ def redis_url(url: str) -> str:
     return url
 
 
-def sentinel(address: str) -> str:
-    """Return the address; ValueError, which does not repeat it, if it is not host:port."""
-    parts = _parts(f"//{address}")
-    if parts is None or parts.netloc != address or "@" in address or not (parts.hostname and parts.port):
-        raise ValueError("each must be host:port, such as redis-1:26379")
-    return address
-
-
 def header_key(key: SecretStr | None) -> SecretStr | None:
     """Return the key; ValueError, which does not repeat it, if no HTTP header can carry it."""
     text = key.get_secret_value().strip() if key is not None else ""

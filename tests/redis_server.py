@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.support.ports import reserved
 
 PROGRAM = shutil.which("redis-server") or shutil.which("valkey-server")
-MISSING = "NO REDIS: run scripts/redis (Debian's redis-server) to test the stores over Redis"
+MISSING = "NO REDIS: run scripts/redis (Debian's redis-server) to test the cache that replicas share"
 _START_S = 60.0
 
 

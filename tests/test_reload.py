@@ -14,7 +14,7 @@ def test_what_can_change_changes_and_what_cannot_is_named() -> None:
         {
             "server": {"port": 2, "max_body_bytes": 5_000},
             "storage": {"data_dir": "/elsewhere"},
-            "redis": {"prefix": "other:"},
+            "cache": {"prefix": "other:"},
             "memory": {"budget_tokens": 200},
             "upstream": {"api_key": "sk-new"},
             "external_models": [
@@ -23,14 +23,14 @@ def test_what_can_change_changes_and_what_cannot_is_named() -> None:
         },
     )
     plan = planned(current, wanted)
-    assert set(plan.needs_restart) == {"server.port", "storage.data_dir", "redis.prefix"}
+    assert set(plan.needs_restart) == {"server.port", "storage.data_dir", "cache.prefix"}
     assert set(plan.changed) == {
         "server.max_body_bytes", "memory.budget_tokens", "upstream.api_key", "external_models",
     }  # fmt: skip
     assert plan.settings.server.port == 1
     assert plan.settings.server.max_body_bytes == 5_000
     assert plan.settings.storage.data_dir is None
-    assert plan.settings.redis == current.redis
+    assert plan.settings.cache == current.cache
     assert plan.settings.memory.budget_tokens == 200
     assert plan.settings.upstream.api_key is not None
     assert plan.settings.upstream.api_key.get_secret_value() == "sk-new"
@@ -47,16 +47,19 @@ def test_a_worker_is_held_to_its_parents_stores_whatever_the_file_says(tmp_path:
         None,
         {},
         {
-            "storage": {"data_dir": tmp_path, "backend": "redis"},
-            "redis": {"url": "redis://u:secret@h/1", "sentinels": ["a:1", "b:2"]},
+            "storage": {"data_dir": tmp_path},
+            "cache": {"redis_url": "redis://u:secret@h/1"},
             "memory": {"budget_tokens": 100},
         },
     )
     file = tmp_path / "c.yaml"
-    file.write_text("storage: {data_dir: /elsewhere}\nredis: {url: redis://x}\nmemory: {budget_tokens: 300}")
+    file.write_text(
+        "storage: {data_dir: /elsewhere}\ncache: {redis_url: redis://x}\nmemory: {budget_tokens: 300}"
+    )
     held = load(file, pinned(settings))
-    assert (held.storage, held.redis) == (settings.storage, settings.redis)
-    assert held.redis.url.get_secret_value() == "redis://u:secret@h/1"
+    assert (held.storage, held.cache) == (settings.storage, settings.cache)
+    assert held.cache.redis_url is not None
+    assert held.cache.redis_url.get_secret_value() == "redis://u:secret@h/1"
     assert held.memory.budget_tokens == 300
 
 

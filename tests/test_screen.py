@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from proxy import __version__
-from proxy.app.open_stores import stores_of
 from proxy.app.screen import open_with, opening_screen
 from proxy.app.serve import address_of, bind
 from proxy.config import load
@@ -16,25 +15,6 @@ from tests.storage.recording import recorded
 def data_line(**settings: Any) -> str:
     screen = opening_screen(load(None, {}, settings), "http://127.0.0.1:8080", None)
     return next(line.removeprefix("  Data        ") for line in screen.splitlines() if "Data " in line)
-
-
-@pytest.mark.parametrize(
-    ("backend", "redis", "shown"),
-    [
-        ("redis", {"url": "redis://me:secret@[::1]:6380/0"}, "redis://[::1]:6380/0"),
-        ("redis", {"url": "redis://h"}, "redis://h:6379"),
-        ("redis", {"url": "redis://:secret@h", "sentinels": ("a:1", "b:2")}, "Redis mymaster (a:1, b:2)"),
-        ("redis+qdrant", {"url": "redis://h/1"}, "redis://h:6379/1 and http://127.0.0.1:6333"),
-    ],
-)
-async def test_the_screen_says_where_a_fleet_s_data_are_as_the_stores_do(
-    backend: str, redis: dict[str, Any], shown: str
-) -> None:
-    settings: dict[str, Any] = {"storage": {"backend": backend}, "redis": redis}
-    assert data_line(**settings) == f"{shown}, shared by all replicas"
-    stores = stores_of(load(None, {}, settings))
-    assert stores.place == shown
-    await stores.close()
 
 
 def test_the_screen_says_which_directory_holds_the_data() -> None:

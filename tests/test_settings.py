@@ -10,7 +10,7 @@ import yaml
 from proxy.config import PREFIX, ExternalModel, Settings, load, overlooked
 from proxy.domain.errors import ConfigError
 from proxy.models.catalog import ROWS
-from proxy.storage.redis.stores import Places, client_of
+from proxy.storage.cache.redis import RedisCache
 from proxy.upstream.client import Upstream
 
 DEFAULTS = Path(__file__).parent.parent / "config" / "default.yaml"
@@ -225,12 +225,12 @@ def test_the_row_of_a_model_that_lacks_something_is_found(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("whole", ["null", "", "[1]", "x"])
 def test_a_section_that_can_have_no_keys_and_a_key_of_it_are_refused(whole: str) -> None:
-    environ = {f"{PREFIX}REDIS__URL": "redis://h", f"{PREFIX}REDIS": whole}
+    environ = {f"{PREFIX}CACHE__REDIS_URL": "redis://h", f"{PREFIX}CACHE": whole}
     for given in (environ, dict(reversed(environ.items()))):
         with pytest.raises(ConfigError) as refused:
             load(None, given)
-        assert f"{PREFIX}REDIS__URL" in str(refused.value)
-        assert f"{PREFIX}REDIS sets" in str(refused.value)
+        assert f"{PREFIX}CACHE__REDIS_URL" in str(refused.value)
+        assert f"{PREFIX}CACHE sets" in str(refused.value)
 
 
 def test_a_variable_of_a_key_stands_above_one_of_its_section_in_any_order() -> None:
@@ -308,19 +308,17 @@ def test_keys_never_show_in_a_printed_setting() -> None:
         ("tracing", "endpoint", ""),  # the exporter would take its own default
         ("tracing", "endpoint", "collector:4318"),
         ("tracing", "endpoint", "http://"),
-        ("redis", "url", "localhost:6379"),
-        ("redis", "url", "http://:secret@h:6379/0"),
-        ("redis", "url", "redis://:sec#ret@h:6379/0"),
-        ("redis", "url", "redis://u:12/secret@h:6379/0"),
-        ("redis", "url", "redis://u:12?secret@h:6379/0"),
-        ("redis", "url", "redis://:secret\u2100@h:6379/0"),
-        ("redis", "url", "redis://:p@h:secret/0"),
-        ("redis", "url", "redis://h:6379/secret"),
-        ("redis", "url", "redis://h:6379/0?secret=1"),
-        ("redis", "url", "redis://h:6379/0?socket_timeuot=1"),
-        ("redis", "url", "redis://h:6379/0?ssl_ca_certs=/ca"),  # without TLS: rediss://
-        ("redis", "sentinels", ["redis-1"]),
-        ("redis", "sentinels", ["redis-1:26379", "redis://:secret@redis-2:26379"]),
+        ("cache", "redis_url", "localhost:6379"),
+        ("cache", "redis_url", "http://:secret@h:6379/0"),
+        ("cache", "redis_url", "redis://:sec#ret@h:6379/0"),
+        ("cache", "redis_url", "redis://u:12/secret@h:6379/0"),
+        ("cache", "redis_url", "redis://u:12?secret@h:6379/0"),
+        ("cache", "redis_url", "redis://:secret\u2100@h:6379/0"),
+        ("cache", "redis_url", "redis://:p@h:secret/0"),
+        ("cache", "redis_url", "redis://h:6379/secret"),
+        ("cache", "redis_url", "redis://h:6379/0?secret=1"),
+        ("cache", "redis_url", "redis://h:6379/0?socket_timeuot=1"),
+        ("cache", "redis_url", "redis://h:6379/0?ssl_ca_certs=/ca"),  # without TLS: rediss://
     ],
 )
 def test_a_value_that_would_fail_later_is_refused_by_its_key(section: str, key: str, value: object) -> None:
@@ -346,10 +344,23 @@ def test_an_empty_variable_means_the_default() -> None:
     ["redis://h", "redis://h:6379/3", "rediss://me:p%40ss@h:7000/2?ssl_ca_certs=/ca", "redis://:a@[::1]:7000/0/?client_name=a@b",
      "unix://:pass@/run/redis.sock?db=1"],
 )  # fmt: skip
-def test_whatever_address_of_a_redis_the_settings_take_its_client_takes(url: str) -> None:
-    redis = load(None, {}, {"redis": {"url": url, "sentinels": ["[::1]:26379", "redis-1:26379"]}}).redis
-    client_of(Places(redis_url=redis.url.get_secret_value()))
-    client_of(Places(redis_url=redis.url.get_secret_value(), sentinels=redis.sentinels))
+async def test_whatever_address_of_a_redis_the_settings_take_its_client_takes(url: str) -> None:
+    cache = load(None, {}, {"cache": {"redis_url": url}}).cache
+    assert cache.redis_url is not None
+    await RedisCache(cache.redis_url.get_secret_value()).close()
+
+
+@pytest.mark.parametrize("backend", ["redis", "redis+qdrant"])
+def test_a_configuration_of_the_redis_store_is_refused_with_the_way_out(backend: str) -> None:
+    sections = {"storage": {"backend": backend}, "redis": {"url": "redis://:secret@h/0"}}
+    with pytest.raises(ConfigError) as refused:
+        load(None, {}, sections)
+    said = str(refused.value)
+    assert f"storage.backend: {backend} no longer stores memories" in said
+    assert "unknown setting redis: Redis no longer stores memories" in said
+    assert said.count("`memory-proxy migrate --from URL`") == 2
+    assert said.count("cache.redis_url") == 2
+    assert "secret" not in said
 
 
 def test_a_line_break_behind_a_key_is_none_of_it() -> None:

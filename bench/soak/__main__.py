@@ -57,7 +57,7 @@ class Soak:
         assert process is not None
         timeout, connector = aiohttp.ClientTimeout(total=60), aiohttp.TCPConnector(limit=64)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
-            watch = Watch(http, origin, process.pid, data, self._stage.redis_pid, time.monotonic())
+            watch = Watch(http, origin, process.pid, data, time.monotonic())
             acts = Acts(http, f"{origin}/v1", self.crowd, self._rng)
             await acts.look_around()
             async with asyncio.TaskGroup() as tasks:
@@ -154,7 +154,7 @@ def kept(options: argparse.Namespace, soak: Soak, tally: Tally, stage: servers.S
         "memory_ms": {part: _quantiles(times) for part, times in _thirds(tally.memory_ms).items()},
         "samples": [asdict(s) for s in soak.samples],
     }  # fmt: skip
-    file = Path("results") / f"soak-{options.backend}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    file = Path("results") / f"soak-{time.strftime('%Y%m%d-%H%M%S')}.json"
     file.parent.mkdir(exist_ok=True)
     file.write_text(json.dumps(found, indent=1, default=str) + "\n", "utf-8")
     return file
@@ -173,7 +173,6 @@ def _quantiles(times: Sequence[float]) -> dict[str, float]:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
-    parser.add_argument("--backend", choices=("sqlite", "redis"), default="sqlite")
     parser.add_argument("--rate", type=float, default=4.0, help="acts a second")
     parser.add_argument("--people", type=int, default=60, help="at a time")
     parser.add_argument("--seed", type=int, default=1)
@@ -187,7 +186,7 @@ def main() -> int:
     extra = dict(pair.split("=", 1) for pair in options.set)
     with tempfile.TemporaryDirectory(prefix="memory-proxy-soak-") as directory:
         try:
-            with servers.stage(options.backend, Path(directory), ENVIRONMENT | extra) as stage:
+            with servers.stage(Path(directory), ENVIRONMENT | extra) as stage:
                 soak = Soak(options, stage, console)
                 began, before = time.monotonic(), time.process_time()
                 tally = asyncio.run(soak.run(Path(directory) / "data"))

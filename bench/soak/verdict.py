@@ -39,7 +39,6 @@ CURVES = (
     _Curve("threads", "", lambda s: s.threads, 0.5, "pools have reached their size"),
     _Curve("database", "MB", lambda s: s.disk, 4.0, "receipts stay, 300 bytes a forget"),
     _Curve("write-ahead log", "MB", lambda s: s.wal, 3.0, "it swings between 0 and 4 MB"),
-    _Curve("Redis", "MB", lambda s: s.redis, 8.0, "the same, and its log's buffers"),
     _Curve("jobs waiting", "", lambda s: s.queued, 5.0, "as many are done as come"),
 )
 

@@ -26,7 +26,6 @@ class Sample:
     requests: int  # answered so far
     disk: float
     wal: float
-    redis: float
     queued: int
     oldest_job: float
     dead_jobs: int
@@ -43,7 +42,6 @@ class Watch:
     origin: str
     pid: int
     data: Path
-    redis_pid: int | None
     began: float
 
     async def look(self) -> Sample:
@@ -67,7 +65,6 @@ class Watch:
             requests=int(metrics["memory_proxy_requests_total"]),
             disk=_size(self.data, "memory.db"),
             wal=_size(self.data, "memory.db-wal"),
-            redis=machine.memory_mib([self.redis_pid]) * 2**20 / 1e6 if self.redis_pid else 0.0,
             queued=int(metrics["memory_proxy_jobs"] - metrics["memory_proxy_jobs/dead"]),
             oldest_job=metrics["memory_proxy_oldest_queued_job_seconds"],
             dead_jobs=int(metrics["memory_proxy_jobs/dead"]),

@@ -25,7 +25,7 @@ _FIXED = frozenset(
         "storage.data_dir",
     )
 )
-_FIXED_SECTIONS = frozenset(("redis", "cache", "qdrant", "tracing"))
+_FIXED_SECTIONS = frozenset(("cache", "qdrant", "tracing"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,8 +89,8 @@ def _run(args: argparse.Namespace, run: Run) -> int:
         if settings.storage.backend != "sqlite":
             raise ConfigError(
                 f"storage.backend is {settings.storage.backend}: this is for a data directory's own database."
-                " Back up Redis with its own means (docs/scaling.md): `memory-proxy memory export` has no"
-                " more than memories"
+                " Back up another server with its own tools: `memory-proxy memory export` has no more than"
+                " memories"
             )
         return run(args, settings)
     except StoreError as error:

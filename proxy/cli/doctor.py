@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from proxy import telemetry
 from proxy.app import admission
 from proxy.app.open_stores import cache_of, stores_of
-from proxy.cli import doctor_data, doctor_fleet
+from proxy.cli import doctor_data
 from proxy.cli.doctor_data import BAD, GOOD, NOTE, Finding
 from proxy.config import Identity, Settings
 from proxy.domain.endpoint import Endpoint, endpoint
@@ -50,9 +50,7 @@ def diagnose(settings: Settings) -> int:
 def _checks(settings: Settings) -> Iterator[Finding]:
     older = _older(settings)
     yield older or _data_dir(settings)
-    if settings.storage.backend != "sqlite":
-        yield from asyncio.run(doctor_fleet.findings(settings))
-    elif older is None and os.path.isfile(database := _database(settings)) and doctor_data.is_there(database):
+    if older is None and os.path.isfile(database := _database(settings)) and doctor_data.is_there(database):
         yield from doctor_data.findings(database, short_name(settings.embedding.model))
     yield from asyncio.run(_cache(settings))
     yield from _embedder(settings)

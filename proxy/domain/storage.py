@@ -1,7 +1,6 @@
 """The Stores port: all stores of a process together, and what their maintenance needs.
 
-`stores/sqlite` keeps them in one file for the processes of a machine, `stores/redis` in Redis and Qdrant for
-the replicas of a fleet. Every method may raise StoreUnavailable.
+Every method may raise StoreUnavailable.
 """
 
 from collections.abc import Sequence

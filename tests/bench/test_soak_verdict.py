@@ -7,7 +7,7 @@ from bench.soak.verdict import growth, theil_sen, warm
 from bench.soak.watch import Sample, complaints
 
 AT_REST = Sample(
-    at=0, rss=250, pss=240, anonymous=180, fds=30, threads=14, cpu=2, requests=1, disk=1, wal=4, redis=0,
+    at=0, rss=250, pss=240, anonymous=180, fds=30, threads=14, cpu=2, requests=1, disk=1, wal=4,
     queued=0, oldest_job=0, dead_jobs=0, level=0, failures=0, stored=0,
 )  # fmt: skip
 

@@ -8,10 +8,10 @@ import pytest
 
 from tests.e2e.conftest import House, Houses, until
 from tests.e2e.test_core_loop import has, say, stored
-from tests.support.backends import Place, place, running_redis
+from tests.support.backends import Place, place
 from tests.support.model import ScriptedModel, known
 
-__all__ = ["place", "running_redis"]
+__all__ = ["place"]
 
 RUNBOOK = """\
 # Harbour service

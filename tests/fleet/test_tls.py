@@ -1,11 +1,11 @@
-"""A Redis, and a Sentinel, that speak TLS and nothing else."""
+"""The Redis that replicas share, speaking TLS and nothing else."""
 
 import asyncio
 import datetime
 import ipaddress
 import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,11 +14,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.redis.stores import Places, RedisStores
+from proxy.storage.cache.redis import RedisCache
 from tests import redis_server
 from tests.support.ports import reserved
 
-PASSWORD, SERVICE = "not-in-the-clear", "mymaster"
+PASSWORD = "not-in-the-clear"
 HERE = "127.0.0.1"
 
 
@@ -46,67 +46,32 @@ def certify(directory: Path) -> dict[str, Path]:
     return {"tls-cert-file": cert_file, "tls-key-file": key_file, "tls-ca-cert-file": cert_file}
 
 
-class Encrypted:
-    """A primary that wants a password, and a sentinel that knows it."""
-
-    def __init__(self, directory: Path, stack: ExitStack) -> None:
-        self.ports = [self._port(stack), self._port(stack)]
-        options = certify(directory)
-        self.ca = options["tls-cert-file"]
-        both = "".join(f"{name} {path}\n" for name, path in options.items())
-        both += f"port 0\nbind {HERE}\ntls-auth-clients no\ntls-replication yes\ndir {directory}\n"
-        primary = f'tls-port {self.ports[0]}\nrequirepass {PASSWORD}\nsave ""\n'
-        sentinel = (
-            f"tls-port {self.ports[1]}\nsentinel monitor {SERVICE} {HERE} {self.ports[0]} 1\n"
-            f"sentinel auth-pass {SERVICE} {PASSWORD}\n"
-        )
-        for kind, more in (("primary", primary), ("sentinel", sentinel)):
-            config = directory / f"{kind}.conf"
-            config.write_text(both + more, "utf-8")
-            arguments = [
-                str(redis_server.PROGRAM),
-                str(config),
-                *(["--sentinel"] if kind == "sentinel" else []),
-            ]
-            process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-
-    @property
-    def query(self) -> str:
-        return f"ssl_ca_certs={self.ca}"
-
-    def _port(self, stack: ExitStack) -> int:
-        keeper = stack.enter_context(reserved())
-        return int(keeper.getsockname()[1])
+@contextmanager
+def encrypted(directory: Path) -> Iterator[str]:
+    """Run a Redis that wants a password; yield its URL."""
+    options = [word for name, path in certify(directory).items() for word in (f"--{name}", str(path))]
+    with reserved() as keeper:
+        port = int(keeper.getsockname()[1])
+        command = [str(redis_server.PROGRAM), "--port", "0", "--tls-port", str(port), "--bind", HERE]
+        command += ["--requirepass", PASSWORD, "--tls-auth-clients", "no", "--save", "", *options]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            yield f"rediss://:{PASSWORD}@{HERE}:{port}/0?ssl_ca_certs={directory / 'cert.pem'}"
+        finally:
+            process.kill()
+            process.wait()
 
 
-@pytest.fixture
-def encrypted(tmp_path: Path) -> Iterator[Encrypted]:
+async def test_tls_is_spoken_with_redis(tmp_path: Path) -> None:
     if redis_server.PROGRAM is None:
         pytest.skip(redis_server.MISSING)
-    with ExitStack() as stack:
-        yield Encrypted(tmp_path, stack)
-
-
-async def reached(places: Places) -> None:
-    """Reach the Redis as soon as that is possible; fail if it is not."""
-    stores = RedisStores(places)
-    try:
+    with encrypted(tmp_path) as url:
         async with asyncio.timeout(20):
-            while True:
+            while True:  # until it has started
+                cache = RedisCache(url, timeout_s=5.0)
                 try:
-                    return await stores.reach()
+                    return await cache.ping()
                 except StoreUnavailable:
                     await asyncio.sleep(0.1)
-    finally:
-        await stores.close()
-
-
-async def test_tls_is_spoken_with_redis(encrypted: Encrypted) -> None:
-    await reached(Places(redis_url=f"rediss://:{PASSWORD}@{HERE}:{encrypted.ports[0]}/0?{encrypted.query}"))
-
-
-async def test_tls_is_spoken_with_sentinels_and_with_whom_they_name(encrypted: Encrypted) -> None:
-    url = f"rediss://:{PASSWORD}@unused/0?{encrypted.query}"
-    await reached(Places(redis_url=url, sentinels=(f"{HERE}:{encrypted.ports[1]}",)))
+                finally:
+                    await cache.close()

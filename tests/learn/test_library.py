@@ -15,9 +15,9 @@ from proxy.learn.library import AT_ONCE, READ_AT_ONCE, Library
 from proxy.telemetry import REMIND_S, Seldom
 from proxy.text.terms import terms
 from tests.storage.recording import recorded
-from tests.support.backends import place, running_redis
+from tests.support.backends import place
 
-__all__ = ["place", "running_redis"]
+__all__ = ["place"]
 
 MODEL = EmbeddingModel("scripted", 3, similarity_threshold=0.25, related_threshold=0.3)
 ANNA = Scope("acme", "anna")

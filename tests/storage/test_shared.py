@@ -1,7 +1,6 @@
 """What every store means by a forget, a receipt and a generation, said once."""
 
 from dataclasses import fields
-from typing import Any
 
 import pytest
 
@@ -10,8 +9,6 @@ from proxy.domain.ports import EmbeddingModel
 from proxy.storage.aim import Aim
 from proxy.storage.forgotten import counts_of, numbers, plus
 from proxy.storage.generations import made_with_another
-from proxy.storage.redis.target import Target as RedisTarget
-from proxy.storage.sqlite.forgetting.target import Target as SqliteTarget
 
 
 def test_every_count_of_a_receipt_is_added() -> None:
@@ -36,23 +33,6 @@ def test_a_type_stands_for_its_children_and_its_absence_for_all() -> None:
     assert types is not None
     assert "semantic" in types
     assert Aim().types is None
-
-
-def test_what_is_aimed_at_is_the_same_in_every_store() -> None:
-    asks: tuple[dict[str, Any], ...] = (
-        {},
-        {"project": "p"},
-        {"type": "semantic"},
-        {"text": "x"},
-        {"memory_id": "m"},
-        {"document_id": "d"},
-    )
-    for asked in asks:
-        one, other = RedisTarget(**asked), SqliteTarget(owner=1, **asked)
-        for said in ("is_scope", "is_everything", "is_of_many", "types"):
-            assert getattr(one, said) == getattr(other, said), (asked, said)
-    assert not RedisTarget(only=frozenset("m")).is_of_many
-    assert not SqliteTarget(owner=1, only=(1,)).is_scope
 
 
 def test_a_wrong_model_is_told_with_its_remedy() -> None:

@@ -57,7 +57,7 @@ def on_network(data_dir: Path, kind: str) -> str:
     """Return the refusal of a network file system."""
     return (
         f"{data_dir} is on a network file system ({kind}): SQLite's locks do not hold there, and the"
-        " database can be damaged. Use a local disk or a block volume, or storage.backend: redis; if one"
+        " database can be damaged. Use a local disk or a block volume, or a database server; if one"
         " machine alone uses the directory and its locks work, set storage.allow_network_filesystem"
     )
 

@@ -28,7 +28,6 @@ from proxy.recall.prepare import Tools as Searching
 from proxy.recall.prepare import search, unshown
 from proxy.recall.profile import Profiles
 from proxy.recall.search import Searcher
-from proxy.storage.redis.stores import RedisStores
 from proxy.storage.sqlite.stores import SqliteStores
 from proxy.upstream.credentials import Credentials
 from proxy.wire.extensions import take_header_extensions
@@ -102,7 +101,7 @@ async def opened(data_dir: Path, embedder: OnnxEmbedder) -> AsyncIterator[Bench]
 
 
 @contextlib.asynccontextmanager
-async def served(stores: SqliteStores | RedisStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
+async def served(stores: SqliteStores, embedder: OnnxEmbedder) -> AsyncIterator[Bench]:
     shelf = Shelf(stores.passages, stores.memories, embedder)
     searching = Searching(
         searcher=Searcher(stores.memories, embedder, time.time),

@@ -9,9 +9,9 @@ from proxy.domain.documents import Document, Passage
 from proxy.http.auth.caller import Caller
 from proxy.models.embedder import OnnxEmbedder
 from tests.http.memory_api.conftest import Bench, served
-from tests.support.backends import Place, place, running_redis
+from tests.support.backends import Place, place
 
-__all__ = ["place", "running_redis"]
+__all__ = ["place"]
 
 GUIDE = """\
 # Greenhouse guide

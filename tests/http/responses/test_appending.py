@@ -14,9 +14,9 @@ from proxy.http.responses.keeping import APPEND_TRIES, Keeping
 from proxy.http.responses.owners import Owner
 from proxy.telemetry import Metrics
 from proxy.wire.translation import as_items
-from tests.support.backends import Place, place, running_redis
+from tests.support.backends import Place, place
 
-__all__ = ["place", "running_redis"]
+__all__ = ["place"]
 
 ANNA = Scope("default", "anna")
 Forget = Callable[[], Awaitable[None]]

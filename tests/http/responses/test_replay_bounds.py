@@ -15,9 +15,9 @@ from proxy.http.responses.owners import Owner
 from proxy.telemetry import Metrics
 from proxy.wire.body import dump
 from proxy.wire.translation import as_items
-from tests.support.backends import Place, place, running_redis
+from tests.support.backends import Place, place
 
-__all__ = ["place", "running_redis"]
+__all__ = ["place"]
 
 ANNA = Owner(Scope("default", "anna"), None)
 APP = Owner(Scope("default", "ben"), Scope("default", "app"))

@@ -12,9 +12,9 @@ from proxy.http.responses.owners import Owner, owner_of
 from proxy.http.responses.seals import Sealed, SealKey
 from proxy.telemetry import Metrics
 from proxy.wire.translation import PACKED
-from tests.support.backends import Place, place, running_redis
+from tests.support.backends import Place, place
 
-__all__ = ["place", "running_redis"]
+__all__ = ["place"]
 
 KEY = bytes(range(32))
 OPEN = Caller("default")

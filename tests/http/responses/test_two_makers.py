@@ -10,9 +10,9 @@ from proxy.http.auth.caller import Caller
 from proxy.http.failopen import FailOpen
 from proxy.http.responses.makers import Makers, absent
 from proxy.telemetry import Metrics
-from tests.support.backends import Place, place, running_redis
+from tests.support.backends import Place, place
 
-__all__ = ["place", "running_redis"]
+__all__ = ["place"]
 
 ALICE = Caller("t", user="alice", label="header")
 BOB = Caller("t", user="bob", label="header")
