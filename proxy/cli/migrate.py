@@ -70,8 +70,8 @@ async def _move(url: str, prefix: str, settings: "Settings") -> "Moved":
     assert isinstance(stores, SqliteStores)
     try:
         await stores.open()
-        with progress({"move": "copying users"}, MofNCompleteColumn(), TimeRemainingColumn()) as told:
-            return await stores.database.write(lambda tx: move(tx, old, told))
+        with progress({"move": "copying users"}, MofNCompleteColumn(), TimeRemainingColumn()) as report:
+            return await stores.database.write(lambda tx: move(tx, old, report))
     finally:
         await stores.close()
         old.close()

@@ -46,7 +46,7 @@ def run(
     return run
 
 
-async def test_everything_is_copied_and_nobody_is_named(
+async def test_everything_is_copied_and_no_user_is_named(
     run: Callable[..., Any], server: redis_server.Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(migrate.URL, server.url)

@@ -199,7 +199,7 @@ async def test_a_redis_that_is_killed_costs_one_question_one_log_line_and_one_co
     await cache.close()
 
 
-async def test_a_redis_that_stands_still_holds_nobody_up_for_longer_than_the_time_out(
+async def test_a_redis_that_stands_still_delays_no_request_for_longer_than_the_time_out(
     client: Any, server: redis_server.Server, log: Callable[[], list[str]]
 ) -> None:
     cache = RedisCache(server.url, timeout_s=0.3)

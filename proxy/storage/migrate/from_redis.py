@@ -55,7 +55,7 @@ class Refused(StoreError):
 
 @dataclass(slots=True)
 class Moved:
-    """What was copied: rows by table, and memories whose vector has to be made again."""
+    """What was copied: rows by table, and memories that need a new vector."""
 
     rows: Counter[str] = field(default_factory=Counter)
     without_vector: int = 0
@@ -247,8 +247,8 @@ class _User:
                 generation=NO_MODEL if missing else row["generation"],
             )  # fmt: skip
             for event in history.get(memory_id, ()):
-                told = {name: event[name] for name in ("at", "action", "by", "content")}
-                writer.insert("events", memory=seq, **told)
+                columns = {name: event[name] for name in ("at", "action", "by", "content")}
+                writer.insert("events", memory=seq, **columns)
 
     def _memory(self, memory_id: str, row: Row) -> Memory:
         r, scope = row, Scope(self._scope.tenant, self._scope.user, row["project"])
