@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from proxy.app import http as wiring
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.sqlite.sessions import SqliteSessions
+from proxy.storage.sql.sessions import SqlSessions
 from tests.e2e.conftest import Houses, house, models_dir
 from tests.support.model import ScriptedModel
 from tests.support.upstream import Exchange
@@ -47,7 +47,7 @@ async def _away(*_: Any) -> None:
 async def test_each_alert_asks_for_what_a_proxy_in_trouble_exposes(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(SqliteSessions, "begin", _away)
+    monkeypatch.setattr(SqlSessions, "begin", _away)
     monkeypatch.setattr(wiring, "prepare", _away)
     body = {"model": "m", "messages": [{"role": "user", "content": "Where do I live?"}], "input": "Hi"}
     async with house(_Failing()) as h, httpx2.AsyncClient(timeout=30) as http:

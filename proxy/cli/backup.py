@@ -27,6 +27,7 @@ from proxy.domain.core import Forgotten
 from proxy.domain.errors import ConfigError, StoreError
 from proxy.domain.oversight import Receipt
 from proxy.models.catalog import short_name
+from proxy.storage.sqlite import carry_over
 
 STANDARD = "-"
 _DOING = {"copy": "copying", "verify": "verifying", "forget": "forgetting what was forgotten since"}
@@ -202,9 +203,8 @@ def _input(name: str) -> Iterator[BinaryIO]:
 
 # ---------------------------------------------------------------- receipts
 def _receipts(args: argparse.Namespace, settings: Settings) -> int:
-    from proxy.storage.sqlite import since
 
-    lines = since.to_lines(since.receipts_in(_present(settings)))
+    lines = carry_over.to_lines(carry_over.receipts_in(_present(settings)))
     if args.file == STANDARD:
         sys.stdout.writelines(lines)
         return 0
@@ -220,11 +220,10 @@ def _receipts(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _read_receipts(path: Path) -> Sequence[Receipt]:
-    from proxy.storage.sqlite import since
 
     with path.open(encoding="utf-8") as lines:
         try:
-            return list(since.from_lines(lines))
+            return list(carry_over.from_lines(lines))
         except ValueError as error:
             raise ConfigError(f"{path}: {error}; `memory-proxy receipts` writes them") from None
 

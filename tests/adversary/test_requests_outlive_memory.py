@@ -12,9 +12,9 @@ import httpx2
 import pytest
 
 from proxy.app import care
+from proxy.storage.sql.jobs import SqlJobs
+from proxy.storage.sql.sessions import SqlSessions
 from proxy.storage.sqlite import file
-from proxy.storage.sqlite.jobs import SqliteJobs
-from proxy.storage.sqlite.sessions import SqliteSessions
 from tests.adversary.conftest import begun, context, listed, tell, until
 from tests.e2e.conftest import House, Houses
 from tests.support.model import ScriptedModel, known
@@ -24,7 +24,7 @@ from tests.support.upstream import Exchange
 TEA = ("oolong", "User likes oolong tea.")
 
 
-@pytest.mark.parametrize(("part", "method"), [(SqliteSessions, "sweep"), (SqliteJobs, "claim")])
+@pytest.mark.parametrize(("part", "method"), [(SqlSessions, "sweep"), (SqlJobs, "claim")])
 async def test_an_unforeseen_error_in_the_background_ends_no_request(
     house: Houses, monkeypatch: pytest.MonkeyPatch, part: type, method: str
 ) -> None:

@@ -12,7 +12,7 @@ from proxy.app import care, parts
 from proxy.domain.core import Begun, Outcome
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.ports import Trigger
-from proxy.storage.sqlite.sessions import SqliteSessions
+from proxy.storage.sql.sessions import SqlSessions
 from tests.e2e.conftest import House, Houses, until
 from tests.e2e.test_core_loop import stored
 from tests.e2e.test_session_memory import SUMMARY, ask, block, talk
@@ -66,16 +66,16 @@ async def test_a_summary_that_does_not_come_costs_the_end_no_fact_and_is_made_af
 async def test_an_answer_that_the_store_could_not_take_is_committed_and_read_at_the_end(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    complete, tried = SqliteSessions.complete, list[str]()
+    complete, tried = SqlSessions.complete, list[str]()
 
-    async def once_away(sessions: SqliteSessions, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+    async def once_away(sessions: SqlSessions, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
         tried.append(outcome.answer)
         if len(tried) == 1:
             raise StoreUnavailable("gone")
         return await complete(sessions, begun, outcome, trigger)
 
     monkeypatch.setattr(care, "STORE_RETRY_S", 3_600.0)  # the end comes first
-    monkeypatch.setattr(SqliteSessions, "complete", once_away)
+    monkeypatch.setattr(SqlSessions, "complete", once_away)
     model = ScriptedModel(answer="Aloha!", facts=known(("$10,000", BUDGET)))
     async with house(model, memory=UNHURRIED | {"session_summaries": False}) as h:
         await ask(h, "My budget for the Hawaii trip is $10,000.")

@@ -19,7 +19,7 @@ from proxy.domain.errors import StoreUnavailable
 from proxy.http import failopen
 from proxy.learn.rush import PAUSE_S
 from proxy.recall.prepare import Tools, prepare
-from proxy.storage.sqlite.passages import SqlitePassages
+from proxy.storage.sql.passages import SqlPassages
 from tests.models.heads import write_heads
 from tests.storage.recording import recorded
 
@@ -85,13 +85,13 @@ async def test_nothing_is_left_to_load_for_the_first_question(tmp_path: Path, mo
 async def test_a_first_look_up_that_takes_its_time_is_no_trouble(
     tmp_path: Path, models_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    holds = SqlitePassages.holds
+    holds = SqlPassages.holds
 
-    async def slow(passages: SqlitePassages, scope: Scope) -> bool:
+    async def slow(passages: SqlPassages, scope: Scope) -> bool:
         await asyncio.sleep(0.2)
         return await holds(passages, scope)
 
-    monkeypatch.setattr(SqlitePassages, "holds", slow)
+    monkeypatch.setattr(SqlPassages, "holds", slow)
     lines = recorded(monkeypatch, lambda facts: facts)
     (tmp_path / "models").symlink_to(models_dir)
     settings = load(None, {}, {"storage": {"data_dir": tmp_path}, "server": {"shutdown_seconds": 1}})

@@ -13,7 +13,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.storage.sqlite.memories import SqliteMemories
+from proxy.storage.sql.memories import SqlMemories
 from tests.e2e.conftest import Houses, house, until
 from tests.support.model import ScriptedModel
 from tests.support.process import Serving, serving_process
@@ -154,7 +154,7 @@ async def test_a_slow_store_costs_a_request_its_deadline_and_soon_nothing(
 
     async with house(memory={"deadline_ms": 1_000}) as h, httpx2.AsyncClient(timeout=20) as http:
         for read in ("snapshot", "search"):
-            monkeypatch.setattr(SqliteMemories, read, sleeps)
+            monkeypatch.setattr(SqlMemories, read, sleeps)
         reasons, took = [], []
         for _ in range(8):
             began = time.monotonic()

@@ -9,7 +9,7 @@ from proxy.admit.decide import hold
 from proxy.admit.safety.policy import DEFAULT_PII, SafetyPolicy
 from proxy.domain.core import Candidate, Create, Evidence, Hold
 from proxy.domain.errors import Conflict, LeaseLost
-from proxy.storage.sqlite.memories import SqliteMemories
+from proxy.storage.sql.memories import SqlMemories
 from tests.learn.support import ANA, NOON, House
 
 DAY = 86_400
@@ -123,15 +123,15 @@ def test_the_id_of_a_held_candidate_is_that_of_its_exchange_and_words() -> None:
 def counted(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> list[str]:
     """Count what is applied; the first of it fails so."""
     applied: list[str] = []
-    script, apply = list(errors), SqliteMemories.apply
+    script, apply = list(errors), SqlMemories.apply
 
-    async def counting(self: SqliteMemories, *args: Any, **kwargs: Any) -> Any:
+    async def counting(self: SqlMemories, *args: Any, **kwargs: Any) -> Any:
         applied.append("once")
         if script:
             raise script.pop(0)
         return await apply(self, *args, **kwargs)
 
-    monkeypatch.setattr(SqliteMemories, "apply", counting)
+    monkeypatch.setattr(SqlMemories, "apply", counting)
     return applied
 
 

@@ -13,7 +13,7 @@ from proxy.domain.lanes import EXPLICIT
 from proxy.domain.ports import Trigger
 from proxy.learn.record import IN_THREAD_CHARS, MAX_CHARS, ExchangeRecorder
 from proxy.learn.schedule import Policy, on_completion
-from proxy.storage.sqlite.sessions import SqliteSessions
+from proxy.storage.sql.sessions import SqlSessions
 from tests.learn.support import ANA, NOON, House
 from tests.support.judge import ASKS_NOTHING, CHANGED, ScriptedJudge
 
@@ -87,7 +87,7 @@ async def test_an_answer_that_is_being_committed_late_is_not_lost_where_that_is_
     recording = recorder(house, Readers())
     recording.keep(await recording.begin(turn("I like tea."), "k-1"), Outcome("Noted.", True))
     with monkeypatch.context() as patched:
-        patched.setattr(SqliteSessions, "complete", hangs)
+        patched.setattr(SqlSessions, "complete", hangs)
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(recording.catch_up(), 0.05)
     await recording.catch_up()

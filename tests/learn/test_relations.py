@@ -16,7 +16,7 @@ from proxy.domain.errors import Conflict, EmbeddingFailed
 from proxy.domain.judging import Relation
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.judge import load_judge
-from proxy.storage.sqlite.memories import SqliteMemories
+from proxy.storage.sql.memories import SqlMemories
 from proxy.telemetry import Seldom
 from tests.learn.support import ANA, NOON, AllAlike, House
 from tests.storage.recording import recorded
@@ -93,15 +93,15 @@ async def test_after_a_conflict_only_new_pairs_are_asked_for(
     house: House, judge: Asked, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await store(house, judge, TEA)
-    apply, others = SqliteMemories.apply, [LEEDS]
+    apply, others = SqlMemories.apply, [LEEDS]
 
-    async def overtaken(self: SqliteMemories, *args: Any, **more: Any) -> Any:
+    async def overtaken(self: SqlMemories, *args: Any, **more: Any) -> Any:
         if others:
             await store(house, None, others.pop(), at=NOON + 30)
             raise Conflict("another write")
         return await apply(self, *args, **more)
 
-    monkeypatch.setattr(SqliteMemories, "apply", overtaken)
+    monkeypatch.setattr(SqlMemories, "apply", overtaken)
     await store(house, judge, GHENT, at=NOON + 60)
     assert judge.calls == [[(TEA, GHENT)], [(LEEDS, GHENT)]]
     assert sorted(await house.contents()) == sorted([GHENT, TEA])

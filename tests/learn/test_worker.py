@@ -21,7 +21,7 @@ from proxy.domain.ports import Embedder
 from proxy.learn.one_job import HAND_ON_EVERY_S
 from proxy.learn.schedule import Policy
 from proxy.learn.worker import Pace
-from proxy.storage.sqlite.memories import SqliteMemories
+from proxy.storage.sql.memories import SqlMemories
 from tests.learn.support import ANA, NOON, House, asked, facts, stated_or_asked
 from tests.support.judge import SAME, ScriptedJudge, one_value
 
@@ -103,16 +103,16 @@ async def test_a_crash_between_extraction_and_apply_loses_and_doubles_nothing(
 async def test_an_applied_job_whose_acknowledgement_was_lost_stores_nothing_twice(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    apply = SqliteMemories.apply
+    apply = SqlMemories.apply
 
-    async def unheard(self: SqliteMemories, *args: Any, **kwargs: Any) -> None:
+    async def unheard(self: SqlMemories, *args: Any, **kwargs: Any) -> None:
         await apply(self, *args, **kwargs)
         raise StoreUnavailable("cut off after the commit")
 
     house.completer.answers = [facts(HAWAII), facts(HAWAII)]
     await house.say("$10,000 for the Hawaii trip")
     with monkeypatch.context() as patch:
-        patch.setattr(SqliteMemories, "apply", unheard)
+        patch.setattr(SqlMemories, "apply", unheard)
         await house.worker().work_one()
     house.now += 1000
     while await house.worker().work_one():
@@ -176,10 +176,10 @@ async def test_two_sessions_at_once_store_one_fact_once(
     house: House, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process writes between this one's search and its apply; the stamp makes it look again."""
-    apply, raced = SqliteMemories.apply, False
+    apply, raced = SqlMemories.apply, False
 
     async def overtaken(
-        self: SqliteMemories,
+        self: SqlMemories,
         scope: Scope,
         changes: Sequence[Change],
         *,
@@ -193,7 +193,7 @@ async def test_two_sessions_at_once_store_one_fact_once(
             await apply(self, scope, twins, expect=expect)
         return await apply(self, scope, changes, expect=expect, done=done)
 
-    monkeypatch.setattr(SqliteMemories, "apply", overtaken)
+    monkeypatch.setattr(SqlMemories, "apply", overtaken)
     house.completer.answers = [facts(HAWAII)]
     await house.say("$10,000 for the Hawaii trip")
     await house.worker().work_one()

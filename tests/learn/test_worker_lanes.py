@@ -13,7 +13,7 @@ from proxy.domain.ports import CompletionRequest
 from proxy.learn.budget import NO_LANE, Bounds, Load, Metered
 from proxy.learn.schedule import Policy, on_completion
 from proxy.learn.worker import Pace, Report, Tools, Worker, WorkerConfig
-from proxy.storage.sqlite.jobs import SqliteJobs
+from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.learn.support import NOON
 
@@ -97,7 +97,7 @@ class Town:
         found_none = self._in_vain is not None and self._in_vain[0] == served and self._in_vain[1] >= lane
         return served == len(self._under_way) and (lane == NO_LANE or found_none)
 
-    def _watched(self, jobs: SqliteJobs) -> SqliteJobs:
+    def _watched(self, jobs: SqlJobs) -> SqlJobs:
         claim = jobs.claim
 
         async def watched(now: float, lease_s: float, *, upto_lane: int = 3) -> Job | None:

@@ -8,8 +8,8 @@ import pytest
 
 from proxy.domain.errors import CompletionFailed, CompletionRefused, StoreUnavailable
 from proxy.learn import one_job
-from proxy.storage.sqlite.jobs import SqliteJobs
-from proxy.storage.sqlite.memories import SqliteMemories
+from proxy.storage.sql.jobs import SqlJobs
+from proxy.storage.sql.memories import SqlMemories
 from proxy.storage.sqlite.stores import SqliteStores
 from proxy.telemetry import REMIND_S
 from tests.learn.support import House, facts
@@ -26,8 +26,8 @@ async def test_a_job_that_could_not_be_given_back_is_served_as_soon_as_the_store
     await house.say("I like tea.")
     worker = house.worker()
     with monkeypatch.context() as fault:
-        fault.setattr(SqliteMemories, "apply", away)
-        fault.setattr(SqliteJobs, "retry", away)
+        fault.setattr(SqlMemories, "apply", away)
+        fault.setattr(SqlJobs, "retry", away)
         with pytest.raises(StoreUnavailable):
             await worker.work_one()
         with pytest.raises(StoreUnavailable):
@@ -47,7 +47,7 @@ async def test_rounds_that_keep_failing_are_told_of_once_a_minute(
 
     lines = recorded(monkeypatch, lambda facts: facts)
     worker, began = house.worker(), house.now
-    monkeypatch.setattr(SqliteJobs, "claim", bug)
+    monkeypatch.setattr(SqlJobs, "claim", bug)
     for second in range(round(2 * REMIND_S) + 1):
         house.now = began + second
         assert not await worker._round(worker.work_one)

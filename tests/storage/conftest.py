@@ -2,8 +2,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from proxy.storage.sql.forgetting import erase, forget
 from proxy.storage.sqlite import SqliteStores
-from proxy.storage.sqlite.forgetting import erase, forget
 
 
 @pytest.fixture

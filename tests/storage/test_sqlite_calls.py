@@ -3,9 +3,9 @@
 import pytest
 
 from proxy.domain.calls import OwnCalls
+from proxy.storage.sql.calls import SqlCalls
+from proxy.storage.sql.forms import SqlForms
 from proxy.storage.sqlite import SqliteStores
-from proxy.storage.sqlite.calls import SqliteCalls
-from proxy.storage.sqlite.forms import SqliteForms
 from tests.storage.contract_calls import CallsContract
 from tests.storage.contract_forms import FormsContract
 from tests.storage.making import NOW
@@ -41,14 +41,14 @@ class TestSqliteCalls(ToldContract):
 
     @pytest.fixture
     def calls(self, stores, second):
-        return SqliteCalls(stores._database), SqliteCalls(second._database)
+        return SqlCalls(stores._database), SqlCalls(second._database)
 
     async def test_who_is_started_again_and_again_spends_no_more(self, calls, stores, tmp_path, now):
         await calls[0].spend(5, now())
         await stores.close()
         again = SqliteStores(tmp_path)
         await again.open()
-        assert (await SqliteCalls(again._database).look(5, now())).left == 4
+        assert (await SqlCalls(again._database).look(5, now())).left == 4
         await again.close()
 
 
@@ -57,7 +57,7 @@ class TestSqliteForms(FormsContract):
 
     @pytest.fixture
     def forms(self, stores, second):
-        return SqliteForms(stores._database), SqliteForms(second._database)
+        return SqlForms(stores._database), SqlForms(second._database)
 
 
 class TestOwnCalls(ToldContract):

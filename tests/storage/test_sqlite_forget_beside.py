@@ -6,8 +6,8 @@ from contextlib import closing
 
 import pytest
 
+from proxy.storage.sql.forgetting import erase
 from proxy.storage.sqlite import SqliteStores, database
-from proxy.storage.sqlite.forgetting import erase
 from tests.storage import forgetting_support as support
 from tests.storage.contract_chains import keep, response
 from tests.storage.contract_forget_beside import ForgetBesideContract

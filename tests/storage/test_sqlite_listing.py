@@ -3,7 +3,7 @@
 import sqlite3
 
 from proxy.domain.core import MemoryFilter
-from proxy.storage.sqlite import listing
+from proxy.storage.sql import listing
 from tests.storage.making import (
     ANNA,
     BEN,

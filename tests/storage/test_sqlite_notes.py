@@ -10,8 +10,8 @@ from hypothesis.stateful import invariant, rule
 
 from proxy.domain.core import Evidence, Scope
 from proxy.domain.notes import NOTHING, Anchor
+from proxy.storage.sql.forgetting import forget
 from proxy.storage.sqlite import SqliteStores
-from proxy.storage.sqlite.forgetting import forget
 from tests.storage.contract_notes import (
     AnchorContract,
     ClosingContract,

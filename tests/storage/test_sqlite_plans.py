@@ -6,13 +6,13 @@ does: there are no statistics. A walk through a table of all users passes only w
 
 import re
 import sqlite3
-from functools import partial
 
 import pytest
 
 from proxy.domain.core import Confirm, Outcome
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.sqlite import SqliteStores, coming_back
+from proxy.storage.sql import prefetch
+from proxy.storage.sqlite import SqliteStores, file
 from proxy.storage.sqlite.stores import SqliteStores as Stores
 from tests.storage.making import (
     ANNA,
@@ -45,7 +45,7 @@ _MAY = {
 }
 
 
-class Recording(sqlite3.Connection):
+class Recording(file.SqliteConnection):
     """Remembers what it was asked."""
 
     asked: set[str]
@@ -70,7 +70,7 @@ class Anything(dict):
 async def recorded(tmp_path, monkeypatch):
     """Open stores, and what they have been asked since."""
     Recording.asked = set()
-    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=Recording))
+    monkeypatch.setattr(file, "SqliteConnection", Recording)
     stores = SqliteStores(tmp_path)
     await stores.open()
     Recording.asked.clear()
@@ -81,7 +81,6 @@ async def recorded(tmp_path, monkeypatch):
 def walks(path, asked):
     """Return the statements that walk through a table of all users, with the step that does."""
     connection = sqlite3.connect(path)
-    connection.create_function("folded", 1, str)
     found = []
     for sql in sorted(asked):
         if not re.match(r"\s*(SELECT|WITH|INSERT|UPDATE|DELETE)\b", sql):
@@ -158,7 +157,7 @@ async def test_a_days_work_walks_through_no_table_of_all_users(recorded):
     await stores.memories.stamp_model(EmbeddingModel("test", 3, 0.3, 0.8))
     asked.clear()
     await a_day(stores)
-    asked.remove(coming_back._LATEST)  # after a start, of AT_MOST users
+    asked.remove(prefetch._LATEST)  # after a start, of AT_MOST users
     assert not walks(stores.path, asked)
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from proxy.domain.oversight import Quota
-from proxy.storage.sqlite import SqliteStores, changes, quota
+from proxy.storage.sql import changes, quota
+from proxy.storage.sqlite import SqliteStores
 from tests.storage.contract_quota import QuotaContract
 from tests.storage.making import NOW, contents, create, find, store, vector
 
@@ -53,7 +54,7 @@ class TestQuota(QuotaContract):
 
 
 async def test_an_index_too_old_for_what_is_remembered_of_evictions_is_read_anew(opened, monkeypatch):
-    for module in (changes, "proxy.storage.sqlite.index_cache"):
+    for module in (changes, "proxy.storage.sql.index_cache"):
         name = module if isinstance(module, str) else module.__name__
         monkeypatch.setattr(f"{name}.REMEMBERED_VERSIONS", 3)
     limit = Quota(memories=3)

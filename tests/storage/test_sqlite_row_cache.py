@@ -13,8 +13,8 @@ import pytest
 
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope, Search
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.sqlite import memories as sqlite_memories
-from proxy.storage.sqlite import row_cache, rows
+from proxy.storage.sql import memories as sqlite_memories
+from proxy.storage.sql import row_cache, rows
 from proxy.storage.sqlite.stores import SqliteStores
 
 NOW = 1_780_000_000.0

@@ -18,7 +18,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from proxy.domain.core import Confirm, Edit, Evidence, Forgotten, Outcome, Release, Scope
 from proxy.domain.errors import Conflict
-from proxy.storage.sqlite.forgetting import erase, forget
+from proxy.storage.sql.forgetting import erase, forget
 from tests.storage.forgetting_model import Said
 from tests.storage.forgetting_stage import TYPES, USERS, Stage
 from tests.storage.making import (

@@ -6,7 +6,8 @@ import sqlite3
 import pytest
 
 from proxy.domain.core import Scope
-from proxy.storage.sqlite import SqliteStores, sessions
+from proxy.storage.sql import sessions
+from proxy.storage.sqlite import SqliteStores
 from tests.storage.making import NOW, always, exchange, never, talk
 
 

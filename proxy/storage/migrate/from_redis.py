@@ -12,7 +12,6 @@ Not copied: indexes and counters (SQL makes its own), rate limits, and what mode
 """
 
 import json
-import sqlite3
 import time
 from base64 import b64decode
 from bisect import bisect_right
@@ -31,7 +30,8 @@ from proxy.domain.oversight import Receipt
 from proxy.storage.exact.postings import pack
 from proxy.storage.forgotten import counts_of
 from proxy.storage.generations import NO_MODEL
-from proxy.storage.sqlite import owners, receipts, rows
+from proxy.storage.sql import owners, receipts, rows
+from proxy.storage.sql.connection import Connection
 from proxy.text import terms
 
 Row = Mapping[str, Any]
@@ -121,7 +121,7 @@ class OldRedis:
             )
 
 
-def move(tx: sqlite3.Connection, old: OldRedis, progress: Progress) -> Moved:
+def move(tx: Connection, old: OldRedis, progress: Progress) -> Moved:
     """Copy everything, and compare the numbers of rows. Raises Refused unless the store is empty."""
     old.refuse_unless_at_rest()
     if tx.execute("SELECT 1 FROM scopes LIMIT 1").fetchone():
@@ -151,7 +151,7 @@ def move(tx: sqlite3.Connection, old: OldRedis, progress: Progress) -> Moved:
 class _Writer:
     """Inserts rows, and counts them."""
 
-    def __init__(self, tx: sqlite3.Connection) -> None:
+    def __init__(self, tx: Connection) -> None:
         self.tx = tx
         self.moved = Moved()
 

@@ -21,8 +21,8 @@ from urllib.parse import quote
 
 from proxy import __version__
 from proxy.domain.errors import StoreUnavailable
+from proxy.storage.sql.model import newest
 from proxy.storage.sqlite import file
-from proxy.storage.sqlite.model import newest
 
 Told = Callable[[str, int, int], None]
 """Is told what is being done, how much of it is done and how much there is."""
@@ -127,7 +127,7 @@ def sync_directory(directory: Path) -> None:
         os.close(fd)
 
 
-def _opened(source: Path) -> sqlite3.Connection:
+def _opened(source: Path) -> file.SqliteConnection:
     """Open the database in a read transaction, having seen that it is ours."""
     file.identity(source)
     database = file.connect(source)
@@ -138,7 +138,7 @@ def _opened(source: Path) -> sqlite3.Connection:
     return database
 
 
-def _copy(database: sqlite3.Connection, target: Path, told: Told) -> dict[str, int]:
+def _copy(database: file.SqliteConnection, target: Path, told: Told) -> dict[str, int]:
     """Copy what the open read transaction sees; return how many rows that is, table by table."""
     counts = _counts(database)
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
@@ -176,12 +176,13 @@ def _partial(target: Path) -> Iterator[Path]:
         os.close(fd)
 
 
-def _unshared(database: Path) -> sqlite3.Connection:
+def _unshared(database: Path) -> file.SqliteConnection:
     """Open a file that nobody else has open, without writing anything beside it."""
-    return sqlite3.connect(f"file:{quote(str(database))}?mode=ro&immutable=1", uri=True)
+    name = f"file:{quote(str(database))}?mode=ro&immutable=1"
+    return sqlite3.connect(name, uri=True, factory=file.SqliteConnection)
 
 
-def _counts(database: sqlite3.Connection) -> dict[str, int]:
+def _counts(database: file.SqliteConnection) -> dict[str, int]:
     tables = database.execute("SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name")
     return {
         name: database.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]
@@ -189,7 +190,7 @@ def _counts(database: sqlite3.Connection) -> dict[str, int]:
     }
 
 
-def _schema(database: sqlite3.Connection) -> int:
+def _schema(database: file.SqliteConnection) -> int:
     (version,) = database.execute("PRAGMA user_version").fetchone()
     return int(version)
 

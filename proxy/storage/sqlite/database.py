@@ -30,7 +30,7 @@ from proxy.storage.sqlite.trouble import Side, Troubles
 from proxy.system import step_back
 
 T = TypeVar("T")
-Work = Callable[[sqlite3.Connection], T]
+Work = Callable[[file.SqliteConnection], T]
 """Runs in a thread, inside a transaction; returns plain values and keeps no cursor."""
 
 _PURGE_WAIT_MS = 50
@@ -46,7 +46,7 @@ class _Handle:
     """One thread's connection. The lock lets another thread close it between two uses."""
 
     lock: threading.Lock = field(default_factory=threading.Lock)
-    connection: sqlite3.Connection | None = None
+    connection: file.SqliteConnection | None = None
 
     def discard(self) -> None:
         if self.connection is not None:
@@ -207,7 +207,7 @@ class Database:
             for entry in group:
                 self._look(connection, entry)
 
-    def _look(self, connection: sqlite3.Connection, entry: _Entry) -> None:
+    def _look(self, connection: file.SqliteConnection, entry: _Entry) -> None:
         """Run one piece of work. What the file or the system refuses, the others need not try either."""
         if entry.future.cancelled():
             return
@@ -243,7 +243,7 @@ class Database:
             self.troubles.worked(side)
         _deliver(group)
 
-    def _commit(self, connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
+    def _commit(self, connection: file.SqliteConnection, group: Sequence[_Entry]) -> None:
         _begin(connection)
         try:
             for entry in group:
@@ -257,7 +257,7 @@ class Database:
         if due or any(entry.purge for entry in group):
             self._purge(connection)
 
-    def _run(self, connection: sqlite3.Connection, entry: _Entry) -> None:
+    def _run(self, connection: file.SqliteConnection, entry: _Entry) -> None:
         """Run one piece of work in its savepoint; its failure stays its own."""
         connection.execute("SAVEPOINT work")
         try:
@@ -270,7 +270,7 @@ class Database:
             connection.execute("ROLLBACK TO work")
         connection.execute("RELEASE work")
 
-    def _purge(self, connection: sqlite3.Connection) -> None:
+    def _purge(self, connection: file.SqliteConnection) -> None:
         """Empty the write-ahead log, which still holds the pages as they were."""
         # Our own readers are gone at once; another process may read for minutes, and nobody waits for that.
         connection.execute(f"PRAGMA busy_timeout = {_PURGE_WAIT_MS}")
@@ -282,7 +282,7 @@ class Database:
 
     # ------------------------------------------------------------ connections
     @contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
+    def _reading(self) -> Iterator[file.SqliteConnection]:
         """Give this reader's connection to the block, on one state of the file."""
         with self._connection(self._mine.handle) as connection:
             connection.execute("BEGIN")
@@ -298,7 +298,7 @@ class Database:
         self._handles.append(self._mine.handle)
 
     @contextmanager
-    def _connection(self, handle: _Handle) -> Iterator[sqlite3.Connection]:
+    def _connection(self, handle: _Handle) -> Iterator[file.SqliteConnection]:
         self._check()
         with file.mapped(self.path), handle.lock:
             if handle.connection is None:
@@ -358,7 +358,7 @@ class Database:
                 handle.discard()
 
 
-def _begin(connection: sqlite3.Connection) -> None:
+def _begin(connection: file.SqliteConnection) -> None:
     """Take the write lock when other processes leave it. SQLite's own wait asks ever more seldom, at last
     every 100 ms, and loses to processes that write without a pause. So it is asked for short waits."""
     ends_at = time.monotonic() + _TURNS * file.BUSY_TIMEOUT_MS / 1000
@@ -376,21 +376,21 @@ def _begin(connection: sqlite3.Connection) -> None:
         connection.execute(f"PRAGMA busy_timeout = {file.BUSY_TIMEOUT_MS}")
 
 
-def _empty_log(connection: sqlite3.Connection) -> bool:
+def _empty_log(connection: file.SqliteConnection) -> bool:
     """Empty the write-ahead log; return whether it is: it is not while somebody reads from it."""
     (busy, _, _) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     return not busy
 
 
-def _nothing(tx: sqlite3.Connection) -> None:
+def _nothing(tx: file.SqliteConnection) -> None:
     """Change nothing."""
 
 
-def _look(tx: sqlite3.Connection) -> None:
+def _look(tx: file.SqliteConnection) -> None:
     tx.execute("SELECT count(*) FROM meta").fetchone()
 
 
-def _leave_a_mark(tx: sqlite3.Connection) -> None:
+def _leave_a_mark(tx: file.SqliteConnection) -> None:
     """Write something, so that the commit needs the disk."""
     tx.execute("INSERT INTO meta VALUES ('probe', 1) ON CONFLICT DO UPDATE SET value = value + 1")
 

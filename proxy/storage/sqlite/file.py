@@ -14,9 +14,8 @@ from urllib.parse import quote
 
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sqlite.instance import alone
-from proxy.text import terms
 
-SCHEMA_VERSION = 8  # schema_v1.sql … are applied in order; recorded in PRAGMA user_version
+SCHEMA_VERSION = 9  # schema_v1.sql … are applied in order; recorded in PRAGMA user_version
 _PAGES_KB = 256  # of a connection: 2 MB, the default, made no search quicker
 _SMALLEST_PAGE = 512  # bytes
 _APPLICATION_ID = 0x6D656D70  # "memp": tells our file from another program's database
@@ -25,6 +24,12 @@ Identity = tuple[int, int]
 """Device and inode: whether a path is still the file that was opened."""
 
 BUSY_TIMEOUT_MS = 5_000  # how long a write waits for another process's
+
+
+class SqliteConnection(sqlite3.Connection):
+    """A connection as the rules need one: see sql/connection.py."""
+
+    for_update = ""  # one writer at a time has the whole file
 
 
 @contextmanager
@@ -79,7 +84,7 @@ def check(path: Path) -> None:
         raise StoreUnavailable(f"{path} is corrupt: restore a backup")
 
 
-def connect(path: Path) -> sqlite3.Connection:
+def connect(path: Path) -> SqliteConnection:
     """Open an existing database in autocommit mode, with the settings that our guarantees rest on."""
     connection = sqlite3.connect(
         f"file:{quote(str(path))}?mode=rw",  # rw: a missing file is an error, not a new database
@@ -87,6 +92,7 @@ def connect(path: Path) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,  # a handle's lock guards it; close() comes from another thread
         cached_statements=256,
+        factory=SqliteConnection,
     )
     try:
         connection.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
@@ -99,14 +105,13 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.execute(f"PRAGMA cache_size = -{_PAGES_KB}")
         connection.execute("PRAGMA cache_spill = OFF")
         connection.execute("PRAGMA journal_size_limit = 67108864")
-        connection.create_function("folded", 1, terms.fold, deterministic=True)
     except (sqlite3.Error, UnicodeDecodeError):  # see mapped
         connection.close()
         raise
     return connection
 
 
-def is_ours(connection: sqlite3.Connection) -> bool:
+def is_ours(connection: SqliteConnection) -> bool:
     """True for a database that memory-proxy has made."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     return bool(application == _APPLICATION_ID)
@@ -122,7 +127,7 @@ def _check_size(path: Path) -> None:
         raise StoreUnavailable(f"{path} is not a database: move it away, or restore a backup")
 
 
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
+def _migrate(connection: SqliteConnection, path: Path) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     if tables and not is_ours(connection):

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from proxy.storage.sql.connection import Connection
+
 _SUFFIX = ".lock"
 
 
@@ -24,8 +26,11 @@ class Instance:
         self.id = secrets.token_hex(8)
         self._fd = self._take(self.id)
 
-    def is_dead(self, instance: str) -> bool:
+    def is_dead(self, tx: Connection, instance: str) -> bool:
         """True if the process that wrote under this id is gone. Removes what is left of it."""
+        return self._is_gone(instance)
+
+    def _is_gone(self, instance: str) -> bool:
         if instance == self.id:
             return False
         path = self._dir / (instance + _SUFFIX)
@@ -46,7 +51,7 @@ class Instance:
     def clean(self) -> None:
         """Remove the lock files of dead processes."""
         for path in self._dir.glob("*" + _SUFFIX):
-            self.is_dead(path.name.removesuffix(_SUFFIX))
+            self._is_gone(path.name.removesuffix(_SUFFIX))
 
     def close(self) -> None:
         """Be dead to the others."""

@@ -2,7 +2,7 @@
 
 Until the one rename that puts it in place, the present database is as it was; after it, the backup serves. A
 kill in between leaves one or the other, and a directory that the next restore clears away. What was
-forgotten after the backup was made is forgotten in it first: see since.py.
+forgotten after the backup was made is forgotten in it first: see carry_over.py.
 """
 
 import os
@@ -17,7 +17,7 @@ from typing import BinaryIO
 
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.oversight import Receipt
-from proxy.storage.sqlite import file, since
+from proxy.storage.sqlite import carry_over, file
 from proxy.storage.sqlite.backup import (
     TRAILER_BYTES,
     Manifest,
@@ -26,8 +26,8 @@ from proxy.storage.sqlite.backup import (
     sync_directory,
     verify,
 )
+from proxy.storage.sqlite.carry_over import Carried
 from proxy.storage.sqlite.instance import alone, living
-from proxy.storage.sqlite.since import Carried
 
 _COPIED_AT_ONCE = 1 << 20
 
@@ -112,12 +112,12 @@ class Restore:
         with suppress(StoreUnavailable):
             if found != "none":
                 file.identity(self._database)
-                present = since.read(self._database)
+                present = carry_over.read(self._database)
                 found = "read"
         if not self.forgets:
-            return found, Carried(keys=since.keep_keys(staged, present) if present else 0)
+            return found, Carried(keys=carry_over.keep_keys(staged, present) if present else 0)
         self.told("forget", 0, 1)
-        carried = since.carry(staged, present, self.receipts)
+        carried = carry_over.carry(staged, present, self.receipts)
         self.told("forget", 1, 1)
         return found, carried
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from proxy.domain.errors import StoreUnavailable
+from proxy.storage.sql.forms import rows_of
+from proxy.storage.sql.model import newest
 from proxy.storage.sqlite import file
-from proxy.storage.sqlite.forms import rows_of
-from proxy.storage.sqlite.model import newest
 
 MOST_CHECKED_BYTES = 4 * 2**30  # some ten seconds of reading
 

@@ -1,0 +1,1 @@
+"""Every rule of storing, superseding, forgetting and queueing, in SQL that SQLite and PostgreSQL run."""

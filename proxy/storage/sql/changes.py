@@ -1,0 +1,278 @@
+"""Apply a Change to the tables. Runs inside the writer's transaction."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from proxy.domain.core import Change, Confirm, Create, Edit, Event, Hold, Memory, Release, Scope, Supersede
+from proxy.domain.errors import Duplicate, NotFound
+from proxy.storage.exact.postings import pack
+from proxy.storage.generations import NO_MODEL, Held
+from proxy.storage.placing import check, heir_of
+from proxy.storage.sql import identity, quarantine, rows
+from proxy.storage.sql.connection import Connection
+from proxy.text import terms
+
+REMEMBERED_VERSIONS = 1000  # an index older than that is read anew: see index_cache.py
+
+
+_SEQS = "(SELECT CAST(value AS INTEGER) FROM json_each(:seqs))"
+
+
+@dataclass(frozen=True, slots=True)
+class Writer:
+    """Applies changes to one user's memories under the version that they will have afterwards."""
+
+    tx: Connection
+    owner: int
+    scope: Scope
+    version: int
+    held: Held  # the vectors that it may write
+    embeds: bool = True  # False: there is no model, so that what comes without a vector should have one
+    dropped: list[str] = field(default_factory=list)  # ids of new memories that were known already
+
+    def apply(self, change: Change) -> bool:
+        """Apply one change; return whether anything is different now."""
+        match change:
+            case Create():
+                return self._create(change.memory, change.vector, change.history)
+            case Supersede():
+                return self._supersede(change)
+            case Confirm():
+                return self._confirm(change)
+            case Edit():
+                return self._edit(change.memory, change.vector)
+            case Hold():
+                return quarantine.hold(self.tx, self.owner, self.scope.project, change)
+            case Release():
+                return quarantine.release(self.tx, self.owner, change.id)
+            case _:
+                assert_never(change)
+
+    def _create(self, memory: Memory, vector: bytes | None, history: tuple[Event, ...] = ()) -> bool:
+        statement = rows.digest(memory.content)
+        retired = self._retire_expired(memory, statement, at=memory.created_at)
+        new = identity.own(self.tx, self.owner, memory) if history else memory
+        seq = self._insert(new, statement, vector)
+        if seq is None:
+            self.dropped.append(memory.id)
+            return retired
+        if memory.superseded_by and not history:
+            self._fit_into_history(seq, memory)
+        created = Event(memory.created_at, "created", memory.source, memory.content)
+        for event in history or (created,):
+            self._record(seq, event.at, event.action, event.by, event.content)
+        return True
+
+    def _supersede(self, change: Supersede) -> bool:
+        """Close the old one first: the new one may say the same in other words."""
+        old, new = self._find(change.old_id), change.memory
+        if old is None or change.old_id == new.id:
+            return self._create(new, change.vector)
+        if self._is_past(new.id):
+            self.dropped.append(new.id)
+            return False
+        closed = self.tx.execute(
+            "UPDATE memories SET superseded_by = ?, valid_to = max(valid_from, ?), updated_at = ?,"
+            " changed = ? WHERE seq = ? AND superseded_by IS NULL",
+            (new.id, new.valid_from, new.updated_at, self.version, old[0]),
+        ).rowcount
+        # The same thing turns out to have held earlier: what it ended, ended then.
+        self.tx.execute(
+            "UPDATE memories SET superseded_by = ?, valid_to = max(valid_from, ?), changed = ?"
+            " WHERE +owner = ? AND superseded_by = ? AND valid_to > ?",
+            (new.id, new.valid_from, self.version, self.owner, change.old_id, new.valid_from),
+        )
+        created = self._create(new, change.vector)
+        if closed and not created:
+            self._point_to_twin(old[0], new)
+        if closed:
+            self._record(old[0], new.created_at, "superseded", self._successor(old[0]), old[1])
+        return created or bool(closed)
+
+    def _confirm(self, change: Confirm) -> bool:
+        found = self._find(change.id)
+        if found is None:
+            return False
+        seq, content, source = found
+        self.tx.execute(
+            "UPDATE memories SET updated_at = max(updated_at, ?), confidence = max(confidence, ?),"
+            " expires_at = CASE WHEN expires_at IS NULL THEN NULL"
+            " ELSE max(expires_at, coalesce(?, expires_at)) END,"
+            " changed = ? WHERE seq = ?",
+            (change.at, change.confidence, change.expires_at, self.version, seq),
+        )
+        rows.insert_evidence(self.tx, seq, change.evidence)
+        self._record(seq, change.at, "confirmed", source, content)
+        return True
+
+    def _edit(self, memory: Memory, vector: bytes | None) -> bool:
+        """Rewrite the row. Its number stays, and with it its place in lists; so does what it superseded and
+        what superseded it."""
+        check(memory, vector, self.scope, self.held.dimension)
+        found = self.tx.execute(
+            "SELECT seq, content, source, archived FROM memories WHERE id = ? AND owner = ?",
+            (memory.id, self.owner),
+        ).fetchone()
+        if found is None:
+            raise NotFound("No memory has this id.")
+        seq, content, source, archived = found
+        self._retire_expired(memory, rows.digest(memory.content), at=memory.updated_at, keep=memory.id)
+        if self._has_twin(seq, memory):
+            raise Duplicate(
+                "Another memory of this user says just that.", param="content", code="duplicate_memory"
+            )
+        rows.update_memory(self.tx, seq, memory, self.version)
+        new_content = rows.storable(memory.content)
+        if vector is not None or new_content != content:
+            self.tx.execute(
+                "UPDATE vectors SET embedding = ?, terms = ?, generation = ? WHERE memory = ?",
+                (vector, pack(terms.terms(new_content)), self._generation(vector), seq),
+            )
+        action = "archived" if memory.archived and not archived else "updated"
+        by = memory.source if memory.source != source else "api"
+        self._record(seq, memory.updated_at, action, by, content)
+        return True
+
+    # ------------------------------------------------------------ making room
+    def displace(self, change: Supersede) -> bool:
+        """Let the new memory of an applied Supersede take the place of the old one, with its history and
+        what it had superseded in its turn; return False where it superseded nothing."""
+        old, new = self._find(change.old_id), self._find(change.memory.id)
+        if old is None or new is None or old == new or self._successor(old[0]) != change.memory.id:
+            return False
+        for table in ("events", "evidence"):
+            self.tx.execute(f"UPDATE {table} SET memory = ? WHERE memory = ?", (new[0], old[0]))
+        self.erase([(old[0], change.old_id, change.memory.id)])
+        return True
+
+    def erase(self, doomed: Sequence[tuple[int, str, str | None]]) -> None:
+        """Erase memories (seq, id, superseded_by) with what cascades: not on anybody's order to forget, so
+        that the generation stays. Indexes learn of it from `evicted`."""
+        successors = {id_: superseded_by for _, id_, superseded_by in doomed}
+        parameters = {
+            "owner": self.owner,
+            "version": self.version,
+            "seqs": rows.as_json(seq for seq, _, _ in doomed),
+        }
+        self.tx.execute(
+            "INSERT INTO evicted SELECT :owner, :version, CAST(value AS INTEGER) FROM json_each(:seqs)",
+            parameters,
+        )
+        self.tx.execute(
+            "DELETE FROM memories WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs))",
+            parameters,
+        )
+        self.tx.execute(
+            "DELETE FROM evicted WHERE owner = ? AND version <= ?",
+            (self.owner, self.version - REMEMBERED_VERSIONS),
+        )
+        self._close_gaps(successors)
+
+    def _close_gaps(self, successors: dict[str, str | None]) -> None:
+        """Let what an erased memory had superseded be superseded by that one's successor: forgetting this
+        one must find it."""
+        # The plus keeps SQLite from walking through all that the user has.
+        orphans = self.tx.execute(
+            "SELECT seq, superseded_by FROM memories WHERE +owner = ?"
+            " AND superseded_by IN (SELECT value FROM json_each(?))",
+            (self.owner, rows.as_json(successors)),
+        ).fetchall()
+        for seq, successor in orphans:
+            heir = heir_of(successor, successors)
+            if heir is not None:
+                self.tx.execute(
+                    "UPDATE memories SET superseded_by = ?, changed = ? WHERE seq = ?",
+                    (heir, self.version, seq),
+                )
+
+    # ------------------------------------------------------------ rows
+    def _generation(self, vector: bytes | None) -> int:
+        return self.held.generation if self.embeds or vector is not None else NO_MODEL
+
+    def _insert(self, memory: Memory, statement: bytes, vector: bytes | None) -> int | None:
+        check(memory, vector, self.scope, self.held.dimension)
+        seq = rows.insert_memory(self.tx, self.owner, memory, statement, self.version)
+        if seq is not None:
+            self.tx.execute(
+                "INSERT INTO vectors (memory, embedding, terms, generation) VALUES (?, ?, ?, ?)",
+                (seq, vector, pack(terms.terms(memory.content)), self._generation(vector)),
+            )
+        return seq
+
+    def _retire_expired(self, memory: Memory, statement: bytes, *, at: float, keep: str = "") -> bool:
+        """Archive another memory of the same words that has expired: it would keep this one out."""
+        archived = self.tx.execute(
+            "UPDATE memories SET archived = 1, changed = ?"
+            " WHERE owner = ? AND coalesce(project, '') = ? AND type = ? AND digest = ?"
+            " AND superseded_by IS NULL AND archived = 0 AND expires_at <= ? AND id <> ?",
+            (self.version, self.owner, memory.scope.project or "", memory.type, statement, at, keep),
+        )
+        return archived.rowcount > 0
+
+    def _find(self, memory_id: str) -> tuple[int, str, str] | None:
+        """Return seq, content and source of one of the user's memories."""
+        row: tuple[int, str, str] | None = self.tx.execute(
+            "SELECT seq, content, source FROM memories WHERE id = ? AND owner = ?", (memory_id, self.owner)
+        ).fetchone()
+        return row
+
+    def _is_past(self, memory_id: str) -> bool:
+        """True of a memory that no longer holds: it ends nothing, however often it is said to."""
+        row = self.tx.execute(
+            "SELECT superseded_by IS NOT NULL OR archived = 1 FROM memories WHERE id = ? AND owner = ?",
+            (memory_id, self.owner),
+        ).fetchone()
+        return row is not None and bool(row[0])
+
+    def _has_twin(self, seq: int, edited: Memory) -> bool:
+        """True if another current memory says what this one is about to say, and this one stays current."""
+        found = self.tx.execute(
+            "SELECT 1 FROM memories t JOIN memories m ON m.seq = ? WHERE t.owner = ?"
+            " AND coalesce(t.project, '') = ? AND t.type = ? AND t.digest = ? AND t.superseded_by IS NULL"
+            " AND t.archived = 0 AND t.seq <> m.seq AND m.superseded_by IS NULL AND ? = 0",
+            (seq, self.owner, edited.scope.project or "", edited.type, rows.digest(edited.content),
+             int(edited.archived)),
+        ).fetchone()  # fmt: skip
+        return found is not None
+
+    def _point_to_twin(self, seq: int, dropped: Memory) -> None:
+        """Let a closed memory name the one that already says what the dropped memory would have said."""
+        self.tx.execute(
+            "UPDATE memories SET superseded_by = coalesce((SELECT id FROM memories WHERE owner = ?"
+            " AND coalesce(project, '') = ? AND type = ? AND digest = ? AND superseded_by IS NULL"
+            " AND archived = 0), superseded_by) WHERE seq = ?",
+            (self.owner, dropped.scope.project or "", dropped.type, rows.digest(dropped.content), seq),
+        )
+
+    def _fit_into_history(self, seq: int, past: Memory) -> None:
+        """Let one that is stored late end when the next began, and what was before it end when it began."""
+        place = {
+            "owner": self.owner, "seq": seq, "id": past.id, "began": past.valid_from,
+            "successor": past.superseded_by, "ended": past.valid_to, "version": self.version,
+        }  # fmt: skip
+        while following := self.tx.execute(
+            "SELECT id, valid_from FROM memories WHERE +owner = :owner AND superseded_by = :successor"
+            " AND seq <> :seq AND valid_from > :began AND valid_from < :ended ORDER BY valid_from LIMIT 1",
+            place,
+        ).fetchone():
+            place["successor"], place["ended"] = following  # ever earlier: this ends
+        self.tx.execute(
+            "UPDATE memories SET superseded_by = :id, valid_to = :began, changed = :version"
+            " WHERE +owner = :owner AND superseded_by = :successor AND seq <> :seq"
+            " AND valid_from < :began AND valid_to > :began",
+            place,
+        )
+        self.tx.execute(
+            "UPDATE memories SET superseded_by = :successor, valid_to = :ended WHERE seq = :seq", place
+        )
+
+    def _successor(self, seq: int) -> str:
+        (successor,) = self.tx.execute("SELECT superseded_by FROM memories WHERE seq = ?", (seq,)).fetchone()
+        return str(successor)
+
+    def _record(self, seq: int, at: float, action: str, by: str, content: str) -> None:
+        self.tx.execute(
+            "INSERT INTO events (memory, at, action, by, content) VALUES (?, ?, ?, ?, ?)",
+            (seq, at, action, by, rows.storable(content)),
+        )

@@ -1,0 +1,276 @@
+"""The MemoryStore over SQL: see ports.MemoryStore for what every method guarantees."""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from proxy import telemetry
+from proxy.domain.core import (
+    Change,
+    Event,
+    Forgotten,
+    Hit,
+    Job,
+    Memory,
+    MemoryFilter,
+    Page,
+    Scope,
+    Search,
+    Stamp,
+)
+from proxy.domain.errors import Conflict
+from proxy.domain.oversight import Applied, Quota
+from proxy.domain.ports import EmbeddingModel, ProfileKind, Snapshot, SortProfile
+from proxy.storage.damage import DamagedRow
+from proxy.storage.exact.index import Found, UserIndex
+from proxy.storage.sql import model, owners, queue, rows
+from proxy.storage.sql.changes import Writer
+from proxy.storage.sql.connection import Connection, Database
+from proxy.storage.sql.forgetting.collisions import make_way
+from proxy.storage.sql.forgetting.expiry import expire
+from proxy.storage.sql.forgetting.forget import Forgetting
+from proxy.storage.sql.index_cache import IndexCache
+from proxy.storage.sql.listing import Listing
+from proxy.storage.sql.owners import Owner
+from proxy.storage.sql.prefetch import Prefetch
+from proxy.storage.sql.quota import apply_within
+from proxy.storage.sql.row_cache import RowCache
+
+_FEW = 200
+_MOST_IN_PROFILE = 40
+_MOSTLY = 0.75  # of a cache, for those who may come back
+
+
+class SqlMemories:
+    """Memories in the rows of one file, searched exactly in arrays of the user's own."""
+
+    def __init__(self, database: Database, *, index_bytes: int, row_bytes: int, quota: Quota) -> None:
+        self._database = database
+        self._quota = quota
+        self._model: EmbeddingModel | None = None  # whose vectors this process makes and compares
+        self._indexes = IndexCache(index_bytes)
+        self._rows = RowCache(row_bytes)
+        self._profiles = ProfileCache()
+        self._listing = Listing(database)
+        self._forgets = 0  # how often somebody's memories were let go
+        self.forgetting = Forgetting(database, self._let_go)
+        self.prefetch = Prefetch(database, self._bring_in, self._has_room, _FEW)
+
+    async def stamp_model(self, embedding: EmbeddingModel) -> None:
+        """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
+        await self._database.write(lambda tx: model.stamp(tx, embedding))
+        self._model = embedding
+        self._indexes.clear()  # they may hold vectors of what was the store's model before
+        self._profiles.clear()
+
+    @property
+    def model(self) -> EmbeddingModel | None:
+        """The model whose vectors this process makes and compares; None where it named none."""
+        return self._model
+
+    async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
+        return await self._database.read(lambda tx: self._search(tx, scope, search))
+
+    def snapshot(self, scope: Scope, sort: SortProfile | None = None) -> Awaitable[Snapshot | None]:
+        """See MemoryStore: of a user with few memories who comes back; of others the profile alone."""
+        forgets = self._forgets
+        return self._database.begin_read(
+            lambda tx: self._taken(tx, scope, sort, lambda: self._forgets == forgets)
+        )
+
+    async def stamp(self, scope: Scope) -> Stamp:
+        def work(tx: Connection) -> Stamp:
+            owner = owners.find(tx, scope)
+            return owner.stamp if owner else owners.NEVER_SEEN
+
+        return await self._database.read(work)
+
+    async def apply(
+        self, scope: Scope, changes: Sequence[Change], *, expect: Stamp, done: Job | None = None
+    ) -> Applied:
+        def work(tx: Connection) -> Applied:
+            owner = owners.ensure(tx, scope)
+            if owner.stamp != expect:
+                raise Conflict("the user's memories have changed meanwhile")
+            if done is not None:
+                queue.finish(tx, done)
+            make_way(tx, owner.id, changes)
+            version = expect.version + 1
+            held, embeds = model.held(tx, self._model), self._model is not None
+            writer = Writer(tx, owner.id, scope, version, held, embeds)
+            result = apply_within(self._quota, writer, changes)
+            if result.changed:
+                owners.set_version(tx, owner.id, version)
+            return Applied(result.refused, result.evicted, tuple(writer.dropped))
+
+        applied = await self._database.write(work)
+        if applied.evicted:
+            telemetry.log.info("memory.evicted", count=applied.evicted)
+        if applied.refused:
+            telemetry.log.info("memory.refused", count=len(applied.refused))
+        return applied
+
+    async def touch(self, scope: Scope, ids: Sequence[str], at: float) -> None:
+        def work(tx: Connection) -> None:
+            if owner := owners.find(tx, scope):
+                rows.touch(tx, owner.id, ids, at)
+
+        await self._database.write(work)
+
+    async def get(self, where: MemoryFilter, memory_id: str) -> Memory | None:
+        return await self._listing.get(where, memory_id)
+
+    async def list(
+        self,
+        where: MemoryFilter,
+        *,
+        limit: int,
+        after: str | None = None,
+        oldest_first: bool = False,
+        total: bool = True,
+    ) -> Page:
+        return await self._listing.page(
+            where, limit=limit, after=after, oldest_first=oldest_first, total=total
+        )
+
+    async def history(self, where: MemoryFilter, ids: Sequence[str]) -> Mapping[str, Sequence[Event]]:
+        return await self._listing.history(where, ids)
+
+    async def forget(
+        self, where: MemoryFilter, memory_id: str | None = None, *, by: str, dry_run: bool = False
+    ) -> Forgotten:
+        if dry_run:
+            return await self.forgetting.count(where, memory_id)
+        return await self.forgetting.forget(where, memory_id, by)
+
+    async def resume_forgets(self) -> int:
+        """Go on with what a crash, or a caller that gave up, broke off; return how many forgets."""
+        return await self.forgetting.resume()
+
+    async def expire(self, now: float) -> int:
+        """Erase memories that expired more than a day ago, each user's with a receipt; return how many."""
+        return await expire(self._database, now)
+
+    def _let_go(self, owner: int) -> None:
+        self._forgets += 1
+        self._indexes.drop(owner)
+        self._rows.drop(owner)
+        self._profiles.drop(owner)
+
+    def _search(self, tx: Connection, scope: Scope, search: Search) -> Sequence[Hit]:
+        owner = owners.find(tx, scope)
+        if owner is None:
+            return []
+        found = self._index(tx, owner).search(scope.project, search)
+        memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
+        return _hits(found, memories)
+
+    def _bring_in(self, tx: Connection, scope: Scope) -> None:
+        """Read a user's index and memories into the caches."""
+        if owner := owners.find(tx, scope):
+            index = self._index(tx, owner)
+            self._rows.memories(tx, owner, self._database.epoch, index.seqs[index.current].tolist())
+
+    def _taken(
+        self, tx: Connection, scope: Scope, sort: SortProfile | None, holds: Callable[[], bool]
+    ) -> "Taken | None":
+        """Return the profile, and of a user with few memories who was here before the index and all memories:
+        for one search it costs less to read later the rows that it finds. None for a user never seen, and if
+        a row is damaged: it costs the searches that find it, and no others."""
+        owner = owners.find(tx, scope)
+        if owner is None:
+            return None
+        comes_back = self._indexes.holds(scope)
+        index = self._index(tx, owner)
+        profile = self._profiles.of(owner, self._database.epoch, index, sort) if sort else ()
+        seqs, epoch = index.seqs[index.current].tolist(), self._database.epoch
+        whole = len(seqs) <= _FEW and comes_back
+        with suppress(DamagedRow):
+            wanted = seqs if whole else [seq for seq, _ in profile]
+            memories = self._rows.memories(tx, owner, epoch, wanted) if wanted else {}
+            held = [(memories[seq], kind) for seq, kind in profile if seq in memories]
+            return Taken(index if whole else None, memories, held, scope.project, holds)
+        return None
+
+    def _has_room(self) -> bool:
+        return max(self._indexes.filled, self._rows.filled) < _MOSTLY
+
+    def _index(self, tx: Connection, owner: Owner) -> UserIndex:
+        ours = model.held(tx, self._model).generations
+        return self._indexes.current(tx, owner, self._database.epoch, ours)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A user's memories, as ports.Snapshot. `index`: None if they are many, or were not read."""
+
+    index: UserIndex | None
+    memories: Mapping[int, Memory]
+    held: Sequence[tuple[Memory, ProfileKind]]
+    project: str | None
+    holds: Callable[[], bool]  # False once somebody forgot something in this process
+
+    @property
+    def profile(self) -> Sequence[tuple[Memory, ProfileKind]]:
+        """See ports.Snapshot."""
+        return self.held if self.holds() else ()
+
+    def search(self, search: Search) -> Sequence[Hit] | None:
+        """See ports.Snapshot."""
+        if self.index is None or not self.holds():
+            return None
+        return _hits(self.index.search(self.project, search), self.memories)
+
+
+class ProfileCache:
+    """Which memories of recently active users hold in every conversation: sorted once a version of the
+    user's memories, in a reader's thread."""
+
+    def __init__(self, users: int = 10_000) -> None:
+        self._most = users
+        self._known: OrderedDict[int, tuple[tuple[int, Stamp], tuple[tuple[int, ProfileKind], ...]]]
+        self._known = OrderedDict()
+        self._lock = threading.Lock()
+
+    def of(
+        self, owner: Owner, epoch: int, index: UserIndex, sort: SortProfile
+    ) -> Sequence[tuple[int, ProfileKind]]:
+        """Return the numbers and kinds of the profile's memories, the latest first."""
+        version = (epoch, index.stamp)
+        with self._lock:
+            known = self._known.get(owner.id)
+            if known is not None and known[0] == version:
+                self._known.move_to_end(owner.id)
+                return known[1]
+        at = np.flatnonzero(index.current & index.embedded)[::-1]
+        kinds = sort([row.tobytes() for row in index.matrix[at]]) if len(at) else ()
+        found = [(seq, kind) for seq, kind in zip(index.seqs[at].tolist(), kinds, strict=True) if kind]
+        rules = [one for one in found if one[1] == "rule"][:_MOST_IN_PROFILE]
+        traits = [one for one in found if one[1] == "trait"][:_MOST_IN_PROFILE]
+        with self._lock:
+            self._known[owner.id] = (version, (*rules, *traits))
+            self._known.move_to_end(owner.id)
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+        return (*rules, *traits)
+
+    def drop(self, owner: int) -> None:
+        """Delete what is known of a user who forgot something."""
+        with self._lock:
+            self._known.pop(owner, None)
+
+    def clear(self) -> None:
+        """Delete all: the vectors are another model's from now on."""
+        with self._lock:
+            self._known.clear()
+
+
+def _hits(found: Sequence[Found], memories: Mapping[int, Memory]) -> Sequence[Hit]:
+    # An index ahead of the transaction may name what the transaction could not see yet.
+    return [
+        Hit(memories[item.seq], item.cosine, item.bm25, item.vector) for item in found if item.seq in memories
+    ]

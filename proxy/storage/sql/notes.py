@@ -1,0 +1,266 @@
+"""The NoteStore over SQL: see note_store.NoteStore for what every method guarantees.
+
+Anchors are a log, resolved when they are read: an exchange that is taken back, or forgotten, takes with it
+what it said, and what held before holds again. Lines are no rows of their own but the exchanges' beginnings.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from proxy.domain.core import Exchange, Job, NewExchange, NewJob, Scope, Stamp
+from proxy.domain.lanes import BATCH
+from proxy.domain.note_store import Episode, Unread
+from proxy.domain.notes import (
+    EVERY,
+    LATEST,
+    MOST_ANCHORS,
+    MOST_LINE_CHARS,
+    NOTHING,
+    OTHER,
+    Anchor,
+    Line,
+    SessionNotes,
+    Standing,
+    State,
+)
+from proxy.storage.damage import legible
+from proxy.storage.sql import owners, queue, rows
+from proxy.storage.sql.connection import Connection, Database
+
+_MOST_LOGGED = 4 * MOST_ANCHORS
+_BLANKS = "\t\n\r "
+_AT_ONCE = 100  # sessions that one `close` looks at
+_SESSION = """
+    SELECT n.id, n.stateful FROM sessions n JOIN scopes s ON s.id = n.owner
+    WHERE s.tenant = ? AND s.user = ? AND n.project IS ? AND n.name = ?
+    AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.owner = s.id)
+"""
+_LOG = "SELECT slot, content, holds, at FROM anchors WHERE session = :session"
+_SAID_BY = """
+    AND exchange <= (SELECT max(seq) FROM exchanges
+                     WHERE session = :session AND state = 'done'
+                     AND trim(answer, :blanks) = trim(:after, :blanks))
+"""
+_LINES = f"""
+    SELECT substr(said, 1, {MOST_LINE_CHARS + 1}), substr(answer, 1, {MOST_LINE_CHARS + 1}), at, seq
+    FROM exchanges WHERE session = ? AND state = 'done' ORDER BY seq DESC LIMIT ?
+"""
+_EARLIER = "SELECT 1 FROM exchanges WHERE session = ? AND state = 'done' AND seq < ? LIMIT 1"
+_PREVIOUS = """
+    SELECT slot, content FROM anchors WHERE holds = 1 AND session = :session AND exchange = (
+        SELECT max(seq) FROM exchanges WHERE session = :session AND seq < :exchange)
+"""
+_FORGET_OLDEST = f"""
+    DELETE FROM anchors WHERE session = :session AND seq <= (
+        SELECT seq FROM anchors WHERE session = :session ORDER BY seq DESC LIMIT 1 OFFSET {_MOST_LOGGED})
+"""
+# Up to the first that is still being answered: a state leaves no gap.
+_UNREAD = """
+    e.session = :session AND e.state = 'done' AND e.seq > :upto AND e.seq < coalesce(
+        (SELECT min(seq) FROM exchanges WHERE session = :session AND state = 'open'), e.seq + 1)
+    ORDER BY e.seq LIMIT :limit
+"""
+_TO_EXTRACT = """
+    SELECT 1 FROM exchanges WHERE session = ? AND extraction = 'pending' AND state = 'done' AND seq <= ?
+    AND job IS NOT ? LIMIT 1
+"""
+_WHOLE = """
+    e.seq IN (SELECT seq FROM exchanges WHERE session = :session AND state = 'done' AND seq <= :upto
+              ORDER BY seq DESC LIMIT :limit) ORDER BY e.seq
+"""
+_SUMMARY = """
+    SELECT m.id FROM exchanges x JOIN evidence e ON e.exchange_id = x.id JOIN memories m ON m.seq = e.memory
+    JOIN sessions n ON n.id = x.session
+    WHERE x.session = ? AND m.owner = n.owner AND m.source = 'summary'
+    AND m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq DESC LIMIT 1
+"""
+_ENDED = """
+    SELECT n.id, n.owner, n.name, count(x.seq), max(x.seq) FROM (
+        SELECT * FROM sessions n WHERE n.unsummarised > 0
+        AND (n.ended = 1 OR n.last_at <= :idle_since
+             OR (n.last_at <= :left_since
+                 AND EXISTS (SELECT 1 FROM sessions o WHERE o.owner = n.owner AND o.id > n.id)))
+        AND NOT EXISTS (SELECT 1 FROM jobs j WHERE j.session = n.id AND j.closing = 1)
+        AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.owner = n.owner)
+        LIMIT :limit) n
+    LEFT JOIN exchanges x ON x.session = n.id AND x.state = 'done' GROUP BY n.id, n.owner, n.name
+"""
+
+
+class _Ended(NamedTuple):
+    """A row of _ENDED."""
+
+    session: int
+    owner: int
+    name: str
+    exchanges: int
+    last: int | None
+
+
+class SqlNotes:
+    """Notes of all processes that share the file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def notes(
+        self, scope: Scope, session_id: str, *, after: str | None = None, lines: int = 0
+    ) -> SessionNotes:
+        def work(tx: Connection) -> SessionNotes:
+            session, _ = _find(tx, scope, session_id)
+            if session is None:
+                return NOTHING
+            said_by = "" if after is None else _SAID_BY
+            ours = {"session": session, "after": rows.storable(after or ""), "blanks": _BLANKS}
+            log = tx.execute(f"{_LOG} {said_by} ORDER BY seq", ours)
+            anchors = _in_force(log)
+            return _with_lines(tx, session, anchors, lines) if lines else SessionNotes(anchors)
+
+        return await self._database.begin_read(work)
+
+    async def standing(self, scope: Scope, session_id: str) -> Standing | None:
+        def work(tx: Connection) -> Standing | None:
+            session, _ = _find(tx, scope, session_id)
+            if session is None or (state := _state(tx, session)[0]) is None:
+                return None
+            marks = tx.execute("SELECT mark FROM marks WHERE session = ?", (session,))
+            return Standing(state, frozenset(mark for (mark,) in marks))
+
+        return await self._database.read(work)
+
+    async def unread(self, scope: Scope, session_id: str, *, limit: int) -> Unread | None:
+        def work(tx: Connection) -> Unread | None:
+            owner, (session, stateful) = owners.find(tx, scope), _find(tx, scope, session_id)
+            if owner is None or session is None or not stateful:
+                return None
+            state, upto, _ = _state(tx, session)
+            ours = {"session": session, "upto": upto, "limit": limit}
+            found = tuple(rows.exchanges_where(tx, scope, session_id, _UNREAD, ours))
+            return Unread(state, found, _keys(tx, found), owner.stamp)
+
+        return await self._database.read(work)
+
+    async def keep_state(
+        self, scope: Scope, session_id: str, state: State, upto: Exchange, marks: Sequence[str],
+        *, expect: Stamp,
+    ) -> bool:  # fmt: skip
+        def work(tx: Connection) -> bool:
+            owner, (session, _) = owners.find(tx, scope), _find(tx, scope, session_id)
+            if owner is None or session is None or owner.stamp.generation != expect.generation:
+                return False
+            kept = tx.execute(
+                "INSERT INTO states (session, upto, content, at) VALUES (?, ?, ?, ?)"
+                " ON CONFLICT (session) DO UPDATE SET upto = excluded.upto, content = excluded.content,"
+                " at = excluded.at WHERE states.upto < excluded.upto",
+                (session, upto.seq, json.dumps(state, ensure_ascii=False), upto.at),
+            ).rowcount
+            if kept:
+                tx.executemany(
+                    "INSERT INTO marks (session, mark) VALUES (?, ?) ON CONFLICT DO NOTHING",
+                    [(session, mark) for mark in marks],
+                )
+            return bool(kept)
+
+        return await self._database.write(work)
+
+    async def episode(self, job: Job, *, limit: int) -> Episode | None:
+        def work(tx: Connection) -> Episode | None:
+            session = queue.leased_session(tx, job)
+            if session is None or tx.execute(_TO_EXTRACT, (session, job.upto, int(job.id))).fetchone():
+                return None
+            ours = {"session": session, "upto": job.upto, "limit": limit}
+            whole = rows.exchanges_where(tx, job.scope, job.session_id, _WHOLE, ours)
+            found = rows.not_read_aloud(tx, whole)
+            before = tx.execute(_SUMMARY, (session,)).fetchone()
+            return Episode(found, before[0] if before else None)
+
+        return await self._database.read(work)
+
+    async def close(self, *, idle_since: float, left_since: float, now: float) -> int:
+        since = {"idle_since": idle_since, "left_since": left_since, "limit": _AT_ONCE}
+
+        def work(tx: Connection) -> int:
+            ended = [_Ended(*row) for row in tx.execute(_ENDED, since).fetchall()]
+            return sum(_close(tx, each, now) for each in ended)
+
+        # Asked every few seconds and seldom fruitful: reading first spares the write, and its fsync.
+        if not await self._database.read(lambda tx: tx.execute(_ENDED, since).fetchone()):
+            return 0
+        return await self._database.write(work)
+
+
+def anchor(tx: Connection, session: int, exchange: int, new: NewExchange) -> None:
+    """Write down the standing instructions of a new exchange."""
+    if not new.anchors:
+        return
+    for said in new.anchors:
+        entries = [(said.slot, rows.storable(said.text), bool(said.text))]
+        if said.slot == LATEST:
+            ours = {"session": session, "exchange": exchange}
+            entries = [(slot, content, False) for slot, content in tx.execute(_PREVIOUS, ours)]
+        tx.executemany(
+            "INSERT INTO anchors (session, exchange, exchange_id, slot, content, holds, at)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(session, exchange, new.id, *entry, new.at) for entry in entries],
+        )
+    tx.execute(_FORGET_OLDEST, {"session": session})
+
+
+def _in_force(log: Iterable[tuple[str, str, int, float]]) -> tuple[Anchor, ...]:
+    """Return the anchors that hold after all that the log says, the last ones."""
+    held: dict[tuple[str, str], Anchor] = {}
+    for slot, content, holds, at in log:
+        if slot == EVERY:
+            held.clear()
+            continue
+        key = (slot, content if slot == OTHER else "")
+        held.pop(key, None)
+        if holds:
+            held[key] = Anchor(slot, content, at)
+    return tuple(held.values())[-MOST_ANCHORS:]
+
+
+def _find(tx: Connection, scope: Scope, name: str) -> tuple[int | None, bool]:
+    """Return the session's row, and whether its state is wanted."""
+    named = (scope.tenant, scope.user, scope.project, rows.storable(name))
+    row = tx.execute(_SESSION, named).fetchone()
+    return (row[0], bool(row[1])) if row else (None, False)
+
+
+def _with_lines(tx: Connection, session: int, anchors: tuple[Anchor, ...], limit: int) -> SessionNotes:
+    told = tx.execute(_LINES, (session, limit)).fetchall()[::-1]
+    lines = tuple(Line(said, answered, at) for said, answered, at, _ in told)
+    if not told or not tx.execute(_EARLIER, (session, told[0][3])).fetchone():
+        return SessionNotes(anchors, lines)
+    state, _, state_at = _state(tx, session)
+    return SessionNotes(anchors, lines, state, state_at)
+
+
+def _state(tx: Connection, session: int) -> tuple[State | None, int, float]:
+    """Return the state, the last exchange that it tells of, and when that was."""
+    row: tuple[str, int, float] | None = tx.execute(
+        "SELECT content, upto, at FROM states WHERE session = ?", (session,)
+    ).fetchone()
+    with legible():
+        return (json.loads(row[0]), row[1], row[2]) if row else (None, 0, 0.0)
+
+
+def _keys(tx: Connection, exchanges: Sequence[Exchange]) -> tuple[str, ...]:
+    these = (rows.as_json(e.seq for e in exchanges),)
+    found: dict[int, Any] = dict(
+        tx.execute(
+            "SELECT seq, key FROM exchanges WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))",
+            these,
+        )
+    )
+    return tuple(found[e.seq] for e in exchanges)
+
+
+def _close(tx: Connection, ended: _Ended, now: float) -> bool:
+    """Queue the closing job of a session, or note that it needs none."""
+    if ended.exchanges < 2 or ended.last is None:
+        tx.execute("UPDATE sessions SET unsummarised = 0 WHERE id = ?", (ended.session,))
+        return False
+    queue.put(tx, ended.session, ended.owner, NewJob(ended.name, ended.last, BATCH, closing=True), at=now)
+    return True

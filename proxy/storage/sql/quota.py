@@ -1,0 +1,120 @@
+"""The quota of one user, and which memories are evicted at it. Runs inside the writer's transaction.
+
+`scopes` says what a user has; triggers keep it. Everything counts, the history too. Under `evict` the
+changes are applied and the weakest of the others are erased: the history first, then what has expired, then
+by importance x weight x confidence, then who was used least lately. Under `refuse` nobody goes: a change
+that does not fit is left out. A memory that supersedes may then take the place of the one it supersedes,
+whose words go to its history; otherwise a full memory could only go stale.
+"""
+
+from collections.abc import Generator, Sequence
+from contextlib import closing
+
+from proxy.domain.core import Change, Create, Edit, Release, Supersede
+from proxy.domain.oversight import Quota
+from proxy.storage.sql.changes import Writer
+from proxy.storage.sql.connection import Connection
+from proxy.storage.usage import Result, Usage, fits, grown_too_far, growth, latest
+
+_MOST_AT_ONCE = 1000  # evictions beyond what the changes need: after a quota was lowered, others wait too
+
+# Word for word those of the index `memories_weakest`, which spares the sort.
+_CLOSED = "(CASE WHEN superseded_by IS NOT NULL OR archived = 1 THEN 1 ELSE 0 END)"
+_WEAKEST_FIRST = "(importance * weight * confidence), (coalesce(last_accessed, created_at)), seq"
+_OTHERS = f"""
+    SELECT seq, id, superseded_by, length(CAST(content AS BLOB)) FROM memories
+    WHERE owner = :owner AND written < :version AND {_CLOSED} =
+"""
+_IN_THIS_ORDER = (
+    f"{_OTHERS} 1 ORDER BY {_WEAKEST_FIRST}",
+    f"{_OTHERS} 0 AND expires_at <= :now ORDER BY {_WEAKEST_FIRST}",
+    f"{_OTHERS} 0 AND (expires_at IS NULL OR expires_at > :now) ORDER BY {_WEAKEST_FIRST}",
+)
+
+
+def apply_within(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Result:
+    """Apply the changes, and leave the user no further above the quota than before, nor above it at all
+    where the policy is to evict."""
+    # Where others make room, only what is new together can be too much.
+    present = Usage() if quota.evict else _usage(writer)
+    if fits(quota, sum(map(growth, changes), present)):
+        result = Result(changed=sum(map(writer.apply, changes)) > 0)
+    else:
+        result = _one_by_one(quota, writer, changes)
+    evicted = _make_room(quota, writer, changes) if quota.evict else 0
+    return Result(result.changed or evicted > 0, result.refused, result.evicted + evicted)
+
+
+def _usage(writer: Writer) -> Usage:
+    return Usage(
+        *writer.tx.execute(
+            "SELECT memories, content_bytes FROM scopes WHERE id = ?", (writer.owner,)
+        ).fetchone()
+    )
+
+
+def _usage_of_new(writer: Writer) -> Usage:
+    """Return what the changes applied so far have written."""
+    return Usage(
+        *writer.tx.execute(
+            "SELECT count(*), coalesce(sum(length(CAST(content AS BLOB))), 0) FROM memories"
+            " WHERE owner = :owner AND changed = :version AND written = :version",
+            {"owner": writer.owner, "version": writer.version},
+        ).fetchone()
+    )
+
+
+# ---------------------------------------------------------------- where not everything fits
+def _one_by_one(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Result:
+    """Apply the changes that fit, and let a new memory that does not displace the one it supersedes."""
+    changed, displaced = False, 0
+    refused: list[str] = []
+    measure = _usage_of_new if quota.evict else _usage
+    for change in sorted(changes, key=lambda change: isinstance(change, Release)):
+        if refused and isinstance(change, Release):
+            continue  # what became of the held candidate may be what found no place: it stays held
+        before = measure(writer)
+        writer.tx.execute("SAVEPOINT change")
+        different = writer.apply(change)
+        fits = not grown_too_far(quota, before, measure(writer))
+        if not fits and isinstance(change, Supersede) and not quota.evict:
+            fits = writer.displace(change) and not grown_too_far(quota, before, measure(writer))
+            displaced += fits
+        if fits:
+            changed |= different
+        else:
+            writer.tx.execute("ROLLBACK TO change")
+            refused += [change.memory.id] if isinstance(change, Create | Supersede | Edit) else []
+        writer.tx.execute("RELEASE change")
+    return Result(changed, tuple(refused), displaced)
+
+
+# ---------------------------------------------------------------- eviction
+def _make_room(quota: Quota, writer: Writer, changes: Sequence[Change]) -> int:
+    """Erase the weakest that these changes did not write, until the rest fits; return how many."""
+    usage = _usage(writer)
+    if fits(quota, usage):
+        return 0
+    parameters = {
+        "owner": writer.owner,
+        "version": writer.version,
+        "now": latest(changes),
+    }
+    most = _MOST_AT_ONCE + len(changes)
+    doomed: list[tuple[int, str, str | None]] = []
+    with closing(_weakest_first(writer.tx, parameters)) as candidates:
+        for seq, id_, superseded_by, size in candidates:
+            doomed.append((seq, id_, superseded_by))
+            usage += Usage(-1, -size)
+            if fits(quota, usage) or len(doomed) == most:
+                break
+    writer.erase(doomed)
+    return len(doomed)
+
+
+def _weakest_first(
+    tx: Connection, parameters: dict[str, float]
+) -> Generator[tuple[int, str, str | None, int]]:
+    for query in _IN_THIS_ORDER:
+        with closing(tx.execute(query, parameters)) as found:
+            yield from found

@@ -1,0 +1,77 @@
+"""All stores over one database, whichever driver runs it: memories, sessions, jobs, chains and the rest."""
+
+from proxy.domain.oversight import Quota
+from proxy.storage.sql.calls import SqlCalls
+from proxy.storage.sql.chains import SqlChains
+from proxy.storage.sql.connection import Database, Instance
+from proxy.storage.sql.conversations import SqlConversations
+from proxy.storage.sql.documents import SqlDocuments
+from proxy.storage.sql.forms import SqlForms
+from proxy.storage.sql.jobs import SqlJobs
+from proxy.storage.sql.keys import SqlKeys
+from proxy.storage.sql.memories import SqlMemories
+from proxy.storage.sql.notes import SqlNotes
+from proxy.storage.sql.passages import SqlPassages
+from proxy.storage.sql.quarantine import SqlQuarantine
+from proxy.storage.sql.receipts import SqlReceipts
+from proxy.storage.sql.reembed import SqlVectors
+from proxy.storage.sql.sessions import SqlSessions
+
+UNLIMITED = Quota()
+INDEX_BYTES, ROW_BYTES = 256 * 2**20, 128 * 2**20
+
+
+class SqlStores:
+    """The stores over a database. Until its driver has opened it, their methods raise StoreUnavailable."""
+
+    def __init__(self, database: Database, *, index_bytes: int, row_bytes: int, quota: Quota) -> None:
+        self.failure = ""
+        self.memories = SqlMemories(database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota)
+        self.sessions = SqlSessions(database)
+        self.notes = SqlNotes(database)
+        self.jobs = SqlJobs(database)
+        self.chains = SqlChains(database)
+        self.conversations = SqlConversations(database)
+        self.quarantine = SqlQuarantine(database)
+        self.keys = SqlKeys(database)
+        self.receipts = SqlReceipts(database)
+        self.calls = SqlCalls(database)
+        self.forms = SqlForms(database)
+        self.documents = SqlDocuments(database, self.memories.forgetting, lambda: self.memories.model)
+        self.passages = SqlPassages(database, lambda: self.memories.model, index_bytes=index_bytes // 4)
+        self.memories.forgetting.also_let_go(self.passages.let_go)
+        self.vectors = SqlVectors(database)
+        self._engine = database
+
+    def _live_as(self, instance: Instance) -> None:
+        """Write under this process's name from now on."""
+        self.sessions.instance = self.jobs.instance = instance
+        self.memories.forgetting.instance = instance
+
+    @property
+    def commits(self) -> int:
+        """Transactions so far: what shows that many writes share one."""
+        return self._engine.commits
+
+    @property
+    def is_open(self) -> bool:
+        """True once `open()` has succeeded."""
+        return self._engine.is_open
+
+    @property
+    def trouble(self) -> str:
+        """What is wrong with the database, in a constant word; "" while all that is asked of it works."""
+        return self._engine.troubles.current
+
+    @property
+    def is_readable(self) -> bool:
+        """False while reading is what fails, and not only writing."""
+        return not self._engine.troubles.of_reading
+
+    async def upkeep(self) -> None:
+        """Do every few seconds what dead processes have left over, see whether trouble is over, and read
+        users who may come back into the caches."""
+        await self._engine.probe()
+        await self.memories.resume_forgets()
+        if not self.trouble:
+            await self.memories.prefetch.step()

@@ -1,0 +1,338 @@
+"""What must outlive a restore though the backup knows nothing of it: forgets, receipts and keys."""
+
+import asyncio
+import io
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from proxy.domain.core import Candidate, Hold, Scope
+from proxy.domain.oversight import Key
+from proxy.domain.stored_responses import Conversation, StoredResponse
+from proxy.storage.sql.forgetting import forget
+from proxy.storage.sqlite import carry_over
+from tests.storage.making import (
+    ANNA,
+    BEN,
+    NOW,
+    always,
+    create,
+    forgotten,
+    never,
+    of,
+    quote,
+    store,
+    supersede,
+    talk,
+)  # fmt: skip
+from tests.storage.restoring import House
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def house(tmp_path):
+    return House(tmp_path)
+
+
+async def test_a_memory_forgotten_after_the_backup_does_not_come_back(house):
+    async with house.open() as stores:
+        begun = await talk(stores.sessions, "I like tea", "Tea it is.", always)
+        await store(
+            stores.memories,
+            create("tea", id="a", evidence=quote(begun, "like tea")),
+            create("rum", id="b"),
+        )
+        await store(stores.memories, create("tea", BEN), scope=BEN)
+        house.back_up()
+        await forgotten(stores.memories, of(ANNA), "a")
+    done = house.restore()
+    assert (done.carried.receipts, done.carried.erased.memories, done.carried.erased.exchanges) == (1, 1, 1)
+    assert await house.remembered() == {"rum"}
+    assert await house.remembered(BEN) == {"tea"}
+    assert b"like tea" not in house.bytes()
+
+
+async def test_a_user_forgotten_after_the_backup_does_not_come_back(house, monkeypatch):
+    async with house.open() as stores:
+        await talk(stores.sessions, "I like tea", "Tea it is.", always)
+        await store(stores.memories, create("tea"))
+        await store(stores.memories, create("rum", BEN), scope=BEN)
+        house.back_up()
+        await forgotten(stores.memories, of(ANNA))
+        await store(stores.memories, create("gin"))
+    house.restore()
+    assert await house.remembered() == set()
+    assert await house.remembered(BEN) == {"rum"}
+    async with house.open() as stores:
+        assert await stores.sessions.recent(ANNA, "s1", 9) == []
+        assert await stores.jobs.claim(NOW, 60) is None
+
+
+async def test_what_a_forgotten_memory_had_been_made_of_does_not_come_back(house):
+    """Neither the older wording that it replaced, nor the exchange that it would be extracted from again."""
+    async with house.open() as stores:
+        await store(stores.memories, create("tea with sugar", id="old"))
+        unread = await talk(stores.sessions, "no sugar any more", "Noted.", never)
+        house.back_up()
+        await store(
+            stores.memories, supersede("old", "tea pure", id="new", evidence=quote(unread, "no sugar"))
+        )
+        await forgotten(stores.memories, of(ANNA), "new")
+    house.restore()
+    assert await house.remembered() == set()
+    assert b"sugar" not in house.bytes()
+
+
+async def test_what_a_user_without_forgets_lost_comes_back(house):
+    async with house.open() as stores:
+        await store(stores.memories, create("tea"))
+        await store(stores.memories, create("rum", BEN), scope=BEN)
+        house.back_up()
+        await forgotten(stores.memories, of(BEN))
+    with closing(sqlite3.connect(house.data_dir / "memory.db")) as file, file:
+        file.execute("DELETE FROM memories")  # an accident, and no forget
+    house.restore()
+    assert await house.remembered() == {"tea"}
+
+
+async def test_held_candidates_and_kept_responses_stay_forgotten(house):
+    async with house.open() as stores:
+        held = Candidate(type="semantic", content="maybe tea")
+        await store(stores.memories, create("rum"), Hold("h1", held, "doubt", NOW))
+        response = StoredResponse(
+            id="r1", scope=ANNA, session_id="s1", previous_id=None, conversation_id=None, created_at=NOW,
+            expires_at=None, response=b"tea for you", input_items=b"[]",
+        )  # fmt: skip
+        assert await stores.chains.save(response, generation=0)
+        house.back_up()
+        await forgotten(stores.memories, of(ANNA))
+    house.restore()
+    async with house.open() as stores:
+        assert await stores.quarantine.held(ANNA, limit=9) == []
+        assert await stores.chains.get(ANNA, "r1", NOW) is None
+    assert b"tea" not in house.bytes()
+
+
+async def test_receipts_survive_the_restore_as_they_were(house):
+    async with house.open() as stores:
+        await store(stores.memories, create("tea", id="a"), create("rum", id="b"))
+        await forgotten(stores.memories, of(ANNA), "b")
+        house.back_up()
+        await forgotten(stores.memories, of(ANNA), "a")
+        before = await stores.receipts.list("acme", None, limit=9)
+    house.restore()
+    async with house.open() as stores:
+        assert await stores.receipts.list("acme", None, limit=9) == before
+    assert house.restore().carried.receipts == 1  # again: the backup still does not know of it
+
+
+async def test_a_forget_that_was_a_mistake_can_be_undone(house):
+    async with house.open() as stores:
+        await store(stores.memories, create("tea"))
+        house.back_up()
+        await forgotten(stores.memories, of(ANNA))
+    assert house.restore(forgets=False).carried.receipts == 0
+    assert await house.remembered() == {"tea"}
+
+
+async def test_a_forget_under_way_when_the_process_died_is_carried_out(house, in_portions, monkeypatch):
+    async with house.open() as stores:
+        await store(stores.memories, create("tea", type="preference"), create("rum"))
+        house.back_up()
+
+        async def dies(*_: object) -> None:
+            raise asyncio.CancelledError
+
+        monkeypatch.setattr(forget.Forgetting, "_carry_out", dies)
+        with pytest.raises(asyncio.CancelledError):
+            await stores.memories.forget(of(ANNA, type="preference"), by="test")
+    monkeypatch.undo()
+    house.restore()
+    assert await house.remembered() == {"rum"}
+    assert b"tea" not in house.bytes()
+
+
+async def test_saved_receipts_stand_in_for_a_database_that_is_lost(house):
+    async with house.open() as stores:
+        await store(stores.memories, create("tea", id="a"), create("rum", id="b"))
+        await talk(stores.sessions, "I like gin", "Noted.", never)
+        await store(stores.memories, create("tea", BEN, id="c"), create("rum", BEN, id="d"), scope=BEN)
+        house.back_up()
+        await forgotten(stores.memories, of(ANNA), "a")
+        await forgotten(stores.memories, of(BEN))
+    lines = list(carry_over.to_lines(carry_over.receipts_in(house.data_dir / "memory.db")))
+    (house.data_dir / "memory.db").unlink()
+    done = house.restore(receipts=list(carry_over.from_lines(io.StringIO("".join(lines)))))
+    assert (done.carried.receipts, done.carried.erased.memories, done.carried.unknown) == (2, 3, 0)
+    assert await house.remembered() == {"rum"}
+    assert await house.remembered(BEN) == set()
+    # Whether what was forgotten stood in what was not read yet, nobody knows.
+    assert b"like gin" not in house.bytes()
+    assert "tea" not in "".join(lines)
+
+
+async def test_a_receipt_of_something_younger_than_the_backup_is_told_of(house):
+    async with house.open() as stores:
+        await store(stores.memories, create("tea", id="a"))
+        house.back_up()
+        await store(stores.memories, supersede("a", "rum", id="b"))
+        await forgotten(stores.memories, of(ANNA), "b")
+    receipts = carry_over.receipts_in(house.data_dir / "memory.db")
+    (house.data_dir / "memory.db").unlink()
+    assert house.restore(receipts=receipts).carried.unknown == 1
+
+
+async def test_a_line_that_is_no_receipt_is_named(house):
+    for line in ("{}", "[]", "no", '{"id": 1}'):
+        with pytest.raises(ValueError, match="line 1"):
+            list(carry_over.from_lines([line]))
+
+
+async def test_a_revoked_key_stays_revoked_and_a_new_one_valid(house):
+    def key(id_: str) -> Key:
+        return Key(
+            id=id_, name=id_, tenant="acme", user=None, rights=frozenset(("chat",)), upstream_key=None,
+            created_at=NOW,
+        )  # fmt: skip
+
+    async with house.open() as stores:
+        await stores.keys.add(key("old"), b"1")
+        await stores.keys.add(key("kept"), b"2")
+        house.back_up()
+        await stores.keys.revoke("old", NOW + 1)
+        await stores.keys.add(key("new"), b"3")
+    for forgets in (True, False):
+        assert house.restore(forgets=forgets).carried.keys == 2
+        async with house.open() as stores:
+            assert {k.id: k.revoked_at for k in await stores.keys.list()} == {
+                "old": NOW + 1, "kept": None, "new": None,
+            }  # fmt: skip
+
+
+async def test_words_quoted_by_a_memory_that_stays_do_not_come_back_either(house):
+    async with house.open() as stores:
+        begun = await talk(stores.sessions, "tea, and rum by night", "Noted.", always)
+        await store(
+            stores.memories,
+            create("tea", id="a", evidence=quote(begun, "tea, and")),
+            create("rum", id="b", evidence=quote(begun, "rum by night")),
+        )
+        house.back_up()
+        await forgotten(stores.memories, of(ANNA), "a")
+    house.restore()
+    async with house.open() as stores:
+        memory = await stores.memories.get(of(ANNA), "b")
+        assert [e.span for e in memory.evidence] == [""]
+    assert b"by night" not in house.bytes()
+
+
+async def test_a_sessions_state_does_not_bring_back_what_was_forgotten(house):
+    async with house.open() as stores:
+        begun = await talk(stores.sessions, "I like tea", "Noted.", always)
+        await store(stores.memories, create("tea", id="a", evidence=quote(begun, "like tea")))
+        with closing(sqlite3.connect(stores.path)) as file, file:
+            file.execute('INSERT INTO states SELECT id, 1, \'{"goal": "brewing"}\', 0 FROM sessions')
+            file.execute("INSERT INTO anchors SELECT 1, id, 99, 'gone', 'tone', 'brewed', 1, 0 FROM sessions")
+        house.back_up()
+        await forgotten(stores.memories, of(ANNA), "a")
+        with closing(sqlite3.connect(stores.path)) as file, file:
+            file.execute("DELETE FROM anchors")
+    house.restore()
+    assert b"brew" not in house.bytes()
+
+
+async def test_a_document_forgotten_after_the_backup_does_not_come_back(house):
+    async with house.open() as stores:
+        await store(stores.memories, create("tea"))
+        with closing(sqlite3.connect(stores.path)) as file, file:
+            file.execute(
+                "INSERT INTO documents (id, owner, name, version, digest, characters, sections, passages,"
+                " created_at, updated_at)"
+                " SELECT 'd' || column1, id, 'name' || column1, 1, x'00', 1, 1, 1, 0, 0"
+                " FROM scopes JOIN (VALUES (1), (2))"
+            )
+            file.execute(
+                "INSERT INTO passages (document, section, headings, start, lead, tile, terms, generation)"
+                " SELECT seq, 0, '[]', 0, 0, 'brewing by ' || id, x'', -1 FROM documents"
+            )
+        house.back_up()
+        gone = await stores.memories.forgetting.forget_document(ANNA, "d1", by="test", now=NOW)
+        assert gone.documents == 1
+    receipts = carry_over.receipts_in(house.data_dir / "memory.db")
+    for present in ("read", "lost"):
+        if present == "lost":
+            (house.data_dir / "memory.db").unlink()
+        done = house.restore(receipts=receipts)
+        assert (done.carried.receipts, done.carried.unknown) == (1, 0)
+        assert b"brewing by d1" not in house.bytes()
+        assert b"brewing by d2" in house.bytes()
+
+
+def kept(id_: str, scope: Scope = ANNA, previous: str | None = None) -> StoredResponse:
+    return StoredResponse(
+        id=id_, scope=scope, session_id="s1", previous_id=previous, conversation_id=None, created_at=NOW,
+        expires_at=None, response=b"tea for " + id_.encode(), input_items=b"[]",
+    )  # fmt: skip
+
+
+async def converse(stores, id_: str) -> None:
+    made = Conversation(id=id_, scope=ANNA, metadata=b"{}", created_at=NOW)
+    await stores.conversations.create(made, [("i1", b'"one"'), ("i2", b'"two"')])
+
+
+@pytest.mark.parametrize("forgets", [True, False], ids=["with a forget", "without a forget"])
+async def test_what_a_client_deleted_after_the_backup_does_not_come_back(house, forgets):
+    async with house.open() as stores:
+        await store(stores.memories, create("rum", id="b"))
+        for response in (kept("r1"), kept("r2", previous="r1"), kept("r1", BEN)):
+            assert await stores.chains.save(response, generation=0)
+        await converse(stores, "c1")
+        await converse(stores, "c2")
+        house.back_up()
+        assert await stores.chains.delete(ANNA, "r1")
+        assert await stores.conversations.delete(ANNA, "c1")
+        assert await stores.conversations.remove(ANNA, "c2", "i1")
+        if forgets:
+            await forgotten(stores.memories, of(ANNA), "b")
+    assert house.restore().carried.erased.responses == 1
+    async with house.open() as stores:
+        there = [await stores.chains.get(s, r, NOW) for s, r in ((ANNA, "r1"), (ANNA, "r2"), (BEN, "r1"))]
+        assert [found is not None for found in there] == [False, True, True]
+        assert await stores.conversations.get(ANNA, "c1") is None
+        assert (await stores.conversations.items(ANNA, "c2", limit=9, after=None, ascending=True)).items == (
+            b'"two"',
+        )
+
+
+async def test_a_database_that_was_begun_anew_has_deleted_nothing(house):
+    async with house.open() as stores:
+        await converse(stores, "c1")
+        house.back_up()
+    (house.data_dir / "memory.db").unlink()
+    async with house.open() as stores:
+        await converse(stores, "c2")
+    house.restore()
+    async with house.open() as stores:
+        assert await stores.conversations.get(ANNA, "c1") is not None
+
+
+async def test_what_came_after_an_older_backup_is_not_taken_for_deleted_where_that_was_put_back_first(house):
+    async with house.open() as stores:
+        await converse(stores, "c1")
+        house.back_up()
+        older = house.copy.read_bytes()
+        await converse(stores, "c2")
+        house.copy.unlink()
+        house.back_up()
+    newer = house.copy.read_bytes()
+    house.copy.write_bytes(older)
+    house.restore()
+    house.copy.write_bytes(newer)
+    house.restore()
+    async with house.open() as stores:
+        page = await stores.conversations.items(ANNA, "c2", limit=9, after=None, ascending=True)
+        assert page is not None
+        assert len(page.items) == 2
