@@ -5,7 +5,7 @@ WORKDIR /app
 COPY pyproject.toml requirements.lock README.md LICENSE ./
 COPY scripts/fetch-models scripts/fetch-models
 COPY proxy proxy
-RUN pip install --no-cache-dir --constraint requirements.lock ".[fleet,otel]" && python scripts/fetch-models
+RUN pip install --no-cache-dir --constraint requirements.lock ".[otel]" && python scripts/fetch-models
 # Debian has a user `proxy` already.
 RUN useradd --create-home memory && mkdir /data && chown memory /data
 USER memory

@@ -60,14 +60,14 @@ async def _run(args: argparse.Namespace) -> int:
 async def _move(url: str, prefix: str, settings: "Settings") -> "Moved":
     from proxy.app.open_stores import stores_of
     from proxy.storage.migrate.from_redis import OldRedis, move
-    from proxy.storage.sqlite import SqliteStores
+    from proxy.storage.sql.stores import SqlStores
 
     try:
         old = OldRedis(url, prefix)
     except ValueError as error:
         raise ConfigError("the URL of Redis is not valid") from error
     stores = stores_of(settings)
-    assert isinstance(stores, SqliteStores)
+    assert isinstance(stores, SqlStores)
     try:
         await stores.open()
         with progress({"move": "copying users"}, MofNCompleteColumn(), TimeRemainingColumn()) as report:

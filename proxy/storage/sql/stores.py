@@ -49,6 +49,11 @@ class SqlStores:
         self.memories.forgetting.instance = instance
 
     @property
+    def database(self) -> Database:
+        """For what copies whole tables."""
+        return self._engine
+
+    @property
     def commits(self) -> int:
         """Transactions so far: what shows that many writes share one."""
         return self._engine.commits

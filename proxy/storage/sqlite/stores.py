@@ -40,11 +40,6 @@ class SqliteStores(SqlStores):
         """Where everything is kept."""
         return str(self.path)
 
-    @property
-    def database(self) -> Database:
-        """For what copies whole tables."""
-        return self._database
-
     async def open(self) -> None:
         """Open or make the file. Raises StoreUnavailable, with nothing overwritten, if it cannot; UnfitStore
         on a network file system."""
