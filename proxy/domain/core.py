@@ -197,7 +197,6 @@ class Hit:
     cosine: float | None
     bm25: float
     vector: bytes | None = field(default=None, compare=False, repr=False)  # where it was asked for
-    reading: bytes | None = field(default=None, compare=False, repr=False)  # as stored
 
 
 @dataclass(frozen=True, slots=True)

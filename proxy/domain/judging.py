@@ -4,7 +4,7 @@ Every score is a probability. Heads are calibrated on held-out users: 0.5 is the
 compare with 0.5 unless they have a reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -43,12 +43,14 @@ class Reading:
 
 
 class Remembered(NamedTuple):
-    """A memory as `Judge.helps` takes it. `reading`: what `Judge.readings` returned for the content; without
-    it, or with one of another model, the content is read again."""
+    """A memory as `Judge.helps` takes it."""
 
     content: str
     vector: bytes | None = None
-    reading: bytes | None = None
+
+
+Stored = Callable[[Sequence[int]], Awaitable[Sequence[bytes | None]]]
+"""Returns the stored readings (see `Judge.readings`) of the memories at these places, or None."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +105,12 @@ class Judge(Protocol):
         read after the user's message before it, joined by a newline."""
         ...
 
-    async def helps(self, message: Reading, memories: Sequence[Remembered]) -> list[float]:
-        """Return for each memory whether it helps to answer the message well."""
+    async def helps(
+        self, message: Reading, memories: Sequence[Remembered], stored: Stored | None = None
+    ) -> list[float]:
+        """Return for each memory whether it helps to answer the message well. `stored` is asked for the
+        readings of the few memories that are read; a memory without one, or with one of another model, is
+        read from its content, which takes longer."""
         ...
 
     async def readings(self, contents: Sequence[str]) -> list[bytes | None]:

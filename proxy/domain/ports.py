@@ -104,6 +104,10 @@ class MemoryStore(Protocol):
         for the store. It may be cancelled. Raises StoreUnavailable, at once or where it is awaited."""
         ...
 
+    async def readings(self, scope: Scope, ids: Sequence[str]) -> Sequence[bytes | None]:
+        """Return what was stored as the reading of each of the user's memories; None where there is none."""
+        ...
+
     async def stamp(self, scope: Scope) -> Stamp:
         """Return the user's stamp; (0, 0) for a user never seen."""
         ...

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Asks, Profile, Reading, Relation, Remembered, Statement
+from proxy.domain.judging import Asks, Profile, Reading, Relation, Remembered, Statement, Stored
 from proxy.models import heads, memory_e5
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.heads import MessageHead, ProfileHead, read_head
@@ -106,7 +106,9 @@ class OnnxJudge:
             max(asks.rule, sense["rule"]),
         )
 
-    async def helps(self, message: Reading, memories: Sequence[Remembered]) -> list[float]:
+    async def helps(
+        self, message: Reading, memories: Sequence[Remembered], stored: Stored | None = None
+    ) -> list[float]:
         """See judging.Judge. Memories that the cosine leaves open are read with the message."""
         if not memories:
             return []
@@ -115,7 +117,9 @@ class OnnxJudge:
         relevance = self._heads.relevance
         chances = relevance.by_cosine(cosines)
         if opened := relevance.open(chances):
-            shown = await asyncio.gather(*(self._memory(memories[at]) for at in opened))
+            held = await stored(opened) if stored else [None] * len(opened)
+            contents = [memories[at].content for at in opened]
+            shown = await asyncio.gather(*map(self._memory, contents, held))
             read = partial(relevance.read, _states(message.states), shown, cosines[opened])
             for at, chance in zip(opened, await self._embedder.run(read), strict=True):
                 chances[at] = chance
@@ -131,11 +135,11 @@ class OnnxJudge:
         given = memory.vector if self.shares_space else None
         return given or (await self._embedder.embed([memory.content]))[0]
 
-    async def _memory(self, memory: Remembered) -> Array:
+    async def _memory(self, content: str, held: bytes | None) -> Array:
         """Return the memory as the relevance head reads it."""
-        found = self._heads.relevance.memory(memory.reading)
+        found = self._heads.relevance.memory(held)
         if found is None:
-            found = self._heads.relevance.memory(await self._shown(memory.content))
+            found = self._heads.relevance.memory(await self._shown(content))
         assert found is not None
         return found
 

@@ -41,7 +41,7 @@ async def named(turn: Turn, searcher: Searcher, profiles: Profiles) -> tuple[str
     near = await searcher.candidates(encoded, wanted, snapshot)
     held = await profiles.of(turn.scope, snapshot, replace(turn.options, types=None))
     found = {memory.id: Remembered(memory.content) for memory, _ in held}
-    found |= {c.hit.memory.id: Remembered(c.hit.memory.content, c.hit.vector, c.hit.reading) for c in near}
+    found |= {c.hit.memory.id: Remembered(c.hit.memory.content, c.hit.vector) for c in near}
     try:
         helps = await judge.helps(reading, [*found.values()])
     except EmbeddingFailed:

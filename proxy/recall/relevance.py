@@ -6,7 +6,7 @@ open. That is more than nearness: an allergy helps with a recipe and shares no w
 embedding model's threshold decides.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from proxy.domain.core import Memory, Ranked
@@ -21,6 +21,10 @@ ALSO_HELPS = 0.03  # then others of at least this are shown too: what is left ou
 HELP_SHARE = 0.2  # of the final score; the rest is the fused score
 CANDIDATES = 12  # that are read, at least
 MOST_CANDIDATES = 24
+
+
+Readings = Callable[[Sequence[str]], Awaitable[Sequence[bytes | None]]]
+"""Returns the stored readings of memories by their ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +53,18 @@ def depth(limit: int) -> int:
 
 
 async def relevant(
-    reading: Reading | None, candidates: Sequence[Candidate], judge: Judge | None, threshold: Threshold
+    reading: Reading | None,
+    candidates: Sequence[Candidate],
+    judge: Judge | None,
+    threshold: Threshold,
+    readings: Readings | None = None,
 ) -> Kept:
-    """Return the candidates that help with the message. A judge that fails is done without."""
+    """Return the candidates that help with the message. A judge that fails is done without. `readings`: where
+    stored readings are read by memory id."""
     if threshold.asked is None and judge is not None and reading is not None:
         near = [c for c in candidates if _reaches(c, threshold.floor)]
         try:
-            return Kept(await _helping(reading, near, judge, threshold.helps), judged=True)
+            return Kept(await _helping(reading, near, judge, threshold.helps, readings), judged=True)
         except EmbeddingFailed:
             pass
     plain_rule = threshold.model if threshold.floor is None else threshold.floor
@@ -65,9 +74,19 @@ async def relevant(
 
 
 async def _helping(
-    reading: Reading, candidates: Sequence[Candidate], judge: Judge, least: float
+    reading: Reading,
+    candidates: Sequence[Candidate],
+    judge: Judge,
+    least: float,
+    readings: Readings | None,
 ) -> list[Ranked]:
-    helps = await judge.helps(reading, [_remembered(c) for c in candidates])
+    memories = [Remembered(c.hit.memory.content, c.hit.vector) for c in candidates]
+
+    async def stored(places: Sequence[int]) -> Sequence[bytes | None]:
+        assert readings is not None
+        return await readings([candidates[at].hit.memory.id for at in places])
+
+    helps = await judge.helps(reading, memories, stored if readings is not None else None)
     if max(helps, default=0.0) < least:
         return []
     found = [
@@ -78,11 +97,6 @@ async def _helping(
         if share >= min(least, ALSO_HELPS)
     ]
     return without_repeats(sorted(found, key=lambda one: -one.score))
-
-
-def _remembered(candidate: Candidate) -> Remembered:
-    hit = candidate.hit
-    return Remembered(hit.memory.content, hit.vector, hit.reading)
 
 
 def without_repeats(ranked: Sequence[Ranked]) -> list[Ranked]:

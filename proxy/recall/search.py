@@ -6,6 +6,7 @@ whole. Store errors are the caller's: without a store there is no memory.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
@@ -125,7 +126,8 @@ class Searcher:
             kept_ids = {c.hit.memory.id for c in chosen} | {m.id for m in besides}
             chosen += [c for c in ranked[len(chosen) :] if c.hit.memory.id in kept_ids]
         threshold = self._threshold(wanted)
-        kept = await relevant(encoded.reading, chosen, self.judge, threshold)
+        readings = partial(self.memories.readings, wanted.scope)
+        kept = await relevant(encoded.reading, chosen, self.judge, threshold, readings)
         if not kept.judged and level is Level.FULL and wanted.threshold is None:
             level = Level.UNJUDGED
         found = kept.ranked

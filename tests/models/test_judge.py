@@ -3,7 +3,7 @@ reasons for whatever cannot be used."""
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from math import erf
 from pathlib import Path
 from typing import Any
@@ -223,15 +223,19 @@ async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not
     fresh = load_judge(tmp_path, embedder, directory=directory).judge
     assert fresh is not None
     runs.clear()
-    stored = list(map(Remembered, facts, vectors, readings))
-    assert await fresh.helps(message, stored) == pytest.approx(given)
+    memories = list(map(Remembered, facts, vectors))
+
+    async def stored(places: Sequence[int]) -> list[bytes | None]:
+        return [readings[at] for at in places]
+
+    assert await fresh.helps(message, memories, stored) == pytest.approx(given)
     assert runs == []
     fresh.close()
     changed = reader_arrays() | {"cosine": np.array([12.0, -4.0])}
     write_head(directory, "relevance", changed, open=[0.0, 1.0])
     other = load_judge(tmp_path, embedder, directory=directory).judge
     assert other is not None
-    await other.helps(message, stored)
+    await other.helps(message, memories, stored)
     assert sorted(runs) == sorted("passage: " + fact for fact in facts)
     other.close()
 

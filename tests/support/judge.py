@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from proxy.domain.judging import Asks, Needs, Profile, Reading, Relation, Remembered, Statement
+from proxy.domain.judging import Asks, Needs, Profile, Reading, Relation, Remembered, Statement, Stored
 
 NEEDS_MEMORY = Needs(memory=0.9, small_talk=0.0, world=0.05, tool=0.05, self_contained=0.0)
 SMALL_TALK = Needs(memory=0.05, small_talk=0.9, world=0.05, tool=0.0, self_contained=0.0)
@@ -48,7 +48,9 @@ class ScriptedJudge:
         self.read_texts.append(text)
         return Reading(self.vector(text), self.needs(text), self.asks(text), text.encode())
 
-    async def helps(self, message: Reading, memories: Sequence[Remembered]) -> list[float]:
+    async def helps(
+        self, message: Reading, memories: Sequence[Remembered], stored: Stored | None = None
+    ) -> list[float]:
         return [self.help(message.states.decode(), memory.content) for memory in memories]
 
     async def readings(self, contents: Sequence[str]) -> list[bytes | None]:

@@ -94,8 +94,8 @@ class UserIndex:
         eligible = self._eligible(project, search)
         scores = self._bm25(search.terms, eligible)
         cosines = self._cosines(search.vector, eligible)
-        if cosines is not None:  # words alone find nothing that shares none
-            scores = _with_those_before(scores, eligible)
+        if cosines is not None:  # without its own vector a memory has to share a word
+            scores = _with_those_before(scores, eligible & self.embedded)
         best = _top(scores, np.flatnonzero(scores > 0), search.limit)
         if cosines is not None:
             either = np.zeros(len(eligible), np.bool_)
@@ -253,13 +253,12 @@ def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, 
     )
 
 
-def _with_those_before(scores: Floats, eligible: Bools) -> Floats:
-    """Add to each eligible memory's score a share of the scores of the two stored before it."""
-    found = scores.copy()
-    found[1:] += _BEFORE * scores[:-1]
-    found[2:] += _BEFORE * scores[:-2]
-    found[~eligible] = 0
-    return found
+def _with_those_before(scores: Floats, which: Bools) -> Floats:
+    """Add to the score of each of these memories a share of the scores of the two stored before it."""
+    before = np.zeros_like(scores)
+    before[1:] += scores[:-1]
+    before[2:] += scores[:-2]
+    return np.asarray(scores + _BEFORE * before * which)
 
 
 def _top(values: Floats, positions: NDArray[np.intp], limit: int) -> NDArray[np.intp]:

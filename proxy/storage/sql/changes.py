@@ -35,13 +35,13 @@ class Writer:
         """Apply one change; return whether anything is different now."""
         match change:
             case Create():
-                return self._create(change.memory, change.vector, change.history)
+                return self._create(change.memory, change.vector, change.history, change.reading)
             case Supersede():
                 return self._supersede(change)
             case Confirm():
                 return self._confirm(change)
             case Edit():
-                return self._edit(change.memory, change.vector)
+                return self._edit(change)
             case Hold():
                 return quarantine.hold(self.tx, self.owner, self.scope.project, change)
             case Release():
@@ -49,11 +49,17 @@ class Writer:
             case _:
                 assert_never(change)
 
-    def _create(self, memory: Memory, vector: bytes | None, history: tuple[Event, ...] = ()) -> bool:
+    def _create(
+        self,
+        memory: Memory,
+        vector: bytes | None,
+        history: tuple[Event, ...] = (),
+        reading: bytes | None = None,
+    ) -> bool:
         statement = rows.digest(memory.content)
         retired = self._retire_expired(memory, statement, at=memory.created_at)
         new = identity.own(self.tx, self.owner, memory) if history else memory
-        seq = self._insert(new, statement, vector)
+        seq = self._insert(new, statement, vector, reading)
         if seq is None:
             self.dropped.append(memory.id)
             return retired
@@ -68,7 +74,7 @@ class Writer:
         """Close the old one first: the new one may say the same in other words."""
         old, new = self._find(change.old_id), change.memory
         if old is None or change.old_id == new.id:
-            return self._create(new, change.vector)
+            return self._create(new, change.vector, reading=change.reading)
         if self._is_past(new.id):
             self.dropped.append(new.id)
             return False
@@ -83,7 +89,7 @@ class Writer:
             " WHERE +owner = ? AND superseded_by = ? AND valid_to > ?",
             (new.id, new.valid_from, self.version, self.owner, change.old_id, new.valid_from),
         )
-        created = self._create(new, change.vector)
+        created = self._create(new, change.vector, reading=change.reading)
         if closed and not created:
             self._point_to_twin(old[0], new)
         if closed:
@@ -106,9 +112,10 @@ class Writer:
         self._record(seq, change.at, "confirmed", source, content)
         return True
 
-    def _edit(self, memory: Memory, vector: bytes | None) -> bool:
+    def _edit(self, change: Edit) -> bool:
         """Rewrite the row. Its number stays, and with it its place in lists; so does what it superseded and
         what superseded it."""
+        memory, vector = change.memory, change.vector
         check(memory, vector, self.scope, self.held.dimension)
         found = self.tx.execute(
             "SELECT seq, content, source, archived FROM memories WHERE id = ? AND owner = ?",
@@ -126,8 +133,8 @@ class Writer:
         new_content = rows.storable(memory.content)
         if vector is not None or new_content != content:
             self.tx.execute(
-                "UPDATE vectors SET embedding = ?, terms = ?, generation = ? WHERE memory = ?",
-                (vector, pack(terms.terms(new_content)), self._generation(vector), seq),
+                "UPDATE vectors SET embedding = ?, terms = ?, generation = ?, reading = ? WHERE memory = ?",
+                (vector, pack(terms.terms(new_content)), self._generation(vector), change.reading, seq),
             )
         action = "archived" if memory.archived and not archived else "updated"
         by = memory.source if memory.source != source else "api"
@@ -190,13 +197,15 @@ class Writer:
     def _generation(self, vector: bytes | None) -> int:
         return self.held.generation if self.embeds or vector is not None else NO_MODEL
 
-    def _insert(self, memory: Memory, statement: bytes, vector: bytes | None) -> int | None:
+    def _insert(
+        self, memory: Memory, statement: bytes, vector: bytes | None, reading: bytes | None
+    ) -> int | None:
         check(memory, vector, self.scope, self.held.dimension)
         seq = rows.insert_memory(self.tx, self.owner, memory, statement, self.version)
         if seq is not None:
             self.tx.execute(
-                "INSERT INTO vectors (memory, embedding, terms, generation) VALUES (?, ?, ?, ?)",
-                (seq, vector, pack(terms.terms(memory.content)), self._generation(vector)),
+                "INSERT INTO vectors (memory, embedding, terms, generation, reading) VALUES (?, ?, ?, ?, ?)",
+                (seq, vector, pack(terms.terms(memory.content)), self._generation(vector), reading),
             )
         return seq
 

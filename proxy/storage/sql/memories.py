@@ -40,6 +40,10 @@ from proxy.storage.sql.prefetch import Prefetch
 from proxy.storage.sql.quota import apply_within
 from proxy.storage.sql.row_cache import RowCache
 
+_READINGS = """
+    SELECT m.id, v.reading FROM memories m JOIN vectors v ON v.memory = m.seq
+    WHERE m.owner = ? AND m.id IN (SELECT value FROM json_each(?))
+"""
 _FEW = 200
 _MOST_IN_PROFILE = 40
 _MOSTLY = 0.75  # of a cache, for those who may come back
@@ -81,6 +85,16 @@ class SqlMemories:
         return self._database.begin_read(
             lambda tx: self._taken(tx, scope, sort, lambda: self._forgets == forgets)
         )
+
+    async def readings(self, scope: Scope, ids: Sequence[str]) -> Sequence[bytes | None]:
+        """See ports.MemoryStore."""
+
+        def work(tx: Connection) -> Sequence[bytes | None]:
+            owner = owners.find(tx, scope)
+            found = dict(tx.execute(_READINGS, (owner.id, rows.as_json(ids))).fetchall()) if owner else {}
+            return [found.get(id_) for id_ in ids]
+
+        return await self._database.begin_read(work)
 
     async def stamp(self, scope: Scope) -> Stamp:
         def work(tx: Connection) -> Stamp:
