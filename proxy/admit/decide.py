@@ -20,7 +20,7 @@ from proxy.text.terms import normalise, terms
 
 # Measured on held-out users by scripts/dev/measure_relations.py. Superseding a fact that still holds is the
 # costly error, so unsure pairs are apart, above all those whose vectors are not close.
-RELATED = 0.8  # 1 - apart, from which a fact restates or changes another
+RELATED = 0.7  # 1 - apart, from which a fact restates or changes another
 RELATED_IF_CLOSE, CLOSE = 0.5, 0.7  # the same from this cosine on
 SAME_SHARE = 0.8  # of that: below it the newer text supersedes, which loses nothing if it says the same
 BELIEVED_BELOW = 0.6  # `apart` up to which an extraction model's `replaces` is believed
