@@ -12,7 +12,7 @@ import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from training.train_head import CLASSES, example
+from training.train_head import CLASSES, examples
 
 DATA = Path(__file__).parent / "data"
 SPLITS = ("train", "dev", "test")
@@ -20,12 +20,14 @@ SPLITS = ("train", "dev", "test")
 
 def check(task: str, line: dict) -> None:
     """Raise ValueError for a line that its task cannot read."""
-    if task in CLASSES:
-        example(task, line)
-        return
-    count = len(line["facts"])
-    if len(set(line["facts"])) < count:
+    count = len(line.get("facts", ()))
+    if len(set(line.get("facts", ()))) < count:
         raise ValueError(f"a memory is there twice: {line['facts']}")
+    if task in CLASSES:
+        examples(task, line)
+        if not all(0 <= place < count for place in line.get("forget", ())):
+            raise ValueError(f"an index outside the memories: {line['forget']}")
+        return
     questions = [one["q"] for one in (*line["asked"], *line["missing"])]
     if task == "retrieval" and len(set(questions)) < len(questions):
         raise ValueError(f"a question is asked twice: {questions}")

@@ -38,6 +38,16 @@ def message(line: dict) -> str:
     return "\n".join([*before[-1:], line["text"]])
 
 
+def examples(task: str, line: dict) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Return the two texts and the classes of each example in a line: one, or one for each memory."""
+    if task == "forget":
+        return [
+            (line["message"], fact, (int(place in line["forget"]),))
+            for place, fact in enumerate(line["facts"])
+        ]
+    return [example(task, line)]
+
+
 def example(task: str, line: dict) -> tuple[str, str, tuple[int, ...]]:
     """Return the two texts and the classes of a line."""
     if task == "triage":
@@ -55,6 +65,7 @@ CLASSES = {
     "triage": (TRIAGE,),
     "ask": (ASKS,),
     "relation": (RELATION,),
+    "forget": (("no", "yes"),),
     "statement": (("no", "yes"), WHOSE, SENSE),
 }
 
@@ -82,13 +93,29 @@ def neighbours(
     return found
 
 
+def questions(data: Path, texts: m.Texts, rng: random.Random) -> list[tuple]:
+    """Return questions with memories that answer them, and as many others of the same user.
+
+    They teach the forget head to find what a message names; there are ten times as many of them."""
+    found = []
+    for lang, user in m.lines(data, "relevance", "train"):
+        facts = user["facts"]
+        for asked in user["asked"]:
+            if asked.get("kind") not in ("question", "reworded"):
+                continue
+            others = [place for place in range(len(facts)) if place not in asked["a"]]
+            for place in (*asked["a"][:2], *rng.sample(others, min(2, len(others)))):
+                found.append((lang, texts.pair(asked["q"], facts[place]), (int(place in asked["a"]),)))
+    return found
+
+
 def read(args: argparse.Namespace, split: str, texts: m.Texts, rng: random.Random) -> list[tuple]:
     """Return (language, (ids, segments), classes) of a split."""
     rows = list(m.lines(args.data, args.task, split))
     found = []
     for lang, line in rows:
-        first, second, classes = example(args.task, line)
-        found.append((lang, texts.pair(first, second), classes))
+        for first, second, classes in examples(args.task, line):
+            found.append((lang, texts.pair(first, second), classes))
     return found
 
 
@@ -201,6 +228,8 @@ def main() -> None:
     encoder = m.load(m.published_words(args.words), args.encoder, 6)
     if args.task == "relation":
         rows += neighbours(args.data, texts, encoder, rng)
+    if args.task == "forget":
+        rows += rows + questions(args.data, texts, rng)
     head = m.Head(encoder, [len(c) for c in names], args.rank, args.layers)
     print(
         len(rows),

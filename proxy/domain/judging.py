@@ -118,6 +118,10 @@ class Judge(Protocol):
         2 kB. None where this judge reads no memories."""
         ...
 
+    async def covers(self, message: str, contents: Sequence[str]) -> list[float]:
+        """Return for each memory whether a message that asks to forget something means it."""
+        ...
+
     def profile(self, vectors: Sequence[bytes]) -> list[Profile]:
         """Return for each memory's vector whether it holds in every conversation."""
         ...

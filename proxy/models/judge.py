@@ -49,6 +49,7 @@ class Heads:
     relevance: RelevanceHead
     relation: PairHead
     statement: PairHead
+    forget: PairHead
 
     @classmethod
     def read(cls, model: PairModel, directory: Path = heads.DIRECTORY) -> "Heads":
@@ -59,6 +60,7 @@ class Heads:
             RelevanceHead(read_head("relevance", directory)),
             PairHead(model, read_head("relation", directory), [RELATION]),
             PairHead(model, read_head("statement", directory), [FOLLOWS, WHOSE, SENSE]),
+            PairHead(model, read_head("forget", directory), [FOLLOWS]),
         )
 
 
@@ -150,6 +152,11 @@ class OnnxJudge:
             found = self._heads.relevance.shown(_states(made.states))
             self._read_memories.put(key, found)
         return found
+
+    async def covers(self, message: str, contents: Sequence[str]) -> list[float]:
+        """See judging.Judge. Read where messages are: somebody waits for it."""
+        judge = self._heads.forget.judge
+        return [(await self._embedder.run(partial(judge, message, one)))[0]["yes"] for one in contents]
 
     def profile(self, vectors: Sequence[bytes]) -> list[Profile]:
         """See judging.Judge. Of vectors of another model nothing is known."""

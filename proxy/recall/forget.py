@@ -11,16 +11,14 @@ from dataclasses import replace
 from proxy import telemetry
 from proxy.domain.core import MemoryFilter, Turn
 from proxy.domain.errors import EmbeddingFailed
-from proxy.domain.judging import Remembered
 from proxy.recall.profile import Profiles
 from proxy.recall.query import query_of
 from proxy.recall.search import Searcher, Wanted
 
 ASKED = 0.5  # the operating point of the calibrated head
-NAMED = 0.7  # what the relevance head must give a memory, more than for one that is shown
-NEAR_BEST = 0.15  # and at most so much less than the best: a memory of the same kind of thing helps as well
-NAMED_RULE = 0.97  # the least for a standing rule, which helps with every message
-MOST = 5  # memories at once
+COVERED = 0.5  # likewise
+READ = 12  # memories, the nearest and those of the profile
+MOST = 5  # that are forgotten at once
 BY = "conversation"  # in receipts
 
 
@@ -37,23 +35,17 @@ async def named(turn: Turn, searcher: Searcher, profiles: Profiles) -> tuple[str
         return ()
     snapshot = await searcher.memories.snapshot(turn.scope, profiles.sorter)
     encoded = await searcher.encode(query, reading)
-    wanted = Wanted(turn.scope, None, MOST, None, turn.at)
+    wanted = Wanted(turn.scope, None, READ, None, turn.at)
     near = await searcher.candidates(encoded, wanted, snapshot)
+    found = {c.hit.memory.id: c.hit.memory.content for c in near[:READ]}
     held = await profiles.of(turn.scope, snapshot, replace(turn.options, types=None))
-    found = {memory.id: Remembered(memory.content) for memory, _ in held}
-    found |= {c.hit.memory.id: Remembered(c.hit.memory.content, c.hit.vector) for c in near}
+    found |= {memory.id: memory.content for memory, _ in held[:READ]}
     try:
-        helps = await judge.helps(reading, [*found.values()])
+        covered = await judge.covers(query.text, [*found.values()])
     except EmbeddingFailed:
         return ()
-    rules = {memory.id for memory, kind in held if kind == "rule"}
-    sure = [
-        (share, id_)
-        for id_, share in zip(found, helps, strict=True)
-        if share >= (NAMED_RULE if id_ in rules else NAMED)
-    ]
-    best = max(sure, default=(0.0, ""))[0]
-    return tuple(id_ for share, id_ in sorted(sure, reverse=True)[:MOST] if share >= best - NEAR_BEST)
+    sure = [(share, id_) for id_, share in zip(found, covered, strict=True) if share >= COVERED]
+    return tuple(id_ for _, id_ in sorted(sure, reverse=True)[:MOST])
 
 
 async def forget(turn: Turn, ids: Sequence[str], searcher: Searcher) -> tuple[str, ...]:

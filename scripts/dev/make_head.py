@@ -17,10 +17,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from proxy.models import heads, memory_e5
 
+NAMES = ("message", "profile", "relevance", "relation", "statement", "forget")
+
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
-    parser.add_argument("name", choices=("message", "profile", "relevance", "relation", "statement"))
+    parser.add_argument(
+        "name", choices=("message", "profile", "relevance", "relation", "statement", "forget")
+    )
     parser.add_argument("weights", type=Path)
     parser.add_argument("--card", type=Path, help="what training wrote of it: classes, scores")
     parser.add_argument("--offset", action="append", default=[], metavar="LABEL=NUMBER")

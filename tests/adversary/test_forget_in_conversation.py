@@ -40,6 +40,10 @@ def last_word(message: str, memory: str) -> float:
     return 0.95 if message.split()[-1].strip(".,!") in memory else 0.55
 
 
+def covered(message: str, memory: str) -> float:
+    return 0.9 if last_word(message, memory) > 0.9 else 0.1
+
+
 class InstalledJudge(ScriptedJudge):
     """A judge as the app closes it. Vectors are the embedding model's."""
 
@@ -50,7 +54,7 @@ class InstalledJudge(ScriptedJudge):
 
 @pytest.fixture
 def judge(monkeypatch: pytest.MonkeyPatch) -> InstalledJudge:
-    made = InstalledJudge(asks=asks, help=last_word)
+    made = InstalledJudge(asks=asks, help=last_word, covered=covered)
 
     async def installed(*_: object) -> InstalledJudge:
         return made
@@ -231,21 +235,18 @@ async def test_one_message_forgets_five_memories_at_most(house: Houses) -> None:
         assert len(await listed(h)) == 3
 
 
-async def test_of_two_memories_only_the_one_that_is_clearly_meant_is_forgotten(
+async def test_a_memory_that_only_helps_with_the_message_is_not_forgotten(
     house: Houses, judge: InstalledJudge
 ) -> None:
-    judge.help = lambda message, memory: 0.95 if memory == HOME else 0.78
+    judge.help = lambda message, memory: 0.99
     async with house() as h:
         await add(h, HOME, MEAL)
         await tell(h, FORGET)
         assert await listed(h) == [MEAL]
 
 
-async def test_a_standing_rule_is_forgotten_only_if_it_is_surely_meant(
-    house: Houses, judge: InstalledJudge
-) -> None:
+async def test_a_standing_rule_is_forgotten_like_any_memory(house: Houses, judge: InstalledJudge) -> None:
     judge.standing = lambda vector: Profile(rule=0.9, trait=0.0)
-    judge.help = lambda message, memory: 0.9 if message == FORGET else 0.99
     async with house() as h:
         await add(h, "User prefers short answers.")
         assert "x-memory-forgotten" not in (await tell(h, FORGET)).headers

@@ -101,4 +101,5 @@ def write_heads(directory: Path) -> Path:
     write_head(directory, "relation", pair_arrays([3], 8), classes=relation, temperature=1.5)
     statement = [sorted(FOLLOWS), sorted(WHOSE), sorted(SENSE)]
     write_head(directory, "statement", pair_arrays([2, 3, 12], 16), classes=statement)
+    write_head(directory, "forget", pair_arrays([2], 8), classes=[sorted(FOLLOWS)])
     return directory

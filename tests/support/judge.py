@@ -36,6 +36,7 @@ class ScriptedJudge:
     needs: Callable[[str], Needs] = lambda text: NEEDS_MEMORY
     asks: Callable[[str], Asks] = lambda text: ASKS_NOTHING
     help: Callable[[str, str], float] = lambda message, memory: 0.9
+    covered: Callable[[str, str], float] = lambda message, memory: 0.1
     relation: Callable[[str, str], Relation] = lambda old, new: APART
     statement: Callable[[str, str], Statement] = lambda message, candidate: stated()
     standing: Callable[[bytes], Profile] = lambda vector: Profile(0.0, 0.0)
@@ -55,6 +56,9 @@ class ScriptedJudge:
 
     async def readings(self, contents: Sequence[str]) -> list[bytes | None]:
         return [content.encode() for content in contents]
+
+    async def covers(self, message: str, contents: Sequence[str]) -> list[float]:
+        return [self.covered(message, content) for content in contents]
 
     def profile(self, vectors: Sequence[bytes]) -> list[Profile]:
         return [self.standing(vector) for vector in vectors]
