@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.storage.placing import heir_of
+from proxy.storage.sql.changes import heir_of
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ import pytest
 
 from proxy.domain.core import Forgotten
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.aim import Aim
-from proxy.storage.forgotten import counts_of, numbers, plus
-from proxy.storage.generations import made_with_another
+from proxy.storage.sql.forgetting.target import Target
+from proxy.storage.sql.model import made_with_another
+from proxy.storage.sql.receipts import counts_of, numbers, plus
 
 
 def test_every_count_of_a_receipt_is_added() -> None:
@@ -29,10 +29,10 @@ def test_receipts_of_another_version_can_be_read() -> None:
 
 
 def test_a_type_stands_for_its_children_and_its_absence_for_all() -> None:
-    types = Aim(type="semantic").types
+    types = Target(owner=1, type="semantic").types
     assert types is not None
     assert "semantic" in types
-    assert Aim().types is None
+    assert Target(owner=1).types is None
 
 
 def test_a_wrong_model_is_told_with_its_remedy() -> None:

@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from proxy.storage import told as module
-from proxy.storage.told import Told, Verdicts
+from proxy.storage.sql.forgetting import mentioning_exchanges as module
+from proxy.storage.sql.forgetting.mentioning_exchanges import Told, Verdicts
 
 ISLAND = "The user will travel to Zanzibar in October."
 TOLD = [

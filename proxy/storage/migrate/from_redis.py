@@ -28,10 +28,10 @@ from proxy.domain.core import Evidence, Memory, Scope
 from proxy.domain.errors import StoreError, StoreUnavailable
 from proxy.domain.oversight import Receipt
 from proxy.storage.exact.postings import pack
-from proxy.storage.forgotten import counts_of
-from proxy.storage.generations import NO_MODEL
 from proxy.storage.sql import owners, receipts, rows
 from proxy.storage.sql.connection import Connection
+from proxy.storage.sql.model import NO_MODEL
+from proxy.storage.sql.receipts import counts_of
 from proxy.text import terms
 
 Row = Mapping[str, Any]

@@ -11,9 +11,9 @@ from typing import Any
 
 from proxy.domain.core import Scope
 from proxy.domain.stored_responses import Chain, StoredResponse
-from proxy.storage.in_view import FORGOTTEN
 from proxy.storage.sql import conversations, exchanges, owners, rows
 from proxy.storage.sql.connection import Connection, Database
+from proxy.storage.sql.rows import FORGOTTEN
 
 _COLUMNS = """
     r.id, r.project, r.session, r.previous_id, r.conversation_id, r.response, r.input_items, r.created_at,

@@ -1,16 +1,15 @@
 """Apply a Change to the tables. Runs inside the writer's transaction."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import assert_never
 
 from proxy.domain.core import Change, Confirm, Create, Edit, Event, Hold, Memory, Release, Scope, Supersede
-from proxy.domain.errors import Duplicate, NotFound
+from proxy.domain.errors import Duplicate, NotFound, WrongModel
 from proxy.storage.exact.postings import pack
-from proxy.storage.generations import NO_MODEL, Held
-from proxy.storage.placing import check, heir_of
 from proxy.storage.sql import identity, quarantine, rows
 from proxy.storage.sql.connection import Connection
+from proxy.storage.sql.model import NO_MODEL, Held
 from proxy.text import terms
 
 REMEMBERED_VERSIONS = 1000  # an index older than that is read anew: see index_cache.py
@@ -285,3 +284,23 @@ class Writer:
             "INSERT INTO events (memory, at, action, by, content) VALUES (?, ?, ?, ?, ?)",
             (seq, at, action, by, rows.storable(content)),
         )
+
+
+def check(memory: Memory, vector: bytes | None, scope: Scope, dimension: int | None) -> None:
+    """Raise ValueError for a memory that is not the user's, and WrongModel for a vector that is not of the
+    store's dimension (None: no model was ever named)."""
+    if (memory.scope.tenant, memory.scope.user) != (scope.tenant, scope.user):
+        raise ValueError("a memory of another user")
+    if vector is not None and dimension is not None and len(vector) != 4 * dimension:
+        raise WrongModel(f"a vector of {len(vector) // 4} dimensions, the store holds {dimension}")
+
+
+def heir_of(memory_id: str, successors: Mapping[str, str | None]) -> str | None:
+    """Return who supersedes what the erased memory had superseded: the first of its line that is not erased.
+    None: nobody does. `successors`: of what is erased."""
+    heir = successors[memory_id]
+    for _ in successors:  # not `while`: imported memories may supersede each other in a circle
+        if heir is None or heir not in successors:
+            return heir
+        heir = successors[heir]
+    return None

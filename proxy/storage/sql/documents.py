@@ -17,15 +17,14 @@ from proxy.domain.documents import (
     Passage,
     searched_text,
 )
-from proxy.domain.errors import NotFound
+from proxy.domain.errors import NotFound, QuotaExceeded
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.damage import legible
 from proxy.storage.exact.postings import pack
-from proxy.storage.generations import NO_MODEL
 from proxy.storage.sql import model, owners, rows
 from proxy.storage.sql.connection import Connection, Database
 from proxy.storage.sql.forgetting.forget import Forgetting
-from proxy.storage.usage import check_room
+from proxy.storage.sql.model import NO_MODEL
 from proxy.text import terms
 
 COLUMNS = """
@@ -84,7 +83,7 @@ class SqlDocuments:
             if old is not None:
                 tx.execute("DELETE FROM documents WHERE owner = ? AND id = ? AND doomed = 0", (owner, old.id))
             others, passages = tx.execute(_USED, (owner,)).fetchone()
-            check_room(others, passages, new, limits)
+            _check_room(others, passages, new, limits)
             generation = model.held(tx, self._embedding()).generation
             _insert(tx, owner, new, old, packed, generation)
             stored = _named(tx, new.scope, new.name)
@@ -193,3 +192,11 @@ def _insert(
             for p, words, vector in zip(new.passages, packed, made, strict=True)
         ],
     )  # fmt: skip
+
+
+def _check_room(others: int, passages: int, new: NewDocument, limits: Limits) -> None:
+    """Raise QuotaExceeded if the user may not have the document beside the others, with their passages."""
+    if others + 1 > limits.documents:
+        raise QuotaExceeded(f"This user has {limits.documents} documents already, and may have no more.")
+    if passages + len(new.passages) > limits.passages_of_user:
+        raise QuotaExceeded(f"This user's documents may hold {limits.passages_of_user} passages together.")

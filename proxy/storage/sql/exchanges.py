@@ -7,10 +7,9 @@ from collections.abc import Collection
 from proxy.domain.core import Begun, NewExchange, NewJob, Outcome, Scope
 from proxy.domain.lanes import ORDINARY
 from proxy.domain.ports import Trigger
-from proxy.storage.in_view import FORGOTTEN
-from proxy.storage.retry import is_opening, is_retry, said_anew
 from proxy.storage.sql import notes, owners, queue, rows
 from proxy.storage.sql.connection import Connection, Instance
+from proxy.storage.sql.rows import FORGOTTEN
 
 # What an answer was given with in view: memories and documents.
 _STILL_THERE = """
@@ -222,3 +221,33 @@ def prune(tx: Connection, before: float, limit: int) -> int:
     tx.execute(f"UPDATE exchanges SET extraction = 'old' WHERE seq IN {_THESE}", these)
     tx.execute(f"DELETE FROM exchanges WHERE seq IN {_THESE}", these)
     return len(old)
+
+
+# ---------------------------------------------------------------- retries
+# A client sends the same words again soon. A person who has said something else since says them again on
+# purpose. In doubt they count as said again: read twice, a fact is stored once; not read, it is lost.
+WITHIN_S = 60.0  # a client's own retries come sooner
+UNFINISHED_WITHIN_S = 3600.0  # a person's, of what was never wholly answered
+OPENING_WITHIN_S = 3600.0
+
+
+def is_retry(new: NewExchange, *, key: str, whole: bool, at: float) -> bool:
+    """True if the exchange repeats the session's last one: `key`, `whole` and `at` as that was stored, and
+    unless something else was said in between.
+
+    The key may have a suffix, which tells it from the same words said before."""
+    within_s = WITHIN_S if whole else UNFINISHED_WITHIN_S
+    return key.partition(":")[0] == new.key and abs(new.at - at) < within_s
+
+
+def is_opening(new: NewExchange, *, at: float) -> bool:
+    """True if the first words of a conversation that brings its history are its beginning, sent again: `at`
+    as that was stored, and unless something else was said elsewhere in between.
+
+    Who names a session would name another conversation otherwise, and may send a whole transcript again."""
+    return abs(new.at - at) < OPENING_WITHIN_S
+
+
+def said_anew(key: str, seq: int) -> str:
+    """Return the key of the exchange that says the same anew after the one with this number."""
+    return f"{key}:{seq}"

@@ -4,9 +4,37 @@ While the memories are embedded anew, vectors of two generations lie side by sid
 those of its own model and none of another's, so that the rest is found by its words.
 """
 
+from dataclasses import dataclass
+
+from proxy.domain.errors import WrongModel
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.generations import FIRST, Held, made_with_another, unknown_to
 from proxy.storage.sql.connection import Connection
+
+FIRST = 0
+NO_MODEL = -1  # the generation of memories that were stored without a model at hand
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What one process may do with vectors: make those of `generation`, compare those of `generations`."""
+
+    generation: int
+    dimension: int | None  # None: no model was ever named
+    generations: tuple[int, ...]
+
+
+def made_with_another(name: str, dimension: int, model: EmbeddingModel) -> WrongModel:
+    """Return the error of a store that holds vectors of another model than the configured one."""
+    return WrongModel(
+        f"the memories were embedded with {name} ({dimension} dimensions), the configured model is"
+        f" {model.name} ({model.dimension}): run `memory-proxy reembed` with the configuration that you"
+        " serve with (it can be broken off and goes on where it was), or set embedding.model back"
+    )
+
+
+def unknown_to(newest: str, name: str) -> WrongModel:
+    """Return the error of a store whose model was replaced under the process."""
+    return WrongModel(f"the store holds vectors of {newest}, not of {name}")
 
 
 def stamp(tx: Connection, model: EmbeddingModel) -> None:

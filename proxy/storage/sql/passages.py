@@ -1,6 +1,8 @@
 """The PassageIndex over SQL: see documents.PassageIndex for what every method guarantees."""
 
 import json
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from proxy.domain.core import Scope
@@ -11,7 +13,6 @@ from proxy.storage.exact.library import FoundPassage, Key, LibraryIndex, Passage
 from proxy.storage.sql import model, owners, rows
 from proxy.storage.sql.connection import Connection, Database
 from proxy.storage.sql.documents import COLUMNS, document_of, passage_of
-from proxy.storage.sql.passage_index import LibraryCache
 
 _HOLDS = """
     SELECT EXISTS (SELECT 1 FROM scopes s JOIN documents d ON d.owner = s.id
@@ -131,3 +132,40 @@ def _hits(tx: Connection, found: Sequence[FoundPassage]) -> Sequence[PassageHit]
             for one in found
             if one.seq in read
         ]
+
+
+class LibraryCache:
+    """Indexes of the users whose documents were searched last, within a bound in bytes."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._indexes: OrderedDict[int, LibraryIndex] = OrderedDict()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def get(self, owner: int, key: Key) -> LibraryIndex | None:
+        """Return the index made of just this, if it is held."""
+        with self._lock:
+            index = self._indexes.get(owner)
+            if index is None or index.key != key:
+                return None
+            self._indexes.move_to_end(owner)
+            return index
+
+    def put(self, owner: int, index: LibraryIndex) -> None:
+        """Hold the index; the least recently used go, but never the one used last."""
+        with self._lock:
+            self._remove(owner)
+            self._indexes[owner] = index
+            self._bytes += index.nbytes
+            while self._bytes > self._limit and len(self._indexes) > 1:
+                self._remove(next(iter(self._indexes)))
+
+    def drop(self, owner: int) -> None:
+        """Let go of a user's index: what was forgotten leaves this process's memory too."""
+        with self._lock:
+            self._remove(owner)
+
+    def _remove(self, owner: int) -> None:
+        if (index := self._indexes.pop(owner, None)) is not None:
+            self._bytes -= index.nbytes

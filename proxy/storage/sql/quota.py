@@ -7,14 +7,16 @@ that does not fit is left out. A memory that supersedes may then take the place 
 whose words go to its history; otherwise a full memory could only go stale.
 """
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
+from dataclasses import dataclass
+from typing import assert_never
 
-from proxy.domain.core import Change, Create, Edit, Release, Supersede
+from proxy.domain.core import Change, Confirm, Create, Edit, Hold, Release, Supersede
 from proxy.domain.oversight import Quota
+from proxy.storage.sql import rows
 from proxy.storage.sql.changes import Writer
 from proxy.storage.sql.connection import Connection
-from proxy.storage.usage import Result, Usage, fits, grown_too_far, growth, latest
 
 _MOST_AT_ONCE = 1000  # evictions beyond what the changes need: after a quota was lowered, others wait too
 
@@ -30,6 +32,26 @@ _IN_THIS_ORDER = (
     f"{_OTHERS} 0 AND expires_at <= :now ORDER BY {_WEAKEST_FIRST}",
     f"{_OTHERS} 0 AND (expires_at IS NULL OR expires_at > :now) ORDER BY {_WEAKEST_FIRST}",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What a user has, or a change adds."""
+
+    memories: int = 0
+    content_bytes: int = 0
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(self.memories + other.memories, self.content_bytes + other.content_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of the changes. `changed`: a search may return something else now."""
+
+    changed: bool
+    refused: tuple[str, ...] = ()
+    evicted: int = 0
 
 
 def apply_within(quota: Quota, writer: Writer, changes: Sequence[Change]) -> Result:
@@ -118,3 +140,51 @@ def _weakest_first(
     for query in _IN_THIS_ORDER:
         with closing(tx.execute(query, parameters)) as found:
             yield from found
+
+
+# ---------------------------------------------------------------- the rule
+def fits(quota: Quota, usage: Usage) -> bool:
+    return (not quota.memories or usage.memories <= quota.memories) and (
+        not quota.content_bytes or usage.content_bytes <= quota.content_bytes
+    )
+
+
+def grown_too_far(quota: Quota, before: Usage, after: Usage) -> bool:
+    """True for growth beyond the quota. Who is above it already may still shrink, or stay."""
+    too_many = quota.memories and after.memories > max(quota.memories, before.memories)
+    too_much = quota.content_bytes and after.content_bytes > max(quota.content_bytes, before.content_bytes)
+    return bool(too_many or too_much)
+
+
+def growth(change: Change) -> Usage:
+    """Return the most that the change can add."""
+    match change:
+        case Create() | Supersede():
+            return Usage(1, _size(change.memory.content))
+        case Edit():
+            return Usage(0, _size(change.memory.content))
+        case Confirm() | Hold() | Release():
+            return Usage()
+        case _:
+            assert_never(change)
+
+
+def latest(changes: Iterable[Change]) -> float:
+    """Return the time of the last of the changes: by now, what was to expire before has."""
+    return max(map(_time, changes), default=0.0)
+
+
+def _time(change: Change) -> float:
+    match change:
+        case Create() | Supersede() | Edit():
+            return change.memory.updated_at
+        case Confirm() | Hold():
+            return change.at
+        case Release():
+            return 0.0
+        case _:
+            assert_never(change)
+
+
+def _size(content: str) -> int:
+    return len(rows.storable(content).encode())

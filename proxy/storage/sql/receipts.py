@@ -1,15 +1,15 @@
 """Receipts: proofs of what was forgotten, without any of it. See ports.Receipts."""
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from proxy.domain.core import Forgotten, MemoryFilter
 from proxy.domain.errors import NotFound
 from proxy.domain.oversight import Receipt
 from proxy.storage.damage import legible
-from proxy.storage.forgotten import counts_of, new_receipt_id, numbers, plus
 from proxy.storage.sql.connection import Connection, Database
 
 # One whose forget is still under way proves nothing yet.
@@ -25,6 +25,7 @@ _CURSOR = """
     WHERE r.id = :after AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
 """
 _NEWEST = 2**63 - 1
+_NAMES = frozenset(each.name for each in fields(Forgotten)) - {"receipt"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,3 +116,28 @@ def receipt_of(row: tuple[Any, ...]) -> Receipt:
         id=id_, tenant=tenant, user=user, project=project, type=type_, memory_id=memory_id, by=by, at=at,
         counts=_from_json(text, id_),
     )  # fmt: skip
+
+
+# ---------------------------------------------------------------- counts
+def new_receipt_id() -> str:
+    """Return an id that no receipt has."""
+    return f"rcpt_{secrets.token_hex(12)}"
+
+
+def plus(one: Forgotten, other: Forgotten) -> Forgotten:
+    """Return the sum; the receipt is the first that there is."""
+    first, second = asdict(one), asdict(other)
+    added = {name: first[name] + second[name] for name in _NAMES}
+    return Forgotten(**added, receipt=one.receipt or other.receipt)
+
+
+def numbers(counts: Forgotten) -> dict[str, int]:
+    """Return the counts alone, as they are written down: without zeros, of which an older version might not
+    know the names."""
+    return {name: count for name, count in asdict(counts).items() if name in _NAMES and count}
+
+
+def counts_of(row: Mapping[str, int], receipt: str | None = None) -> Forgotten:
+    """Return what `numbers` made, as far as this version knows their names. Raises TypeError, ValueError for
+    anything else."""
+    return Forgotten(**{name: count for name, count in dict(row).items() if name in _NAMES}, receipt=receipt)

@@ -10,10 +10,14 @@ from typing import Any
 
 from proxy.domain.core import Evidence, Exchange, Memory, MemoryFilter, Scope, with_children
 from proxy.storage.damage import legible
-from proxy.storage.in_view import is_not_to_be_read
 from proxy.storage.sql.connection import Connection
-from proxy.storage.texts import storable as storable
 from proxy.text import terms
+
+# `recalled` of an exchange: ids of the memories and documents that its answer was given with.
+DOCUMENT = "doc_"  # documents' ids begin so: no memory's do
+FORGOTTEN = "(forgotten)"
+"""Stands in `recalled` for what was forgotten, which nobody finds any more: an answer that is on its way
+is not kept then."""
 
 _MEMORY = """
     SELECT m.seq, m.id, s.tenant, s.user, m.project, m.type, m.content, m.source, m.created_at, m.updated_at,
@@ -41,6 +45,21 @@ _IN_VIEW = """
     WHERE e.session = (SELECT session FROM exchanges WHERE seq = ?) AND e.seq <= ? AND e.recalled <> '[]'
     ORDER BY e.seq
 """
+
+
+def storable(text: str) -> str:
+    """Return the text with lone surrogates replaced: JSON can carry them, UTF-8 cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def is_not_to_be_read(recalled: Iterable[str]) -> bool:
+    """True where no memory is made of the answer, nor of a later one of its session: what is in a document
+    must not become one by being quoted, and a client's history may hold what was forgotten."""
+    return any(each.startswith(DOCUMENT) or each == FORGOTTEN for each in recalled)
 
 
 def digest(content: str) -> bytes:

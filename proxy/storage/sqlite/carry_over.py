@@ -20,12 +20,11 @@ from typing import Any
 
 from proxy.domain.core import Forgotten, MemoryFilter, Scope
 from proxy.domain.oversight import Receipt
-from proxy.storage.forgotten import counts_of, numbers, plus
 from proxy.storage.sql import owners
 from proxy.storage.sql.forgetting.affected import Seqs, find
 from proxy.storage.sql.forgetting.erase import erase, erase_all
 from proxy.storage.sql.forgetting.target import Target, aimed
-from proxy.storage.sql.receipts import keep, receipt_of
+from proxy.storage.sql.receipts import counts_of, keep, numbers, plus, receipt_of
 from proxy.storage.sqlite import file
 
 _RECEIPTS = """

@@ -15,9 +15,8 @@ from proxy.domain.core import Forgotten
 from proxy.storage.sql import rows
 from proxy.storage.sql.connection import Connection
 from proxy.storage.sql.forgetting.linked_responses import Kept
-from proxy.storage.sql.forgetting.mentioning_exchanges import told_besides
+from proxy.storage.sql.forgetting.mentioning_exchanges import Verdicts, told_besides
 from proxy.storage.sql.forgetting.target import Target
-from proxy.storage.told import Verdicts
 
 Seqs = tuple[int, ...]
 Session = tuple[str | None, str]

@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from proxy.domain.core import Forgotten
-from proxy.storage.in_view import FORGOTTEN
 from proxy.storage.sql import rows
 from proxy.storage.sql.connection import Connection
 from proxy.storage.sql.forgetting.affected import Doomed, Seqs
+from proxy.storage.sql.rows import FORGOTTEN
 
 Portion = tuple[tuple[str, Seqs], ...]
 """Tables, by their names in Doomed, and numbers of rows."""

@@ -7,15 +7,15 @@ from functools import partial, reduce
 
 from proxy import telemetry
 from proxy.domain.core import Forgotten, MemoryFilter, Scope
-from proxy.storage.forgotten import plus
 from proxy.storage.sql import owners, receipts, rows
 from proxy.storage.sql.connection import Connection, Database, Instance
 from proxy.storage.sql.forgetting import pending
 from proxy.storage.sql.forgetting.affected import find
 from proxy.storage.sql.forgetting.erase import Portion, erase, erase_all, portions
+from proxy.storage.sql.forgetting.mentioning_exchanges import Verdicts
 from proxy.storage.sql.forgetting.pending import Order
 from proxy.storage.sql.forgetting.target import Target, aimed
-from proxy.storage.told import Verdicts
+from proxy.storage.sql.receipts import plus
 
 _AT_ONCE = 500  # rows of memories, exchanges or responses: who has more is forgotten in portions
 _MUCH = """

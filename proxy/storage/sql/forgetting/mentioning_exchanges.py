@@ -3,13 +3,20 @@ read them yet, or the fact was said again where the memory was told or shown.
 
 Where one memory is named, only such exchanges go; where a whole kind is forgotten, everything that is not
 read yet goes.
+
+A wrong yes loses what the user said, a wrong no brings back what is forgotten. A text states a fact if it
+has all of its numbers and half of its words (all of a few) in neighbouring sentences. The user's words that
+the fact was learnt from count as the fact does: people repeat themselves in similar words.
 """
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.storage.sql.connection import Connection
-from proxy.storage.told import Told, Verdicts
+from proxy.text.sentences import sentences
+from proxy.text.terms import CJK, STOP_WORDS, fold
 
 _THESE = "(SELECT CAST(value AS INTEGER) FROM json_each(:these))"
 _WORDS = f"SELECT content FROM memories WHERE seq IN {_THESE}"
@@ -21,10 +28,22 @@ _MAY_TELL = """
         SELECT e.session FROM json_each(:seen) seen
         CROSS JOIN exchanges e ON e.seq = CAST(seen.value AS INTEGER)))
 """
+SHARE = 0.5  # of a fact's words
+FEW = 4  # words; of so many all are wanted, but for the first, which mostly names the user
+ENOUGH = 3  # words; a shorter fact is only found in a text that says something about its user
+CLOSE = 3  # neighbouring sentences
+_BEGINNING = 5  # letters of a word that its forms have in common: "travelling", "travel"; of a shorter one,
+_LAST = 1  # all but the last: "lives", "living"
+_SHORTEST = 3  # fewer begin too many words: "tea", "teacher"
+_NUMBER = re.compile(r"\d+(?:[.:]\d+)*")
+# Facts name the year, and the date if the user said "tomorrow".
+_DATE = re.compile(r"\b(?:19|20)\d\d(?:-\d\d(?:-\d\d)?)?\b")
+_WORD = re.compile(rf"[^\W_{CJK}]{{3,}}|[{CJK}]{{2,}}")
+_GAP = re.compile(r"[\W_]+")
 
 
 def told_besides(
-    tx: Connection, ours: dict[str, Any], verdicts: Verdicts
+    tx: Connection, ours: dict[str, Any], verdicts: "Verdicts"
 ) -> Iterator[tuple[str, int, tuple[str | None, str]]]:
     """Yield "exchanges" where the user's words tell one of `:these` memories, "answers" where only the answer
     does; the exchange's number; its session. `:seen`: exchanges of sessions that are looked through."""
@@ -38,3 +57,141 @@ def told_besides(
 
 def _column(tx: Connection, query: str, ours: dict[str, Any]) -> list[str]:
     return [text for (text,) in tx.execute(query, ours)]
+
+
+# ---------------------------------------------------------------- words alone
+@dataclass(frozen=True, slots=True)
+class _Fact:
+    words: tuple[str, ...]  # their beginnings
+    numbers: frozenset[str]
+    names_user: bool = False  # its first word may be for its user, who does not use it
+
+    @property
+    def wanted(self) -> tuple[str, ...]:
+        """Return the words of which SHARE must be there, or all of FEW."""
+        return self.words[1:] if self.names_user and ENOUGH <= len(self.words) <= FEW else self.words
+
+    def may_be_in(self, folded: str) -> bool:
+        """False where the text (in searchable form) surely lacks the words, or a number."""
+        words = [word.strip() for word in self.wanted]
+        return _holds(folded, words) and all(number in folded for number in self.numbers)
+
+    @property
+    def is_short(self) -> bool:
+        return len(self.words) + len(self.numbers) < ENOUGH
+
+
+Case = tuple[tuple[_Fact, ...], str]
+
+
+@dataclass(slots=True)
+class Verdicts:
+    """Which texts state a fact whose words they hold. Finding the sentences of a long text takes up to 0.1 s:
+    each is judged once, and outside of transactions.
+
+    `put_off`: answer no for now, and collect what is asked until `settle` judges it, in any thread.
+    """
+
+    put_off: bool = False
+    _known: dict[Case, bool] = field(default_factory=dict)
+    _asked: dict[Case, None] = field(default_factory=dict)
+
+    def tell(self, facts: tuple[_Fact, ...], text: str) -> bool:
+        """Return whether the text states one of the facts."""
+        case = facts, text
+        if (known := self._known.get(case)) is not None:
+            return known
+        if self.put_off:
+            self._asked[case] = None
+            return False
+        return self._known.setdefault(case, _tell(*case))
+
+    def settle(self) -> None:
+        """Find out what was put off."""
+        self._known |= {case: _tell(*case) for case in self._asked}
+        self._asked.clear()
+        self.put_off = False
+
+
+class Told:
+    """Facts that are being forgotten, and the words of their users that they were learnt from."""
+
+    def __init__(
+        self, contents: Iterable[str], quotes: Iterable[str], verdicts: Verdicts | None = None
+    ) -> None:
+        facts = dict.fromkeys(fact for text in contents if (fact := _fact(text, names_user=True)))
+        said = (_fact(text, names_user=False) for text in quotes)
+        facts |= dict.fromkeys(fact for fact in said if fact and not fact.is_short)
+        self._facts = tuple(facts)
+        self._verdicts = verdicts or Verdicts()
+
+    def is_in(self, text: str, *, personal: bool) -> bool:
+        """Return whether the text states one of the facts. `personal`: it says something about its user."""
+        wanted = [fact for fact in self._facts if personal or not fact.is_short]
+        folded = _searchable(text)
+        # Nearly always none, and cheap then.
+        may = tuple(fact for fact in wanted if fact.may_be_in(folded))
+        return bool(may) and self._verdicts.tell(may, text)
+
+
+def _tell(facts: tuple[_Fact, ...], text: str) -> bool:
+    """Return whether one of the facts is stated in neighbouring sentences."""
+    if not (facts := tuple(_held(text, facts))):
+        return False
+    said = sentences(text)
+    short, others = [f for f in facts if f.is_short], [f for f in facts if not f.is_short]
+    near = (" ".join(said[at : at + CLOSE]) for at in range(len(said)))
+    return any(_held(one, short) for one in said) or any(_held(some, others) for some in near)
+
+
+def _fact(text: str, *, names_user: bool) -> _Fact | None:
+    """Return what of the text can be looked for; None if there is nothing."""
+    bare = _DATE.sub(" ", text)
+    folded = _searchable(bare)
+    words = tuple(dict.fromkeys(map(_beginning, _words(folded))))
+    numbers = frozenset(_NUMBER.findall(folded))
+    return _Fact(words, numbers, names_user) if words or numbers else None
+
+
+def _searchable(text: str) -> str:
+    """Return the text folded, without thousands separators."""
+    return fold(text).replace(",", "")
+
+
+def _words(folded: str) -> Iterator[str]:
+    """Yield the words that say something, and the bigrams of scripts without spaces."""
+    for word in _WORD.findall(folded):
+        if word[0] >= "\u2e80":
+            yield from (word[at : at + 2] for at in range(len(word) - 1))
+        elif word not in STOP_WORDS and not word.isdigit():
+            yield word.removesuffix("s")
+
+
+def _beginning(word: str) -> str:
+    """Return what a text with a form of the word holds, if its gaps are single blanks."""
+    if word > "\u2e7f":
+        return word
+    if len(word) <= _SHORTEST:
+        return f" {word} "
+    return f" {word[: min(_BEGINNING, max(_SHORTEST, len(word) - _LAST))]}"
+
+
+def _held(text: str, facts: Sequence[_Fact]) -> list[_Fact]:
+    """Return the facts whose words and numbers are anywhere in the text."""
+    if not facts:
+        return []
+    folded = _searchable(text)
+    spaced = f" {_GAP.sub(' ', folded)} "
+    return [
+        fact for fact in facts if _holds(spaced, fact.wanted) and fact.numbers <= set(_NUMBER.findall(folded))
+    ]
+
+
+def _holds(spaced: str, words: Sequence[str]) -> bool:
+    spare = len(words) * (1 - SHARE) if len(words) > FEW else 0
+    for word in words:
+        if word not in spaced and not (word[-1] == " " and f"{word[:-1]}s " in spaced):
+            spare -= 1
+            if spare < 0:
+                return False
+    return True

@@ -1,10 +1,10 @@
 """The target of a forget: rows of one owner, up to those that were there when it began."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from proxy.domain.core import MemoryFilter
-from proxy.storage.aim import Aim
+from proxy.domain.core import MemoryFilter, with_children
 from proxy.storage.sql import rows
 from proxy.storage.sql.connection import Connection
 
@@ -35,12 +35,38 @@ class Bounds:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target(Aim):
-    """Memories of one owner (a number of `scopes`), and what else holds their text."""
+class Target:
+    """Memories of one owner (a number of `scopes`), and what else holds their text. A field that is None
+    narrows nothing."""
 
     owner: int
-    only: tuple[int, ...] | None = None  # rows
+    project: str | None = None
+    type: str | None = None
+    text: str | None = None
+    memory_id: str | None = None
+    document_id: str | None = None  # no memory, but this document
+    only: tuple[int, ...] | None = None  # of the memories, just these rows
     bounds: Bounds = Bounds()
+
+    @property
+    def is_scope(self) -> bool:
+        """True if it covers all that was said, too: a user's, or a project's."""
+        return self.type is None and self.text is None and self.is_of_many
+
+    @property
+    def is_everything(self) -> bool:
+        """True if nothing of the user is to be left."""
+        return self.is_scope and self.project is None
+
+    @property
+    def is_of_many(self) -> bool:
+        """True if it covers all memories of a kind, and not single things that are named."""
+        return self.memory_id is None and self.document_id is None and self.only is None
+
+    @property
+    def types(self) -> frozenset[str] | None:
+        """The types that the one named stands for, None for all."""
+        return None if self.type is None else _with_children(self.type)
 
     def parameters(self) -> dict[str, Any]:
         """Return what the constant SQL of this package refers to."""
@@ -73,3 +99,8 @@ def bounds_now(tx: Connection) -> Bounds:
     return Bounds(
         *(tx.execute(f"SELECT coalesce(max(seq), 0) FROM {table}").fetchone()[0] for table in _BOUNDED)
     )
+
+
+@cache
+def _with_children(type_: str) -> frozenset[str]:
+    return with_children((type_,)) | {type_}
