@@ -27,11 +27,11 @@ from redis.exceptions import RedisError
 from proxy.domain.core import Evidence, Memory, Scope
 from proxy.domain.errors import StoreError, StoreUnavailable
 from proxy.domain.oversight import Receipt
-from proxy.storage.exact.postings import pack
 from proxy.storage.sql import owners, receipts, rows
 from proxy.storage.sql.connection import Connection
 from proxy.storage.sql.model import NO_MODEL
 from proxy.storage.sql.receipts import counts_of
+from proxy.storage.vectors.exact.postings import pack
 from proxy.text import terms
 
 Row = Mapping[str, Any]

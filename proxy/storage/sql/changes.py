@@ -6,10 +6,10 @@ from typing import assert_never
 
 from proxy.domain.core import Change, Confirm, Create, Edit, Event, Hold, Memory, Release, Scope, Supersede
 from proxy.domain.errors import Duplicate, NotFound, WrongModel
-from proxy.storage.exact.postings import pack
 from proxy.storage.sql import identity, quarantine, rows
 from proxy.storage.sql.connection import Connection
 from proxy.storage.sql.model import NO_MODEL, Held
+from proxy.storage.vectors.exact.postings import pack
 from proxy.text import terms
 
 REMEMBERED_VERSIONS = 1000  # an index older than that is read anew: see index_cache.py

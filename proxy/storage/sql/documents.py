@@ -20,11 +20,11 @@ from proxy.domain.documents import (
 from proxy.domain.errors import NotFound, QuotaExceeded
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.damage import legible
-from proxy.storage.exact.postings import pack
 from proxy.storage.sql import model, owners, rows
 from proxy.storage.sql.connection import Connection, Database
 from proxy.storage.sql.forgetting.forget import Forgetting
 from proxy.storage.sql.model import NO_MODEL
+from proxy.storage.vectors.exact.postings import pack
 from proxy.text import terms
 
 COLUMNS = """

@@ -7,12 +7,12 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from proxy.domain.core import Scope
-from proxy.storage.exact.index import Row, UserIndex, build
 from proxy.storage.sql.changes import REMEMBERED_VERSIONS
 from proxy.storage.sql.connection import Connection
 from proxy.storage.sql.forgetting.pending import hidden
 from proxy.storage.sql.owners import Name, Owner
 from proxy.storage.sql.rows import as_json
+from proxy.storage.vectors.exact.index import Row, UserIndex, build
 
 _ROWS = """
     SELECT m.seq, m.type, m.project, m.expires_at, m.superseded_by IS NULL AND m.archived = 0,

@@ -26,7 +26,6 @@ from proxy.domain.errors import Conflict
 from proxy.domain.oversight import Applied, Quota
 from proxy.domain.ports import EmbeddingModel, ProfileKind, Snapshot, SortProfile
 from proxy.storage.damage import DamagedRow
-from proxy.storage.exact.index import Found, UserIndex
 from proxy.storage.sql import model, owners, queue, rows
 from proxy.storage.sql.changes import Writer
 from proxy.storage.sql.connection import Connection, Database
@@ -39,6 +38,7 @@ from proxy.storage.sql.owners import Owner
 from proxy.storage.sql.prefetch import Prefetch
 from proxy.storage.sql.quota import apply_within
 from proxy.storage.sql.row_cache import RowCache
+from proxy.storage.vectors.exact.index import Found, UserIndex
 
 _READINGS = """
     SELECT m.id, v.reading FROM memories m JOIN vectors v ON v.memory = m.seq

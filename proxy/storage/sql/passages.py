@@ -9,10 +9,10 @@ from proxy.domain.core import Scope
 from proxy.domain.documents import Look, PassageHit, Pending
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.damage import legible
-from proxy.storage.exact.library import FoundPassage, Key, LibraryIndex, PassageRow, build_library
 from proxy.storage.sql import model, owners, rows
 from proxy.storage.sql.connection import Connection, Database
 from proxy.storage.sql.documents import COLUMNS, document_of, passage_of
+from proxy.storage.vectors.exact.library import FoundPassage, Key, LibraryIndex, PassageRow, build_library
 
 _HOLDS = """
     SELECT EXISTS (SELECT 1 FROM scopes s JOIN documents d ON d.owner = s.id

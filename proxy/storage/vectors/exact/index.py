@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from proxy.domain.core import Search, Stamp
 from proxy.domain.errors import WrongModel
 from proxy.storage.damage import legible
-from proxy.storage.exact.postings import NO_POSTINGS, Ints, Postings, term_hash
+from proxy.storage.vectors.exact.postings import NO_POSTINGS, Ints, Postings, term_hash
 
 # BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
 _K1, _B = 1.2, 0.4

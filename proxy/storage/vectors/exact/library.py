@@ -12,7 +12,7 @@ import numpy as np
 from proxy.domain.core import Search, Stamp
 from proxy.domain.documents import Look, Scores
 from proxy.storage.damage import legible
-from proxy.storage.exact.index import Found, Row, UserIndex, build
+from proxy.storage.vectors.exact.index import Found, Row, UserIndex, build
 
 _NO_STAMP = Stamp(0, 0)
 
