@@ -167,6 +167,15 @@ class Head(nn.Module):
         return {n: p for n, p in self.named_parameters() if p.requires_grad}
 
 
+def restore(head: Head, file: Path) -> None:
+    """Load what `Head.trained` saved. Raises KeyError or RuntimeError for a head of another shape."""
+    with np.load(file) as held:
+        arrays = dict(held)
+    with torch.no_grad():
+        for name, parameter in head.trained().items():
+            parameter.copy_(torch.tensor(_array(arrays, name)).reshape(parameter.shape))
+
+
 @dataclass(frozen=True, slots=True)
 class Texts:
     """Tokenises one text or two, each cut to its own bound, into one sequence."""

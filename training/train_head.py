@@ -4,7 +4,8 @@ r"""Train one head on the encoder, and report its held-out scores by language.
         --tokenizer tokenizer.json
 
 Saves `<head>.npz` (low-rank changes and linear layers) and `<head>.json` (its card: data, scores, checksum).
-A few minutes on two cores. Batches are of similar length; what is rare is drawn as often as what is frequent.
+A few minutes on two cores; `--resume` goes on from saved weights. Batches are of similar length; what is rare
+is drawn as often as what is frequent.
 """
 
 import argparse
@@ -218,6 +219,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--lr", type=float, default=2e-3)
     parser.add_argument("--look", type=int, default=10_000)
+    parser.add_argument("--resume", type=Path, help="weights of an earlier run, of the same rank")
     args = parser.parse_args()
     torch.manual_seed(0)
     random.seed(0)
@@ -239,6 +241,8 @@ def main() -> None:
         sum(p.numel() for p in head.trained().values()),
         "numbers",
     )
+    if args.resume:
+        m.restore(head, args.resume)
     fit(head, rows, held, args, names)
     report = {"dev": scores(head, held, names)}
     if test := read(args, "test", texts, rng):

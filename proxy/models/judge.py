@@ -86,7 +86,7 @@ class OnnxJudge:
 
     async def read(self, text: str) -> Reading:
         """See judging.Judge. A message that may ask for something is read again by the statement head, which
-        is surer about that, and slower; it is not asked about forgetting, which cannot be undone."""
+        is surer about that, and slower."""
         made = await self._embedder.read(text)
         needs, asks = self._heads.message.judge(_states(made.states))
         if max(asks.remember, asks.forget, asks.off_record, asks.rule) >= _MAY_ASK:
@@ -103,7 +103,7 @@ class OnnxJudge:
             self._senses[key] = sense
         return Asks(
             max(asks.remember, sense["remember"]),
-            asks.forget,
+            max(asks.forget, sense["forget"]),
             max(asks.off_record, sense["off_record"]),
             max(asks.rule, sense["rule"]),
         )

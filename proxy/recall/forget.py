@@ -16,7 +16,7 @@ from proxy.recall.query import query_of
 from proxy.recall.search import Searcher, Wanted
 
 ASKED = 0.5  # the operating point of the calibrated head
-COVERED = 0.5  # likewise
+COVERED = 0.6  # above the operating point: forgetting too much cannot be undone
 READ = 12  # memories, the nearest and those of the profile
 MOST = 5  # that are forgotten at once
 BY = "conversation"  # in receipts
