@@ -174,18 +174,25 @@ async def scripted_upstream(chunk_delay_s: float) -> AsyncIterator[str]:
 
 
 def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
-    """Play the demo on a stage of its own: a proxy with an empty data directory that is removed again."""
+    """Run the demo against a proxy of its own, with an empty data directory that is deleted at the end."""
     if upstream and not model:
-        raise ConfigError("with --upstream, say which model to ask for: --model NAME")
+        raise ConfigError("--upstream needs a model: --model NAME")
+    if model and not upstream:
+        raise ConfigError("--model needs the URL of its provider: --upstream URL")
     with tempfile.TemporaryDirectory(prefix="memory-proxy-demo-") as directory:
         settings = from_process(
             None,
             {
                 "storage": {"data_dir": directory},
                 "upstream": {"base_url": upstream},
-                # The demo's conversations are short, and its audience should not have to wait. It shows
-                # memory, not how a busy machine does without: where others keep it busy, it takes longer.
-                "memory": {"extraction_batch_size": 5, "personal_idle_seconds": 0.3, "deadline_ms": 5_000},
+                # Extraction starts after a second without a message, so that the audience does not wait.
+                # The long deadline shows memory on a busy machine too.
+                "memory": {
+                    "idle_seconds": 1,
+                    "personal_idle_seconds": 0.3,
+                    "session_summaries": False,
+                    "deadline_ms": 5_000,
+                },
                 "logging": {"level": "error"},
             },
         )
@@ -194,10 +201,14 @@ def demo(upstream: str | None, model: str | None, *, fast: bool) -> int:
 
 
 async def _play(settings: Settings, model: str | None, *, fast: bool) -> int:
-    stage = Served(settings, None, scripted=scripted_at(0 if fast else CHUNK_DELAY_S))
-    async with running(stage, http=RawTargetProtocol) as origin:
-        from proxy.demo.show import run_demo
-
+    served = Served(settings, None, scripted=scripted_at(0 if fast else CHUNK_DELAY_S))
+    try:
+        from proxy.demo.tour import run_demo
+    except ModuleNotFoundError as e:
+        if e.name != "openai":
+            raise
+        raise ConfigError("the demo needs the OpenAI SDK: run scripts/install") from e
+    async with running(served, http=RawTargetProtocol) as origin:
         return await run_demo(f"{origin}/v1", model=model, fast=fast)
 
 

@@ -1,1 +1,1 @@
-"""The scripted model, and the demo that plays against it. Nothing here is needed to run the proxy."""
+"""The scripted model and the tour of `memory-proxy demo`. A proxy with an upstream imports neither."""

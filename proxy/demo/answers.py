@@ -1,130 +1,108 @@
-"""What the scripted model answers: it repeats what memory gave it, takes note of statements, and says
-honestly that it knows nothing else.
+"""What the scripted model answers, as a chat model and in the roles in which the proxy calls a model.
 
-There is no understanding here. Which remembered line belongs to a question is decided by shared words
-and by a small table of topics.
+It understands nothing. As a chat model it quotes the first remembered line, so the choice of the memory is
+the proxy's. As the extraction model it returns the user's own sentences: the proxy's write gate, with its
+trained heads, decides which of them become memories.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from zlib import crc32
 
-from proxy.demo.grammar import second_person
-from proxy.demo.rules import facts, is_question
+import orjson
+
 from proxy.text.block import CLOSE, OPEN, strip_blocks
-from proxy.text.terms import terms
+from proxy.text.sentences import is_question, sentences
 
 MODEL = "scripted-demo"
-_LINE = re.compile(r"^(?:- )?\[(?P<label>[^\]\n]+)\] (?P<content>.+)$", re.MULTILINE)
-_BLOCK = re.compile(rf"^{re.escape(OPEN)}\n(.*?)(?:{re.escape(CLOSE)}|\Z)", re.DOTALL | re.MULTILINE)
-_GREETING = re.compile(
-    r"(?:hi|hello|hey|hiya|good (?:morning|afternoon|evening)|你好|您好|嗨)\b", re.IGNORECASE
-)
-_ABOUT_ME = re.compile(
-    r"\babout me\b|\bremember of me\b|\bwho am i\b|\bknow me\b|关于我|我是谁|记得我", re.IGNORECASE
-)
-_AT_MOST = 3
-_SCRIPTED = "I am a scripted demo model, not an AI"
+MAX_FACTS = 10
+MIN_SENTENCE_CHARS = 6  # "Hi!" states nothing
+MAX_TOPIC_CHARS = 120
 
-# Words of one line belong together: a question with one finds a memory with another.
-_TOPICS = tuple(
-    frozenset(terms(line))
-    for line in """
-        budget cost price spend money afford expensive cheap dollar euro pay much rent salary 预算 花 钱
-        eat food snack meal dinner lunch breakfast cook recipe restaurant menu dish vegan vegetarian diet\
- serve allergy allergic peanut nut gluten pork meat 过敏 吃
-        live home city town moved house address based place flat neighborhood 住 搬
-        trip travel vacation holiday flight fly island beach hotel Hawaii Portugal abroad leave pack
-        seat window aisle plane row sit flight book
-        wife husband partner daughter son kid child children mother father sister brother family turning
-        birthday born age old turn gift present celebrate
-        dog cat pet puppy kitten vet animal walk
-        work job employer company boss team office engineer colleague project living 工作
-        name call called address 名字 叫
-        language answer reply respond speak German French Chinese English 语言 回答
-        code editor programming framework database python rust stack
-        hobby sport weekend run hike tennis evening fun 喜欢
-        music instrument play practise learning lesson cello guitar piano violin flute drums
-        drink coffee tea morning beverage
-        car drive vehicle bike commute
-        color colour paint favorite favourite shade
-        date when deadline schedule meeting calendar appointment
-    """.strip().splitlines()
+_BLOCK = re.compile(rf"^{re.escape(OPEN)}\n(.*?)(?:{re.escape(CLOSE)}|\Z)", re.DOTALL | re.MULTILINE)
+# A memory's label ends in its id ("[semantic 2026-01-14 #ab12cd34] …"); lines of session notes have none.
+_LINE = re.compile(r"^\[[^\]\n]+ #[\w-]+\] (.+)$", re.MULTILINE)
+# The form of proxy/prompts/. A text cannot imitate it: the proxy escapes these tags in what it quotes.
+_CONVERSATION = re.compile(r"<conversation>\n(.*?)\n</conversation>", re.DOTALL)
+_USER = re.compile(r"^<user>\n(.*?)\n?</user>$", re.DOTALL | re.MULTILINE)
+
+_NOTED = ("Noted.", "Thank you, noted.", "Good to know.", "All right.", "Understood.")
+_GREETINGS = (
+    "Hello! I am a scripted demo model, not an AI. Say something about yourself, then ask about it in a new"
+    " session.",
+    "Hi! I only follow a script. State a fact, such as a budget or a preference, and ask for it later.",
+)
+_UNKNOWN = (
+    "I do not know: memory has nothing about that.",
+    "I do not know that. Nothing in memory answers it.",
+    "I cannot answer that: no memory came with your question.",
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """One message of the conversation, as plain text."""
+class Message:
+    """One message of a conversation, as plain text."""
 
     role: str
     text: str
 
 
-def answer(messages: Sequence[Said]) -> str:
+def answer(messages: Sequence[Message]) -> str:
     """Return the answer to the last user message."""
-    asked_at = max((i for i, m in enumerate(messages) if m.role == "user"), default=-1)
-    asked = strip_blocks(messages[asked_at].text).strip() if asked_at >= 0 else ""
-    stated = [second_person(fact.content) for fact in facts(asked)]
-    parts = [f"Noted: {'; '.join(stated)}."] if stated else []
-    if is_question(asked) or not parts:
-        parts.append(_recall(asked, _remembered(messages), _told(messages[:asked_at])))
-    return " ".join(parts)
+    asked = next((strip_blocks(m.text).strip() for m in reversed(messages) if m.role == "user"), "")
+    if not any(map(is_question, sentences(asked))):
+        return _one_of(_NOTED if statements(asked) else _GREETINGS, asked)
+    remembered = _first_memory(messages)
+    return f"From memory: “{remembered}”" if remembered else _one_of(_UNKNOWN, asked)
 
 
-def _remembered(messages: Sequence[Said]) -> list[str]:
-    """Return the contents of the remembered lines, in their order."""
-    return [
-        line["content"]
-        for message in messages
-        for block in _BLOCK.findall(message.text)
-        for line in _LINE.finditer(block)
-    ]
+def statements(text: str) -> list[str]:
+    """Return the user's sentences that are no questions, letter by letter."""
+    return [s for s in sentences(text) if len(s) >= MIN_SENTENCE_CHARS and not is_question(s)]
 
 
-def _told(messages: Sequence[Said]) -> list[str]:
-    """Return what the user said earlier in this very conversation."""
-    return [f.content for m in messages if m.role == "user" for f in facts(strip_blocks(m.text))]
+def extract(prompt: str) -> str:
+    """Return every statement of the user in the prompt as a fact, in the form that the prompt asks for."""
+    found = dict.fromkeys(s for said in _said(prompt) for s in statements(said))
+    common = {"type": "semantic", "confidence": 0.9, "tags": [], "replaces": None}
+    return _json({"facts": [{**common, "content": s, "evidence": s} for s in list(found)[:MAX_FACTS]]})
 
 
-def _recall(asked: str, remembered: Sequence[str], told: Sequence[str]) -> str:
-    everything = bool(_ABOUT_ME.search(asked))
-    if here := _matching(asked, told, everything):
-        return f"Earlier in this conversation you said: {_listed(here)}."
-    if known := _matching(asked, remembered, everything):
-        return f"From what I remember: {_listed(known)}."
-    if remembered and is_question(asked):
-        nearest = _listed(remembered[:1])
-        return f"I do not know. The nearest that I remember: {nearest}. ({_SCRIPTED}: I only match words.)"
-    if _GREETING.match(asked) and not is_question(asked):
-        return f"Hello! {_SCRIPTED}. Tell me something about yourself, then ask me in a new session."
-    return f"I do not know: nothing that I remember answers this. ({_SCRIPTED}: I know no more than that.)"
+def summarise(prompt: str) -> str:
+    """Return an empty summary: the proxy stores none."""
+    return _json({"summary": "", "topics": [], "actions": [], "outcomes": []})
 
 
-def _matching(asked: str, contents: Sequence[str], everything: bool) -> list[str]:
-    """Return the contents that share words or a topic with the question, the best first."""
-    if everything:
-        return list(contents[: 2 * _AT_MOST])
-    scored = [(_affinity(asked, content), content) for content in contents]
-    best = max((score for score, _ in scored), default=0)
-    # The sort is stable: what memory put first stays first among equals.
-    near = sorted((s for s in scored if s[0] * 2 > best), key=lambda s: -s[0])
-    return [content for _, content in near[:_AT_MOST]]
+def session_state(prompt: str) -> str:
+    """Return the session's state: the last message as its topic, and the latest statements."""
+    said = _said(prompt)
+    facts = [s for text in said for s in statements(text)]
+    return _json({"topic": " ".join(said[-1].split())[:MAX_TOPIC_CHARS] if said else "", "facts": facts[-8:]})
 
 
-def _affinity(asked: str, content: str) -> int:
-    question, fact = set(terms(asked)), set(terms(content))
-    shared_topics = sum(1 for topic in _TOPICS if topic & question and topic & fact)
-    return 2 * shared_topics + 3 * len(question & fact)
+ROLES: Mapping[str, Callable[[str], str]] = {
+    "memory_extraction": extract,
+    "memory_summary": summarise,
+    "memory_state": session_state,
+}
 
 
-def _listed(contents: Sequence[str]) -> str:
-    return "; ".join(_uncapitalised(second_person(c).rstrip(" .。")) for c in contents)
+def _first_memory(messages: Sequence[Message]) -> str:
+    """Return the first memory that was injected, which is the proxy's best match; "" for none."""
+    lines = (line for m in messages for block in _BLOCK.findall(m.text) for line in _LINE.findall(block))
+    return next(lines, "")
 
 
-def _uncapitalised(text: str) -> str:
-    """Lower the first letter of an ordinary opening word, never of a name."""
-    opening = re.match(
-        r"(?:The|For|On|In|At|When|Whenever|From|Yesterday|Last|This|Every|Before|After)\b", text
-    )
-    return text[0].lower() + text[1:] if opening else text
+def _said(prompt: str) -> list[str]:
+    conversation = _CONVERSATION.search(prompt)
+    return _USER.findall(conversation[1]) if conversation else []
+
+
+def _one_of(lines: Sequence[str], text: str) -> str:
+    """Return one of the lines: the same text always gets the same line."""
+    return lines[crc32(text.encode()) % len(lines)]
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value).decode()

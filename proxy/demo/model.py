@@ -1,209 +1,174 @@
-"""A small OpenAI-compatible model that answers by rules: for the demo, for a first `curl`, for tests.
+"""A small OpenAI-compatible upstream with a scripted model, for `memory-proxy demo` and for first tries.
 
-It calls itself `scripted-demo`. Asked by the proxy (`User-Agent: … (memory_extraction)`) it extracts facts
-by the rules of `rules.py`, sums a session up and keeps its state (`sessions.py`). It keeps the last
-responses, so that `previous_response_id` works.
+It has chat completions and a list of one model. The Responses API in front of it is the proxy's translation.
+Like OpenAI it refuses unknown fields, which shows that the proxy removes its own from the body.
 """
 
 import asyncio
-import base64
-import hashlib
-from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable
+import re
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import orjson
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from proxy.demo.answers import MODEL, Said, answer
-from proxy.demo.chat import Chat
-from proxy.demo.extraction import extract
-from proxy.demo.requests import CHAT_FIELDS, EMBEDDINGS_FIELDS, RESPONSES_FIELDS, check_messages, parse
-from proxy.demo.responses import Answered
-from proxy.demo.said import estimated_tokens, said_in
-from proxy.demo.sessions import keep_state, sum_up
-from proxy.domain.errors import ClientError, InvalidRequest, NotFound, error_body
-from proxy.text.terms import terms
+from proxy.demo.answers import MODEL, ROLES, Message, answer
+from proxy.domain.errors import ClientError, InvalidRequest, error_body
 
-KEPT_RESPONSES = 1_000
-DIMENSIONS = 384
+FIELDS = frozenset(
+    "model messages stream stream_options temperature top_p n stop seed user store metadata tools tool_choice"
+    " parallel_tool_calls max_tokens max_completion_tokens response_format reasoning_effort verbosity"
+    " frequency_penalty presence_penalty logit_bias logprobs top_logprobs service_tier safety_identifier"
+    " prompt_cache_key prompt_cache_retention modalities audio prediction web_search_options functions"
+    " function_call".split()
+)
+MESSAGE_ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+# About as long as a model's tokens: two characters of Chinese, Japanese or Korean, eight of other scripts.
+_PIECE = re.compile(r"[\u2e80-\uffef]{1,2}|\s*[^\s\u2e80-\uffef]{1,8}|\s+")
+_MODEL_CARD = {"id": MODEL, "object": "model", "created": 1767225600, "owned_by": "memory-proxy"}
 
 
 def scripted_model(*, chunk_delay_s: float = 0.02) -> Starlette:
-    """Return the model as an ASGI app. `chunk_delay_s` passes before each event of a stream."""
-    model = _Model(chunk_delay_s)
-    one = "/v1/responses/{response_id}"
+    """Return the upstream as an ASGI app. A stream waits `chunk_delay_s` before each event."""
+
+    async def chat(request: Request) -> Response:
+        body = parsed(await request.body())
+        messages = [Message(m["role"], text_of(m.get("content"))) for m in body["messages"]]
+        limit = body.get("max_completion_tokens") or body.get("max_tokens")
+        completion = Completion(messages, _answer_in_role(request, messages), limit)
+        if not body.get("stream"):
+            return JSONResponse(completion.whole())
+        options = body.get("stream_options")
+        include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
+        events = _paced(completion.events(include_usage=include_usage), chunk_delay_s)
+        return StreamingResponse(events, media_type="text/event-stream")
+
     return Starlette(
         routes=[
-            Route("/v1/models", model.models, methods=["GET"]),
-            Route("/v1/models/{name}", model.one_model, methods=["GET"]),
-            Route("/v1/chat/completions", model.chat, methods=["POST"]),
-            Route("/v1/responses", model.respond, methods=["POST"]),
-            Route(one, model.response, methods=["GET"]),
-            Route(one, model.delete_response, methods=["DELETE"]),
-            Route("/v1/embeddings", model.embed, methods=["POST"]),
+            Route("/v1/models", _models, methods=["GET"]),
+            Route("/v1/chat/completions", chat, methods=["POST"]),
         ],
         exception_handlers={ClientError: _refuse, HTTPException: _unknown_url},
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Kept:
-    """A stored response, and the conversation up to and including it."""
+class Completion:
+    """One answer, cut at `max_tokens`, as an object or as a stream."""
 
-    shown: dict[str, Any]
-    conversation: list[Said]
+    asked: Sequence[Message]
+    text: str
+    max_tokens: int | None = None
+    id: str = field(default_factory=lambda: f"chatcmpl-{uuid.uuid4().hex}")
+    created: int = field(default_factory=lambda: int(time.time()))
 
+    def whole(self) -> dict[str, Any]:
+        """Return the chat.completion object."""
+        message = {"role": "assistant", "content": "".join(self._pieces()), "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": self._finish_reason()}
+        return {**self._head("chat.completion"), "choices": [choice], "usage": self._usage()}
 
-@dataclass(frozen=True, slots=True)
-class _Model:
-    """The endpoints."""
+    def events(self, *, include_usage: bool) -> Iterator[bytes]:
+        """Yield the stream's server-sent events, the last of them `[DONE]`."""
+        # With include_usage every chunk has the key: null until the last one.
+        usage: dict[str, Any] = {"usage": None} if include_usage else {}
+        deltas: list[dict[str, Any]] = [{"role": "assistant", "content": "", "refusal": None}]
+        deltas += [{"content": piece} for piece in self._pieces()]
+        for delta in deltas:
+            yield self._chunk([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": None}], usage)
+        last = {"index": 0, "delta": {}, "logprobs": None, "finish_reason": self._finish_reason()}
+        yield self._chunk([last], usage)
+        if include_usage:
+            yield self._chunk([], {"usage": self._usage()})
+        yield b"data: [DONE]\n\n"
 
-    chunk_delay_s: float
-    kept: OrderedDict[str, _Kept] = field(default_factory=OrderedDict)
+    def _pieces(self) -> list[str]:
+        return _PIECE.findall(self.text)[: self.max_tokens]
 
-    async def models(self, request: Request) -> Response:
-        return _json({"object": "list", "data": [_MODEL_CARD]})
+    def _finish_reason(self) -> str:
+        return "stop" if "".join(self._pieces()) == self.text else "length"
 
-    async def one_model(self, request: Request) -> Response:
-        if request.path_params["name"] != MODEL:
-            raise NotFound("The model does not exist.", param="model", code="model_not_found")
-        return _json(_MODEL_CARD)
+    def _head(self, kind: str) -> dict[str, Any]:
+        head = {"id": self.id, "object": kind, "created": self.created, "model": MODEL}
+        return {**head, "system_fingerprint": "fp_scripted_demo"}
 
-    async def chat(self, request: Request) -> Response:
-        body = parse(await request.body(), CHAT_FIELDS)
-        check_messages(body.get("messages"), "messages")
-        asked = said_in(body["messages"])
-        limit = body.get("max_completion_tokens") or body.get("max_tokens")
-        reply = Chat(asked, _in_role(request, asked), limit)
-        if not body.get("stream"):
-            return _json(reply.whole())
-        options = body.get("stream_options")
-        include_usage = isinstance(options, dict) and bool(options.get("include_usage"))
-        return self._stream(reply.events(include_usage=include_usage))
+    def _chunk(self, choices: list[dict[str, Any]], usage: dict[str, Any]) -> bytes:
+        chunk = {**self._head("chat.completion.chunk"), "choices": choices, **usage}
+        return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
-    async def respond(self, request: Request) -> Response:
-        body = parse(await request.body(), RESPONSES_FIELDS)
-        if not isinstance(body.get("input"), str):
-            check_messages(body.get("input"), "input")
-        conversation = self._before(body.get("previous_response_id")) + said_in(body["input"])
-        # Instructions hold for this response only: a later one of the chain does not inherit them.
-        instructions = (
-            [Said("system", body["instructions"])] if isinstance(body.get("instructions"), str) else []
-        )
-        asked = instructions + conversation
-        reply = Answered(body, asked, answer(asked))
-        whole = reply.whole()
-        if body.get("store") is not False:
-            self._keep(_Kept(whole, [*conversation, Said("assistant", reply.shown())]))
-        return self._stream(reply.events()) if body.get("stream") else _json(whole)
-
-    async def response(self, request: Request) -> Response:
-        return _json(self._found(request).shown)
-
-    async def delete_response(self, request: Request) -> Response:
-        response_id = self._found(request).shown["id"]
-        del self.kept[response_id]
-        return _json({"id": response_id, "object": "response", "deleted": True})
-
-    async def embed(self, request: Request) -> Response:
-        body = parse(await request.body(), EMBEDDINGS_FIELDS)
-        texts = [body["input"]] if isinstance(body.get("input"), str) else body.get("input")
-        if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
-            raise InvalidRequest("'input' must be a string or an array of strings.", param="input")
-        vectors = [_embedding(text, body.get("dimensions") or DIMENSIONS) for text in texts]
-        packed = body.get("encoding_format") == "base64"
-        data = [
-            {
-                "object": "embedding",
-                "index": i,
-                "embedding": base64.b64encode(v.tobytes()).decode() if packed else v.tolist(),
-            }
-            for i, v in enumerate(vectors)
-        ]
-        tokens = sum(map(estimated_tokens, texts))
-        usage = {"prompt_tokens": tokens, "total_tokens": tokens}
-        return _json({"object": "list", "data": data, "model": MODEL, "usage": usage})
-
-    def _before(self, previous_id: Any) -> list[Said]:
-        if previous_id is None:
-            return []
-        if previous_id not in self.kept:
-            raise InvalidRequest(
-                f"Previous response with id '{previous_id}' not found.",
-                param="previous_response_id",
-                code="previous_response_not_found",
-            )
-        return self.kept[previous_id].conversation
-
-    def _keep(self, kept: _Kept) -> None:
-        self.kept[kept.shown["id"]] = kept
-        if len(self.kept) > KEPT_RESPONSES:
-            self.kept.popitem(last=False)
-
-    def _found(self, request: Request) -> _Kept:
-        response_id = request.path_params["response_id"]
-        if response_id not in self.kept:
-            raise NotFound(f"Response with id '{response_id}' not found.")
-        return self.kept[response_id]
-
-    def _stream(self, events: Iterable[bytes]) -> Response:
-        async def paced() -> AsyncIterator[bytes]:
-            for event in events:
-                await asyncio.sleep(self.chunk_delay_s)
-                yield event
-
-        return StreamingResponse(
-            paced(), media_type="text/event-stream", headers={"Cache-Control": "no-cache"}
-        )
+    def _usage(self) -> dict[str, Any]:
+        prompt = sum(len(_PIECE.findall(m.text)) + 4 for m in self.asked)
+        made = len(self._pieces())
+        return {"prompt_tokens": prompt, "completion_tokens": made, "total_tokens": prompt + made}
 
 
-_MODEL_CARD = {"id": MODEL, "object": "model", "created": 1767225600, "owned_by": "memory-proxy"}
+def parsed(raw: bytes) -> dict[str, Any]:
+    """Return the body of a chat completions request. Raises InvalidRequest, in OpenAI's words."""
+    try:
+        body = orjson.loads(raw)
+    except orjson.JSONDecodeError:
+        raise InvalidRequest("We could not parse the JSON body of your request.") from None
+    if not isinstance(body, dict):
+        raise InvalidRequest("The JSON body of your request must be an object.")
+    if not isinstance(body.get("model"), str) or not body["model"]:
+        raise InvalidRequest("you must provide a model parameter", param="model")
+    if unknown := next((name for name in body if name not in FIELDS), None):
+        raise InvalidRequest(f"Unknown parameter: '{unknown}'.", param=unknown, code="unknown_parameter")
+    for name in ("max_tokens", "max_completion_tokens"):
+        if not (body.get(name) is None or (type(body[name]) is int and body[name] > 0)):
+            raise InvalidRequest(f"Invalid '{name}': expected a positive integer.", param=name)
+    messages = body.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise InvalidRequest("'messages' must be a non-empty array.", param="messages")
+    for i, message in enumerate(messages):
+        if not isinstance(message, dict) or message.get("role") not in MESSAGE_ROLES:
+            at = f"messages[{i}]" + (".role" if isinstance(message, dict) else "")
+            raise InvalidRequest(f"Invalid value for '{at}'.", param=at, code="invalid_value")
+    return body
 
 
-def _in_role(request: Request, asked: list[Said]) -> str:
-    """Return what the model says in the role in which it is asked."""
-    user_agent = request.headers.get("user-agent", "")
-    for role, play in _ROLES.items():
-        if f"({role})" in user_agent:
-            return play([m.text for m in asked if m.role == "user"])
-    if user_agent.startswith("memory-proxy/") and "(memory_" in user_agent:
-        raise InvalidRequest(f"The scripted model plays no other memory role than {', '.join(_ROLES)}.")
-    return answer(asked)
+def text_of(content: Any) -> str:
+    """Return the text of a message's content: a string, or its text parts, one per line."""
+    if isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else []
+    return "\n".join(p["text"] for p in parts if isinstance(p, dict) and isinstance(p.get("text"), str))
 
 
-_ROLES = {"memory_extraction": extract, "memory_summary": sum_up, "memory_state": keep_state}
+def _answer_in_role(request: Request, messages: Sequence[Message]) -> str:
+    """Return the chat answer, or what the role asks for that the proxy names in its User-Agent."""
+    product, _, role = request.headers.get("user-agent", "").partition(" ")
+    role = role.strip("()")
+    if not product.startswith("memory-proxy/") or not role.startswith("memory_"):
+        return answer(messages)
+    if role not in ROLES:
+        raise InvalidRequest(f"The scripted model has only the memory roles {', '.join(ROLES)}.")
+    return ROLES[role]("\n".join(m.text for m in messages if m.role == "user"))
 
 
-def _embedding(text: str, dimensions: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    """Return the text's hashed terms as a unit vector: equal texts are equal, shared words are near."""
-    vector = np.zeros(dimensions, dtype=np.float32)
-    for term in terms(text) or ("",):
-        digest = hashlib.blake2b(term.encode(), digest_size=8).digest()
-        number = int.from_bytes(digest, "big")
-        vector[number % dimensions] += 1 if number >> 63 else -1
-    length = float(np.linalg.norm(vector))
-    if not length:  # opposite terms met in one place
-        vector[0], length = 1, 1.0
-    return vector / np.float32(length)
+async def _paced(events: Iterator[bytes], delay_s: float) -> AsyncIterator[bytes]:
+    for event in events:
+        await asyncio.sleep(delay_s)
+        yield event
 
 
-def _json(value: Any, status: int = 200) -> Response:
-    return Response(orjson.dumps(value), status, media_type="application/json")
+async def _models(request: Request) -> Response:
+    return JSONResponse({"object": "list", "data": [_MODEL_CARD]})
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
     assert isinstance(error, ClientError)
-    return _json(error_body(error.message, error.type, error.param, error.code), error.status)
+    return JSONResponse(error_body(error.message, error.type, error.param, error.code), error.status)
 
 
 async def _unknown_url(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    message = f"Invalid URL ({request.method} {request.url.path}): {error.detail}."
-    return _json(error_body(message, "invalid_request_error", None, None), error.status_code)
+    message = f"Invalid URL ({request.method} {request.url.path})"
+    return JSONResponse(error_body(message, "invalid_request_error", None, None), error.status_code)

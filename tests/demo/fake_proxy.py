@@ -1,7 +1,7 @@
-"""The proxy's HTTP contract in miniature, for the demo and the CLI: all memory is a list, all of it injected.
+"""A fake of the proxy's HTTP API, for the demo and the command line.
 
-It extracts at once with the scripted rules. Switches break one promise each, so that tests can see the
-demo notice.
+It stores each statement at once and injects the memory that the demo's script expects. Each switch breaks one
+promise, so that tests can see the demo notice.
 """
 
 import itertools
@@ -14,11 +14,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from proxy.demo.answers import Said, answer
-from proxy.demo.chat import Chat
-from proxy.demo.rules import facts
-from proxy.demo.said import said_in
-from proxy.demo.slots import Known
+from proxy.demo.answers import Message, answer, statements
+from proxy.demo.model import Completion, text_of
+from proxy.demo.tour import BUDGET, CHANGE, NEW_BUDGET, QUESTIONS
 from proxy.domain.errors import error_body
 from proxy.text.block import fence
 
@@ -60,10 +58,12 @@ class FakeProxy:
     async def chat(self, request: Request) -> Response:
         body = await request.json()
         user = body["memory_context"]["user_id"]
-        asked = said_in(body["messages"])
+        asked = [Message(m["role"], text_of(m["content"])) for m in body["messages"]]
+        answering = [q for q in (*QUESTIONS, NEW_BUDGET) if q.text == asked[-1].text]
         mine = self.of(None if self.leaks_to_others else user)
+        mine.sort(key=lambda m: not any(q.answered_by(m["content"]) for q in answering))
         block = fence(f"[{m['type']} 2026-01-14 #{m['id']}] {m['content']}" for m in mine)
-        reply = Chat(asked, answer([Said("system", block), *asked]))
+        reply = Completion(asked, answer([Message("system", block), *asked]))
         if self.extracts:
             self.remember(user, asked[-1].text)
         headers = {
@@ -77,11 +77,10 @@ class FakeProxy:
         return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
     def remember(self, user: str, text: str) -> None:
-        known = [Known(m["id"], m["content"]) for m in self.of(user)]
-        for fact in facts(text, known):
-            if fact.replaces and self.supersedes:
-                self.memories.pop(fact.replaces, None)
-            self.store(user, fact.content, fact.type)
+        for statement in statements(text):
+            for old in BUDGET.among(self.of(user)) if statement == CHANGE and self.supersedes else ():
+                del self.memories[old["id"]]
+            self.store(user, statement)
 
     def store(
         self, user: str, content: str, type_: str = "semantic", project: str | None = None
