@@ -19,7 +19,7 @@ _COMMANDS = (
     ("serve", "run the proxy", "proxy.cli.main:add_serve"),
     ("demo", "see memory at work, in this terminal", "proxy.cli.main:add_demo"),
     ("doctor", "check configuration, upstream, store and models", "proxy.cli.main:add_doctor"),
-    ("memory", "see and change what a running proxy remembers", "proxy.client:add_memory"),
+    ("memory", "see and change what a running proxy remembers", "proxy.client.command_line:add_memory"),
     ("keys", "make, list and revoke API keys (identity mode `keys`)", "proxy.cli.keys:add_keys"),
     (
         "reembed",

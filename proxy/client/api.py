@@ -1,4 +1,4 @@
-"""The memory API of a running proxy, as a client sees it: the standard library's HTTP, nothing else."""
+"""A client of the memory API of a running proxy, on the standard library's HTTP."""
 
 import http.client
 import json
@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
-TIMEOUT_S = 30  # without a byte
-IMPORT_TIMEOUT_S = 600  # the proxy answers once all is stored
+TIMEOUT_S = 30  # without a byte received
+IMPORT_TIMEOUT_S = 600  # the proxy answers when everything is stored
 NDJSON = "application/x-ndjson"
 
 
@@ -24,12 +24,12 @@ class Refused(Exception):
 
 
 class NotAnswering(Exception):
-    """Nothing that speaks HTTP answers at the address."""
+    """The address does not answer, or its answer is no JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryApi:
-    """The memory API of a running proxy. Every call raises Refused or NotAnswering."""
+    """The memory API at one address. Every method raises Refused and NotAnswering."""
 
     url: str
     api_key: str = ""
@@ -40,7 +40,7 @@ class MemoryApi:
         return self._call("GET", "", query=filters)
 
     def search(self, **body: Any) -> dict[str, Any]:
-        """Return what memory finds. Body: query, user_id, project_id, memory_types, limit, …"""
+        """Return the memories that a query finds. Body: query, user_id, project_id, memory_types, limit, …"""
         return self._call("POST", "/search", body=body)
 
     def add(self, **body: Any) -> dict[str, Any]:
@@ -52,11 +52,11 @@ class MemoryApi:
         return self._call("GET", _part(memory_id), query=query)
 
     def history(self, memory_id: str, **query: Any) -> dict[str, Any]:
-        """Return what happened to one memory, oldest first."""
+        """Return the events of one memory, oldest first."""
         return self._call("GET", _part(memory_id) + "/history", query=query)
 
     def edit(self, memory_id: str, changes: dict[str, Any], **query: Any) -> dict[str, Any]:
-        """Correct one memory and return it. A change to None is sent: it means never, or none."""
+        """Change one memory and return it. None is sent too: it removes the expiry or the project."""
         return self._call("PATCH", _part(memory_id), query=query, body=changes, keep_none=True)
 
     def forget(self, memory_id: str, **query: Any) -> dict[str, Any]:
@@ -64,20 +64,20 @@ class MemoryApi:
         return self._call("DELETE", _part(memory_id), query=query)
 
     def forget_all(self, **filters: Any) -> dict[str, Any]:
-        """Forget a user's everything. Filters: user_id, project_id, type, dry_run."""
+        """Forget everything about a user. Filters: user_id, project_id, type, dry_run."""
         return self._call("DELETE", "", query=filters)
 
     def receipts(self, **query: Any) -> dict[str, Any]:
-        """Return the proofs of what was forgotten, newest first."""
+        """Return the receipts of what was forgotten, newest first."""
         return self._call("GET", "/receipts", query=query)
 
     # ------------------------------------------------------------ documents
     def add_document(self, **body: Any) -> dict[str, Any]:
-        """Keep a text under a name. Body: name, content, format, user_id, project_id."""
+        """Store a text under a name. Body: name, content, format, user_id, project_id."""
         return self._call("POST", "/documents", body=body)
 
     def documents(self, **query: Any) -> dict[str, Any]:
-        """Return one page, the last written first. Query: user_id, project_id, limit, after."""
+        """Return one page, last changed first. Query: user_id, project_id, limit, after."""
         return self._call("GET", "/documents", query=query)
 
     def document(self, document_id: str, **query: Any) -> dict[str, Any]:
@@ -85,17 +85,17 @@ class MemoryApi:
         return self._call("GET", f"/documents{_part(document_id)}", query=query)
 
     def delete_document(self, document_id: str, **query: Any) -> dict[str, Any]:
-        """Delete one document, and the answers that were given with it in view."""
+        """Delete one document, and the stored answers that were given with it in the prompt."""
         return self._call("DELETE", f"/documents{_part(document_id)}", query=query)
 
-    # ------------------------------------------------------------ moving
+    # ------------------------------------------------------------ export and import
     def export(self, **query: Any) -> Iterator[bytes]:
-        """Yield the lines of an export, oldest memory first. Raises NotAnswering if it breaks off."""
+        """Yield the lines of an export, oldest memory first. Raises NotAnswering if it is cut off."""
         with self._answer(self._request("GET", "/export", query=query)) as response:
             yield from response
 
-    def bring_in(self, chunks: Iterable[bytes], size: int | None, **query: Any) -> dict[str, Any]:
-        """Import the lines of an export, given in chunks of any length; `size` in bytes, if it is known."""
+    def import_memories(self, chunks: Iterable[bytes], size: int | None, **query: Any) -> dict[str, Any]:
+        """Import an export, given in chunks of any length; `size` is its length in bytes if known."""
         request = self._request("POST", "/import", query=query)
         request.data = cast(Any, chunks)
         request.add_header("Content-Type", NDJSON)
@@ -103,13 +103,13 @@ class MemoryApi:
             request.add_header("Content-Length", str(size))
         return self._json(request, IMPORT_TIMEOUT_S)
 
-    # ------------------------------------------------------------ what is being remembered
+    # ------------------------------------------------------------ sessions, jobs, quarantine
     def sessions(self, **query: Any) -> dict[str, Any]:
-        """Return a user's sessions, the last used first."""
+        """Return a user's sessions, last used first."""
         return self._call("GET", "/sessions", query=query)
 
     def end_session(self, session_id: str, **query: Any) -> dict[str, Any]:
-        """Have extracted now what the session holds."""
+        """Extract the waiting exchanges of the session now."""
         return self._call("POST", f"/sessions{_part(session_id)}/end", query=query)
 
     def jobs(self, **query: Any) -> dict[str, Any]:
@@ -121,15 +121,15 @@ class MemoryApi:
         return self._call("POST", "/jobs/retry", query=query)
 
     def quarantine(self, **query: Any) -> dict[str, Any]:
-        """Return what is held for review, newest first."""
+        """Return the candidates that wait for review, newest first."""
         return self._call("GET", "/quarantine", query=query)
 
     def release(self, held_id: str, **query: Any) -> dict[str, Any]:
-        """Remember what was held; returns the memory."""
+        """Store a candidate and return the memory."""
         return self._call("POST", f"/quarantine{_part(held_id)}/release", query=query)
 
     def discard(self, held_id: str, **query: Any) -> dict[str, Any]:
-        """Erase what was held."""
+        """Delete a candidate."""
         return self._call("DELETE", f"/quarantine{_part(held_id)}", query=query)
 
     # ------------------------------------------------------------ HTTP
@@ -171,18 +171,18 @@ class MemoryApi:
 
     @contextmanager
     def _answer(self, request: urllib.request.Request, timeout_s: float = TIMEOUT_S) -> Iterator[Any]:
-        """Open the answer; every way to fail, until it is read, becomes Refused or NotAnswering."""
+        """Open the answer. Errors until the end of the block become Refused or NotAnswering."""
         try:
             with _open(request, timeout=timeout_s) as response:
                 yield response
         except urllib.error.HTTPError as e:
             with e:
                 raise Refused(e.code, _message(e.code, e.read())) from None
-        except (OSError, ValueError, http.client.HTTPException) as e:  # no such host, cut off, not JSON
+        except (OSError, ValueError, http.client.HTTPException) as e:  # unknown host, cut off, no JSON
             raise NotAnswering(self.url) from e
 
 
-# A proxy of the environment (HTTP_PROXY) must not come between us and our own machine.
+# HTTP_PROXY of the environment is for other hosts: the proxy is usually on this one.
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
 
 
@@ -195,12 +195,12 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    """Return a value as a query has it."""
+    """Return the value as query strings write it."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _message(status: int, raw: bytes) -> str:
-    """Return the error's own words; a plain sentence where the body is not in OpenAI's shape."""
+    """Return the message of an error in OpenAI's shape, else a sentence with the status."""
     try:
         return str(json.loads(raw)["error"]["message"])
     except (ValueError, KeyError, TypeError):

@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from proxy.demo.tour import run_demo
-from tests.demo.fake_proxy import FakeProxy
-from tests.demo.serving import serving_in_thread
+from tests.support.fake_proxy import FakeProxy, serving_in_thread
 
 
 async def played(proxy: FakeProxy, **options: Any) -> tuple[int, str]:

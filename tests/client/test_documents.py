@@ -1,4 +1,4 @@
-"""`memory-proxy memory documents …` against a proxy in miniature, by command line."""
+"""`memory-proxy memory documents …` against a fake proxy."""
 
 import io
 import json
@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from proxy.client import REFUSED, WRONG_USE
-from tests.demo.commanding import run_memory
-from tests.demo.fake_proxy import FakeProxy
+from proxy.client.output import REFUSED, WRONG_USE
+from tests.client.commanding import run_memory
+from tests.support.fake_proxy import FakeProxy
 
 DOCUMENT = {
     "id": "doc_1", "name": "guide[1].md", "version": 2, "passages": 3, "status": "indexing",
@@ -29,7 +29,7 @@ ANSWERS: dict[tuple[str, str], Any] = {
 run = partial(run_memory, "documents")
 
 
-def test_files_are_added_under_their_names_each_in_its_format(
+def test_files_are_added_under_their_names_with_their_formats(
     proxy: FakeProxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "guide.md").write_text("\ufeff# Figs\n\nÄpfel.\n", "utf-8")
@@ -57,7 +57,7 @@ def test_standard_input_needs_a_name(
     assert "--name" in capsys.readouterr().err
 
 
-def test_a_file_that_cannot_be_read_does_not_keep_the_others_back(
+def test_an_unreadable_file_does_not_stop_the_others(
     proxy: FakeProxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "image.png").write_bytes(b"\x89PNG\xff")
@@ -65,17 +65,17 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_back(
     files = [str(tmp_path / name) for name in ("none.md", "image.png", "guide.md")]
     assert run("add", *files, "--user", "alice") == WRONG_USE
     assert [body["name"] for _, _, body in proxy.requests] == ["guide.md"]
-    told = " ".join(capsys.readouterr().err.split())
-    assert "No such file" in told
-    assert "no text in UTF-8" in told
+    errors = " ".join(capsys.readouterr().err.split())
+    assert "No such file" in errors
+    assert "no text in UTF-8" in errors
 
 
-def test_a_name_is_for_one_file(proxy: FakeProxy) -> None:
+def test_name_is_refused_for_several_files(proxy: FakeProxy) -> None:
     assert run("add", "a.md", "b.md", "--name", "Guide") == WRONG_USE
     assert proxy.requests == []
 
 
-def test_files_of_one_name_are_not_put_in_each_others_place(
+def test_files_with_the_same_name_are_refused(
     proxy: FakeProxy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = [tmp_path / name for name in ("a/README.md", "notes.md", "b/README.md")]
@@ -87,7 +87,7 @@ def test_files_of_one_name_are_not_put_in_each_others_place(
     assert proxy.requests == []
 
 
-def test_what_the_proxy_refuses_is_said_with_the_file(
+def test_a_refusal_names_the_file(
     served: tuple[FakeProxy, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "guide.md").write_text("# Figs", "utf-8")
@@ -96,7 +96,7 @@ def test_what_the_proxy_refuses_is_said_with_the_file(
     assert "Refused (404): guide.md" in capsys.readouterr().err
 
 
-def test_list_shows_names_versions_and_how_to_see_more(
+def test_list_shows_names_versions_and_the_next_page(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("list", "--user", "alice", "--limit", "1") == 0
@@ -105,7 +105,7 @@ def test_list_shows_names_versions_and_how_to_see_more(
     assert proxy.requests == [("GET", "/v1/memory/documents", {"user_id": "alice", "limit": "1"})]
 
 
-def test_show_tells_the_headings_and_prints_the_text_alone_if_asked(
+def test_show_prints_the_headings_or_only_the_text(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("show", "doc_1") == 0
@@ -122,6 +122,6 @@ def test_delete_names_the_receipt(proxy: FakeProxy, capsys: pytest.CaptureFixtur
     assert "rcpt_1" in shown
 
 
-def test_json_is_the_proxys_answer(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_answer_of_the_proxy(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("show", "doc_1", "--json") == 0
     assert json.loads(capsys.readouterr().out) == DOCUMENT

@@ -1,4 +1,4 @@
-"""`memory-proxy memory …` against a proxy in miniature, by command line."""
+"""`memory-proxy memory …` against a fake proxy."""
 
 import io
 import json
@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
-from proxy.client import NO_PROXY, REFUSED, WRONG_USE, MemoryApi, Refused
-from tests.demo.commanding import run_memory as run
-from tests.demo.fake_proxy import FakeProxy
+from proxy.client.api import MemoryApi, Refused
+from proxy.client.command_line import NO_PROXY
+from proxy.client.output import REFUSED, WRONG_USE
+from tests.client.commanding import run_memory as run
+from tests.support.fake_proxy import FakeProxy
 
 ANSWERS: dict[tuple[str, str], Any] = {
     ("GET", "/v1/memory/sessions"): {
@@ -56,7 +58,7 @@ def test_list_shows_what_is_stored_newest_first(proxy: FakeProxy, capsys: pytest
     ]
 
 
-def test_list_says_what_is_not_used_any_more_and_of_which_project_it_is(
+def test_list_marks_inactive_memories_and_names_projects(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     proxy.store("alice", "User lives in Rome", project="apollo")
@@ -74,19 +76,21 @@ def test_list_says_what_is_not_used_any_more_and_of_which_project_it_is(
     assert shown.count("project") == 1
 
 
-def test_list_says_how_to_see_more(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_names_the_option_for_the_next_page(
+    proxy: FakeProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
     for number in range(3):
         proxy.store("alice", f"Fact {number}")
     assert run("list", "--user", "alice", "--limit", "2") == 0
     assert "2 of 3; for more: --after mem_0002" in capsys.readouterr().out
 
 
-def test_an_empty_list_is_said_in_words(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("list", "--user", "nobody") == 0
+def test_an_empty_list_is_a_sentence(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("list", "--user", "unknown") == 0
     assert "Nothing is remembered" in capsys.readouterr().out
 
 
-def test_json_is_the_proxys_answer(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_the_answer_of_the_proxy(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
     proxy.store("alice", "用户住在上海")
     assert run("list", "--user", "alice", "--json") == 0
     out = capsys.readouterr().out
@@ -95,7 +99,7 @@ def test_json_is_the_proxys_answer(proxy: FakeProxy, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("command", [("list",), ("search", "tea"), ("get", "mem_0001")])
-def test_what_a_memory_says_does_nothing_to_the_terminal(
+def test_control_characters_in_a_memory_do_not_reach_the_terminal(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str], command: tuple[str, ...]
 ) -> None:
     said = "Likes \x1b[8mtea\x1b]0;x\x07 \x9b2J\u202egnp\r :wave:"
@@ -119,15 +123,15 @@ def test_search_sends_the_question_and_shows_score_and_reason(
         "project_id": "p",
         "memory_types": ["semantic"],
     }
-    assert "would be shown none" not in shown
+    assert "would get no memories" not in shown
     proxy.unshown = "general_fact"
     assert run("search", "where is home?", "--user", "alice", "--limit", "3") == 0
-    assert "would be shown none: general_fact." in capsys.readouterr().out
+    assert "would get no memories: general_fact." in capsys.readouterr().out
     assert proxy.requests[-1][2]["limit"] == 3
     assert run("search", "where is home?", "--user", "bob") == 0
     shown = capsys.readouterr().out
-    assert "Nothing that is remembered fits." in shown
-    assert "would be shown none: general_fact." in shown  # also where nothing is near
+    assert "No memory matches." in shown
+    assert "would get no memories: general_fact." in shown  # also without a match
 
 
 def test_add_stores_and_get_shows_it_with_its_history(
@@ -142,7 +146,9 @@ def test_add_stores_and_get_shows_it_with_its_history(
     assert "updated by api: as it was → as it is\n" in shown
 
 
-def test_forgetting_one_does_not_ask(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
+def test_forgetting_one_memory_needs_no_confirmation(
+    proxy: FakeProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
     memory_id = proxy.store("alice", "x")["id"]
     kept = proxy.store("alice", "y")["id"]
     assert run("forget", memory_id) == 0
@@ -168,7 +174,7 @@ def test_forgetting_everything_shows_the_count_and_asks(
     assert "Forget 2 memories of user alice? This cannot be undone. [y/N]" in capsys.readouterr().out
 
 
-def test_without_a_terminal_nothing_is_forgotten_unless_yes_is_said(
+def test_without_a_terminal_forgetting_everything_needs_yes(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy.store("alice", "x")
@@ -182,29 +188,29 @@ def test_without_a_terminal_nothing_is_forgotten_unless_yes_is_said(
 
 
 @pytest.mark.parametrize("words", [("forget",), ("forget", "mem_1", "--type", "semantic")])
-def test_forget_refuses_to_guess_what_is_meant(proxy: FakeProxy, words: tuple[str, ...]) -> None:
+def test_forget_refuses_ambiguous_arguments(proxy: FakeProxy, words: tuple[str, ...]) -> None:
     assert run(*words) == WRONG_USE
     assert proxy.requests == []
 
 
-def test_the_proxys_own_words_are_shown_when_it_refuses(
+def test_a_refusal_shows_the_message_of_the_proxy(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("list") == REFUSED
-    assert "Refused (400): Say whose memories" in capsys.readouterr().err
+    assert "Refused (400): `user_id` is missing" in capsys.readouterr().err
     assert run("forget", "mem_none") == REFUSED
     assert "Refused (404): No memory with id 'mem_none'." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "remedy"),
     [
-        (None, "These commands send MEMORY_PROXY_API_KEY, which is not set."),
-        ("sk-mem-old", "What was sent is MEMORY_PROXY_API_KEY."),
+        (None, "Set MEMORY_PROXY_API_KEY to a valid credential."),
+        ("sk-mem-old", "The credential was read from MEMORY_PROXY_API_KEY."),
     ],
 )
-def test_a_credential_that_is_refused_is_said_to_be_a_variables(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: str | None, told: str
+def test_a_refused_credential_names_its_environment_variable(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: str | None, remedy: str
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
         raise Refused(401, "There is no such API key, or it has been revoked.")
@@ -217,17 +223,17 @@ def test_a_credential_that_is_refused_is_said_to_be_a_variables(
     said = capsys.readouterr().err
     assert said.splitlines() == [
         "Refused (401): There is no such API key, or it has been revoked.",
-        told,
+        remedy,
     ]
 
 
-def test_an_id_with_odd_characters_stays_one_path_segment(proxy: FakeProxy) -> None:
+def test_an_id_with_reserved_characters_stays_one_path_segment(proxy: FakeProxy) -> None:
     proxy.store("alice", "x")
     assert run("forget", "../memory?user_id=alice") == REFUSED
     assert len(proxy.memories) == 1
 
 
-def test_no_proxy_gives_one_line_that_says_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_proxy_is_one_line_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("list", "--user", "alice", "--url", "http://127.0.0.1:9") == NO_PROXY
     error = " ".join(capsys.readouterr().err.split())
     assert "No memory-proxy answers at http://127.0.0.1:9" in error
@@ -241,8 +247,8 @@ def test_wrong_use_is_refused_by_the_parser(words: tuple[str, ...]) -> None:
     assert left.value.code == WRONG_USE
 
 
-# ---------------------------------------------------------------- correcting and counting
-def test_edit_sends_only_what_was_said(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
+# ---------------------------------------------------------------- edit
+def test_edit_sends_only_the_given_changes(proxy: FakeProxy, capsys: pytest.CaptureFixture[str]) -> None:
     memory_id = proxy.store("alice", "User likes tea")["id"]
     words = ("--content", "User likes coffee", "--tags", "drink, hot", "--expires", "never", "--archive")
     assert run("edit", memory_id, *words) == 0
@@ -278,7 +284,7 @@ def _of_berlin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ("4954411800", 4_954_411_800),
     ],
 )
-def test_edit_takes_a_time_as_it_is_typed(
+def test_edit_accepts_dates_and_times(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str], text: str, expires_at: float
 ) -> None:
     memory_id = proxy.store("alice", "User likes tea")["id"]
@@ -288,7 +294,7 @@ def test_edit_takes_a_time_as_it_is_typed(
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("12h", 43_200), ("30d", 2_592_000), ("2w", 1_209_600)])
-def test_edit_takes_how_long_a_memory_lasts(proxy: FakeProxy, text: str, seconds: float) -> None:
+def test_edit_accepts_durations(proxy: FakeProxy, text: str, seconds: float) -> None:
     memory_id = proxy.store("alice", "User likes tea")["id"]
     began = time.time()
     assert run("edit", memory_id, "--expires", text) == 0
@@ -296,7 +302,7 @@ def test_edit_takes_how_long_a_memory_lasts(proxy: FakeProxy, text: str, seconds
 
 
 @pytest.mark.parametrize("text", ["soon", "2126-02-31", "5m", "d", "-3d", "nan", "inf", ""])
-def test_what_is_no_time_is_refused_with_the_ways_to_say_one(
+def test_an_invalid_time_is_refused_with_the_accepted_forms(
     capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     with pytest.raises(SystemExit) as left:
@@ -311,7 +317,7 @@ def test_edit_without_a_change_is_wrong_use(proxy: FakeProxy) -> None:
 
 
 @pytest.mark.parametrize("words", [("mem_0001",), ("--user", "alice")])
-def test_a_dry_run_asks_nobody_and_forgets_nothing(
+def test_a_dry_run_forgets_nothing_and_does_not_ask(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
     proxy.store("alice", "x")
@@ -321,8 +327,8 @@ def test_a_dry_run_asks_nobody_and_forgets_nothing(
     assert proxy.requests[-1][2]["dry_run"] == "true"
 
 
-# ---------------------------------------------------------------- moving
-def test_what_is_exported_is_imported_again(
+# ---------------------------------------------------------------- export and import
+def test_an_export_can_be_imported_again(
     proxy: FakeProxy,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -335,7 +341,7 @@ def test_what_is_exported_is_imported_again(
     assert run("export", str(file), "--user", "alice") == 0
     assert "Exported: 2 memories" in capsys.readouterr().err
     assert proxy.authorization == "Bearer mp-1"
-    assert file.stat().st_mode & 0o077 == 0, "memories are for their owner's eyes"
+    assert file.stat().st_mode & 0o077 == 0, "only the owner may read an export"
     kept = dict(proxy.memories)
     proxy.memories.clear()
     assert run("import", str(file), "--user", "alice") == 0
@@ -345,7 +351,7 @@ def test_what_is_exported_is_imported_again(
     assert "Imported: 0 memories, 2 known already." in capsys.readouterr().out
 
 
-def test_a_refused_export_touches_no_file(proxy: FakeProxy, tmp_path: Path) -> None:
+def test_a_refused_export_leaves_the_file_unchanged(proxy: FakeProxy, tmp_path: Path) -> None:
     file = tmp_path / "all.ndjson"
     file.write_text("the last good one")
     assert run("export", str(file)) == REFUSED
@@ -353,12 +359,12 @@ def test_a_refused_export_touches_no_file(proxy: FakeProxy, tmp_path: Path) -> N
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_an_export_of_nothing_is_an_empty_file(proxy: FakeProxy, tmp_path: Path) -> None:
-    assert run("export", str(tmp_path / "none"), "--user", "nobody") == 0
+def test_an_export_without_memories_is_an_empty_file(proxy: FakeProxy, tmp_path: Path) -> None:
+    assert run("export", str(tmp_path / "none"), "--user", "unknown") == 0
     assert (tmp_path / "none").read_bytes() == b""
 
 
-def test_a_line_that_was_refused_is_named_and_the_exit_code_tells(
+def test_a_refused_line_is_named_and_sets_the_exit_code(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     file = tmp_path / "broken.ndjson"
@@ -369,7 +375,7 @@ def test_a_line_that_was_refused_is_named_and_the_exit_code_tells(
     assert "line 2: The body is not valid JSON." in shown
 
 
-def test_a_file_that_cannot_be_read_is_wrong_use(
+def test_an_unreadable_file_is_wrong_use(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert run("import", str(tmp_path / "absent")) == WRONG_USE
@@ -404,7 +410,7 @@ def test_export_and_import_go_through_pipes(
         (("receipts",), ("GET", "receipts"), ("alice apollo", "12 memories", "key:k", "rcpt_1")),
     ],
 )
-def test_the_operators_commands_ask_and_show(
+def test_each_oversight_command_sends_its_request_and_shows_the_answer(
     proxy: FakeProxy,
     capsys: pytest.CaptureFixture[str],
     words: tuple[str, ...],

@@ -6,9 +6,14 @@ promise, so that tests can see the demo notice.
 
 import itertools
 import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -27,13 +32,12 @@ class FakeProxy:
     forgets: bool = True
     supersedes: bool = True
     extracts: bool = True
-    unshown: str = ""  # why a chat would be shown nothing of what a search finds
+    unshown: str = ""  # why a chat would get no memories
     memories: dict[str, dict[str, Any]] = field(default_factory=dict)
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
-    answers: dict[tuple[str, str], Any] = field(
-        default_factory=dict
-    )  # of other operations, by method and path
-    authorization: str | None = None  # of the last request that looked
+    # Of other operations, by method and path.
+    answers: dict[tuple[str, str], Any] = field(default_factory=dict)
+    authorization: str | None = None  # of the last export
     ids: Any = field(default_factory=lambda: itertools.count(1))
 
     def app(self) -> Starlette:
@@ -46,8 +50,8 @@ class FakeProxy:
                 Route("/v1/memory", self.forget_all, methods=["DELETE"]),
                 Route("/v1/memory/search", self.search, methods=["POST"]),
                 Route("/v1/memory/export", self.export, methods=["GET"]),
-                Route("/v1/memory/import", self.bring_in, methods=["POST"]),
-                *(Route(path, self.told, methods=[method]) for method, path in self.answers),
+                Route("/v1/memory/import", self.import_memories, methods=["POST"]),
+                *(Route(path, self.prepared, methods=[method]) for method, path in self.answers),
                 Route(one, self.get, methods=["GET"]),
                 Route(one, self.edit, methods=["PATCH"]),
                 Route(one, self.forget, methods=["DELETE"]),
@@ -110,7 +114,7 @@ class FakeProxy:
     async def list(self, request: Request) -> Response:
         self.requests.append(("GET", "/v1/memory", dict(request.query_params)))
         if "user_id" not in request.query_params:
-            return refusal(400, "Say whose memories: `user_id` is missing.", "user_id")
+            return refusal(400, "`user_id` is missing.", "user_id")
         mine = self.of(request.query_params["user_id"])[::-1]
         page = mine[: int(request.query_params.get("limit", 20))]
         more = len(page) < len(mine)
@@ -120,8 +124,8 @@ class FakeProxy:
         body = await request.json()
         self.requests.append(("POST", "/v1/memory/search", body))
         data = [{"memory": m, "score": 0.5, "why": "dense .41"} for m in self.of(body["user_id"])]
-        told = {"would_inject": not self.unshown, "reason": self.unshown or None}
-        return JSONResponse({"object": "list", "data": data, "has_more": False, **told})
+        verdict = {"would_inject": not self.unshown, "reason": self.unshown or None}
+        return JSONResponse({"object": "list", "data": data, "has_more": False, **verdict})
 
     async def get(self, request: Request) -> Response:
         memory = self.memories.get(request.path_params["id"])
@@ -148,7 +152,7 @@ class FakeProxy:
         lines = [json.dumps(m).encode() + b"\n" for m in self.of(request.query_params["user_id"])]
         return StreamingResponse(iter(lines), media_type="application/x-ndjson")
 
-    async def bring_in(self, request: Request) -> Response:
+    async def import_memories(self, request: Request) -> Response:
         self.requests.append(("POST", "import", dict(request.query_params)))
         counts: dict[str, Any] = {"imported": 0, "skipped": 0, "refused": 0, "errors": []}
         for number, line in enumerate((await request.body()).splitlines(), 1):
@@ -162,7 +166,7 @@ class FakeProxy:
             self.memories[memory["id"]] = memory
         return JSONResponse({"object": "memory.import", **counts})
 
-    async def told(self, request: Request) -> Response:
+    async def prepared(self, request: Request) -> Response:
         raw = await request.body()
         given = json.loads(raw) if raw else dict(request.query_params)
         self.requests.append((request.method, request.url.path, given))
@@ -199,3 +203,19 @@ def refusal(status: int, message: str, param: str) -> Response:
 
 def absent(request: Request) -> Response:
     return refusal(404, f"No memory with id '{request.path_params['id']}'.", "memory_id")
+
+
+@contextmanager
+def serving_in_thread(app: Any) -> Iterator[str]:
+    """Serve the ASGI app on a free loopback port, for clients that block; yields its origin."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", ws="none", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        # The socket listens already: a request before uvicorn is ready waits in the backlog.
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=10)
+        listener.close()

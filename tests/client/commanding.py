@@ -1,8 +1,8 @@
-"""The command line `memory-proxy memory …`, run in this process."""
+"""Run `memory-proxy memory …` in this process."""
 
 import argparse
 
-from proxy.client import add_memory
+from proxy.client.command_line import add_memory
 
 
 def run_memory(*words: str) -> int:

@@ -1,0 +1,249 @@
+"""The command line of `memory-proxy memory …`: its parsers, and how errors become messages and exit codes.
+
+Exit codes: 0 done, 1 refused by the proxy or not confirmed, 2 wrong use, 3 the proxy does not answer.
+"""
+
+import argparse
+import math
+import os
+import re
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+from rich.markup import escape
+
+from proxy.client import files, memories
+from proxy.client.api import MemoryApi, NotAnswering, Refused
+from proxy.client.memories import NEVER
+from proxy.client.output import (
+    API_KEY,
+    REFUSED,
+    WRONG_USE,
+    Result,
+    WrongUse,
+    print_error,
+    print_refusal,
+    print_result,
+)
+from proxy.domain.core import KINDS
+from proxy.domain.oversight import JOB_STATES
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+NO_PROXY = 3
+TIMES = (
+    "a date (2026-12-31), a date and time (2026-12-31T18:30), a duration from now (12h, 30d, 2w),"
+    " Unix seconds, or never"
+)
+_UNITS_S = {"h": 3600, "d": 86_400, "w": 7 * 86_400}
+_DURATION = re.compile(rf"(\d{{1,6}})([{''.join(_UNITS_S)}])")
+
+Command = Callable[[argparse.Namespace, MemoryApi], Result]
+
+
+def add_memory(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `memory` and its subcommands; each sets `func(args) -> exit code`."""
+    parser.description = (
+        "Show and change the memories of a running proxy, over its HTTP API. The credential is read from the"
+        f" environment variable {API_KEY}."
+    )
+    commands = parser.add_subparsers(dest="memory_command", required=True, metavar="COMMAND")
+    _add_reading(commands)
+    _add_writing(commands)
+    _add_documents(commands)
+    _add_export(commands)
+    _add_oversight(commands)
+
+
+def _run(command: Command, args: argparse.Namespace) -> int:
+    """Run the command, print its result or error, and return the exit code."""
+    try:
+        result = command(args, MemoryApi(args.url, os.environ.get(API_KEY, "")))
+        return print_result(result, as_json=args.json)
+    except WrongUse as e:
+        print_error(escape(str(e)))
+        return WRONG_USE
+    except Refused as e:
+        print_refusal(e)
+        return REFUSED
+    except NotAnswering:
+        print_error(
+            f"[red]No memory-proxy answers at {escape(args.url)}.[/] Start one with `memory-proxy serve`, or"
+            " name another with --url."
+        )
+        return NO_PROXY
+    except (KeyboardInterrupt, EOFError):
+        print_error("Stopped.")
+        return REFUSED
+
+
+# ---------------------------------------------------------------- subcommands
+def _add_reading(commands: Any) -> None:
+    listing = _command(commands, "list", memories.list_, "show what is stored, newest first")
+    _type(listing)
+    listing.add_argument("--text", metavar="WORDS", help="only memories that contain this text")
+    listing.add_argument("--inactive", action="store_true", help="also superseded, expired and archived ones")
+    _paged(listing)
+
+    search = _command(commands, "search", memories.search, "show which memories a question finds, and why")
+    search.add_argument("query", metavar="QUESTION", help="a message as a user would write it")
+    _type(search)
+    search.add_argument(
+        "--limit", type=limit, metavar="N", help="how many, 1 to 100 (default: the proxy's setting)"
+    )
+    search.add_argument(
+        "--threshold", type=float, metavar="0..1", help="minimum similarity (default: the proxy's setting)"
+    )
+
+    get = _command(commands, "get", memories.get, "show one memory and its history")
+    _id(get)
+
+
+def _add_writing(commands: Any) -> None:
+    add = _command(commands, "add", memories.add, "store a memory")
+    add.add_argument("content", metavar="TEXT", help="one fact that is understood without context")
+    add.add_argument("--type", choices=sorted(KINDS), default="semantic", help="default: semantic")
+
+    edit = _command(commands, "edit", memories.edit, "correct a memory; its history has the old version")
+    _id(edit)
+    edit.add_argument("--content", metavar="TEXT", help="the new text")
+    edit.add_argument("--type", choices=sorted(KINDS), help="the new type")
+    edit.add_argument("--tags", metavar="A,B", help="the new tags, all of them; '' for none")
+    edit.add_argument("--importance", type=float, metavar="0..1", help="the new importance")
+    edit.add_argument("--expires", type=expiry, metavar="WHEN", help=f"when it expires: {TIMES}")
+    edit.add_argument("--to-project", metavar="ID", help="move it to this project; `none` for no project")
+    archived = edit.add_mutually_exclusive_group()
+    archived.add_argument(
+        "--archive", dest="archived", action="store_true", default=None, help="exclude it from searches"
+    )
+    archived.add_argument(
+        "--restore", dest="archived", action="store_false", default=None, help="include it in searches again"
+    )
+
+    forget = _command(commands, "forget", memories.forget, "forget one memory, or everything about a user")
+    _id(forget, nargs="?", help="the memory; without it, everything that --user and the filters match")
+    _type(forget)
+    forget.add_argument("--yes", action="store_true", help="do not ask before everything is forgotten")
+    forget.add_argument("--dry-run", action="store_true", help="show what would be deleted; change nothing")
+
+    receipts = _command(commands, "receipts", memories.receipts, "show what was forgotten, newest first")
+    _paged(receipts)
+
+
+def _add_documents(commands: Any) -> None:
+    words = "manage texts that are searched together with the memories: runbooks, handbooks, notes"
+    group = commands.add_parser("documents", help=words, description=_sentence(words))
+    actions = group.add_subparsers(dest="documents_command", required=True, metavar="COMMAND")
+
+    add = _command(
+        actions, "add", files.add_documents, "store files; a file of the same name is the next version"
+    )
+    add.add_argument("files", nargs="+", metavar="FILE", help="- for standard input")
+    add.add_argument("--name", help="name of the document (default: the file's name)")
+    add.add_argument("--format", choices=("markdown", "text"), help="default: by the file's suffix")
+
+    _paged(_command(actions, "list", files.list_documents, "show all documents, newest first"))
+
+    show = _command(actions, "show", files.show_document, "show a document's headings, or its text")
+    _id(show)
+    show.add_argument("--content", action="store_true", help="print the stored text")
+
+    delete = _command(
+        actions, "delete", files.delete_document, "delete a document and stored answers that may quote it"
+    )
+    _id(delete)
+
+
+def _add_export(commands: Any) -> None:
+    export = _command(commands, "export", files.export, "write a user's memories to a file, one per line")
+    export.add_argument("file", metavar="FILE", help="- for standard output")
+    import_ = _command(
+        commands, "import", files.import_, "read an export; run it again to resume an interrupted import"
+    )
+    import_.add_argument("file", metavar="FILE", help="- for standard input")
+
+
+def _add_oversight(commands: Any) -> None:
+    _paged(_command(commands, "sessions", memories.sessions, "show a user's sessions, last used first"))
+    end = _command(commands, "end", memories.end, "end a session: extract its waiting exchanges now")
+    _id(end, metavar="SESSION")
+
+    jobs = _command(commands, "jobs", memories.jobs, "show extraction jobs, or queue failed ones again")
+    jobs.add_argument("--state", choices=JOB_STATES, help="only jobs in this state")
+    jobs.add_argument("--retry", action="store_true", help="queue all dead jobs again")
+    _paged(jobs)
+
+    held = _command(
+        commands, "quarantine", memories.quarantine, "review candidates that were held back as suspicious"
+    )
+    decision = held.add_mutually_exclusive_group()
+    decision.add_argument("--release", metavar="ID", help="store it as a memory")
+    decision.add_argument("--discard", metavar="ID", help="delete it")
+    _paged(held)
+
+
+# ---------------------------------------------------------------- shared arguments
+def _command(commands: Any, name: str, command: Command, line: str) -> argparse.ArgumentParser:
+    """Return the subcommand's parser with the arguments that all of them share."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=line, description=_sentence(line))
+    parser.add_argument(
+        "--url",
+        default=os.environ.get("MEMORY_PROXY_URL") or DEFAULT_URL,
+        help=f"address of the proxy (default: $MEMORY_PROXY_URL or {DEFAULT_URL})",
+    )
+    parser.add_argument("--user", metavar="ID", help="the user, as in memory_context.user_id")
+    parser.add_argument("--project", metavar="ID", help="only this project")
+    parser.add_argument("--json", action="store_true", help="print the proxy's answer as JSON")
+    parser.set_defaults(func=lambda args: _run(command, args))
+    return parser
+
+
+def _sentence(line: str) -> str:
+    return f"{line[0].upper()}{line[1:]}."
+
+
+def _id(parser: argparse.ArgumentParser, **options: Any) -> None:
+    parser.add_argument("id", **{"metavar": "ID", "help": "as the list shows it", **options})
+
+
+def _type(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--type", choices=sorted(KINDS), help="only memories of this type")
+
+
+def _paged(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--limit", type=limit, default=20, metavar="N", help="how many, 1 to 100 (default: 20)"
+    )
+    parser.add_argument("--after", metavar="ID", help="continue after this entry")
+
+
+# ---------------------------------------------------------------- argument types
+def limit(text: str) -> int:
+    """Return the length of a page. Raises ArgumentTypeError."""
+    if not text.isdigit() or not 1 <= int(text) <= 100:
+        raise argparse.ArgumentTypeError("must be a whole number from 1 to 100")
+    return int(text)
+
+
+def expiry(text: str) -> float | str:
+    """Return the time in Unix seconds, or NEVER. Raises ArgumentTypeError.
+
+    A date alone means midnight. Without an offset, times are in this machine's time zone.
+    """
+    if text == NEVER:
+        return text
+    if duration := _DURATION.fullmatch(text):
+        return math.floor(time.time()) + int(duration[1]) * _UNITS_S[duration[2]]
+    for parse in (float, _timestamp):
+        try:
+            seconds = parse(text)
+        except (ValueError, OverflowError):  # some machines cannot represent the year 1
+            continue
+        if math.isfinite(seconds):
+            return seconds
+    raise argparse.ArgumentTypeError(f"must be {TIMES}")
+
+
+def _timestamp(text: str) -> float:
+    return datetime.fromisoformat(text.upper()).timestamp()
