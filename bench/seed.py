@@ -9,8 +9,10 @@ from time import time
 from uuid import uuid4
 
 from proxy import telemetry
+from proxy.admit.embedding import with_readings
 from proxy.domain.core import Create, Memory, Scope
 from proxy.http.auth.caller import OPEN_TENANT
+from proxy.models.judge import load_judge
 from proxy.models.load import load_embedder
 from proxy.storage.sqlite.stores import SqliteStores
 
@@ -118,6 +120,7 @@ async def fill(data_dir: Path, users: int) -> AsyncIterator[int]:
     """
     telemetry.configure("warning", "console")
     embedder = load_embedder(data_dir / "models").embedder
+    judge = load_judge(data_dir / "models", embedder).judge
     stores = SqliteStores(data_dir)
     await stores.open()
     try:
@@ -127,14 +130,17 @@ async def fill(data_dir: Path, users: int) -> AsyncIterator[int]:
             scope, known = Scope(OPEN_TENANT, user_id(user)), facts(user)
             texts = [told.text for told in known]
             vectors = await embedder.embed(texts) if embedder else [None] * len(texts)
-            changes = [
+            created = [
                 Create(_memory(scope, number, told), vector)
                 for number, (told, vector) in enumerate(zip(known, vectors, strict=True))
             ]
+            changes = await with_readings(judge, created)
             await stores.memories.apply(scope, changes, expect=await stores.memories.stamp(scope))
             yield (user + 1) * FACTS_A_USER
     finally:
         await stores.close()
+        if judge is not None:
+            judge.close()
         if embedder is not None:
             embedder.close()
 

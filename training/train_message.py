@@ -30,6 +30,7 @@ from training.train_head import ASKS, TRIAGE, message
 HIDDEN, STEPS, BATCH, RATE = 128, 2500, 256, 1e-3
 OPEN = 0.97  # of the dev messages that need memory
 UNLABELLED = -1
+FORMED, LONGEST_FORM = 0.2, 70  # the share of messages that are trained with an instruction behind them
 RELEVANCE = 4  # of these messages one is read: all need memory, and would outweigh the other classes
 
 
@@ -76,8 +77,25 @@ def messages(data: Path, split: str) -> Iterator[tuple[str, str, int, list[float
     for lang, line in m.lines(data, "relevance", split):
         for one in line["asked"][::RELEVANCE]:
             add(lang, one["q"], UNLABELLED if one.get("kind") == "rule" else 0, "none")
+    rng = random.Random(0)
+    forms = _forms(data) if split == "train" else {}
     for text, (lang, need, asks) in asked.items():
         yield lang, text, need, asks
+        if lang in forms and rng.random() < FORMED:
+            yield lang, f"{text.rstrip()} {rng.choice(forms[lang])}", need, asks
+
+
+def _forms(data: Path) -> dict[str, list[str]]:
+    """Return by language short instructions on the form of an answer ("Keep it under 20 words."). After a
+    message they change neither what it needs nor what it asks of memory."""
+    senses: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for lang, line in m.lines(data, "statement", "train"):
+        senses[lang, line["message"]].add(line["sense"])
+    found: dict[str, list[str]] = defaultdict(list)
+    for (lang, text), meant in senses.items():
+        if meant == {"instruction"} and len(text) < LONGEST_FORM:
+            found[lang].append(text)
+    return found
 
 
 def memories(data: Path, split: str) -> Iterator[tuple[str, str, list[float]]]:

@@ -100,9 +100,10 @@ class Judge(Protocol):
         """Start to read a message that `read` is about to be called with. A hint: it never fails."""
         ...
 
-    async def read(self, text: str) -> Reading:
+    async def read(self, text: str, *, closely: bool = False) -> Reading:
         """Return what the message-level heads say of a user's message. A message that makes no sense alone is
-        read after the user's message before it, joined by a newline."""
+        read after the user's message before it, joined by a newline. `closely`: make sure of all that it
+        asks; else only of what it asks to forget, as the answer depends on nothing else of it."""
         ...
 
     async def helps(

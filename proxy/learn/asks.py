@@ -48,7 +48,7 @@ async def heard(judge: Judge | None, text: str) -> Heard:
     if judge is None or not text.strip():
         return Heard(NOTHING, states)
     try:
-        reading = await judge.read(text)
+        reading = await judge.read(text, closely=True)
     except EmbeddingFailed:
         _SELDOM.warning("asks.unread")
         return Heard(NOTHING, states)

@@ -24,7 +24,7 @@ async def test_small_talk_and_questions_state_nothing_personal() -> None:
 
 async def test_without_a_judge_nothing_is_asked_for() -> None:
     class Failing(ScriptedJudge):
-        async def read(self, text: str) -> Reading:
+        async def read(self, text: str, *, closely: bool = False) -> Reading:
             raise EmbeddingFailed("no")
 
     assert await asks_of(None, "Remember my cat.") == NOTHING

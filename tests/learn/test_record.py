@@ -178,7 +178,7 @@ async def test_what_is_asked_for_is_extracted_at_once(house: House) -> None:
 
 async def test_a_judge_that_fails_costs_the_ask_and_not_the_exchange(house: House) -> None:
     class Failing(ScriptedJudge):
-        async def read(self, text: str) -> Reading:
+        async def read(self, text: str, *, closely: bool = False) -> Reading:
             raise EmbeddingFailed("no")
 
     recording = replace(recorder(house, Readers()), judge=Failing(), notes=house.stores.notes)

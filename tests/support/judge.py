@@ -45,7 +45,7 @@ class ScriptedJudge:
 
     def begin(self, text: str) -> None: ...
 
-    async def read(self, text: str) -> Reading:
+    async def read(self, text: str, *, closely: bool = False) -> Reading:
         self.read_texts.append(text)
         return Reading(self.vector(text), self.needs(text), self.asks(text), text.encode())
 

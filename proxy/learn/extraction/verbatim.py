@@ -33,7 +33,7 @@ async def from_sentences(judge: Judge | None, exchanges: Sequence[Exchange], pol
         return Judged()
     found: dict[str, Grounded] = {}
     for exchange in exchanges:
-        reading = await judge.read(exchange.said)
+        reading = await judge.read(exchange.said, closely=True)
         asked = max(reading.asks.remember, reading.asks.rule)
         if reading.needs.small_talk > max(reading.needs.memory, asked, 0.5):
             continue

@@ -97,7 +97,7 @@ class Keeper:
         if self.judge is None or not exchange.whole:
             return False
         try:
-            reading = await self.judge.read(exchange.said)
+            reading = await self.judge.read(exchange.said, closely=True)
         except EmbeddingFailed:
             return False
         return state.covers(exchange, is_rule=reading.asks.rule >= YES)
