@@ -105,6 +105,7 @@ class Storage(Section):
     data_dir: Path | None = None
     allow_network_filesystem: bool = False
     index_cache_mb: int = Field(256, ge=1)
+    vectors: Literal["exact", "qdrant"] = "exact"
     exchange_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
     response_ttl_days: float = Field(30, gt=0, le=A_CENTURY)
     conversation_ttl_days: float = Field(365, gt=0, le=A_CENTURY)
@@ -137,7 +138,9 @@ class QdrantSettings(Section):
     url: str = "http://127.0.0.1:6333"
     api_key: SecretStr | None = None
     collection: str = Field("memories", pattern=r"^[A-Za-z0-9_-]+$")
-    timeout_seconds: float = Field(2, gt=0)
+    exact_up_to: int = Field(2_000, ge=0)
+    timeout_seconds: float = Field(10, ge=1, le=30)
+    search_timeout_seconds: float = Field(0.1, gt=0)
     prefer_grpc: bool = False
     replication_factor: int = Field(1, ge=1)
     write_consistency_factor: int = Field(1, ge=1)

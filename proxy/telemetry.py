@@ -277,6 +277,11 @@ class Metrics:
             "Times that cache.redis_url failed: limits are counted without it until it is back",
             registry=self.registry,
         )
+        self.index_fallbacks = Counter(
+            "memory_proxy_index_fallbacks_total",
+            "Searches that were exact because Qdrant did not answer (storage.vectors qdrant)",
+            registry=self.registry,
+        )
         self.degraded = Gauge(
             "memory_proxy_degradation_level",
             "0 full, 1 without the judge, 2 lexical only, 3 session memory only, 4 none",

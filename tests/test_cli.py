@@ -226,6 +226,7 @@ def test_no_shipped_configuration_believes_strangers(file: Path) -> None:
         ["keys", "list"],
         ["keys", "create", "--name", "a"],
         ["reembed"],
+        ["reindex"],
         ["backup", "/absent/copy"],
         ["receipts"],
         ["migrate", "--data-dir", "/absent"],

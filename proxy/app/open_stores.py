@@ -9,10 +9,12 @@ from proxy.domain.storage import Stores
 
 if TYPE_CHECKING:
     from proxy.storage.cache.redis import RedisCache
+    from proxy.storage.sql.indexed import Indexed
+    from proxy.storage.vectors.candidates import CandidateIndex
 
 
-def stores_of(settings: Settings) -> Stores:
-    """Return the stores, still closed."""
+def stores_of(settings: Settings, fell_back: Callable[[], None] = lambda: None) -> Stores:
+    """Return the stores, still closed. `fell_back` is called for each search that could not use Qdrant."""
     from proxy.storage.sqlite.stores import SqliteStores
 
     return SqliteStores(
@@ -20,7 +22,40 @@ def stores_of(settings: Settings) -> Stores:
         index_bytes=settings.storage.index_cache_mb * 2**20,
         quota=_quota(settings.limits),
         allow_network=settings.storage.allow_network_filesystem,
+        indexed=_indexed(settings, fell_back),
     )
+
+
+def _indexed(settings: Settings, fell_back: Callable[[], None]) -> "Indexed | None":
+    if (index := index_of(settings)) is None:
+        return None
+    from proxy.storage.sql.indexed import Indexed
+
+    return Indexed(index, exact_up_to=settings.qdrant.exact_up_to, fell_back=fell_back)
+
+
+def index_of(settings: Settings) -> "CandidateIndex | None":
+    """Return the index beside the database, not connected yet; None: vectors are searched exactly."""
+    if settings.storage.vectors == "exact":
+        return None
+    from proxy.storage.vectors import qdrant
+
+    chosen = settings.qdrant
+    client = qdrant.connect(
+        chosen.url,
+        chosen.api_key.get_secret_value() if chosen.api_key else None,
+        prefer_grpc=chosen.prefer_grpc,
+        timeout_s=chosen.timeout_seconds,
+    )
+    collection = qdrant.Collection(
+        prefix=chosen.collection,
+        replication_factor=chosen.replication_factor,
+        write_consistency_factor=chosen.write_consistency_factor,
+        shard_number=chosen.shard_number,
+        on_disk=chosen.on_disk,
+        quantization=chosen.quantization,
+    )
+    return qdrant.QdrantIndex(client, collection, search_timeout_s=chosen.search_timeout_seconds)
 
 
 def cache_of(settings: Settings, failed: Callable[[], None]) -> "RedisCache | None":

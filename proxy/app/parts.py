@@ -92,13 +92,14 @@ class Parts:
         """Make the parts; `stack` closes them, the last made first. Raises ConfigError; if they `must_embed`,
         for want of an embedding model, too: before anything is done by these settings."""
         loaded = await _loaded(settings, stack, must_embed=must_embed)
-        stores = await _opened(settings, loaded.embedder, stack)
+        metrics = telemetry.Metrics()
+        stores = await _opened(settings, loaded.embedder, stack, metrics)
         network = network_of(settings)
         # The scripted model is this process's own: no proxy leads to it.
         way = network if settings.upstream.base_url else Network()
         upstream = _upstream(settings, upstream_url, way)
         stack.push_async_callback(upstream.aclose)
-        credentials, metrics = Credentials(), telemetry.Metrics()
+        credentials = Credentials()
         learning = Learning(Forms(clock), upstream_url, settings.memory.placement)
         with suppress(StoreError):  # then it is learnt again, or read once the store is there
             await learning.forms.sync(stores.forms)
@@ -169,9 +170,11 @@ async def _judge(
     return loaded.judge
 
 
-async def _opened(settings: Settings, embedder: OnnxEmbedder | None, stack: AsyncExitStack) -> Stores:
+async def _opened(
+    settings: Settings, embedder: OnnxEmbedder | None, stack: AsyncExitStack, metrics: telemetry.Metrics
+) -> Stores:
     """Return the stores, open if they can be opened now. Raises ConfigError."""
-    stores = stores_of(settings)
+    stores = stores_of(settings, metrics.index_fallbacks.inc)
     stack.push_async_callback(stores.close)
     try:
         await open_store(stores, embedder)

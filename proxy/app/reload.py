@@ -23,6 +23,7 @@ _FIXED = frozenset(
         "server.leave_seconds",
         "storage.backend",
         "storage.data_dir",
+        "storage.vectors",
     )
 )
 _FIXED_SECTIONS = frozenset(("cache", "qdrant", "tracing"))

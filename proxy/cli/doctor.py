@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from proxy import telemetry
 from proxy.app import admission
-from proxy.app.open_stores import cache_of, stores_of
+from proxy.app.open_stores import cache_of, index_of, stores_of
 from proxy.cli import doctor_data
 from proxy.cli.doctor_data import BAD, GOOD, NOTE, Finding
 from proxy.config import Identity, Settings
@@ -27,6 +27,7 @@ from proxy.models.judge import load_judge
 from proxy.models.load import load_embedder
 from proxy.models.reranker import load_reranker
 from proxy.models.tokens import Tokens
+from proxy.storage.vectors.candidates import IndexUnavailable
 from proxy.upstream.client import Upstream, credential
 from proxy.upstream.fetch import fetch
 from proxy.upstream.headers import Headers
@@ -53,6 +54,7 @@ def _checks(settings: Settings) -> Iterator[Finding]:
     if older is None and os.path.isfile(database := _database(settings)) and doctor_data.is_there(database):
         yield from doctor_data.findings(database, short_name(settings.embedding.model))
     yield from asyncio.run(_cache(settings))
+    yield from asyncio.run(_index(settings))
     yield from _embedder(settings)
     yield from _reranker(settings)
     yield _tokens()
@@ -117,6 +119,21 @@ async def _cache(settings: Settings) -> list[Finding]:
     finally:
         await cache.close()
     return [Finding(GOOD, "cache", f"{cache.place} answers")]
+
+
+async def _index(settings: Settings) -> list[Finding]:
+    """Ask Qdrant. Does not open the database: a doctor changes nothing."""
+    if (index := index_of(settings)) is None:
+        return []
+    url = settings.qdrant.url
+    try:
+        made = await index.generations()
+    except IndexUnavailable as e:
+        text = f"{url} does not answer ({e}): until it does, users with many memories are searched exactly"
+        return [Finding(BAD, "qdrant", text)]
+    finally:
+        await index.close()
+    return [Finding(GOOD, "qdrant", f"{url} answers, with {len(made)} collection(s) of ours")]
 
 
 def _embedder(settings: Settings) -> Iterator[Finding]:

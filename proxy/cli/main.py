@@ -26,6 +26,7 @@ _COMMANDS = (
         "give all memories the vectors of another embedding model",
         "proxy.cli.reembed:add_reembed",
     ),
+    ("reindex", "fill Qdrant again from the database", "proxy.cli.reindex:add_reindex"),
     (
         "backup",
         "copy everything that is remembered into one file, while the proxy serves",

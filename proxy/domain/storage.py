@@ -3,7 +3,7 @@
 Every method may raise StoreUnavailable.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from proxy.domain.calls import Calls
@@ -133,6 +133,11 @@ class Stores(Protocol):
 
     async def upkeep(self) -> None:
         """Do every few seconds what is left over by whoever died."""
+        ...
+
+    async def reindex(self, told: Callable[[int, int], None]) -> int:
+        """Fill the vector index beside the database again; return how many memories were sent, 0 without one.
+        `told`: is called with how many were sent and how many there are to send."""
         ...
 
     async def close(self) -> None:

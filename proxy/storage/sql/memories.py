@@ -33,6 +33,7 @@ from proxy.storage.sql.forgetting.collisions import make_way
 from proxy.storage.sql.forgetting.expiry import expire
 from proxy.storage.sql.forgetting.forget import Forgetting
 from proxy.storage.sql.index_cache import IndexCache
+from proxy.storage.sql.indexed import Indexed, Plan, found_among, newest
 from proxy.storage.sql.listing import Listing
 from proxy.storage.sql.owners import Owner
 from proxy.storage.sql.prefetch import Prefetch
@@ -52,8 +53,18 @@ _MOSTLY = 0.75  # of a cache, for those who may come back
 class SqlMemories:
     """Memories in the rows of one file, searched exactly in arrays of the user's own."""
 
-    def __init__(self, database: Database, *, index_bytes: int, row_bytes: int, quota: Quota) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        index_bytes: int,
+        row_bytes: int,
+        quota: Quota,
+        indexed: Indexed | None = None,
+    ) -> None:
+        """`indexed`: for the search of users with many memories; None: all are searched exactly."""
         self._database = database
+        self._indexed = indexed
         self._quota = quota
         self._model: EmbeddingModel | None = None  # whose vectors this process makes and compares
         self._indexes = IndexCache(index_bytes)
@@ -77,7 +88,13 @@ class SqlMemories:
         return self._model
 
     async def search(self, scope: Scope, search: Search) -> Sequence[Hit]:
-        return await self._database.read(lambda tx: self._search(tx, scope, search))
+        if self._indexed is None:
+            return await self._database.read(lambda tx: self._search(tx, scope, search))
+        plan = await self._database.read(lambda tx: self._planned(tx, scope, search))
+        if not isinstance(plan, Plan):
+            return plan
+        proposed = await self._indexed.propose(plan, scope, search)
+        return await self._database.read(lambda tx: self._checked(tx, scope, search, plan, proposed))
 
     def snapshot(self, scope: Scope, sort: SortProfile | None = None) -> Awaitable[Snapshot | None]:
         """See MemoryStore: of a user with few memories who comes back; of others the profile alone."""
@@ -183,6 +200,26 @@ class SqlMemories:
         memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
         return _hits(found, memories)
 
+    def _planned(self, tx: Connection, scope: Scope, search: Search) -> Plan | Sequence[Hit]:
+        """Return what to ask the index for, or what was found where it need not be asked."""
+        owner = owners.find(tx, scope)
+        if owner is None or self._indexed is None:
+            return []
+        ours = model.held(tx, self._model).generations
+        plan = self._indexed.plan(tx, owner, scope.project, search, ours)
+        return plan or self._search(tx, scope, search)
+
+    def _checked(
+        self, tx: Connection, scope: Scope, search: Search, plan: Plan, proposed: Sequence[int] | None
+    ) -> Sequence[Hit]:
+        """Return what is found among the proposed; None, or a user who began anew: among all."""
+        owner = owners.find(tx, scope)
+        if owner is None or proposed is None or owner.id != plan.owner.id:
+            return self._search(tx, scope, search)
+        found = found_among(tx, plan, proposed, scope.project, search)
+        memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
+        return _hits(found, memories)
+
     def _bring_in(self, tx: Connection, scope: Scope) -> None:
         """Read a user's index and memories into the caches."""
         if owner := owners.find(tx, scope):
@@ -198,11 +235,17 @@ class SqlMemories:
         owner = owners.find(tx, scope)
         if owner is None:
             return None
-        comes_back = self._indexes.holds(scope)
-        index = self._index(tx, owner)
-        profile = self._profiles.of(owner, self._database.epoch, index, sort) if sort else ()
-        seqs, epoch = index.seqs[index.current].tolist(), self._database.epoch
-        whole = len(seqs) <= _FEW and comes_back
+        comes_back, epoch = self._indexes.holds(scope), self._database.epoch
+        has_many = self._indexed is not None and self._indexed.has_many(tx, owner)
+        index = None if has_many else self._index(tx, owner)
+
+        def arrays() -> UserIndex:
+            return index or newest(tx, owner, model.held(tx, self._model).generations)
+
+        stamp = index.stamp if index else owner.stamp
+        profile = self._profiles.of(owner, (epoch, stamp), arrays, sort) if sort else ()
+        seqs = index.seqs[index.current].tolist() if index else []
+        whole = index is not None and len(seqs) <= _FEW and comes_back
         with suppress(DamagedRow):
             wanted = seqs if whole else [seq for seq, _ in profile]
             memories = self._rows.memories(tx, owner, epoch, wanted) if wanted else {}
@@ -251,15 +294,16 @@ class ProfileCache:
         self._lock = threading.Lock()
 
     def of(
-        self, owner: Owner, epoch: int, index: UserIndex, sort: SortProfile
+        self, owner: Owner, version: tuple[int, Stamp], arrays: Callable[[], UserIndex], sort: SortProfile
     ) -> Sequence[tuple[int, ProfileKind]]:
-        """Return the numbers and kinds of the profile's memories, the latest first."""
-        version = (epoch, index.stamp)
+        """Return the numbers and kinds of the profile's memories, the latest first; `arrays`: of the user's
+        memories in this version."""
         with self._lock:
             known = self._known.get(owner.id)
             if known is not None and known[0] == version:
                 self._known.move_to_end(owner.id)
                 return known[1]
+        index = arrays()
         at = np.flatnonzero(index.current & index.embedded)[::-1]
         kinds = sort([row.tobytes() for row in index.matrix[at]]) if len(at) else ()
         found = [(seq, kind) for seq, kind in zip(index.seqs[at].tolist(), kinds, strict=True) if kind]

@@ -1,5 +1,8 @@
 """All stores over one database, whichever driver runs it: memories, sessions, jobs, chains and the rest."""
 
+from contextlib import suppress
+
+from proxy.domain.errors import StoreUnavailable
 from proxy.domain.oversight import Quota
 from proxy.storage.sql.calls import SqlCalls
 from proxy.storage.sql.chains import SqlChains
@@ -7,26 +10,43 @@ from proxy.storage.sql.connection import Database, Instance
 from proxy.storage.sql.conversations import SqlConversations
 from proxy.storage.sql.documents import SqlDocuments
 from proxy.storage.sql.forms import SqlForms
+from proxy.storage.sql.indexed import Indexed
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.keys import SqlKeys
 from proxy.storage.sql.memories import SqlMemories
 from proxy.storage.sql.notes import SqlNotes
+from proxy.storage.sql.outbox import Outbox, Told, retire
 from proxy.storage.sql.passages import SqlPassages
 from proxy.storage.sql.quarantine import SqlQuarantine
 from proxy.storage.sql.receipts import SqlReceipts
 from proxy.storage.sql.reembed import SqlVectors
 from proxy.storage.sql.sessions import SqlSessions
+from proxy.storage.vectors.candidates import IndexUnavailable
 
 UNLIMITED = Quota()
+DELIVER_S = 5.0  # of each round of upkeep, for an index beside the database
 INDEX_BYTES, ROW_BYTES = 256 * 2**20, 128 * 2**20
 
 
 class SqlStores:
     """The stores over a database. Until its driver has opened it, their methods raise StoreUnavailable."""
 
-    def __init__(self, database: Database, *, index_bytes: int, row_bytes: int, quota: Quota) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        index_bytes: int,
+        row_bytes: int,
+        quota: Quota,
+        indexed: Indexed | None = None,
+    ) -> None:
         self.failure = ""
-        self.memories = SqlMemories(database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota)
+        self.memories = SqlMemories(
+            database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota, indexed=indexed
+        )
+        self._indexed = indexed
+        self.outbox = Outbox(database, indexed.index) if indexed else None
+        self._is_retired = False
         self.sessions = SqlSessions(database)
         self.notes = SqlNotes(database)
         self.jobs = SqlJobs(database)
@@ -80,3 +100,26 @@ class SqlStores:
         await self.memories.resume_forgets()
         if not self.trouble:
             await self.memories.prefetch.step()
+            await self._deliver()
+
+    async def reindex(self, told: Told) -> int:
+        """See Stores."""
+        if self.outbox is None:
+            return 0
+        try:
+            return await self.outbox.rebuild(told)
+        except IndexUnavailable as error:
+            raise StoreUnavailable(f"the vector index does not answer ({error})") from error
+
+    async def _close_index(self) -> None:
+        if self._indexed is not None:
+            await self._indexed.index.close()
+
+    async def _deliver(self) -> None:
+        """Send the index beside the database what it has not got, if there is one and it is up."""
+        if self.outbox is not None:
+            with suppress(IndexUnavailable):  # it has logged that, and is tried again
+                await self.outbox.deliver(DELIVER_S)
+        elif not self._is_retired:
+            await retire(self._engine)
+            self._is_retired = True

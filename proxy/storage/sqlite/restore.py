@@ -83,6 +83,7 @@ class Restore:
             staged = self._staging / "memory.db"
             manifest = self._stage(backup, staged, name)
             present, carried = self._complete(staged)
+            _leave_index(staged)
             _settle(staged)
             self._refuse_company()
             aside = self._swap(staged)
@@ -139,6 +140,13 @@ class Restore:
         staged.replace(database)
         sync_directory(self.data_dir)
         return aside
+
+
+def _leave_index(staged: Path) -> None:
+    """Let an index beside the database get all memories again: it has what was there after the backup."""
+    with file.mapped(staged), closing(file.connect(staged)) as connection:
+        connection.execute("DELETE FROM vector_targets")
+        connection.execute("DELETE FROM vector_outbox")
 
 
 def _settle(database: Path) -> None:

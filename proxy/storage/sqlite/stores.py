@@ -5,6 +5,7 @@ from pathlib import Path
 
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.domain.oversight import Quota
+from proxy.storage.sql.indexed import Indexed
 from proxy.storage.sql.stores import INDEX_BYTES, ROW_BYTES, UNLIMITED, SqlStores
 from proxy.storage.sqlite import file, place
 from proxy.storage.sqlite.database import Database
@@ -27,13 +28,16 @@ class SqliteStores(SqlStores):
         readers: int = 2,
         quota: Quota = UNLIMITED,
         allow_network: bool = False,
+        indexed: Indexed | None = None,
     ) -> None:
         self.path = data_dir / "memory.db"
         self._allow_network = allow_network
         self._run_dir = data_dir / "run"
         self._instance: Instance | None = None
         self._database = Database(self.path, readers=readers)
-        super().__init__(self._database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota)
+        super().__init__(
+            self._database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota, indexed=indexed
+        )
 
     @property
     def place(self) -> str:
@@ -68,6 +72,7 @@ class SqliteStores(SqlStores):
 
     async def close(self) -> None:
         """Finish what was accepted and end the threads; other processes may take over what is open."""
+        await self._close_index()
         await self._database.close()
         if self._instance is not None:
             self._instance.close()

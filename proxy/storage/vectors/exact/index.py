@@ -73,6 +73,7 @@ class UserIndex:
     tail: Postings  # of the latest positions
     type_names: tuple[str, ...]
     project_names: tuple[str | None, ...]
+    total: int = 0  # where these are only some of the memories that a search admits: how many those are
 
     @property
     def nbytes(self) -> int:
@@ -141,7 +142,7 @@ class UserIndex:
 
     def _bm25(self, terms: Sequence[str], eligible: Bools) -> Floats:
         scores = np.zeros(len(self.seqs), np.float32)
-        total = int(np.count_nonzero(eligible))
+        total = max(self.total, int(np.count_nonzero(eligible)))
         if not total or not terms:
             return scores
         which, docs, counts = self._holding(np.array([*{term_hash(term) for term in terms}], np.int64))
@@ -215,7 +216,9 @@ class UserIndex:
         )
 
 
-def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, first: int = 0) -> UserIndex:
+def build(
+    rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, first: int = 0, total: int = 0
+) -> UserIndex:
     """Index the rows at positions first, first + 1, …, with the names of `known` and new ones after them.
 
     Raises DamagedRow for terms that are no numbers."""
@@ -250,6 +253,7 @@ def build(rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, 
         tail=NO_POSTINGS,
         type_names=type_names,
         project_names=project_names,
+        total=total,
     )
 
 
