@@ -12,7 +12,7 @@ from proxy.domain.oversight import Key
 from proxy.domain.ports import EmbeddingModel
 from proxy.storage.damage import DamagedRow, legible
 from proxy.storage.outages import REMIND_S
-from proxy.storage.sqlite.trouble import Troubles
+from proxy.storage.sqlite.trouble import SqliteTroubles
 from tests.storage.making import (
     ANNA,
     BEN,
@@ -158,7 +158,7 @@ async def test_a_damaged_receipt_key_and_session_state_are_out_of_reach(stores):
 
 def test_damaged_rows_are_told_of_once_a_minute(log):
     now = [0.0]
-    troubles = Troubles(lambda: now[0])
+    troubles = SqliteTroubles(lambda: now[0])
     for second in range(0, round(2 * REMIND_S) + 5, 5):
         now[0] = second
         troubles.failed("read", DamagedRow("a row is damaged"))

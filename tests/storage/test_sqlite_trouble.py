@@ -13,7 +13,7 @@ import pytest
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.outages import HOLD_S
 from proxy.storage.sqlite import SqliteStores, file, trouble
-from proxy.storage.sqlite.trouble import Troubles, kind_of
+from proxy.storage.sqlite.trouble import SqliteTroubles, kind_of
 from tests.storage.making import (
     ANNA,
     BEN,
@@ -43,7 +43,7 @@ class Clock:
 def steady(stores):
     """The time by which the stores' trouble is told."""
     clock = Clock()
-    stores._database.troubles = Troubles(clock)
+    stores._database.troubles = SqliteTroubles(clock)
     return clock
 
 
@@ -280,7 +280,7 @@ def test_an_error_is_known_by_its_number_also_through_ours(error, kind):
 
 def test_trouble_that_lasts_is_told_once_a_minute(log):
     clock = Clock()
-    troubles = Troubles(clock)
+    troubles = SqliteTroubles(clock)
     for clock.now in range(0, 125, 5):
         troubles.failed("write", raised(sqlite3.SQLITE_FULL))
     assert log == [("store.trouble", trouble.DISK_FULL)] * 3
@@ -288,7 +288,7 @@ def test_trouble_that_lasts_is_told_once_a_minute(log):
 
 def test_what_is_refused_for_no_fault_of_the_files_is_told_once_a_minute(log):
     clock = Clock()
-    troubles = Troubles(clock)
+    troubles = SqliteTroubles(clock)
     refused = StoreUnavailable("x")
     refused.__cause__ = raised(sqlite3.SQLITE_CONSTRAINT)
     for clock.now in range(0, 125, 5):
@@ -300,7 +300,7 @@ def test_what_is_refused_for_no_fault_of_the_files_is_told_once_a_minute(log):
 
 def test_trouble_that_comes_and_goes_is_one_trouble(log):
     clock = Clock()
-    troubles = Troubles(clock)
+    troubles = SqliteTroubles(clock)
     for clock.now in range(0, 125, 5):
         troubles.failed("write", raised(sqlite3.SQLITE_FULL))  # a large write, and then small ones
         troubles.worked("write")
@@ -315,7 +315,7 @@ def test_trouble_that_comes_and_goes_is_one_trouble(log):
 
 def test_a_file_is_well_again_when_both_sides_are(log):
     clock = Clock()
-    troubles = Troubles(clock)
+    troubles = SqliteTroubles(clock)
     gone = FileNotFoundError(errno.ENOENT, "No such file")
     troubles.failed("read", gone)
     troubles.failed("write", gone)
@@ -331,7 +331,7 @@ def test_a_file_is_well_again_when_both_sides_are(log):
 
 def test_one_trouble_that_follows_another_is_told_of_apart(log):
     clock = Clock()
-    troubles = Troubles(clock)
+    troubles = SqliteTroubles(clock)
     troubles.failed("write", raised(sqlite3.SQLITE_FULL))
     troubles.failed("write", raised(sqlite3.SQLITE_READONLY))
     clock.now += HOLD_S
@@ -345,7 +345,7 @@ def test_one_trouble_that_follows_another_is_told_of_apart(log):
 
 
 def test_reading_that_works_says_nothing_of_writing(log):
-    troubles = Troubles()
+    troubles = SqliteTroubles()
     troubles.failed("write", raised(sqlite3.SQLITE_FULL))
     troubles.worked("read")
     assert (troubles.current, troubles.of_reading) == (trouble.DISK_FULL, "")
@@ -354,7 +354,7 @@ def test_reading_that_works_says_nothing_of_writing(log):
 
 
 def test_nothing_but_a_sound_file_ends_corruption(log):
-    troubles = Troubles()
+    troubles = SqliteTroubles()
     troubles.failed("read", raised(sqlite3.SQLITE_CORRUPT))
     troubles.failed("read", raised(sqlite3.SQLITE_BUSY))
     troubles.worked("read")

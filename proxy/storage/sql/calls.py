@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from proxy.domain import calls
 from proxy.domain.calls import Spent
 from proxy.storage.damage import legible
+from proxy.storage.sql import owners
 from proxy.storage.sql.connection import Connection, Database
 
 _KEY = "calls"  # of `meta`: the times, oldest first
@@ -21,7 +22,7 @@ class SqlCalls:
         """As Calls says."""
 
         def work(tx: Connection) -> Spent:
-            times, spent = calls.spend(_times(tx), limit, now)
+            times, spent = calls.spend(_times(tx, lock=True), limit, now)
             _keep(tx, times)
             return spent
 
@@ -36,7 +37,7 @@ class SqlCalls:
         """As Calls says."""
 
         def work(tx: Connection) -> None:
-            times = _times(tx)
+            times = _times(tx, lock=True)
             if at in times:
                 times.remove(at)
                 _keep(tx, times)
@@ -44,8 +45,8 @@ class SqlCalls:
         await self._database.write(work)
 
 
-def _times(tx: Connection) -> list[float]:
-    row = tx.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
+def _times(tx: Connection, *, lock: bool = False) -> list[float]:
+    row = owners.shared_row(tx, _KEY, lock=lock)
     with legible():
         return sorted(json.loads(row[0])) if row else []
 

@@ -90,9 +90,9 @@ _BEYOND = """
                    (SELECT sum(length(i.item)) FROM conversation_items i WHERE i.conversation = c.seq)
             FROM conversations c JOIN scopes s ON s.id = c.owner
             WHERE s.tenant = :tenant AND s.user = :user AND c.used_at IS NOT NULL
-        )
+        ) each_one
         WINDOW newest AS (ORDER BY at DESC, kind, seq DESC)
-    ) WHERE total > :most AND place > 1
+    ) summed WHERE total > :most AND place > 1
 """
 _DROP = {
     "response": "DELETE FROM stored_responses WHERE seq = ?",
@@ -105,6 +105,9 @@ _LEFT = """
                        SELECT 1 FROM json_each(x.recalled) shown WHERE shown.value = :forgotten))
        AND (:previous IS NULL OR EXISTS (
                 SELECT 1 FROM stored_responses r WHERE r.owner = :owner AND r.id = :previous))
+"""
+_OWNERS = """
+    SELECT owner FROM stored_responses WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs))
 """
 _EXPIRE_AT_ONCE = 200  # rows of a transaction: other writers wait meanwhile
 
@@ -166,12 +169,18 @@ class SqlChains:
             f" WHERE seq = (SELECT r.seq FROM {_THE_ONE})"
         )
         parameters = _named(scope, response_id)
-        return await self._database.write(lambda tx: tx.execute(emptied, parameters).rowcount > 0, purge=True)
+
+        def work(tx: Connection) -> bool:
+            owners.lock(tx, scope)
+            return tx.execute(emptied, parameters).rowcount > 0
+
+        return await self._database.write(work, purge=True)
 
     async def trim(self, scope: Scope, most_bytes: int) -> int:
         parameters = {"tenant": scope.tenant, "user": scope.user, "most": most_bytes}
 
         def work(tx: Connection) -> int:
+            owners.lock(tx, scope)
             beyond = tx.execute(_BEYOND, parameters).fetchall()
             for kind, seq in beyond:
                 tx.execute(_DROP[kind], (seq,))
@@ -191,6 +200,7 @@ class SqlChains:
 
 
 def _expire(tx: Connection, portion: dict[str, Any]) -> int:
+    owners.lock_all(tx, _OWNERS, portion)
     return tx.execute(_EXPIRE, portion).rowcount
 
 

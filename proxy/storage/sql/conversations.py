@@ -64,11 +64,13 @@ class SqlConversations:
             "used_at = CASE WHEN used_at IS NULL THEN NULL ELSE max(used_at, coalesce(:at, used_at)) END"
             f" WHERE seq = (SELECT c.seq FROM {_THE_ONE})"
         )
-        return await self._change(change, _named(scope, conversation_id) | {"metadata": metadata, "at": at})
+        return await self._change(
+            scope, change, _named(scope, conversation_id) | {"metadata": metadata, "at": at}
+        )
 
     async def delete(self, scope: Scope, conversation_id: str) -> bool:
         change = f"DELETE FROM conversations WHERE seq = (SELECT c.seq FROM {_THE_ONE})"
-        return await self._change(change, _named(scope, conversation_id), purge=True)
+        return await self._change(scope, change, _named(scope, conversation_id), purge=True)
 
     async def add(
         self,
@@ -85,7 +87,7 @@ class SqlConversations:
         where the items were said, so that a forget of what was said there finds them."""
 
         def work(tx: Connection) -> bool:
-            owner, seq = owners.find(tx, scope), _seq(tx, _named(scope, conversation_id))
+            owner, seq = owners.lock(tx, scope), _seq(tx, _named(scope, conversation_id))
             if owner is None or owner.stamp.generation != generation or seq is None:
                 return False
             if only_new and _holds_any(tx, seq, items):
@@ -112,13 +114,20 @@ class SqlConversations:
 
     async def remove(self, scope: Scope, conversation_id: str, item_id: str) -> bool:
         parameters = _named(scope, conversation_id) | {"item": rows.storable(item_id)}
-        return await self._change(f"DELETE FROM conversation_items WHERE {_ITEM}", parameters, purge=True)
-
-    async def _change(self, statement: str, parameters: dict[str, Any], *, purge: bool = False) -> bool:
-        """Run one statement; return whether it found its row."""
-        return await self._database.write(
-            lambda tx: tx.execute(statement, parameters).rowcount > 0, purge=purge
+        return await self._change(
+            scope, f"DELETE FROM conversation_items WHERE {_ITEM}", parameters, purge=True
         )
+
+    async def _change(
+        self, scope: Scope, statement: str, parameters: dict[str, Any], *, purge: bool = False
+    ) -> bool:
+        """Run one statement; return whether it found its row."""
+
+        def work(tx: Connection) -> bool:
+            owners.lock(tx, scope)
+            return tx.execute(statement, parameters).rowcount > 0
+
+        return await self._database.write(work, purge=purge)
 
 
 def append_said(tx: Connection, response: StoredResponse, items: Sequence[tuple[str, bytes]]) -> None:
@@ -133,15 +142,16 @@ def append_said(tx: Connection, response: StoredResponse, items: Sequence[tuple[
 
 async def expire(database: Database, unused_since: float) -> int:
     """Delete the conversations that were last used before then, with their items; returns how many."""
-    gone = (
-        "DELETE FROM conversations WHERE seq IN"
-        " (SELECT seq FROM conversations WHERE used_at <= ? ORDER BY used_at LIMIT ?)"
-    )
+    old = "FROM conversations WHERE used_at <= ? ORDER BY used_at LIMIT ?"
+    these = (unused_since, _EXPIRE_AT_ONCE)
+
+    def work(tx: Connection) -> int:
+        owners.lock_all(tx, f"SELECT owner {old}", these)
+        return tx.execute(f"DELETE FROM conversations WHERE seq IN (SELECT seq {old})", these).rowcount
+
     total = 0
     while True:
-        some = await database.write(
-            lambda tx: tx.execute(gone, (unused_since, _EXPIRE_AT_ONCE)).rowcount, purge=True
-        )
+        some = await database.write(work, purge=True)
         total += some
         if some < _EXPIRE_AT_ONCE:
             return total

@@ -76,6 +76,7 @@ class SqlDocuments:
         packed = await asyncio.to_thread(_packed, new.passages)
 
         def work(tx: Connection) -> tuple[Document, Change]:
+            owners.lock(tx, new.scope)
             old = _named(tx, new.scope, new.name)
             if old is not None and old.digest == new.digest:
                 return old, "unchanged"

@@ -34,6 +34,8 @@ _SINCE = """
                    AND x.seq > :seq AND x.said <> :said)
 """
 _THESE = "(SELECT CAST(value AS INTEGER) FROM json_each(?))"
+_OWNER = "SELECT n.owner FROM exchanges e JOIN sessions n ON n.id = e.session WHERE e.id = ?"
+_OWNERS = f"SELECT n.owner FROM exchanges e JOIN sessions n ON n.id = e.session WHERE e.seq IN {_THESE}"
 _OLD = "SELECT seq FROM exchanges WHERE extraction = 'done' AND state = 'done' AND at < ? LIMIT ?"
 
 
@@ -143,6 +145,7 @@ def close_abandoned(tx: Connection, living: Instance) -> None:
 
 
 def complete(tx: Connection, begun: Begun, outcome: Outcome, trigger: Trigger) -> bool:
+    owners.lock_all(tx, _OWNER, (begun.id,))
     row = tx.execute(
         "SELECT e.seq, e.session, n.owner, e.at, e.state, e.whole, e.recalled,"
         " e.extraction, e.job FROM exchanges e"
@@ -198,6 +201,7 @@ def any_forgotten(tx: Connection, owner: int, ids: Collection[str]) -> bool:
 
 def abort(tx: Connection, begun: Begun) -> None:
     """Remove the exchange once no request holds it, and the session if nothing else is in it."""
+    owners.lock_all(tx, _OWNER, (begun.id,))
     row = tx.execute(
         "UPDATE exchanges SET holders = holders - 1 WHERE id = ? AND generation = ? AND state = 'open'"
         " RETURNING seq, session, holders",
@@ -218,6 +222,7 @@ def prune(tx: Connection, before: float, limit: int) -> int:
     made of them for their session stays: the schema's triggers tell this from a forget by the mark."""
     old = [seq for (seq,) in tx.execute(_OLD, (before, limit))]
     these = (rows.as_json(old),)
+    owners.lock_all(tx, _OWNERS, these)
     tx.execute(f"UPDATE exchanges SET extraction = 'old' WHERE seq IN {_THESE}", these)
     tx.execute(f"DELETE FROM exchanges WHERE seq IN {_THESE}", these)
     return len(old)

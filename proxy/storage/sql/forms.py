@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 
 from proxy.domain.ports import latest_forms
+from proxy.storage.sql import owners
 from proxy.storage.sql.connection import Connection, Database
 
 _KEY = "forms"  # of `meta`: one JSON object
@@ -23,7 +24,7 @@ class SqlForms:
         """As FormStore says."""
 
         def work(tx: Connection) -> None:
-            found = {**rows_of(tx), **rows}
+            found = {**rows_of(tx, lock=True), **rows}
             latest = {key: found[key] for key in latest_forms(found)[:most]}
             keep = "INSERT INTO meta VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
             tx.execute(keep, (_KEY, json.dumps(latest)))
@@ -31,9 +32,9 @@ class SqlForms:
         await self._database.write(work)
 
 
-def rows_of(tx: Connection) -> dict[str, str]:
+def rows_of(tx: Connection, *, lock: bool = False) -> dict[str, str]:
     """Return all rows; none where they cannot be read, since all of it can be learnt again."""
-    row = tx.execute("SELECT value FROM meta WHERE key = ?", (_KEY,)).fetchone()
+    row = owners.shared_row(tx, _KEY, lock=lock)
     try:
         found = json.loads(row[0]) if row else {}
     except (ValueError, TypeError):

@@ -1,5 +1,6 @@
 """The JobQueue over SQL: see ports.JobQueue for what every method guarantees."""
 
+import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from proxy.domain.oversight import JobInfo, JobState, QueueCounts
 from proxy.storage.sql import owners, queue, rows
 from proxy.storage.sql.connection import Connection, Database, Instance
 
+_PAUSE_S = 0.01
 _LONGEST_ID = 18  # digits: fits SQLite's integers
 
 # What the job reads now is marked as its own: `finish` settles exactly that.
@@ -66,7 +68,9 @@ class SqlJobs:
             )
             if (job := await self._database.write(claiming)) is not None:
                 return job
-            _, found = await self._database.read(look)  # another was faster
+            last, (_, found) = found, await self._database.read(look)  # another was faster
+            if found == last:  # its user is being written about: that takes milliseconds
+                await asyncio.sleep(_PAUSE_S)
         return None
 
     async def batch(self, job: Job, *, limit: int, context: int) -> Batch:
@@ -76,6 +80,7 @@ class SqlJobs:
         self, job: Job, *, at: float, reason: str, dead: bool = False, counted: bool = True
     ) -> None:
         def work(tx: Connection) -> None:
+            owners.lock(tx, job.scope)
             session = queue.leased_session(tx, job)
             if session is None:
                 return  # forgotten, or already somebody else's
@@ -90,6 +95,7 @@ class SqlJobs:
 
     async def wait_for_credential(self, job: Job) -> None:
         def work(tx: Connection) -> None:
+            owners.lock(tx, job.scope)
             if queue.leased_session(tx, job) is not None:
                 queue.take_back_attempt(tx, job)
                 queue.park(tx, int(job.id), state="waiting", due_at=0.0, reason="credential")
@@ -100,7 +106,7 @@ class SqlJobs:
         def work(tx: Connection) -> bool:
             if scope is None:
                 return queue.wake_all(tx)
-            owner = owners.find(tx, scope)
+            owner = owners.lock(tx, scope)
             return owner is not None and queue.wake(tx, owner.id)
 
         return await self._database.write(work)
@@ -147,7 +153,7 @@ class SqlJobs:
 
 
 def _batch(tx: Connection, job: Job, limit: int, context: int) -> Batch:
-    owner = owners.find(tx, job.scope)
+    owner = owners.lock(tx, job.scope)
     stamp = owner.stamp if owner else owners.NEVER_SEEN
     session = queue.leased_session(tx, job)
     if session is None:

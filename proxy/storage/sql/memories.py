@@ -147,7 +147,7 @@ class SqlMemories:
 
     async def touch(self, scope: Scope, ids: Sequence[str], at: float) -> None:
         def work(tx: Connection) -> None:
-            if owner := owners.find(tx, scope):
+            if owner := owners.lock(tx, scope):
                 rows.touch(tx, owner.id, ids, at)
 
         await self._database.write(work)

@@ -146,7 +146,7 @@ class SqlNotes:
         *, expect: Stamp,
     ) -> bool:  # fmt: skip
         def work(tx: Connection) -> bool:
-            owner, (session, _) = owners.find(tx, scope), _find(tx, scope, session_id)
+            owner, (session, _) = owners.lock(tx, scope), _find(tx, scope, session_id)
             if owner is None or session is None or owner.stamp.generation != expect.generation:
                 return False
             kept = tx.execute(
@@ -181,6 +181,7 @@ class SqlNotes:
         since = {"idle_since": idle_since, "left_since": left_since, "limit": _AT_ONCE}
 
         def work(tx: Connection) -> int:
+            owners.lock_all(tx, f"SELECT owner FROM ({_ENDED}) ended", since)
             ended = [_Ended(*row) for row in tx.execute(_ENDED, since).fetchall()]
             return sum(_close(tx, each, now) for each in ended)
 

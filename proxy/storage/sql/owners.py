@@ -61,12 +61,26 @@ def lock_all(tx: Connection, query: str, parameters: Any) -> None:
         ).fetchall()
 
 
+def lock_id(tx: Connection, owner: int) -> None:
+    """The same of one user, by its number."""
+    lock_all(tx, "?", (owner,))
+
+
 def lock_free(tx: Connection, query: str, parameters: Any) -> bool:
     """Lock the one user that the query finds by its number, unless another transaction has it: then False."""
     if not tx.for_update:
         return True
     locked = f"SELECT id FROM scopes WHERE id IN ({query}) {tx.for_update} SKIP LOCKED"
     return tx.execute(locked, parameters).fetchone() is not None
+
+
+def shared_row(tx: Connection, key: str, *, lock: bool) -> tuple[str] | None:
+    """Return the value of a row of `meta`, which belongs to nobody. `lock`: it is about to be changed."""
+    if lock and tx.for_update:  # a row that is not there cannot be locked
+        tx.execute("INSERT INTO meta VALUES (?, 'null') ON CONFLICT (key) DO NOTHING", (key,))
+    query = "SELECT value FROM meta WHERE key = ?" + (tx.for_update if lock else "")
+    row: tuple[str] | None = tx.execute(query, (key,)).fetchone()
+    return None if row is None or row[0] == "null" else row
 
 
 def _found(tx: Connection, scope: Scope, query: str) -> Owner | None:

@@ -43,11 +43,11 @@ _FILL = """
     UPDATE passages SET embedding = :vector, generation = :generation
     WHERE seq = :seq AND generation < :generation
 """
-_CHANGED = """
-    UPDATE scopes SET documents = documents + 1 WHERE id IN (
-        SELECT d.owner FROM passages p JOIN documents d ON d.seq = p.document
-        WHERE p.seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?)))
+_OWNERS = """
+    SELECT d.owner FROM passages p JOIN documents d ON d.seq = p.document
+    WHERE p.seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))
 """
+_CHANGED = f"UPDATE scopes SET documents = documents + 1 WHERE id IN ({_OWNERS})"
 
 
 class SqlPassages:
@@ -94,11 +94,13 @@ class SqlPassages:
     async def fill(self, made: Sequence[tuple[Pending, bytes | None]]) -> int:
         def work(tx: Connection) -> int:
             generation = model.held(tx, self._embedding()).generation
+            seqs = (rows.as_json(one.seq for one, _ in made),)
+            owners.lock_all(tx, _OWNERS, seqs)
             count = 0
             for one, vector in made:
                 changed = {"vector": vector, "generation": generation, "seq": one.seq}
                 count += tx.execute(_FILL, changed).rowcount
-            tx.execute(_CHANGED, (rows.as_json(one.seq for one, _ in made),))
+            tx.execute(_CHANGED, seqs)
             return count
 
         return await self._database.write(work)

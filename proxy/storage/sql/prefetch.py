@@ -20,7 +20,7 @@ STEP_S = 0.5  # of each round of upkeep
 _LATEST = """
     SELECT tenant, user FROM (
         SELECT id, tenant, user, served, memories FROM scopes ORDER BY served DESC, id DESC LIMIT ?
-    )
+    ) latest
     WHERE user IS NOT NULL AND memories BETWEEN 1 AND ? ORDER BY served DESC, id DESC
 """
 

@@ -14,7 +14,7 @@ from proxy.domain.errors import LeaseLost
 from proxy.domain.lanes import rest_of
 from proxy.domain.oversight import JobState
 from proxy.domain.ports import Trigger
-from proxy.storage.sql import rows
+from proxy.storage.sql import owners, rows
 from proxy.storage.sql.connection import Connection
 
 # Exchanges that are answered, not extracted, and not in the hands of a running job.
@@ -53,6 +53,12 @@ _SUMMED_UP = """
 _LOST = """
     FROM jobs WHERE state = 'running'
     AND (leased_until <= ? OR instance IN (SELECT value FROM json_each(?)))
+"""
+
+
+_DEAD = """
+    FROM jobs j JOIN scopes s ON s.id = j.owner WHERE j.state = 'dead'
+    AND s.tenant = ? AND s.user = coalesce(?, s.user) AND j.id = coalesce(?, j.id)
 """
 
 
@@ -154,6 +160,7 @@ def wake_all(tx: Connection) -> bool:
 
 def reclaim(tx: Connection, now: float, dead: Sequence[str]) -> None:
     """Put back the jobs whose lease ran out or whose process died."""
+    owners.lock_all(tx, f"SELECT owner {_LOST}", (now, rows.as_json(dead)))
     lost = tx.execute(f"SELECT id {_LOST}", (now, rows.as_json(dead))).fetchall()
     for (job_id,) in lost:
         park(tx, job_id, state="queued", due_at=0.0)
@@ -162,7 +169,9 @@ def reclaim(tx: Connection, now: float, dead: Sequence[str]) -> None:
 def claim(
     tx: Connection, job_id: int, instance: str, now: float, lease_s: float, upto_lane: int
 ) -> Job | None:
-    """Lease the job to the instance; None if it is no longer due."""
+    """Lease the job to the instance; None if it is no longer due, or another transaction has its user."""
+    if not owners.lock_free(tx, "SELECT owner FROM jobs WHERE id = ?", (job_id,)):
+        return None
     row = tx.execute(_THE_ONE, {"job": job_id, "now": now, "lane": upto_lane}).fetchone()
     if row is None:
         return None
@@ -259,11 +268,10 @@ def bury(tx: Connection, job: Job, session: int, reason: str) -> None:
 
 def revive(tx: Connection, tenant: str, user: str | None, job_id: int | None) -> int:
     """Queue dead letters again, each with what it had read; return how many."""
+    asked = (tenant, user, job_id)
+    owners.lock_all(tx, f"SELECT j.owner {_DEAD}", asked)
     dead = tx.execute(
-        "SELECT j.id, j.session, j.upto, j.lane, j.closing FROM jobs j JOIN scopes s ON s.id = j.owner"
-        " WHERE j.state = 'dead' AND s.tenant = ? AND s.user = coalesce(?, s.user)"
-        " AND j.id = coalesce(?, j.id) ORDER BY j.id",
-        (tenant, user, job_id),
+        f"SELECT j.id, j.session, j.upto, j.lane, j.closing {_DEAD} ORDER BY j.id", asked
     ).fetchall()
     for dead_id, session, upto, lane, closing in dead:
         tx.execute(

@@ -9,7 +9,7 @@ from proxy.domain.core import Begun, Exchange, NewExchange, NewJob, Outcome, Sco
 from proxy.domain.errors import NotFound
 from proxy.domain.oversight import SessionInfo
 from proxy.domain.ports import Trigger
-from proxy.storage.sql import exchanges, queue, rows
+from proxy.storage.sql import exchanges, owners, queue, rows
 from proxy.storage.sql.connection import Connection, Database, Instance
 
 _MARKED = 64  # characters of a name in a cursor that also names the row
@@ -56,6 +56,7 @@ _PRUNE_SESSIONS = f"""
     DELETE FROM sessions AS n
     WHERE n.id IN (SELECT CAST(value AS INTEGER) FROM json_each(:ids)) AND {_IS_OLD}
 """
+_OWNERS = "SELECT owner FROM sessions WHERE id IN (SELECT CAST(value AS INTEGER) FROM json_each(:{}))"
 _AT_ONCE = 200  # rows of a transaction: other writers wait meanwhile
 
 
@@ -126,6 +127,7 @@ class SqlSessions:
     async def end(self, scope: Scope, session_id: str, at: float) -> int:
         def work(tx: Connection) -> int:
             exchanges.close_abandoned(tx, self._living)
+            owners.lock(tx, scope)
             return queue.end(tx, scope, rows.storable(session_id), at)
 
         return await self._database.write(work)
@@ -173,7 +175,9 @@ class SqlSessions:
 def _queue(tx: Connection, *, wanted: Mapping[int, NewJob], now: float) -> int:
     """Queue the jobs of those of the sessions (by row) that still have something pending; return how many."""
     condition = f"e.session IN (SELECT CAST(value AS INTEGER) FROM json_each(:sessions)) AND {_UNQUEUED}"
-    found = queue.pending(tx, condition, {"sessions": rows.as_json(wanted)})
+    these = {"sessions": rows.as_json(wanted)}
+    owners.lock_all(tx, _OWNERS.format("sessions"), these)
+    found = queue.pending(tx, condition, these)
     for one in found:
         queue.enqueue(tx, one, wanted[one.session], at=now)
     return len(found)
@@ -188,6 +192,7 @@ def _old(tx: Connection, *, before: float, edge: int) -> tuple[list[int], int | 
 
 
 def _prune(tx: Connection, *, these: Mapping[str, Any]) -> None:
+    owners.lock_all(tx, _OWNERS.format("ids"), these)
     tx.execute(_PRUNE_SESSIONS, these)
 
 

@@ -1,5 +1,6 @@
 """All stores over one database, whichever driver runs it: memories, sessions, jobs, chains and the rest."""
 
+from collections.abc import Callable
 from contextlib import suppress
 
 from proxy.domain.errors import StoreUnavailable
@@ -92,6 +93,9 @@ class SqlStores:
     def is_readable(self) -> bool:
         """False while reading is what fails, and not only writing."""
         return not self._engine.troubles.of_reading
+
+    def on_queued(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when another process has queued a job, where the database announces that."""
 
     async def upkeep(self) -> None:
         """Do every few seconds what dead processes have left over, see whether trouble is over, and read

@@ -25,8 +25,9 @@ from typing import Any, TypeVar
 
 from proxy import telemetry
 from proxy.domain.errors import StoreUnavailable
+from proxy.storage.sql.trouble import Side
 from proxy.storage.sqlite import file
-from proxy.storage.sqlite.trouble import Side, Troubles
+from proxy.storage.sqlite.trouble import SqliteTroubles
 from proxy.system import step_back
 
 T = TypeVar("T")
@@ -80,7 +81,7 @@ class Database:
         self.path = path
         self.commits = 0  # group commits so far
         self.epoch = 0  # rises when another file is found at the path: what was read before is void
-        self.troubles = Troubles()
+        self.troubles = SqliteTroubles()
         self._identity: file.Identity | None = None
         self._check_due = 0.0  # time.monotonic
         self._opening = threading.Lock()

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import groupby
 
 from proxy.domain.core import Forgotten, MemoryFilter
-from proxy.storage.sql import receipts, rows
+from proxy.storage.sql import owners, receipts, rows
 from proxy.storage.sql.connection import Connection, Database
 from proxy.storage.sql.forgetting.erase import erase
 
@@ -49,6 +49,7 @@ async def expire(database: Database, now: float) -> int:
 
 def _expire(tx: Connection, *, part: dict[str, object], now: float, receipt: int) -> tuple[int, int]:
     """Erase one portion; return how many memories went, and the receipt's number, 0 for none yet."""
+    owners.lock_id(tx, int(str(part["owner"])))
     doomed = tuple(seq for (seq,) in tx.execute(_WITH_OLDER, part))
     if not doomed:
         return 0, receipt

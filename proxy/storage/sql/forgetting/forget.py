@@ -19,12 +19,13 @@ from proxy.storage.sql.receipts import plus
 
 _AT_ONCE = 500  # rows of memories, exchanges or responses: who has more is forgotten in portions
 _MUCH = """
-    SELECT (SELECT count(*) FROM (SELECT 1 FROM memories WHERE owner = :owner LIMIT :most)) >= :most
+    SELECT (SELECT count(*) FROM (SELECT 1 FROM memories WHERE owner = :owner LIMIT :most) few) >= :most
         OR (SELECT count(*) FROM (SELECT 1 FROM sessions n JOIN exchanges x ON x.session = n.id
-                                  WHERE n.owner = :owner LIMIT :most)) >= :most
-        OR (SELECT count(*) FROM (SELECT 1 FROM stored_responses WHERE owner = :owner LIMIT :most)) >= :most
+                                  WHERE n.owner = :owner LIMIT :most) few) >= :most
+        OR (SELECT count(*) FROM (SELECT 1 FROM stored_responses
+                                  WHERE owner = :owner LIMIT :most) few) >= :most
         OR (SELECT count(*) FROM (SELECT 1 FROM conversations c JOIN conversation_items i
-                                  ON i.conversation = c.seq WHERE c.owner = :owner LIMIT :most)) >= :most
+                                  ON i.conversation = c.seq WHERE c.owner = :owner LIMIT :most) few) >= :most
         OR (SELECT coalesce(sum(passages), 0) FROM documents WHERE owner = :owner) >= :most
 """
 # CROSS JOIN: in this order, and not all users of the tenant first.
@@ -68,7 +69,7 @@ class Forgetting:
             lambda tx: self._begin(tx, where, memory_id, by, verdicts), purge=True
         )
         for owner in begun.owners:
-            self._let_go(owner)
+            self.let_go(owner)
         gone = begun.gone
         for order in begun.orders:
             gone = plus(gone, await self._carry_out(order, verdicts))
@@ -86,7 +87,7 @@ class Forgetting:
         """Erase, durable on return, a document and what may repeat it. None there: nothing, no receipt."""
 
         def work(tx: Connection) -> tuple[Forgotten, int | None]:
-            owner = owners.find(tx, scope)
+            owner = owners.lock(tx, scope)
             if owner is None:
                 return Forgotten(), None
             doomed = find(tx, Target(owner=owner.id, document_id=rows.storable(document_id)))
@@ -100,14 +101,15 @@ class Forgetting:
 
         gone, owner = await self._database.write(work, purge=True)
         if owner is not None:
-            self._let_go(owner)
+            self.let_go(owner)
         return gone
 
     def also_let_go(self, holder: Callable[[int], None]) -> None:
         """Have the holder told, too, of whom something was forgotten."""
         self._holders.append(holder)
 
-    def _let_go(self, owner: int) -> None:
+    def let_go(self, owner: int) -> None:
+        """Drop what is cached of a user of whom something was forgotten."""
         for holder in self._holders:
             holder(owner)
 
@@ -147,6 +149,8 @@ class Forgetting:
     ) -> Begun:
         assert self.instance is not None, "the database is open only after the instance lives"
         gone, left, touched = Forgotten(), list[Order](), set[int]()
+        if memory_id is not None:
+            owners.lock_all(tx, _HOLDERS, _holder(where, memory_id))
         for target in _targets(tx, where, memory_id, make=True):
             touched.add(target.owner)
             owners.raise_generation(tx, target.owner)
@@ -177,23 +181,26 @@ class Forgetting:
             return await self._database.write(partial(_finish, order=order, late=late), purge=True)
         finally:
             self._running.discard(order.receipt)
-            self._let_go(order.target.owner)
+            self.let_go(order.target.owner)
 
 
 def _targets(tx: Connection, where: MemoryFilter, memory_id: str | None, *, make: bool) -> list[Target]:
     """Return the filter's owner, or those of the memory, as targets. `make`: also a user never seen has
     a generation, since a writer may be on its way with what was to be forgotten."""
     if memory_id is not None:
-        asked = {
-            "id": rows.storable(memory_id), "tenant": where.tenant, "user": where.user,
-            "project": where.project,
-        }  # fmt: skip
-        return [aimed(owner, where, memory_id) for (owner,) in tx.execute(_HOLDERS, asked).fetchall()]
+        found = tx.execute(_HOLDERS, _holder(where, memory_id)).fetchall()
+        return [aimed(owner, where, memory_id) for (owner,) in found]
     if where.user is None:
         raise ValueError("a forget needs a user or a memory's id")
     scope = Scope(where.tenant, where.user)
     owner = owners.ensure(tx, scope) if make else owners.find(tx, scope)
     return [aimed(owner.id, where, None)] if owner else []
+
+
+def _holder(where: MemoryFilter, memory_id: str) -> dict[str, str | None]:
+    return {
+        "id": rows.storable(memory_id), "tenant": where.tenant, "user": where.user, "project": where.project
+    }  # fmt: skip
 
 
 def _is_much(tx: Connection, owner: int) -> bool:
@@ -207,6 +214,7 @@ def _count(tx: Connection, where: MemoryFilter, memory_id: str | None, verdicts:
 
 
 def _erase_portion(tx: Connection, *, order: Order, portion: Portion) -> None:
+    owners.lock_id(tx, order.target.owner)
     receipts.add(tx, order.receipt, erase(tx, order.target.owner, portion))
 
 
@@ -217,5 +225,6 @@ def _late(tx: Connection, target: Target) -> tuple[int, ...]:
 
 
 def _finish(tx: Connection, *, order: Order, late: tuple[int, ...]) -> Forgotten:
+    owners.lock_id(tx, order.target.owner)
     erase(tx, order.target.owner, (("answers", late),))
     return pending.finish(tx, order)

@@ -1,0 +1,5 @@
+"""The PostgreSQL driver: connections, transactions, placeholders, and the SQL that differs."""
+
+from proxy.storage.postgres.stores import PostgresStores
+
+__all__ = ["PostgresStores"]

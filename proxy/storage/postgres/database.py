@@ -1,0 +1,233 @@
+"""Asynchronous access to a PostgreSQL database: threads with a connection each, for reads and for writes.
+
+A write is a transaction of its own (READ COMMITTED). The rules lock the row of the user first, so that writes
+about one user follow each other, whichever replica does them. A transaction that has to give way (a deadlock,
+a row that another has just made) is done again. A read sees one state (REPEATABLE READ).
+
+The threads are the bound of the pool: each opens its connection when it first needs one, and another when
+that one has broken. So an error of the connection reaches the operation that met it, with its cause, and the
+first operation after an outage finds the server again.
+"""
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+import psycopg
+
+from proxy import telemetry
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage.postgres import schema
+from proxy.storage.postgres.connection import PostgresConnection, Raw, connect, mapped, place_of
+from proxy.storage.postgres.trouble import PostgresTroubles, kind_of, may_be_repeated
+from proxy.storage.sql.connection import Connection, Work
+from proxy.storage.sql.trouble import READ_ONLY, UNAVAILABLE, Side
+from proxy.system import step_back
+
+T = TypeVar("T")
+
+_ATTEMPTS = 8  # of a transaction that has to give way
+_PAUSE_S = 0.005  # before the second, at most; doubled each time
+_MOST_WAITING = 10_000  # writes; beyond that the server is stuck and memory should step aside
+_QUIET_S = 0.5  # after a failed connection: the next ones fail at once instead of waiting for the network
+_BEGIN_WRITE = b"BEGIN ISOLATION LEVEL READ COMMITTED"
+_BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+class _Lost(Exception):
+    """An idle connection turned out to be broken before anything was done on it."""
+
+
+class PostgresDatabase:
+    """Threads over one database. `open()` may be tried again after it failed; after `close()` it is over."""
+
+    def __init__(self, url: str, *, connections: int = 8) -> None:
+        self.url = url
+        self.place = place_of(url)
+        self.commits = 0
+        self.epoch = 0  # rises with each outage: the server that answers then may have lost what was read
+        self.troubles = PostgresTroubles()
+        self.is_open = False
+        self._closed = False
+        self._waiting = 0  # writes
+        self._mine = threading.local()
+        self._all: set[Raw] = set()
+        self._guard = threading.Lock()  # of the set, the counters and what follows
+        self._refused_until = 0.0  # time.monotonic
+        self._refusal = psycopg.Error()
+        readers = max(1, connections // 2)
+        self._readers = ThreadPoolExecutor(readers, "store-reader", initializer=step_back)
+        self._writers = ThreadPoolExecutor(
+            max(1, connections - readers), "store-writer", initializer=step_back
+        )
+
+    async def open(self) -> None:
+        """Create the tables, or check them. Raises StoreUnavailable, UnfitStore for what is not ours."""
+        await asyncio.wrap_future(self._writers.submit(self._open))
+
+    async def close(self) -> None:
+        """Finish the writes that wait, then end the threads and their connections."""
+        self._closed = True
+        await asyncio.to_thread(self._shutdown)
+
+    async def write(self, work: Work[T], *, purge: bool = False) -> T:
+        """See sql/connection.py. `purge`: VACUUM and the archive of the log are the server's own."""
+        with self._guard:
+            if not self.is_open or self._closed or self._waiting >= _MOST_WAITING:
+                why = (
+                    "overloaded"
+                    if self._waiting >= _MOST_WAITING
+                    else "closed"
+                    if self._closed
+                    else "not open"
+                )
+                raise StoreUnavailable(f"{self.place} is {why}")
+            self._waiting += 1
+        future = asyncio.wrap_future(self._writers.submit(self._write, work))
+        return await asyncio.shield(future)  # work whose caller is cancelled is still done
+
+    async def read(self, work: Work[T]) -> T:
+        return await self.begin_read(work)
+
+    def begin_read(self, work: Work[T]) -> asyncio.Future[T]:
+        if self._closed or not self.is_open:
+            raise StoreUnavailable(f"{self.place} is {'closed' if self._closed else 'not open'}")
+        return asyncio.wrap_future(self._readers.submit(self._read, work))
+
+    async def purge_if_due(self) -> None:
+        """Nothing: dead rows are the server's to remove (autovacuum)."""
+
+    async def checkpoint(self) -> None:
+        """Let other tasks go on between two portions."""
+        await asyncio.sleep(0)
+
+    async def probe(self) -> None:
+        self.troubles.settle()
+        if self.troubles.current and self.is_open:
+            with suppress(StoreUnavailable):
+                await self.read(_look)
+                await self.write(_leave_a_mark)
+
+    # ------------------------------------------------------------ in the threads
+    def _open(self) -> None:
+        with self._noting("write"), self._connection() as connection:
+            schema.prepare(connection, self.place)
+        if not self.is_open:
+            self.is_open = True
+            telemetry.log.info("store.opened")
+
+    def _read(self, work: Work[T]) -> T:
+        return self._done("read", lambda: self._transaction(_BEGIN_READ, work))
+
+    def _write(self, work: Work[T]) -> T:
+        try:
+            result = self._done("write", lambda: self._repeated(work))
+        finally:
+            with self._guard:
+                self._waiting -= 1
+        self.commits += 1
+        return result
+
+    def _done(self, side: Side, run: Callable[[], T]) -> T:
+        """Run it, on another connection if an idle one had broken, and note how it went."""
+        with self._noting(side):
+            while True:
+                with suppress(_Lost):
+                    return run()
+
+    @contextmanager
+    def _noting(self, side: Side) -> Iterator[None]:
+        try:
+            with mapped(self.place):
+                yield
+        except StoreUnavailable as error:
+            self.troubles.failed(side, error)
+            raise
+        self.troubles.worked(side)
+
+    def _repeated(self, work: Work[T]) -> T:
+        pause = _PAUSE_S
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._transaction(_BEGIN_WRITE, work)
+            except psycopg.Error as error:
+                if not may_be_repeated(error):
+                    raise
+            time.sleep(random.uniform(0, pause))
+            pause *= 2
+        return self._transaction(_BEGIN_WRITE, work)
+
+    def _transaction(self, begin: bytes, work: Work[T]) -> T:
+        with self._connection() as raw:
+            try:
+                raw.execute(begin)
+            except psycopg.OperationalError as error:
+                if raw.broken:
+                    raise _Lost from error
+                raise
+            try:
+                result = work(PostgresConnection(raw))
+                raw.execute(b"COMMIT")
+            finally:
+                if not raw.closed and raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+                    raw.execute(b"ROLLBACK")
+        return result
+
+    # ------------------------------------------------------------ connections
+    @contextmanager
+    def _connection(self) -> Iterator[Raw]:
+        """Give this thread's connection to the block; one that has broken, or is read-only, is closed."""
+        raw: Raw | None = getattr(self._mine, "raw", None)
+        if raw is None or raw.closed:
+            raw = self._mine.raw = self._connect()
+        try:
+            yield raw
+        except BaseException as error:
+            # After a failover the address may lead to another server, which can be written to.
+            if raw.broken or raw.closed or kind_of(error) == READ_ONLY:
+                self._discard(raw)
+            raise
+
+    def _connect(self) -> Raw:
+        if time.monotonic() < self._refused_until:
+            raise self._refusal
+        try:
+            raw = connect(self.url)
+        except psycopg.Error as error:
+            self._refused_until, self._refusal = time.monotonic() + _QUIET_S, error.with_traceback(None)
+            raise
+        with self._guard:
+            self._all.add(raw)
+        if UNAVAILABLE in (self.troubles.current, self.troubles.of_reading):
+            self.epoch += 1
+        return raw
+
+    def _discard(self, raw: Raw) -> None:
+        with suppress(psycopg.Error):
+            raw.close()
+        self._mine.raw = None
+        with self._guard:
+            self._all.discard(raw)
+
+    def _shutdown(self) -> None:
+        self._writers.shutdown(wait=True)
+        self._readers.shutdown(wait=True)
+        for raw in list(self._all):
+            with suppress(psycopg.Error):
+                raw.close()
+
+
+def _look(tx: Connection) -> None:
+    tx.execute("SELECT count(*) FROM meta").fetchone()
+
+
+def _leave_a_mark(tx: Connection) -> None:
+    """Write something, so that the commit needs the disk."""
+    tx.execute(
+        "INSERT INTO meta VALUES ('probe', '1') ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+    )
