@@ -59,6 +59,8 @@ class PostgresInstance:
 
     def close(self) -> None:
         """Be dead to the others."""
+        if self._ended.is_set():
+            return
         self._ended.set()
         self._end_write.send(b"x")
         if self._thread.is_alive():

@@ -48,7 +48,9 @@ _IN_VIEW = """
 
 
 def storable(text: str) -> str:
-    """Return the text with lone surrogates replaced: JSON can carry them, UTF-8 cannot."""
+    """Return the text without lone surrogates and NUL: JSON can carry them, UTF-8 and PostgreSQL cannot."""
+    if "\0" in text:
+        text = text.replace("\0", "\ufffd")
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -6,7 +6,7 @@ from proxy.storage.sql import quota
 from proxy.storage.sql.forms import SqlForms
 from tests.storage.contract_chains import StoredResponsesContract
 from tests.storage.contract_changes import ChangesContract
-from tests.storage.contract_documents import DocumentsContract
+from tests.storage.contract_documents import MODEL, DocumentsContract
 from tests.storage.contract_forms import FormsContract
 from tests.storage.contract_keys import KeyContract
 from tests.storage.contract_memories import MemoryContract
@@ -34,6 +34,10 @@ class TestPostgresConversations(ConversationContract):
 
 class TestPostgresDocuments(DocumentsContract):
     """DocumentStore and PassageIndex."""
+
+    @pytest.fixture
+    def embedding(self):
+        return MODEL
 
 
 class TestPostgresResponses(StoredResponsesContract):
