@@ -1,4 +1,4 @@
--- Version 1: what SQLite has after its version 9 (proxy/storage/sqlite/schema_v*.sql, where the columns are
+-- Version 1: what SQLite has after its version 10 (proxy/storage/sqlite/schema_v*.sql, where the columns are
 -- described), with triggers in PostgreSQL's form, and the processes that share the database.
 
 CREATE TABLE meta (
@@ -66,7 +66,8 @@ CREATE TABLE vectors (
     memory    BIGINT PRIMARY KEY REFERENCES memories (seq) ON DELETE CASCADE,
     embedding BYTEA,
     terms     BYTEA NOT NULL,
-    generation BIGINT NOT NULL DEFAULT 0
+    generation BIGINT NOT NULL DEFAULT 0,
+    reading    BYTEA
 );
 
 CREATE TABLE evidence (
