@@ -8,6 +8,7 @@ from proxy.domain.oversight import Quota
 from proxy.storage.postgres.connection import mapped
 from proxy.storage.postgres.database import PostgresDatabase
 from proxy.storage.postgres.instance import PostgresInstance
+from proxy.storage.sql.indexed import Indexed
 from proxy.storage.sql.stores import INDEX_BYTES, ROW_BYTES, UNLIMITED, SqlStores
 
 
@@ -26,22 +27,20 @@ class PostgresStores(SqlStores):
         index_bytes: int = INDEX_BYTES,
         row_bytes: int = ROW_BYTES,
         quota: Quota = UNLIMITED,
+        indexed: Indexed | None = None,
     ) -> None:
         self._url = url
         self._database = PostgresDatabase(url, connections=connections)
         self._instance: PostgresInstance | None = None
         self._queued: Callable[[], None] = lambda: None
-        super().__init__(self._database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota)
+        super().__init__(
+            self._database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota, indexed=indexed
+        )
 
     @property
     def place(self) -> str:
         """Where everything is, without user and password."""
         return self._database.place
-
-    @property
-    def database(self) -> PostgresDatabase:
-        """For what copies whole tables."""
-        return self._database
 
     def on_queued(self, wake: Callable[[], None]) -> None:
         """Call `wake`, in this event loop, when any replica has queued a job."""
@@ -69,6 +68,7 @@ class PostgresStores(SqlStores):
 
     async def close(self) -> None:
         """Finish what was accepted and end the threads; other processes may take over what is open."""
+        await self._close_index()
         await self._database.close()
         if self._instance is not None:
             await asyncio.to_thread(self._instance.close)

@@ -1,4 +1,4 @@
-"""The tables over PostgreSQL: SQLite's, made once; those of another program or a newer version are refused."""
+"""The tables over PostgreSQL: SQLite's, made once; those of another program or newer version are refused."""
 
 import asyncio
 import sqlite3
