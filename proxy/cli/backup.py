@@ -1,8 +1,7 @@
-"""`memory-proxy backup`, `restore` and `receipts`: back up and restore the data directory's database, and
-export the receipts of what was forgotten.
+"""`memory-proxy backup`, `restore` and `receipts`: back up and restore the database of a data directory, and
+export the receipts of deletions.
 
-They work on the data directory itself. A backup and the receipts are taken while a proxy serves; a restore
-needs it stopped, and says so.
+They open the database themselves. `backup` and `receipts` work while a proxy runs; `restore` refuses to.
 """
 
 import argparse
@@ -27,59 +26,60 @@ from proxy.domain.core import Forgotten
 from proxy.domain.errors import ConfigError, StoreError
 from proxy.domain.oversight import Receipt
 from proxy.models.catalog import short_name
-from proxy.storage.sqlite import carry_over
 
 STANDARD = "-"
-_DOING = {"copy": "copying", "verify": "verifying", "forget": "forgetting what was forgotten since"}
+_DOING = {"copy": "copying", "verify": "verifying", "forget": "repeating later deletions"}
 
 Run = Callable[[argparse.Namespace, Settings], int]
 
 
 def add_backup(parser: argparse.ArgumentParser) -> None:
-    """Make it the parser of `backup`."""
+    """Add the arguments of `backup`."""
     parser.description = (
-        "Write a verified copy of the database, as it is at one moment, into a private file. What was at FILE"
-        " is replaced once the copy is whole. Forgetting does not reach into backups: keep them as long as"
-        " you must, and no longer."
+        "Write a verified, consistent copy of the database to a file that only its owner can read. An"
+        " existing FILE is replaced when the copy is complete. Memories that are forgotten later stay in a"
+        " backup: do not keep backups longer than you must."
     )
-    parser.add_argument("file", metavar="FILE", help="where to; - for standard output")
-    _finish(parser, _backup)
+    parser.add_argument("file", metavar="FILE", help="the copy; - for standard output")
+    _add_common(parser, _backup)
 
 
 def add_restore(parser: argparse.ArgumentParser) -> None:
-    """Make it the parser of `restore`."""
+    """Add the arguments of `restore`."""
     parser.description = (
-        "Verify the backup, forget in it what was forgotten since it was made, and put it in place. The proxy"
-        " has to be stopped; what was there before is kept beside it."
+        "Verify the backup, repeat in it the deletions since it was made, and put it in place. Stop the proxy"
+        " first. The previous database is renamed and stays in the data directory."
     )
     parser.add_argument("file", metavar="FILE", help="a backup; - for standard input")
     parser.add_argument(
         "--receipts",
         type=Path,
         metavar="FILE",
-        help="what `memory-proxy receipts` wrote: carry these forgets out, too, where the present database is"
-        " lost or cannot be read",
+        help="output of `memory-proxy receipts`: repeat these deletions too, if the current database is lost"
+        " or cannot be read",
     )
     parser.add_argument(
         "--with-forgotten",
         action="store_true",
-        help="bring back what was forgotten since the backup: for a forget that was a mistake",
+        help="bring back what was deleted since the backup, after a deletion by mistake",
     )
-    _finish(parser, _restore)
+    _add_common(parser, _restore)
 
 
 def add_receipts(parser: argparse.ArgumentParser) -> None:
-    """Make it the parser of `receipts`."""
+    """Add the arguments of `receipts`."""
     parser.description = (
-        "Write all receipts, one JSON object a line: what was forgotten when, and none of it."
+        "Write all receipts, one JSON object per line: what was deleted when, without the texts."
     )
-    parser.add_argument("file", metavar="FILE", nargs="?", default=STANDARD, help="where to (default: -)")
-    _finish(parser, _receipts)
+    parser.add_argument(
+        "file", metavar="FILE", nargs="?", default=STANDARD, help="the receipts (default: -, standard output)"
+    )
+    _add_common(parser, _receipts)
 
 
-def _finish(parser: argparse.ArgumentParser, run: Run) -> None:
+def _add_common(parser: argparse.ArgumentParser, run: Run) -> None:
     add_place(parser)
-    parser.add_argument("--json", action="store_true", help="print what was done as JSON")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON")
     parser.set_defaults(func=lambda args: _run(args, run))
 
 
@@ -89,14 +89,13 @@ def _run(args: argparse.Namespace, run: Run) -> int:
         settings = settings_of(args.config, args.data_dir)
         if settings.storage.backend != "sqlite":
             raise ConfigError(
-                f"storage.backend is {settings.storage.backend}: this is for a data directory's own database."
-                " Back up another server with its own tools: `memory-proxy memory export` has no more than"
-                " memories"
+                f"storage.backend is {settings.storage.backend}: this command is for SQLite. Back up a"
+                " database server with its own tools (`memory-proxy memory export` has memories only)"
             )
         return run(args, settings)
     except StoreError as error:
-        print(f"memory-proxy: {error}. Nothing was changed.", file=sys.stderr)
-        return 1
+        error.add_note("Nothing was changed.")
+        raise
     except OSError as error:
         print(f"memory-proxy: {args.file}: {error.strerror}", file=sys.stderr)
         return 1
@@ -106,17 +105,19 @@ def _run(args: argparse.Namespace, run: Run) -> int:
 def _backup(args: argparse.Namespace, settings: Settings) -> int:
     from proxy.storage.sqlite import backup
 
-    database = _present(settings)
+    database = _existing(settings)
     streamed = args.file == STANDARD
     if streamed and sys.stdout.isatty():
-        raise ConfigError("a backup is not for the terminal: name a file, or redirect standard output")
-    # Of the same privacy as the database, and on a disk that has room for one more.
+        raise ConfigError(
+            "a backup cannot be printed to a terminal: name a file, or redirect standard output"
+        )
+    # In the data directory: as private as the database, and on a disk with space for a copy.
     target = settings.data_dir / "run" / "backup" if streamed else Path(args.file)
     if streamed:
         target.parent.mkdir(mode=0o700, exist_ok=True)
     try:
-        with progress(_DOING, TaskProgressColumn()) as told:
-            manifest = backup.write(database, target, told, now=time.time())
+        with progress(_DOING, TaskProgressColumn()) as report:
+            manifest = backup.write(database, target, report, now=time.time())
         if streamed:
             with target.open("rb") as copy:
                 shutil.copyfileobj(copy, sys.stdout.buffer)
@@ -124,12 +125,12 @@ def _backup(args: argparse.Namespace, settings: Settings) -> int:
     finally:
         if streamed:
             target.unlink(missing_ok=True)
-    said = sys.stderr if streamed else sys.stdout
+    summary = sys.stderr if streamed else sys.stdout
     if args.json:
-        print(json.dumps(asdict(manifest)), file=said)
+        print(json.dumps(asdict(manifest)), file=summary)
         return 0
     memories = manifest.counts.get("memories", 0)
-    print(f"{_many(memories, 'memory')}, {manifest.bytes / 1e6:,.1f} MB, verified.", file=said)
+    print(f"{_many(memories, 'memory')}, {manifest.bytes / 1e6:,.1f} MB, verified.", file=summary)
     return 0
 
 
@@ -138,8 +139,8 @@ def _restore(args: argparse.Namespace, settings: Settings) -> int:
     from proxy.storage.sqlite.restore import Restore
 
     receipts = _read_receipts(args.receipts) if args.receipts else []
-    with _input(args.file) as backup, progress(_DOING, TaskProgressColumn()) as told:
-        restore = Restore(settings.data_dir, told, receipts, forgets=not args.with_forgotten)
+    with _input(args.file) as backup, progress(_DOING, TaskProgressColumn()) as report:
+        restore = Restore(settings.data_dir, report, receipts, forgets=not args.with_forgotten)
         done = restore.run(backup, "the backup" if args.file == STANDARD else args.file)
     if args.json:
         print(json.dumps(asdict(done), default=str))
@@ -148,41 +149,39 @@ def _restore(args: argparse.Namespace, settings: Settings) -> int:
     made = datetime.fromtimestamp(manifest.made_at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
     print(f"Restored: {settings.data_dir / 'memory.db'}, as it was on {made}.")
     if args.with_forgotten:
-        print("What was forgotten since then is back, as you asked.")
+        print("Memories that were forgotten since then are back (--with-forgotten).")
     else:
-        print(_forgotten_again(done.present, carried.receipts, carried.erased))
+        print(_repeated(done.present, carried.receipts, carried.erased))
     if done.present == "unreadable":
         print(
-            "The database that was there cannot be read: forgets that only it knew of were not carried out,\n"
-            "and keys are as they were then. Give receipts that you saved with --receipts FILE, and look at\n"
+            "The previous database cannot be read. Deletions that only it recorded were not repeated, and\n"
+            "keys are as they were then: restore again with saved --receipts FILE, and check\n"
             "`memory-proxy keys list`."
         )
     if carried.unknown:
         print(
-            f"{carried.unknown} of the receipts name memories that are younger than the backup: what those"
-            " had\nreplaced may be current again."
+            f"{carried.unknown} receipts name memories that are newer than the backup: memories that those\n"
+            "had superseded may be current again."
         )
     if carried.keys:
-        print(f"Keys made or revoked since: {carried.keys}, kept as they are now.")
+        print(f"Keys created or revoked since: {carried.keys}. They stay as they are now.")
     if done.aside is not None:
-        print(
-            f"What was there before: {done.aside}\nDelete it when all is well: forgetting does not reach it."
-        )
+        print(f"The previous database: {done.aside}\nDelete it after a check: forgotten memories stay in it.")
     if manifest.model not in (None, short_name(settings.embedding.model)):
         print(
-            f"Its vectors were made with {manifest.model}, and the settings name {settings.embedding.model}:"
-            " run `memory-proxy reembed`, or set embedding.model."
+            f"Its vectors are from {manifest.model}, but the settings name {settings.embedding.model}: run"
+            " `memory-proxy reembed`, or set embedding.model."
         )
     return 0
 
 
-def _forgotten_again(present: str, receipts: int, erased: Forgotten) -> str:
+def _repeated(present: str, receipts: int, erased: Forgotten) -> str:
     if not receipts and present == "none":
-        return "There was no database: what was forgotten since then is not known (see --receipts)."
+        return "There was no database, so later deletions are unknown (see --receipts)."
     if not receipts:
-        return "No forgets since then are known."
+        return "No deletions since then are known."
     return (
-        f"Forgotten again: what {_many(receipts, 'forget')} since then took"
+        f"Repeated: {_many(receipts, 'deletion')} since then"
         f" ({_many(erased.memories, 'memory')}, {_many(erased.exchanges, 'exchange')})."
     )
 
@@ -203,8 +202,9 @@ def _input(name: str) -> Iterator[BinaryIO]:
 
 # ---------------------------------------------------------------- receipts
 def _receipts(args: argparse.Namespace, settings: Settings) -> int:
+    from proxy.storage.sqlite import carry_over
 
-    lines = carry_over.to_lines(carry_over.receipts_in(_present(settings)))
+    lines = carry_over.to_lines(carry_over.receipts_in(_existing(settings)))
     if args.file == STANDARD:
         sys.stdout.writelines(lines)
         return 0
@@ -220,16 +220,17 @@ def _receipts(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def _read_receipts(path: Path) -> Sequence[Receipt]:
+    from proxy.storage.sqlite import carry_over
 
     with path.open(encoding="utf-8") as lines:
         try:
             return list(carry_over.from_lines(lines))
         except ValueError as error:
-            raise ConfigError(f"{path}: {error}; `memory-proxy receipts` writes them") from None
+            raise ConfigError(f"{path}: {error}; expected the output of `memory-proxy receipts`") from None
 
 
-# ---------------------------------------------------------------- both
-def _present(settings: Settings) -> Path:
+# ---------------------------------------------------------------- shared
+def _existing(settings: Settings) -> Path:
     database = settings.data_dir / "memory.db"
     if not database.is_file():
         raise ConfigError(f"there is no {database}: set --data-dir")

@@ -1,7 +1,7 @@
-"""`memory-proxy keys …`: make, list and revoke the proxy's own API keys.
+"""`memory-proxy keys …`: create, list and revoke the proxy's own API keys.
 
-It works on the stores themselves, whether a proxy runs on them or not, and says on standard error which they
-are; a running one knows within a second. A key is shown once, when it is made: nobody can show it again.
+It opens the store itself, whether or not a proxy is running, and prints its place on standard error. A
+running proxy sees a change within a second. Only the hash of a key is stored: it is printed when it is made.
 """
 
 import argparse
@@ -23,7 +23,7 @@ from rich.table import Table
 from proxy import telemetry
 from proxy.cli.shared import add_place, settings_of
 from proxy.config import Settings
-from proxy.domain.errors import InvalidRequest, StoreError, StoreUnavailable
+from proxy.domain.errors import InvalidRequest, StoreUnavailable
 from proxy.domain.oversight import RIGHTS, Key
 from proxy.domain.ports import KeyStore
 from proxy.http.auth import keys
@@ -39,46 +39,44 @@ MAX_NAME_CHARS = 100
 
 
 def add_keys(parser: argparse.ArgumentParser) -> None:
-    """Make it the parser of `keys` and its actions."""
-    parser.description = "The proxy's own API keys. They count where identity.mode is `keys`."
+    """Add the actions of `keys` and their arguments."""
+    parser.description = "Manage the proxy's own API keys, for identity.mode `keys`."
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    create = actions.add_parser("create", help="make a key, and print it: once")
-    create.add_argument("--name", required=True, help="what you know it by")
+    create = actions.add_parser("create", help="create a key and print it; it cannot be printed again")
+    create.add_argument("--name", required=True, help="a name that tells you who uses it")
     create.add_argument(
-        "--tenant", default=OPEN_TENANT, help="whose users and memories (default: %(default)s)"
+        "--tenant", default=OPEN_TENANT, help="tenant of its users and memories (default: %(default)s)"
     )
-    create.add_argument("--user", help="the one user that it is for; without, its requests name their user")
+    create.add_argument("--user", help="the only user it is valid for (default: each request names its user)")
     create.add_argument(
         "--rights",
         default=DEFAULT_RIGHTS,
-        help=f"of {', '.join(sorted(RIGHTS))}, joined by commas (default: %(default)s)",
+        help=f"any of {', '.join(sorted(RIGHTS))}, separated by commas (default: %(default)s)",
     )
     create.add_argument(
         "--upstream-key",
         metavar="-|ENV:NAME",
-        help="the upstream's key that it stands for: - reads it from standard input, ENV:NAME from the"
-        " environment. Without, the server's upstream.api_key is used",
+        help="the upstream key that its requests are sent with: - reads it from standard input, ENV:NAME from"
+        " an environment variable (default: the setting upstream.api_key)",
     )
-    _finish(create, _create)
-    _finish(actions.add_parser("list", help="show all keys, without the keys themselves"), _list)
-    revoke = actions.add_parser("revoke", help="end a key; within a second, nobody gets in with it")
-    revoke.add_argument("id", metavar="ID", help="as `keys list` shows it")
-    _finish(revoke, _revoke)
+    _add_action(create, _create)
+    _add_action(
+        actions.add_parser("list", help="show all keys; the secret keys themselves are not stored"), _list
+    )
+    revoke = actions.add_parser("revoke", help="revoke a key, with effect within a second")
+    revoke.add_argument("id", metavar="ID", help="the id that `keys list` shows")
+    _add_action(revoke, _revoke)
 
 
-def _finish(parser: argparse.ArgumentParser, run: Run) -> None:
+def _add_action(parser: argparse.ArgumentParser, run: Run) -> None:
     add_place(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(func=lambda args: asyncio.run(_run(args, run)))
 
 
 async def _run(args: argparse.Namespace, run: Run) -> int:
-    telemetry.configure("error", "console")  # the key is all that standard output gets
-    try:
-        return await run(args)
-    except (StoreError, InvalidRequest) as error:
-        print(f"memory-proxy: {error}", file=sys.stderr)
-        return 2 if isinstance(error, InvalidRequest) else 1
+    telemetry.configure("error", "console")  # standard output has nothing but the key
+    return await run(args)
 
 
 # ---------------------------------------------------------------- actions
@@ -99,33 +97,33 @@ async def _create(args: argparse.Namespace) -> int:
         print(json.dumps({**_shown(key), "key": secret}))
         return 0
     print(secret)
-    print(f"Key {key.id} is made. It is shown this once: keep it now.", file=sys.stderr)
+    print(f"Key {key.id} is made. It is shown only this once: save it now.", file=sys.stderr)
     return 0
 
 
 async def _list(args: argparse.Namespace) -> int:
     found: Sequence[Key] = ()
-    if is_there := _has_data(args):
+    if is_there := _has_database(args):
         async with _store(args) as store:
             found = await store.list()
     if args.json:
         print(json.dumps([_shown(key) for key in found]))
     elif not is_there:
-        pass  # that has been said
+        pass  # _has_database printed the reason
     elif found:
         Console().print(_table(found))
     else:
-        print("No keys. Make one: memory-proxy keys create --name NAME", file=sys.stderr)
+        print("No keys. Create one: memory-proxy keys create --name NAME", file=sys.stderr)
     return 0
 
 
 async def _revoke(args: argparse.Namespace) -> int:
-    if not _has_data(args):
+    if not _has_database(args):
         return 1
     async with _store(args) as store:
         revoked = await store.revoke(args.id, time.time())
     if not revoked:
-        print(f"memory-proxy: there is no valid key {args.id!r}", file=sys.stderr)
+        print(f"memory-proxy: no valid key has the id {args.id!r}", file=sys.stderr)
     elif args.json:
         print(json.dumps({"id": args.id, "revoked": True}))
     else:
@@ -135,8 +133,8 @@ async def _revoke(args: argparse.Namespace) -> int:
 
 @contextlib.asynccontextmanager
 async def _store(args: argparse.Namespace) -> AsyncIterator[KeyStore]:
-    """Open the keys where the settings say that they are."""
-    from proxy.app.open_stores import stores_of  # slow to import, which `--help` need not wait for
+    """Open the store of the settings. Raises StoreUnavailable."""
+    from proxy.app.open_stores import stores_of  # slow to import: `--help` does not wait for it
     from proxy.cli import doctor_data
 
     settings = settings_of(args.config, args.data_dir)
@@ -144,7 +142,7 @@ async def _store(args: argparse.Namespace) -> AsyncIterator[KeyStore]:
     database = settings.data_dir / "memory.db"
     is_missing = settings.storage.backend == "sqlite" and not doctor_data.is_there(database)
     if is_missing and (found := doctor_data.absent(database)).mark == doctor_data.BAD:
-        raise StoreUnavailable(found.text)  # made anew, a proxy that has lost it would take it for its own
+        raise StoreUnavailable(found.text)  # a running proxy would take a new file for its lost one
     stores = stores_of(settings)
     try:
         await stores.open()
@@ -153,14 +151,14 @@ async def _store(args: argparse.Namespace) -> AsyncIterator[KeyStore]:
         await stores.close()
 
 
-def _has_data(args: argparse.Namespace) -> bool:
-    """Say so where there is nothing to read: to look for keys makes no directory and no database."""
+def _has_database(args: argparse.Namespace) -> bool:
+    """Return whether there is a database, else print why not. Listing keys must not create one."""
     settings = settings_of(args.config, args.data_dir)
     if settings.storage.backend != "sqlite" or (settings.data_dir / "memory.db").is_file():
         return True
     print(
-        f"memory-proxy: there is no data in {settings.data_dir}, and so no key: name the right directory with"
-        " --data-dir or --config, or make the first key with: memory-proxy keys create --name NAME",
+        f"memory-proxy: there is no data in {settings.data_dir}, so there are no keys. Name another directory"
+        " with --data-dir or --config, or create the first key: memory-proxy keys create --name NAME",
         file=sys.stderr,
     )
     return False
@@ -172,7 +170,7 @@ def _place(settings: Settings) -> str:
     return f"Redis, prefix {settings.redis.prefix}"  # its URL may hold a password
 
 
-# ---------------------------------------------------------------- what is given
+# ---------------------------------------------------------------- arguments
 def _name(name: str) -> str:
     if not name.strip() or len(name) > MAX_NAME_CHARS or not name.isprintable():
         raise InvalidRequest(f"--name must be one line of 1 to {MAX_NAME_CHARS} characters")
@@ -183,14 +181,14 @@ def _rights(text: str, user: str | None) -> frozenset[str]:
     rights = frozenset(name.strip() for name in text.split(","))
     if not rights <= RIGHTS:
         unknown = min(rights - RIGHTS)
-        raise InvalidRequest(f"--rights: {unknown!r} is none of {', '.join(sorted(RIGHTS))}")
+        raise InvalidRequest(f"--rights: {unknown!r} is not one of {', '.join(sorted(RIGHTS))}")
     if user is not None and not rights <= USER_RIGHTS:
-        raise InvalidRequest("--rights: a key with a --user cannot be admin: it sees that user only")
+        raise InvalidRequest("--rights: a key with --user is for that user only and cannot have `admin`")
     return rights
 
 
 def _sealed(secret: str, source: str | None) -> bytes | None:
-    """Return the upstream key, sealed. It is never an argument: other programs see those."""
+    """Return the encrypted upstream key. It is no argument: other programs can see those."""
     if source is None:
         return None
     if source == "-":
@@ -199,17 +197,15 @@ def _sealed(secret: str, source: str | None) -> bytes | None:
         name = source.removeprefix("ENV:")
         given = os.environ.get(name, "")
         if not given.strip():
-            raise InvalidRequest(f"--upstream-key: the environment variable {name!r} is not set, or empty")
+            raise InvalidRequest(f"--upstream-key: the environment variable {name!r} is not set or empty")
     else:
         raise InvalidRequest("--upstream-key must be - (standard input) or ENV:NAME, not the key itself")
     if not is_sendable(given.strip()):
-        raise InvalidRequest(
-            "--upstream-key: what was read is empty, or holds blanks or non-ASCII characters"
-        )
+        raise InvalidRequest("--upstream-key: the key is empty, or has blanks or non-ASCII characters")
     return keys.seal(secret, given.strip())
 
 
-# ---------------------------------------------------------------- what is shown
+# ---------------------------------------------------------------- output
 def _shown(key: Key) -> dict[str, Any]:
     return {
         "id": key.id,
@@ -226,7 +222,7 @@ def _shown(key: Key) -> dict[str, Any]:
 def _table(found: Sequence[Key]) -> Table:
     """Return the keys as a table that fits a terminal of 80 columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), show_edge=False)
-    table.add_column("ID", no_wrap=True, min_width=12)  # what `revoke` has to be given
+    table.add_column("ID", no_wrap=True, min_width=12)  # the argument of `revoke`
     for heading in ("Name", "Tenant", "User", "Rights", "Upstream", "Created", "State"):
         table.add_column(heading, overflow="fold")
     for key in found:

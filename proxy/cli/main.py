@@ -1,4 +1,4 @@
-"""The `memory-proxy` command: serve, demo, doctor, keys, memory, and the commands that maintain the data."""
+"""The `memory-proxy` command line: its subcommands, the options of serve, demo and doctor, and exit codes."""
 
 import argparse
 import os
@@ -8,34 +8,34 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from proxy.build import BUILD
-from proxy.domain.errors import ConfigError
+from proxy.domain.errors import ConfigError, EmbeddingFailed, InvalidRequest, ProxyError, StoreError
 
 if TYPE_CHECKING:
     from proxy.config import Settings
 
-# Name, line in the help, and what adds the arguments: its module is imported for that command alone, so that
-# the help does not wait for the server's libraries, nor `memory list` for those of the stores.
+# Name, line in the help, and the function that adds the arguments. Its module is imported only for that
+# command: the help does not wait for the server's libraries, nor `memory list` for those of the stores.
 _COMMANDS = (
     ("serve", "run the proxy", "proxy.cli.main:add_serve"),
-    ("demo", "see memory at work, in this terminal", "proxy.cli.main:add_demo"),
+    ("demo", "show memory at work in this terminal", "proxy.cli.main:add_demo"),
     ("doctor", "check configuration, upstream, store and models", "proxy.cli.main:add_doctor"),
-    ("memory", "see and change what a running proxy remembers", "proxy.client.command_line:add_memory"),
-    ("keys", "make, list and revoke API keys (identity mode `keys`)", "proxy.cli.keys:add_keys"),
+    ("memory", "show and change the memories of a running proxy", "proxy.client.command_line:add_memory"),
+    ("keys", "create, list and revoke API keys (identity mode `keys`)", "proxy.cli.keys:add_keys"),
     (
         "reembed",
-        "give all memories the vectors of another embedding model",
+        "embed all memories with another embedding model",
         "proxy.cli.reembed:add_reembed",
     ),
     ("reindex", "fill Qdrant again from the database", "proxy.cli.reindex:add_reindex"),
     (
         "backup",
-        "copy everything that is remembered into one file, while the proxy serves",
+        "copy the database into one file; the proxy may run",
         "proxy.cli.backup:add_backup",
     ),
-    ("restore", "put a backup in place of what is remembered now", "proxy.cli.backup:add_restore"),
+    ("restore", "replace the database with a backup; stop the proxy first", "proxy.cli.backup:add_restore"),
     (
         "receipts",
-        "save the receipts of everything that was forgotten, for a later restore",
+        "save the receipts of all deletions, for a later restore",
         "proxy.cli.backup:add_receipts",
     ),
     ("migrate", "copy everything from the Redis of an earlier version", "proxy.cli.migrate:add_migrate"),
@@ -43,21 +43,28 @@ _COMMANDS = (
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit status: 0 fine, 1 failed, 2 wrong usage or configuration."""
+    """Run the command line and return the exit code: 0 done, 1 failed, 2 wrong use or configuration."""
     argv = sys.argv[1:] if argv is None else argv
     args = _parser(asked=next((word for word in argv if not word.startswith("-")), None)).parse_args(argv)
     try:
         status: int = args.func(args)
-    except ConfigError as e:
-        print(f"memory-proxy: {e}", file=sys.stderr)
-        return 2
+    except (ConfigError, InvalidRequest) as e:
+        return _failed(e, 2)
+    except (StoreError, EmbeddingFailed) as e:
+        return _failed(e, 1)
     except KeyboardInterrupt:
         return 130
     return status
 
 
+def _failed(error: ProxyError, status: int) -> int:
+    """Print the error with its notes, such as what was left unchanged, and return the status."""
+    print(f"memory-proxy: {'. '.join([str(error), *getattr(error, '__notes__', ())])}", file=sys.stderr)
+    return status
+
+
 def _parser(asked: str | None) -> argparse.ArgumentParser:
-    """Return the parser of all commands, with the arguments of the one that is asked for."""
+    """Return the parser with all commands, and with the arguments of the command `asked`."""
     parser = argparse.ArgumentParser(
         prog="memory-proxy",
         description="A streaming, OpenAI-compatible reverse proxy that gives any application a memory.",
@@ -65,49 +72,54 @@ def _parser(asked: str | None) -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"memory-proxy {BUILD}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, line, place in _COMMANDS:
+    for name, line, target in _COMMANDS:
         command = commands.add_parser(name, help=line)
         if name == asked:
-            module, _, function = place.partition(":")
+            module, _, function = target.partition(":")
             add: Callable[[argparse.ArgumentParser], None] = getattr(import_module(module), function)
             add(command)
     return parser
 
 
 def add_serve(parser: argparse.ArgumentParser) -> None:
-    """Make it the parser of `serve`."""
+    """Add the arguments of `serve`."""
     parser.description = (
-        "Run the proxy. Without an upstream it serves a small scripted model, for trying it out."
+        "Run the proxy. Without an upstream it answers with a small scripted model, for first tries."
     )
     parser.epilog = "Every setting of config/default.yaml can also be given as MEMORY_PROXY__SECTION__KEY."
     _add_settings(parser)
-    parser.add_argument("--host", help="address to listen on (default 127.0.0.1)")
-    parser.add_argument("--port", type=int, help="port to listen on (default 8080, 0: any free one)")
-    parser.add_argument("--workers", type=int, metavar="N", help="processes that share the port (default 1)")
+    parser.add_argument("--host", help="address to listen on (default: 127.0.0.1)")
+    parser.add_argument("--port", type=int, help="port to listen on (default: 8080; 0: any free port)")
+    parser.add_argument(
+        "--workers", type=int, metavar="N", help="number of processes that share the port (default: 1)"
+    )
     parser.add_argument(
         "--allow-open",
         action="store_true",
         default=None,
-        help="believe user ids from the network, too: identity mode `open` beyond loopback",
+        help="allow identity mode `open` on a network address: every client may name any user",
     )
     parser.set_defaults(func=_serve)
 
 
 def add_demo(parser: argparse.ArgumentParser) -> None:
-    """Make it the parser of `demo`."""
+    """Add the arguments of `demo`."""
     parser.description = (
-        "Play two conversations through the proxy and show what it stores, injects and forgets."
+        "Show in three acts what the proxy stores, injects and forgets. It needs no API key and uses a"
+        " temporary data directory."
     )
-    parser.add_argument("--upstream", metavar="URL", help="a real model's base URL, as it documents it")
-    parser.add_argument("--model", metavar="NAME", help="the model to ask for (with --upstream)")
-    parser.add_argument("--fast", action="store_true", help="without pauses for reading")
+    parser.add_argument(
+        "--upstream", metavar="URL", help="base URL of a real model, as its provider documents it"
+    )
+    parser.add_argument("--model", metavar="NAME", help="name of the model (with --upstream)")
+    parser.add_argument("--fast", action="store_true", help="no pauses for reading")
     parser.set_defaults(func=_demo)
 
 
 def add_doctor(parser: argparse.ArgumentParser) -> None:
-    """Make it the parser of `doctor`."""
+    """Add the arguments of `doctor`."""
     parser.description = (
-        "Check a configuration against the real upstream, store and models, and say what to fix."
+        "Check the configuration against the real upstream, store and models, and print what to fix."
     )
     _add_settings(parser)
     parser.set_defaults(func=_doctor)
@@ -117,11 +129,13 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
     from proxy.cli.shared import add_place
 
     add_place(parser)
-    parser.add_argument("--upstream", metavar="URL", help="the model provider's base URL, as it documents it")
+    parser.add_argument(
+        "--upstream", metavar="URL", help="base URL of the model provider, as it documents it"
+    )
 
 
 def _settings(args: argparse.Namespace) -> "Settings":
-    """Return the settings with the command line's on top, and leave them so for worker processes."""
+    """Return the settings with those of the command line on top, and export these to worker processes."""
     from proxy.config import CONFIG_FILE, PREFIX, config_file, from_process
 
     flags = {
@@ -130,9 +144,9 @@ def _settings(args: argparse.Namespace) -> "Settings":
         "server": {key: getattr(args, key, None) for key in ("host", "port", "workers", "allow_open")},
     }
     given = {
-        section: kept
+        section: set_
         for section, keys in flags.items()
-        if (kept := {key: value for key, value in keys.items() if value is not None})
+        if (set_ := {key: value for key, value in keys.items() if value is not None})
     }
     for section, keys in given.items():
         os.environ.update({f"{PREFIX}{section}__{key}".upper(): str(value) for key, value in keys.items()})

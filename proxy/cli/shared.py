@@ -1,6 +1,4 @@
-"""What the commands that work on the stores directly have in common: where the settings are, and a progress
-bar.
-"""
+"""Options and progress bar of the commands that open the stores themselves."""
 
 import argparse
 import contextlib
@@ -13,33 +11,35 @@ from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
 
 from proxy.config import Settings, config_file, from_process
 
-Told = Callable[[str, int, int], None]
-"""Is told what is being done, how much of it is done, and how much there is to do."""
+Report = Callable[[str, int, int], None]
+"""Takes the name of the step, how much of it is done, and the total."""
 
 
 def add_place(parser: argparse.ArgumentParser) -> None:
-    """Add --config and --data-dir, which `settings_of` takes."""
-    parser.add_argument("--config", type=Path, metavar="FILE", help="YAML file (see config/default.yaml)")
-    parser.add_argument("--data-dir", metavar="DIR", help="where everything is stored")
+    """Add --config and --data-dir, the arguments of `settings_of`."""
+    parser.add_argument(
+        "--config", type=Path, metavar="FILE", help="settings, a YAML file (see config/default.yaml)"
+    )
+    parser.add_argument("--data-dir", metavar="DIR", help="directory of the database and the models")
 
 
 def settings_of(config: Path | None, data_dir: str | None = None) -> Settings:
-    """Return the settings of the file that is given, else of the one that the environment names, with the
-    data directory on top. Raises ConfigError."""
+    """Return the settings of `config`, or of the file that the environment names, with the data directory on
+    top. Raises ConfigError."""
     overrides = {"storage": {"data_dir": data_dir}} if data_dir is not None else None
     return from_process(config_file(config, os.environ), overrides)
 
 
 @contextlib.contextmanager
-def progress(doing: Mapping[str, str], *amount: ProgressColumn) -> Iterator[Told]:
-    """Yield what shows, on standard error of a terminal and nowhere else, what is being done (in the words of
-    `doing`) and how far it is (in the columns of `amount`)."""
+def progress(doing: Mapping[str, str], *amount: ProgressColumn) -> Iterator[Report]:
+    """Show a progress bar with the columns `amount` on standard error if that is a terminal. Yield the
+    function that moves it; `doing` has the text for each step."""
     columns = (TextColumn("{task.description}"), BarColumn(), *amount)
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as shown:
         task = shown.add_task("", total=None)
 
-        def told(what: str, done: int, total: int) -> None:
-            shown.update(task, description=doing[what], completed=done, total=total)
+        def report(step: str, done: int, total: int) -> None:
+            shown.update(task, description=doing[step], completed=done, total=total)
 
-        yield told
+        yield report

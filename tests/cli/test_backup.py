@@ -69,7 +69,7 @@ async def listed(data_dir: Path) -> set[str]:
     return {memory.content for memory in page.items}
 
 
-def test_the_drill_of_the_manual(run: Run, tmp_path: Path) -> None:
+def test_backup_forget_restore_as_documented(run: Run, tmp_path: Path) -> None:
     data, copy = tmp_path / "data", str(tmp_path / "copy")
     asyncio.run(remember(data, "tea", "rum"))
     status, out, _ = run("backup", copy)
@@ -78,11 +78,11 @@ def test_the_drill_of_the_manual(run: Run, tmp_path: Path) -> None:
     asyncio.run(remember(data, "gin"))
     status, out, _ = run("restore", copy)
     assert status == 0
-    for words in ("Restored:", "1 forget since", "1 memory", "before-restore", "embedding.model"):
+    for words in ("Restored:", "1 deletion since", "1 memory", "before-restore", "embedding.model"):
         assert words in out
     assert asyncio.run(listed(data)) == {"tea"}
     status, out, _ = run("restore", copy, "--with-forgotten")
-    assert (status, "is back, as you asked" in out) == (0, True)
+    assert (status, "since then are back" in out) == (0, True)
     assert asyncio.run(listed(data)) == {"tea", "rum"}
 
 
@@ -102,7 +102,7 @@ def test_backup_and_restore_go_through_pipes(tmp_path: Path) -> None:
     assert asyncio.run(listed(tmp_path / "other")) == {"tea"}
 
 
-def test_saved_receipts_are_carried_out_after_a_loss(run: Run, tmp_path: Path) -> None:
+def test_saved_receipts_repeat_deletions_after_a_loss(run: Run, tmp_path: Path) -> None:
     data, copy, receipts = tmp_path / "data", str(tmp_path / "copy"), tmp_path / "receipts"
     asyncio.run(remember(data, "tea", "rum"))
     run("backup", copy)
@@ -112,11 +112,11 @@ def test_saved_receipts_are_carried_out_after_a_loss(run: Run, tmp_path: Path) -
     assert json.loads(receipts.read_text())["memory_id"] == "rum"
     (data / "memory.db").unlink()
     status, out, _ = run("restore", copy, "--receipts", str(receipts))
-    assert (status, "1 forget since" in out) == (0, True)
+    assert (status, "1 deletion since" in out) == (0, True)
     assert asyncio.run(listed(data)) == {"tea"}
 
 
-def test_what_was_done_can_be_had_as_json(run: Run, tmp_path: Path) -> None:
+def test_results_can_be_printed_as_json(run: Run, tmp_path: Path) -> None:
     asyncio.run(remember(tmp_path / "data", "tea"))
     made = json.loads(run("backup", str(tmp_path / "copy"), "--json")[1])
     assert made["counts"]["memories"] == 1
@@ -124,7 +124,7 @@ def test_what_was_done_can_be_had_as_json(run: Run, tmp_path: Path) -> None:
     assert (done["manifest"], done["present"]) == (made, "read")
 
 
-def test_a_running_server_a_bad_backup_and_no_database_are_said_in_a_sentence(
+def test_a_running_server_a_bad_backup_and_a_missing_database_are_one_line_errors(
     run: Run, tmp_path: Path
 ) -> None:
     assert run("backup", str(tmp_path / "copy")) == (2, "", f"memory-proxy: {_none_in(tmp_path)}\n")
@@ -154,7 +154,7 @@ def _none_in(tmp_path: Path) -> str:
     return f"there is no {tmp_path / 'data' / 'memory.db'}: set --data-dir"
 
 
-def test_a_model_named_with_its_organisation_is_the_one_of_the_vectors(
+def test_an_organisation_prefix_does_not_change_the_model(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asyncio.run(remember(tmp_path / "data", "tea"))
@@ -162,4 +162,4 @@ def test_a_model_named_with_its_organisation_is_the_one_of_the_vectors(
     monkeypatch.setenv(f"{PREFIX}EMBEDDING__MODEL", "somebody/mini")
     assert "vectors" not in run("restore", str(tmp_path / "copy"))[1]
     monkeypatch.setenv(f"{PREFIX}EMBEDDING__MODEL", "somebody/maxi")
-    assert "Its vectors were made with mini" in run("restore", str(tmp_path / "copy"))[1]
+    assert "Its vectors are from mini" in run("restore", str(tmp_path / "copy"))[1]

@@ -25,7 +25,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
     return directory
 
 
-def test_a_head_that_is_missing_is_to_be_fixed(tmp_path: Path, judge: Path) -> None:
+def test_a_missing_head_is_an_error(tmp_path: Path, judge: Path) -> None:
     chosen = load(None, {}, {"storage": {"data_dir": tmp_path}})
     assert [f.mark for f in doctor._embedder(chosen) if f.subject == "judge"] == [doctor.GOOD]
     (judge / "relation.npz").unlink()
@@ -38,11 +38,11 @@ def settings(tmp_path: Path, rerank: str) -> Settings:
     return load(None, {}, {"storage": {"data_dir": tmp_path}, "retrieval": {"rerank": rerank}})
 
 
-def test_without_a_reranker_there_is_nothing_to_say(tmp_path: Path) -> None:
+def test_without_a_reranker_there_is_no_finding(tmp_path: Path) -> None:
     assert list(doctor._reranker(settings(tmp_path, "none"))) == []
 
 
-def test_a_reranker_that_cannot_be_loaded_is_to_be_fixed(tmp_path: Path) -> None:
+def test_a_reranker_that_cannot_be_loaded_is_an_error(tmp_path: Path) -> None:
     (finding,) = doctor._reranker(settings(tmp_path, str(tmp_path / "absent")))
     assert finding.mark == doctor.BAD
     assert "holds no model.onnx" in finding.text
@@ -67,7 +67,7 @@ MODEL = {
         (200, True, doctor.GOOD, "1 models"),
     ],
 )
-async def test_a_configured_key_that_is_refused_is_to_be_fixed(
+async def test_a_refused_configured_key_is_an_error(
     status: int, configured: bool, mark: str, said: str
 ) -> None:
     async def answer(exchange: Any) -> None:
@@ -91,7 +91,7 @@ async def test_a_configured_key_that_is_refused_is_to_be_fixed(
         (503, b"", doctor.NOTE, "503 for an empty chat"),
     ],
 )
-async def test_an_upstream_without_a_list_of_models_is_asked_for_an_empty_chat(
+async def test_an_upstream_without_a_model_list_gets_an_empty_chat(
     status: int, body: bytes, mark: str, said: str
 ) -> None:
     async def answer(exchange: Any) -> None:
@@ -105,7 +105,7 @@ async def test_an_upstream_without_a_list_of_models_is_asked_for_an_empty_chat(
     assert (sent.target, sent.body) == (b"/v1/chat/completions", b"{}")
 
 
-def test_the_doctor_knows_which_keys_are_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_name_the_configured_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is in OPENAI_API_KEY is a client's: the proxy sends it nowhere."""
     asked = list[tuple[str, str | None, str | None]]()
 
@@ -128,7 +128,7 @@ def test_the_doctor_knows_which_keys_are_configured(tmp_path: Path, monkeypatch:
     ]
 
 
-def test_the_doctor_makes_no_database(tmp_path: Path) -> None:
+def test_the_doctor_creates_no_database(tmp_path: Path) -> None:
     """A proxy that has lost its own would take it, and remember nothing."""
     keys = load(None, {}, {"storage": {"data_dir": tmp_path}, "identity": {"mode": "keys"}})
     found = doctor._data_dir(keys)
@@ -137,7 +137,7 @@ def test_the_doctor_makes_no_database(tmp_path: Path) -> None:
     assert not (tmp_path / "memory.db").exists()
 
 
-def test_the_doctor_makes_no_directory(tmp_path: Path) -> None:
+def test_the_doctor_creates_no_directory(tmp_path: Path) -> None:
     """What is mistyped must not look like a directory to be used first; nor is one the worse for its look."""
     for typo in (tmp_path / "dta", tmp_path / "a" / "b"):
         found = list(doctor._checks(settings(typo, "none")))
@@ -149,7 +149,7 @@ def test_the_doctor_makes_no_directory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["open", "keys"])
-def test_the_doctor_leaves_the_data_of_an_older_version_as_they_are(tmp_path: Path, mode: str) -> None:
+def test_the_doctor_does_not_change_data_of_an_older_version(tmp_path: Path, mode: str) -> None:
     """An older proxy may be serving them, and could not go on."""
     script = resources.files("proxy.storage.sqlite").joinpath("schema_v1.sql").read_text("utf-8")
     database = tmp_path / "memory.db"
@@ -175,7 +175,7 @@ def _empty(file: Path) -> Path:
     return file
 
 
-def test_where_no_directory_can_be_made_it_has_to_be_fixed(tmp_path: Path) -> None:
+def test_a_directory_that_cannot_be_created_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to("nowhere")
     for name in ("file", "file/data", "link", "link/data"):
@@ -185,7 +185,7 @@ def test_where_no_directory_can_be_made_it_has_to_be_fixed(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("left", ["nothing", "an empty file"])
-def test_a_database_that_is_gone_is_to_be_fixed(tmp_path: Path, left: str) -> None:
+def test_a_lost_database_is_an_error(tmp_path: Path, left: str) -> None:
     async def lived() -> None:
         stores = SqliteStores(tmp_path)
         await stores.open()
@@ -202,7 +202,7 @@ def test_a_database_that_is_gone_is_to_be_fixed(tmp_path: Path, left: str) -> No
     assert not (tmp_path / "memory.db").exists() or not (tmp_path / "memory.db").stat().st_size
 
 
-def test_a_model_named_with_its_organisation_is_the_one_of_the_vectors(
+def test_an_organisation_prefix_does_not_change_the_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_embedder", "_reranker", "_identity"):

@@ -14,7 +14,7 @@ def settings(url: str | None) -> Settings:
     return load(None, {}, {"cache": {"redis_url": url, "timeout_seconds": 5}})
 
 
-async def test_a_redis_that_answers_is_well_and_none_is_no_matter(tmp_path: Path) -> None:
+async def test_an_answering_redis_is_ok_and_without_redis_there_is_no_finding(tmp_path: Path) -> None:
     assert await doctor._cache(settings(None)) == []
     if redis_server.PROGRAM is None:
         pytest.skip(redis_server.MISSING)
@@ -23,7 +23,7 @@ async def test_a_redis_that_answers_is_well_and_none_is_no_matter(tmp_path: Path
     assert (found.mark, found.text) == (GOOD, f"{server.url} answers")
 
 
-async def test_one_that_does_not_answer_is_to_be_fixed_and_no_password_is_shown() -> None:
+async def test_an_unreachable_redis_is_an_error_without_its_password() -> None:
     (found,) = await doctor._cache(settings("redis://user:sesame@127.0.0.1:9/0"))
     assert found.mark == BAD
     assert "redis://127.0.0.1:9/0" in found.text

@@ -1,4 +1,4 @@
-"""`memory-proxy keys …` as an operator uses it, on a real data directory."""
+"""`memory-proxy keys …` on a real data directory."""
 
 import argparse
 import io
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from proxy.cli import keys as keys_cli
+from proxy.cli.main import main
 from proxy.config import PREFIX
 from proxy.http.auth.keyring import Found, KeyRing
 from proxy.storage.sqlite.stores import SqliteStores
@@ -25,17 +26,14 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     for name in [n for n in os.environ if n.startswith(("MEMORY_PROXY", PREFIX))]:
         monkeypatch.delenv(name)
     monkeypatch.setattr(keys_cli.telemetry, "configure", lambda *_: None)
-    parser = argparse.ArgumentParser()
-    keys_cli.add_keys(parser.add_subparsers().add_parser("keys"))
 
     def run(*argv: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        args = parser.parse_args(["keys", *argv, "--data-dir", str(tmp_path / "data")])
-        status = args.func(args)
-        told = capsys.readouterr()
+        status = main(["keys", *argv, "--data-dir", str(tmp_path / "data")])
+        printed = capsys.readouterr()
         # The store's log goes where an earlier test has sent it; the command itself switches it off.
-        out = "\n".join(line for line in told.out.splitlines() if "store.opened" not in line)
-        return status, out, told.err
+        out = "\n".join(line for line in printed.out.splitlines() if "store.opened" not in line)
+        return status, out, printed.err
 
     return run
 
@@ -56,15 +54,15 @@ def listed(run: Run) -> Any:
     return json.loads(out)
 
 
-def test_a_key_is_printed_once_and_nothing_on_disk_tells_it(
+def test_a_key_is_printed_once_and_not_stored_in_clear(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("UPSTREAM", "sk-upstream-secret")
-    status, out, told = run("create", "--name", "laptop", "--upstream-key", "ENV:UPSTREAM")
+    status, out, printed = run("create", "--name", "laptop", "--upstream-key", "ENV:UPSTREAM")
     assert status == 0
     key = out.strip()
     assert re.fullmatch(r"mp-[\w-]{40,}", key), "and standard output holds nothing else"
-    assert "this once" in told
+    assert "this once" in printed
     (shown,) = listed(run)
     assert (shown["name"], shown["rights"], shown["has_upstream_key"]) == ("laptop", ["chat", "memory"], True)
     assert key not in run("list")[1] + json.dumps(shown)
@@ -92,15 +90,15 @@ async def test_a_key_works_until_it_is_revoked(tmp_path: Path) -> None:
     assert await find(tmp_path, key) is None
 
 
-def test_a_revoked_key_is_shown_as_such_and_cannot_be_revoked_again(run: Run) -> None:
+def test_a_revoked_key_is_marked_and_cannot_be_revoked_again(run: Run) -> None:
     run("create", "--name", "a")
     (made,) = listed(run)
     assert run("revoke", made["id"])[0] == 0
     assert listed(run)[0]["revoked_at"] is not None
     assert "revoked" in run("list")[1]
     for id_ in (made["id"], "nope"):
-        status, _, told = run("revoke", id_)
-        assert (status, id_ in told) == (1, True)
+        status, _, printed = run("revoke", id_)
+        assert (status, id_ in printed) == (1, True)
 
 
 def test_the_upstream_key_may_come_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,50 +123,50 @@ def test_the_upstream_key_may_come_from_standard_input(run: Run, monkeypatch: py
         ["--name", "a", "--upstream-key", "ENV:ABSENT"],
     ],
 )
-def test_a_wrong_key_is_not_made(run: Run, arguments: list[str]) -> None:
-    status, out, told = run("create", *arguments)
+def test_invalid_arguments_create_no_key(run: Run, arguments: list[str]) -> None:
+    status, out, printed = run("create", *arguments)
     assert (status, out) == (2, "")
-    assert told.startswith("memory-proxy: ")
-    assert "sk-in" not in told
+    assert printed.startswith("memory-proxy: ")
+    assert "sk-in" not in printed
     assert listed(run) == []
 
 
-def test_without_keys_the_list_says_how_to_make_one(run: Run) -> None:
-    status, out, told = run("list")
+def test_an_empty_list_names_the_command_that_creates_a_key(run: Run) -> None:
+    status, out, printed = run("list")
     assert (status, out) == (0, "")
-    assert "keys create" in told
+    assert "keys create" in printed
 
 
-def test_every_command_says_where_the_keys_are_and_not_on_standard_output(run: Run, tmp_path: Path) -> None:
+def test_every_command_prints_the_place_of_the_store_on_standard_error(run: Run, tmp_path: Path) -> None:
     data = str(tmp_path / "data")
-    _, out, told = run("create", "--name", "a")
-    assert (data in told, data in out) == (True, False)
+    _, out, printed = run("create", "--name", "a")
+    assert (data in printed, data in out) == (True, False)
     (made,) = listed(run)
     assert data in run("list")[2]
     assert data in run("revoke", made["id"])[2]
 
 
-def test_where_there_is_no_data_that_is_said_and_none_is_made(run: Run, tmp_path: Path) -> None:
+def test_without_data_the_commands_say_so_and_create_nothing(run: Run, tmp_path: Path) -> None:
     data = tmp_path / "data"
     for argv, status, answered in (
         (("list",), 0, ""),
         (("list", "--json"), 0, "[]"),
         (("revoke", "key_1"), 1, ""),
     ):
-        found, out, told = run(*argv)
+        found, out, printed = run(*argv)
         assert (found, out) == (status, answered)
-        assert f"no data in {data}" in told
-        assert "--data-dir" in told
-        assert "keys create" in told
+        assert f"no data in {data}" in printed
+        assert "--data-dir" in printed
+        assert "keys create" in printed
     assert not data.exists()
 
 
-def test_a_variable_that_is_not_set_is_named(run: Run) -> None:
-    _, _, told = run("create", "--name", "a", "--upstream-key", "ENV:OPENAI_API_KYE")
-    assert "'OPENAI_API_KYE' is not set" in told
+def test_an_unset_environment_variable_is_named(run: Run) -> None:
+    _, _, printed = run("create", "--name", "a", "--upstream-key", "ENV:OPENAI_API_KYE")
+    assert "'OPENAI_API_KYE' is not set" in printed
 
 
-def test_no_database_is_made_in_the_place_of_one_that_is_gone(run: Run, tmp_path: Path) -> None:
+def test_a_lost_database_is_not_replaced_with_an_empty_one(run: Run, tmp_path: Path) -> None:
     assert run("create", "--name", "one")[0] == 0
     database = tmp_path / "data" / "memory.db"
     database.rename(tmp_path / "moved")

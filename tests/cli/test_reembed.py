@@ -1,6 +1,5 @@
-"""`memory-proxy reembed …` as an operator uses it, on a real data directory."""
+"""`memory-proxy reembed …` on a real data directory."""
 
-import argparse
 import asyncio
 import os
 import signal
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from proxy.cli import reembed as reembed_cli
+from proxy.cli.main import main
 from proxy.cli.reembed import BATCH, reembed
 from proxy.config import PREFIX
 from proxy.domain.core import Create, Edit, Hit, Memory, Scope, Search
@@ -57,7 +57,7 @@ WIDE, NARROW = Fake("wide", 384), Fake("narrow", 8)
 
 
 def silent(done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore the progress."""
 
 
 def fact(number: int, content: str = "") -> Memory:
@@ -89,7 +89,7 @@ async def found(stores: SqliteStores, embedder: Fake | OnnxEmbedder, text: str) 
     return await stores.memories.search(ANNA, Search(vector, (), limit=1, now=2.0))
 
 
-async def test_all_memories_are_found_with_the_new_model_and_progress_is_told(tmp_path: Path) -> None:
+async def test_all_memories_are_found_with_the_new_model_and_progress_is_reported(tmp_path: Path) -> None:
     await fill(tmp_path, 2 * BATCH + 7)
     stores, told = SqliteStores(tmp_path), list[tuple[int, int]]()
     await stores.open()
@@ -103,7 +103,7 @@ async def test_all_memories_are_found_with_the_new_model_and_progress_is_told(tm
     assert hit.cosine == pytest.approx(1.0, abs=1e-5)
 
 
-async def test_a_run_that_failed_is_gone_on_with(tmp_path: Path) -> None:
+async def test_a_failed_run_is_resumed(tmp_path: Path) -> None:
     await fill(tmp_path, 3 * BATCH)
     stores = SqliteStores(tmp_path)
     await stores.open()
@@ -116,7 +116,7 @@ async def test_a_run_that_failed_is_gone_on_with(tmp_path: Path) -> None:
     await stores.close()
 
 
-async def test_what_a_proxy_of_the_old_model_stores_meanwhile_is_embedded_too(tmp_path: Path) -> None:
+async def test_memories_that_a_proxy_stores_during_the_run_are_embedded_too(tmp_path: Path) -> None:
     await fill(tmp_path, 3)
     running, stores = SqliteStores(tmp_path), SqliteStores(tmp_path)
     await running.open()
@@ -163,7 +163,7 @@ asyncio.run(main())
 """
 
 
-async def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> None:
+async def test_a_killed_run_is_resumed(tmp_path: Path) -> None:
     size = 10 * BATCH
     await fill(tmp_path, size)
     process = await asyncio.create_subprocess_exec(
@@ -197,25 +197,22 @@ async def test_killed_in_the_middle_it_goes_on_where_it_was(tmp_path: Path) -> N
 # ---------------------------------------------------------------- the command
 @pytest.fixture
 def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run the command in a process's manner; returns exit status, standard output, standard error."""
+    """Run the command; returns exit status, standard output, standard error."""
     for name in NAMES:
         monkeypatch.delenv(name)
     monkeypatch.setattr(reembed_cli.telemetry, "configure", lambda *_: None)
-    parser = argparse.ArgumentParser()
-    reembed_cli.add_reembed(parser.add_subparsers().add_parser("reembed"))
 
     def run(*argv: str) -> tuple[int, str, str]:
         capsys.readouterr()
-        args = parser.parse_args(["reembed", *argv, "--data-dir", str(tmp_path)])
-        status = args.func(args)
-        told = capsys.readouterr()
-        out = "\n".join(line for line in told.out.splitlines() if "store." not in line)
-        return status, out, told.err
+        status = main(["reembed", *argv, "--data-dir", str(tmp_path)])
+        printed = capsys.readouterr()
+        out = "\n".join(line for line in printed.out.splitlines() if "store." not in line)
+        return status, out, printed.err
 
     return run
 
 
-def test_the_real_model_embeds_its_own_memories_again_to_the_same_vectors(run: Run, tmp_path: Path) -> None:
+def test_force_gives_the_same_vectors_for_the_same_model(run: Run, tmp_path: Path) -> None:
     loaded = load_embedder(tmp_path / "models").embedder
     if loaded is None:
         pytest.skip("our encoder is not here: run scripts/fetch-models")
@@ -239,7 +236,7 @@ def test_the_real_model_embeds_its_own_memories_again_to_the_same_vectors(run: R
     loaded.close()
 
 
-def test_a_directory_of_weights_is_taken_and_the_settings_that_go_with_it_are_told(
+def test_a_directory_of_weights_is_used_and_its_settings_are_printed(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     weights = tmp_path / "narrow"
@@ -251,7 +248,7 @@ def test_a_directory_of_weights_is_taken_and_the_settings_that_go_with_it_are_to
             return self
 
         def close(self) -> None:
-            """Nothing is held."""
+            """Do nothing."""
 
     def load(models_dir: Path, **options: object) -> LoadedEmbedder:
         asked.append(options["path"])
@@ -272,9 +269,9 @@ def test_a_model_that_cannot_be_loaded_changes_nothing(run: Run, tmp_path: Path,
     if model == "all-MiniLM-L6-v2":  # an empty directory: the installed package is not what was asked for
         model = str(tmp_path / model)
         Path(model).mkdir()
-    status, _, told = run("--model", model)
+    status, _, error = run("--model", model)
     assert status == 2
-    assert model.rsplit("/", 1)[-1] in told
+    assert model.rsplit("/", 1)[-1] in error
 
     async def reopen() -> None:
         stores = SqliteStores(tmp_path)
@@ -285,8 +282,8 @@ def test_a_model_that_cannot_be_loaded_changes_nothing(run: Run, tmp_path: Path,
     asyncio.run(reopen())
 
 
-def test_a_directory_without_memories_is_told_and_none_is_made(run: Run, tmp_path: Path) -> None:
-    status, _, told = run()
+def test_a_directory_without_memories_is_an_error_and_stays_empty(run: Run, tmp_path: Path) -> None:
+    status, _, error = run()
     assert status == 2
-    assert "--data-dir" in told
+    assert "--data-dir" in error
     assert not (tmp_path / "memory.db").exists()

@@ -1,4 +1,4 @@
-"""What the commands that work on the stores have in common."""
+"""Options and progress bar of the commands that open the stores themselves."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-def test_a_file_that_is_given_wins_over_the_named_one_and_the_data_directory_over_both(
+def test_the_command_line_wins_over_the_environment_and_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named, given = tmp_path / "named.yaml", tmp_path / "given.yaml"
@@ -43,7 +43,7 @@ def test_a_file_that_is_given_wins_over_the_named_one_and_the_data_directory_ove
     [(MofNCompleteColumn(), "3/4"), (TaskProgressColumn(), "75%")],
     ids=["count", "share"],
 )
-def test_a_terminal_sees_what_is_done_and_how_far_it_is(
+def test_a_terminal_shows_the_step_and_the_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], column: object, amount: str
 ) -> None:
     monkeypatch.setattr(
@@ -54,17 +54,17 @@ def test_a_terminal_sees_what_is_done_and_how_far_it_is(
     with progress({"move": "moving"}, column) as told:  # type: ignore[arg-type]
         told("move", 3, 4)
     shown = capsys.readouterr()
-    assert shown.out == "", "which is for what a command makes"
+    assert shown.out == "", "standard output is for results"
     assert "moving" in shown.err
     assert amount in shown.err
 
 
-def test_what_is_no_terminal_gets_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_terminal_there_is_no_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
     with progress({"move": "moving"}, MofNCompleteColumn()) as told:
         told("move", 3, 4)
     assert capsys.readouterr() == ("", "")
 
 
-def test_the_variable_that_names_the_file_is_named_once() -> None:
+def test_the_name_of_the_config_variable_is_written_once() -> None:
     naming = {file.name for file in PROXY.rglob("*.py") if f'"{CONFIG_FILE}"' in file.read_text("utf-8")}
     assert naming == {"config.py"}
