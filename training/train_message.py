@@ -30,7 +30,7 @@ from training.train_head import ASKS, TRIAGE, message
 HIDDEN, STEPS, BATCH, RATE = 128, 2500, 256, 1e-3
 OPEN = 0.97  # of the dev messages that need memory
 UNLABELLED = -1
-FORMED, LONGEST_FORM = 0.2, 70  # the share of messages that are trained with an instruction behind them
+FORMED = 0.25  # the share of messages that are trained once more with an instruction behind them
 RELEVANCE = 4  # of these messages one is read: all need memory, and would outweigh the other classes
 
 
@@ -86,15 +86,11 @@ def messages(data: Path, split: str) -> Iterator[tuple[str, str, int, list[float
 
 
 def _forms(data: Path) -> dict[str, list[str]]:
-    """Return by language short instructions on the form of an answer ("Keep it under 20 words."). After a
-    message they change neither what it needs nor what it asks of memory."""
-    senses: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for lang, line in m.lines(data, "statement", "train"):
-        senses[lang, line["message"]].add(line["sense"])
+    """Return by language short instructions on the form of an answer ("Keep it short."). After a message they
+    change neither what it needs nor what it asks of memory."""
     found: dict[str, list[str]] = defaultdict(list)
-    for (lang, text), meant in senses.items():
-        if meant == {"instruction"} and len(text) < LONGEST_FORM:
-            found[lang].append(text)
+    for lang, line in m.lines(data, "form", "train"):
+        found[lang].append(line["text"])
     return found
 
 
