@@ -5,6 +5,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ from redis import Redis
 from proxy.domain.core import Scope
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.migrate.from_redis import Moved, OldRedis, Refused, move
+from proxy.storage.postgres import PostgresStores, schema
+from proxy.storage.postgres.connection import connect
+from proxy.storage.sql.stores import SqlStores
 from proxy.storage.sqlite import SqliteStores
-from tests import redis_server
+from tests import postgres_server, redis_server
 from tests.migrate_support import aged, fill, forgets, heard, opened, said_again, seen, worked_off
 from tests.storage.making import NOW, create, find, of, quote, store, talk, vector
 
@@ -62,10 +66,25 @@ def _argument(value: Any) -> Any:
     return b64decode(value["base64"]) if isinstance(value, dict) else value
 
 
-@pytest.fixture
-async def target(tmp_path: Path) -> AsyncIterator[SqliteStores]:
-    """An empty store."""
-    stores = SqliteStores(tmp_path / "new")
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[postgres_server.PostgresServer]:
+    if postgres_server.PROGRAMS is None:
+        pytest.skip(postgres_server.MISSING)
+    with postgres_server.running() as running:
+        running.execute("CREATE DATABASE ours")
+        with closing(connect(running.url("ours"))) as made:
+            schema.prepare(made, "the template")
+        yield running
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def target(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SqlStores]:
+    """An empty store of each engine."""
+    stores: SqliteStores | PostgresStores
+    if request.param == "sqlite":
+        stores = SqliteStores(tmp_path / "new")
+    else:
+        stores = PostgresStores(request.getfixturevalue("postgres").new_database("ours"), connections=4)
     await stores.open()
     yield stores
     await stores.close()
@@ -81,7 +100,7 @@ async def expected(tmp_path: Path) -> AsyncIterator[SqliteStores]:
     await stores.close()
 
 
-async def moved(server: redis_server.Server, target: SqliteStores) -> Moved:
+async def moved(server: redis_server.Server, target: SqlStores) -> Moved:
     old = OldRedis(server.url)
     try:
         return await target.database.write(lambda tx: move(tx, old, lambda *_: None))
@@ -99,7 +118,7 @@ def alike(found: object) -> str:
 
 
 async def test_the_store_answers_everything_as_one_in_which_the_same_happened(
-    client: Any, server: redis_server.Server, target: SqliteStores, expected: SqliteStores
+    client: Any, server: redis_server.Server, target: SqlStores, expected: SqliteStores
 ) -> None:
     await moved(server, target)
     assert alike(await seen(target)) == alike(await seen(expected))
@@ -110,7 +129,7 @@ async def test_the_store_answers_everything_as_one_in_which_the_same_happened(
 
 
 async def test_a_forget_takes_what_it_would_take_from_that_one(
-    client: Any, server: redis_server.Server, target: SqliteStores, expected: SqliteStores
+    client: Any, server: redis_server.Server, target: SqlStores, expected: SqliteStores
 ) -> None:
     await moved(server, target)
     assert alike(await forgets(target)) == alike(await forgets(expected))
@@ -119,7 +138,7 @@ async def test_a_forget_takes_what_it_would_take_from_that_one(
 
 
 async def test_what_a_user_had_before_forgetting_everything_does_not_come_back(
-    client: Any, server: redis_server.Server, target: SqliteStores, expected: SqliteStores
+    client: Any, server: redis_server.Server, target: SqlStores, expected: SqliteStores
 ) -> None:
     uid = next(uid for uid, names in client.hgetall("memory-proxy:users").items() if b"cara" in names)
     before = f"memory-proxy:u:{uid.decode()}:memories"  # a crash may have left the old tables behind
@@ -138,7 +157,7 @@ async def test_what_a_user_had_before_forgetting_everything_does_not_come_back(
 
 
 async def test_vectors_that_the_old_index_had_not_taken_yet_are_copied_and_others_are_counted(
-    client: Any, server: redis_server.Server, target: SqliteStores
+    client: Any, server: redis_server.Server, target: SqlStores
 ) -> None:
     for points in client.keys("memory-proxy:points:*:0"):
         held = client.hgetall(points)
@@ -154,7 +173,7 @@ async def test_vectors_that_the_old_index_had_not_taken_yet_are_copied_and_other
 
 
 async def test_rows_of_the_earliest_versions_are_read(
-    client: Any, server: redis_server.Server, target: SqliteStores
+    client: Any, server: redis_server.Server, target: SqlStores
 ) -> None:
     added_later = {"timezone", "dated", "at_work", "used_at", "size", "silent"}
     for key in client.keys("memory-proxy:u:*"):
@@ -173,7 +192,7 @@ async def test_rows_of_the_earliest_versions_are_read(
 
 
 async def test_nothing_is_copied_while_replicas_run_or_a_forget_is_unfinished(
-    client: Any, server: redis_server.Server, target: SqliteStores
+    client: Any, server: redis_server.Server, target: SqlStores
 ) -> None:
     seconds, _ = client.time()
     client.zadd("memory-proxy:instances", {"a": seconds - 1, "b": seconds - 100})
@@ -188,7 +207,7 @@ async def test_nothing_is_copied_while_replicas_run_or_a_forget_is_unfinished(
 
 
 async def test_a_row_that_cannot_be_read_takes_back_all_that_was_copied(
-    client: Any, server: redis_server.Server, target: SqliteStores
+    client: Any, server: redis_server.Server, target: SqlStores
 ) -> None:
     (passages, *_) = client.keys("memory-proxy:u:*:passages:*")
     client.delete(passages)
@@ -199,7 +218,7 @@ async def test_a_row_that_cannot_be_read_takes_back_all_that_was_copied(
 
 
 async def test_a_store_that_has_users_is_refused(
-    client: Any, server: redis_server.Server, target: SqliteStores
+    client: Any, server: redis_server.Server, target: SqlStores
 ) -> None:
     await moved(server, target)
     with pytest.raises(Refused, match="has users already"):
@@ -207,7 +226,7 @@ async def test_a_store_that_has_users_is_refused(
 
 
 async def test_a_redis_without_memories_and_one_that_is_away_say_so(
-    client: Any, server: redis_server.Server, target: SqliteStores
+    client: Any, server: redis_server.Server, target: SqlStores
 ) -> None:
     client.flushdb()
     with pytest.raises(Refused, match="set --prefix"):
