@@ -9,6 +9,7 @@ from qdrant_client import AsyncQdrantClient
 
 from proxy.storage.sql.indexed import Indexed
 from proxy.storage.sqlite import SqliteStores
+from proxy.storage.vectors.candidates import Point
 from proxy.storage.vectors.qdrant import Collection, QdrantIndex
 from tests.storage.conftest import tell
 from tests.storage.contract_changes import ChangesContract
@@ -32,6 +33,10 @@ async def stores(request, tmp_path, embedding, index, monkeypatch):
     await opened.open()
     await tell(opened, embedding)
     await opened.outbox.deliver(10)
+    # As after a first delivery: the index is asked from now on.
+    await index.upsert(-1, [Point(2**40, 0, "semantic", None, None, None, b"")], 0)
+    known = "UPDATE vector_targets SET generations = '[-1]'"
+    await opened.database.write(lambda tx: tx.execute(known) and None)
     search = opened.memories.search
 
     async def when_delivered(scope, what):

@@ -80,7 +80,7 @@ class Indexed:
         """Return how to search by the index; None: exactly."""
         target = target_of(tx, self.index.name) if self.has_many(tx, owner) else None
         waiting = waiting_of(tx, owner.id, _MOST_WAITING + 1) if target else []
-        if target is None or len(waiting) > _MOST_WAITING:
+        if target is None or not target.generations or len(waiting) > _MOST_WAITING:
             return None
         admitted = self._admitted(tx, owner, project, search)
         return Plan(owner, admitted, target.generations, compared, waiting)

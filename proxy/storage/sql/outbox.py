@@ -24,6 +24,7 @@ from proxy.storage.vectors.candidates import CandidateIndex, Point
 _AT_ONCE = 256
 _LEASE_S = 60.0  # longer than a portion takes
 _WAIT_S = 0.5
+_SETTLE_S = 30.0  # longer than a write takes
 
 _THESE = "(SELECT CAST(value AS INTEGER) FROM json_each(:seqs))"
 _ENTRIES = "SELECT seq, owner, memory FROM vector_outbox ORDER BY seq LIMIT :most"
@@ -127,7 +128,7 @@ class Outbox:
         name = self._index.name
         if (found := await self._database.read(lambda tx: target_of(tx, name))) is not None:
             return found
-        return await self._database.write(lambda tx: _register(tx, name))
+        return await self._database.write(lambda tx: _register(tx, name, self._clock()))
 
     async def _find_lost(self, target: Target) -> None:
         lost = set(target.generations) - await self._index.generations()
@@ -213,11 +214,15 @@ def _forget_targets(tx: Connection) -> None:
     tx.execute("DELETE FROM vector_outbox")
 
 
-def _register(tx: Connection, name: str) -> Target:
-    """Begin to collect entries, with all that there is; an index of another name is left as it is."""
+def _register(tx: Connection, name: str, now: float) -> Target:
+    """Begin to collect entries, with all that there is.
+
+    Where others write at the same time, a memory may be seen neither here nor by a trigger. Nothing is sent
+    for a while then: what is sent first for a generation makes all of its memories wait (_acknowledge)."""
     if (known := target_of(tx, name)) is None:
         _forget_targets(tx)
-        tx.execute("INSERT INTO vector_targets (name) VALUES (?)", (name,))
+        from_then = now + _SETTLE_S if tx.for_update else 0.0
+        tx.execute("INSERT INTO vector_targets (name, leased_until) VALUES (?, ?)", (name, from_then))
         tx.execute(_ENQUEUE_ALL)
     return known or Target((), False)
 
