@@ -1,0 +1,245 @@
+"""The contract of the outbox: what becomes of the index while it, or the process that fills it, is away."""
+
+import random
+import secrets
+
+import numpy as np
+import pytest
+from qdrant_client import AsyncQdrantClient
+
+from proxy.storage.sql import outbox
+from proxy.storage.sql.indexed import Indexed
+from proxy.storage.vectors.candidates import IndexUnavailable
+from proxy.storage.vectors.qdrant import Collection, QdrantIndex
+from tests.storage.making import ANNA, APOLLO, create, find, of, store
+from tests.storage.test_qdrant_contract import SERVERS
+
+
+class Flaky(QdrantIndex):
+    """Can be switched off, as a whole or after so many writes."""
+
+    down = False
+    writes_left = 1_000_000
+    asked = 0
+
+    async def _call(self, work, *, timeout_s=None):
+        self.asked += 1
+        if self.down:
+            raise IndexUnavailable("down")
+        return await super()._call(work, timeout_s=timeout_s)
+
+    async def upsert(self, *args):
+        self.writes_left -= 1
+        if self.writes_left < 0:
+            raise IndexUnavailable("died")
+        await super().upsert(*args)
+
+    async def held(self):
+        """Numbers of all points."""
+        client, found = self._client, []
+        for generation in await self.generations():
+            points, _ = await client.scroll(self._collection.of(generation), limit=10_000)
+            found += [point.id for point in points]
+        return sorted(found)
+
+
+@pytest.fixture(params=SERVERS)
+async def index(request):
+    client = AsyncQdrantClient(request.param)
+    prefix = f"test-{secrets.token_hex(4)}"
+    yield Flaky(client, Collection(prefix=prefix), search_timeout_s=10)
+    if request.param != ":memory:":
+        for each in (await client.get_collections()).collections:
+            if each.name.startswith(prefix):
+                await client.delete_collection(each.name)
+        await client.close()
+
+
+@pytest.fixture
+def fallbacks():
+    return []
+
+
+@pytest.fixture
+async def another(made, index, monkeypatch):
+    """Opens stores as a further replica would; `made` makes them, over one database."""
+    every = []
+
+    async def stays_open():
+        """The other stores of the test use it."""
+
+    async def open_one(indexed):
+        opened = made(indexed)
+        await opened.open()
+        every.append(opened)
+        return opened
+
+    monkeypatch.setattr(index, "close", stays_open)
+    monkeypatch.setattr(outbox, "_SETTLE_S", -1.0)
+    yield open_one
+    for each in every:
+        await each.close()
+
+
+@pytest.fixture
+async def stores(another, index, fallbacks):
+    opened = await another(Indexed(index, exact_up_to=-1, fell_back=lambda: fallbacks.append(1)))
+    await opened.upkeep()
+    return opened
+
+
+async def ids(stores, **asked):
+    return {hit.memory.id for hit in await find(stores.memories, **asked)}
+
+
+class OutboxContract:
+    async def test_what_was_written_while_the_index_was_down_is_found_and_arrives(
+        self, stores, index, fallbacks
+    ):
+        await store(stores.memories, create("green tea", id="a"))
+        await stores.upkeep()
+        index.down = True
+        await store(stores.memories, create("black tea", id="b"))
+        await stores.upkeep()
+        assert await ids(stores, words="tea") == {"a", "b"}
+        assert len(fallbacks) == 1, "the user was searched exactly"
+        index.down = False
+        assert await ids(stores, words="tea") == {"a", "b"}, "one from the index, one from the outbox"
+        assert len(await index.held()) == 1
+        await stores.upkeep()
+        assert len(await index.held()) == 2
+        assert len(fallbacks) == 1
+
+    async def test_what_was_forgotten_while_the_index_was_down_is_never_shown_and_leaves_it(
+        self, stores, index
+    ):
+        await store(stores.memories, create("green tea", id="a"))
+        await store(stores.memories, create("black tea", id="b"))
+        await stores.upkeep()
+        index.down = True
+        where = of(ANNA)
+        await stores.memories.forget(where, "a", by="test")
+        await stores.upkeep()
+        index.down = False
+        assert len(await index.held()) == 2
+        assert await ids(stores, words="tea") == {"b"}
+        await stores.upkeep()
+        assert len(await index.held()) == 1
+        index.down = True
+        await stores.memories.forget(where, by="test")
+        index.down = False
+        assert await ids(stores, words="tea") == set()
+        await stores.upkeep()
+        assert await index.held() == []
+
+    async def test_a_crash_between_commit_and_delivery_loses_nothing(self, stores, index, another):
+        await store(stores.memories, create("green tea", id="a"))
+        index.writes_left = 0  # it dies with the first portion
+        await stores.upkeep()
+        index.writes_left = 100
+        second = await another(Indexed(index, exact_up_to=-1))
+        await second.upkeep()
+        assert len(await index.held()) == 1
+        assert await stores.outbox.waiting() == 0
+
+    async def test_who_lost_the_lease_while_sending_sends_again(self, stores, index, another, monkeypatch):
+        """A process is stopped while it sends an old state, and goes on after another has sent the forget."""
+        second = await another(Indexed(index, exact_up_to=-1))
+        await store(stores.memories, create("green tea", id="a"))
+        upsert = index.upsert
+
+        async def late(*args):
+            monkeypatch.setattr(index, "upsert", upsert)
+            await stores.memories.forget(of(ANNA), "a", by="test")
+            monkeypatch.setattr(second.outbox, "_clock", lambda: stores.outbox._clock() + 1e6)
+            await second.outbox.deliver(5)
+            await upsert(*args)
+
+        monkeypatch.setattr(index, "upsert", late)
+        await stores.outbox.deliver(5)
+        assert len(await index.held()) == 1, "the ghost"
+        assert await ids(stores, words="tea") == set()
+        await stores.outbox.deliver(5)
+        assert await index.held() == []
+
+    async def test_a_qdrant_that_lost_its_data_is_filled_again(self, stores, index):
+        for number in range(3):
+            await store(stores.memories, create(f"tea {number}", id=f"m{number}"))
+        await stores.upkeep()
+        await index.drop()
+        assert len(await ids(stores, words="tea")) == 3, "searched exactly"
+        await store(stores.memories, create("tea again", id="new"))
+        await stores.upkeep()
+        assert len(await index.held()) == 4
+
+    async def test_rebuilding_goes_on_where_it_was_broken_off(self, stores, index, monkeypatch):
+        monkeypatch.setattr("proxy.storage.sql.outbox._AT_ONCE", 2)
+        for number in range(7):
+            await store(stores.memories, create(f"tea {number}", id=f"m{number}"))
+        await stores.upkeep()
+        index.writes_left = 2
+        told = []
+        with pytest.raises(IndexUnavailable):
+            await stores.outbox.rebuild(lambda done, total: told.append((done, total)))
+        assert len(await index.held()) == 4
+        assert len(await ids(stores, words="tea")) == 7
+        index.writes_left = 100
+        assert await stores.outbox.rebuild(lambda done, total: told.append((done, total))) == 3
+        assert len(await index.held()) == 7
+        assert told[-1] == (3, 3)
+        assert await stores.outbox.rebuild(lambda done, total: None) == 7, "from the beginning"
+
+    async def test_without_an_index_nothing_is_collected(self, stores, another):
+        await store(stores.memories, create("green tea", id="a"))
+        assert await stores.outbox.waiting() == 1
+        exact = await another(None)
+        await exact.upkeep()
+        await store(exact.memories, create("black tea", id="b"))
+        assert await stores.outbox.waiting() == 0
+        await stores.upkeep()  # with the index again: it gets both
+        assert await stores.outbox.waiting() == 0
+        assert len(await ids(stores, words="tea")) == 2
+
+    async def test_few_memories_are_searched_without_asking(self, another, index):
+        few = await another(Indexed(index, exact_up_to=1))
+        await store(few.memories, create("green tea", id="a"))
+        await few.upkeep()
+        index.asked = 0
+        assert await ids(few, words="tea") == {"a"}
+        assert index.asked == 0
+        await store(few.memories, create("black tea", id="b"))
+        await few.upkeep()
+        index.asked = 0
+        assert await ids(few, words="tea") == {"a", "b"}
+        assert index.asked == 1
+
+    async def test_many_memories_are_found_with_the_scores_of_exact_search(self, stores, another):
+        """The nearest by cosine, and the best by words, as exact search orders them."""
+        chosen, memories = random.Random(7), stores.memories
+        words = [f"word{number}" for number in range(40)]
+        for number in range(300):
+            text = " ".join([*chosen.sample(words, 4), f"no{number}"])
+            vector = np.array([chosen.gauss(0, 1) for _ in range(8)], np.float32)
+            await store(
+                memories, create(text, id=f"m{number}", vec=(vector / np.linalg.norm(vector)).tobytes())
+            )
+        await stores.upkeep()
+        assert await stores.outbox.waiting() == 0
+        exact = await another(None)
+        query = np.array([1, 0.5, 0, 0, 0, 0, 0, 0.2], np.float32)
+        asked = {
+            "vec": (query / np.linalg.norm(query)).tobytes(),
+            "words": "word3 word17 word30",
+            "limit": 20,
+        }
+        ours = {hit.memory.id: hit for hit in await find(memories, **asked)}
+        truth = {hit.memory.id: hit for hit in await find(exact.memories, **asked)}
+        nearest = sorted(truth, key=lambda id_: -truth[id_].cosine)[:20]
+        assert set(nearest) <= set(ours)
+        best = sorted(truth, key=lambda id_: -truth[id_].bm25)[:5]
+        assert set(best) <= set(ours)
+        for id_ in best:
+            assert ours[id_].cosine == pytest.approx(truth[id_].cosine)
+        wanted = {"scope": APOLLO, "words": "no7", "types": frozenset({"semantic"})}
+        (ours,), (truth,) = await find(memories, **wanted), await find(exact.memories, **wanted)
+        assert ours == truth
