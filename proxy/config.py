@@ -33,6 +33,7 @@ from proxy.values import (
     host_name,
     http_url,
     origin_rule,
+    postgres_url,
     redis_url,
 )
 
@@ -101,7 +102,9 @@ class UpstreamSettings(Section):
 
 
 class Storage(Section):
-    backend: Literal["sqlite"] = "sqlite"
+    backend: Literal["sqlite", "postgres"] = "sqlite"
+    postgres_url: SecretStr | None = None
+    postgres_connections: int = Field(8, ge=2, le=200)
     data_dir: Path | None = None
     allow_network_filesystem: bool = False
     index_cache_mb: int = Field(256, ge=1)
@@ -116,6 +119,20 @@ class Storage(Section):
         if backend in ("redis", "redis+qdrant"):
             raise ValueError(f"{backend} no longer stores memories: {_OUT_OF_REDIS}")
         return backend
+
+    @field_validator("postgres_url")
+    @classmethod
+    def is_of_a_postgres(cls, url: SecretStr | None) -> SecretStr | None:
+        text = url.get_secret_value().strip() if url is not None else ""
+        return SecretStr(postgres_url(text)) if text else None
+
+    @model_validator(mode="after")
+    def names_its_database(self) -> "Storage":
+        if self.backend == "postgres" and self.postgres_url is None:
+            raise ValueError(
+                "backend postgres needs storage.postgres_url, or MEMORY_PROXY__STORAGE__POSTGRES_URL"
+            )
+        return self
 
     @field_validator("data_dir", mode="before")  # a path of "" is "." afterwards
     @classmethod

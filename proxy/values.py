@@ -101,6 +101,15 @@ def redis_url(url: str) -> str:
     return url
 
 
+def postgres_url(url: str) -> str:
+    """Return the URL; ValueError, which repeats nothing of it, if it is none of a PostgreSQL."""
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise ValueError("must start with postgresql://, as postgresql://user:secret@host:5432/memory does")
+    if url.count("@") > 1:
+        raise ValueError("names no host and port; what a password has of / ? # @ is written %2F %3F %23 %40")
+    return url
+
+
 def header_key(key: SecretStr | None) -> SecretStr | None:
     """Return the key; ValueError, which does not repeat it, if no HTTP header can carry it."""
     text = key.get_secret_value().strip() if key is not None else ""

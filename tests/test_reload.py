@@ -47,7 +47,11 @@ def test_a_worker_is_held_to_its_parents_stores_whatever_the_file_says(tmp_path:
         None,
         {},
         {
-            "storage": {"data_dir": tmp_path},
+            "storage": {
+                "data_dir": tmp_path,
+                "backend": "postgres",
+                "postgres_url": "postgresql://u:secret@h/m",
+            },
             "cache": {"redis_url": "redis://u:secret@h/1"},
             "memory": {"budget_tokens": 100},
         },

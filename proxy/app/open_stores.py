@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 def stores_of(settings: Settings, fell_back: Callable[[], None] = lambda: None) -> Stores:
     """Return the stores, still closed. `fell_back` is called for each search that could not use Qdrant."""
+    if settings.storage.backend == "postgres":
+        return _postgres(settings, fell_back)
     from proxy.storage.sqlite.stores import SqliteStores
 
     return SqliteStores(
@@ -24,6 +26,24 @@ def stores_of(settings: Settings, fell_back: Callable[[], None] = lambda: None) 
         allow_network=settings.storage.allow_network_filesystem,
         indexed=_indexed(settings, fell_back),
     )
+
+
+def _postgres(settings: Settings, fell_back: Callable[[], None]) -> Stores:
+    from proxy.storage.postgres.stores import PostgresStores
+
+    return PostgresStores(
+        _postgres_url(settings),
+        connections=settings.storage.postgres_connections,
+        index_bytes=settings.storage.index_cache_mb * 2**20,
+        quota=_quota(settings.limits),
+        indexed=_indexed(settings, fell_back),
+    )
+
+
+def _postgres_url(settings: Settings) -> str:
+    url = settings.storage.postgres_url
+    assert url is not None, "the settings have been checked"
+    return url.get_secret_value()
 
 
 def _indexed(settings: Settings, fell_back: Callable[[], None]) -> "Indexed | None":
@@ -72,11 +92,17 @@ def cache_of(settings: Settings, failed: Callable[[], None]) -> "RedisCache | No
 
 def place_of(settings: Settings) -> str:
     """Return where the stores are, without a credential, as the stores say it themselves."""
+    if settings.storage.backend == "postgres":
+        from proxy.storage.postgres.connection import place_of as of_server
+
+        return of_server(_postgres_url(settings))
     return str(settings.data_dir)
 
 
 def obstacle_of(settings: Settings) -> str:
     """Return why nothing can be stored where the settings say and what to do, "" if something can."""
+    if settings.storage.backend != "sqlite":
+        return ""
     from proxy.storage.sqlite import place
 
     return place.obstacle(settings.data_dir)

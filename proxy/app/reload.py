@@ -23,6 +23,8 @@ _FIXED = frozenset(
         "server.leave_seconds",
         "storage.backend",
         "storage.data_dir",
+        "storage.postgres_url",
+        "storage.postgres_connections",
         "storage.vectors",
     )
 )
@@ -60,9 +62,15 @@ def pinned(settings: Settings) -> Mapping[str, str]:
     """Return an environment that holds worker processes, also those that are started later in place of one
     that died, to what must not differ between them."""
     values = _values(settings) | {"storage.data_dir": settings.data_dir}
-    keys = {f"{PREFIX}{key.upper().replace('.', '__')}": str(values[key]) for key in _FIXED}
+    keys = {f"{PREFIX}{key.upper().replace('.', '__')}": _as_text(values[key]) for key in _FIXED}
     sections = {f"{PREFIX}{name.upper()}": _as_json(getattr(settings, name)) for name in _FIXED_SECTIONS}
     return keys | sections
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return "" if value is None else str(value)
 
 
 def _values(settings: Settings) -> dict[str, Any]:

@@ -97,6 +97,7 @@ def write_path(
         clock=clock,
         report=lambda report: _count(metrics, report),
     )
+    stores.on_queued(worker.wake.set)
     recorder = ExchangeRecorder(
         sessions=stores.sessions,
         trigger=on_completion(policy),

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from proxy import telemetry
 from proxy.app import admission
-from proxy.app.open_stores import cache_of, index_of, stores_of
+from proxy.app.open_stores import cache_of, index_of, place_of, stores_of
 from proxy.cli import doctor_data
 from proxy.cli.doctor_data import BAD, GOOD, NOTE, Finding
 from proxy.config import Identity, Settings
@@ -81,7 +81,7 @@ def _data_dir(settings: Settings) -> Finding:
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return Finding(BAD, "data", f"{path} cannot be read and written by this user")
     if settings.storage.backend != "sqlite":
-        return Finding(GOOD, "data", f"{path}, for models only")
+        return asyncio.run(_store(settings))
     if not doctor_data.is_there(_database(settings)):
         # To open the store would make one, which a running proxy would take for the one that it has lost.
         return doctor_data.absent(_database(settings))
@@ -98,7 +98,7 @@ def _database(settings: Settings) -> Path:
 
 
 async def _store(settings: Settings) -> Finding:
-    path, stores = settings.data_dir, stores_of(settings)
+    path, stores = place_of(settings), stores_of(settings)
     try:
         await stores.open()
         await stores.close()

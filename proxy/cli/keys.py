@@ -165,9 +165,9 @@ def _has_database(args: argparse.Namespace) -> bool:
 
 
 def _place(settings: Settings) -> str:
-    if settings.storage.backend == "sqlite":
-        return str(settings.data_dir)
-    return f"Redis, prefix {settings.redis.prefix}"  # its URL may hold a password
+    from proxy.app.open_stores import place_of
+
+    return place_of(settings)
 
 
 # ---------------------------------------------------------------- arguments

@@ -131,6 +131,10 @@ class Stores(Protocol):
         """Open the place, made if need be. A failed `open()` may be repeated."""
         ...
 
+    def on_queued(self, wake: Callable[[], None]) -> None:
+        """Call `wake` when another process has queued a job, where the database announces that."""
+        ...
+
     async def upkeep(self) -> None:
         """Do every few seconds what is left over by whoever died."""
         ...

@@ -54,6 +54,10 @@ class Stage(RuleBasedStateMachine):
         self.loop.run_until_complete(stores.open())
         return stores
 
+    def written(self):
+        """All that is stored, to the last byte."""
+        return b"".join(p.read_bytes() for p in Path(self.dir.name).rglob("*") if p.is_file())
+
     def run(self, coroutine):
         return self.loop.run_until_complete(coroutine)
 

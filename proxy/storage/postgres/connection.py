@@ -13,7 +13,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.types.numeric import NumericBinaryLoader
 from psycopg.types.string import StrDumper
 
-from proxy.domain.errors import StoreUnavailable
+from proxy.domain.errors import ConfigError, StoreUnavailable
 from proxy.storage.postgres.dialect import translate
 
 Raw = psycopg.Connection[tuple[Any, ...]]
@@ -91,7 +91,10 @@ def connect(url: str) -> Raw:
 
 def place_of(url: str) -> str:
     """Return where the URL points to, without user and password."""
-    given = conninfo_to_dict(url)
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:  # its message repeats the URL
+        raise ConfigError("storage.postgres_url is no URL that PostgreSQL's libpq reads") from None
     host, port, name = (str(given.get(key) or "") for key in ("host", "port", "dbname"))
     return f"postgresql://{host or 'localhost'}{':' + port if port else ''}/{name}"
 

@@ -32,7 +32,8 @@ class PostgresStores(SqlStores):
         self._url = url
         self._database = PostgresDatabase(url, connections=connections)
         self._instance: PostgresInstance | None = None
-        self._queued: Callable[[], None] = lambda: None
+        self._wake: Callable[[], None] = lambda: None
+        self._loop: asyncio.AbstractEventLoop | None = None
         super().__init__(
             self._database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota, indexed=indexed
         )
@@ -44,17 +45,12 @@ class PostgresStores(SqlStores):
 
     def on_queued(self, wake: Callable[[], None]) -> None:
         """Call `wake`, in this event loop, when any replica has queued a job."""
-        loop = asyncio.get_running_loop()
-
-        def queued() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(wake)
-
-        self._queued = queued
+        self._wake = wake
 
     async def open(self) -> None:
         """Create the tables, or check them. Raises StoreUnavailable, UnfitStore for a newer or a foreign
         database."""
+        self._loop = asyncio.get_running_loop()
         try:
             await self._database.open()
             if self._instance is None:
@@ -82,6 +78,7 @@ class PostgresStores(SqlStores):
     def _announced(self, what: str) -> None:
         kind, _, owner = what.partition(" ")
         if kind == "queued":
-            self._queued()
+            if self._loop is not None and not self._loop.is_closed():
+                self._loop.call_soon_threadsafe(self._wake)
         elif kind == "forgot" and owner.isdecimal():
             self.memories.forgetting.let_go(int(owner))
