@@ -1,1 +1,1 @@
-"""The commands beside `serve`: each in a module of its own, what several have in common in `shared`."""
+"""The command line. `main` has the parser; the other modules have the commands that work without a server."""

@@ -1,5 +1,6 @@
-"""`memory-proxy doctor`: check a configuration against the real upstream, store and models. It makes no
-directory, so that one whose name is mistyped shows as absent.
+"""`memory-proxy doctor`: check a configuration against the real upstream, store and models.
+
+It creates no directory, so that a mistyped name shows as absent.
 """
 
 import asyncio
@@ -34,11 +35,11 @@ from proxy.upstream.headers import Headers
 from proxy.upstream.network import Network
 from proxy.upstream.opened import Timeouts
 
-_NO_KEY = Finding(BAD, "identity", "keys: there is none; memory-proxy keys create --name NAME")
+_NO_KEY = Finding(BAD, "identity", "keys: there are none; run memory-proxy keys create --name NAME")
 
 
 def diagnose(settings: Settings) -> int:
-    """Print what was found; returns 0 if nothing has to be fixed, else 1."""
+    """Print the findings; return 0 if nothing has to be fixed, else 1."""
     telemetry.configure("error", settings.logging.format)
     findings = [Finding(GOOD, "settings", "valid"), *_checks(settings)]
     for finding in findings:
@@ -76,14 +77,14 @@ def _checks(settings: Settings) -> Iterator[Finding]:
 
 def _data_dir(settings: Settings) -> Finding:
     path = settings.data_dir
-    if not os.path.isdir(path):  # Path.is_dir raises where a parent may not be looked into
+    if not os.path.isdir(path):  # Path.is_dir raises if a parent is not readable
         return doctor_data.no_directory(path)
     if not os.access(path, os.R_OK | os.W_OK | os.X_OK):
         return Finding(BAD, "data", f"{path} cannot be read and written by this user")
     if settings.storage.backend != "sqlite":
         return asyncio.run(_store(settings))
     if not doctor_data.is_there(_database(settings)):
-        # To open the store would make one, which a running proxy would take for the one that it has lost.
+        # Opening the store would create a database, and a running proxy would take it for its lost one.
         return doctor_data.absent(_database(settings))
     return asyncio.run(_store(settings))
 
@@ -167,7 +168,7 @@ def _embedder(settings: Settings) -> Iterator[Finding]:
 
 
 def _reranker(settings: Settings) -> Iterator[Finding]:
-    """Whether the reranker that is asked for can be loaded; nothing where none is."""
+    """Yield whether the configured reranker can be loaded; nothing without one."""
     wanted = settings.retrieval.rerank
     allowed = settings.embedding.allow_download
     with _models_dir(settings) as directory:
@@ -176,22 +177,22 @@ def _reranker(settings: Settings) -> Iterator[Finding]:
         loaded.reranker.close()
         yield Finding(GOOD, "rerank", wanted)
     elif loaded.note:
-        yield Finding(BAD, "rerank", f"{loaded.note}; the order stays as it is without")
+        yield Finding(BAD, "rerank", f"{loaded.note}; memories are not reranked")
 
 
 @contextlib.contextmanager
 def _models_dir(settings: Settings) -> Iterator[Path]:
-    """Yield where the models lie; where nothing does yet, a directory that is gone afterwards."""
-    kept = settings.data_dir / "models"
-    if os.path.isdir(kept):
-        yield kept
+    """Yield the directory of the models, or an empty temporary one if it does not exist."""
+    models = settings.data_dir / "models"
+    if os.path.isdir(models):
+        yield models
         return
-    with TemporaryDirectory(prefix="memory-proxy-doctor-") as made:
-        yield Path(made)
+    with TemporaryDirectory(prefix="memory-proxy-doctor-") as temporary:
+        yield Path(temporary)
 
 
 def _identity(settings: Settings) -> Iterator[Finding]:
-    """What the identity mode needs, and what would let strangers in."""
+    """Yield what the identity mode lacks, and what gives access to strangers."""
     identity = settings.identity
     try:
         stores = stores_of(settings)
@@ -201,7 +202,7 @@ def _identity(settings: Settings) -> Iterator[Finding]:
         return
     match identity.mode:
         case "open":
-            yield Finding(NOTE, "identity", "open: whoever reaches the port may name any user")
+            yield Finding(NOTE, "identity", "open: every client that reaches the port may name any user")
         case "keys":
             if settings.storage.backend == "sqlite" and not doctor_data.is_there(_database(settings)):
                 yield _NO_KEY
@@ -212,7 +213,9 @@ def _identity(settings: Settings) -> Iterator[Finding]:
         case "header":
             wide = [p for p in identity.trusted_peers if p.endswith("/0")]
             text = f"{identity.user_header} is believed from {', '.join(identity.trusted_peers)}"
-            yield Finding(BAD if wide else GOOD, "identity", text + (": that is everybody" if wide else ""))
+            yield Finding(
+                BAD if wide else GOOD, "identity", text + (": that is every address" if wide else "")
+            )
 
 
 async def _keys(stores: Stores) -> Finding:
@@ -244,7 +247,9 @@ def _tokens() -> Finding:
     tokens.start().result(timeout=30)
     if tokens.exact():
         return Finding(GOOD, "tokens", "counted with OpenAI's tables")
-    return Finding(NOTE, "tokens", "estimated (within some 4 %): scripts/fetch-models gets the exact tables")
+    return Finding(
+        NOTE, "tokens", "estimated (within about 4 %); scripts/fetch-models installs the exact tables"
+    )
 
 
 def _key(settings: Settings) -> str | None:
@@ -261,9 +266,9 @@ async def _upstream(
     configured: str | None = None,
     network: Network | None = None,
 ) -> Finding:
-    """Ask for the models; `configured` is the setting that the key is of, None where it is none of ours."""
+    """Request the model list. `configured` names the setting of the key; None if the key is the client's."""
     if url is None:
-        return Finding(NOTE, subject, "none: the scripted demo model is served; set --upstream URL")
+        return Finding(NOTE, subject, "none: a scripted demo model answers; set --upstream URL")
     at, network = endpoint(url), network or Network()
     headers = credential(at, key) if key else []
     way = network.described(at)
@@ -277,9 +282,9 @@ async def _upstream(
     except (UpstreamError, ProxyError) as e:
         return Finding(BAD, subject, f"{shown}: {e}")
     if status in (401, 403):
-        return _turned_away(subject, shown, status, configured)
+        return _unauthorised(subject, shown, status, configured)
     if status >= 400:
-        return await _without_models(subject, shown, status, _Asker(url, headers, network), configured)
+        return await _without_models(subject, shown, status, _Probe(url, headers, network), configured)
     return _listed(subject, shown, body, model)
 
 
@@ -290,15 +295,15 @@ def _with_v1(at: Endpoint, url: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Asker:
-    """Asks the upstream one thing."""
+class _Probe:
+    """Sends single requests to the upstream."""
 
     url: str
     headers: Headers
     network: Network
 
     async def ask(self, method: str, target: bytes, body: bytes | None = None) -> tuple[int, bytes]:
-        """Return the status and the beginning of the body. Raises UpstreamError."""
+        """Return the status and the first megabyte of the body. Raises UpstreamError."""
         limits = Timeouts(headers_s=10, read_s=10)
         headers = [*self.headers, (b"content-type", b"application/json")] if body else self.headers
         async with Upstream(self.url, timeouts=limits, network=self.network) as upstream:
@@ -310,43 +315,45 @@ class _Asker:
 
 
 async def _models(url: str, headers: Headers, network: Network) -> tuple[int, bytes]:
-    """Return the status of the upstream's list of models, and its body."""
-    return await _Asker(url, headers, network).ask("GET", b"/v1/models")
+    """Request the list of models; return the status and the body."""
+    return await _Probe(url, headers, network).ask("GET", b"/v1/models")
 
 
 async def _without_models(
-    subject: str, shown: str, status: int, asker: _Asker, configured: str | None
+    subject: str, shown: str, status: int, asker: _Probe, configured: str | None
 ) -> Finding:
-    """Say whether an upstream that has no list of models takes chats: an empty request costs nothing."""
+    """Return whether an upstream without a list of models has chat completions. An empty request is free."""
     try:
         taken, body = await asker.ask("POST", b"/v1/chat/completions", b"{}")
     except UpstreamError as e:
         return Finding(BAD, subject, f"{shown}: {e}")
     if taken in (401, 403):
-        return _turned_away(subject, shown, taken, configured)
+        return _unauthorised(subject, shown, taken, configured)
     if taken in (404, 405) and b"model" not in body.lower():
         text = f"{shown} answers {status} for /models and {taken} for /chat/completions: the URL is wrong"
         return Finding(BAD, subject, text)
     if taken < 500:
-        return Finding(GOOD, subject, f"{shown} takes chats; it has no list of models (status {status})")
+        return Finding(
+            GOOD, subject, f"{shown} has chat completions, but no list of models (status {status})"
+        )
     return Finding(NOTE, subject, f"{shown} answers {status} for /models and {taken} for an empty chat")
 
 
-def _turned_away(subject: str, url: str, status: int, configured: str | None) -> Finding:
+def _unauthorised(subject: str, url: str, status: int, configured: str | None) -> Finding:
     if configured is None:
         return Finding(
-            NOTE, subject, f"{url} answers, and wants a key (status {status}): clients send theirs"
+            NOTE, subject, f"{url} answers and requires a key (status {status}): clients send theirs"
         )
-    if status == 403:  # a good key may be one that may do no more than chat
+    if status == 403:  # a valid key may be limited to chat
         return Finding(NOTE, subject, f"{url} does not list its models to {configured} (status 403)")
-    return Finding(BAD, subject, f"{url} refuses {configured} (status 401): set one that is valid there")
+    return Finding(BAD, subject, f"{url} refuses {configured} (status 401): set a valid key")
 
 
 def _listed(subject: str, url: str, body: bytes, model: str | None) -> Finding:
     try:
         names = [entry["id"] for entry in json.loads(body)["data"]]
     except (ValueError, KeyError, TypeError):
-        return Finding(NOTE, subject, f"{url}/models answers, but not as OpenAI does")
+        return Finding(NOTE, subject, f"{url}/models answers, but not in OpenAI's form")
     if model is not None and model not in names:
         return Finding(BAD, subject, f"{url} does not list the model {model}")
     return Finding(GOOD, subject, f"{url} answers, {len(names)} models")

@@ -24,9 +24,9 @@ _COMMANDS = (
     (
         "reembed",
         "embed all memories with another embedding model",
-        "proxy.cli.reembed:add_reembed",
+        "proxy.cli.vectors:add_reembed",
     ),
-    ("reindex", "fill Qdrant again from the database", "proxy.cli.reindex:add_reindex"),
+    ("reindex", "fill Qdrant again from the database", "proxy.cli.vectors:add_reindex"),
     (
         "backup",
         "copy the database into one file; the proxy may run",

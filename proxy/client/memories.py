@@ -97,7 +97,7 @@ def edit(args: argparse.Namespace, api: MemoryApi) -> Result:
 
 
 def _changes(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the changes to send. None stands for "never" and "no project"."""
+    """Return the changes to send. None means "never" and "no project"."""
     given: dict[str, Any] = {
         "content": args.content,
         "type": args.type,

@@ -34,8 +34,8 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     def run(*argv: str) -> tuple[int, str, str]:
         capsys.readouterr()
         status = main([*argv, "--data-dir", str(tmp_path / "data")])
-        told = capsys.readouterr()
-        return status, told.out, told.err
+        printed = capsys.readouterr()
+        return status, printed.out, printed.err
 
     return run
 

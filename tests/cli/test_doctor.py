@@ -84,9 +84,9 @@ async def test_a_refused_configured_key_is_an_error(
 @pytest.mark.parametrize(
     ("status", "body", "mark", "said"),
     [
-        (400, b'{"error": {"message": "messages is required"}}', doctor.GOOD, "takes chats"),
+        (400, b'{"error": {"message": "messages is required"}}', doctor.GOOD, "has chat completions"),
         (404, b'{"error": {"message": "Resource not found"}}', doctor.BAD, "the URL is wrong"),
-        (404, b'{"error": {"message": "The model is missing"}}', doctor.GOOD, "takes chats"),
+        (404, b'{"error": {"message": "The model is missing"}}', doctor.GOOD, "has chat completions"),
         (401, b"", doctor.BAD, "refuses upstream.api_key"),
         (503, b"", doctor.NOTE, "503 for an empty chat"),
     ],

@@ -51,8 +51,8 @@ def test_a_terminal_shows_the_step_and_the_progress(
         "Console",
         lambda stderr: Console(stderr=stderr, force_terminal=True, width=80, color_system=None),
     )
-    with progress({"move": "moving"}, column) as told:  # type: ignore[arg-type]
-        told("move", 3, 4)
+    with progress({"move": "moving"}, column) as report:  # type: ignore[arg-type]
+        report("move", 3, 4)
     shown = capsys.readouterr()
     assert shown.out == "", "standard output is for results"
     assert "moving" in shown.err
@@ -60,8 +60,8 @@ def test_a_terminal_shows_the_step_and_the_progress(
 
 
 def test_without_a_terminal_there_is_no_progress_bar(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress({"move": "moving"}, MofNCompleteColumn()) as told:
-        told("move", 3, 4)
+    with progress({"move": "moving"}, MofNCompleteColumn()) as report:
+        report("move", 3, 4)
     assert capsys.readouterr() == ("", "")
 
 

@@ -150,9 +150,9 @@ def test_forgetting_one_memory_needs_no_confirmation(
     proxy: FakeProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
     memory_id = proxy.store("alice", "x")["id"]
-    kept = proxy.store("alice", "y")["id"]
+    remaining = proxy.store("alice", "y")["id"]
     assert run("forget", memory_id) == 0
-    assert list(proxy.memories) == [kept]
+    assert list(proxy.memories) == [remaining]
     assert "Forgotten: 1 memory" in capsys.readouterr().out
 
 
@@ -342,11 +342,11 @@ def test_an_export_can_be_imported_again(
     assert "Exported: 2 memories" in capsys.readouterr().err
     assert proxy.authorization == "Bearer mp-1"
     assert file.stat().st_mode & 0o077 == 0, "only the owner may read an export"
-    kept = dict(proxy.memories)
+    remaining = dict(proxy.memories)
     proxy.memories.clear()
     assert run("import", str(file), "--user", "alice") == 0
     assert "Imported: 2 memories." in capsys.readouterr().out
-    assert proxy.memories == kept
+    assert proxy.memories == remaining
     assert run("import", str(file)) == 0
     assert "Imported: 0 memories, 2 known already." in capsys.readouterr().out
 

@@ -1,4 +1,4 @@
-"""`memory-proxy reembed …` on a real data directory."""
+"""`memory-proxy reembed` on a real data directory."""
 
 import asyncio
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from proxy.cli import reembed as reembed_cli
+from proxy.cli import vectors as vectors_cli
 from proxy.cli.main import main
-from proxy.cli.reembed import BATCH, reembed
+from proxy.cli.vectors import BATCH, reembed
 from proxy.config import PREFIX
 from proxy.domain.core import Create, Edit, Hit, Memory, Scope, Search
 from proxy.domain.errors import EmbeddingFailed, WrongModel
@@ -91,14 +91,14 @@ async def found(stores: SqliteStores, embedder: Fake | OnnxEmbedder, text: str) 
 
 async def test_all_memories_are_found_with_the_new_model_and_progress_is_reported(tmp_path: Path) -> None:
     await fill(tmp_path, 2 * BATCH + 7)
-    stores, told = SqliteStores(tmp_path), list[tuple[int, int]]()
+    stores, reported = SqliteStores(tmp_path), list[tuple[int, int]]()
     await stores.open()
-    count = await reembed(stores.vectors, NARROW, lambda done, total: told.append((done, total)))
+    count = await reembed(stores.vectors, NARROW, lambda done, total: reported.append((done, total)))
     await stores.memories.stamp_model(NARROW.model)
     (hit,) = await found(stores, NARROW, "Fact number 300")
     await stores.close()
     assert count == 2 * BATCH + 7
-    assert told == [(done, count) for done in (0, BATCH, 2 * BATCH, count)]
+    assert reported == [(done, count) for done in (0, BATCH, 2 * BATCH, count)]
     assert hit.memory.id == "m300"
     assert hit.cosine == pytest.approx(1.0, abs=1e-5)
 
@@ -122,7 +122,7 @@ async def test_memories_that_a_proxy_stores_during_the_run_are_embedded_too(tmp_
     await running.open()
     await running.memories.stamp_model(WIDE.model)
     await stores.open()
-    edited, written = fact(0, "Edited meanwhile"), fact(9, "Written meanwhile")
+    edited, written = fact(0, "Edited during the run"), fact(9, "Written during the run")
     late = [Edit(edited, WIDE.vector(edited.content)), Create(written, WIDE.vector(written.content))]
 
     class Busy(Fake):
@@ -144,7 +144,7 @@ async def test_memories_that_a_proxy_stores_during_the_run_are_embedded_too(tmp_
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from tests.cli.test_reembed import Fake, reembed, SqliteStores
+from tests.cli.test_vectors import Fake, reembed, SqliteStores
 
 class Slow(Fake):
     async def embed_query(self, text):
@@ -200,7 +200,7 @@ def run(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.
     """Run the command; returns exit status, standard output, standard error."""
     for name in NAMES:
         monkeypatch.delenv(name)
-    monkeypatch.setattr(reembed_cli.telemetry, "configure", lambda *_: None)
+    monkeypatch.setattr(vectors_cli.telemetry, "configure", lambda *_: None)
 
     def run(*argv: str) -> tuple[int, str, str]:
         capsys.readouterr()
@@ -254,7 +254,7 @@ def test_a_directory_of_weights_is_used_and_its_settings_are_printed(
         asked.append(options["path"])
         return LoadedEmbedder(Loadable("narrow", 8), "directory")  # type: ignore[arg-type]
 
-    monkeypatch.setattr(reembed_cli, "load_embedder", load)
+    monkeypatch.setattr(vectors_cli, "load_embedder", load)
     asyncio.run(fill(tmp_path, 3))
     status, out, _ = run("--model", str(weights))
     assert status == 0

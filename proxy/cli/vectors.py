@@ -1,7 +1,7 @@
-"""`memory-proxy reembed`: embed all memories with another embedding model.
+"""`memory-proxy reembed`: embed all memories with another model. `memory-proxy reindex`: fill Qdrant again.
 
-It opens the stores itself, whether or not a proxy is running. A running proxy finds memories that have no
-vector of its model by their words. An interrupted run resumes when it is started again.
+They open the stores themselves, whether or not a proxy is running. During `reembed` a running proxy finds
+memories that have no vector of its model by their words. An interrupted run resumes when it is started again.
 """
 
 import argparse
@@ -47,7 +47,21 @@ def add_reembed(parser: argparse.ArgumentParser) -> None:
         "--force", action="store_true", help="also embed memories again that have a vector of this model"
     )
     add_place(parser)
-    parser.set_defaults(func=lambda args: asyncio.run(_run(args)))
+    parser.set_defaults(func=lambda args: asyncio.run(_run_reembed(args)))
+
+
+def add_reindex(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `reindex`."""
+    parser.description = (
+        "Delete the collections in Qdrant and fill them again from the database, after a change of"
+        " quantization or replication. Running proxies answer with exact search until it is done. If it is"
+        " interrupted, run it again to resume, or leave the rest to a running proxy."
+    )
+    add_place(parser)
+    parser.set_defaults(func=lambda args: asyncio.run(_run_reindex(args)))
+
+
+# ---------------------------------------------------------------- reembed
 
 
 async def reembed(vectors: Vectors, embedder: Embedder, report: Report, *, anew: bool = False) -> int:
@@ -69,7 +83,7 @@ async def reembed(vectors: Vectors, embedder: Embedder, report: Report, *, anew:
     return done
 
 
-async def _run(args: argparse.Namespace) -> int:
+async def _run_reembed(args: argparse.Namespace) -> int:
     telemetry.configure("error", "console")
     settings = settings_of(args.config, args.data_dir)
     if settings.storage.backend == "sqlite" and not (settings.data_dir / "memory.db").is_file():
@@ -146,3 +160,23 @@ def _print_summary(count: int, model: EmbeddingModel, chosen: Chosen, settings: 
         out.print("Use these settings from now on, and restart every proxy that uses another model:")
         wanted = f"{{model: {chosen.name}, dimension: {model.dimension}{path}}}"
         out.print(f"  embedding: {escape(wanted)}")
+
+
+# ---------------------------------------------------------------- reindex
+async def _run_reindex(args: argparse.Namespace) -> int:
+    telemetry.configure("error", "console")
+    settings = settings_of(args.config, args.data_dir)
+    if settings.storage.vectors != "qdrant":
+        raise ConfigError("storage.vectors is not qdrant: there is nothing to fill")
+    stores = stores_of(settings)
+    try:
+        await stores.open()
+        with progress({"send": "sending"}, MofNCompleteColumn(), TimeRemainingColumn()) as report:
+            sent = await stores.reindex(partial(report, "send"))
+    except StoreError as error:
+        error.add_note("What was sent stays: run it again to resume")
+        raise
+    finally:
+        await stores.close()
+    print(f"{sent:,} memories sent to {settings.qdrant.url}.")
+    return 0
