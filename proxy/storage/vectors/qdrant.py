@@ -211,7 +211,7 @@ def _quantization(kind: str) -> models.QuantizationConfig | None:
 
 
 def _struct(point: Point) -> models.PointStruct:
-    vector: dict[str, Any] = {WORDS: _words(point.terms)}
+    vector: dict[str, Any] = {WORDS: _words(point.terms)} if point.terms else {}
     if point.vector is not None:
         vector[DENSE] = np.frombuffer(point.vector, np.float32).tolist()
     payload = {"owner": str(point.owner), "type": point.type}
