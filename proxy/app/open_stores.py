@@ -32,7 +32,7 @@ def _postgres(settings: Settings, fell_back: Callable[[], None]) -> Stores:
     from proxy.storage.postgres.stores import PostgresStores
 
     return PostgresStores(
-        _postgres_url(settings),
+        postgres_url_of(settings),
         connections=settings.storage.postgres_connections,
         index_bytes=settings.storage.index_cache_mb * 2**20,
         quota=_quota(settings.limits),
@@ -40,7 +40,8 @@ def _postgres(settings: Settings, fell_back: Callable[[], None]) -> Stores:
     )
 
 
-def _postgres_url(settings: Settings) -> str:
+def postgres_url_of(settings: Settings) -> str:
+    """Return the URL of the PostgreSQL that backend `postgres` uses, with its credential."""
     url = settings.storage.postgres_url
     assert url is not None, "the settings have been checked"
     return url.get_secret_value()
@@ -95,7 +96,7 @@ def place_of(settings: Settings) -> str:
     if settings.storage.backend == "postgres":
         from proxy.storage.postgres.connection import place_of as of_server
 
-        return of_server(_postgres_url(settings))
+        return of_server(postgres_url_of(settings))
     return str(settings.data_dir)
 
 

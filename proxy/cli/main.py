@@ -38,7 +38,7 @@ _COMMANDS = (
         "save the receipts of all deletions, for a later restore",
         "proxy.cli.backup:add_receipts",
     ),
-    ("migrate", "copy everything from the Redis of an earlier version", "proxy.cli.migrate:add_migrate"),
+    ("migrate", "copy everything between SQLite and PostgreSQL", "proxy.cli.migrate:add_migrate"),
 )
 
 

@@ -1,5 +1,5 @@
-"""`memory-proxy migrate`: copy everything from the Redis layout of an earlier version into the store that the
-configuration names. Redis is read, never written to.
+"""`memory-proxy migrate`: copy everything from a data directory, a PostgreSQL database, or the Redis layout
+of an earlier version into the store that the configuration names. The source is only read.
 """
 
 import argparse
@@ -7,6 +7,9 @@ import asyncio
 import json
 import os
 import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
@@ -17,39 +20,85 @@ from proxy.domain.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from proxy.config import Settings
+    from proxy.storage.migrate.engines import Place
     from proxy.storage.migrate.from_redis import Moved
 
 URL = "MEMORY_PROXY_MIGRATE_FROM"  # a command line is seen by every user of the machine
-_SCHEMES = ("redis://", "rediss://", "unix://")
+_REDIS = ("redis://", "rediss://", "unix://")
+_POSTGRES = ("postgresql://", "postgres://")
+_DOING = {"copy": "copying rows", "verify": "comparing rows"}
 
 
 def add_migrate(parser: argparse.ArgumentParser) -> None:
     """Make it the parser of `migrate`."""
     parser.description = (
-        "Copy all that an earlier version stored in Redis into the store that the configuration names, which"
-        " must be empty, in one step: broken off, it leaves nothing behind, and is run again. Stop every"
-        " replica first. What is in Redis stays as it is."
+        "Copy everything into the store that the configuration names, which must be empty, and compare both"
+        " at the end. Stop every proxy on both stores first. The source stays as it is. A copy that was"
+        " broken off goes on when the same command is run again; from Redis it begins again, and leaves"
+        " nothing behind until it is complete."
     )
     add_place(parser)
     parser.add_argument(
         "--from",
         dest="origin",
-        metavar="URL",
-        help=f"redis://…, rediss://… or unix://…; one with a password is better given as {URL}",
+        metavar="SOURCE",
+        help="a data directory, postgresql://…, or the Redis of an earlier version (redis://…, rediss://… or"
+        f" unix://…); a URL with a password is better given as {URL}",
     )
-    parser.add_argument("--prefix", default="memory-proxy:", help="what the keys begin with (redis.prefix)")
+    parser.add_argument("--prefix", default="memory-proxy:", help="of Redis: what the keys begin with")
     parser.add_argument("--json", action="store_true", help="print what was copied as JSON")
-    parser.set_defaults(func=lambda args: asyncio.run(_run(args)))
+    parser.set_defaults(func=_run)
 
 
-async def _run(args: argparse.Namespace) -> int:
+def _run(args: argparse.Namespace) -> int:
     telemetry.configure("error", "console")
     settings = settings_of(args.config, args.data_dir)
-    url = args.origin or os.environ.get(URL, "")
-    if not url.startswith(_SCHEMES):
-        raise ConfigError(f"name the Redis to copy from: --from redis://HOST:6379/0, or {URL}")
+    origin = args.origin or os.environ.get(URL, "")
+    if not origin:
+        raise ConfigError(f"name the store to copy from: --from DIR, --from postgresql://HOST/NAME, or {URL}")
+    if origin.startswith(_REDIS):
+        return _from_redis(args, origin, settings)
+    if "://" in origin and not origin.startswith(_POSTGRES):
+        raise ConfigError("--from takes a directory, postgresql://…, redis://…, rediss://… or unix://…")
+    return _from_database(args, origin if "://" in origin else Path(origin), settings)
+
+
+# ---------------------------------------------------------------- from SQLite, from PostgreSQL
+def _from_database(args: argparse.Namespace, origin: "Place", settings: "Settings") -> int:
+    from proxy.app.open_stores import postgres_url_of
+    from proxy.storage.migrate.between import copy
+    from proxy.storage.migrate.engines import open_source, open_target
+
+    to = postgres_url_of(settings) if settings.storage.backend == "postgres" else settings.data_dir
     try:
-        moved = await _move(url, args.prefix, settings)
+        with (
+            open_source(origin) as source,
+            open_target(to) as target,
+            progress(_DOING, MofNCompleteColumn(), TimeRemainingColumn()) as report,
+        ):
+            copied = copy(source, target, report)
+    except StoreError as error:
+        print(f"memory-proxy: {error}.", file=sys.stderr)
+        return 1
+    if args.json:
+        print(json.dumps(asdict(copied)))
+        return 0
+    _list(copied.rows)
+    print(f"Everything was copied, and compared row by row. {source.place} is as it was.")
+    if settings.storage.vectors != "exact":
+        print("Run `memory-proxy reindex` to fill Qdrant from the new store.")
+    return 0
+
+
+def _list(rows: Mapping[str, int]) -> None:
+    for table, count in rows.items():
+        print(f"{count:>12,}  {table}")
+
+
+# ---------------------------------------------------------------- from Redis
+def _from_redis(args: argparse.Namespace, url: str, settings: "Settings") -> int:
+    try:
+        moved = asyncio.run(_move(url, args.prefix, settings))
     except StoreError as error:
         print(f"memory-proxy: {error}. Nothing was copied.", file=sys.stderr)
         return 1
@@ -81,8 +130,7 @@ def _say(moved: "Moved", *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"rows": dict(moved.rows), "without_vector": moved.without_vector}))
         return
-    for table, count in moved.rows.items():
-        print(f"{count:>12,}  {table}")
+    _list(moved.rows)
     print("Everything was copied. Redis is left as it is: delete it once the new store has proved itself.")
     if moved.without_vector:
         print(

@@ -24,6 +24,8 @@ _NOW = "extract(epoch FROM clock_timestamp())"
 _RENEW = (
     f"INSERT INTO instances VALUES (%s, {_NOW}) ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at"
 ).encode()
+ALIVE = f"seen_at > {_NOW} - {DEAD_AFTER_S}"
+"""The condition on a row of `instances` whose process is alive."""
 _CHANNEL = b"LISTEN memory_proxy"
 
 
@@ -51,8 +53,8 @@ class PostgresInstance:
         """True if the process that wrote under this id is gone, or cannot reach the database any more."""
         if instance == self.id:
             return False
-        living = f"SELECT 1 FROM instances WHERE id = ? AND seen_at > {_NOW} - ?"
-        return tx.execute(living, (instance, DEAD_AFTER_S)).fetchone() is None
+        living = f"SELECT 1 FROM instances WHERE id = ? AND {ALIVE}"
+        return tx.execute(living, (instance,)).fetchone() is None
 
     def clean(self) -> None:
         """Nothing: rows of dead processes are deleted when one renews its own."""

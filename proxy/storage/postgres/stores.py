@@ -53,6 +53,7 @@ class PostgresStores(SqlStores):
         self._loop = asyncio.get_running_loop()
         try:
             await self._database.open()
+            await self._refuse_unfinished_copy()
             if self._instance is None:
                 self._instance = await asyncio.to_thread(self._live)
                 self._live_as(self._instance)

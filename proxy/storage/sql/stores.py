@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from contextlib import suppress
 
-from proxy.domain.errors import StoreUnavailable
+from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.domain.oversight import Quota
 from proxy.storage.sql.calls import SqlCalls
 from proxy.storage.sql.chains import SqlChains
-from proxy.storage.sql.connection import Database, Instance
+from proxy.storage.sql.connection import Connection, Database, Instance
 from proxy.storage.sql.conversations import SqlConversations
 from proxy.storage.sql.documents import SqlDocuments
 from proxy.storage.sql.forms import SqlForms
@@ -26,6 +26,7 @@ from proxy.storage.vectors.candidates import IndexUnavailable
 
 UNLIMITED = Quota()
 DELIVER_S = 5.0  # of each round of upkeep, for an index beside the database
+UNFINISHED_COPY = "copy"  # a key of `meta`, while `memory-proxy migrate` copies into this database
 INDEX_BYTES, ROW_BYTES = 256 * 2**20, 128 * 2**20
 
 
@@ -114,6 +115,16 @@ class SqlStores:
             return await self.outbox.rebuild(told)
         except IndexUnavailable as error:
             raise StoreUnavailable(f"the vector index does not answer ({error})") from error
+
+    async def _refuse_unfinished_copy(self) -> None:
+        """Raise UnfitStore while a part of what belongs here is still elsewhere."""
+
+        def work(tx: Connection) -> bool:
+            query = "SELECT 1 FROM meta WHERE key = ?"
+            return tx.execute(query, (UNFINISHED_COPY,)).fetchone() is not None
+
+        if await self._engine.read(work):
+            raise UnfitStore("the copy into this database is not finished: run `memory-proxy migrate` again")
 
     async def _close_index(self) -> None:
         if self._indexed is not None:

@@ -68,6 +68,7 @@ class SqliteStores(SqlStores):
             self._instance = await asyncio.to_thread(self._live)
             self._live_as(self._instance)
         await self._database.open()
+        await self._refuse_unfinished_copy()
         await self.memories.resume_forgets()
 
     async def close(self) -> None:

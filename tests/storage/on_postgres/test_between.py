@@ -1,0 +1,190 @@
+"""Moves between SQLite and PostgreSQL: with every kind of row, broken off, and refused."""
+
+import asyncio
+import json
+import multiprocessing
+import sqlite3
+import time
+from contextlib import closing
+
+import psycopg
+import pytest
+
+from proxy.cli.main import main
+from proxy.domain.errors import StoreError, UnfitStore
+from proxy.storage.migrate import between
+from proxy.storage.migrate.between import NOT_COPIED, TABLES, Refused, copy
+from proxy.storage.migrate.engines import open_source, open_target
+from proxy.storage.postgres import PostgresStores
+from proxy.storage.sqlite import SqliteStores
+from tests.migrate_support import MODEL, fill, forgets, heard, said_again, seen, worked_off
+from tests.storage.making import ANNA, create, find, store
+
+
+def moved(source, target, progress=lambda *_: None):
+    with open_source(source) as old, open_target(target) as new:
+        return copy(old, new, progress)
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory):
+    """A data directory with a row of every kind."""
+    made = tmp_path_factory.mktemp("filled") / "data"
+    asyncio.run(fill(made))
+    return made
+
+
+@pytest.fixture
+def few_at_once(monkeypatch):
+    monkeypatch.setattr(between, "_AT_ONCE", 2)
+
+
+async def answers(stores):
+    """Return what the stores answer now and do next, and close them."""
+    await stores.open()
+    await stores.memories.stamp_model(MODEL)
+    try:
+        return [
+            await seen(stores),
+            await heard(stores),
+            await said_again(stores),
+            await worked_off(stores),
+            await forgets(stores),
+            await seen(stores),
+        ]
+    finally:
+        await stores.close()
+
+
+def without_receipts(found):
+    """The ids of receipts of new forgets are random."""
+    shown = ({k: v for k, v in e.items() if "receipts" not in k} if isinstance(e, dict) else e for e in found)
+    return [repr(each) for each in shown]
+
+
+async def test_both_engines_answer_what_the_first_did_before_and_after_the_next_forgets(
+    filled, url, tmp_path, few_at_once
+):
+    there = moved(filled, url)
+    back = moved(url, tmp_path / "back")
+    assert there.rows == back.rows
+    assert there.digests == back.digests
+    assert {table for table, count in there.rows.items() if not count} <= {"meta", "evicted", "forgets"}
+    expected = without_receipts(await answers(SqliteStores(tmp_path / "back")))
+    found = without_receipts(await answers(PostgresStores(url, connections=4)))
+    for one, other in zip(found, expected, strict=True):
+        assert one == other
+
+
+async def test_new_rows_get_numbers_that_no_deleted_row_had(filled, url, tmp_path):
+    moved(filled, url)
+    with closing(sqlite3.connect(filled / "memory.db")) as db:
+        (last,) = db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'memories'").fetchone()
+    stores = PostgresStores(url, connections=2)
+    await stores.open()
+    await stores.memories.stamp_model(MODEL)
+    await store(stores.memories, create("new here", id="new"))
+    await stores.close()
+    with psycopg.connect(url) as db:
+        assert db.execute("SELECT seq FROM memories WHERE id = 'new'").fetchone() == (last + 1,)
+    moved(url, tmp_path / "back")
+    with closing(sqlite3.connect(tmp_path / "back" / "memory.db")) as db:
+        query = "SELECT seq FROM sqlite_sequence WHERE name = 'memories'"
+        assert db.execute(query).fetchone() == (last + 1,)
+
+
+def _copy_slowly(source, target):
+    between._AT_ONCE = 1
+    moved(source, target, lambda *_: time.sleep(0.01))
+
+
+def _copied_rows(url):
+    with psycopg.connect(url) as db:
+        return sum(db.execute(f"SELECT count(*) FROM {t}".encode()).fetchone()[0] for t in TABLES)
+
+
+async def test_a_copy_that_is_killed_goes_on_where_it_was_and_no_proxy_opens_it_before(filled, url):
+    for rows in (20, 60):
+        process = multiprocessing.get_context("spawn").Process(target=_copy_slowly, args=(filled, url))
+        process.start()
+        deadline = time.monotonic() + 30
+        while _copied_rows(url) < rows:
+            assert time.monotonic() < deadline
+            assert process.is_alive()
+            await asyncio.sleep(0.02)
+        process.kill()
+        process.join()
+        stores = PostgresStores(url, connections=2)
+        with pytest.raises(UnfitStore, match="migrate"):
+            await stores.open()
+        await stores.close()
+    steps = []
+    copied = moved(filled, url, lambda what, done, total: steps.append((what, done, total)))
+    assert copied.resumed
+    assert steps[0][1] > 60
+    assert steps[-1] == ("verify", sum(copied.rows.values()), sum(copied.rows.values()))
+    with pytest.raises(Refused, match="not empty"):
+        moved(filled, url)
+
+
+async def test_a_source_that_changed_meanwhile_is_noticed(filled, url, tmp_path, server):
+    moved(filled, url)
+
+    def change(what, done, total):
+        if what == "verify":
+            server.execute("UPDATE memories SET content = content || '!'", database=url.rpartition("/")[2])
+
+    with pytest.raises(Refused, match="changed"):
+        moved(url, tmp_path / "back", change)
+    with pytest.raises(UnfitStore):
+        await SqliteStores(tmp_path / "back").open()
+
+
+async def test_a_target_in_use_and_a_source_in_use_are_refused(filled, url, tmp_path):
+    stores = PostgresStores(url, connections=2)
+    await stores.open()
+    with pytest.raises(Refused, match="a proxy works on"):
+        moved(filled, url)
+    with pytest.raises(Refused, match="a proxy works on"):
+        moved(url, tmp_path / "back")
+    await stores.close()
+    with pytest.raises(StoreError):
+        moved(tmp_path / "nothing", url)
+
+
+async def test_the_source_is_not_written_to(filled, url):
+    before = (filled / "memory.db").read_bytes()
+    moved(filled, url)
+    assert (filled / "memory.db").read_bytes() == before
+    with open_source(url) as source, pytest.raises(psycopg.errors.ReadOnlySqlTransaction):
+        source.tx.execute("DELETE FROM memories")
+
+
+def test_every_table_is_copied_or_named(url):
+    with psycopg.connect(url) as db:
+        found = db.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
+        ).fetchall()
+    assert {name for (name,) in found} == TABLES.keys() | NOT_COPIED
+
+
+async def test_memories_are_found_by_vector_after_the_move(filled, url):
+    moved(filled, url)
+    stores = PostgresStores(url, connections=2)
+    await stores.open()
+    await stores.memories.stamp_model(MODEL)
+    assert await find(stores.memories, "tea", ANNA)
+    await stores.close()
+
+
+def test_the_command_copies_there_and_back(filled, url, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MEMORY_PROXY__STORAGE__BACKEND", "postgres")
+    monkeypatch.setenv("MEMORY_PROXY__STORAGE__POSTGRES_URL", url)
+    assert main(["migrate", "--from", str(filled), "--json"]) == 0
+    there = json.loads(capsys.readouterr().out)
+    assert main(["migrate", "--from", str(filled)]) == 1
+    assert "is not empty" in capsys.readouterr().err
+    monkeypatch.setenv("MEMORY_PROXY__STORAGE__BACKEND", "sqlite")
+    monkeypatch.setenv("MEMORY_PROXY_MIGRATE_FROM", url)
+    assert main(["migrate", "--data-dir", str(tmp_path / "back"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == there
