@@ -1,7 +1,7 @@
 """A process that commits in a loop and prints what was acknowledged, until it is killed.
 
-`python committer.py <data_dir> <name>`: each line is `begun <exchange>`, `done <exchange>` or
-`stored <memory>`, printed after the store has returned.
+`python committer.py <data_dir, or URL of a PostgreSQL> <name>`: each line is `begun <exchange>`,
+`done <exchange>` or `stored <memory>`, printed after the store has returned.
 """
 
 import asyncio
@@ -11,6 +11,8 @@ from pathlib import Path
 
 from proxy.domain.core import Create, Memory, NewExchange, NewJob, Outcome, Scope, SessionState
 from proxy.domain.errors import Conflict
+from proxy.storage.postgres import PostgresStores
+from proxy.storage.sql.stores import SqlStores
 from proxy.storage.sqlite import SqliteStores
 
 SCOPE = Scope("t", "shared")
@@ -24,7 +26,7 @@ def at_once(state: SessionState) -> NewJob:
     return NewJob(state.session_id, state.last_seq, 1)
 
 
-async def converse(stores: SqliteStores, name: str) -> None:
+async def converse(stores: SqlStores, name: str) -> None:
     for n in itertools.count():
         id_ = f"{name}-{n}"
         new = NewExchange(
@@ -36,7 +38,7 @@ async def converse(stores: SqliteStores, name: str) -> None:
         say("done", id_)
 
 
-async def extract(stores: SqliteStores) -> None:
+async def extract(stores: SqlStores) -> None:
     """Store every exchange as one memory of a fresh id: a second extraction would show as a second memory."""
     for n in itertools.count():
         job = await stores.jobs.claim(0.0, 3600.0)
@@ -61,8 +63,13 @@ def fact(id_: str, content: str) -> Memory:
     )  # fmt: skip
 
 
+def opened(place: str) -> SqlStores:
+    """Return the stores over a directory, or over PostgreSQL's URL; still closed."""
+    return PostgresStores(place, connections=4) if "://" in place else SqliteStores(Path(place))
+
+
 async def main(data_dir: str, name: str) -> None:
-    stores = SqliteStores(Path(data_dir))
+    stores = opened(data_dir)
     await stores.open()
     async with asyncio.TaskGroup() as group:
         group.create_task(extract(stores))

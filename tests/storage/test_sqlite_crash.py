@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.storage.sql.stores import SqlStores
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.committer import SCOPE, at_once
 from tests.storage.making import create, of
@@ -19,7 +20,7 @@ COMMITTER = Path(__file__).with_name("committer.py")
 ROOT = COMMITTER.parents[2]
 
 
-async def run_and_kill(data_dir: Path, name: str, lines: int) -> list[str]:
+async def run_and_kill(data_dir: Path | str, name: str, lines: int) -> list[str]:
     """Run a committer until it has acknowledged so many things, kill it, and return them."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, str(COMMITTER), str(data_dir), name,
@@ -36,7 +37,7 @@ async def run_and_kill(data_dir: Path, name: str, lines: int) -> list[str]:
     return acknowledged + rest.decode().splitlines()
 
 
-async def extract_the_rest(stores: SqliteStores) -> None:
+async def extract_the_rest(stores: SqlStores) -> None:
     while True:
         while job := await stores.jobs.claim(1.0, 60.0):
             batch = await stores.jobs.batch(job, limit=50, context=0)

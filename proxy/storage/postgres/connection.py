@@ -15,6 +15,7 @@ from psycopg.types.string import StrDumper
 
 from proxy.domain.errors import ConfigError, StoreUnavailable
 from proxy.storage.postgres.dialect import translate
+from proxy.storage.postgres.trouble import is_crowded
 
 Raw = psycopg.Connection[tuple[Any, ...]]
 
@@ -34,6 +35,7 @@ _SETTINGS = (
     ("jit", "off"),  # compiling takes longer than any of our statements
 )
 _REFUSED = "the server refuses the user or the password of storage.postgres_url"
+_CROWDED = "the server has too many connections: raise max_connections, or lower storage.postgres_connections"
 _PREPARED = 500  # statements of a connection: the rules have some 300
 _OFTEN = 2  # times that a statement is run before it is prepared
 
@@ -121,7 +123,7 @@ def _remedy(error: psycopg.Error) -> str:
         case errors.InsufficientPrivilege():
             return "the user may not do this: grant CREATE and USAGE on the schema"
         case errors.TooManyConnections():
-            return "the server has too many connections: raise max_connections, or lower storage.connections"
+            return _CROWDED
         case errors.DiskFull():
             return "the server's disk is full"
         case errors.ReadOnlySqlTransaction():
@@ -133,6 +135,8 @@ def _remedy(error: psycopg.Error) -> str:
 
 def _unreached(message: str) -> str:
     """Return why no connection was made. libpq gives no SQLSTATE for that, only words."""
+    if is_crowded(message):
+        return _CROWDED
     for words, meaning in (
         (
             "password authentication failed",
@@ -140,8 +144,6 @@ def _unreached(message: str) -> str:
         ),
         ("no password supplied", "the server wants a password: storage.postgres_url has none"),
         ("no pg_hba.conf entry", "the server does not admit this user from here (pg_hba.conf)"),
-        ("too many clients", "the server has too many connections"),
-        ("remaining connection slots", "the server has too many connections"),
         ("does not exist", "there is no such user or database"),
         ("starting up", "the server is starting up"),
         ("shutting down", "the server is shutting down"),

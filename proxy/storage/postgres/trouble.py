@@ -38,6 +38,11 @@ def may_be_repeated(error: psycopg.Error) -> bool:
     return isinstance(error, _AGAIN)
 
 
+def is_crowded(message: str) -> bool:
+    """True if the server refused a connection since it has too many. libpq gives no SQLSTATE for that."""
+    return "too many" in message or "remaining connection slots" in message
+
+
 def kind_of(error: BaseException | None) -> str | None:
     """Return the trouble that the error shows; None for what is no fault of the database's."""
     while error is not None and not isinstance(error, psycopg.Error):
@@ -45,7 +50,9 @@ def kind_of(error: BaseException | None) -> str | None:
     if error is None:
         return None
     if (state := error.sqlstate) is None:
-        return UNAVAILABLE if isinstance(error, psycopg.OperationalError) else None
+        if not isinstance(error, psycopg.OperationalError):
+            return None
+        return LOCKED if is_crowded(str(error)) else UNAVAILABLE
     return _BY_STATE.get(state) or _BY_STATE.get(state[:2])
 
 

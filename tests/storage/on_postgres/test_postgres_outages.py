@@ -1,0 +1,144 @@
+"""PostgreSQL and its clients in trouble: killed, restarted, read-only, crowded, deadlocked."""
+
+import asyncio
+import random
+import threading
+from collections import Counter
+
+import psycopg
+import pytest
+
+from proxy.domain.core import Scope
+from proxy.domain.errors import StoreUnavailable
+from proxy.storage.postgres import PostgresStores, instance
+from proxy.storage.postgres.trouble import kind_of
+from proxy.storage.sql import owners
+from proxy.storage.sql.trouble import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE
+from tests import postgres_server
+from tests.storage.committer import SCOPE
+from tests.storage.making import ANNA, BEN, contents, create, of, store
+from tests.storage.test_sqlite_crash import ROUNDS, extract_the_rest, run_and_kill
+
+
+async def eventually(holds, stores, seconds=20):
+    async with asyncio.timeout(seconds):
+        while not await holds():
+            await stores.upkeep()
+            await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+def own_server():
+    """A server that only this test uses."""
+    if postgres_server.PROGRAMS is None:
+        pytest.skip(postgres_server.MISSING)
+    with postgres_server.running() as running:
+        yield running
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_nothing_acknowledged_is_lost_or_stored_twice(url, processes, monkeypatch):
+    begun, chance = set(), random.Random(processes)
+    for n in range(ROUNDS):
+        runs = (run_and_kill(url, f"r{n}p{p}-", chance.randint(30, 150)) for p in range(processes))
+        said = [line.split()[:2] for lines in await asyncio.gather(*runs) for line in lines]
+        begun |= {what[1] for what in said if len(what) == 2 and what[0] == "begun"}
+    monkeypatch.setattr(instance, "DEAD_AFTER_S", 0.0)  # all the others are
+    stores = PostgresStores(url)
+    await stores.open()
+    await extract_the_rest(stores)
+    page = await stores.memories.list(of(SCOPE), limit=1_000_000)
+    stored = Counter(memory.content.split()[0] for memory in page.items)
+    await stores.close()
+    assert begun <= stored.keys()
+    assert set(stored.values()) == {1}
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+async def test_a_server_that_dies_and_comes_back_is_found_again_without_a_restart(own_server, how):
+    stores = PostgresStores(own_server.new_database(), connections=4)
+    await stores.open()
+    acknowledged, refused = set(), 0
+
+    async def write():
+        nonlocal refused
+        for n in range(300):
+            try:
+                stamp = await stores.memories.stamp(ANNA)
+                await stores.memories.apply(ANNA, [create(f"fact {n}", id=f"m{n}")], expect=stamp)
+                acknowledged.add(f"fact {n}")
+            except StoreUnavailable:
+                refused += 1
+                assert stores.trouble == UNAVAILABLE
+                await asyncio.sleep(0.02)
+
+    writing = asyncio.create_task(write())
+    await asyncio.sleep(0.3)
+    await asyncio.to_thread(getattr(own_server, how))
+    await asyncio.sleep(0.5)
+    assert not stores.is_readable
+    await asyncio.to_thread(own_server.start)
+    await writing
+    await eventually(lambda: asyncio.sleep(0, not stores.trouble), stores)
+    assert refused
+    assert acknowledged <= await contents(stores.memories, "fact", ANNA, limit=999)
+    await stores.close()
+
+
+async def test_a_read_only_server_is_read_and_written_to_once_it_may_be(server, stores, url):
+    name = url.rpartition("/")[2]
+    await store(stores.memories, create("likes tea"))
+    end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+    server.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on", end)
+    with pytest.raises(StoreUnavailable, match="read-only"):
+        await store(stores.memories, create("likes coffee"))
+    assert stores.trouble == READ_ONLY
+    assert stores.is_readable
+    assert await contents(stores.memories, "tea", ANNA) == {"likes tea"}
+    server.execute(f"ALTER DATABASE {name} RESET default_transaction_read_only")
+    await eventually(lambda: asyncio.sleep(0, not stores.trouble), stores)
+    await store(stores.memories, create("likes coffee"))
+
+
+async def test_a_server_with_too_many_connections_says_so(server, url):
+    server.execute("DROP ROLE IF EXISTS few", "CREATE ROLE few LOGIN CONNECTION LIMIT 0")
+    stores = PostgresStores(url.replace("postgres@", "few@"), connections=2)
+    with pytest.raises(StoreUnavailable, match="too many connections"):
+        await stores.open()
+    assert stores.trouble == LOCKED
+    await stores.close()
+
+
+async def test_a_deadlock_is_resolved_by_doing_one_of_the_two_again(stores):
+    for scope in (ANNA, BEN):
+        await stores.database.write(lambda tx, scope=scope: owners.ensure(tx, scope))
+    both, runs = threading.Barrier(2, timeout=10), []
+
+    def crosswise(first: Scope, second: Scope):
+        def work(tx):
+            runs.append(first)
+            owners.lock(tx, first)
+            if len(runs) <= 2:
+                both.wait()
+            owners.lock(tx, second)
+            return first
+
+        return stores.database.write(work)
+
+    assert await asyncio.gather(crosswise(ANNA, BEN), crosswise(BEN, ANNA)) == [ANNA, BEN]
+    assert len(runs) > 2
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (psycopg.errors.DiskFull(), DISK_FULL),
+        (psycopg.errors.QueryCanceled(), LOCKED),
+        (psycopg.errors.LockNotAvailable(), LOCKED),
+        (psycopg.errors.AdminShutdown(), UNAVAILABLE),
+        (psycopg.OperationalError("connection refused"), UNAVAILABLE),
+        (psycopg.errors.SyntaxError(), None),
+    ],
+)
+def test_errors_are_told_apart(error, kind):
+    assert kind_of(error) == kind
