@@ -54,7 +54,7 @@ def answer(messages: Sequence[Message]) -> str:
     if not any(map(is_question, sentences(asked))):
         return _one_of(_NOTED if statements(asked) else _GREETINGS, asked)
     remembered = _first_memory(messages)
-    return f"From memory: “{remembered}”" if remembered else _one_of(_UNKNOWN, asked)
+    return f'From memory: "{remembered}"' if remembered else _one_of(_UNKNOWN, asked)
 
 
 def statements(text: str) -> list[str]:

@@ -18,7 +18,7 @@ BLOCK = fence(
         "[semantic 2026-01-14 #ef56ab78] I'm learning the cello.",
     ]
 )
-REMEMBERS = "From memory: “My budget for the Hawaii trip is $10,000.”"
+REMEMBERS = 'From memory: "My budget for the Hawaii trip is $10,000."'
 ASKING: Any = [{"role": "system", "content": BLOCK}, {"role": "user", "content": QUESTION}]
 SAYING: Any = {"model": "m", "messages": [{"role": "user", "content": "x"}]}
 
