@@ -52,6 +52,7 @@ class App:
             async with asyncio.TaskGroup() as tasks:
                 owned = [
                     tasks.create_task(running.care.keep_up()),
+                    tasks.create_task(running.care.keep_index()),
                     tasks.create_task(parts.written.worker.run()),
                 ]
                 try:

@@ -72,6 +72,17 @@ class Care:
                 swept_at = time.monotonic()
                 await self.parts.fail_open.attempt("retention", self._delete_what_is_old, UPKEEP_S)
 
+    async def keep_index(self) -> None:
+        """Send every few seconds what the vector index has not got: on its own, since the index may hang."""
+        while True:
+            await asyncio.sleep(STORE_RETRY_S)
+            if self.parts.stores.is_open:
+                await self.parts.fail_open.attempt("index", self._deliver, UPKEEP_S)
+
+    async def _deliver(self) -> None:
+        with suppress(StoreUnavailable):  # of that the upkeep tells
+            await self.parts.stores.deliver()
+
     async def _catch_up(self) -> None:
         """Open a store that could not be opened at the start, and commit what could not be committed."""
         if not self.parts.stores.is_open:

@@ -139,6 +139,11 @@ class Stores(Protocol):
         """Do every few seconds what is left over by whoever died."""
         ...
 
+    async def deliver(self) -> None:
+        """Send the vector index beside the database, if there is one and it is up, what it has not got. To be
+        called every few seconds; while the index hangs it may take as long."""
+        ...
+
     async def reindex(self, told: Callable[[int, int], None]) -> int:
         """Fill the vector index beside the database again; return how many memories were sent, 0 without one.
         `told`: is called with how many were sent and how many there are to send."""

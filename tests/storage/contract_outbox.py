@@ -84,7 +84,7 @@ async def another(made, index, monkeypatch):
 @pytest.fixture
 async def stores(another, index, fallbacks):
     opened = await another(Indexed(index, exact_up_to=-1, fell_back=lambda: fallbacks.append(1)))
-    await opened.upkeep()
+    await opened.deliver()
     return opened
 
 
@@ -97,16 +97,16 @@ class OutboxContract:
         self, stores, index, fallbacks
     ):
         await store(stores.memories, create("green tea", id="a"))
-        await stores.upkeep()
+        await stores.deliver()
         index.down = True
         await store(stores.memories, create("black tea", id="b"))
-        await stores.upkeep()
+        await stores.deliver()
         assert await ids(stores, words="tea") == {"a", "b"}
         assert len(fallbacks) == 1, "the user was searched exactly"
         index.down = False
         assert await ids(stores, words="tea") == {"a", "b"}, "one from the index, one from the outbox"
         assert len(await index.held()) == 1
-        await stores.upkeep()
+        await stores.deliver()
         assert len(await index.held()) == 2
         assert len(fallbacks) == 1
 
@@ -115,30 +115,30 @@ class OutboxContract:
     ):
         await store(stores.memories, create("green tea", id="a"))
         await store(stores.memories, create("black tea", id="b"))
-        await stores.upkeep()
+        await stores.deliver()
         index.down = True
         where = of(ANNA)
         await stores.memories.forget(where, "a", by="test")
-        await stores.upkeep()
+        await stores.deliver()
         index.down = False
         assert len(await index.held()) == 2
         assert await ids(stores, words="tea") == {"b"}
-        await stores.upkeep()
+        await stores.deliver()
         assert len(await index.held()) == 1
         index.down = True
         await stores.memories.forget(where, by="test")
         index.down = False
         assert await ids(stores, words="tea") == set()
-        await stores.upkeep()
+        await stores.deliver()
         assert await index.held() == []
 
     async def test_a_crash_between_commit_and_delivery_loses_nothing(self, stores, index, another):
         await store(stores.memories, create("green tea", id="a"))
         index.writes_left = 0  # it dies with the first portion
-        await stores.upkeep()
+        await stores.deliver()
         index.writes_left = 100
         second = await another(Indexed(index, exact_up_to=-1))
-        await second.upkeep()
+        await second.deliver()
         assert len(await index.held()) == 1
         assert await stores.outbox.waiting() == 0
 
@@ -165,18 +165,18 @@ class OutboxContract:
     async def test_a_qdrant_that_lost_its_data_is_filled_again(self, stores, index):
         for number in range(3):
             await store(stores.memories, create(f"tea {number}", id=f"m{number}"))
-        await stores.upkeep()
+        await stores.deliver()
         await index.drop()
         assert len(await ids(stores, words="tea")) == 3, "searched exactly"
         await store(stores.memories, create("tea again", id="new"))
-        await stores.upkeep()
+        await stores.deliver()
         assert len(await index.held()) == 4
 
     async def test_rebuilding_goes_on_where_it_was_broken_off(self, stores, index, monkeypatch):
         monkeypatch.setattr("proxy.storage.sql.outbox._AT_ONCE", 2)
         for number in range(7):
             await store(stores.memories, create(f"tea {number}", id=f"m{number}"))
-        await stores.upkeep()
+        await stores.deliver()
         index.writes_left = 2
         told = []
         with pytest.raises(IndexUnavailable):
@@ -193,22 +193,22 @@ class OutboxContract:
         await store(stores.memories, create("green tea", id="a"))
         assert await stores.outbox.waiting() == 1
         exact = await another(None)
-        await exact.upkeep()
+        await exact.deliver()
         await store(exact.memories, create("black tea", id="b"))
         assert await stores.outbox.waiting() == 0
-        await stores.upkeep()  # with the index again: it gets both
+        await stores.deliver()  # with the index again: it gets both
         assert await stores.outbox.waiting() == 0
         assert len(await ids(stores, words="tea")) == 2
 
     async def test_few_memories_are_searched_without_asking(self, another, index):
         few = await another(Indexed(index, exact_up_to=1))
         await store(few.memories, create("green tea", id="a"))
-        await few.upkeep()
+        await few.deliver()
         index.asked = 0
         assert await ids(few, words="tea") == {"a"}
         assert index.asked == 0
         await store(few.memories, create("black tea", id="b"))
-        await few.upkeep()
+        await few.deliver()
         index.asked = 0
         assert await ids(few, words="tea") == {"a", "b"}
         assert index.asked == 1
@@ -223,7 +223,7 @@ class OutboxContract:
             await store(
                 memories, create(text, id=f"m{number}", vec=(vector / np.linalg.norm(vector)).tobytes())
             )
-        await stores.upkeep()
+        await stores.deliver()
         assert await stores.outbox.waiting() == 0
         exact = await another(None)
         query = np.array([1, 0.5, 0, 0, 0, 0, 0, 0.2], np.float32)

@@ -25,7 +25,7 @@ from proxy.storage.sql.sessions import SqlSessions
 from proxy.storage.vectors.candidates import IndexUnavailable
 
 UNLIMITED = Quota()
-DELIVER_S = 5.0  # of each round of upkeep, for an index beside the database
+DELIVER_S = 20.0  # of one round
 UNFINISHED_COPY = "copy"  # a key of `meta`, while `memory-proxy migrate` copies into this database
 INDEX_BYTES, ROW_BYTES = 256 * 2**20, 128 * 2**20
 
@@ -105,7 +105,15 @@ class SqlStores:
         await self.memories.resume_forgets()
         if not self.trouble:
             await self.memories.prefetch.step()
-            await self._deliver()
+
+    async def deliver(self) -> None:
+        """See Stores."""
+        if self.outbox is not None:
+            with suppress(IndexUnavailable):  # it has logged that, and is tried again
+                await self.outbox.deliver(DELIVER_S)
+        elif not self._is_retired:
+            await retire(self._engine)
+            self._is_retired = True
 
     async def reindex(self, told: Told) -> int:
         """See Stores."""
@@ -129,12 +137,3 @@ class SqlStores:
     async def _close_index(self) -> None:
         if self._indexed is not None:
             await self._indexed.index.close()
-
-    async def _deliver(self) -> None:
-        """Send the index beside the database what it has not got, if there is one and it is up."""
-        if self.outbox is not None:
-            with suppress(IndexUnavailable):  # it has logged that, and is tried again
-                await self.outbox.deliver(DELIVER_S)
-        elif not self._is_retired:
-            await retire(self._engine)
-            self._is_retired = True
