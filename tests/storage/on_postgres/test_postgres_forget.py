@@ -3,6 +3,7 @@
 import asyncio
 import random
 
+import psycopg
 import pytest
 from hypothesis import settings
 
@@ -10,7 +11,9 @@ from proxy.domain.core import Outcome
 from proxy.domain.errors import Conflict
 from proxy.storage.postgres import PostgresStores
 from tests import postgres_server
+from tests.storage import forgetting_support as support
 from tests.storage.contract_chains import ForgetChainsContract
+from tests.storage.contract_forget_beside import ForgetBesideContract
 from tests.storage.contract_forget_later import (
     ForgetBesidesContract,
     ForgetInConversationsContract,
@@ -52,6 +55,63 @@ class TestPostgresForgettingInConversations(ForgetInConversationsContract):
 @pytest.mark.usefixtures("in_portions")
 class TestPostgresForgetsInPortions(ForgetContract, ForgetConversationsContract, ForgetChainsContract):
     """What every forget does, it does in portions, too."""
+
+
+class TestPostgresForgetBeside(ForgetBesideContract):
+    """Beside other replicas."""
+
+    KEEPS_GENERATION, QUEUES_ANEW = True, True
+
+    @pytest.fixture
+    def gate(self, stores):
+        return support.Gate(stores)
+
+    @pytest.fixture
+    def break_off(self, stores):
+        def after(portions):
+            if portions:
+                support.break_off(stores, portions)
+            else:
+                stores.memories.forgetting._carry_out = lambda *_: support.crash()
+
+        return after
+
+    @pytest.fixture
+    def standing(self, url):
+        async def count():
+            with psycopg.connect(url) as connection:
+                return connection.execute("SELECT count(*) FROM forgets").fetchone()[0]
+
+        return count
+
+    @pytest.fixture
+    def lapse(self):
+        async def at_once():
+            """A replica that ends in order is dead at once."""
+
+        return at_once
+
+    @pytest.fixture
+    async def successor(self, url, stores):
+        """The next start finishes it."""
+        opened = PostgresStores(url, connections=4)
+
+        async def start():
+            await stores.close()
+            await opened.open()
+            return opened
+
+        yield start
+        await opened.close()
+
+    @pytest.fixture
+    def agrees(self, url):
+        async def no_row_without_a_name_is_left():
+            with psycopg.connect(url) as connection:
+                names = connection.execute('SELECT "user" FROM scopes').fetchall()
+            assert names == [("anna",)]
+
+        return no_row_without_a_name_is_left
 
 
 class ForgettingOverPostgres(Forgetting):
