@@ -7,6 +7,7 @@ What differs, and all that may be used in the rules:
     CROSS JOIN t ON …           JOIN t ON …: SQLite takes tables in this order, PostgreSQL has statistics
     iif(a, b, c)                CASE WHEN a THEN b ELSE c END
     max(a, b), min(a, b)        greatest, least: which ignore NULL, so neither argument may be NULL
+    instr(a, b), lower(a)       strpos, and lower for ASCII only
     json_each(a) [name]         the elements of a JSON array as text, in the column `value`
     json_extract(a, '$[0]')     by position, or '$.key'
     json_array(a, b)            a JSON array
@@ -26,7 +27,7 @@ _SAME = re.compile(r"\bIS (NOT )?(?=[:?]|[a-z_]+\.)")
 _ORDERED_JOIN = re.compile(r"\bCROSS JOIN (?=\w+(?: \w+)? ON\b)")
 _USER = re.compile(r'(?<![.:\w"])user(?![\w"])')
 _BYTES = re.compile(r"\blength\(CAST\(([\w.]+) AS BLOB\)\)")
-_CALL = re.compile(r"\b(iif|max|min|json_each|json_extract|json_array)\(")
+_CALL = re.compile(r"\b(iif|instr|lower|max|min|json_each|json_extract|json_array)\(")
 _ALIAS = re.compile(r"\s+(?:AS )?(?!ON\b|JOIN\b|CROSS\b|WHERE\b|GROUP\b|ORDER\b|UNION\b|AND\b)([a-z_]+)")
 
 
@@ -84,6 +85,8 @@ def _or_aggregate(name: str, of_two: str) -> Callable[[Sequence[str]], str]:
 
 _FUNCTIONS: dict[str, Callable[[Sequence[str]], str]] = {
     "iif": lambda a: f"CASE WHEN {a[0]} THEN {a[1]} ELSE {a[2]} END",
+    "instr": lambda a: f"strpos({','.join(a)})",
+    "lower": lambda a: f'lower(({a[0]}) COLLATE "C")',
     "max": _or_aggregate("max", "greatest"),
     "min": _or_aggregate("min", "least"),
     "json_extract": _extract,

@@ -64,6 +64,10 @@ def is_not_to_be_read(recalled: Iterable[str]) -> bool:
     return any(each.startswith(DOCUMENT) or each == FORGOTTEN for each in recalled)
 
 
+# Of what is ASCII, `lower` makes what terms.fold does.
+_MAY_HOLD = "(length(m.content) <> length(CAST(m.content AS BLOB)) OR instr(lower(m.content), :text) > 0)"
+
+
 def digest(content: str) -> bytes:
     """Return what two wordings of the same statement have in common: 16 bytes of its normal form."""
     return hashlib.blake2b(storable(terms.normalise(content)).encode(), digest_size=16).digest()
@@ -189,8 +193,8 @@ def _memory(row: tuple[Any, ...], scope: Scope, evidence: tuple[Evidence, ...]) 
 
 # ---------------------------------------------------------------- filters
 def conditions(where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, Any]]:
-    """Return the filter as SQL over `m` and `s` with its parameters, all but its text (see `holding`);
-    `inactive` admits the past too."""
+    """Return the filter as SQL over `m` and `s` with its parameters; `inactive` admits the past
+    too. Of a text it lets through all that may hold it: see `holding`."""
     clauses, parameters = ["s.tenant = :tenant"], {"tenant": where.tenant, "now": where.now}
     if where.user is not None:
         clauses.append("s.user = :user")
@@ -201,6 +205,9 @@ def conditions(where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, A
     if where.type is not None:
         clauses.append("m.type IN (SELECT value FROM json_each(:types))")
         parameters["types"] = as_json(sorted(with_children((where.type,)) | {where.type}))
+    if where.text is not None:
+        clauses.append(_MAY_HOLD)
+        parameters["text"] = terms.fold(storable(where.text))
     if not inactive:
         clauses.append("m.superseded_by IS NULL" + ("" if where.include_archived else " AND m.archived = 0"))
         clauses.append("(m.expires_at IS NULL OR m.expires_at > :now)")
@@ -211,8 +218,11 @@ def holding(text: str, found: Iterable[tuple[int, str]]) -> list[int]:
     """Return which of the rows (seq, content) hold the text, whatever its case and accents.
 
     Here and not in SQL: no database folds all scripts as our searches do."""
-    wanted = terms.fold(storable(text))
-    return [seq for seq, content in found if wanted in terms.fold(content)]
+    wanted, fold = terms.fold(storable(text)), terms.fold
+    # Of what is ASCII, `lower` makes what `fold` does, in half the time.
+    return [
+        seq for seq, content in found if wanted in (content.lower() if content.isascii() else fold(content))
+    ]
 
 
 # ---------------------------------------------------------------- exchanges
