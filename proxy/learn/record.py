@@ -25,8 +25,17 @@ IN_THREAD_CHARS = 1_200  # some 2 ms
 MAX_CHARS = 24_000  # of one side of an exchange: extraction reads less
 MOST_LATE = 1_000
 MOST_MADE = 2_000
+_LOOKS = 24  # one each upkeep, every few seconds: longer than a commit can hang
 _MARGIN = 4_096  # characters: longer than most keys
 _CUT = "\n[…]\n"
+
+
+@dataclass(frozen=True, slots=True)
+class _Unsure:
+    """An exchange of which the store did not say whether it was committed, or will be."""
+
+    exchange: NewExchange
+    looks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +51,8 @@ class ExchangeRecorder:
     default_timezone: str = DEFAULT_TIMEZONE
     gist: Callable[[str], str] | None = None  # what the judge reads of a long message; None: all is stored
     late: deque[tuple[Begun, Outcome]] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
+    # A commit that came too late, or was not acknowledged, leaves an exchange that no request will end.
+    unsure: deque[_Unsure] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
     # Of which exchange a response is, known before it is on disk: its client may go on at once.
     made: OrderedDict[str, str] = field(default_factory=OrderedDict)
 
@@ -52,26 +63,29 @@ class ExchangeRecorder:
         meant = await heard(self.judge, turn.said)
         if self.gist is not None and await self._is_unrecorded(turn, meant, self.gist(turn.query)):
             return None
-        return await self.sessions.begin(
-            NewExchange(
-                id=f"ex_{uuid4().hex}",
-                key=key,
-                standalone=sum(m.role in ("user", "assistant") for m in turn.messages) == 1,
-                unnamed=not turn.named and turn.continues is None,
-                scope=turn.scope,
-                session_id=safe_id(turn.session_id),
-                model=turn.model,
-                said=stored,
-                at=turn.at,
-                explicit=meant.is_explicit,
-                personal=meant.personal,
-                anchors=await self._anchors(turn, stored, meant),
-                stateful=turn.options.compress or turn.standalone,
-                timezone=turn.timezone,
-                said_at=turn.said_at,
-                default_timezone=self.default_timezone,
-            )
+        new = NewExchange(
+            id=f"ex_{uuid4().hex}",
+            key=key,
+            standalone=sum(m.role in ("user", "assistant") for m in turn.messages) == 1,
+            unnamed=not turn.named and turn.continues is None,
+            scope=turn.scope,
+            session_id=safe_id(turn.session_id),
+            model=turn.model,
+            said=stored,
+            at=turn.at,
+            explicit=meant.is_explicit,
+            personal=meant.personal,
+            anchors=await self._anchors(turn, stored, meant),
+            stateful=turn.options.compress or turn.standalone,
+            timezone=turn.timezone,
+            said_at=turn.said_at,
+            default_timezone=self.default_timezone,
         )
+        try:
+            return await self.sessions.begin(new)
+        except (StoreError, asyncio.CancelledError):
+            self.unsure.append(_Unsure(new))
+            raise
 
     async def resume(self, turn: Turn, key: str | None) -> Begun | None:
         """Return the exchange whose answer goes on in the turn, None if it is not known."""
@@ -99,7 +113,8 @@ class ExchangeRecorder:
         self.late.append((begun, outcome))
 
     async def catch_up(self) -> None:
-        """Commit what was kept. Raises StoreUnavailable while the store is away.
+        """Commit what was kept, and end, as broken off, exchanges whose commit came too late. Raises
+        StoreUnavailable while the store is away.
 
         What a crash takes from `late` is not lost: its exchange is on disk, and is adopted unanswered.
         """
@@ -110,6 +125,18 @@ class ExchangeRecorder:
             except (StoreError, asyncio.CancelledError):
                 self.late.appendleft((begun, outcome))
                 raise
+        for _ in range(len(self.unsure)):
+            unsure = self.unsure.popleft()
+            if not await self._ended(unsure.exchange) and unsure.looks < _LOOKS:
+                self.unsure.append(_Unsure(unsure.exchange, unsure.looks + 1))
+
+    async def _ended(self, new: NewExchange) -> bool:
+        """End the exchange if it was committed after all; False if it is not there yet."""
+        begun = await self.sessions.resume(new.scope, new.session_id, new.key)
+        if begun is None or begun.id != new.id:
+            return False
+        await self._complete(begun, Outcome("", whole=False))
+        return True
 
     async def _complete(self, begun: Begun, answer: Outcome) -> None:
         if await self.sessions.complete(begun, answer, self.trigger):

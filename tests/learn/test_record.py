@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from proxy.domain.core import Begun, MemoryOptions, Message, Outcome, Scope, Turn
+from proxy.domain.core import Begun, MemoryOptions, Message, NewExchange, Outcome, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.judging import Reading
 from proxy.domain.lanes import EXPLICIT
@@ -94,6 +94,35 @@ async def test_an_answer_that_is_being_committed_late_is_not_lost_where_that_is_
     (kept,) = await house.stores.sessions.recent(ANA, "s-1", 5)
     assert kept.answer == "Noted."
     assert not recording.late
+
+
+async def test_an_exchange_whose_commit_was_not_acknowledged_is_ended_once_it_is_there(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin, may_commit = SqlSessions.begin, asyncio.Event()
+
+    async def slow(sessions: SqlSessions, new: NewExchange) -> Begun:
+        async def later() -> Begun:
+            await may_commit.wait()
+            return await begin(sessions, new)
+
+        commits.append(asyncio.create_task(later()))
+        return await asyncio.shield(commits[0])
+
+    commits: list[asyncio.Task[Begun]] = []
+    recording = recorder(house, Readers())
+    with monkeypatch.context() as patched:
+        patched.setattr(SqlSessions, "begin", slow)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(recording.begin(turn("I like tea."), "k-1"), 0.05)
+    await recording.catch_up()
+    assert recording.unsure
+    may_commit.set()
+    await commits[0]
+    assert await house.stores.jobs.claim(NOON + 1, 60.0) is None  # it is open
+    await recording.catch_up()
+    assert not recording.unsure
+    assert await house.stores.jobs.claim(NOON + 1, 60.0) is not None
 
 
 async def test_responses_that_two_users_have_under_one_id_are_told_apart_by_what_is_stored(
