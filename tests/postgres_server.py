@@ -94,6 +94,13 @@ class PostgresServer:
         """End it as a crash would."""
         self._signal(signal.SIGQUIT)
 
+    def freeze(self) -> None:
+        """Stop all of its processes: clients wait for answers."""
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
     def execute(self, *statements: str, database: str = "postgres") -> None:
         with psycopg.connect(self.url(database), autocommit=True) as connection:
             for statement in statements:
@@ -114,6 +121,14 @@ class PostgresServer:
         self._signal(signal.SIGQUIT)
         self._keeper.close()
         shutil.rmtree(self._root, ignore_errors=True)
+
+    def _signal_all(self, number: int) -> None:
+        assert self._process is not None, "not running"
+        first = self._process.pid
+        children = Path(f"/proc/{first}/task/{first}/children").read_text()
+        for pid in (first, *map(int, children.split())):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     def _signal(self, number: int) -> None:
         if self._process is not None:

@@ -6,7 +6,9 @@ as the extraction model returns exactly the facts it is shown. Each round starts
 several users talk (new and continued sessions, streamed and not), and kills all of its processes with
 SIGKILL at a random moment: also while it starts, or (`--at-last-byte`) just after a client got its answer's
 last byte. At the end one more start settles the rest, and then must hold: every fact whose answer a client
-received completely is stored, none is stored twice, and the file is sound. Exit status 1 otherwise.
+received completely is stored, none is stored twice, and the database is sound. Exit status 1 otherwise.
+
+`--backend postgres` starts a PostgreSQL, and every third kill takes its server down at the same moment.
 """
 
 import argparse
@@ -23,6 +25,7 @@ import sqlite3
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +34,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 import aiohttp  # noqa: E402
+import psycopg  # noqa: E402
 
+from tests import postgres_server  # noqa: E402
 from tests.support.model import ScriptedModel  # noqa: E402
 from tests.support.upstream import (  # noqa: E402
     Exchange,
@@ -40,7 +45,7 @@ from tests.support.upstream import (  # noqa: E402
     completion_events,
 )
 
-STARTUP_S, SETTLE_S = 30, 120
+STARTUP_S, SETTLE_S = 60, 900
 SAID = re.compile(r"I have a friend named (\w+)\.")
 SYLLABLES = [c + v for c in "bdfgklmnprstvz" for v in "aeiou"]
 
@@ -184,19 +189,98 @@ class Load:
         return "Noted, thank you."
 
 
+class SqliteFile:
+    """The database of the data directory."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.settings: dict[str, str] = {}
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with contextlib.closing(sqlite3.connect(f"file:{self._path}?mode=ro", uri=True)) as db:
+            return db.execute(query).fetchall()
+
+    def damage(self) -> str:
+        """Return what is wrong with the database itself, "" if nothing."""
+        (verdict,) = self.rows("PRAGMA integrity_check")[0]
+        if verdict == "ok" and self.rows("PRAGMA foreign_key_check"):
+            return "a row refers to none"
+        return "" if verdict == "ok" else str(verdict)
+
+    def crash(self) -> None:
+        """Nothing, as in the next three: it lives in the proxy's processes."""
+
+    def restart(self) -> None: ...
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
+
+
+class PostgresDatabase:
+    """A database of a server that can crash."""
+
+    def __init__(self, server: postgres_server.PostgresServer) -> None:
+        self._server, self._url = server, server.new_database()
+        self._is_down = False
+        self.settings = {
+            "MEMORY_PROXY__STORAGE__BACKEND": "postgres",
+            "MEMORY_PROXY__STORAGE__POSTGRES_URL": self._url,
+        }
+
+    def rows(self, query: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(self._url) as db:
+            return db.execute(query.replace("s.user", 's."user"').encode()).fetchall()
+
+    def damage(self) -> str:
+        # Reads every row; a page that is torn is an error.
+        tables = self.rows("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
+        for (table,) in tables:
+            self.rows(f"SELECT count(t.*::text) FROM {table} t")
+        return ""
+
+    def crash(self) -> None:
+        self._server.kill()
+        self._is_down = True
+
+    def freeze(self) -> None:
+        self._server.freeze()
+
+    def thaw(self) -> None:
+        self._server.thaw()
+
+    def restart(self) -> None:
+        if self._is_down:
+            self._server.start()
+            self._is_down = False
+
+
+@contextlib.contextmanager
+def database(backend: str, directory: Path) -> Iterator[SqliteFile | PostgresDatabase]:
+    """Yield the database of the proxy. A PostgreSQL is started, and ended."""
+    if backend == "sqlite":
+        yield SqliteFile(directory / "data" / "memory.db")
+        return
+    with postgres_server.running() as server:
+        yield PostgresDatabase(server)
+
+
 class Proxy:
     """The real server in a process group of its own."""
 
-    def __init__(self, port: int, data: Path, upstream: str, workers: int, log: Path) -> None:
+    def __init__(
+        self, port: int, data: Path, upstream: str, workers: int, log: Path, settings: Mapping[str, str]
+    ) -> None:
         self.base_url = f"http://127.0.0.1:{port}/v1"
         self._port, self._log = port, log
         command = ROOT / ".venv/bin/memory-proxy"
         self._argv = [str(command), "serve", "--port", str(port), "--data-dir", str(data)]
         self._argv += ["--upstream", upstream, "--workers", str(workers)]
+        self._settings = settings
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        environ = os.environ | {"MEMORY_PROXY__MEMORY__EXTRACTION_BATCH_SIZE": "1"}
+        environ = os.environ | self._settings
         with self._log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 *self._argv, env=environ, stdout=log, stderr=log, start_new_session=True
@@ -227,8 +311,15 @@ class Proxy:
         raise RuntimeError("something still listens after kill -9")
 
 
-async def one_round(proxy: Proxy, load: Load, options: argparse.Namespace, rng: random.Random) -> str:
+async def one_round(
+    proxy: Proxy,
+    load: Load,
+    options: argparse.Namespace,
+    rng: random.Random,
+    db: SqliteFile | PostgresDatabase,
+) -> str:
     """Start, load, kill; return which kind of moment it was."""
+    await asyncio.to_thread(db.restart)
     await proxy.start()
     if rng.random() < 0.08:
         await asyncio.sleep(rng.uniform(0.2, 1.5))
@@ -246,6 +337,9 @@ async def one_round(proxy: Proxy, load: Load, options: argparse.Namespace, rng: 
         else:
             await asyncio.sleep(rng.uniform(*options.seconds))
             moment = "under load"
+        if options.backend == "postgres" and rng.random() < 1 / 3:
+            await asyncio.to_thread(db.crash)
+            moment += ", with the database"
         await proxy.kill()
         return moment
     finally:
@@ -253,18 +347,13 @@ async def one_round(proxy: Proxy, load: Load, options: argparse.Namespace, rng: 
         await asyncio.gather(talking, return_exceptions=True)
 
 
-def judge(file: Path, tally: Tally) -> list[str]:
+def judge(db: SqliteFile | PostgresDatabase, tally: Tally) -> list[str]:
     """Return what is wrong, with names of lost and doubled facts."""
-    wrong: list[str] = []
-    with contextlib.closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True)) as db:
-        (verdict,) = db.execute("PRAGMA integrity_check").fetchone()
-        if verdict != "ok" or db.execute("PRAGMA foreign_key_check").fetchall():
-            wrong.append(f"the file is not sound: {verdict}")
-        found = db.execute(
-            "SELECT s.user, m.content FROM memories m JOIN scopes s ON s.id = m.owner"
-        ).fetchall()
-        stuck = db.execute("SELECT count(*) FROM exchanges WHERE state = 'open'").fetchone()[0]
-        left = db.execute("SELECT count(*) FROM exchanges WHERE extraction <> 'done'").fetchone()[0]
+    damage = db.damage()
+    wrong = [f"the database is not sound: {damage}"] if damage else []
+    found = db.rows("SELECT s.user, m.content FROM memories m JOIN scopes s ON s.id = m.owner")
+    ((stuck,),) = db.rows("SELECT count(*) FROM exchanges WHERE state = 'open'")
+    ((left,),) = db.rows("SELECT count(*) FROM exchanges WHERE extraction <> 'done'")
     stored = collections.Counter(found)
     for (user, content), times in stored.items():
         if times > 1:
@@ -281,22 +370,31 @@ def judge(file: Path, tally: Tally) -> list[str]:
 
 
 async def main(options: argparse.Namespace) -> int:
+    if options.backend == "postgres" and postgres_server.PROGRAMS is None:
+        print(postgres_server.MISSING, file=sys.stderr)
+        return 2
+    with database(options.backend, options.keep) as db:
+        return await drill(options, db)
+
+
+async def drill(options: argparse.Namespace, db: SqliteFile | PostgresDatabase) -> int:
     rng = random.Random(options.seed)
     directory: Path = options.keep
     tally, times = Tally(), []
     async with ScriptedUpstream(Model(rng)) as upstream:
         upstream.requests = collections.deque(maxlen=10)  # type: ignore[assignment]
-        proxy = Proxy(
-            options.port, directory / "data", upstream.url, options.workers, directory / "server.log"
-        )
+        settings = db.settings | {"MEMORY_PROXY__MEMORY__EXTRACTION_BATCH_SIZE": "1"}
+        log = directory / "server.log"
+        proxy = Proxy(options.port, directory / "data", upstream.url, options.workers, log, settings)
         load = Load(proxy.base_url, rng, tally)
         for number in range(1, options.rounds + 1):
             began = time.monotonic()
-            tally.kills[await one_round(proxy, load, options, rng)] += 1
+            tally.kills[await one_round(proxy, load, options, rng, db)] += 1
             times.append(time.monotonic() - began)
             if number % 20 == 0:
                 acknowledged = sum(map(len, tally.queued.values()))
                 print(f"{number} rounds, {acknowledged} answers complete, {sum(times):.0f} s", flush=True)
+        await asyncio.to_thread(db.restart)
         await proxy.start()
         await proxy.ready()
         origin = proxy.base_url.removesuffix("/v1")
@@ -304,7 +402,7 @@ async def main(options: argparse.Namespace) -> int:
         await proxy.kill()
     print(f"kills {dict(tally.kills)}; answers {dict(tally.statuses)}; jobs {jobs}")
     print(json.dumps({"sent": sum(map(len, tally.sent.values())), "seed": options.seed}))
-    wrong = judge(directory / "data" / "memory.db", tally)
+    wrong = judge(db, tally)
     print("\n".join([f"WRONG: {len(wrong)}", *wrong[:40]] if wrong else ["all promises held"]))
     print(f"data and log: {directory}")
     return 1 if wrong else 0
@@ -312,6 +410,7 @@ async def main(options: argparse.Namespace) -> int:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--backend", choices=("sqlite", "postgres"), default="sqlite")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--users", type=int, default=6)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Replicas over one Redis, hurt again and again under load, then counted: `scripts/dev/kill_replica.py`.
+"""Replicas over one database, hurt again and again under load, then counted: `scripts/dev/kill_replica.py`.
 
 Every exchange states a fact of its own ("I have a friend named …"); the scripted upstream answers it, and
 as the extraction model returns exactly the facts it is shown. Users talk without end; a request that fails
 is sent again, the very same, to another replica. Meanwhile replicas are killed with SIGKILL and started
 again, stopped for longer than the others wait and let go on (a split: they believe they hold what others
-have taken over), and ended with SIGTERM; Redis is killed and started, or stands still. At the end, with all
-of them there, must hold: every fact whose answer a client received completely with `X-Memory-Store: queued`
-is stored once, nothing is stored twice, nobody has what he did not say, nothing is back that was forgotten,
-no job and no exchange is stuck. Exit status 1 otherwise.
+have taken over), and ended with SIGTERM; PostgreSQL is killed and started, or stopped for a while. At the
+end, with all of them there, must hold: every fact whose answer a client received completely with
+`X-Memory-Store: queued` is stored once, nothing is stored twice, no user has what he did not say, nothing is
+back that was forgotten, no job and no exchange is stuck. Exit status 1 otherwise.
 """
 
 import argparse
@@ -16,9 +16,7 @@ import asyncio
 import collections
 import contextlib
 import json
-import os
 import random
-import signal
 import sys
 import time
 from dataclasses import dataclass, field
@@ -33,21 +31,25 @@ import aiohttp  # noqa: E402
 from scripts.dev.kill9 import (  # noqa: E402
     Model,
     Names,
+    PostgresDatabase,
+    SqliteFile,
     asking,
+    database,
     fact,
     is_complete,
     nothing_left,
     said,
     work_directory,
 )
-from tests import redis_server  # noqa: E402
+from tests import postgres_server  # noqa: E402
 from tests.fleet.replicas import Replica  # noqa: E402
 from tests.support.upstream import ScriptedUpstream  # noqa: E402
 
 PATIENCE_S = 8.0  # of a client, with one replica
 SPLIT_S = 15.0  # the others take a silent replica for dead after ten
-SETTLE_S = 150.0
-FAULTS = {"kill": 10, "kill two": 3, "split": 3, "drain": 3, "kill redis": 4, "redis stands still": 3}
+SETTLE_S = 900.0
+FAULTS = {"kill": 10, "kill two": 3, "split": 3, "drain": 3}
+DATABASE_FAULTS = {"kill the database": 4, "stop the database": 3}  # of a server of its own
 Facts = dict[str, set[str]]
 
 
@@ -133,30 +135,32 @@ class Load:
 
 
 class Faults:
-    """What happens to the replicas and to Redis. One replica at least runs at any time."""
+    """What happens to the replicas and to the database. One replica at least runs at any time."""
 
-    def __init__(self, replicas: list[Replica], redis: redis_server.Server, rng: random.Random) -> None:
-        self._well, self._all = list(replicas), replicas
-        self._redis, self._rng = redis, rng
+    def __init__(
+        self, replicas: list[Replica], db: SqliteFile | PostgresDatabase, rng: random.Random
+    ) -> None:
+        self._well, self._db, self._rng = list(replicas), db, rng
+        self._kinds = FAULTS | (DATABASE_FAULTS if isinstance(db, PostgresDatabase) else {})
         self._splits: list[asyncio.Task[None]] = []
 
     async def one(self) -> str:
         """Do something, and repair it; return what. A split goes on meanwhile."""
-        kind = self._rng.choices(list(FAULTS), list(FAULTS.values()))[0]
+        kind = self._rng.choices(list(self._kinds), list(self._kinds.values()))[0]
         if kind in ("kill", "kill two"):
             await self._restart(1 if kind == "kill" else 2, lambda each: each.kill())
         elif kind == "drain":
             await self._restart(1, lambda each: each.stop())
         elif kind == "split" and len(self._well) > 1:
             self._splits.append(asyncio.create_task(self._split(self._take())))
-        elif kind == "kill redis":
-            self._redis.kill()
+        elif kind == "kill the database":
+            await asyncio.to_thread(self._db.crash)
             await asyncio.sleep(self._rng.choice((0.0, 0.5, 3.0)))
-            self._redis.start()
-        elif kind == "redis stands still":
-            signal_redis(self._redis, signal.SIGSTOP)
+            await asyncio.to_thread(self._db.restart)
+        elif kind == "stop the database":
+            self._db.freeze()
             await asyncio.sleep(self._rng.choice((0.3, 2.5, 6.0)))
-            signal_redis(self._redis, signal.SIGCONT)
+            self._db.thaw()
         return kind
 
     async def repaired(self) -> None:
@@ -188,17 +192,13 @@ class Faults:
         return self._well.pop(self._rng.randrange(len(self._well)))
 
 
-def signal_redis(server: redis_server.Server, number: signal.Signals) -> None:
-    os.kill(server.pid, number)
-
-
 async def stored(replica: Replica, user: str) -> list[str]:
-    """Return the contents of all of the user's memories, page by page."""
+    """Return the contents of all of the user's memories, superseded ones too, page by page."""
     found: list[str] = []
     after: dict[str, str] = {}
     async with aiohttp.ClientSession() as http:
         while True:
-            asked = {"user_id": user, "limit": "100", "include": "archived", **after}
+            asked = {"user_id": user, "limit": "100", "include": "inactive", **after}
             async with http.get(f"{replica.origin}/v1/memory", params=asked) as answer:
                 page = await answer.json()
             found += [memory["content"] for memory in page["data"]]
@@ -225,35 +225,33 @@ async def judge(replicas: list[Replica], tally: Tally) -> list[str]:
     return wrong
 
 
-async def stuck(redis: redis_server.Server) -> list[str]:
+def stuck(db: SqliteFile | PostgresDatabase) -> list[str]:
     """Return what is left of work under way."""
-    from redis.asyncio import Redis
+    left = {
+        "exchanges without an end": "SELECT count(*) FROM exchanges WHERE state = 'open'",
+        "exchanges not extracted": "SELECT count(*) FROM exchanges WHERE extraction = 'pending'",
+        "jobs": "SELECT count(*) FROM jobs",
+        "unfinished forgets": "SELECT count(*) FROM forgets",
+    }
+    counts = {what: db.rows(query)[0][0] for what, query in left.items()}
+    return [f"stuck: {count} {what}" for what, count in counts.items() if count]
 
-    client: Any = Redis.from_url(redis.url)
-    kept = {"open": "HLEN", "running": "HLEN", "waiting": "HLEN", "later": "ZCARD", "jobs:dead": "ZCARD"}
-    kept |= {"jobs:queued": "ZCARD", "jobs:running": "ZCARD", "jobs:waiting": "ZCARD"}
-    left = {name: await client.execute_command(how, f"memory-proxy:{name}") for name, how in kept.items()}
-    await client.aclose()
-    return [f"stuck: {count} in {name}" for name, count in left.items() if count]
 
-
-async def drill(options: argparse.Namespace, redis: redis_server.Server) -> int:
+async def drill(options: argparse.Namespace, db: SqliteFile | PostgresDatabase) -> int:
     rng, tally, directory = random.Random(options.seed), Tally(), options.keep
-    settings = {
-        "MEMORY_PROXY__STORAGE__BACKEND": "redis",
-        "MEMORY_PROXY__REDIS__URL": redis.url,
+    settings = db.settings | {
         "MEMORY_PROXY__MEMORY__EXTRACTION_BATCH_SIZE": "1",
         "MEMORY_PROXY__MEMORY__DEADLINE_MS": "1000",
     }
     async with ScriptedUpstream(Model(rng)) as upstream:
         upstream.requests = collections.deque(maxlen=10)  # type: ignore[assignment]
-        # One directory: all that replicas keep there is the embedding model.
-        replicas = [Replica(directory, upstream.url, settings) for _ in range(options.replicas)]
+        (directory / "data").mkdir(exist_ok=True)
+        replicas = [Replica(directory / "data", upstream.url, settings) for _ in range(options.replicas)]
         try:
             for each in replicas:
                 await each.start()
             print(f"{len(replicas)} replicas run", flush=True)
-            faults, began = Faults(replicas, redis, rng), time.monotonic()
+            faults, began = Faults(replicas, db, rng), time.monotonic()
             talking = asyncio.create_task(Load(replicas, rng, tally).run(options.users))
             try:
                 for number in range(1, options.rounds + 1):
@@ -267,7 +265,7 @@ async def drill(options: argparse.Namespace, redis: redis_server.Server) -> int:
                 (ended,) = await asyncio.gather(talking, return_exceptions=True)
                 assert isinstance(ended, asyncio.CancelledError), ended
             jobs = await nothing_left(replicas[0].origin, within_s=SETTLE_S, quiet_s=15)  # sweeps: every 5 s
-            wrong = await judge(replicas, tally) + await stuck(redis)
+            wrong = await judge(replicas, tally) + stuck(db)
         finally:
             for replica in replicas:
                 replica.thaw()
@@ -282,15 +280,16 @@ async def drill(options: argparse.Namespace, redis: redis_server.Server) -> int:
 
 def main() -> int:
     options = arguments()
-    if redis_server.PROGRAM is None:
-        print(redis_server.MISSING, file=sys.stderr)
+    if options.backend == "postgres" and postgres_server.PROGRAMS is None:
+        print(postgres_server.MISSING, file=sys.stderr)
         return 2
-    with redis_server.running(options.keep / "redis") as redis:
-        return asyncio.run(drill(options, redis))
+    with database(options.backend, options.keep) as db:
+        return asyncio.run(drill(options, db))
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--backend", choices=("sqlite", "postgres"), default="postgres")
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--replicas", type=int, default=3)
     parser.add_argument("--users", type=int, default=6)

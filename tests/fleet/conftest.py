@@ -1,11 +1,11 @@
-"""What a fleet stands on: a Redis, and an upstream."""
+"""What the replicas of a fleet share: a PostgreSQL, a Redis for limits, and an upstream."""
 
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests import redis_server
+from tests import postgres_server, redis_server
 from tests.fleet.replicas import model
 from tests.support.model import ScriptedModel
 from tests.support.upstream import ScriptedUpstream
@@ -17,6 +17,15 @@ def redis(tmp_path: Path) -> Iterator[redis_server.Server]:
     if redis_server.PROGRAM is None:
         pytest.skip(redis_server.MISSING)
     with redis_server.running(tmp_path / "redis") as running:
+        yield running
+
+
+@pytest.fixture
+def postgres() -> Iterator[postgres_server.PostgresServer]:
+    """A PostgreSQL of the test's own, which it may stop."""
+    if postgres_server.PROGRAMS is None:
+        pytest.skip(postgres_server.MISSING)
+    with postgres_server.running() as running:
         yield running
 
 

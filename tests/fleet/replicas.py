@@ -1,4 +1,4 @@
-"""Replicas of the real program over one Redis, and clients that go to another one when theirs is gone."""
+"""Replicas of the real program over one PostgreSQL, and clients that retry at another one."""
 
 import asyncio
 import collections
@@ -102,12 +102,12 @@ class Replica:
 
 @contextlib.asynccontextmanager
 async def replicas(
-    directory: Path, upstream: str, redis_url: str, *, count: int = 2, **environ: str
+    directory: Path, upstream: str, postgres_url: str, *, count: int = 2, **environ: str
 ) -> AsyncIterator[list[Replica]]:
-    """Replicas that share nothing but Redis."""
+    """Replicas that share nothing but a PostgreSQL."""
     settings = {
-        "MEMORY_PROXY__STORAGE__BACKEND": "redis",
-        "MEMORY_PROXY__REDIS__URL": redis_url,
+        "MEMORY_PROXY__STORAGE__BACKEND": "postgres",
+        "MEMORY_PROXY__STORAGE__POSTGRES_URL": postgres_url,
         "MEMORY_PROXY__MEMORY__EXTRACTION_BATCH_SIZE": "1",
         "MEMORY_PROXY__MEMORY__DEADLINE_MS": "5000",
         **environ,
@@ -135,6 +135,7 @@ class Client:
     answered: int = 0
     halfway: asyncio.Event = field(default_factory=asyncio.Event)
     failed: int = 0
+    forgone: int = 0  # answers without the promise to store
 
     async def talk(self, user: str, names: list[str], first: int) -> None:
         """Say all of it in one session, a request each, to the replicas in turn."""
@@ -162,6 +163,8 @@ class Client:
                 self.halfway.set()
             if answer.headers["x-memory-store"] == "queued":
                 self.promised[user].append(name)
+            else:
+                self.forgone += 1
             return
         raise AssertionError("no replica answers")
 
@@ -174,6 +177,13 @@ async def settled(replica: Replica) -> None:
             await asyncio.sleep(0.5)
             jobs = (await http.get(f"{replica.origin}/health")).json()["jobs"]
             quiet = quiet + 1 if jobs and not (jobs["queued"] or jobs["running"]) else 0
+
+
+async def recovered(replica: Replica) -> None:
+    """Return once the replica says that all is well with its store."""
+    async with asyncio.timeout(SETTLE_S), httpx2.AsyncClient(timeout=60) as http:
+        while (await http.get(f"{replica.origin}/health")).json()["memory"]["reason"]:  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
 
 
 async def told(replica: Replica, user: str, facts: set[str]) -> None:

@@ -1,5 +1,5 @@
-"""Knowledge documents of two replicas over one Redis: what is posted to one is cited by the other, replaced
-by either, and forgotten by both; and one that is killed while documents come in leaves none of them half."""
+"""Knowledge documents of two replicas over one PostgreSQL: what is posted to one is cited by the other,
+replaced by either, and forgotten by both; a replica that is killed leaves no document half written."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,11 +9,10 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests import redis_server
 from tests.fleet.replicas import Replica, replicas
+from tests.postgres_server import PostgresServer
 from tests.support.model import ScriptedModel
 
-pytestmark = pytest.mark.skip(reason="the store of a fleet is PostgreSQL now: to be ported to it")
 RUNBOOK = "# Harbour service\n\n## Rolling back\n\nRun `tide undo` from the bastion to roll back.\n"
 QUESTION = "How do I roll back a bad deployment of the harbour service?"
 WRITERS, EACH = 4, 6
@@ -49,10 +48,10 @@ async def shown(http: httpx2.AsyncClient, replica: Replica, script: ScriptedMode
 
 
 async def test_what_is_posted_to_one_replica_is_cited_replaced_and_forgotten_by_the_other(
-    tmp_path: Path, redis: redis_server.Server, scripted: tuple[ScriptedModel, str], http: httpx2.AsyncClient
+    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str], http: httpx2.AsyncClient
 ) -> None:
     script, upstream = scripted
-    async with replicas(tmp_path, upstream, redis.url) as (one, other):
+    async with replicas(tmp_path, upstream, postgres.url()) as (one, other):
         document = await post(http, one, "Runbook", RUNBOOK)
         assert "tide undo" in await shown(http, other, script, QUESTION)
         newer = await post(http, other, "Runbook", RUNBOOK.replace("tide undo", "ebb back"))
@@ -67,9 +66,9 @@ async def test_what_is_posted_to_one_replica_is_cited_replaced_and_forgotten_by_
 
 
 async def test_of_a_name_that_both_replicas_replace_at_once_one_version_is_left(
-    tmp_path: Path, redis: redis_server.Server, scripted: tuple[ScriptedModel, str], http: httpx2.AsyncClient
+    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str], http: httpx2.AsyncClient
 ) -> None:
-    async with replicas(tmp_path, scripted[1], redis.url) as both:
+    async with replicas(tmp_path, scripted[1], postgres.url()) as both:
         texts = [f"# Runbook\n\nEdition number {n} of it.\n" for n in range(8)]
         posted = await asyncio.gather(
             *(post(http, both[n % 2], "Runbook", text) for n, text in enumerate(texts))
@@ -90,7 +89,7 @@ def long_text(number: int) -> str:
 
 
 async def test_documents_that_come_in_while_a_replica_is_killed_are_whole_or_not_there(
-    tmp_path: Path, redis: redis_server.Server, scripted: tuple[ScriptedModel, str], http: httpx2.AsyncClient
+    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str], http: httpx2.AsyncClient
 ) -> None:
     texts = {f"D{n}": long_text(n) for n in range(WRITERS * EACH)}
     promised: set[str] = set()
@@ -106,7 +105,7 @@ async def test_documents_that_come_in_while_a_replica_is_killed_are_whole_or_not
             if len(promised) > WRITERS:
                 some.set()
 
-    async with replicas(tmp_path, scripted[1], redis.url) as (one, other):
+    async with replicas(tmp_path, scripted[1], postgres.url()) as (one, other):
         writing = [asyncio.create_task(write(each)) for each in (one, other) * (WRITERS // 2)]
         async with asyncio.timeout(60):
             await some.wait()

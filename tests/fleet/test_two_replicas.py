@@ -1,17 +1,15 @@
-"""Two replicas over one Redis, and no load balancer with a memory: what one knows, the other knows; and what
-one has promised, the other keeps when the first is killed."""
+"""Two replicas over one PostgreSQL, without sticky sessions: each knows what the other stored, and nothing
+that was promised is lost when a replica or PostgreSQL is killed."""
 
 import asyncio
 from pathlib import Path
 
 import httpx2
-import pytest
 
-from tests import redis_server
-from tests.fleet.replicas import Client, Replica, fact, replicas, said, settled, stored, told
+from tests.fleet.replicas import Client, Replica, fact, recovered, replicas, said, settled, stored, told
+from tests.postgres_server import PostgresServer
 from tests.support.model import ScriptedModel
 
-pytestmark = pytest.mark.skip(reason="the store of a fleet is PostgreSQL now: to be ported to it")
 NAMES = ("Bado", "Cefi", "Doga", "Feku", "Gilo", "Hamu", "Jono", "Kipe", "Lura", "Mabi", "Neso", "Pilu")
 
 
@@ -27,11 +25,11 @@ async def chat(http: httpx2.AsyncClient, replica: Replica, text: str, user: str 
 
 
 async def test_what_one_replica_was_told_another_recalls_forgets_and_hides(
-    tmp_path: Path, redis: redis_server.Server, scripted: tuple[ScriptedModel, str]
+    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
 ) -> None:
     script, upstream = scripted
     async with (
-        replicas(tmp_path, upstream, redis.url) as (one, other),
+        replicas(tmp_path, upstream, postgres.url()) as (one, other),
         httpx2.AsyncClient(timeout=20) as http,
     ):
         await chat(http, one, said("Bado"))
@@ -47,12 +45,12 @@ async def test_what_one_replica_was_told_another_recalls_forgets_and_hides(
 
 
 async def test_a_chain_goes_on_at_the_other_replica_when_one_is_killed(
-    tmp_path: Path, redis: redis_server.Server, scripted: tuple[ScriptedModel, str]
+    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
 ) -> None:
     script, upstream = scripted
     translate = {"MEMORY_PROXY__UPSTREAM__RESPONSES": "translate"}
     async with (
-        replicas(tmp_path, upstream, redis.url, **translate) as (one, other),
+        replicas(tmp_path, upstream, postgres.url(), **translate) as (one, other),
         httpx2.AsyncClient(timeout=20) as http,
     ):
         first = {"model": "m", "input": "The word is quince.", "memory_context": {"user_id": "anna"}}
@@ -68,10 +66,10 @@ async def test_a_chain_goes_on_at_the_other_replica_when_one_is_killed(
 
 
 async def test_a_replica_killed_under_load_loses_and_doubles_nothing(
-    tmp_path: Path, redis: redis_server.Server, scripted: tuple[ScriptedModel, str]
+    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
 ) -> None:
     _, upstream = scripted
-    async with replicas(tmp_path, upstream, redis.url) as made:
+    async with replicas(tmp_path, upstream, postgres.url()) as made:
         users = [f"user-{number}" for number in range(6)]
         client = Client(made, kill_after=len(users) * len(NAMES) // 3)
         talks = [asyncio.create_task(client.talk(user, [*NAMES], first)) for first, user in enumerate(users)]
@@ -90,27 +88,107 @@ async def test_a_replica_killed_under_load_loses_and_doubles_nothing(
             assert set(found) <= {fact(name) for name in NAMES}
 
 
-async def test_redis_that_goes_away_costs_memory_and_no_request(
-    tmp_path: Path, redis: redis_server.Server, scripted: tuple[ScriptedModel, str]
+async def test_postgres_restarted_under_load_loses_and_doubles_nothing(
+    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
 ) -> None:
-    _, upstream = scripted
+    quick = {"MEMORY_PROXY__MEMORY__DEADLINE_MS": "1500"}
+    async with replicas(tmp_path, scripted[1], postgres.url(), **quick) as made:
+        users = [f"user-{number}" for number in range(6)]
+        client = Client(made, kill_after=len(users) * len(NAMES) // 4)
+        talks = [asyncio.create_task(client.talk(user, [*NAMES], first)) for first, user in enumerate(users)]
+        await client.halfway.wait()
+        await asyncio.to_thread(postgres.kill)
+        await asyncio.sleep(1.0)
+        await asyncio.to_thread(postgres.start)
+        await asyncio.gather(*talks)
+        assert not client.failed  # no request fares worse
+        assert client.forgone, "no request met the outage"
+        await asyncio.gather(*(recovered(each) for each in made))
+        for user in users:
+            await told(made[1], user, {fact(name) for name in client.promised[user]})
+        await settled(made[0])
+        for user in users:
+            found = await stored(made[0], user)
+            assert len(found) == len(set(found)), "something is stored twice"
+            assert await stored(made[1], user) == found
+            assert set(found) <= {fact(name) for name in NAMES}
+
+
+async def test_while_postgres_is_away_each_replica_names_it_and_answers_without_memory(
+    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
+) -> None:
     quick = {"MEMORY_PROXY__MEMORY__DEADLINE_MS": "1500"}
     async with (
-        replicas(tmp_path, upstream, redis.url, count=1, **quick) as (one,),
+        replicas(tmp_path, scripted[1], postgres.url(), **quick) as made,
         httpx2.AsyncClient(timeout=20) as http,
     ):
-        await chat(http, one, said("Bado"))
-        await settled(one)
-        redis.kill()
-        for _ in range(3):
-            answer = await chat(http, one, "What is my friend called?")
-            assert answer.headers["x-memory-status"] == "degraded"
-            assert answer.headers["x-memory-store"] == "off"
-        redis.start()
+        await chat(http, made[0], said("Bado"))
+        await settled(made[0])
+        await asyncio.to_thread(postgres.stop)
+        for replica in made:
+            for _ in range(3):
+                answer = await chat(http, replica, "What is my friend called?")
+                assert answer.headers["x-memory-status"] == "degraded"
+                assert answer.headers["x-memory-store"] == "off"
+            health = (await http.get(f"{replica.origin}/health")).json()["memory"]
+            assert (health["level"], health["reason"]) == ("none", "store_unavailable")
+        await asyncio.to_thread(postgres.start)
         async with asyncio.timeout(60):
-            while True:
-                answer = await chat(http, one, "What is my friend called?")
-                if answer.headers["x-memory-status"] == "injected":
-                    break
+            for replica in made:
+                while True:
+                    answer = await chat(http, replica, "What is my friend called?")
+                    health = (await http.get(f"{replica.origin}/health")).json()["memory"]
+                    if answer.headers["x-memory-status"] == "injected" and not health["reason"]:
+                        break
+                    await asyncio.sleep(0.2)
+        assert await stored(made[1], "anna") == [fact("Bado")]
+
+
+async def test_a_replica_that_starts_before_postgres_remembers_once_it_is_there(
+    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
+) -> None:
+    await asyncio.to_thread(postgres.stop)
+    async with (
+        replicas(tmp_path, scripted[1], postgres.url(), count=1) as (one,),
+        httpx2.AsyncClient(timeout=20) as http,
+    ):
+        assert (await chat(http, one, said("Bado"))).headers["x-memory-store"] == "off"
+        await asyncio.to_thread(postgres.start)
+        async with asyncio.timeout(60):
+            while (await chat(http, one, said("Cefi"))).headers["x-memory-store"] != "queued":  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
-        assert await stored(one, "anna") == [fact("Bado")]
+        await told(one, "anna", {fact("Cefi")})
+
+
+async def test_a_job_is_worked_on_by_one_replica(
+    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
+) -> None:
+    script, upstream = scripted
+    users = [f"user-{number}" for number in range(16)]
+    async with (
+        replicas(tmp_path, upstream, postgres.url(), count=3) as made,
+        httpx2.AsyncClient(timeout=60) as http,
+    ):
+        await asyncio.gather(
+            *(chat(http, made[n % 3], said(NAMES[n % 12]), user) for n, user in enumerate(users))
+        )
+        for number, user in enumerate(users):
+            await told(made[0], user, {fact(NAMES[number % 12])})
+        await settled(made[0])
+        assert len(script.extractions) == len(users)
+
+
+async def test_a_session_goes_on_at_the_other_replica(
+    tmp_path: Path, postgres: PostgresServer, scripted: tuple[ScriptedModel, str]
+) -> None:
+    async with (
+        replicas(tmp_path, scripted[1], postgres.url()) as (one, other),
+        httpx2.AsyncClient(timeout=20) as http,
+    ):
+        context = {"user_id": "anna", "session_id": "trip"}
+        for replica, text in ((one, "From now on, answer in French."), (other, "Where were we?")):
+            body = {"model": "m", "messages": [{"role": "user", "content": text}], "memory_context": context}
+            answer = await http.post(f"{replica.origin}/v1/chat/completions", json=body)
+            assert answer.headers["x-memory-session-id"] == "trip"
+        listed = await http.get(f"{other.origin}/v1/memory/sessions", params={"user_id": "anna"})
+        assert [(each["id"], each["exchanges"]) for each in listed.json()["data"]] == [("trip", 2)]
