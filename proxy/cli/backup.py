@@ -1,21 +1,24 @@
 """`memory-proxy backup`, `restore` and `receipts`: back up and restore the database of a data directory, and
 export the receipts of deletions.
 
-They open the database themselves. `backup` and `receipts` work while a proxy runs; `restore` refuses to.
+They open the database themselves. `backup` and `receipts` work while a proxy runs; `restore` refuses to. Over
+PostgreSQL there is only `receipts`: its own tools back up and restore.
 """
 
 import argparse
+import asyncio
 import contextlib
 import json
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
 from rich.progress import TaskProgressColumn
 
@@ -27,9 +30,17 @@ from proxy.domain.errors import ConfigError, StoreError
 from proxy.domain.oversight import Receipt
 from proxy.models.catalog import short_name
 
+if TYPE_CHECKING:
+    from proxy.storage.sql.connection import Database
+
 STANDARD = "-"
 _DOING = {"copy": "copying", "verify": "verifying", "forget": "repeating later deletions"}
+_NEWER = (
+    "{} receipts name memories that are newer than the backup: memories that those\n"
+    "had superseded may be current again."
+)
 
+T = TypeVar("T")
 Run = Callable[[argparse.Namespace, Settings], int]
 
 
@@ -69,10 +80,14 @@ def add_restore(parser: argparse.ArgumentParser) -> None:
 def add_receipts(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `receipts`."""
     parser.description = (
-        "Write all receipts, one JSON object per line: what was deleted when, without the texts."
+        "Write all receipts, one JSON object per line: what was deleted when, without the texts. With"
+        " --repeat, delete again what saved receipts name, in a database that was restored from a backup."
     )
     parser.add_argument(
         "file", metavar="FILE", nargs="?", default=STANDARD, help="the receipts (default: -, standard output)"
+    )
+    parser.add_argument(
+        "--repeat", type=Path, metavar="SAVED", help="an earlier output: repeat its deletions"
     )
     _add_common(parser, _receipts)
 
@@ -87,7 +102,7 @@ def _run(args: argparse.Namespace, run: Run) -> int:
     telemetry.configure("error", "console")
     try:
         settings = settings_of(args.config, args.data_dir)
-        if settings.storage.backend != "sqlite":
+        if settings.storage.backend != "sqlite" and run is not _receipts:
             raise ConfigError(
                 f"storage.backend is {settings.storage.backend}: this command is for SQLite. Back up a"
                 " database server with its own tools (`memory-proxy memory export` has memories only)"
@@ -159,10 +174,7 @@ def _restore(args: argparse.Namespace, settings: Settings) -> int:
             "`memory-proxy keys list`."
         )
     if carried.unknown:
-        print(
-            f"{carried.unknown} receipts name memories that are newer than the backup: memories that those\n"
-            "had superseded may be current again."
-        )
+        print(_NEWER.format(carried.unknown))
     if carried.keys:
         print(f"Keys created or revoked since: {carried.keys}. They stay as they are now.")
     if done.aside is not None:
@@ -202,9 +214,11 @@ def _input(name: str) -> Iterator[BinaryIO]:
 
 # ---------------------------------------------------------------- receipts
 def _receipts(args: argparse.Namespace, settings: Settings) -> int:
-    from proxy.storage.sqlite import carry_over
+    from proxy.storage.sql.forgetting.repeat import to_lines
 
-    lines = carry_over.to_lines(carry_over.receipts_in(_existing(settings)))
+    if args.repeat:
+        return _repeat(_read_receipts(args.repeat), settings, as_json=args.json)
+    lines = to_lines(_all_receipts(settings))
     if args.file == STANDARD:
         sys.stdout.writelines(lines)
         return 0
@@ -219,12 +233,57 @@ def _receipts(args: argparse.Namespace, settings: Settings) -> int:
     return 0
 
 
+def _all_receipts(settings: Settings) -> Sequence[Receipt]:
+    if settings.storage.backend == "sqlite":
+        from proxy.storage.sqlite import carry_over
+
+        return carry_over.receipts_in(_existing(settings))
+    from proxy.storage.sql.forgetting.repeat import receipts_in
+
+    return asyncio.run(_in_stores(settings, lambda database: database.read(receipts_in)))
+
+
+def _repeat(receipts: Sequence[Receipt], settings: Settings, *, as_json: bool) -> int:
+    from proxy.storage.sql.forgetting.repeat import Repeated, repeat
+
+    async def run(database: "Database") -> Repeated:
+        done = Repeated()
+        for receipt in receipts:  # each in a transaction of its own: run again, it skips what is done
+            done = await database.write(partial(repeat, receipt=receipt, so_far=done))
+        return done
+
+    if settings.storage.backend == "sqlite":
+        _existing(settings)
+    done = asyncio.run(_in_stores(settings, run))
+    if as_json:
+        print(json.dumps(asdict(done)))
+        return 0
+    print(_repeated("read", done.receipts, done.erased))
+    if done.unknown:
+        print(_NEWER.format(done.unknown))
+    return 0
+
+
+async def _in_stores(settings: Settings, work: "Callable[[Database], Awaitable[T]]") -> T:
+    """Run the work on the database that the settings name."""
+    from proxy.app.open_stores import stores_of
+    from proxy.storage.sql.stores import SqlStores
+
+    stores = stores_of(settings)
+    assert isinstance(stores, SqlStores)
+    try:
+        await stores.open()
+        return await work(stores.database)
+    finally:
+        await stores.close()
+
+
 def _read_receipts(path: Path) -> Sequence[Receipt]:
-    from proxy.storage.sqlite import carry_over
+    from proxy.storage.sql.forgetting.repeat import from_lines
 
     with path.open(encoding="utf-8") as lines:
         try:
-            return list(carry_over.from_lines(lines))
+            return list(from_lines(lines))
         except ValueError as error:
             raise ConfigError(f"{path}: {error}; expected the output of `memory-proxy receipts`") from None
 

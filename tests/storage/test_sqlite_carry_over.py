@@ -11,7 +11,7 @@ import pytest
 from proxy.domain.core import Candidate, Hold, Scope
 from proxy.domain.oversight import Key
 from proxy.domain.stored_responses import Conversation, StoredResponse
-from proxy.storage.sql.forgetting import forget
+from proxy.storage.sql.forgetting import forget, repeat
 from proxy.storage.sqlite import carry_over
 from tests.storage.making import (
     ANNA,
@@ -163,9 +163,9 @@ async def test_saved_receipts_stand_in_for_a_database_that_is_lost(house):
         house.back_up()
         await forgotten(stores.memories, of(ANNA), "a")
         await forgotten(stores.memories, of(BEN))
-    lines = list(carry_over.to_lines(carry_over.receipts_in(house.data_dir / "memory.db")))
+    lines = list(repeat.to_lines(carry_over.receipts_in(house.data_dir / "memory.db")))
     (house.data_dir / "memory.db").unlink()
-    done = house.restore(receipts=list(carry_over.from_lines(io.StringIO("".join(lines)))))
+    done = house.restore(receipts=list(repeat.from_lines(io.StringIO("".join(lines)))))
     assert (done.carried.receipts, done.carried.erased.memories, done.carried.unknown) == (2, 3, 0)
     assert await house.remembered() == {"rum"}
     assert await house.remembered(BEN) == set()
@@ -188,7 +188,7 @@ async def test_a_receipt_of_something_younger_than_the_backup_is_told_of(house):
 async def test_a_line_that_is_no_receipt_is_named(house):
     for line in ("{}", "[]", "no", '{"id": 1}'):
         with pytest.raises(ValueError, match="line 1"):
-            list(carry_over.from_lines([line]))
+            list(repeat.from_lines([line]))
 
 
 async def test_a_revoked_key_stays_revoked_and_a_new_one_valid(house):

@@ -12,25 +12,21 @@ left: it was deleted if the present database goes on from the backup, and is bey
 
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from proxy.domain.core import Forgotten, MemoryFilter, Scope
+from proxy.domain.core import Forgotten, Scope
 from proxy.domain.oversight import Receipt
 from proxy.storage.sql import owners
-from proxy.storage.sql.forgetting.affected import Seqs, find
-from proxy.storage.sql.forgetting.erase import erase, erase_all
-from proxy.storage.sql.forgetting.target import Target, aimed
-from proxy.storage.sql.receipts import counts_of, keep, numbers, plus, receipt_of
+from proxy.storage.sql.forgetting import repeat
+from proxy.storage.sql.forgetting.affected import Seqs
+from proxy.storage.sql.forgetting.erase import erase
+from proxy.storage.sql.receipts import keep, plus, receipt_of
 from proxy.storage.sqlite import file
 
-_RECEIPTS = """
-    SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts
-    FROM receipts r JOIN scopes s ON s.id = r.owner WHERE s.user IS NOT NULL ORDER BY r.seq
-"""
 _UNFINISHED = "SELECT r.id FROM receipts r JOIN forgets f ON f.receipt = r.seq"
 _KEY = "id, digest, name, tenant, user, rights, upstream_key, created_at, revoked_at"
 _KEYS = f"SELECT {_KEY} FROM keys ORDER BY seq"
@@ -80,8 +76,6 @@ _RANDOM = ("conversations", "stored_responses", "exchanges", "receipts", "keys")
 _USERS = "SELECT tenant, user FROM scopes WHERE user IS NOT NULL"
 _ANCHOR = "json_array(x.exchange_id, x.slot, x.content)"
 _ANCHORS = f"anchors x {_OF_SESSIONS.format('x')}"
-_UNREAD = f"SELECT x.seq FROM exchanges x {_OF_SESSIONS.format('x')} AND x.extraction <> 'done'"
-_JOBS = f"SELECT x.id FROM jobs x {_OF_SESSIONS.format('x')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +101,7 @@ class Carried:
 def read(path: Path) -> Present:
     """Return what the database tells. Raises StoreUnavailable if it cannot be read to its end."""
     with _connected(path) as database:
-        receipts = tuple(receipt_of(row) for row in database.execute(_RECEIPTS))
+        receipts = tuple(receipt_of(row) for row in database.execute(repeat.RECEIPTS))
         unfinished = frozenset(id_ for (id_,) in database.execute(_UNFINISHED))
         keys = tuple(database.execute(_KEYS).fetchall())
     file.check(path)
@@ -117,25 +111,7 @@ def read(path: Path) -> Present:
 def receipts_in(path: Path) -> tuple[Receipt, ...]:
     """Return all receipts of a database that may be in use, the oldest first."""
     with _connected(path) as database:
-        return tuple(receipt_of(row) for row in database.execute(_RECEIPTS))
-
-
-def to_lines(receipts: Iterable[Receipt]) -> Iterator[str]:
-    """Yield each receipt as a line of JSON."""
-    for receipt in receipts:
-        counts = {**numbers(receipt.counts), "receipt": receipt.counts.receipt}
-        yield json.dumps({**asdict(receipt), "counts": counts}) + "\n"
-
-
-def from_lines(lines: Iterable[str]) -> Iterator[Receipt]:
-    """Yield the receipts of lines that `to_lines` made. Raises ValueError, with its number, for another."""
-    for number, line in enumerate(lines, 1):
-        try:
-            told = json.loads(line)
-            counts = dict(told["counts"])
-            yield Receipt(**{**told, "counts": counts_of(counts, counts.get("receipt"))})
-        except (ValueError, TypeError, KeyError):
-            raise ValueError(f"line {number} is no receipt") from None
+        return repeat.receipts_in(database)
 
 
 def carry(staged: Path, present: Present | None, receipts: Sequence[Receipt]) -> Carried:
@@ -153,7 +129,7 @@ def carry(staged: Path, present: Present | None, receipts: Sequence[Receipt]) ->
         if present is not None:
             erased = plus(erased, _delete_as_in(present, database))
         for receipt in others:
-            gone, was_there = _carry_out(database, receipt)
+            gone, was_there = repeat.carry_out(database, receipt)
             erased, unknown = plus(erased, gone), unknown + (not was_there)
         for receipt in (*theirs, *others):
             keep(database, owners.ensure(database, Scope(receipt.tenant, receipt.user)).id, receipt)
@@ -176,7 +152,7 @@ def _as_in(present: Present, staged: file.SqliteConnection, receipts: Sequence[R
             erased = plus(erased, _keep_what_is_in(now, staged, scope))
     for receipt in receipts:
         if receipt.id in present.unfinished:
-            erased = plus(erased, _carry_out(staged, receipt)[0])
+            erased = plus(erased, repeat.carry_out(staged, receipt)[0])
     return erased
 
 
@@ -252,28 +228,6 @@ def _names(now: file.SqliteConnection, query: str, ours: dict[str, str]) -> set[
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
             return set()
         raise
-
-
-def _carry_out(staged: file.SqliteConnection, receipt: Receipt) -> tuple[Forgotten, bool]:
-    """Forget what the receipt names; return what went, and whether what it names was there."""
-    scope = Scope(receipt.tenant, receipt.user)
-    owner = owners.find(staged, scope)
-    if owner is None:
-        return Forgotten(), True
-    where = MemoryFilter(
-        tenant=receipt.tenant, user=receipt.user, project=receipt.project, type=receipt.type,
-        include_inactive=True,
-    )  # fmt: skip
-    owners.raise_generation(staged, owner.id)
-    gone = erase_all(staged, owner.id, find(staged, aimed(owner.id, where, receipt.memory_id)))
-    if receipt.memory_id is not None and not gone.memories:
-        document = Target(owner=owner.id, document_id=receipt.memory_id)
-        gone = plus(gone, erase_all(staged, owner.id, find(staged, document)))
-    was_there = receipt.memory_id is None or gone != Forgotten()
-    ours = {"tenant": scope.tenant, "user": scope.user}
-    unread = tuple(seq for (seq,) in staged.execute(_UNREAD, ours))
-    jobs = tuple(seq for (seq,) in staged.execute(_JOBS, ours))
-    return plus(gone, erase(staged, owner.id, (("jobs", jobs), ("exchanges", unread)))), was_there
 
 
 def _keep_keys(staged: file.SqliteConnection, present: Present | None) -> int:
