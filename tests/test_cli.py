@@ -213,7 +213,7 @@ def test_the_image_has_its_place_for_every_command_and_a_user_that_debian_has_no
 
 @pytest.mark.parametrize("file", sorted((ROOT / "config").glob("*.yaml")), ids=lambda file: file.name)
 def test_no_shipped_configuration_believes_strangers(file: Path) -> None:
-    if file.name != "compose.yaml":  # whose replicas have cluster.yaml
+    if file.name != "compose.yaml":  # the settings of its replicas are in their environment
         refuse_open_network(load(file, {}))
         assert not load(file, {}).server.allow_open
     assert "--allow-open" not in file.read_text("utf-8")

@@ -100,6 +100,23 @@ def test_every_shipped_configuration_is_valid() -> None:
             load(file, {})
 
 
+@pytest.mark.parametrize("chosen", [{}, {"REDIS_URL": "redis://redis:6379/0", "VECTORS": "qdrant"}])
+def test_the_replicas_of_the_compose_file_need_one_variable(chosen: dict[str, str]) -> None:
+    compose = yaml.safe_load((DEFAULTS.parent / "compose.yaml").read_text("utf-8"))
+    given = {"UPSTREAM": "http://127.0.0.1:1/v1", **chosen}
+
+    def filled(value: str) -> str:
+        return re.sub(r"\$\{(\w+):([-?])([^}]*)\}", lambda m: given.get(m[1], m[3]), value)
+
+    assert set(re.findall(r"\$\{(\w+):\?", str(compose))) == {"UPSTREAM"}
+    for name in ("proxy-1", "proxy-2"):
+        environ = {key: filled(value) for key, value in compose["services"][name]["environment"].items()}
+        settings = load(None, environ)
+        assert settings.storage.backend == "postgres"
+        assert settings.storage.vectors == chosen.get("VECTORS", "exact")
+        assert (settings.cache.redis_url is None) is (not chosen)
+
+
 def test_the_environment_overrides_the_file_and_the_command_line_both(tmp_path: Path) -> None:
     file = tmp_path / "c.yaml"
     file.write_text("memory: {extraction_batch_size: 2, budget_tokens: 300}\nserver: {port: 1}\n")
