@@ -280,6 +280,7 @@ def main() -> None:
     parser.add_argument("--encoder", type=Path, nargs="+", required=True)
     parser.add_argument("--seconds", type=float, default=1500)
     parser.add_argument("--rate", type=float, default=1.2e-3)
+    parser.add_argument("--resume", type=Path, help="weights of an earlier run")
     args = parser.parse_args()
     torch.manual_seed(0)
     encoder = m.load(m.published_words(args.words), args.encoder, args.layers).eval()
@@ -292,6 +293,9 @@ def main() -> None:
     }
     states.compute()
     reader = Reader()
+    if args.resume:
+        with np.load(args.resume) as saved:
+            reader.load_state_dict({n: torch.tensor(saved[n]).float() for n in reader.state_dict()})
     fit(reader, states, pools, args.seconds, args.rate)
     args.out.mkdir(parents=True, exist_ok=True)
     target = args.out / "relevance.npz"
