@@ -347,6 +347,17 @@ async def one_round(
         await asyncio.gather(talking, return_exceptions=True)
 
 
+def confirmations(db: SqliteFile | PostgresDatabase) -> set[tuple[str, str]]:
+    """Return users and what they said for a memory. A fact that is taken for a repetition of another, with a
+    name like it, is no memory of its own, but the other quotes it."""
+    return set(
+        db.rows(
+            "SELECT s.user, e.span FROM evidence e JOIN memories m ON m.seq = e.memory"
+            " JOIN scopes s ON s.id = m.owner"
+        )
+    )
+
+
 def judge(db: SqliteFile | PostgresDatabase, tally: Tally) -> list[str]:
     """Return what is wrong, with names of lost and doubled facts."""
     damage = db.damage()
@@ -355,6 +366,7 @@ def judge(db: SqliteFile | PostgresDatabase, tally: Tally) -> list[str]:
     ((stuck,),) = db.rows("SELECT count(*) FROM exchanges WHERE state = 'open'")
     ((left,),) = db.rows("SELECT count(*) FROM exchanges WHERE extraction <> 'done'")
     stored = collections.Counter(found)
+    quoted = confirmations(db)
     for (user, content), times in stored.items():
         if times > 1:
             wrong.append(f"stored {times} times: {user} {content}")
@@ -362,7 +374,11 @@ def judge(db: SqliteFile | PostgresDatabase, tally: Tally) -> list[str]:
         if name not in tally.sent[user]:
             wrong.append(f"nobody said so: {user} {content}")
     for user, names in tally.queued.items():
-        wrong += [f"LOST, promised: {user} {n}" for n in sorted(names) if (user, fact(n)) not in stored]
+        wrong += [
+            f"LOST, promised: {user} {n}"
+            for n in sorted(names)
+            if (user, fact(n)) not in stored and (user, said(n)) not in quoted
+        ]
     lost = [(u, n) for u, ns in tally.unpromised.items() for n in ns if (u, fact(n)) not in stored]
     print(f"stored {len(found)}; exchanges still open {stuck}, not extracted {left}")
     print(f"answers without `queued`: {sum(map(len, tally.unpromised.values()))}, not stored {len(lost)}")

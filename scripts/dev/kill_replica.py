@@ -34,6 +34,7 @@ from scripts.dev.kill9 import (  # noqa: E402
     PostgresDatabase,
     SqliteFile,
     asking,
+    confirmations,
     database,
     fact,
     is_complete,
@@ -207,9 +208,10 @@ async def stored(replica: Replica, user: str) -> list[str]:
             after = {"after": page["data"][-1]["id"]}
 
 
-async def judge(replicas: list[Replica], tally: Tally) -> list[str]:
+async def judge(replicas: list[Replica], db: SqliteFile | PostgresDatabase, tally: Tally) -> list[str]:
     """Return what is wrong, with names of lost and doubled facts."""
     wrong: list[str] = []
+    quoted = confirmations(db)
     total = 0
     for user, sent in tally.sent.items():
         seen = [await stored(each, user) for each in replicas]
@@ -219,7 +221,11 @@ async def judge(replicas: list[Replica], tally: Tally) -> list[str]:
         wrong += [f"stored {times} times: {user} {what}" for what, times in found.items() if times > 1]
         wrong += [f"nobody said so: {user} {what}" for what in found.keys() - set(map(fact, sent))]
         gone = tally.forgotten[user]
-        wrong += [f"LOST, promised: {user} {n}" for n in tally.queued[user] - gone if fact(n) not in found]
+        wrong += [
+            f"LOST, promised: {user} {n}"
+            for n in tally.queued[user] - gone
+            if fact(n) not in found and (user, said(n)) not in quoted
+        ]
         wrong += [f"came back: {user} {n}" for n in gone - tally.resent if fact(n) in found]
     print(f"stored {total}; answers without `queued`: {sum(map(len, tally.unpromised.values()))}")
     return wrong
@@ -265,7 +271,7 @@ async def drill(options: argparse.Namespace, db: SqliteFile | PostgresDatabase) 
                 (ended,) = await asyncio.gather(talking, return_exceptions=True)
                 assert isinstance(ended, asyncio.CancelledError), ended
             jobs = await nothing_left(replicas[0].origin, within_s=SETTLE_S, quiet_s=15)  # sweeps: every 5 s
-            wrong = await judge(replicas, tally) + stuck(db)
+            wrong = await judge(replicas, db, tally) + stuck(db)
         finally:
             for replica in replicas:
                 replica.thaw()
