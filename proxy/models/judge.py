@@ -35,7 +35,8 @@ SENSE = frozenset(
     " off_record".split()
 )
 _MEMORY_BYTES = 4_000_000  # of memories that are stored without their reading: some 2,000
-_MAY_ASK = 0.15  # of the message head: one message in ten reaches it, and of those that ask 19 in 20
+_MAY_FORGET = 0.15  # of the message head: one message in fifteen reaches it, and nearly all that ask for it
+_MAY_ASK = 0.02  # likewise, where no request waits: one in three reaches it, and all that ask for something
 _SENSES = 512
 _T = TypeVar("_T")
 
@@ -89,8 +90,8 @@ class OnnxJudge:
         is surer about that, and takes twice as long."""
         made = await self._embedder.read(text)
         needs, asks = self._heads.message.judge(_states(made.states))
-        may = (asks.forget, asks.remember, asks.off_record, asks.rule) if closely else (asks.forget,)
-        if max(may) >= _MAY_ASK:
+        may_ask = closely and max(asks.remember, asks.off_record, asks.rule) >= _MAY_ASK
+        if may_ask or asks.forget >= _MAY_FORGET:
             asks = await self._asks(text, asks)
         return Reading(made.vector, needs, asks, made.states)
 

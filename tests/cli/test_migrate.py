@@ -1,6 +1,7 @@
 """`memory-proxy migrate …` as an operator uses it: a real Redis, a real data directory."""
 
 import argparse
+import asyncio
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,7 +40,9 @@ def run(
     migrate.add_migrate(parser)
 
     async def run(*argv: str) -> tuple[int, str, str]:
-        status = await migrate._run(parser.parse_args([*argv, "--data-dir", str(tmp_path / "data")]))
+        status = await asyncio.to_thread(
+            migrate._run, parser.parse_args([*argv, "--data-dir", str(tmp_path / "data")])
+        )
         said = capsys.readouterr()
         return status, said.out, said.err
 

@@ -70,10 +70,10 @@ async def test_a_standing_instruction_is_in_force_on_the_next_turn_and_until_it_
 
 async def test_a_standing_instruction_survives_a_restart(house: Houses) -> None:
     async with house() as h:
-        await ask(h, "Call me Bo")
+        await ask(h, "From now on, call me Bo")
     async with house() as h:
         await ask(h, "What rhymes with orange?")
-        assert "] Call me Bo" in block(h)
+        assert "] From now on, call me Bo" in block(h)
 
 
 NO_PLACE = {"status": "none", "reason": "no_place", "count": "0", "tokens": "0"}
@@ -321,12 +321,12 @@ async def test_what_is_forgotten_is_in_no_note_of_a_session(house: Houses) -> No
     model = ScriptedModel()
     model.roles["memory_state"] = STATE
     async with house(model, memory={"compress_step_turns": 1}) as h, httpx2.AsyncClient(timeout=30) as http:
-        await ask(h, "Call me Bo")
+        await ask(h, "From now on, call me Bo")
         for day in range(4):
             await ask(h, f"Please plan day {day} of my trip.")
         await until(lambda: value(len(model.asked)))
         await ask(h, "What rhymes with orange?")
-        assert "] Call me Bo" in block(h)
+        assert "] From now on, call me Bo" in block(h)
         answer = await http.delete(f"{h.base_url}/memory", params={"user_id": "alice"})
         assert answer.json()["deleted_sessions"] >= 1
         await ask(h, "What rhymes with orange?")

@@ -7,10 +7,8 @@ import json
 from typing import Any
 
 import pytest
-import structlog
 from hypothesis import given
 from hypothesis import strategies as st
-from structlog.testing import capture_logs
 
 from proxy.http.responses.answering import COMMENT, KeepAlive
 from proxy.http.responses.listening import TERMINAL, Listener
@@ -131,12 +129,16 @@ async def test_silence_in_a_stream_is_filled_until_it_is_stopped() -> None:
 async def test_an_answer_that_memory_cannot_read_is_logged_without_its_words(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # A logger that another test has used is bound to its configuration for good.
-    monkeypatch.setattr("proxy.telemetry.log", structlog.get_logger())
+    logs: list[dict[str, Any]] = []
+
+    class Log:
+        def warning(self, event: str, **facts: Any) -> None:
+            logs.append({"event": event, **facts})
+
+    monkeypatch.setattr("proxy.telemetry.log", Log())
     headers = [(b"Content-Type", b"text/event-stream"), (b"Content-Encoding", b"zstd")]
-    with capture_logs() as logs:
-        answer = await read_answer(headers, [b"\x00\x01 the secret words"], CHAT)
-        await read_answer(headers[:1], [STREAM], CHAT)
+    answer = await read_answer(headers, [b"\x00\x01 the secret words"], CHAT)
+    await read_answer(headers[:1], [STREAM], CHAT)
     assert answer.text == ""
     (entry,) = logs
     assert (entry["event"], entry["encoding"]) == ("answer.unread", "zstd")

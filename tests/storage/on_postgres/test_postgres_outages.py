@@ -43,7 +43,7 @@ async def test_nothing_acknowledged_is_lost_or_stored_twice(url, processes, monk
         runs = (run_and_kill(url, f"r{n}p{p}-", chance.randint(30, 150)) for p in range(processes))
         said = [line.split()[:2] for lines in await asyncio.gather(*runs) for line in lines]
         begun |= {what[1] for what in said if len(what) == 2 and what[0] == "begun"}
-    monkeypatch.setattr(instance, "DEAD_AFTER_S", 0.0)  # all the others are
+    monkeypatch.setattr(instance, "ALIVE", "FALSE")  # all the others are dead
     stores = PostgresStores(url)
     await stores.open()
     await extract_the_rest(stores)
