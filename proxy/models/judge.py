@@ -104,10 +104,10 @@ class OnnxJudge:
                 self._senses.clear()
             self._senses[key] = sense
         return Asks(
-            max(asks.remember, sense["remember"]),
-            max(asks.forget, sense["forget"]),
-            max(asks.off_record, sense["off_record"]),
-            max(asks.rule, sense["rule"]),
+            _surer(asks.remember, sense["remember"]),
+            _surer(asks.forget, sense["forget"]),
+            _surer(asks.off_record, sense["off_record"]),
+            _surer(asks.rule, sense["rule"]),
         )
 
     async def helps(
@@ -199,6 +199,12 @@ class OnnxJudge:
             return await asyncio.get_running_loop().run_in_executor(self._pool, work)
         except RuntimeError as e:  # the pool was shut down
             raise EmbeddingFailed("the judge is closed") from e
+
+
+def _surer(asked: float, meant: float) -> float:
+    """Return the chance of an ask by both heads: the slower one counts only if the message head sees it at
+    all, since a message that is taken to be off the record is lost."""
+    return max(asked, meant) if asked >= _MAY_ASK else asked
 
 
 class _Memories:

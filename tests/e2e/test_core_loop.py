@@ -156,7 +156,8 @@ async def test_where_extraction_is_off_no_request_is_stored_and_none_is_told_so(
                 extra_body=context("alice", session_id="s-1") | asked,
                 extra_headers={"X-Memory-Mode": "on"},
             )
-            assert (raw.headers["x-memory-status"], raw.headers["x-memory-store"]) == ("none", "off")
+            assert raw.headers["x-memory-status"] in ("none", "skipped")
+            assert raw.headers["x-memory-store"] == "off"
         async with httpx2.AsyncClient(timeout=30) as http:
             for kept in ("sessions", "jobs"):
                 answer = await http.get(f"{h.base_url}/memory/{kept}", params={"user_id": "alice"})

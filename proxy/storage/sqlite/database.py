@@ -241,7 +241,9 @@ class Database:
             for entry in group:
                 entry.error = entry.error or error
         else:
-            self.troubles.worked(side)
+            # Work that failed by itself has been noted: the commit of the others says nothing about it.
+            if not any(entry.error is not None and self.troubles.kind_of(entry.error) for entry in group):
+                self.troubles.worked(side)
         _deliver(group)
 
     def _commit(self, connection: file.SqliteConnection, group: Sequence[_Entry]) -> None:
