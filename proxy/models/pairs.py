@@ -64,7 +64,7 @@ class PairModel:
         """Return the session, made if it is not there. Blocks. Raises EmbeddingFailed."""
         with self._making:
             if self._made is None:
-                self._made = onnx_session(memory_e5.PAIR_GRAPH, weights_dir=self._directory)
+                self._made = onnx_session(memory_e5.PAIR_GRAPH, self._directory, packed=False)
             return self._made
 
 
