@@ -61,7 +61,7 @@ def fact(content: str, message: str, kind: str = "semantic") -> dict[str, Any]:
     return {"type": kind, "content": content, "confidence": 0.95, "tags": [], "evidence": evidence}
 
 
-async def tell(house: House, told: Sequence[tuple[str, str]], tick: Tick) -> dict[str, Reply]:
+async def tell(house: House, claimed: Sequence[tuple[str, str]], tick: Tick) -> dict[str, Reply]:
     """Send each (user, message) as a conversation of its own, end it, and wait until all is extracted."""
     turns = asyncio.Semaphore(AT_ONCE)
     replies: dict[str, Reply] = {}
@@ -78,7 +78,7 @@ async def tell(house: House, told: Sequence[tuple[str, str]], tick: Tick) -> dic
         replies[user] = reply
         tick(user)
 
-    await asyncio.gather(*(one(*pair) for pair in told))
+    await asyncio.gather(*(one(*pair) for pair in claimed))
     await house.idle(120)
     return replies
 
@@ -134,11 +134,13 @@ def _holder(user: str, content: str) -> Persona:
     return Persona(user, "", (Session(f"{user}-s", everyday.STORED, None, (), (held,), ()),), ())
 
 
-def _judge_change(found: Tally, language: str, row: Mapping[str, str], held: list[str], told: bool) -> None:
-    """Count the outcome of a pair. `told`: the model claimed that the new fact replaces the old one."""
+def _judge_change(
+    found: Tally, language: str, row: Mapping[str, str], held: list[str], claimed: bool
+) -> None:
+    """Count the outcome of a pair. `claimed`: the model said that the new fact replaces the old one."""
     places = [nearest(content, (row["old"], row["new"])) for content in held]
     old, new = 0 in places, 1 in places
-    if told:
+    if claimed:
         found.add("replaces believed", language, not old)
     elif row["label"] == "changed":
         found.add("updates found", language, new and not old)

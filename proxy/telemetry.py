@@ -345,7 +345,7 @@ class Span:
         self._span = span
 
     def tell(self, **attributes: Value | None) -> None:
-        """Set attributes; a double underscore stands for a dot. None: unknown, left out."""
+        """Set attributes; a double underscore becomes a dot. None: unknown, left out."""
         if self._span is not None:
             for name, value in attributes.items():
                 if value is not None:
@@ -380,11 +380,11 @@ def span(name: str, kind: Kind = "internal", headers: Sequence[Header] = ()) -> 
         record_exception=False,  # an exception's text may hold anything
         set_status_on_exception=False,
     ) as started:
-        told = Span(started)
+        made = Span(started)
         try:
-            yield told
+            yield made
         except BaseException as error:
-            told.fail(type(error).__name__)
+            made.fail(type(error).__name__)
             raise
 
 
@@ -398,8 +398,8 @@ def passed_on(headers: Sequence[Header]) -> list[Header]:
     TraceContextTextMapPropagator().inject(carried)
     if not carried:
         return list(headers)
-    kept = [header for header in headers if header[0].lower() not in _CARRIED]
-    return kept + [(name.encode(), value.encode()) for name, value in carried.items()]
+    others = [header for header in headers if header[0].lower() not in _CARRIED]
+    return others + [(name.encode(), value.encode()) for name, value in carried.items()]
 
 
 def under_way() -> Span:

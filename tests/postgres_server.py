@@ -1,4 +1,4 @@
-"""A real PostgreSQL for tests: a server of this test process, on a loopback port of its own, gone with it."""
+"""A real PostgreSQL for tests: a server of this test process, on a loopback port of its own."""
 
 import os
 import pwd

@@ -6,7 +6,7 @@ r"""Train the encoder's layers: a question must be near to what answers it, in e
 Losses: contrastive within each user's memories (retrieval and relevance users), the cosine and the rows of
 similarities of the teacher (left out without `--teacher`), and the class of triage messages, so that one pass
 gives the vector and what the message needs. The word embeddings are frozen. Writes a checkpoint next to
-`--out` every five minutes and goes on from it. memory-e5-small-v2 took 32 minutes on two busy cores (166
+`--out` every five minutes and continues from it. memory-e5-small-v2 took 32 minutes on two busy cores (166
 steps of 12 users) from a six-layer encoder distilled before.
 """
 

@@ -4,8 +4,8 @@ r"""Train one head on the encoder, and report its held-out scores by language.
         --tokenizer tokenizer.json
 
 Saves `<head>.npz` (low-rank changes and linear layers) and `<head>.json` (its card: data, scores, checksum).
-A few minutes on two cores; `--resume` goes on from saved weights. Batches are of similar length; what is rare
-is drawn as often as what is frequent.
+A few minutes on two cores; `--resume` continues from saved weights. Batches are of similar length; what is
+rare is drawn as often as what is frequent.
 """
 
 import argparse

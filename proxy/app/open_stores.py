@@ -56,7 +56,7 @@ def _indexed(settings: Settings, fell_back: Callable[[], None]) -> "Indexed | No
 
 
 def index_of(settings: Settings) -> "CandidateIndex | None":
-    """Return the index beside the database, not connected yet; None: vectors are searched exactly."""
+    """Return the index next to the database, not connected yet; None: vectors are searched exactly."""
     if settings.storage.vectors == "exact":
         return None
     from proxy.storage.vectors import qdrant

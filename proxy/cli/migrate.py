@@ -34,7 +34,7 @@ def add_migrate(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "Copy everything into the store that the configuration names, which must be empty, and compare both"
         " at the end. Stop every proxy on both stores first. The source stays as it is. A copy that was"
-        " broken off goes on when the same command is run again; from Redis it begins again, and leaves"
+        " interrupted continues when the same command is run again; from Redis it starts again, and leaves"
         " nothing behind until it is complete."
     )
     add_place(parser)

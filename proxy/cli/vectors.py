@@ -64,13 +64,13 @@ def add_reindex(parser: argparse.ArgumentParser) -> None:
 # ---------------------------------------------------------------- reembed
 
 
-async def reembed(vectors: Vectors, embedder: Embedder, report: Report, *, anew: bool = False) -> int:
-    """Embed the memories without a vector of the model, with `anew` all; return how many vectors were stored.
+async def reembed(vectors: Vectors, embedder: Embedder, report: Report, *, all_again: bool = False) -> int:
+    """Embed the memories without a vector of the model, or all; return how many vectors were stored.
 
     Memories that a proxy with another model writes during the run are embedded in a further round. Raises
     WrongModel if another run starts with yet another model.
     """
-    generation = await vectors.begin(embedder.model, anew=anew)
+    generation = await vectors.begin(embedder.model, anew=all_again)
     total, done = await vectors.count(generation), 0
     report(done, total)
     while batch := await vectors.stale(generation, None, BATCH):
@@ -89,7 +89,7 @@ async def _run_reembed(args: argparse.Namespace) -> int:
     if settings.storage.backend == "sqlite" and not (settings.data_dir / "memory.db").is_file():
         raise ConfigError(f"there are no memories in {settings.data_dir}: set --data-dir")
     try:
-        return await _reembed_all(settings, _chosen(args.model, settings), anew=args.force)
+        return await _reembed_all(settings, _chosen(args.model, settings), all_again=args.force)
     except (StoreError, EmbeddingFailed) as error:
         error.add_note("Vectors that are stored stay: run it again to resume")
         raise
@@ -114,7 +114,7 @@ def _chosen(given: str | None, settings: Settings) -> Chosen:
     return Chosen(given, None)
 
 
-async def _reembed_all(settings: Settings, chosen: Chosen, *, anew: bool) -> int:
+async def _reembed_all(settings: Settings, chosen: Chosen, *, all_again: bool) -> int:
     embedder = await asyncio.to_thread(_loaded, settings, chosen)
     stores = stores_of(settings)
     try:
@@ -122,7 +122,7 @@ async def _reembed_all(settings: Settings, chosen: Chosen, *, anew: bool) -> int
         doing = {"embed": escape(embedder.model.name)}
         with progress(doing, MofNCompleteColumn(), TimeRemainingColumn()) as report:
             background = embedder.in_background()
-            count = await reembed(stores.vectors, background, partial(report, "embed"), anew=anew)
+            count = await reembed(stores.vectors, background, partial(report, "embed"), all_again=all_again)
     finally:
         await stores.close()
         embedder.close()

@@ -30,8 +30,8 @@ class Episode:
 
 
 class NoteStore(Protocol):
-    """What is kept of sessions beside their exchanges (see domain.notes). Anchors come in with the exchange
-    that they are said in (NewExchange.anchors), and go, as the state does, with what is forgotten of it.
+    """What is stored of a session in addition to its exchanges (see domain.notes). Anchors are stored with
+    the exchange that states them (NewExchange.anchors); they and the state are erased with it.
     Nothing is shown while something of the user is being forgotten."""
 
     async def notes(

@@ -399,7 +399,7 @@ class Recorder(Protocol):
 
     async def begin(self, turn: Turn, key: str) -> Begun | None:
         """Commit what the user said, durable on return. `key` is equal for the same request sent again. None:
-        the user wants nothing of it kept."""
+        the user wants nothing of it stored."""
         ...
 
     async def resume(self, turn: Turn, key: str | None) -> Begun | None:

@@ -140,13 +140,13 @@ class Stores(Protocol):
         ...
 
     async def deliver(self) -> None:
-        """Send the vector index beside the database, if there is one and it is up, what it has not got. To be
+        """Send the external vector index, if there is one and it is up, what it lacks. To be
         called every few seconds; while the index hangs it may take as long."""
         ...
 
-    async def reindex(self, told: Callable[[int, int], None]) -> int:
-        """Fill the vector index beside the database again; return how many memories were sent, 0 without one.
-        `told`: is called with how many were sent and how many there are to send."""
+    async def reindex(self, report: Callable[[int, int], None]) -> int:
+        """Fill the external vector index again; return how many memories were sent, 0 without one.
+        `report`: called with how many were sent and how many there are to send."""
         ...
 
     async def close(self) -> None:

@@ -173,7 +173,7 @@ class OneJob:
                 if job.lane == EXPLICIT:
                     await self._keep_meanwhile(job, batch)
                 raise
-        # Who asked for it in so many words is not told of the failure: it is stored in these words.
+        # An explicit wish to remember must not fail with the extraction: store the words as they were said.
         return await verbatim.asked_for(judge, batch.pending, gate.policy), "unreadable"
 
     async def _keep_meanwhile(self, job: Job, batch: Batch) -> None:

@@ -113,7 +113,7 @@ class ExchangeRecorder:
         self.late.append((begun, outcome))
 
     async def catch_up(self) -> None:
-        """Commit what was kept, and end, as broken off, exchanges whose commit came too late. Raises
+        """Commit the buffered exchanges, and end those that were committed after their deadline. Raises
         StoreUnavailable while the store is away.
 
         What a crash takes from `late` is not lost: its exchange is on disk, and is adopted unanswered.

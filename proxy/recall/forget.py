@@ -52,11 +52,11 @@ async def forget(turn: Turn, ids: Sequence[str], searcher: Searcher) -> tuple[st
     """Erase the memories of the turn's user, durable on return; return the ids of those that were there.
 
     Raises StoreUnavailable."""
-    gone = []
+    erased = []
     for id_ in ids:
         where = MemoryFilter(tenant=turn.scope.tenant, user=turn.scope.user, now=searcher.clock())
         if (await searcher.memories.forget(where, id_, by=BY)).memories:
-            gone.append(id_)
-    if gone:
-        telemetry.log.info("memory.forgotten", by=BY, count=len(gone))
-    return tuple(gone)
+            erased.append(id_)
+    if erased:
+        telemetry.log.info("memory.forgotten", by=BY, count=len(erased))
+    return tuple(erased)

@@ -40,7 +40,7 @@ class Threshold:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class Relevant:
     """The candidates that help, best first. `judged`: the judge has read them."""
 
     ranked: list[Ranked]
@@ -58,19 +58,19 @@ async def relevant(
     judge: Judge | None,
     threshold: Threshold,
     readings: Readings | None = None,
-) -> Kept:
+) -> Relevant:
     """Return the candidates that help with the message. A judge that fails is done without. `readings`: where
     stored readings are read by memory id."""
     if threshold.asked is None and judge is not None and reading is not None:
         near = [c for c in candidates if _reaches(c, threshold.floor)]
         try:
-            return Kept(await _helping(reading, near, judge, threshold.helps, readings), judged=True)
+            return Relevant(await _helping(reading, near, judge, threshold.helps, readings), judged=True)
         except EmbeddingFailed:
             pass
     plain_rule = threshold.model if threshold.floor is None else threshold.floor
     least = plain_rule if threshold.asked is None else threshold.asked
     plain = [Ranked(c.hit.memory, c.score, why(c)) for c in candidates if _reaches(c, least)]
-    return Kept(without_repeats(plain), judged=False)
+    return Relevant(without_repeats(plain), judged=False)
 
 
 async def _helping(

@@ -127,17 +127,17 @@ class Searcher:
             chosen += [c for c in ranked[len(chosen) :] if c.hit.memory.id in kept_ids]
         threshold = self._threshold(wanted)
         readings = partial(self.memories.readings, wanted.scope)
-        kept = await relevant(encoded.reading, chosen, self.judge, threshold, readings)
-        if not kept.judged and level is Level.FULL and wanted.threshold is None:
+        judged = await relevant(encoded.reading, chosen, self.judge, threshold, readings)
+        if not judged.judged and level is Level.FULL and wanted.threshold is None:
             level = Level.UNJUDGED
-        found = kept.ranked
+        found = judged.ranked
         if self.reranking is not None:
             spent_s = self.clock() - wanted.began
             found = [*await self.reranking.reorder(encoded.query.text, found, spent_s=spent_s)]
         sure = [r for r in found if not (wanted.least_help and is_doubted(r.memory))][: wanted.limit]
         reason = None
         if not sure:
-            near = Reason.UNANSWERED if kept.judged else Reason.BELOW_THRESHOLD
+            near = Reason.UNANSWERED if judged.judged else Reason.BELOW_THRESHOLD
             reason = Reason.DOUBTED if found else near
         return Found(sure, reason, level, empty=not ranked)
 

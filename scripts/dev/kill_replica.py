@@ -6,7 +6,7 @@ as the extraction model returns exactly the facts it is shown. Users talk withou
 is sent again, the very same, to another replica. Meanwhile replicas are killed with SIGKILL and started
 again, stopped for longer than the others wait and let go on (a split: they believe they hold what others
 have taken over), and ended with SIGTERM; PostgreSQL is killed and started, or stopped for a while. At the
-end, with all of them there, must hold: every fact whose answer a client received completely with
+end, with all of them there, must hold: every fact with a completely received answer with
 `X-Memory-Store: queued` is stored once, nothing is stored twice, no user has what he did not say, nothing is
 back that was forgotten, no job and no exchange is stuck. Exit status 1 otherwise.
 """
@@ -220,13 +220,13 @@ async def judge(replicas: list[Replica], db: SqliteFile | PostgresDatabase, tall
         total += len(seen[0])
         wrong += [f"stored {times} times: {user} {what}" for what, times in found.items() if times > 1]
         wrong += [f"nobody said so: {user} {what}" for what in found.keys() - set(map(fact, sent))]
-        gone = tally.forgotten[user]
+        found_ids = tally.forgotten[user]
         wrong += [
             f"LOST, promised: {user} {n}"
-            for n in tally.queued[user] - gone
+            for n in tally.queued[user] - found_ids
             if fact(n) not in found and (user, said(n)) not in quoted
         ]
-        wrong += [f"came back: {user} {n}" for n in gone - tally.resent if fact(n) in found]
+        wrong += [f"came back: {user} {n}" for n in found_ids - tally.resent if fact(n) in found]
     print(f"stored {total}; answers without `queued`: {sum(map(len, tally.unpromised.values()))}")
     return wrong
 

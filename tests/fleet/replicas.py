@@ -186,7 +186,7 @@ async def recovered(replica: Replica) -> None:
             await asyncio.sleep(0.2)
 
 
-async def told(replica: Replica, user: str, facts: set[str]) -> None:
+async def tell_each(replica: Replica, user: str, facts: set[str]) -> None:
     """Return once the user's memories hold the facts."""
     async with asyncio.timeout(SETTLE_S):
         while not facts <= set(await stored(replica, user)):  # noqa: ASYNC110 another process's doing

@@ -16,7 +16,7 @@ import pytest_asyncio
 
 from proxy.cli.main import main
 from tests import postgres_server
-from tests.fleet.replicas import Replica, fact, model, replicas, said, settled, stored, told
+from tests.fleet.replicas import Replica, fact, model, replicas, said, settled, stored, tell_each
 from tests.postgres_server import PostgresServer
 from tests.support.model import ScriptedModel
 from tests.support.upstream import Exchange, ScriptedUpstream, completion
@@ -102,11 +102,11 @@ class House:
         return str((await self.chat(replica, said(name), user)).headers["x-memory-store"])
 
     async def stores_again(self, replica: Replica, user: str, name: str) -> None:
-        """Return once the replica promises to store what it is told, and has done so."""
+        """Return once the replica promises to store what it is tell_each, and has done so."""
         async with asyncio.timeout(LIMIT_S):
             while await self.promised(replica, user, name) != "queued":  # noqa: ASYNC110 another process's doing
                 await asyncio.sleep(0.2)
-        await told(replica, user, {fact(name)})
+        await tell_each(replica, user, {fact(name)})
 
     async def is_idle(self, replica: Replica) -> None:
         """Return once no replica has anything to extract."""
@@ -153,7 +153,7 @@ async def house(shared: House) -> House:
 
 async def test_a_read_only_postgres_costs_no_request_and_no_recall(house: House) -> None:
     await house.chat(house.one, said("Bado"), "read-only")
-    await told(house.one, "read-only", {fact("Bado")})
+    await tell_each(house.one, "read-only", {fact("Bado")})
     switch = "ALTER SYSTEM SET default_transaction_read_only = {}", "SELECT pg_reload_conf()"
     house.postgres.execute(switch[0].format("on"), switch[1])
     try:
@@ -197,7 +197,7 @@ async def test_a_replica_that_was_away_and_believes_it_has_the_job_writes_nothin
     frozen.freeze()
     try:
         house.script.let_go()
-        await told(awake, "split", {fact("Sabo")})
+        await tell_each(awake, "split", {fact("Sabo")})
     finally:
         frozen.thaw()
     house.script.readings = []
@@ -244,7 +244,7 @@ async def test_what_one_forgets_is_not_recalled_from_the_caches_of_the_other(hou
     names = ("Lura", "Mabi", "Neso")
     for name in names:
         await house.chat(house.one, said(name), "cached")
-        await told(house.one, "cached", {fact(name)})
+        await tell_each(house.one, "cached", {fact(name)})
         for replica in (house.one, house.other):  # reads the user into its caches
             assert (await house.chat(replica, "What is my friend called?", "cached")).headers[
                 "x-memory-status"
@@ -308,7 +308,7 @@ async def test_users_whose_names_look_like_patterns_are_apart(house: House) -> N
         answer = await house.chat(house.one, said(name), user)
         assert answer.headers["x-memory-store"] == "queued", user
     for user, name in zip(odd, names, strict=True):
-        await told(house.other, user, {fact(name)})
+        await tell_each(house.other, user, {fact(name)})
     assert await house.forget(house.other, "*") == 1
     for user, name in zip(odd[1:], names[1:], strict=True):
         assert await stored(house.one, user) == [fact(name)], user

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import httpx2
 
-from tests.fleet.replicas import Client, Replica, fact, recovered, replicas, said, settled, stored, told
+from tests.fleet.replicas import Client, Replica, fact, recovered, replicas, said, settled, stored, tell_each
 from tests.postgres_server import PostgresServer
 from tests.support.model import ScriptedModel
 
@@ -79,7 +79,7 @@ async def test_a_replica_killed_under_load_loses_and_doubles_nothing(
         assert client.failed  # it was under load
         # What the dead one had not settled is taken over once it has been silent for long enough.
         for user in users:
-            await told(made[1], user, {fact(name) for name in client.promised[user]})
+            await tell_each(made[1], user, {fact(name) for name in client.promised[user]})
         await settled(made[1])
         for user in users:
             found = await stored(made[1], user)
@@ -105,7 +105,7 @@ async def test_postgres_restarted_under_load_loses_and_doubles_nothing(
         assert client.forgone, "no request met the outage"
         await asyncio.gather(*(recovered(each) for each in made))
         for user in users:
-            await told(made[1], user, {fact(name) for name in client.promised[user]})
+            await tell_each(made[1], user, {fact(name) for name in client.promised[user]})
         await settled(made[0])
         for user in users:
             found = await stored(made[0], user)
@@ -157,7 +157,7 @@ async def test_a_replica_that_starts_before_postgres_remembers_once_it_is_there(
         async with asyncio.timeout(60):
             while (await chat(http, one, said("Cefi"))).headers["x-memory-store"] != "queued":  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
-        await told(one, "anna", {fact("Cefi")})
+        await tell_each(one, "anna", {fact("Cefi")})
 
 
 async def test_a_job_is_worked_on_by_one_replica(
@@ -173,7 +173,7 @@ async def test_a_job_is_worked_on_by_one_replica(
             *(chat(http, made[n % 3], said(NAMES[n % 12]), user) for n, user in enumerate(users))
         )
         for number, user in enumerate(users):
-            await told(made[0], user, {fact(NAMES[number % 12])})
+            await tell_each(made[0], user, {fact(NAMES[number % 12])})
         await settled(made[0])
         assert len(script.extractions) == len(users)
 

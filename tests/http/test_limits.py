@@ -193,7 +193,7 @@ async def test_a_fleet_has_one_budget(ledger: Ledger, clock: Clock) -> None:
 
 async def test_a_machine_counts_for_itself_while_the_fleet_cannot(ledger: Ledger, clock: Clock) -> None:
     shared = Shared()
-    shared.error = StoreUnavailable("gone")
+    shared.error = StoreUnavailable("down")
     app = fleet(ledger, clock, shared)
     assert [(await call(app))[0] for _ in range(2)] == [200, 429]
     shared.error = None

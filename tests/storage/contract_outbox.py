@@ -1,4 +1,4 @@
-"""The contract of the outbox: what becomes of the index while it, or the process that fills it, is away."""
+"""The contract of the outbox: the index becomes complete after an outage or a killed sender."""
 
 import random
 import secrets
@@ -143,7 +143,7 @@ class OutboxContract:
         assert await stores.outbox.waiting() == 0
 
     async def test_who_lost_the_lease_while_sending_sends_again(self, stores, index, another, monkeypatch):
-        """A process is stopped while it sends an old state, and goes on after another has sent the forget."""
+        """A process is stopped while it sends an old state; another sends the forget before it continues."""
         second = await another(Indexed(index, exact_up_to=-1))
         await store(stores.memories, create("green tea", id="a"))
         upsert = index.upsert
@@ -178,15 +178,15 @@ class OutboxContract:
             await store(stores.memories, create(f"tea {number}", id=f"m{number}"))
         await stores.deliver()
         index.writes_left = 2
-        told = []
+        reported = []
         with pytest.raises(IndexUnavailable):
-            await stores.outbox.rebuild(lambda done, total: told.append((done, total)))
+            await stores.outbox.rebuild(lambda done, total: reported.append((done, total)))
         assert len(await index.held()) == 4
         assert len(await ids(stores, words="tea")) == 7
         index.writes_left = 100
-        assert await stores.outbox.rebuild(lambda done, total: told.append((done, total))) == 3
+        assert await stores.outbox.rebuild(lambda done, total: reported.append((done, total))) == 3
         assert len(await index.held()) == 7
-        assert told[-1] == (3, 3)
+        assert reported[-1] == (3, 3)
         assert await stores.outbox.rebuild(lambda done, total: None) == 7, "from the beginning"
 
     async def test_without_an_index_nothing_is_collected(self, stores, another):

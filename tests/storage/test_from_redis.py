@@ -30,8 +30,8 @@ _OWN_IDS = re.compile(r"'(?:[ek]\d+|doc_[0-9a-f]+|rcpt_[0-9a-f]+)'")
 
 async def fill_more(stores: Any) -> None:
     """A user who forgot everything once, and came back; with a time zone and a message from before."""
-    await store(stores.memories, create("gone with everything", CARA, id="wiped"), scope=CARA)
-    await talk(stores.sessions, "gone as well", scope=CARA, session="s1")
+    await store(stores.memories, create("erased with everything", CARA, id="wiped"), scope=CARA)
+    await talk(stores.sessions, "erased as well", scope=CARA, session="s1")
     await stores.memories.forget(of(CARA), by="open")
     later = {"scope": CARA, "session": "s1", "timezone": "Asia/Tokyo", "said_at": NOW - 500.0}
     begun = await talk(stores.sessions, "back again", "welcome", **later)

@@ -1,12 +1,12 @@
 """Copy everything from one database to another of the same schema: SQLite to PostgreSQL, or the other way.
 
 Rows are copied by primary key, in portions. Each portion is committed together with a row of the target's
-`meta` that says from where the copy comes and how far each table has got, so a copy that was killed goes on
+`meta` that says from where the copy comes and how far each table has got, so a killed copy continues
 behind its last portion. A proxy does not open such a target. At the end every row of both databases is read:
 each table must have the same number of rows and the same digest, a sum of the rows' hashes.
 
 Triggers of the target count memories and documents as they arrive, so the counters in `scopes` are copied
-last. `vector_targets` and `vector_outbox` are not copied: an index beside the target is filled by the target.
+last. `vector_targets` and `vector_outbox` are not copied: the target fills its own external index.
 """
 
 import hashlib

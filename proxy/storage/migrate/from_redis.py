@@ -1,6 +1,6 @@
 """Copy what earlier versions stored in Redis into an empty SQL store, in one transaction.
 
-The old layout, as far as it is read. Keys begin with the prefix (`memory-proxy:`). `users` is a hash of JSON
+The old layout. Keys begin with the prefix (`memory-proxy:`). `users` is a hash of JSON
 [tenant, user] by uid. The hash `u:<uid>:owner` has the user's counters; one of them, `home`, is how often
 everything was forgotten at once: the user's tables are then named `u:<uid>.<home>:…`, and the tables of
 earlier homes hold what was forgotten. `receipts` and `forgets` never move. A table is a hash of JSON rows, or
@@ -338,7 +338,7 @@ class _User:
                     )
 
     def _notes(self) -> None:
-        """Copy standing instructions and states. The exchange that one came from may be gone: number 0."""
+        """Copy standing instructions and states. Its exchange may have been deleted: number 0."""
         for sid, session in self._session_ids.items():
             for _, row in self._in_order(f"anchors:{sid}"):
                 self._writer.insert(

@@ -19,7 +19,7 @@ from proxy.storage.postgres.trouble import is_crowded
 
 Raw = psycopg.Connection[tuple[Any, ...]]
 
-# A server that is gone without a word is noticed after 10 s, unless the URL says otherwise.
+# A server that disappears silently is noticed after 10 s, unless the URL says otherwise.
 _DEFAULTS = {
     "application_name": "memory-proxy",
     "connect_timeout": "5",

@@ -25,7 +25,7 @@ _RENEW = (
     f"INSERT INTO instances VALUES (%s, {_NOW}) ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at"
 ).encode()
 ALIVE = f"seen_at > {_NOW} - {DEAD_AFTER_S}"
-"""The condition on a row of `instances` whose process is alive."""
+"""The SQL condition for a row of `instances` of a live process."""
 _CHANNEL = b"LISTEN memory_proxy"
 
 
@@ -33,7 +33,7 @@ class PostgresInstance:
     """This process among those that share the database, from `start` to `close`; hears what they announce.
 
     `announced` is called, in a thread, with "queued" for a job that waits and "forgot <owner>" for a user of
-    whom something was forgotten. An announcement may be lost: whatever it speeds up happens without it, too.
+    whom something was forgotten. An announcement may be lost: what it speeds up also happens without it.
     """
 
     def __init__(self, url: str, announced: Callable[[str], None]) -> None:
@@ -50,7 +50,7 @@ class PostgresInstance:
         self._thread.start()
 
     def is_dead(self, tx: Connection, instance: str) -> bool:
-        """True if the process that wrote under this id is gone, or cannot reach the database any more."""
+        """True if the process with this id has ended, or can no longer reach the database."""
         if instance == self.id:
             return False
         living = f"SELECT 1 FROM instances WHERE id = ? AND {ALIVE}"

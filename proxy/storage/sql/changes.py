@@ -297,7 +297,7 @@ def check(memory: Memory, vector: bytes | None, scope: Scope, dimension: int | N
 
 def heir_of(memory_id: str, successors: Mapping[str, str | None]) -> str | None:
     """Return who supersedes what the erased memory had superseded: the first of its line that is not erased.
-    None: nobody does. `successors`: of what is erased."""
+    None: there is none. `successors`: of what is erased."""
     heir = successors[memory_id]
     for _ in successors:  # not `while`: imported memories may supersede each other in a circle
         if heir is None or heir not in successors:

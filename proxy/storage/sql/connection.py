@@ -105,7 +105,7 @@ class Instance(Protocol):
     def id(self) -> str: ...
 
     def is_dead(self, tx: Connection, instance: str) -> bool:
-        """True if the process that wrote under this id is gone."""
+        """True if the process with this id has ended."""
         ...
 
     def clean(self) -> None:

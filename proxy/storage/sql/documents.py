@@ -196,7 +196,7 @@ def _insert(
 
 
 def _check_room(others: int, passages: int, new: NewDocument, limits: Limits) -> None:
-    """Raise QuotaExceeded if the user may not have the document beside the others, with their passages."""
+    """Raise QuotaExceeded if this document exceeds the user's quota of documents or passages."""
     if others + 1 > limits.documents:
         raise QuotaExceeded(f"This user has {limits.documents} documents already, and may have no more.")
     if passages + len(new.passages) > limits.passages_of_user:

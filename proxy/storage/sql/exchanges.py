@@ -254,5 +254,5 @@ def is_opening(new: NewExchange, *, at: float) -> bool:
 
 
 def said_anew(key: str, seq: int) -> str:
-    """Return the key of the exchange that says the same anew after the one with this number."""
+    """Return the key of a later exchange that repeats the one with this number."""
     return f"{key}:{seq}"

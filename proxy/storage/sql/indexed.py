@@ -1,4 +1,4 @@
-"""Search of users with many memories by an index beside the database (see outbox.py).
+"""Search of users with many memories by an external index (see outbox.py).
 
 The index proposes; what is found, and with which scores, comes from the rows in one transaction: an erased or
 superseded memory is never found, whatever the index still holds. What the index was not sent yet is read from
@@ -49,7 +49,7 @@ _NEWEST = _ROWS + "{hidden} ORDER BY m.seq DESC LIMIT :most"
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to ask the index for, and what to look at besides."""
+    """What to ask the index for, and what to search exactly in addition."""
 
     owner: Owner
     admitted: int  # how many memories the search admits, which says how rare a word is
@@ -70,7 +70,7 @@ class Indexed:
         self._counts: dict[tuple[Owner, str | None, frozenset[str] | None], int] = {}
 
     def has_many(self, tx: Connection, owner: Owner) -> bool:
-        """True for a user whose memories are not all to be read for one search."""
+        """True for a user with too many memories to read them all in one search."""
         (memories,) = tx.execute("SELECT memories FROM scopes WHERE id = ?", (owner.id,)).fetchone()
         return int(memories) > self._exact_up_to
 
@@ -115,7 +115,7 @@ class Indexed:
 def found_among(
     tx: Connection, plan: Plan, proposed: Sequence[int], project: str | None, search: Search
 ) -> list[Found]:
-    """Return what a search finds among the proposed memories, as far as they are the user's and current."""
+    """Return what a search finds among those proposed memories that are the user's and current."""
     owner = plan.owner
     these = {"owner": owner.id, "seqs": as_json(proposed), "generations": as_json(plan.compared)}
     rows = tx.execute(_PROPOSED.format(hidden=hidden(tx)), these).fetchall()

@@ -117,9 +117,9 @@ def _count(tx: Connection, *, where: MemoryFilter, edge: int) -> tuple[int, int 
 def _end(tx: Connection, where: MemoryFilter, edge: int, *, oldest_first: bool) -> int:
     """Return the number of the last row of the slice beyond the edge: 0 or a very high one for all of it."""
     sign = ">" if oldest_first else "<"
-    whose, owner = _whose(tx, where)
+    of_owner, owner = _whose(tx, where)
     row = tx.execute(
-        f"SELECT m.seq FROM memories m WHERE {whose} AND m.seq {sign} :edge"
+        f"SELECT m.seq FROM memories m WHERE {of_owner} AND m.seq {sign} :edge"
         f" ORDER BY m.seq {_order(oldest_first)} LIMIT 1 OFFSET {_SLICE - 1}",
         owner | {"edge": edge},
     ).fetchone()
@@ -145,8 +145,8 @@ def _start(tx: Connection, where: MemoryFilter, after: str | None, *, oldest_fir
 def _condition(tx: Connection, where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, Any]]:
     """Return the filter, without what is being forgotten."""
     condition, parameters = rows.conditions(where, inactive=inactive)
-    whose, owner = _whose(tx, where)
-    return f"{condition} AND {whose}{pending.hidden(tx)}", parameters | owner
+    of_owner, owner = _whose(tx, where)
+    return f"{condition} AND {of_owner}{pending.hidden(tx)}", parameters | owner
 
 
 def _whose(tx: Connection, where: MemoryFilter) -> tuple[str, dict[str, int]]:

@@ -212,7 +212,7 @@ class SqlMemories:
     def _checked(
         self, tx: Connection, scope: Scope, search: Search, plan: Plan, proposed: Sequence[int] | None
     ) -> Sequence[Hit]:
-        """Return what is found among the proposed; None, or a user who began anew: among all."""
+        """Return what is found among the proposed memories; None or an erased user: among all."""
         owner = owners.find(tx, scope)
         if owner is None or proposed is None or owner.id != plan.owner.id:
             return self._search(tx, scope, search)

@@ -28,12 +28,12 @@ def made_with_another(name: str, dimension: int, model: EmbeddingModel) -> Wrong
     return WrongModel(
         f"the memories were embedded with {name} ({dimension} dimensions), the configured model is"
         f" {model.name} ({model.dimension}): run `memory-proxy reembed` with the configuration that you"
-        " serve with (it can be broken off and goes on where it was), or set embedding.model back"
+        " serve with (it can be interrupted and continues), or set embedding.model back"
     )
 
 
 def unknown_to(newest: str, name: str) -> WrongModel:
-    """Return the error of a store whose model was replaced under the process."""
+    """Return the error of a store that got another model while this process ran."""
     return WrongModel(f"the store holds vectors of {newest}, not of {name}")
 
 

@@ -1,4 +1,4 @@
-"""Send what was written, changed and forgotten to an index beside the database, which stays the truth.
+"""Send what was written, changed and forgotten to an external index; the database stays the source of truth.
 
 Triggers put the number of each memory that changes into `vector_outbox`, in the transaction that changes it.
 One process at a time, under a lease, reads how these memories are now and sends that: current ones as
@@ -50,7 +50,7 @@ _TAKE = """
 """
 _RENEW = "UPDATE vector_targets SET leased_until = :until WHERE name = :name AND holder = :me"
 
-Told = Callable[[int, int], None]
+Report = Callable[[int, int], None]
 """Is called with how many memories were sent, and how many there are to send."""
 
 
@@ -70,7 +70,7 @@ class Portion:
     entries: Sequence[tuple[int, int, int]]  # seq, owner, memory
     points: Mapping[int, Sequence[Point]]  # by generation
     dimensions: Mapping[int, int]  # of the generations' vectors
-    gone: Sequence[int]
+    erased: Sequence[int]
 
 
 class Outbox:
@@ -99,9 +99,9 @@ class Outbox:
         finally:
             await self._give_back()
 
-    async def rebuild(self, told: Told) -> int:
+    async def rebuild(self, report: Report) -> int:
         """Make the collections again and send every memory; return how many entries were sent. Broken off, it
-        goes on where it was when it is called again. Raises IndexUnavailable where the index is down."""
+        continues when it is called again. Raises IndexUnavailable where the index is down."""
         target = await self._target()
         await self._wait_for_lease()
         try:
@@ -110,12 +110,12 @@ class Outbox:
                 await self._database.write(lambda tx: _begin(tx, self._index.name))
             total = left = await self.waiting()
             while left:
-                told(total - left, total)
+                report(total - left, total)
                 if not await self._send_next():
                     await self._wait_for_lease()
                 left = await self.waiting()
                 total = max(total, left)
-            told(total, total)
+            report(total, total)
             finish = "UPDATE vector_targets SET rebuilding = 0 WHERE name = ?"
             await self._database.write(lambda tx: _run(tx, finish, (self._index.name,)))
             return total
@@ -159,8 +159,8 @@ class Outbox:
         # Those with a new vector leave the collection of the old one.
         for generation in there:
             others = (p.memory for g, points in portion.points.items() if g != generation for p in points)
-            if gone := [*portion.gone, *others]:
-                await self._index.delete(gone, [generation])
+            if erased := [*portion.erased, *others]:
+                await self._index.delete(erased, [generation])
         return await self._database.write(lambda tx: self._acknowledge(tx, portion))
 
     def _acknowledge(self, tx: Connection, portion: Portion) -> bool:
@@ -190,7 +190,7 @@ def target_of(tx: Connection, name: str) -> Target | None:
 
 
 def waiting_of(tx: Connection, owner: int, limit: int) -> list[int]:
-    """Return the user's memories whose state was not sent yet, at most so many."""
+    """Return at most so many of the user's memories that were not sent yet."""
     found = tx.execute(
         "SELECT DISTINCT memory FROM vector_outbox WHERE owner = ? LIMIT ?", (owner, limit)
     ).fetchall()

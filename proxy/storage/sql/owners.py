@@ -75,7 +75,7 @@ def lock_free(tx: Connection, query: str, parameters: Any) -> bool:
 
 
 def shared_row(tx: Connection, key: str, *, lock: bool) -> tuple[str] | None:
-    """Return the value of a row of `meta`, which belongs to nobody. `lock`: it is about to be changed."""
+    """Return the value of a row of `meta`, which belongs to no user. `lock`: it is about to be changed."""
     if lock and tx.for_update:  # a row that is not there cannot be locked
         tx.execute("INSERT INTO meta VALUES (?, 'null') ON CONFLICT (key) DO NOTHING", (key,))
     query = "SELECT value FROM meta WHERE key = ?" + (tx.for_update if lock else "")
@@ -109,5 +109,5 @@ def set_version(tx: Connection, owner: int, version: int) -> None:
 
 
 def raise_generation(tx: Connection, owner: int) -> None:
-    """Say that something was forgotten: whoever began before must not write."""
+    """Raise the generation after a forget: writers that began before must not commit."""
     tx.execute("UPDATE scopes SET generation = generation + 1, version = version + 1 WHERE id = ?", (owner,))

@@ -137,7 +137,7 @@ def _hits(tx: Connection, found: Sequence[FoundPassage]) -> Sequence[PassageHit]
 
 
 class LibraryCache:
-    """Indexes of the users whose documents were searched last, within a bound in bytes."""
+    """Indexes of documents by user, the most recently searched, within a bound in bytes."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes

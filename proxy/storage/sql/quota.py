@@ -47,7 +47,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What became of the changes. `changed`: a search may return something else now."""
+    """The outcome of the changes. `changed`: a search may return something else now."""
 
     changed: bool
     refused: tuple[str, ...] = ()
@@ -170,7 +170,7 @@ def growth(change: Change) -> Usage:
 
 
 def latest(changes: Iterable[Change]) -> float:
-    """Return the time of the last of the changes: by now, what was to expire before has."""
+    """Return the time of the last change; what expires before it has expired."""
     return max(map(_time, changes), default=0.0)
 
 

@@ -138,6 +138,6 @@ def numbers(counts: Forgotten) -> dict[str, int]:
 
 
 def counts_of(row: Mapping[str, int], receipt: str | None = None) -> Forgotten:
-    """Return what `numbers` made, as far as this version knows their names. Raises TypeError, ValueError for
+    """Return the counts of `numbers` that this version knows. Raises TypeError, ValueError for
     anything else."""
     return Forgotten(**{name: count for name, count in dict(row).items() if name in _NAMES}, receipt=receipt)

@@ -16,8 +16,7 @@ from proxy.text import terms
 # `recalled` of an exchange: ids of the memories and documents that its answer was given with.
 DOCUMENT = "doc_"  # documents' ids begin so: no memory's do
 FORGOTTEN = "(forgotten)"
-"""Stands in `recalled` for what was forgotten, which nobody finds any more: an answer that is on its way
-is not kept then."""
+"""The mark in `recalled` of a memory that was forgotten: an answer still under way is then not stored."""
 
 _MEMORY = """
     SELECT m.seq, m.id, s.tenant, s.user, m.project, m.type, m.content, m.source, m.created_at, m.updated_at,

@@ -16,7 +16,7 @@ from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.keys import SqlKeys
 from proxy.storage.sql.memories import SqlMemories
 from proxy.storage.sql.notes import SqlNotes
-from proxy.storage.sql.outbox import Outbox, Told, retire
+from proxy.storage.sql.outbox import Outbox, Report, retire
 from proxy.storage.sql.passages import SqlPassages
 from proxy.storage.sql.quarantine import SqlQuarantine
 from proxy.storage.sql.receipts import SqlReceipts
@@ -115,12 +115,12 @@ class SqlStores:
             await retire(self._engine)
             self._is_retired = True
 
-    async def reindex(self, told: Told) -> int:
+    async def reindex(self, report: Report) -> int:
         """See Stores."""
         if self.outbox is None:
             return 0
         try:
-            return await self.outbox.rebuild(told)
+            return await self.outbox.rebuild(report)
         except IndexUnavailable as error:
             raise StoreUnavailable(f"the vector index does not answer ({error})") from error
 

@@ -24,8 +24,8 @@ from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql.model import newest
 from proxy.storage.sqlite import file
 
-Told = Callable[[str, int, int], None]
-"""Is told what is being done, how much of it is done and how much there is."""
+Report = Callable[[str, int, int], None]
+"""Is report what is being done, how much of it is done and how much there is."""
 
 TRAILER_BYTES = 4096
 _FORMAT = 1
@@ -48,7 +48,7 @@ class Manifest:
     sha256: str  # of the same
 
 
-def write(source: Path, target: Path, told: Told, *, now: float) -> Manifest:
+def write(source: Path, target: Path, report: Report, *, now: float) -> Manifest:
     """Back up the database at `source`, which may be in use, and return what the backup says of itself.
 
     On return the backup is whole, verified, on the disk, and readable by its owner only; until then a file
@@ -58,11 +58,11 @@ def write(source: Path, target: Path, told: Told, *, now: float) -> Manifest:
         raise StoreUnavailable(f"{target} is the database itself: name another file")
     with file.mapped(target), _partial(target) as partial:
         with file.mapped(source), closing(_opened(source)) as database:
-            counts = _copy(database, partial, told)
+            counts = _copy(database, partial, report)
             schema = _schema(database)
             model = newest(database) if schema >= _NAMES_MODELS else None
             database.execute("ROLLBACK")
-        told("verify", 0, 1)
+        report("verify", 0, 1)
         verify(partial, counts, f"the copy of {source}")
         manifest = Manifest(
             made_at=now,
@@ -74,7 +74,7 @@ def write(source: Path, target: Path, told: Told, *, now: float) -> Manifest:
             bytes=partial.stat().st_size,
             sha256=_digest(partial, partial.stat().st_size),
         )
-        told("verify", 1, 1)
+        report("verify", 1, 1)
         with partial.open("ab") as copy:
             copy.write(_trailer(manifest))
             copy.flush()
@@ -91,10 +91,10 @@ def read_manifest(backup: BinaryIO, name: str) -> Manifest:
     size = backup.seek(0, os.SEEK_END)
     backup.seek(max(0, size - TRAILER_BYTES))
     try:
-        told = json.loads(backup.read())
-        if told.pop("memory_proxy_backup") != _FORMAT:
+        report = json.loads(backup.read())
+        if report.pop("memory_proxy_backup") != _FORMAT:
             raise StoreUnavailable(f"{name} was made by a newer version of memory-proxy")
-        manifest = Manifest(**told)
+        manifest = Manifest(**report)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise StoreUnavailable(f"{name} is not a whole backup: it does not end as one") from None
     if manifest.bytes != size - TRAILER_BYTES or manifest.sha256 != _digest_of(backup, manifest.bytes):
@@ -138,7 +138,7 @@ def _opened(source: Path) -> file.SqliteConnection:
     return database
 
 
-def _copy(database: file.SqliteConnection, target: Path, told: Told) -> dict[str, int]:
+def _copy(database: file.SqliteConnection, target: Path, report: Report) -> dict[str, int]:
     """Copy what the open read transaction sees; return how many rows that is, table by table."""
     counts = _counts(database)
     with closing(sqlite3.connect(target, isolation_level=None)) as copy:
@@ -148,7 +148,7 @@ def _copy(database: file.SqliteConnection, target: Path, told: Told) -> dict[str
             database.backup(
                 copy,
                 pages=_PAGES_AT_ONCE,
-                progress=lambda _, left, total: told("copy", total - left, total),
+                progress=lambda _, left, total: report("copy", total - left, total),
             )
             copy.execute("PRAGMA journal_mode = DELETE")  # one file, which reading does not write to
     return counts
@@ -196,8 +196,8 @@ def _schema(database: file.SqliteConnection) -> int:
 
 
 def _trailer(manifest: Manifest) -> bytes:
-    told = json.dumps({"memory_proxy_backup": _FORMAT, **asdict(manifest)}).encode()
-    return told.ljust(TRAILER_BYTES - 1) + b"\n"
+    report = json.dumps({"memory_proxy_backup": _FORMAT, **asdict(manifest)}).encode()
+    return report.ljust(TRAILER_BYTES - 1) + b"\n"
 
 
 def _digest(path: Path, size: int) -> str:

@@ -129,8 +129,8 @@ def carry(staged: Path, present: Present | None, receipts: Sequence[Receipt]) ->
         if present is not None:
             erased = plus(erased, _delete_as_in(present, database))
         for receipt in others:
-            gone, was_there = repeat.carry_out(database, receipt)
-            erased, unknown = plus(erased, gone), unknown + (not was_there)
+            erased, was_there = repeat.carry_out(database, receipt)
+            erased, unknown = plus(erased, erased), unknown + (not was_there)
         for receipt in (*theirs, *others):
             keep(database, owners.ensure(database, Scope(receipt.tenant, receipt.user)).id, receipt)
         keys = _keep_keys(database, present)
@@ -165,8 +165,8 @@ def _keep_what_is_in(now: file.SqliteConnection, staged: file.SqliteConnection, 
     portion = tuple(_missing(now, staged, table, ours) for table in _NAMES)
     instructions = _names(now, f"SELECT {_ANCHOR} FROM {_ANCHORS}", ours)
     found = staged.execute(f"SELECT {_ANCHOR}, x.seq FROM {_ANCHORS}", ours).fetchall()
-    gone = [(seq,) for said, seq in found if said not in instructions]
-    staged.executemany("DELETE FROM anchors WHERE seq = ?", gone)
+    erased = [(seq,) for said, seq in found if said not in instructions]
+    staged.executemany("DELETE FROM anchors WHERE seq = ?", erased)
     for table in ("states", "marks"):  # made of what was said, and made anew
         staged.execute(
             f"DELETE FROM {table} WHERE session IN (SELECT id FROM sessions WHERE owner = ?)", (owner.id,)

@@ -21,7 +21,7 @@ from proxy.storage.sqlite import carry_over, file
 from proxy.storage.sqlite.backup import (
     TRAILER_BYTES,
     Manifest,
-    Told,
+    Report,
     read_manifest,
     sync_directory,
     verify,
@@ -47,7 +47,7 @@ class Restore:
     """One restore into a data directory."""
 
     data_dir: Path
-    told: Told
+    report: Report
     receipts: Sequence[Receipt] = ()  # of forgets to be carried out in it, beside those of the present one
     forgets: bool = True  # False: what was forgotten since the backup comes back
 
@@ -93,17 +93,17 @@ class Restore:
 
     def _stage(self, backup: BinaryIO, staged: Path, name: str) -> Manifest:
         """Copy the database out of the backup, and prove it."""
-        self.told("copy", 0, 1)
+        self.report("copy", 0, 1)
         with os.fdopen(os.open(staged, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600), "w+b") as copy:
             shutil.copyfileobj(backup, copy, _COPIED_AT_ONCE)
             copy.flush()
             manifest = read_manifest(copy, name)
             copy.truncate(copy.seek(0, os.SEEK_END) - TRAILER_BYTES)
-        self.told("copy", 1, 1)
-        self.told("verify", 0, 1)
+        self.report("copy", 1, 1)
+        self.report("verify", 0, 1)
         verify(staged, manifest.counts, name)
         file.prepare(staged, create=False)  # brings an older schema up to date
-        self.told("verify", 1, 1)
+        self.report("verify", 1, 1)
         return manifest
 
     def _complete(self, staged: Path) -> tuple[str, Carried]:
@@ -117,9 +117,9 @@ class Restore:
                 found = "read"
         if not self.forgets:
             return found, Carried(keys=carry_over.keep_keys(staged, present) if present else 0)
-        self.told("forget", 0, 1)
+        self.report("forget", 0, 1)
         carried = carry_over.carry(staged, present, self.receipts)
-        self.told("forget", 1, 1)
+        self.report("forget", 1, 1)
         return found, carried
 
     def _swap(self, staged: Path) -> Path | None:
@@ -143,7 +143,7 @@ class Restore:
 
 
 def _leave_index(staged: Path) -> None:
-    """Let an index beside the database get all memories again: it has what was there after the backup."""
+    """Have an external index filled again: it still holds what was written after the backup."""
     with file.mapped(staged), closing(file.connect(staged)) as connection:
         connection.execute("DELETE FROM vector_targets")
         connection.execute("DELETE FROM vector_outbox")

@@ -7,7 +7,7 @@ CREATE TABLE vector_targets (
     holder       TEXT NOT NULL DEFAULT '',   -- the process that sends
     leased_until REAL NOT NULL DEFAULT 0
 );
--- Memories that were written, changed or erased. No reference: the memory may be gone.
+-- Memories that were written, changed or erased. No reference: the memory may have been erased.
 CREATE TABLE vector_outbox (
     seq    INTEGER PRIMARY KEY AUTOINCREMENT,
     owner  INTEGER NOT NULL,

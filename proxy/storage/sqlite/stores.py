@@ -41,7 +41,7 @@ class SqliteStores(SqlStores):
 
     @property
     def place(self) -> str:
-        """Where everything is kept."""
+        """The path of the database."""
         return str(self.path)
 
     async def open(self) -> None:

@@ -26,7 +26,7 @@ _PRIMARY = 0xFF  # of an extended result code
 
 
 def kind_of(error: BaseException) -> str | None:
-    """Return the trouble that the error tells of; None for what is no fault of the file's."""
+    """Return the kind of trouble behind the error; None if the file is not at fault."""
     while error is not None:
         if isinstance(error, sqlite3.Error):
             return _BY_CODE.get(getattr(error, "sqlite_errorcode", 0) & _PRIMARY)

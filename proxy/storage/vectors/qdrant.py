@@ -145,12 +145,12 @@ class QdrantIndex:
         return frozenset(generation for generation in ours if generation is not None)
 
     async def _make(self, generation: int, dimension: int) -> None:
-        """Make the collection, as far as it is missing; dimension 0: it will hold no vectors."""
+        """Make the collection and the indexes that are missing; dimension 0: it will hold no vectors."""
         name = self._collection.of(generation)
         if generation not in await self._found():
             await self._client.create_collection(name, **_parameters(self._collection, dimension))
         if not isinstance(getattr(self._client, "_client", None), AsyncQdrantLocal):
-            # Also where it was there: whoever made it may have died before this. Local mode has no indexes.
+            # Also for an existing collection: its maker may have died before this. Local mode has no indexes.
             for field, schema in _INDEXED.items():
                 await self._client.create_payload_index(name, field, field_schema=schema, wait=True)
         self._seen.add(generation)
@@ -173,7 +173,7 @@ class QdrantIndex:
 
     def _failed(self, error: Exception) -> None:
         self._failures += 1
-        self._seen = set()  # one of them may be gone
+        self._seen = set()  # one of them may have been deleted
         if self._failures >= _FAILURES:
             self._pause_until = time.monotonic() + _PAUSE_S
         if self._failures == _FAILURES:

@@ -1,4 +1,4 @@
-"""Forgets over PostgreSQL: at once and in portions, beside other replicas, and in any order of events."""
+"""Forgets over PostgreSQL: at once and in portions, with other replicas, and in any order of events."""
 
 import asyncio
 import random
@@ -58,7 +58,7 @@ class TestPostgresForgetsInPortions(ForgetContract, ForgetConversationsContract,
 
 
 class TestPostgresForgetBeside(ForgetBesideContract):
-    """Beside other replicas."""
+    """With other replicas."""
 
     KEEPS_GENERATION, QUEUES_ANEW = True, True
 

@@ -59,8 +59,8 @@ _ANSWERS = f"""
 _LATER = """
     SELECT x.seq FROM (
         SELECT e.session, min(e.seq) AS first FROM json_each(:seen) seen
-        CROSS JOIN exchanges e ON e.seq = CAST(seen.value AS INTEGER) GROUP BY e.session) told
-    CROSS JOIN exchanges x ON x.session = told.session AND x.seq >= told.first WHERE x.seq <= :exchanges
+        CROSS JOIN exchanges e ON e.seq = CAST(seen.value AS INTEGER) GROUP BY e.session) stated
+    CROSS JOIN exchanges x ON x.session = stated.session AND x.seq >= stated.first WHERE x.seq <= :exchanges
 """
 # Retention has removed the exchange, and with it all that came before.
 _LATER_THAN_REMOVED = """

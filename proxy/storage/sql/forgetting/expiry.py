@@ -42,8 +42,8 @@ async def expire(database: Database, now: float) -> int:
         for start in range(0, len(seqs), _AT_ONCE):
             part = {"owner": owner, "before": before, "seqs": rows.as_json(seqs[start : start + _AT_ONCE])}
             work = partial(_expire, part=part, now=now, receipt=receipt)
-            gone, receipt = await database.write(work, purge=start + _AT_ONCE >= len(seqs))
-            total += gone
+            erased, receipt = await database.write(work, purge=start + _AT_ONCE >= len(seqs))
+            total += erased
     return total
 
 
@@ -54,15 +54,15 @@ def _expire(tx: Connection, *, part: dict[str, object], now: float, receipt: int
     if not doomed:
         return 0, receipt
     owner = int(str(part["owner"]))
-    gone = erase(tx, owner, (("memories", doomed),))
+    erased = erase(tx, owner, (("memories", doomed),))
     if receipt:
-        receipts.add(tx, receipt, gone)
+        receipts.add(tx, receipt, erased)
     else:
-        receipt = _issue(tx, owner, now, gone)
-    return gone.memories, receipt
+        receipt = _issue(tx, owner, now, erased)
+    return erased.memories, receipt
 
 
-def _issue(tx: Connection, owner: int, now: float, gone: Forgotten) -> int:
+def _issue(tx: Connection, owner: int, now: float, erased: Forgotten) -> int:
     tenant, user = tx.execute("SELECT tenant, user FROM scopes WHERE id = ?", (owner,)).fetchone()
     where = MemoryFilter(tenant=tenant, user=user, now=now)
-    return receipts.issue(tx, owner, where, memory_id=None, by=_BY, counts=gone).seq
+    return receipts.issue(tx, owner, where, memory_id=None, by=_BY, counts=erased).seq

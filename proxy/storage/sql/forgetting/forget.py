@@ -109,7 +109,7 @@ class Forgetting:
         self._holders.append(holder)
 
     def let_go(self, owner: int) -> None:
-        """Drop what is cached of a user of whom something was forgotten."""
+        """Drop a user's caches after a forget."""
         for holder in self._holders:
             holder(owner)
 

@@ -1,8 +1,8 @@
 """Find exchanges that tell a memory which is being forgotten, though no row links the two: no model has
-read them yet, or the fact was said again where the memory was told or shown.
+read them yet, or the fact was said again where the memory was stated or shown.
 
 Where one memory is named, only such exchanges go; where a whole kind is forgotten, everything that is not
-read yet goes.
+read yet is erased.
 
 A wrong yes loses what the user said, a wrong no brings back what is forgotten. A text states a fact if it
 has all of its numbers and half of its words (all of a few) in neighbouring sentences. The user's words that
@@ -47,11 +47,11 @@ def told_besides(
 ) -> Iterator[tuple[str, int, tuple[str | None, str]]]:
     """Yield "exchanges" where the user's words tell one of `:these` memories, "answers" where only the answer
     does; the exchange's number; its session. `:seen`: exchanges of sessions that are looked through."""
-    told = Told(_column(tx, _WORDS, ours), _column(tx, _QUOTES, ours), verdicts)
+    facts = Told(_column(tx, _WORDS, ours), _column(tx, _QUOTES, ours), verdicts)
     for seq, project, name, said, answer, personal in tx.execute(_MAY_TELL, ours):
-        if told.is_in(said, personal=bool(personal)):
+        if facts.is_in(said, personal=bool(personal)):
             yield "exchanges", seq, (project, name)
-        elif told.is_in(answer, personal=False):
+        elif facts.is_in(answer, personal=False):
             yield "answers", seq, (project, name)
 
 

@@ -1,6 +1,6 @@
 """Repeat in a database that was restored from a backup what was forgotten since, by receipts that were saved.
 
-A receipt names what was forgotten, not what that had been made of. So of the users whom the receipts name,
+A receipt names what was forgotten, not what that had been made of. So, for the users in the receipts,
 nothing is extracted that had not been read yet: what was forgotten may be in it.
 """
 
@@ -54,9 +54,9 @@ def from_lines(lines: Iterable[str]) -> Iterator[Receipt]:
     """Yield the receipts of lines that `to_lines` made. Raises ValueError, with its number, for another."""
     for number, line in enumerate(lines, 1):
         try:
-            told = json.loads(line)
-            counts = dict(told["counts"])
-            yield Receipt(**{**told, "counts": counts_of(counts, counts.get("receipt"))})
+            written = json.loads(line)
+            counts = dict(written["counts"])
+            yield Receipt(**{**written, "counts": counts_of(counts, counts.get("receipt"))})
         except (ValueError, TypeError, KeyError):
             raise ValueError(f"line {number} is no receipt") from None
 
@@ -85,12 +85,12 @@ def carry_out(tx: Connection, receipt: Receipt) -> tuple[Forgotten, bool]:
         include_inactive=True,
     )  # fmt: skip
     owners.raise_generation(tx, owner.id)
-    gone = erase_all(tx, owner.id, find(tx, aimed(owner.id, where, receipt.memory_id)))
-    if receipt.memory_id is not None and not gone.memories:
+    erased = erase_all(tx, owner.id, find(tx, aimed(owner.id, where, receipt.memory_id)))
+    if receipt.memory_id is not None and not erased.memories:
         document = Target(owner=owner.id, document_id=receipt.memory_id)
-        gone = plus(gone, erase_all(tx, owner.id, find(tx, document)))
-    was_there = receipt.memory_id is None or gone != Forgotten()
+        erased = plus(erased, erase_all(tx, owner.id, find(tx, document)))
+    was_there = receipt.memory_id is None or erased != Forgotten()
     ours = {"tenant": scope.tenant, "user": scope.user}
     unread = tuple(seq for (seq,) in tx.execute(_UNREAD, ours))
     jobs = tuple(seq for (seq,) in tx.execute(_JOBS, ours))
-    return plus(gone, erase(tx, owner.id, (("jobs", jobs), ("exchanges", unread)))), was_there
+    return plus(erased, erase(tx, owner.id, (("jobs", jobs), ("exchanges", unread)))), was_there

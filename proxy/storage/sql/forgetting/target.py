@@ -65,7 +65,7 @@ class Target:
 
     @property
     def types(self) -> frozenset[str] | None:
-        """The types that the one named stands for, None for all."""
+        """The named type with its subtypes, None for all."""
         return None if self.type is None else _with_children(self.type)
 
     def parameters(self) -> dict[str, Any]:
