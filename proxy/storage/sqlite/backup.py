@@ -25,7 +25,7 @@ from proxy.storage.sql.model import newest
 from proxy.storage.sqlite import file
 
 Report = Callable[[str, int, int], None]
-"""Is report what is being done, how much of it is done and how much there is."""
+"""Called with the current step, how much of it is done and how much there is."""
 
 TRAILER_BYTES = 4096
 _FORMAT = 1

@@ -129,8 +129,8 @@ def carry(staged: Path, present: Present | None, receipts: Sequence[Receipt]) ->
         if present is not None:
             erased = plus(erased, _delete_as_in(present, database))
         for receipt in others:
-            erased, was_there = repeat.carry_out(database, receipt)
-            erased, unknown = plus(erased, erased), unknown + (not was_there)
+            counts, was_there = repeat.carry_out(database, receipt)
+            erased, unknown = plus(erased, counts), unknown + (not was_there)
         for receipt in (*theirs, *others):
             keep(database, owners.ensure(database, Scope(receipt.tenant, receipt.user)).id, receipt)
         keys = _keep_keys(database, present)
