@@ -17,6 +17,6 @@ EXPOSE 8080
 ARG COMMIT=""
 ENV MEMORY_PROXY_COMMIT=$COMMIT
 HEALTHCHECK --interval=10s --timeout=4s CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/health', timeout=2)"]
-# In identity mode `open` whoever reaches the port is believed, so it starts with --allow-open only, which is for
-# ports that are published to a trusted network; elsewhere take another mode: -e MEMORY_PROXY__IDENTITY__MODE=keys
+# In identity mode `open` every client that reaches the port is trusted, so it starts only with --allow-open, for
+# ports that are published to a trusted network; elsewhere set another mode: -e MEMORY_PROXY__IDENTITY__MODE=keys
 ENTRYPOINT ["memory-proxy", "serve"]
