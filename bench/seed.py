@@ -11,7 +11,7 @@ from uuid import uuid4
 from proxy import telemetry
 from proxy.admit.embedding import with_readings
 from proxy.domain.core import Create, Memory, Scope
-from proxy.http.auth.caller import OPEN_TENANT
+from proxy.http.auth.identity import OPEN_TENANT
 from proxy.models.judge import load_judge
 from proxy.models.load import load_embedder
 from proxy.storage.sqlite.stores import SqliteStores

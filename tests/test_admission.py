@@ -12,8 +12,8 @@ from jwt.algorithms import RSAAlgorithm
 from proxy.app.admission import entrance
 from proxy.config import load
 from proxy.domain.errors import ConfigError
-from proxy.http.auth.modes import ByHeader, ByKey, ByTrust
-from proxy.http.auth.tokens import ByToken
+from proxy.http.auth.identity import ByHeader, ByKey, ByTrust
+from proxy.http.auth.jwt import ByToken
 from tests.http.auth.asking import scope_of
 from tests.support.upstream import Exchange, ScriptedUpstream
 

@@ -8,7 +8,7 @@ import pytest
 
 from proxy.admit.safety.filters import safe_id
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
-from proxy.http.chains import RecentChains
+from proxy.http.exchange import RecentChains
 from proxy.storage.vectors.exact.postings import term_hash
 
 # At most, by seven times as many more. A full table still doubles or halves (0.1 MB), and other threads

@@ -13,7 +13,7 @@ from proxy.app.http import routes
 from proxy.app.parts import Parts
 from proxy.config import Settings
 from proxy.domain.ports import Clock
-from proxy.http.routes import Routes
+from proxy.http.router import Routes
 
 CLOSE_S = 2.0
 

@@ -13,14 +13,13 @@ from proxy.domain.errors import ConfigError
 from proxy.domain.ports import KeyStore
 from proxy.domain.reasons import Reason
 from proxy.http.auth.browsers import Browsers
-from proxy.http.auth.entrance import Entrance
-from proxy.http.auth.keyring import KeyRing
-from proxy.http.auth.modes import ByHeader, ByKey, ByTrust, Mode
+from proxy.http.auth.identity import ByHeader, ByKey, ByTrust, Entrance, Mode
+from proxy.http.auth.keys import KeyRing
 from proxy.upstream.fetch import fetch
 from proxy.upstream.network import Network
 
 if TYPE_CHECKING:
-    from proxy.http.auth.tokens import ByToken, Keys
+    from proxy.http.auth.jwt import ByToken, Keys
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -84,7 +83,7 @@ def _by_token(identity: Identity, network: Network) -> "ByToken":
             "identity.jwt_audience is required in mode jwt: without it, a token that the issuer made for any"
             " other application would be good here"
         )
-    from proxy.http.auth.tokens import ByToken  # 3 MB that only mode jwt needs
+    from proxy.http.auth.jwt import ByToken  # 3 MB that only mode jwt needs
 
     return ByToken(
         _keys(identity, network),
@@ -99,7 +98,7 @@ def _keys(identity: Identity, network: Network) -> "Keys":
     url, secret = identity.jwt_jwks_url, identity.jwt_secret
     if (url is None) == (secret is None):
         raise ConfigError("mode jwt needs identity.jwt_jwks_url or identity.jwt_secret, and not both")
-    from proxy.http.auth.tokens import PublicKeys, SharedSecret
+    from proxy.http.auth.jwt import PublicKeys, SharedSecret
 
     if secret is not None:
         return SharedSecret.of(secret.get_secret_value(), identity.jwt_algorithms)

@@ -11,9 +11,11 @@ from proxy.app.care import vitals
 from proxy.app.library import documents_of
 from proxy.app.parts import Parts
 from proxy.domain.core import Prepared, Scope, Turn
-from proxy.http.auth.caller import caller_of
-from proxy.http.chains import RecentChains
+from proxy.http.asgi import ASGIApp, ASGIScope, Receive, Send
+from proxy.http.auth.identity import caller_of
 from proxy.http.decoding import Decoded
+from proxy.http.exchange import RecentChains
+from proxy.http.failopen import Places
 from proxy.http.forwarding import Relayed
 from proxy.http.intercept import Intercept, Interception
 from proxy.http.limits import Limits, Rate
@@ -21,8 +23,6 @@ from proxy.http.memory_api import MemoryApi, Recall, Recalled
 from proxy.http.memory_api import Tools as ApiTools
 from proxy.http.memory_api.openapi import OpenApi
 from proxy.http.operations import Operations
-from proxy.http.places import Places
-from proxy.http.reply import ASGIScope, Receive, Send
 from proxy.http.responses.auto import Hearing, Speech
 from proxy.http.responses.background import Lives
 from proxy.http.responses.compact_api import CompactApi
@@ -34,8 +34,7 @@ from proxy.http.responses.probing import Probing
 from proxy.http.responses.responses_api import ResponsesApi
 from proxy.http.responses.seals import SealKey
 from proxy.http.responses.translated import Translated, Translating
-from proxy.http.routes import App as ASGIApp
-from proxy.http.routes import Routes
+from proxy.http.router import Routes
 from proxy.http.turns import Defaults
 from proxy.http.ui.app import Ui
 from proxy.learn.remember import Remember

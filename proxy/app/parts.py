@@ -19,7 +19,7 @@ from proxy.domain.errors import ConfigError, StoreError, StoreUnavailable, Unfit
 from proxy.domain.ports import Clock
 from proxy.domain.storage import Stores
 from proxy.http.failopen import FailOpen
-from proxy.http.ledger import Ledger
+from proxy.http.limits import Ledger
 from proxy.http.turns import Zones
 from proxy.learn.record import ExchangeRecorder
 from proxy.models.embedder import OnnxEmbedder

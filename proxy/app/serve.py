@@ -22,7 +22,7 @@ from proxy.app.screen import open_with
 from proxy.app.served import OpenUpstream, Served, Terminal, settings_of, settings_of_process
 from proxy.config import Settings, from_process, overlooked
 from proxy.domain.errors import ConfigError
-from proxy.http.protocol import RawTargetProtocol
+from proxy.http.connections import RawTargetProtocol
 from proxy.http.websocket import WebSocketProtocol
 from proxy.system import ask_when_silent, keep_few_arenas
 

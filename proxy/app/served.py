@@ -24,10 +24,8 @@ from proxy.app.reload import planned
 from proxy.app.screen import open_with
 from proxy.config import Settings, config_file, load
 from proxy.domain.errors import ConfigError
-from proxy.http.connections import ConnectionLimits, Connections
-from proxy.http.headers import request_id_of, with_request_id
-from proxy.http.protocol import CONNECTIONS
-from proxy.http.reply import ASGIScope, Receive, Send, send_json
+from proxy.http.asgi import ASGIScope, Receive, Send, request_id_of, send_json, with_request_id
+from proxy.http.connections import CONNECTIONS, ConnectionLimits, Connections
 from proxy.system import raise_file_limit
 
 ASKED_WITHIN_S = 60.0  # of /ready, for its answer to matter to anybody when the process leaves

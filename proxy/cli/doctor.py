@@ -21,7 +21,7 @@ from proxy.config import Identity, Settings
 from proxy.domain.endpoint import Endpoint, endpoint
 from proxy.domain.errors import ConfigError, ProxyError, StoreError, UpstreamError
 from proxy.domain.storage import Stores
-from proxy.http.auth import jwks
+from proxy.http.auth.jwt import parse_key_set
 from proxy.models import memory_e5
 from proxy.models.catalog import short_name
 from proxy.models.judge import load_judge
@@ -235,7 +235,7 @@ async def _tokens_of(identity: Identity) -> Finding:
     if identity.jwt_jwks_url is None:
         return Finding(GOOD, "identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
     try:
-        usable = len(jwks.parsed(await fetch(identity.jwt_jwks_url)))
+        usable = len(parse_key_set(await fetch(identity.jwt_jwks_url)))
     except (ProxyError, ValueError) as e:
         return Finding(BAD, "identity", f"jwt: {identity.jwt_jwks_url}: {type(e).__name__}")
     text = f"jwt: tokens for {identity.jwt_audience}, {usable} usable keys at {identity.jwt_jwks_url}"

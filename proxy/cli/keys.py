@@ -27,9 +27,7 @@ from proxy.domain.errors import InvalidRequest, StoreUnavailable
 from proxy.domain.oversight import RIGHTS, Key
 from proxy.domain.ports import KeyStore
 from proxy.http.auth import keys
-from proxy.http.auth.caller import OPEN_TENANT
-from proxy.http.auth.credential import is_sendable
-from proxy.http.auth.modes import USER_RIGHTS
+from proxy.http.auth.identity import OPEN_TENANT, USER_RIGHTS, is_sendable
 from proxy.wire.extensions import checked_id
 
 Run = Callable[[argparse.Namespace], Awaitable[int]]

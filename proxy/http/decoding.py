@@ -8,7 +8,7 @@ more than MOST_TIMES what was sent. The app behind sees a plain body, without Co
 
 import asyncio
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,7 +16,17 @@ import brotli
 import zstandard
 
 from proxy.domain.errors import ClientError, InvalidRequest, TooLarge, UnsupportedMedia
-from proxy.http.reply import ASGIScope, Header, Receive, Send, body_first, read_body, send_error, too_large
+from proxy.http.asgi import (
+    ASGIApp,
+    ASGIScope,
+    Header,
+    Receive,
+    Send,
+    body_first,
+    read_body,
+    send_error,
+    too_large,
+)
 
 ACCEPTED = ("gzip", "deflate", "br", "zstd")
 MOST_STEPS = 3
@@ -26,7 +36,6 @@ _PIECE_BYTES = 64 * 1024
 _MOST_WINDOW_BYTES = 8 * 1024 * 1024  # what RFC 9659 allows for zstd on the web
 _ACCEPT = [(b"accept-encoding", ", ".join(ACCEPTED).encode())]
 
-App = Callable[[ASGIScope, Receive, Send], Awaitable[None]]
 Pieces = Iterator[bytes]
 
 
@@ -35,7 +44,7 @@ class Decoded:
     """An app that gets the bodies of its requests decoded. A request without Content-Encoding costs one look
     at its headers."""
 
-    app: App
+    app: ASGIApp
     max_bytes: int  # of the body, compressed and decoded
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:

@@ -1,10 +1,14 @@
 """Fail-open: the one place where errors of memory end.
 
 A request must succeed even if memory fails, so all memory work of the request path runs inside
-`FailOpen.attempt`: it has a deadline, and whatever goes wrong becomes a `Failed` with a reason for the
-response header, a metric, and a log line without content: the first of its kind, then one a minute. An
-operation that keeps failing is left out for a moment (circuit breaker), so that a hanging store does not
-cost every request its deadline. What fails because of one user's rows says nothing of the operation.
+`FailOpen.attempt`: it has a deadline, and every error becomes a `Failed` with a reason for the response
+header, a metric, and a log line without content (the first of its kind, then one a minute). An operation that
+keeps failing is skipped for a moment (circuit breaker), so that a hanging store does not cost every request
+its deadline. Errors caused by one user's rows do not count.
+
+`Places` limits how many turns memory works for at once (a bulkhead). In a burst, first come, first served
+would let every turn wait until its deadline has almost passed. So the latest is next: it has the most time
+left, and those that cannot be served in time cost nothing.
 """
 
 import asyncio
@@ -16,8 +20,45 @@ from typing import TypeVar
 from proxy import telemetry
 from proxy.domain.errors import DamagedRow, EmbeddingFailed, StoreError
 from proxy.domain.reasons import Reason
-from proxy.http.places import Places
 
+TURNS_AT_ONCE = 6  # more keep no more threads busy, and in a burst make all of them late
+
+
+class Places:
+    """So many places; an asynchronous context manager holds one. Belongs to one event loop."""
+
+    def __init__(self, places: int = TURNS_AT_ONCE) -> None:
+        self._free = places
+        self._waiting: list[asyncio.Future[None]] = []  # in the order in which they came
+
+    async def __aenter__(self) -> None:
+        """Wait for a place. Whoever is cancelled meanwhile holds none."""
+        if self._free:
+            self._free -= 1
+            return
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.cancelled():
+                self._waiting.remove(mine)
+            else:  # it was given the place and cancelled at the same moment
+                self._pass_on()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._pass_on()
+
+    def _pass_on(self) -> None:
+        if waiting := next((w for w in reversed(self._waiting) if not w.done()), None):
+            self._waiting.remove(waiting)
+            waiting.set_result(None)
+        else:
+            self._free += 1
+
+
+# ---------------------------------------------------------------- fail-open
 T = TypeVar("T")
 
 TRIP_AFTER = 3  # failures in a row

@@ -21,18 +21,12 @@ from proxy.domain.errors import ClientError, StoreError, UpstreamError
 from proxy.domain.note_store import NoteStore
 from proxy.domain.ports import Clock, Recorder
 from proxy.domain.reasons import Reason
-from proxy.http.auth.caller import Caller
-from proxy.http.chains import RecentChains
-from proxy.http.failopen import Failed, FailOpen
-from proxy.http.forwarding import Forwarding, Progress
-from proxy.http.headers import request_id
-from proxy.http.off_loop import OFF_LOOP
-from proxy.http.places import Places
-from proxy.http.reply import ASGIScope, Header, Receive, Send, send_error
-from proxy.http.retry import ask
-from proxy.http.settling import Settling
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, request_id, send_error
+from proxy.http.auth.identity import Caller
+from proxy.http.exchange import RecentChains, Settling, Writing
+from proxy.http.failopen import Failed, FailOpen, Places
+from proxy.http.forwarding import Forwarding, Progress, ask
 from proxy.http.turns import Asked, Defaults, Incoming, Zones, parsed, understand
-from proxy.http.writing import Writing
 from proxy.recall import compress
 from proxy.recall.session import answers_so_far
 from proxy.upstream import troubles

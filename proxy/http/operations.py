@@ -17,7 +17,7 @@ from proxy.domain.core import Level
 from proxy.domain.errors import StoreError
 from proxy.domain.oversight import QueueCounts
 from proxy.domain.ports import Clock
-from proxy.http.reply import ASGIScope, Receive, Send, send_bytes, send_json
+from proxy.http.asgi import ASGIScope, Receive, Send, send_bytes, send_json
 
 # A path or a URL, and what a message says of it.
 _PLACE = re.compile(r"(?:[a-z]+:/)?/[^\s,;()`]*")

@@ -8,8 +8,8 @@ from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.ports import Clock, SessionStore
 from proxy.domain.reasons import Reason
-from proxy.http.auth.caller import USER_HEADER, Caller
-from proxy.http.reply import Header
+from proxy.http.asgi import Header
+from proxy.http.auth.identity import USER_HEADER, Caller
 from proxy.recall.housekeeping import is_housekeeping
 from proxy.recall.session import fingerprint
 from proxy.wire.body import Body, Bounds, check_length, parse_bounded

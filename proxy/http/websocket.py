@@ -15,9 +15,8 @@ from uvicorn import Config
 from uvicorn.protocols.utils import get_local_addr, get_remote_addr, is_ssl
 from uvicorn.server import ServerState
 
-from proxy.http.connections import ConnectionLimits, Connections
-from proxy.http.protocol import CONNECTIONS
-from proxy.http.reply import ASGIScope, Header, Message
+from proxy.http.asgi import ASGIScope, Header, Message
+from proxy.http.connections import CONNECTIONS, ConnectionLimits, Connections
 
 _HELD_BYTES = 128 * 1024  # from the client, before it is read no further
 _CLOSE_WITHIN_S = 10.0  # for a client that does not take what is left

@@ -29,7 +29,7 @@ import uvicorn
 
 from proxy.admit.admit import Gate
 from proxy.domain.core import Create, Memory, NewExchange, NewJob, Outcome, Scope, SessionState
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.wiring import Documents, Tools
 from proxy.learn.library import Library

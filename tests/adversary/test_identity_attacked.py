@@ -12,7 +12,7 @@ import jwt
 import pytest
 
 from proxy.domain.ports import KeyStore
-from proxy.http.paths import canonical
+from proxy.http.router import canonical
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses

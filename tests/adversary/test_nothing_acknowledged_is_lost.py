@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.http import writing
+from proxy.http import exchange
 from proxy.learn.one_job import HAND_ON_S
 from tests.adversary.conftest import begun, jobs, listed, tell, until
 from tests.e2e.conftest import Houses
@@ -48,7 +48,7 @@ def locked(file: Path) -> Iterator[None]:
 async def test_an_answer_that_could_not_be_committed_in_time_is_extracted_once_the_store_is_back(
     house: Houses, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writing, "COMMIT_S", 0.3)
+    monkeypatch.setattr(exchange, "COMMIT_S", 0.3)
     model = Held()
     async with house(model) as h:
         telling = asyncio.create_task(tell(h, "I like oolong tea.", extra={"stream": True}))

@@ -28,7 +28,7 @@ import asyncio, json, sys
 from pathlib import Path
 from proxy.app import App
 from proxy.admit.safety import secrets, vendor_keys
-from proxy.http.protocol import RawTargetProtocol
+from proxy.http.connections import RawTargetProtocol
 from proxy.config import load
 from tests.support.serving import ask, serving
 

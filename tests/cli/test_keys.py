@@ -14,7 +14,7 @@ import pytest
 from proxy.cli import keys as keys_cli
 from proxy.cli.main import main
 from proxy.config import PREFIX
-from proxy.http.auth.keyring import Found, KeyRing
+from proxy.http.auth.keys import Found, KeyRing
 from proxy.storage.sqlite.stores import SqliteStores
 
 Run = Callable[..., tuple[int, str, str]]

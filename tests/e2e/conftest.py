@@ -11,7 +11,7 @@ from openai import AsyncOpenAI
 
 from proxy.app import App
 from proxy.config import load
-from proxy.http.protocol import RawTargetProtocol
+from proxy.http.connections import RawTargetProtocol
 from proxy.models.load import load_embedder
 from tests.support.model import ScriptedModel
 from tests.support.serving import serving

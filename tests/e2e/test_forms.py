@@ -13,7 +13,7 @@ import httpx2 as httpx
 import pytest
 
 from proxy.cli import doctor_data
-from proxy.http import retry
+from proxy.http import forwarding
 from proxy.http.responses import translated
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses, until
@@ -610,7 +610,7 @@ async def test_a_comment_says_that_memory_was_left_out_after_all(
 async def test_a_refusal_that_does_not_end_or_cannot_be_read_is_passed_on_or_tried_once(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(retry, "REFUSAL_S", 0.2)
+    monkeypatch.setattr(forwarding, "REFUSAL_S", 0.2)
     stalled = asyncio.Event()
 
     class Stalling(ChatOnly):

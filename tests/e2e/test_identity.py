@@ -12,8 +12,8 @@ from openai import AsyncOpenAI, AuthenticationError, NotFoundError, PermissionDe
 
 from proxy.config import Settings
 from proxy.domain.errors import ConfigError
-from proxy.http.auth import keyring
-from proxy.http.protocol import RawTargetProtocol
+from proxy.http.auth import keys as key_ring
+from proxy.http.connections import RawTargetProtocol
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses, until
@@ -98,7 +98,7 @@ async def test_the_upstream_sees_its_own_key_and_never_ours_on_any_route(house: 
 async def test_a_wrong_key_is_refused_by_us_and_nothing_is_forwarded(
     house: Houses, keys: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(keyring, "PATIENCE_S", 30.0)  # for else a slow store is one that is away
+    monkeypatch.setattr(key_ring, "PATIENCE_S", 30.0)  # for else a slow store is one that is away
     key, id_ = await mint(keys, user="zoe", upstream_key="sk-up")
     async with house(**KEYS) as h:
         async with h.client(key) as client:

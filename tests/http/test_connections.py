@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from proxy.http.connections import ConnectionLimits, Connections
-from proxy.http.protocol import CONNECTIONS, RawTargetProtocol
+from proxy.http.connections import CONNECTIONS, ConnectionLimits, Connections, RawTargetProtocol
 from proxy.system import MOST_FILES, raise_file_limit
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses, until

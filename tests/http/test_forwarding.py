@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
-from proxy.http.chains import RecentChains
+from proxy.http.exchange import RecentChains
 from proxy.http.failopen import FailOpen
 from proxy.http.forwarding import Progress, Relayed
 from proxy.telemetry import Metrics

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from proxy.http.headers import request_id_of
+from proxy.http.asgi import request_id_of
 from tests.e2e.conftest import models_dir
 from tests.support.model import ScriptedModel
 from tests.support.process import serving_process

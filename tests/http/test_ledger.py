@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.http import ledger as module
-from proxy.http.ledger import Ledger
+from proxy.http import limits as module
+from proxy.http.limits import Ledger
 
 
 @pytest.fixture
@@ -172,8 +172,8 @@ def test_a_process_that_was_stopped_with_the_lock_delays_nobody_for_long(
 COUNT = """
 import sys
 from pathlib import Path
-from proxy.http import ledger as module
-from proxy.http.ledger import Ledger
+from proxy.http import limits as module
+from proxy.http.limits import Ledger
 from proxy.http.limits import Rate, judge
 module.LOCK_WAIT_S = 30.0  # on a busy machine the holder of a lock may have to wait for a processor
 ledger = Ledger(Path(sys.argv[1]))

@@ -11,10 +11,9 @@ from openai import AsyncOpenAI, RateLimitError
 
 from proxy.domain.errors import Forbidden, StoreUnavailable
 from proxy.domain.rates import Rate, Verdict
-from proxy.http.auth.caller import Caller
-from proxy.http.ledger import Ledger
-from proxy.http.limits import Limits
-from proxy.http.reply import ASGIScope, Receive, Send, send_json
+from proxy.http.asgi import ASGIScope, Receive, Send, send_json
+from proxy.http.auth.identity import Caller
+from proxy.http.limits import Ledger, Limits
 from tests.support.serving import serving
 
 # ---------------------------------------------------------------- the step

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.app import http
-from proxy.http.failopen import TRIP_AFTER, Failed, FailOpen
-from proxy.http.places import TURNS_AT_ONCE, Places
+from proxy.http.failopen import TRIP_AFTER, TURNS_AT_ONCE, Failed, FailOpen, Places
 from proxy.telemetry import Metrics
 from tests.e2e.conftest import Houses, until
 

@@ -12,7 +12,7 @@ from proxy.domain.errors import (
     StoreUnavailable,
     UpstreamTimeout,
 )
-from proxy.http.reply import Message, error_of, send_error
+from proxy.http.asgi import Message, error_of, send_error
 
 
 @pytest.mark.parametrize(

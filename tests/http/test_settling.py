@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
-from proxy.http import settling as module
-from proxy.http.settling import Settling
+from proxy.http import exchange as module
+from proxy.http.exchange import Settling
 
 LONG_S = 30.0  # no machine is that busy
 

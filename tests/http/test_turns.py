@@ -7,7 +7,7 @@ import pytest
 
 from proxy.domain.errors import Forbidden
 from proxy.domain.reasons import Reason
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.http.turns import Asked, Defaults, Incoming, understand
 from proxy.wire.chat import CHAT
 

@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 from proxy import telemetry
 from proxy.domain.errors import ClientError, Forbidden, UnsupportedMedia
 from proxy.domain.reasons import Reason
-from proxy.http.reply import ASGIScope, Header, Send
+from proxy.http.asgi import ASGIScope, Header, Send
 from proxy.upstream.headers import CREDENTIALS
 
 _METHODS = b"GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS"

@@ -1,15 +1,31 @@
-"""Our own API keys: how they are made, found and sealed. Pure; where they are stored is the store's affair.
+"""Our own API keys: how they are made, sealed, and found.
 
 A key is 256 random bits, so its SHA-256 is as good as any slow hash: there is nothing to guess. The data
-file holds that digest, and the upstream key sealed with a key derived (HKDF) from the API key itself: who
-has the file alone has neither, who presents the API key gives us what opens the seal.
+file holds that digest, and the upstream key sealed with a key derived (HKDF) from the API key itself: the
+file alone reveals neither.
+
+`KeyRing` is a short-lived cache, so that requests do not wait for the store. An entry is fresh for FRESH_S: a
+key revoked or created now is refused or accepted within a second. While one request asks the store again, the
+others use the known entry. If the store is unreachable, unknown keys are refused, but a key that was valid
+within the last GRACE_S keeps working, because a request must succeed when memory fails. The price is that a
+key revoked while the store is unreachable works until then.
 """
 
+import asyncio
 import os
 import re
 import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
+
+from proxy import telemetry
+from proxy.domain.errors import StoreError
+from proxy.domain.oversight import Key
+from proxy.domain.ports import KeyStore
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -73,3 +89,97 @@ def _cipher(key: str) -> "AESGCM":
 
     derived = HKDF(algorithm=SHA256(), length=32, salt=None, info=_PURPOSE).derive(key.encode("ascii"))
     return AESGCM(derived)
+
+
+# ---------------------------------------------------------------- the cache
+FRESH_S = 0.8
+ASKING_S = 0.15  # how long others rely on what is known while one asks; together below a second
+GRACE_S = 300.0
+PATIENCE_S = 0.5  # with the store, for a key that is known; one that is not waits longer
+FIRST_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A valid key, and the upstream key that it stands for. Kept in memory only."""
+
+    key: Key
+    upstream_key: str | None
+
+
+@dataclass(slots=True)
+class _Known:
+    found: Found | None  # None: no such key, revoked, or damaged
+    asked_at: float  # when this was last believed to be so
+    valid_at: float  # when the store last said that the key is valid
+    asking: bool = False
+
+
+class KeyRing:
+    """Finds keys. Bounded: unknown keys, which anybody can make up, never push out known ones."""
+
+    def __init__(
+        self, store: KeyStore, *, clock: Callable[[], float] = time.monotonic, limit: int = 10_000
+    ) -> None:
+        self._store, self._clock, self._limit = store, clock, limit
+        self._valid: OrderedDict[bytes, _Known] = OrderedDict()
+        self._refused: OrderedDict[bytes, _Known] = OrderedDict()
+        self._seldom = telemetry.Seldom(clock)
+
+    async def find(self, presented: str) -> Found | None:
+        """Return the valid key that this is, None for none. Raises StoreError if nobody can say."""
+        digest, now = digest_of(presented), self._clock()
+        known = self._valid.get(digest) or self._refused.get(digest)
+        if known is not None:
+            age = now - known.asked_at
+            if age < FRESH_S or (known.asking and age < FRESH_S + ASKING_S):
+                return known.found
+        return await self._ask(presented, digest, known)
+
+    async def _ask(self, presented: str, digest: bytes, known: _Known | None) -> Found | None:
+        if known is not None:
+            known.asking = True
+        asked_at = self._clock()
+        try:
+            async with asyncio.timeout(PATIENCE_S if known and known.found else FIRST_PATIENCE_S):
+                key = await self._store.find(digest)
+        except (StoreError, TimeoutError) as error:
+            return self._without_store(known, error)
+        finally:
+            if known is not None:
+                known.asking = False
+        found = _opened(presented, key)
+        self._note(digest, _Known(found, asked_at, asked_at))
+        return found
+
+    def _without_store(self, known: _Known | None, error: Exception) -> Found:
+        """Return the key if it was valid lately, and go on without asking for a while."""
+        now = self._clock()
+        if known is None or known.found is None or now - known.valid_at > GRACE_S:
+            raise error if isinstance(error, StoreError) else StoreError("the key store does not answer")
+        known.asked_at = now
+        self._seldom.warning("identity.store_unavailable", error=type(error).__name__)
+        return known.found
+
+    def _note(self, digest: bytes, known: _Known) -> None:
+        """Keep what the store said, under what it says now."""
+        for kept, belongs in ((self._valid, known.found is not None), (self._refused, known.found is None)):
+            kept.pop(digest, None)
+            if belongs:
+                kept[digest] = known
+            if len(kept) > self._limit:
+                kept.popitem(last=False)
+
+
+def _opened(presented: str, key: Key | None) -> Found | None:
+    """Return the key with its upstream key opened, None if it is not valid."""
+    if key is None or key.revoked_at is not None:
+        return None
+    if key.upstream_key is None:
+        return Found(key, None)
+    try:
+        return Found(key, unseal(presented, key.upstream_key))
+    except BrokenSeal:
+        # The server's own upstream key must not step in for it: the key is as good as revoked.
+        telemetry.log.error("identity.seal_broken", key=key.id)
+        return None

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.domain.errors import NotFound, ProxyError, error_body
+from proxy.http.asgi import ASGIScope, Receive, Send, error_of
 from proxy.http.memory_api import present
 from proxy.http.memory_api.operations import OPERATIONS, Operation
 from proxy.http.memory_api.reading import Captured, body_of, captured, query_of, refuse_body, segments_of
 from proxy.http.memory_api.wiring import Asked, Tools
-from proxy.http.reply import ASGIScope, Receive, Send, error_of
 
 _PATHS = [
     (template, {operation.method: operation for operation in same_path})

@@ -4,7 +4,7 @@ from starlette.responses import Response
 
 from proxy.domain.core import MemoryFilter
 from proxy.domain.errors import InvalidRequest
-from proxy.http.auth.caller import PROJECT_HEADER
+from proxy.http.auth.identity import PROJECT_HEADER
 from proxy.http.memory_api import present
 from proxy.http.memory_api.bodies import ForgetQuery, ForgetScopeQuery, PageQuery
 from proxy.http.memory_api.memories import absent, one_of

@@ -16,7 +16,7 @@ from proxy.domain.core import Event, Evidence, Memory, Scope, Stamp
 from proxy.domain.errors import ClientError, Forbidden, InvalidRequest
 from proxy.domain.own_ids import own_id
 from proxy.domain.timezones import local
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.http.memory_api import present
 from proxy.http.memory_api.answers import Imported, LineRefused
 from proxy.http.memory_api.bodies import EventLine, MemoryLine, UserQuery

@@ -12,11 +12,11 @@ import orjson
 from pydantic import TypeAdapter
 
 from proxy.domain.errors import error_body
+from proxy.http.asgi import ASGIScope, Receive, Send, send_bytes, send_json
 from proxy.http.memory_api import answers as shapes
 from proxy.http.memory_api.importing import MEDIA_TYPES
 from proxy.http.memory_api.model_routes import COMPONENTS, PATHS
 from proxy.http.memory_api.operations import OPERATIONS, Operation
-from proxy.http.reply import ASGIScope, Receive, Send, send_bytes, send_json
 
 _REF = "#/components/schemas/{model}"
 _NDJSON = MEDIA_TYPES[0]

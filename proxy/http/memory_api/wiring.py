@@ -12,7 +12,7 @@ from proxy.domain.core import Candidate, Event, Memory, MemoryFilter, Ranked, Sc
 from proxy.domain.documents import Change, Document, DocumentStore, Format
 from proxy.domain.ports import Clock, JobQueue, MemoryStore, Quarantine, Receipts, SessionStore
 from proxy.domain.reasons import Reason
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.http.turns import Zones
 from proxy.recall.documents import RankedPassage
 

@@ -11,8 +11,7 @@ from time import monotonic
 from typing import Protocol
 
 from proxy.domain.errors import UpstreamBroken
-from proxy.http.off_loop import OFF_LOOP
-from proxy.http.reply import Header, Message, Send, send_bytes
+from proxy.http.asgi import OFF_LOOP, Header, Message, Send, send_bytes
 from proxy.http.responses.background import Live
 from proxy.http.responses.listening import TERMINAL, Event, Listener
 from proxy.upstream.headers import with_ours

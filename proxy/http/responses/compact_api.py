@@ -21,15 +21,14 @@ from proxy.domain.errors import (
     UpstreamError,
 )
 from proxy.domain.ports import TokenCounter
-from proxy.http.auth.caller import Caller, caller_of
-from proxy.http.off_loop import OFF_LOOP
-from proxy.http.reply import ASGIScope, Header, Receive, Send, send_error, send_json
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, send_error, send_json
+from proxy.http.auth.identity import Caller, caller_of
+from proxy.http.forwarding import refusal_in
 from proxy.http.responses.answering import for_client
 from proxy.http.responses.keeping import Earlier
 from proxy.http.responses.listening import Listener
 from proxy.http.responses.owners import new_id, owner_of
 from proxy.http.responses.translated import Translating, changeable_in, content_of, dropped, in_form
-from proxy.http.retry import refusal_in
 from proxy.upstream import troubles
 from proxy.upstream.downstream import Downstream
 from proxy.upstream.forms import MOST_ATTEMPTS, Attempt, Learning, next_attempt

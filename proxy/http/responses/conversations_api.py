@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from proxy.domain.errors import InvalidRequest, NotFound, TooLarge
 from proxy.domain.stored_responses import Conversation
-from proxy.http.off_loop import OFF_LOOP
+from proxy.http.asgi import OFF_LOOP
 from proxy.http.responses.keeping import Item, Keeping, absent_conversation
 from proxy.http.responses.owners import Owner
 from proxy.http.responses.serving import (

@@ -8,9 +8,18 @@ from urllib.parse import parse_qsl
 
 from proxy.domain.errors import ClientError, InvalidRequest, NotFound, StoreError, UpstreamError
 from proxy.domain.ports import Clock
-from proxy.http.auth.caller import Caller, admitted, caller_of
-from proxy.http.off_loop import OFF_LOOP
-from proxy.http.reply import ASGIScope, Header, Receive, Send, body_first, read_body, send_error
+from proxy.http.asgi import (
+    OFF_LOOP,
+    ASGIApp,
+    ASGIScope,
+    Header,
+    Receive,
+    Send,
+    body_first,
+    read_body,
+    send_error,
+)
+from proxy.http.auth.identity import Caller, admitted, caller_of
 from proxy.http.responses.auto import Hearing, Speech
 from proxy.http.responses.ids import is_plain, named_in
 from proxy.http.responses.makers import (
@@ -24,7 +33,6 @@ from proxy.http.responses.makers import (
 )
 from proxy.http.responses.owners import credential_of, is_ours
 from proxy.http.responses.probing import REFUSAL_BYTES, continues_ours
-from proxy.http.routes import App
 from proxy.http.turns import parsed
 from proxy.upstream import troubles
 from proxy.upstream.client import Upstream
@@ -47,9 +55,9 @@ class Door:
     hearing: Hearing
     making: Hearing  # of the endpoint that makes such objects: with responses there may be no conversations
     operating: Hearing  # of `/compact` and `/input_tokens`, which some servers with responses do not have
-    ours: App
-    compact: App  # what is ours of `/compact` and `/input_tokens`
-    passthrough: App
+    ours: ASGIApp
+    compact: ASGIApp  # what is ours of `/compact` and `/input_tokens`
+    passthrough: ASGIApp
     upstream: Upstream
     max_body_bytes: int
     clock: Clock

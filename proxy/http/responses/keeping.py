@@ -10,8 +10,8 @@ from proxy.domain.core import Begun, Scope, Stamp
 from proxy.domain.errors import InvalidRequest, NotFound, StoreUnavailable
 from proxy.domain.ports import Clock, MemoryStore
 from proxy.domain.stored_responses import Chain, Conversation, StoredResponse
+from proxy.http.asgi import OFF_LOOP
 from proxy.http.failopen import FailOpen
-from proxy.http.off_loop import OFF_LOOP
 from proxy.http.responses.background import UNDER_WAY, shown
 from proxy.http.responses.owners import Owner, new_id, shelf
 from proxy.wire.body import dump, loads

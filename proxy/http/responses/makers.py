@@ -31,9 +31,9 @@ from proxy.domain.core import Scope
 from proxy.domain.errors import ClientError, InvalidRequest, NotFound, StoreUnavailable
 from proxy.domain.ports import Clock
 from proxy.domain.stored_responses import StoredResponse
-from proxy.http.auth.caller import OPEN, Caller
+from proxy.http.asgi import Send
+from proxy.http.auth.identity import OPEN, Caller
 from proxy.http.failopen import Failed, FailOpen
-from proxy.http.reply import Send
 from proxy.http.responses.ids import Named, Reader, is_plain, named_in, spellings
 from proxy.http.responses.owners import shelf
 from proxy.wire.body import Body, dump, loads

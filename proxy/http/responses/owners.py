@@ -15,8 +15,8 @@ from hashlib import blake2b
 from secrets import token_hex
 
 from proxy.domain.core import Scope
-from proxy.http.auth.caller import OPEN, Caller
-from proxy.http.reply import Header
+from proxy.http.asgi import Header
+from proxy.http.auth.identity import OPEN, Caller
 from proxy.upstream.headers import CREDENTIALS
 
 # Ours are told from an upstream's by letters that are not hexadecimal.

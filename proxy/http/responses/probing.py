@@ -9,8 +9,8 @@ from functools import partial
 
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.ports import Clock
+from proxy.http.asgi import Header
 from proxy.http.forwarding import Forwarding, Progress, Relayed
-from proxy.http.reply import Header
 from proxy.http.responses.auto import Hearing
 from proxy.http.responses.ids import named_in
 from proxy.http.responses.makers import RESPONSE, Makers, Sighting, tells_apart

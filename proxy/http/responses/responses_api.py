@@ -14,8 +14,7 @@ from starlette.routing import Route
 from proxy.domain.errors import InvalidRequest, NotFound, StoreError
 from proxy.domain.ports import Clock
 from proxy.domain.stored_responses import StoredResponse
-from proxy.http.off_loop import OFF_LOOP
-from proxy.http.reply import ASGIScope, Receive, Send
+from proxy.http.asgi import OFF_LOOP, ASGIScope, Receive, Send
 from proxy.http.responses.answering import KeepAlive
 from proxy.http.responses.background import UNDER_WAY, Live, Lives, shown
 from proxy.http.responses.keeping import Keeping

@@ -9,9 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from proxy.domain.errors import Forbidden, InvalidRequest, NotFound, ProxyError, StoreError
-from proxy.http.auth.caller import Caller
-from proxy.http.off_loop import OFF_LOOP
-from proxy.http.reply import ASGIScope, error_of
+from proxy.http.asgi import OFF_LOOP, ASGIScope, error_of
+from proxy.http.auth.identity import Caller
 from proxy.http.responses.owners import Owner, owner_of
 from proxy.wire import body as json_body
 from proxy.wire.extensions import checked_id

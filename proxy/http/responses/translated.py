@@ -14,9 +14,9 @@ from typing import Any
 from proxy.domain.core import Turn
 from proxy.domain.errors import InvalidRequest, StoreError, StoreUnavailable, UpstreamCut, UpstreamError
 from proxy.domain.ports import Clock
+from proxy.http.asgi import OFF_LOOP, Header, send_bytes
+from proxy.http.exchange import read_answer
 from proxy.http.forwarding import Progress, is_proven, memory_in
-from proxy.http.off_loop import OFF_LOOP
-from proxy.http.reply import Header, send_bytes
 from proxy.http.responses import background
 from proxy.http.responses.answering import Background, Outlet, Stream, Whole, for_client, refusal_of
 from proxy.http.responses.background import UNDER_WAY, Live, Lives, with_beat
@@ -25,7 +25,6 @@ from proxy.http.responses.listening import Event, Listener
 from proxy.http.responses.owners import Owner, new_id, owner_of
 from proxy.http.responses.seals import SealKey
 from proxy.http.turns import bounded
-from proxy.http.writing import read_answer
 from proxy.upstream import troubles
 from proxy.upstream.client import Upstream
 from proxy.upstream.forms import Form, Request

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from types import MappingProxyType
 
-from proxy.http.reply import ASGIScope, Header, Receive, Send, send_bytes
+from proxy.http.asgi import ASGIScope, Header, Receive, Send, send_bytes
 
 CONTENT_SECURITY_POLICY = "; ".join(
     (

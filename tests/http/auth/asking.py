@@ -4,8 +4,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from proxy.http.auth.entrance import App, Area, Entrance
-from proxy.http.reply import ASGIScope, Header, Receive, Send
+from proxy.http.asgi import ASGIApp, ASGIScope, Header, Receive, Send
+from proxy.http.auth.identity import Area, Entrance
 
 
 def scope_of(*headers: tuple[str, str], method: str = "GET", path: str = "/v1/x", **more: Any) -> ASGIScope:
@@ -73,7 +73,7 @@ class Behind:
         await self.entrance(scope, receive, visit.readable(send), self._app, self.area, visit)
 
     @property
-    def _app(self) -> App:
+    def _app(self) -> ASGIApp:
         async def app(scope: ASGIScope, receive: Receive, send: Send) -> None:
             self.seen.append(scope)
             await send({"type": "http.response.start", "status": 200, "headers": []})

@@ -4,7 +4,7 @@ import pytest
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import Forbidden, InvalidRequest
-from proxy.http.auth.caller import OPEN, Caller, admit, caller_of
+from proxy.http.auth.identity import OPEN, Caller, admit, caller_of
 from tests.http.auth.asking import scope_of
 
 ZOE = Caller("t", user="zoe")

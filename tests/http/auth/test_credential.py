@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.domain.errors import Unauthorized
-from proxy.http.auth.credential import MAX_CHARS, is_sendable, presented, replaced
+from proxy.http.auth.identity import MAX_CHARS, is_sendable, presented, replaced
 
 
 @pytest.mark.parametrize(

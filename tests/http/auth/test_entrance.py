@@ -6,11 +6,9 @@ import pytest
 
 from proxy import telemetry
 from proxy.http.auth.browsers import Browsers
-from proxy.http.auth.caller import OPEN, Caller, caller_of
-from proxy.http.auth.entrance import Area, Entrance
-from proxy.http.auth.keyring import KeyRing
-from proxy.http.auth.modes import ByHeader, ByKey
-from proxy.http.routes import Routes
+from proxy.http.auth.identity import OPEN, Area, ByHeader, ByKey, Caller, Entrance, caller_of
+from proxy.http.auth.keys import KeyRing
+from proxy.http.router import Routes
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.http.auth.asking import Behind, get, scope_of
 from tests.http.auth.minting import mint

@@ -9,7 +9,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
 from proxy.domain.errors import IdentityUnavailable, UpstreamTimeout
-from proxy.http.auth.jwks import FIRST_RETRY_S, REFRESH_S, RETRY_S, KeySet, parsed
+from proxy.http.auth.jwt import FIRST_RETRY_S, REFRESH_S, RETRY_S, KeySet, parse_key_set
 
 JWK: dict[str, Any] = RSAAlgorithm.to_jwk(
     rsa.generate_private_key(public_exponent=65537, key_size=2048).public_key(), as_dict=True
@@ -155,11 +155,11 @@ async def test_a_token_without_a_name_needs_a_set_with_one_key() -> None:
 )
 def test_what_is_no_public_key_for_signatures_is_left_out(unfit: dict[str, Any]) -> None:
     document = {"keys": [key("a") | unfit, key("good"), "text", None]}
-    assert [k.kid for k in parsed(json.dumps(document).encode())] == ["good"]
+    assert [k.kid for k in parse_key_set(json.dumps(document).encode())] == ["good"]
 
 
 def test_a_key_that_is_for_one_algorithm_is_for_no_other() -> None:
-    (bound,) = parsed(json.dumps({"keys": [key("a", alg="RS256")]}).encode())
-    (free,) = parsed(json.dumps({"keys": [key("a")]}).encode())
+    (bound,) = parse_key_set(json.dumps({"keys": [key("a", alg="RS256")]}).encode())
+    (free,) = parse_key_set(json.dumps({"keys": [key("a")]}).encode())
     assert (bound.fits("RS256"), bound.fits("PS256"), bound.fits("ES256")) == (True, False, False)
     assert (free.fits("RS256"), free.fits("PS256"), free.fits("ES256")) == (True, True, False)

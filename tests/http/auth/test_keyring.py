@@ -7,9 +7,8 @@ import pytest
 
 from proxy.domain.errors import StoreError, StoreUnavailable
 from proxy.domain.oversight import Key
-from proxy.http.auth import keyring
-from proxy.http.auth.keyring import ASKING_S, FRESH_S, GRACE_S, KeyRing
-from proxy.http.auth.keys import new_key
+from proxy.http.auth import keys
+from proxy.http.auth.keys import ASKING_S, FRESH_S, GRACE_S, KeyRing, new_key
 from proxy.storage.sqlite.stores import SqliteStores
 from proxy.telemetry import REMIND_S
 from tests.http.auth.minting import mint
@@ -164,8 +163,8 @@ async def test_a_revoked_key_does_not_come_back_when_the_store_goes(it: Ring) ->
 async def test_a_store_that_hangs_is_a_store_out_of_reach(it: Ring, monkeypatch: pytest.MonkeyPatch) -> None:
     key, _ = await mint(it.store)
     assert await it.lets_in(key)
-    monkeypatch.setattr(keyring, "PATIENCE_S", 0.01)  # from here on: on a busy machine a look takes longer
-    monkeypatch.setattr(keyring, "FIRST_PATIENCE_S", 0.01)
+    monkeypatch.setattr(keys, "PATIENCE_S", 0.01)  # from here on: on a busy machine a look takes longer
+    monkeypatch.setattr(keys, "FIRST_PATIENCE_S", 0.01)
     it.store.held = asyncio.Event()
     it.clock.now += LATER_S
     assert await it.lets_in(key)

@@ -6,9 +6,8 @@ import pytest
 
 from proxy.domain.errors import ConfigError, IdentityUnavailable, StoreUnavailable, Unauthorized
 from proxy.domain.oversight import Key
-from proxy.http.auth.caller import OPEN
-from proxy.http.auth.keyring import KeyRing
-from proxy.http.auth.modes import ByHeader, ByKey, ByTrust
+from proxy.http.auth.identity import OPEN, ByHeader, ByKey, ByTrust
+from proxy.http.auth.keys import KeyRing
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.http.auth.asking import scope_of
 from tests.http.auth.minting import mint

@@ -15,9 +15,8 @@ from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
 
 from proxy import telemetry
 from proxy.domain.errors import ConfigError, Unauthorized
-from proxy.http.auth.jwks import KeySet
-from proxy.http.auth.modes import Admitted
-from proxy.http.auth.tokens import LEEWAY_S, ByToken, PublicKeys, SharedSecret
+from proxy.http.auth.identity import Admitted
+from proxy.http.auth.jwt import LEEWAY_S, ByToken, KeySet, PublicKeys, SharedSecret
 from tests.http.auth.asking import scope_of
 
 SECRET = "a secret that both sides have, of more than 32 bytes"

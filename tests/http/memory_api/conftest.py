@@ -12,7 +12,7 @@ import pytest
 
 from proxy.admit.admit import Gate
 from proxy.domain.core import Scope
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.wiring import Documents, Recalled, Tools
 from proxy.http.turns import Zones

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.domain.documents import Document, Passage
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.models.embedder import OnnxEmbedder
 from tests.http.memory_api.conftest import Bench, served
 from tests.support.backends import Place, place

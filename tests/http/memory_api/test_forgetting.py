@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from proxy.domain.core import Scope
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from tests.http.memory_api.conftest import Bench
 
 DEPTHS = ("count", "exchanges", "sessions", "jobs", "responses", "quarantined", "documents", "conversations")

@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from proxy.domain.core import Create, Evidence, Memory, MemoryFilter, Scope, Source, Supersede
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.http.memory_api import exporting, importing
 from proxy.http.memory_api.importing import MOST_EVIDENCE, MOST_WORDINGS
 from tests.http.memory_api.conftest import Bench

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.operations import OPERATIONS, Operation
 from tests.http.memory_api.conftest import Bench
 

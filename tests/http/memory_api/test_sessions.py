@@ -7,7 +7,7 @@ from typing import Any
 import httpx2
 
 from proxy.domain.core import Begun, Candidate, Hold, NewExchange, NewJob, Outcome, Scope
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from tests.http.memory_api.conftest import Bench
 from tests.support.serving import serving

@@ -5,8 +5,8 @@ from typing import Any
 
 from proxy.domain.core import Scope
 from proxy.domain.stored_responses import StoredResponse
-from proxy.http.auth.caller import Caller
-from proxy.http.reply import Header
+from proxy.http.asgi import Header
+from proxy.http.auth.identity import Caller
 from proxy.http.responses import background
 from proxy.http.responses.background import LEASE_S, Live, Lives, shown, with_beat
 from proxy.http.responses.owners import Owner, owner_of

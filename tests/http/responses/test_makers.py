@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from proxy.http.auth.caller import OPEN, Caller
+from proxy.http.auth.identity import OPEN, Caller
 from proxy.http.responses.makers import CONVERSATION, LOOK_BYTES, RESPONSE, Sighting, in_plain, tells_apart
 
 ANSWER = (

@@ -1,7 +1,7 @@
 """Whose an object is."""
 
 from proxy.domain.core import Scope
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.http.responses.owners import is_ours, new_id, owner_of, shelf
 from proxy.wire.extensions import is_usable_id
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from proxy.domain.storage import Stores
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.http.failopen import FailOpen
 from proxy.http.responses.owners import Owner, owner_of
 from proxy.http.responses.seals import Sealed, SealKey

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from proxy.domain.errors import NotFound
-from proxy.http.auth.caller import Caller
+from proxy.http.auth.identity import Caller
 from proxy.http.failopen import FailOpen
 from proxy.http.responses.makers import Makers, absent
 from proxy.telemetry import Metrics

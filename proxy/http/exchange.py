@@ -1,17 +1,89 @@
-"""The write half of one request: the user's words committed before the answer begins, the answer after it."""
+"""Commit an exchange: the user's words before the answer begins, the answer after it.
+
+Also what a client may refer to before it is on disk: the last responses (`RecentChains`), and answers that
+are being committed (`Settling`).
+"""
 
 import asyncio
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from proxy import telemetry
-from proxy.domain.core import Begun, Outcome, Turn
+from proxy.domain.core import Begun, Outcome, Scope, Turn
 from proxy.domain.ports import Recorder
+from proxy.http.asgi import Header
 from proxy.http.failopen import Failed, FailOpen
-from proxy.http.reply import Header
 from proxy.recall.session import exchange_key, opening
 from proxy.wire.dialect import Answer, Dialect
 
+
+class RecentChains:
+    """The sessions of the last responses of this process, by their owner; the store knows all of them."""
+
+    def __init__(self, limit: int = 1_000) -> None:
+        self._limit = limit
+        self._sessions: OrderedDict[tuple[str, str, str], tuple[str, frozenset[str]]] = OrderedDict()
+
+    def note(self, turn: Turn, response_id: str, shown: Iterable[str] = ()) -> None:
+        """Remember that the response was made in the turn's session, with these memories in its input."""
+        made = turn.session_id, turn.shown.union(shown)
+        self._sessions[turn.scope.tenant, turn.scope.user, response_id] = made
+        if len(self._sessions) > self._limit:
+            self._sessions.popitem(last=False)
+
+    def session_of(self, turn: Turn, response_id: str) -> str | None:
+        """Return the session of a response that the turn's user made."""
+        return self._known(turn, response_id)[0]
+
+    def shown(self, turn: Turn, response_id: str) -> frozenset[str]:
+        """Return the memories that the chain up to the response was given, as far as this process knows."""
+        return self._known(turn, response_id)[1]
+
+    def _known(self, turn: Turn, response_id: str) -> tuple[str | None, frozenset[str]]:
+        unknown: tuple[None, frozenset[str]] = None, frozenset()
+        return self._sessions.get((turn.scope.tenant, turn.scope.user, response_id), unknown)
+
+
+# ---------------------------------------------------------------- answers being committed
+WAIT_S = 0.05  # longer, and the request goes on with what is on disk
+
+
+class Settling:
+    """What was answered in each session and is being written down."""
+
+    def __init__(self) -> None:
+        self._under_way: dict[tuple[Scope, str], set[asyncio.Event]] = {}
+
+    @contextmanager
+    def answered(self, turn: Turn) -> Iterator[None]:
+        """The client has the turn's answer; at the end of the block it is on disk."""
+        key, done = (turn.scope, turn.session_id), asyncio.Event()
+        under_way = self._under_way.setdefault(key, set())
+        under_way.add(done)
+        try:
+            yield
+        finally:
+            done.set()
+            under_way.discard(done)
+            if not under_way:
+                self._under_way.pop(key, None)
+
+    async def settled(self, turn: Turn, within_s: float) -> None:
+        """Wait until what was answered in the turn's session is on disk, if the turn needs to know of it."""
+        under_way = self._under_way.get((turn.scope, turn.session_id))
+        if not under_way or not (turn.standalone or turn.continues):
+            return
+        try:
+            async with asyncio.timeout(max(0.0, min(within_s, WAIT_S))):
+                for done in tuple(under_way):
+                    await done.wait()
+        except TimeoutError:
+            pass  # its deadline is dearer to the request
+
+
+# ---------------------------------------------------------------- the commit
 COMMIT_S = 5.0  # a commit may take this long; the request waits for it only as long as its own deadline
 PARSE_IN_THREAD_BYTES = 64 * 1024
 

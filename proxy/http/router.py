@@ -1,18 +1,21 @@
-"""The router: which path is served by what. A dictionary look-up, so that passthrough costs nothing.
+"""The router: which path is served by what.
 
-`/v1/chat/completions` and `/v1/responses` (POST) are intercepted, `/v1/memory…` is ours, `/v1/responses/…`
-and `/v1/conversations…` are ours where we keep what they name, `/health`, `/ready`, `/metrics`,
-`/openapi.json` and `/ui` are ours and need no credential, and everything else under `/v1/` is the upstream's.
-All that is somebody's lies behind the entrance (identity/entrance.py), which learns who calls.
+`/v1/chat/completions` and `/v1/responses` (POST) are intercepted, `/v1/memory…` is the memory API,
+`/v1/responses/…` and `/v1/conversations…` are served here if the object is stored here, `/health`, `/ready`,
+`/metrics`, `/openapi.json` and `/ui` need no credential, and everything else under `/v1/` is forwarded.
 
-A path that other servers would read as one of our routes, or as one outside of /v1 (`/v1//responses/r`,
-`/v1/Responses/r`, `/v1/../admin`), and one that a wrong base URL leads to (`/chat/completions`,
-`/v1/v1/models`), is a 404 that names the right one (paths.py).
+Servers read paths differently: some fold case, decode twice, merge slashes, resolve dots or trim. A path that
+any of them could read as a guarded route must not bypass authentication, so each path is compared in the form
+that the most lenient server would see (`canonical`), and is a 404 if only that form is guarded. The usual
+mistakes in a client's base URL (`/chat/completions`, `/v1/v1/models`) are a 404 that names the right path.
 """
 
+import re
+import unicodedata
 from asyncio import CancelledError
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
+from urllib.parse import unquote
 
 from starlette.middleware.errors import ServerErrorMiddleware
 from starlette.requests import Request
@@ -21,14 +24,110 @@ from starlette.responses import JSONResponse, Response
 from proxy import telemetry
 from proxy.domain.errors import NotFound, ProxyError, Stopping, UpgradeRefused
 from proxy.domain.reasons import Reason
-from proxy.http.auth.entrance import App, Area, Entrance
-from proxy.http.headers import give_request_id, with_request_id
-from proxy.http.paths import canonical, is_another_chat, mistake
-from proxy.http.reply import ASGIScope, Message, Receive, Send, error_of, send_error
+from proxy.http.asgi import (
+    ASGIApp,
+    ASGIScope,
+    Message,
+    Receive,
+    Send,
+    error_of,
+    give_request_id,
+    send_error,
+    with_request_id,
+)
+from proxy.http.auth.identity import Area, Entrance
 
-__all__ = ["App", "Routes"]
+# A path without these is read alike by all servers, but for its case.
+_ODD = re.compile(r"//|/\.|\.(?:/|$)|/$|[;\\#?%]|[^\x21-\x7e]")
+_GUARDED = ("responses", "conversations", "memory")
+_OPERATIONS = ("completions", "compact", "input_tokens")  # what the second segment of a route may be
+# First segments of OpenAI's API and of what compatible servers add.
+_KNOWN = frozenset(
+    "assistants audio batches chat completions containers conversations embeddings evals files fine_tuning"
+    " images memory messages models moderations realtime rerank responses threads uploads vector_stores"
+    " videos".split()
+)
+# A client's base_url ends in one of these, and the client adds another.
+_ENDPOINTS = (("chat", "completions"), ("responses",), ("completions",), ("embeddings",))
+_MOST_DECODINGS = 3
 
 
+@lru_cache(maxsize=1024)
+def canonical(path: str) -> str:
+    """Return the decoded path as the most lenient server reads it: decoded again, without empty and dot
+    segments, `;parameters`, control characters and trailing dots, with slashes for backslashes, and the names
+    of routes in lower case. Ids keep their case."""
+    if _ODD.search(path):
+        path = _plain(path)
+    segments = path.split("/")
+    if segments[1:2] and not segments[1].islower():
+        segments[1] = segments[1].lower()
+    if segments[1] == "v1" and len(segments) > 2:
+        segments[2] = _folded(segments[2], (*_GUARDED, "chat", "v1"))
+        if len(segments) > 3:
+            segments[3] = _folded(segments[3], _OPERATIONS)
+    return "/".join(segments)
+
+
+def _folded(segment: str, names: tuple[str, ...]) -> str:
+    return lowered if (lowered := segment.lower()) in names else segment
+
+
+def _plain(path: str) -> str:
+    for _ in range(_MOST_DECODINGS):
+        if "%" not in path:
+            break
+        path = unquote(path)
+    path = unicodedata.normalize("NFKC", path).replace("\\", "/")
+    path = re.split("[#?]", path)[0]
+    segments: list[str] = []
+    for segment in path.split("/"):
+        name = "".join(filter(str.isprintable, segment.partition(";")[0])).strip()
+        if name == "..":
+            del segments[-1:]
+        elif name := name.rstrip(". "):
+            segments.append(name)
+    return "/" + "/".join(segments)
+
+
+@lru_cache(maxsize=1024)
+def mistake(path: str) -> tuple[str, str] | None:
+    """Return the path that was meant and what is wrong with this canonical one; None if its structure is
+    right."""
+    segments = path.split("/")[1:]
+    if segments[:2] == ["v1", "v1"]:
+        while segments[:2] == ["v1", "v1"]:
+            del segments[0]
+        return "/" + "/".join(segments), '"/v1" is in it twice: the base URL has it already'
+    if segments[0] == "v1":
+        rest = segments[1:]
+        for endpoint in _ENDPOINTS:
+            added = rest[len(endpoint) :]
+            while added[:1] == ["v1"]:
+                added = added[1:]
+            if tuple(rest[: len(endpoint)]) == endpoint and _is_endpoint(added):
+                return "/v1/" + "/".join(
+                    added
+                ), "the base URL ends in an endpoint, and the client adds another"
+        return None
+    if segments[0] in _KNOWN:
+        return "/v1/" + "/".join(segments), '"/v1" is missing: the base URL ends without it'
+    for endpoint in _ENDPOINTS:
+        if tuple(segments[-len(endpoint) :]) == endpoint:
+            return "/v1/" + "/".join(endpoint), f'nothing is served below "/{segments[0][:32]}"'
+    return None
+
+
+def _is_endpoint(segments: list[str]) -> bool:
+    return tuple(segments) in _ENDPOINTS or segments == ["models"]
+
+
+def is_another_chat(path: str) -> bool:
+    """True for a canonical path below /v1 that reads like an intercepted route and is none."""
+    return path.endswith(("/chat/completions", "/responses"))
+
+
+# ---------------------------------------------------------------- routes
 async def _unknown(scope: ASGIScope, receive: Receive, send: Send) -> None:
     await send_error(send, _misspelt(scope["method"], canonical(scope["path"])))
 
@@ -55,7 +154,7 @@ def _misspelt(method: str, plain: str) -> NotFound:
     )
 
 
-async def _another_chat(app: App, scope: ASGIScope, receive: Receive, send: Send) -> None:
+async def _another_chat(app: ASGIApp, scope: ASGIScope, receive: Receive, send: Send) -> None:
     """Forward, and say that there is no memory on this path."""
 
     async def said(message: Message) -> None:
@@ -77,7 +176,7 @@ async def _plain_only(scope: ASGIScope, receive: Receive, send: Send) -> None:
     await send_error(send, error, [(b"upgrade", b"HTTP/1.1")])
 
 
-Route = tuple[str, App, Area]
+Route = tuple[str, ASGIApp, Area]
 _UNKNOWN: Route = ("unknown", _unknown, Area.PUBLIC)
 _MISSPELT: Route = ("unknown", _unknown, Area.PASSING)  # told to those only who may use /v1
 _PLAIN_ONLY: Route = ("unknown", _plain_only, Area.PUBLIC)  # at once, so that clients fall back
@@ -94,16 +193,16 @@ _FOR_THE_UPSTREAM = (
 class Routes:
     """The ASGI application, without its lifespan."""
 
-    chat: App
-    responses: App
-    kept_responses: App
-    conversations: App
-    memory_api: App
-    operations: App
-    passthrough: App
+    chat: ASGIApp
+    responses: ASGIApp
+    kept_responses: ASGIApp
+    conversations: ASGIApp
+    memory_api: ASGIApp
+    operations: ASGIApp
+    passthrough: ASGIApp
     metrics: telemetry.Metrics
-    openapi: App
-    ui: App
+    openapi: ASGIApp
+    ui: ASGIApp
     entrance: Entrance
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:

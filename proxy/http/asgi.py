@@ -1,7 +1,15 @@
-"""Whole small answers over bare ASGI, and OpenAI's error shape for our own errors."""
+"""Bare ASGI: request bodies, request ids, small answers, and our own errors in OpenAI's shape."""
 
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+import asyncio
+from collections.abc import Callable, Iterable, MutableMapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, ParamSpec, TypeVar
+from uuid import uuid4
+
+from starlette.types import ASGIApp as ASGIApp
+from starlette.types import Message as Message
+from starlette.types import Receive as Receive
+from starlette.types import Send as Send
 
 from proxy.domain.errors import (
     ClientError,
@@ -13,12 +21,11 @@ from proxy.domain.errors import (
     UpstreamError,
     error_body,
 )
+from proxy.upstream.headers import REQUEST_ID, request_id_in
 from proxy.wire import body as json_body
+from proxy.wire.body import LARGE_BYTES
 
 ASGIScope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Message = MutableMapping[str, Any]
-Send = Callable[[Message], Awaitable[None]]
 Header = tuple[bytes, bytes]
 
 
@@ -115,3 +122,62 @@ async def send_error(send: Send, error: ProxyError, headers: Iterable[Header] = 
     """Send one of our errors in OpenAI's shape."""
     status, body = error_of(error)
     await send_json(send, status, body, headers)
+
+
+# ---------------------------------------------------------------- request ids
+_SCOPE = "memory_proxy.request_id"
+
+
+def request_id_of(headers: Iterable[Header]) -> str:
+    """Return the client's own `X-Request-Id`, so that a line of the log tells whose it is; else a new one."""
+    return request_id_in(headers) or f"req_{uuid4().hex}"
+
+
+def give_request_id(scope: ASGIScope) -> str:
+    """Note the request's id in the scope, and return it. Only the router does."""
+    scope[_SCOPE] = id_ = request_id_of(scope["headers"])
+    return id_
+
+
+def request_id(scope: ASGIScope) -> str:
+    """Return the id that the request was given."""
+    id_: str = scope[_SCOPE]
+    return id_
+
+
+def with_request_id(headers: Iterable[Header], id_: str) -> list[Header]:
+    """Return an answer's headers with the request's id, unless the upstream has given the answer one: that is
+    what its provider asks for."""
+    headers = list(headers)
+    if all(name != REQUEST_ID for name, _ in headers):
+        headers.append((REQUEST_ID, id_.encode()))
+    return headers
+
+
+# ---------------------------------------------------------------- large bodies
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AT_ONCE = 2  # more would not be quicker: most of it needs the interpreter's lock
+
+
+class OffLoop:
+    """Runs plain functions, those of large bodies in threads of its own. Others wait their turn."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(AT_ONCE, "large-bodies")
+
+    def takes(self, size: int) -> bool:
+        """True if work on so many bytes is done in a thread."""
+        return size >= LARGE_BYTES
+
+    async def run(self, size: int, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
+        """Return what the work returns. `size`: bytes of the body that it reads."""
+        if not self.takes(size):
+            return work(*args, **more)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: work(*args, **more))
+
+
+OFF_LOOP = OffLoop()
+"""The threads of this process: they start with the first large body."""

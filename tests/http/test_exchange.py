@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from proxy.domain.core import Begun, MemoryOptions, Message, Outcome, Scope, Turn
+from proxy.http.exchange import Writing
 from proxy.http.failopen import FailOpen
-from proxy.http.writing import Writing
 from proxy.telemetry import Metrics
 
 ASKED = (Message("user", "Book it."),)
