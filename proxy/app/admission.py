@@ -15,7 +15,6 @@ from proxy.domain.reasons import Reason
 from proxy.http.auth.browsers import Browsers
 from proxy.http.auth.identity import ByHeader, ByKey, ByTrust, Entrance, Mode
 from proxy.http.auth.keys import KeyRing
-from proxy.upstream.fetch import fetch
 from proxy.upstream.network import Network
 
 if TYPE_CHECKING:
@@ -99,6 +98,7 @@ def _keys(identity: Identity, network: Network) -> "Keys":
     if (url is None) == (secret is None):
         raise ConfigError("mode jwt needs identity.jwt_jwks_url or identity.jwt_secret, and not both")
     from proxy.http.auth.jwt import PublicKeys, SharedSecret
+    from proxy.upstream.httpx_transport import fetch  # httpx takes a tenth of a second to import
 
     if secret is not None:
         return SharedSecret.of(secret.get_secret_value(), identity.jwt_algorithms)

@@ -43,12 +43,9 @@ from proxy.recall.forget import forget, named
 from proxy.recall.loops import ToolLoops
 from proxy.recall.prepare import Tools, prepare, search, unshown
 from proxy.upstream.client import Upstream
-from proxy.upstream.relay import passthrough
-from proxy.upstream.tunnel import tunnelled
-from proxy.wire.body import Bounds
-from proxy.wire.chat import CHAT
-from proxy.wire.dialect import Dialect
-from proxy.wire.responses import RESPONSES
+from proxy.upstream.relay import passthrough, tunnelled
+from proxy.wire.body import BodyLimits
+from proxy.wire.dialect import CHAT, RESPONSES, Dialect
 
 ELSEWHERE_S = 0.03  # for a response that another replica is just about to write down
 
@@ -225,7 +222,7 @@ def _interception(parts: Parts) -> Interception:
             step_turns=memory.compress_step_turns,
         ),
         learning=parts.learning,
-        bounds=Bounds(chosen.max_messages, chosen.max_json_values, int(chosen.max_text_mb * 1e6)),
+        bounds=BodyLimits(chosen.max_messages, chosen.max_json_values, int(chosen.max_text_mb * 1e6)),
     )
 
 

@@ -34,11 +34,10 @@ from proxy.recall.search import Searcher
 from proxy.recall.triage import Restraint
 from proxy.system import give_back
 from proxy.upstream.client import Upstream
-from proxy.upstream.completer import RoleModel, UpstreamCompleter
-from proxy.upstream.credentials import Credentials
+from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter
+from proxy.upstream.connection import ConnectionLimits, Timeouts
 from proxy.upstream.forms import Forms, Learning
 from proxy.upstream.network import Network
-from proxy.upstream.opened import Limits, Timeouts
 
 if TYPE_CHECKING:
     from proxy.storage.cache.redis import RedisCache
@@ -292,7 +291,7 @@ def _upstream(settings: Settings, url: str, network: Network) -> Upstream:
             headers_s=chosen.response_timeout_seconds,
             read_s=chosen.read_timeout_seconds,
         ),
-        limits=Limits(connections=chosen.max_connections),
+        limits=ConnectionLimits(connections=chosen.max_connections),
         network=network,
         api_key=chosen.api_key.get_secret_value() if chosen.api_key else None,
     )

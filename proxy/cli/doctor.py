@@ -30,10 +30,9 @@ from proxy.models.reranker import load_reranker
 from proxy.models.tokens import Tokens
 from proxy.storage.vectors.candidates import IndexUnavailable
 from proxy.upstream.client import Upstream, credential
-from proxy.upstream.fetch import fetch
+from proxy.upstream.connection import Timeouts
 from proxy.upstream.headers import Headers
 from proxy.upstream.network import Network
-from proxy.upstream.opened import Timeouts
 
 _NO_KEY = Finding(BAD, "identity", "keys: there are none; run memory-proxy keys create --name NAME")
 
@@ -234,6 +233,8 @@ async def _keys(stores: Stores) -> Finding:
 async def _tokens_of(identity: Identity) -> Finding:
     if identity.jwt_jwks_url is None:
         return Finding(GOOD, "identity", f"jwt: tokens for {identity.jwt_audience}, by a shared secret")
+    from proxy.upstream.httpx_transport import fetch  # httpx takes a tenth of a second to import
+
     try:
         usable = len(parse_key_set(await fetch(identity.jwt_jwks_url)))
     except (ProxyError, ValueError) as e:

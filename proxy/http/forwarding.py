@@ -27,7 +27,7 @@ from proxy.http.exchange import RecentChains, Writing, read_answer
 from proxy.http.failopen import Failed, FailOpen
 from proxy.telemetry import Metrics, log
 from proxy.upstream.client import Upstream
-from proxy.upstream.downstream import Downstream
+from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import (
     FIRST,
     MOST_ATTEMPTS,
@@ -36,22 +36,20 @@ from proxy.upstream.forms import (
     Attempt,
     Forms,
     Learning,
-    Model,
+    ModelRoute,
     Refusal,
-    Request,
+    RequestTraits,
     error_at_start,
     may_be_form,
     next_attempt,
     refusal_of,
 )
 from proxy.upstream.headers import request_headers
-from proxy.upstream.opened import Opened
-from proxy.upstream.relay import Ending, Tap, raw_target, relay
+from proxy.upstream.relay import Downstream, Ending, Tap, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.body import Body
-from proxy.wire.chat import CHAT
-from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History, TurnPlace, without
-from proxy.wire.dialect import Answer, Dialect
+from proxy.wire.dialect import CHAT, Answer, Dialect
+from proxy.wire.history import CHAT_HISTORY, RESPONSES_HISTORY, HistoryFormat, HistoryTurn, without
 
 # What the user said is worth this wait even where recall has used up the deadline.
 COMMIT_FLOOR_S = 0.05
@@ -77,12 +75,12 @@ class Progress:
     body: Body = field(default_factory=dict)
     payload: bytes = b""
     plain: bytes = b""  # the payload as the client wrote it, without fields of ours
-    gone: Sequence[TurnPlace] = ()  # turns that the session's state replaces
+    gone: Sequence[HistoryTurn] = ()  # turns that the session's state replaces
     state: str = ""  # that state
     left_out: int = 0  # how many messages those turns are
     prepared: Prepared = field(default_factory=lambda: Prepared(status=Status.OFF))
     learning: Learning = field(default_factory=lambda: Learning(Forms(time.time)))
-    model: Model = UNKNOWN
+    model: ModelRoute = UNKNOWN
     attempt: Attempt = FIRST  # how the payload is written
     retried: list[str] = field(default_factory=list)  # what was changed for each further attempt
     forwarded: float = 0.0
@@ -90,7 +88,7 @@ class Progress:
     forgetting: "asyncio.Task[tuple[str, ...] | Failed] | None" = None  # what the message asks to forget
     refused: bool = False  # by the upstream, or because there was none
     promised: bool = False  # before the upstream was asked, the client was told that its words are kept
-    opened: Opened | None = None
+    opened: UpstreamResponse | None = None
     tap: Tap = field(default_factory=Tap)
     ending: Ending = Ending.CLIENT_LEFT
 
@@ -184,7 +182,7 @@ class Forwarding(Protocol):
         ClientError for what is refused, StoreError where it cannot be known."""
         ...
 
-    def conversation(self, progress: Progress) -> tuple[Body, History]:
+    def conversation(self, progress: Progress) -> tuple[Body, HistoryFormat]:
         """Return the body that holds the turn's messages, and how it writes them."""
         ...
 
@@ -193,7 +191,7 @@ class Forwarding(Protocol):
         """The upstream's route that is asked: "chat" or "responses"."""
         ...
 
-    def changeable(self, progress: Progress) -> Request:
+    def changeable(self, progress: Progress) -> RequestTraits:
         """Return what of the request may be changed where the upstream refuses it."""
         ...
 
@@ -205,11 +203,11 @@ class Forwarding(Protocol):
         """Answer the client already now, if it does not wait for the upstream."""
         ...
 
-    async def open(self, progress: Progress) -> Opened:
+    async def open(self, progress: Progress) -> UpstreamResponse:
         """Ask the upstream. Raises UpstreamError."""
         ...
 
-    async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+    async def answer(self, progress: Progress, opened: UpstreamResponse, headers: list[Header]) -> Ending:
         """Give the client the upstream's answer, and these headers. Closes `opened` in any case."""
         ...
 
@@ -218,10 +216,10 @@ class Forwarding(Protocol):
         ...
 
 
-def memory_in(progress: Progress, conversation: tuple[Body, History]) -> Request:
+def memory_in(progress: Progress, conversation: tuple[Body, HistoryFormat]) -> RequestTraits:
     """Return what of memory a request holds, and where else it could stand."""
     body, history = conversation
-    return Request(
+    return RequestTraits(
         memory=bool(progress.prepared.block or progress.gone),
         movable=progress.learning.is_auto,
         same_shape=history.dialect.same_shape(body),
@@ -269,7 +267,7 @@ class Relayed:
             found = await self.sessions.session_of(turn.scope, response_id)
         return found
 
-    def conversation(self, progress: Progress) -> tuple[Body, History]:
+    def conversation(self, progress: Progress) -> tuple[Body, HistoryFormat]:
         """Return the client's own body."""
         return progress.body, CHAT_HISTORY if self.dialect is CHAT else RESPONSES_HISTORY
 
@@ -278,7 +276,7 @@ class Relayed:
         """The route that the client asked."""
         return "chat" if self.dialect is CHAT else "responses"
 
-    def changeable(self, progress: Progress) -> Request:
+    def changeable(self, progress: Progress) -> RequestTraits:
         """Return where memory may stand: nothing that the client wrote is changed."""
         return memory_in(progress, self.conversation(progress))
 
@@ -289,7 +287,7 @@ class Relayed:
     async def acknowledge(self, progress: Progress) -> None:
         """Nothing: the upstream's answer is the first that the client gets."""
 
-    async def open(self, progress: Progress) -> Opened:
+    async def open(self, progress: Progress) -> UpstreamResponse:
         """Ask for what the client asked for."""
         return await self.upstream.open(
             "POST",
@@ -298,7 +296,7 @@ class Relayed:
             progress.payload,
         )
 
-    async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+    async def answer(self, progress: Progress, opened: UpstreamResponse, headers: list[Header]) -> Ending:
         """Relay the answer as it comes, and keep a copy where it is to be read."""
         tap = progress.tap if self._is_read(progress) else None
         return await relay(opened, progress.downstream, progress.send, extra_headers=headers, tap=tap)
@@ -368,7 +366,7 @@ HEAD_BYTES = 8 * 1024  # of such an answer
 _STEP_SAFE = re.compile(r"[A-Za-z0-9_.-]{1,64}", re.ASCII)
 
 
-async def ask(progress: Progress, forwarding: Forwarding, metrics: Metrics) -> Opened:
+async def ask(progress: Progress, forwarding: Forwarding, metrics: Metrics) -> UpstreamResponse:
     """Ask the upstream, again in another form where it refuses this one. Raises UpstreamError."""
     opened = await forwarding.open(progress)
     if opened.status < 400:
@@ -391,12 +389,12 @@ class _Asking:
     progress: Progress
     forwarding: Forwarding
     metrics: Metrics
-    request: Request
+    request: RequestTraits
     attempts: int = 1
     placements: tuple[str, ...] = ()  # in which memory was refused
     of_content: bool = False  # a refusal was not about form
 
-    async def until_taken(self, opened: Opened) -> Opened:
+    async def until_taken(self, opened: UpstreamResponse) -> UpstreamResponse:
         """Ask until the request is taken, or nothing is left to change."""
         progress, first = self.progress, self.progress.attempt
         refusal = await refusal_in(opened)
@@ -446,7 +444,7 @@ class _Asking:
             learning.forms.suspect(model, self.placements)
 
 
-async def refusal_in(opened: Opened) -> Refusal | None:
+async def refusal_in(opened: UpstreamResponse) -> Refusal | None:
     """Return what the upstream says against the request's form; None where it takes it, or fails otherwise.
 
     The answer can be relayed afterwards from its first byte."""
@@ -468,7 +466,7 @@ async def refusal_in(opened: Opened) -> Refusal | None:
     return refusal_of(opened.status, body, coding)
 
 
-async def _error_inside(opened: Opened) -> Refusal | None:
+async def _error_inside(opened: UpstreamResponse) -> Refusal | None:
     """Return the error with which a successful answer begins: routers answer before their provider refuses. A
     stream may begin with comments."""
     wanted, head = 1, await opened.peek(1)

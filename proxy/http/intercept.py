@@ -29,14 +29,12 @@ from proxy.http.forwarding import Forwarding, Progress, ask
 from proxy.http.turns import Asked, Defaults, Incoming, Zones, parsed, understand
 from proxy.recall import compress
 from proxy.recall.session import answers_so_far
-from proxy.upstream import troubles
-from proxy.upstream.downstream import Downstream
 from proxy.upstream.forms import Forms, Learning
-from proxy.upstream.relay import Ending
+from proxy.upstream.relay import Downstream, Ending, log_failed
 from proxy.wire import body as json_body
-from proxy.wire.body import Body, Bounds
-from proxy.wire.compact import kept, turns_of, without
+from proxy.wire.body import Body, BodyLimits
 from proxy.wire.dialect import Answer, Dialect
+from proxy.wire.history import kept, turns_of, without
 
 FORGET_WORK_S = 60.0  # a large user's store takes its time; the answer does not wait for it
 
@@ -62,7 +60,7 @@ class Interception:
     zones: Zones
     rules: compress.Rules = compress.Rules()  # noqa: RUF009 frozen
     learning: Learning = field(default_factory=lambda: Learning(Forms(time.time)))
-    bounds: Bounds = Bounds()  # noqa: RUF009 frozen
+    bounds: BodyLimits = BodyLimits()  # noqa: RUF009 frozen
     settling: Settling = field(default_factory=Settling)
     places: Places | None = field(default_factory=Places)  # None: a turn waits for no other
 
@@ -103,7 +101,7 @@ class Intercept:
                     progress.refused = True
                     await send_error(progress.send, error)
                 except UpstreamError as error:
-                    troubles.failed(error)
+                    log_failed(error)
                     progress.refused = True
                     headers = progress.memory_headers(queued=False, answered=False)
                     await send_error(progress.send, error, headers)

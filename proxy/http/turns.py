@@ -12,10 +12,9 @@ from proxy.http.asgi import Header
 from proxy.http.auth.identity import USER_HEADER, Caller
 from proxy.recall.housekeeping import is_housekeeping
 from proxy.recall.session import fingerprint
-from proxy.wire.body import Body, Bounds, check_length, parse_bounded
-from proxy.wire.dialect import Dialect
+from proxy.wire.body import Body, BodyLimits, check_length, parse_bounded
+from proxy.wire.dialect import Dialect, asks_to_compact
 from proxy.wire.extensions import Extensions, merge, past, take_extensions, take_header_extensions
-from proxy.wire.responses import asks_to_compact
 
 MOST_CHARS = 64 * 1024  # of one message, as memory sees it; it stores less (background/record.py)
 
@@ -192,7 +191,7 @@ def is_readable(headers: Sequence[Header]) -> bool:
     return media_type in (b"", b"application/json") and _is_plain(headers)
 
 
-def parsed(headers: Sequence[Header], payload: bytes, bounds: Bounds, param: str) -> Body | None:
+def parsed(headers: Sequence[Header], payload: bytes, bounds: BodyLimits, param: str) -> Body | None:
     """Return the JSON object that the body is, None if it is none and does not say so. Raises InvalidRequest
     for malformed JSON, and for more than the bounds allow. `param`: the field that holds the conversation.
 

@@ -3,16 +3,23 @@
 import asyncio
 from collections import deque
 from types import TracebackType
+from urllib.parse import urljoin, urlsplit
 
 from proxy import telemetry
-from proxy.domain.endpoint import Endpoint, endpoint
+from proxy.domain.endpoint import DEFAULT_PORTS, Endpoint, endpoint
 from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamError, UpstreamTimeout
-from proxy.upstream import redirects
-from proxy.upstream.connecting import Way, connected, refused_by_proxy
+from proxy.upstream.connection import (
+    WIRE_ERRORS,
+    Body,
+    Connection,
+    ConnectionLimits,
+    Malformed,
+    Timeouts,
+    UpstreamRequest,
+    UpstreamResponse,
+)
 from proxy.upstream.headers import CREDENTIALS, Headers
-from proxy.upstream.link import Link
-from proxy.upstream.network import Network
-from proxy.upstream.opened import WIRE_ERRORS, Body, Limits, Malformed, Opened, Request, Timeouts
+from proxy.upstream.network import Network, UpstreamRoute, open_connection, refused_by_proxy
 
 PREFIX = b"/v1"
 _PROXY_WANTS_CREDENTIALS = 407
@@ -30,7 +37,7 @@ class Upstream:
         base_url: str,
         *,
         timeouts: Timeouts | None = None,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
         network: Network | None = None,
         api_key: str | None = None,
     ) -> None:
@@ -44,7 +51,7 @@ class Upstream:
             raise ConfigError(f"the base URL of an upstream {error}") from error
         self.origin = self.endpoint.origin
         self._timeouts = timeouts or Timeouts()
-        self._limits = limits or Limits()
+        self._limits = limits or ConnectionLimits()
         self._way = _way(self.endpoint, network or Network(), self._timeouts.connect_s)
         self._api_key = credential(self.endpoint, api_key) if api_key else []
         self._host = b"host: " + self.endpoint.authority.encode("ascii")
@@ -59,7 +66,7 @@ class Upstream:
         *,
         content_length: int | None = None,
         upgrade: Headers | None = None,
-    ) -> Opened:
+    ) -> UpstreamResponse:
         """Send a request and return the answer, its status and headers there, its body still to come.
 
         `target` is the request target as received, from /v1 on: what is behind /v1 reaches the upstream to
@@ -72,11 +79,11 @@ class Upstream:
         if self._api_key and not any(name in CREDENTIALS for name, _ in headers):
             headers = headers + self._api_key
         target = self.endpoint.target(target)
-        for _ in range(redirects.MOST):
+        for _ in range(MAX_REDIRECTS):
             opened = await self.send(
                 method, target, headers, body, content_length=content_length, upgrade=upgrade
             )
-            if opened.status not in redirects.STATUSES:
+            if opened.status not in _REDIRECT_STATUSES:
                 return opened
             next_target = self._redirected(opened, method, target, body)
             if next_target is None:
@@ -98,7 +105,7 @@ class Upstream:
         *,
         content_length: int | None = None,
         upgrade: Headers | None = None,
-    ) -> Opened:
+    ) -> UpstreamResponse:
         """As `open`, with a target of the upstream's own and no key of the server's."""
         request = self._request(method, target, telemetry.passed_on(headers), body, content_length, upgrade)
         if upgrade or not isinstance(body, bytes | None):
@@ -122,13 +129,13 @@ class Upstream:
     ) -> None:
         await self.aclose()
 
-    def _redirected(self, opened: Opened, method: str, target: bytes, body: Body) -> bytes | None:
+    def _redirected(self, opened: UpstreamResponse, method: str, target: bytes, body: Body) -> bytes | None:
         """Return where to ask again, None where the answer is passed on. Raises UpstreamBroken."""
         location = next((value for name, value in opened.headers if name == b"location"), None)
         if location is None:
             return None
         try:
-            found = redirects.followed(self.endpoint, method, target, opened.status, location)
+            found = redirect_target(self.endpoint, method, target, opened.status, location)
             if found is not None and not isinstance(body, bytes | None):
                 text = f"The upstream redirects ({opened.status}), and an upload cannot be sent twice."
                 raise UpstreamBroken(text, cause="redirect")
@@ -147,7 +154,7 @@ class Upstream:
         body: Body,
         content_length: int | None,
         upgrade: Headers | None,
-    ) -> Request:
+    ) -> UpstreamRequest:
         proxy = self._way.proxy
         absolute = proxy is not None and not self._way.tunnel and not upgrade
         lines = [
@@ -169,11 +176,11 @@ class Upstream:
         head = b"\r\n".join((*lines, b"", b""))
         if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1:
             raise ValueError("a line break in the target or a header")
-        return Request(method, head, body, chunked, upgrades=bool(upgrade))
+        return UpstreamRequest(method, head, body, chunked, upgrades=bool(upgrade))
 
-    async def _attempt(self, request: Request, *, fresh: bool = False) -> Opened:
+    async def _attempt(self, request: UpstreamRequest, *, fresh: bool = False) -> UpstreamResponse:
         link = await self._pool.take(fresh=fresh, tunnel=request.upgrades)
-        opened = Opened(link, self._limits, self._pool.give_back)
+        opened = UpstreamResponse(link, self._limits, self._pool.give_back)
         try:
             await opened.start(request, self._timeouts)
         except WIRE_ERRORS as error:
@@ -187,7 +194,7 @@ class Upstream:
             raise refused_by_proxy(self._way, opened.status)
         return opened
 
-    def _explained(self, error: BaseException, link: Link) -> UpstreamError:
+    def _explained(self, error: BaseException, link: Connection) -> UpstreamError:
         if isinstance(error, TimeoutError):
             limit_s = f"{self._timeouts.headers_s:g} s (upstream.response_timeout_seconds)"
             return UpstreamTimeout(
@@ -214,15 +221,15 @@ def credential(at: Endpoint, key: str) -> Headers:
 class _Pool:
     """Connections to one endpoint: the idle ones, newest last, and a bound on how many there are at once."""
 
-    def __init__(self, way: Way, limits: Limits) -> None:
+    def __init__(self, way: UpstreamRoute, limits: ConnectionLimits) -> None:
         self._way, self._limits = way, limits
         self._loop = asyncio.get_running_loop()
-        self._idle: deque[Link] = deque()
-        self._links: set[Link] = set()  # all, to be closed in the end
+        self._idle: deque[Connection] = deque()
+        self._links: set[Connection] = set()  # all, to be closed in the end
         self._places = asyncio.Semaphore(limits.connections) if limits.connections else None
         self._sweep: asyncio.TimerHandle | None = None
 
-    async def take(self, *, fresh: bool, tunnel: bool) -> Link:
+    async def take(self, *, fresh: bool, tunnel: bool) -> Connection:
         """Return a connection: an idle one that is as good as new, or a new one. Raises UpstreamError."""
         if self._places is not None:
             await self._place(self._places)
@@ -232,7 +239,7 @@ class _Pool:
                 return link
             self._drop(link)
         try:
-            link = await connected(self._way, tunnel=tunnel)
+            link = await open_connection(self._way, tunnel=tunnel)
         except BaseException:
             if self._places is not None:
                 self._places.release()
@@ -241,7 +248,7 @@ class _Pool:
         self._links.add(link)
         return link
 
-    def give_back(self, link: Link, reusable: bool) -> None:
+    def give_back(self, link: Connection, reusable: bool) -> None:
         """Take back a connection after its request has ended."""
         if self._places is not None:
             self._places.release()
@@ -274,7 +281,7 @@ class _Pool:
                 f"All connections to the upstream are in use: {limit}.", cause="max_connections"
             ) from error
 
-    def _drop(self, link: Link) -> None:
+    def _drop(self, link: Connection) -> None:
         if link in self._idle:
             self._idle.remove(link)
         self._links.discard(link)
@@ -296,8 +303,48 @@ class _NeverReached(UpstreamBroken):
     """Safe to send again."""
 
 
-def _way(at: Endpoint, network: Network, connect_s: float) -> Way:
+def _way(at: Endpoint, network: Network, connect_s: float) -> UpstreamRoute:
     proxy = network.proxy_for(at)
     tls = network.tls if at.scheme == "https" else None
     proxy_tls = network.tls if proxy is not None and proxy.scheme == "https" else None
-    return Way(at, proxy, tls, proxy_tls, connect_s)
+    return UpstreamRoute(at, proxy, tls, proxy_tls, connect_s)
+
+
+MAX_REDIRECTS = 5  # in a row
+_REDIRECT_STATUSES = frozenset((301, 302, 303, 307, 308))
+_SAME_METHOD = frozenset((307, 308))
+_ELSEWHERE = frozenset(
+    (302, 303, 307)
+)  # where a download is, for the time being: not a new address of the API
+_READS = frozenset(("GET", "HEAD"))
+
+
+def redirect_target(at: Endpoint, method: str, target: bytes, status: int, location: bytes) -> bytes | None:
+    """Return the target that the redirect names on the upstream's own origin; None for one to be passed on:
+    a download that is elsewhere. Raises UpstreamBroken, which names the address, for all others.
+    """
+    base = f"{at.scheme}://{at.authority}"
+    try:
+        url = urljoin(base + target.decode("latin-1"), location.decode("latin-1").strip())
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise UpstreamBroken("The upstream redirects to what is no address.", cause="redirect") from error
+    port = port or DEFAULT_PORTS.get(parts.scheme, 0)
+    is_own = (parts.hostname, port, parts.scheme) == (at.host.lower(), at.port, at.scheme)
+    # Behind a balancer that ends TLS, servers name their own scheme: http.
+    behind_tls = at.scheme == "https" and at.port == 443 and parts.scheme == "http" and port == 80
+    if is_own or (behind_tls and parts.hostname == at.host.lower()):
+        if status in _SAME_METHOD or method in _READS:
+            path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+            return path.encode("latin-1")
+        text = f"to {parts.path} with another method"
+        raise UpstreamBroken(_refused(status, text, "is upstream.base_url right?"), cause="redirect")
+    if method in _READS and status in _ELSEWHERE:
+        return None
+    origin = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    raise UpstreamBroken(_refused(status, f"to {origin}", "set upstream.base_url to it"), cause="redirect")
+
+
+def _refused(status: int, where: str, remedy: str) -> str:
+    return f"The upstream redirects ({status}) {where}, where the proxy does not follow: {remedy}."

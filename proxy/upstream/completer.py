@@ -2,16 +2,20 @@
 
 import asyncio
 import errno
+import random
 import re
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from email.utils import parsedate_to_datetime
 from hashlib import blake2b
 from typing import Any
 
 import orjson
 
 from proxy import __version__, telemetry
+from proxy.domain.core import Scope
 from proxy.domain.errors import (
     CompletionFailed,
     CompletionPostponed,
@@ -23,21 +27,19 @@ from proxy.domain.errors import (
 )
 from proxy.domain.ports import CompletionRequest
 from proxy.upstream.client import Upstream, credential
-from proxy.upstream.credentials import Credentials
 from proxy.upstream.forms import (
     MOST_LEARNT,
     Forms,
     Learning,
-    Model,
+    ModelRoute,
     easier,
     easier_by_name,
     own_options,
     refusal_of,
 )
-from proxy.upstream.headers import Headers
-from proxy.upstream.pauses import Key, Pauses, retry_after
+from proxy.upstream.headers import CREDENTIALS, Headers
 from proxy.wire.answers import values_of
-from proxy.wire.chat import CHAT
+from proxy.wire.dialect import CHAT
 
 _TARGET = b"/v1/chat/completions"
 _MAX_ANSWER_BYTES = 4 * 1024 * 1024
@@ -47,6 +49,126 @@ _REFUSED = (400, 422)  # 404: a model that is not loaded yet may be there later
 _TOO_MANY = 429
 _MOST_STARTS = 100  # of a JSON object in a text: each is tried
 _BUSY = (_TOO_MANY, 503, 529)
+
+
+_CARRIED = CREDENTIALS | {b"openai-organization", b"openai-project"}
+
+
+class Credentials:
+    """The last credential of each user, the least recently used forgotten first."""
+
+    def __init__(self, limit: int = 10_000) -> None:
+        self._limit = limit
+        self._held: OrderedDict[tuple[str, str], Headers] = OrderedDict()
+
+    def remember(self, scope: Scope, headers: Headers) -> None:
+        """Keep what the upstream has just accepted for the user, or not refused. If that was a request
+        without a credential (the server's key goes with it, or none is needed), an older one is no longer
+        used either."""
+        key = (scope.tenant, scope.user)
+        self._held[key] = [(name, value) for name, value in headers if name in _CARRIED]
+        self._held.move_to_end(key)
+        if len(self._held) > self._limit:
+            self._held.popitem(last=False)
+
+    def get(self, scope: Scope) -> Headers:
+        """Return the headers that carry the user's credential, none if it is not known."""
+        key = (scope.tenant, scope.user)
+        if key in self._held:
+            self._held.move_to_end(key)
+        return list(self._held.get(key, ()))
+
+    def forget(self, scope: Scope) -> None:
+        """Drop the user's credential."""
+        self._held.pop((scope.tenant, scope.user), None)
+
+
+PROBE_S = 5.0  # how long the others wait for the call that goes ahead
+LONGEST_S = 3_600.0  # however long the endpoint asks for: an account may be topped up any time
+MOST = 1_000  # pauses, of clients' credentials; those that are over go first, then the oldest
+
+Key = tuple[str | None, bytes]
+"""Endpoint (None: the conversation's upstream) and a digest of the credential."""
+
+
+@dataclass(slots=True)
+class _Pause:
+    since: float
+    until: float
+    failures: int  # in a row
+
+
+class Pauses:
+    """Asked before every call, and told how it ended."""
+
+    def __init__(
+        self, *, first_s: float = 2.0, limit_s: float = 300.0, jitter: Callable[[], float] = random.random
+    ) -> None:
+        """`first_s`: the pause where the endpoint names none; it doubles up to `limit_s`."""
+        self._first_s, self._limit_s, self._jitter = first_s, limit_s, jitter
+        self._pauses: dict[Key, _Pause] = {}
+
+    def left(self, key: Key, now: float) -> float:
+        """Return for how many seconds no call may be made; 0: this one may, and has to be reported."""
+        pause = self._pauses.get(key)
+        if pause is None:
+            return 0.0
+        if now < pause.until:
+            return pause.until - now
+        pause.until = now + PROBE_S
+        return 0.0
+
+    def answered(self, key: Key) -> None:
+        """The endpoint took a call: the pause is over for all."""
+        self._pauses.pop(key, None)
+
+    def refused(self, key: Key, *, began: float, now: float, asked_s: float | None) -> float:
+        """Begin a pause, or a longer one, and return its length. `asked_s`: what the endpoint asked for;
+        `began`: when the call began. Calls that were under way together count as one refusal."""
+        pause = self._pauses.get(key)
+        if pause is not None and began < pause.since:
+            pause.until = max(pause.until, now + min(asked_s or 0.0, LONGEST_S))
+            return pause.until - now
+        failures = 1 if pause is None else pause.failures + 1
+        length = self._length(failures, asked_s)
+        self._make_room(now)
+        self._pauses[key] = _Pause(since=now, until=now + length, failures=failures)
+        return length
+
+    def _length(self, failures: int, asked_s: float | None) -> float:
+        if asked_s is not None:
+            return min(asked_s, LONGEST_S) + self._first_s * 0.5 * self._jitter()
+        full = min(self._limit_s, self._first_s * 2.0 ** min(failures - 1, 30))
+        return full * (0.5 + 0.5 * self._jitter())
+
+    def _make_room(self, now: float) -> None:
+        if len(self._pauses) >= MOST:
+            self._pauses = {key: pause for key, pause in self._pauses.items() if pause.until > now}
+        while len(self._pauses) >= MOST:
+            del self._pauses[next(iter(self._pauses))]
+
+
+def retry_after(headers: Headers, now: float) -> float | None:
+    """Return the seconds that the answer asks to wait: Retry-After in seconds or as a date, or
+    retry-after-ms. `now`: Unix time. None where it asks for nothing that can be read."""
+    given = {name.lower(): value.decode("latin-1").strip() for name, value in headers}
+    if (milliseconds := _number(given.get(b"retry-after-ms"))) is not None:
+        return milliseconds / 1000
+    value = given.get(b"retry-after")
+    seconds = _number(value)
+    if seconds is None and value:
+        try:
+            seconds = max(0.0, parsedate_to_datetime(value).timestamp() - now)
+        except (ValueError, OverflowError):
+            return None
+    return seconds
+
+
+def _number(value: str | None) -> float | None:
+    """Return a plain number, None for anything else; "nan" and "inf" are no numbers of seconds."""
+    if value is None or not value.replace(".", "", 1).isdecimal() or not value.isascii():
+        return None
+    return float(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +236,7 @@ class UpstreamCompleter:
         self._endpoints = dict(endpoints or {})
         self._pauses, self._clock = pauses or Pauses(), clock
         self._learning, self._own = learning or Learning(Forms(clock)), own
-        self._doubted: set[Model] = set()  # a server error was over once options were given up
+        self._doubted: set[ModelRoute] = set()  # a server error was over once options were given up
 
     async def complete(self, request: CompletionRequest) -> str:
         """Return the answer's text. Raises CredentialNeeded, CompletionRefused, CompletionPostponed or
@@ -199,7 +321,7 @@ class UpstreamCompleter:
             forms.learn(model, known, form)
         return answer
 
-    def _is_sure(self, model: Model, *, blind: bool) -> bool:
+    def _is_sure(self, model: ModelRoute, *, blind: bool) -> bool:
         """False for the first server error that was over with less options: it may have been any other."""
         if not blind or model in self._doubted:
             self._doubted.discard(model)

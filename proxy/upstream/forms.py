@@ -249,7 +249,7 @@ FIRST = Attempt(DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestTraits:
     """What of a request may be changed, and how."""
 
     memory: bool = False  # it holds memory, or a shorter history
@@ -271,7 +271,7 @@ class Request:
         return bool(by_fields or self.neighbours or self.system or self.whole)
 
 
-def next_attempt(last: Attempt, request: Request, refusal: Refusal) -> Attempt | None:
+def next_attempt(last: Attempt, request: RequestTraits, refusal: Refusal) -> Attempt | None:
     """Return how to ask again after this refusal of `last`; None where the refusal is the client's to see."""
     if refusal.is_unrelated:
         return None
@@ -296,7 +296,7 @@ def next_attempt(last: Attempt, request: Request, refusal: Refusal) -> Attempt |
     return replace(last, memory=False) if has_memory else None
 
 
-def _stricter(form: Form, request: Request, refusal: Refusal) -> Form | None:
+def _stricter(form: Form, request: RequestTraits, refusal: Refusal) -> Form | None:
     """Return the form with fewer kinds of messages, for a template; None where there is nothing to change."""
     joins = request.neighbours and not form.joined
     if request.system and form.system and ("system" in refusal.text or not joins):
@@ -308,7 +308,7 @@ _OF_MEDIA = re.compile(r"\btool|image|multimodal|content.{0,60}(?:string|str\b|a
 _OF_A_MESSAGE = frozenset(("messages", "input", "instructions", "role", "content"))
 
 
-def _as_it_says(last: Attempt, request: Request, refusal: Refusal) -> Attempt | None:
+def _as_it_says(last: Attempt, request: RequestTraits, refusal: Refusal) -> Attempt | None:
     """Return the attempt with what the refusal names written otherwise, where the translation wrote it."""
     form = last.form
     if request.whole and not form.streams_only and _OF_STREAMS.search(refusal.text):
@@ -399,7 +399,7 @@ def easier_by_name(form: Form, refusal: Refusal) -> Form | None:
 
 # ---------------------------------------------------------------- what was learnt
 @dataclass(frozen=True, slots=True)
-class Model:
+class ModelRoute:
     """A model at an upstream, on one route: what a form is known of."""
 
     upstream: str  # the base URL
@@ -407,7 +407,7 @@ class Model:
     route: str = "chat"  # | responses
 
 
-UNKNOWN = Model("", "")
+UNKNOWN = ModelRoute("", "")
 
 
 @dataclass(slots=True)
@@ -421,24 +421,24 @@ class Forms:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._learnt: OrderedDict[Model, _Learnt] = OrderedDict()
-        self._suspected: OrderedDict[Model, tuple[frozenset[str], float]] = OrderedDict()
-        self._proven: OrderedDict[tuple[Model, str], None] = OrderedDict()
-        self._unsaved: set[Model] = set()
+        self._learnt: OrderedDict[ModelRoute, _Learnt] = OrderedDict()
+        self._suspected: OrderedDict[ModelRoute, tuple[frozenset[str], float]] = OrderedDict()
+        self._proven: OrderedDict[tuple[ModelRoute, str], None] = OrderedDict()
+        self._unsaved: set[ModelRoute] = set()
         self._looked_at = float("-inf")
 
-    def of(self, model: Model) -> Form:
+    def of(self, model: ModelRoute) -> Form:
         """Return the form that the model is known to take."""
         found = self._learnt.get(model)
         if found is None or not 0 < found.until - self._clock() <= LEARNT_FOR_S:  # above: the clock was set
             return DEFAULT
         return found.form
 
-    def is_unknown(self, model: Model) -> bool:
+    def is_unknown(self, model: ModelRoute) -> bool:
         """True if nothing was learnt of the model: most take what they get."""
         return model not in self._learnt and model not in self._suspected
 
-    def placement(self, model: Model) -> str:
+    def placement(self, model: ModelRoute) -> str:
         """Return where `auto` puts memory; "" while every placement is suspected to be refused."""
         form = self.of(model)
         preferred = form.placement if form.system else "in_user"
@@ -447,22 +447,22 @@ class Forms:
             return preferred
         return next((each for each in PLACEMENTS if each not in suspected), "")
 
-    def is_proven(self, model: Model, attempt: Attempt) -> bool:
+    def is_proven(self, model: ModelRoute, attempt: Attempt) -> bool:
         """True if the model has taken memory at this placement: no error is looked for in its answers."""
         return (model, attempt.form.placement) in self._proven
 
-    def prove(self, model: Model, attempt: Attempt) -> None:
+    def prove(self, model: ModelRoute, attempt: Attempt) -> None:
         """Remember that the model took memory at this placement."""
         self._proven[(model, attempt.form.placement)] = None
         if len(self._proven) > MOST_LEARNT:
             self._proven.popitem(last=False)
 
-    def suspected(self, model: Model) -> frozenset[str]:
+    def suspected(self, model: ModelRoute) -> frozenset[str]:
         """Return the placements that the model may refuse: each was refused where none was taken."""
         names, until = self._suspected.get(model, (frozenset[str](), 0.0))
         return names if 0 < until - self._clock() <= SUSPECTED_FOR_S else frozenset()
 
-    def learn(self, model: Model, before: Form, after: Form) -> None:
+    def learn(self, model: ModelRoute, before: Form, after: Form) -> None:
         """Remember that the model, asked in the form `before` in vain, took `after`."""
         changes = {n: getattr(after, n) for n in Form.__slots__ if getattr(after, n) != getattr(before, n)}
         if not changes:
@@ -480,7 +480,7 @@ class Forms:
             **facts,
         )
 
-    def suspect(self, model: Model, placements: Collection[str]) -> None:
+    def suspect(self, model: ModelRoute, placements: Collection[str]) -> None:
         """Remember for a while that these were refused, and the request without memory was taken."""
         names = self.suspected(model) | frozenset(placements)
         self._suspected[model] = (names, self._clock() + SUSPECTED_FOR_S)
@@ -493,7 +493,7 @@ class Forms:
             "form.memory_refused", model=model.name[:_LOGGED_CHARS], placements=", ".join(sorted(names))
         )
 
-    def _put(self, model: Model, learnt: _Learnt) -> None:
+    def _put(self, model: ModelRoute, learnt: _Learnt) -> None:
         self._learnt[model] = learnt
         self._learnt.move_to_end(model)
         if len(self._learnt) > MOST_LEARNT:
@@ -533,12 +533,12 @@ class Learning:
         """True if memory is placed where the model takes it."""
         return self.setting == "auto"
 
-    def model(self, name: str, route: str, endpoint: str | None = None) -> Model:
+    def model(self, name: str, route: str, endpoint: str | None = None) -> ModelRoute:
         """Return what a form is known of: a model of the upstream, or of an endpoint of its own. A query
         string is left out: it may hold a credential, and names are logged."""
-        return Model((endpoint or self.upstream).partition("?")[0], name, route)
+        return ModelRoute((endpoint or self.upstream).partition("?")[0], name, route)
 
-    def first(self, model: Model) -> Attempt:
+    def first(self, model: ModelRoute) -> Attempt:
         """Return how a request is asked first."""
         if self.is_auto and self.forms.is_unknown(model):
             return FIRST
@@ -548,7 +548,7 @@ class Learning:
             return Attempt(form)
         return Attempt(replace(form, placement=placement or form.placement), memory=bool(placement))
 
-    def took(self, model: Model, first: Attempt, taken: Attempt) -> None:
+    def took(self, model: ModelRoute, first: Attempt, taken: Attempt) -> None:
         """Note that the model took memory in this form, after it had refused the first one where they differ.
         A form that was chosen in the place of suspected placements is learnt, too."""
         before = self.forms.of(model) if self.is_auto else first.form
@@ -566,7 +566,7 @@ def described(rows: Mapping[str, str], now: float) -> list[str]:
     ]
 
 
-def _key(model: Model) -> str:
+def _key(model: ModelRoute) -> str:
     return json.dumps([model.upstream, model.route, model.name])
 
 
@@ -574,7 +574,7 @@ def _row(learnt: _Learnt) -> str:
     return json.dumps({"until": learnt.until, "form": dumped(learnt.form)})
 
 
-def _read(rows: Mapping[str, str]) -> Iterator[tuple[Model, _Learnt]]:
+def _read(rows: Mapping[str, str]) -> Iterator[tuple[ModelRoute, _Learnt]]:
     """Yield what can be read of the rows: another version may have written some."""
     for key, row in rows.items():
         try:
@@ -583,4 +583,4 @@ def _read(rows: Mapping[str, str]) -> Iterator[tuple[Model, _Learnt]]:
             until = float(value["until"])
         except (ValueError, TypeError, LookupError, RecursionError):
             continue
-        yield Model(str(upstream), str(name), str(route)), _Learnt(loaded(value.get("form")), until)
+        yield ModelRoute(str(upstream), str(name), str(route)), _Learnt(loaded(value.get("form")), until)

@@ -3,6 +3,7 @@
 For calls of ours that are no relaying. Tests replace it by `httpx.MockTransport`, or by respx.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
@@ -10,8 +11,8 @@ import httpx
 
 from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamCut, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.client import Upstream
+from proxy.upstream.connection import ConnectionLimits, Timeouts, UpstreamResponse
 from proxy.upstream.network import Network
-from proxy.upstream.opened import Limits, Opened, Timeouts
 
 _FRAMING = frozenset((b"host", b"content-length", b"transfer-encoding", b"connection"))
 
@@ -24,7 +25,7 @@ class Transport(httpx.AsyncBaseTransport):
         network: Network | None = None,
         *,
         timeouts: Timeouts | None = None,
-        limits: Limits | None = None,
+        limits: ConnectionLimits | None = None,
     ) -> None:
         self._network, self._timeouts, self._limits = network, timeouts, limits
         self._upstreams: dict[str, Upstream] = {}
@@ -60,7 +61,7 @@ class Transport(httpx.AsyncBaseTransport):
 
 
 class _Stream(httpx.AsyncByteStream):
-    def __init__(self, opened: Opened, request: httpx.Request) -> None:
+    def __init__(self, opened: UpstreamResponse, request: httpx.Request) -> None:
         self._opened, self._request = opened, request
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -97,3 +98,37 @@ def _mapped(request: httpx.Request) -> Iterator[None]:
         raise httpx.RemoteProtocolError(error.message, request=request) from error
     except UpstreamCut as error:
         raise httpx.ReadError(error.message, request=request) from error
+
+
+MOST_BYTES = 1_000_000
+
+
+async def fetch(url: str, *, timeout_s: float = 3.0, network: Network | None = None) -> bytes:
+    """Return the document at the URL. Raises UpstreamError.
+
+    No redirect is followed: what is to be trusted is what this very address answers.
+    """
+    headers = {"accept": "application/json", "accept-encoding": "identity"}
+    try:
+        async with (
+            asyncio.timeout(timeout_s),
+            httpx.AsyncClient(transport=Transport(network)) as client,
+            client.stream("GET", url, headers=headers) as answer,
+        ):
+            return await _document(answer.status_code, answer.aiter_raw())
+    except (TimeoutError, httpx.TimeoutException) as error:
+        raise UpstreamTimeout("no answer in time") from error
+    except (httpx.TransportError, httpx.InvalidURL) as error:
+        raise UpstreamUnreachable(f"the address cannot be reached: {error}") from error
+
+
+async def _document(status: int, body: AsyncIterator[bytes]) -> bytes:
+    """Return the body of a successful answer, of at most MOST_BYTES. Raises UpstreamBroken."""
+    if status != 200:
+        raise UpstreamBroken(f"status {status}")
+    document = bytearray()
+    async for chunk in body:
+        document += chunk
+        if len(document) > MOST_BYTES:
+            raise UpstreamBroken("the document is absurdly long")
+    return bytes(document)

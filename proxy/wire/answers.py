@@ -1,17 +1,211 @@
-"""Read the bytes of an upstream's answer as JSON objects: streamed or whole, compressed or plain. Sans-I/O.
+"""Server-sent events, decoded as they arrive. Sans-I/O: bytes go in, events come out.
 
-What the upstream sends need not be what was asked for, nor what its headers say: some stream unasked, others
-never do; some stream under `application/json`, or send a document under `text/event-stream`. The first bytes
-decide. Everything is bounded: a document and a single event by the limit, what a compressed body unfolds to
-by EXPANSION times the limit.
+`Decoder` follows the WHATWG's rules (HTML standard, 9.2.6): lines end in LF, CR or CRLF; a blank line
+dispatches the event; several `data` lines are joined by newlines; a byte order mark at the very start and
+comments are dropped; an event that the end of the stream cuts short is none. Lines are split before they are
+decoded: no byte of a UTF-8 sequence looks like a line end, so any split of the bytes gives the same.
+
+`JsonDecoder` reads the streams of model servers as clients do that read line by line.
 """
 
+import html
+import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from proxy.wire.body import loads
 from proxy.wire.codings import TooLong, Undecodable, Unpacker, named_codings
-from proxy.wire.sse import JsonDecoder, lenient
+from proxy.wire.content import clean
+
+_BOM = b"\xef\xbb\xbf"
+_DONE = b"[DONE]"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerEvent:
+    """One dispatched event. `name` is "message" where the stream gave none."""
+
+    name: str
+    data: str
+
+
+class _Lines:
+    """Splits one stream into lines. `rest` is the line that has not ended yet."""
+
+    def __init__(self) -> None:
+        self.rest = bytearray()
+        self._after_cr = False  # a LF now would belong to the line end that the last chunk closed with
+        self._at_start = True
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that the chunk ends."""
+        if self._after_cr and chunk:
+            self._after_cr = False
+            chunk = chunk.removeprefix(b"\n")
+        if not chunk:
+            return []
+        self._after_cr = chunk.endswith(b"\r")
+        lines = chunk.splitlines()  # of bytes: CR, LF and CRLF only
+        rest = b"" if chunk[-1:] in b"\r\n" else lines.pop()
+        if lines and self.rest:
+            lines[0] = bytes(self.rest) + lines[0]
+            self.rest.clear()
+        if lines and self._at_start:
+            self._at_start = False
+            lines[0] = lines[0].removeprefix(_BOM)
+        self.rest += rest
+        return lines
+
+    def end(self) -> bytes:
+        """Return the line that nothing has ended."""
+        line, self.rest = bytes(self.rest), bytearray()
+        return line.removeprefix(_BOM) if self._at_start else line
+
+
+class Decoder:
+    """Decodes one stream by the standard. `feed` takes the bytes in any pieces."""
+
+    def __init__(self) -> None:
+        self._lines = _Lines()
+        self._name = ""
+        self._data: list[str] = []
+
+    def feed(self, chunk: bytes) -> list[ServerEvent]:
+        """Return the events that the chunk completes."""
+        return [event for line in self._lines.feed(chunk) if (event := self._take(line))]
+
+    def _take(self, line: bytes) -> ServerEvent | None:
+        if not line:
+            return self._dispatch()
+        field, _, value = line.decode("utf-8", "replace").partition(":")
+        value = value.removeprefix(" ")
+        if field == "data":
+            self._data.append(value)
+        elif field == "event":
+            self._name = value
+        # Comments have the empty field; `id` and `retry` are for reconnecting, which we never do.
+        return None
+
+    def _dispatch(self) -> ServerEvent | None:
+        name, data = self._name or "message", self._data
+        self._name, self._data = "", []
+        # One empty `data` line makes an event of empty data; none at all makes no event.
+        return ServerEvent(name, "\n".join(data)) if data else None
+
+
+class JsonDecoder:
+    """Decodes a stream of JSON objects, as model servers send and clients read them.
+
+    A `data` line that is JSON by itself is an event at once: servers separate events by one line feed, and
+    end the last one with none. Otherwise the standard holds, and `data` split over lines is joined. A line
+    that is JSON, or `[DONE]`, needs no `data:`. What is not JSON is left out, but the text of `event: error`.
+    """
+
+    def __init__(self) -> None:
+        self.done = False  # `[DONE]` has come: nothing after it is read
+        self.ragged = False  # the stream ended inside an event
+        self._lines = _Lines()
+        self._name = b""
+        self._data: list[bytes] = []
+        self._data_bytes = 0
+
+    @property
+    def pending_bytes(self) -> int:
+        """How many bytes are held of an event that has not ended."""
+        return len(self._lines.rest) + self._data_bytes
+
+    def feed(self, chunk: bytes) -> list[dict[str, Any]]:
+        """Return the objects that the chunk completes."""
+        values: list[dict[str, Any]] = []
+        for line in self._lines.feed(chunk):
+            if self._data or self._name or self.done:
+                self._take(line, values)
+            elif line[:6] == b"data: " and line[6:7] == b"{":  # as nearly all are
+                self._datum(line[6:], values)
+            elif line and line[:1] != b":":
+                self._take(line, values)
+        return values
+
+    def end(self) -> list[dict[str, Any]]:
+        """Return what the last line completes, which nothing has ended."""
+        values: list[dict[str, Any]] = []
+        if not self.done and (line := self._lines.end()):
+            known = len(values)
+            self._take(line, values)
+            is_comment = line.startswith(b":") or not line.strip()
+            self.ragged = not (self._data or len(values) > known or self.done or is_comment)
+        if self._data:
+            known = len(values)
+            self._dispatch(values)
+            self.ragged = len(values) == known
+        return values
+
+    def _take(self, line: bytes, values: list[dict[str, Any]]) -> None:
+        if self.done:
+            return
+        stripped = line.strip()
+        if stripped.startswith(b"data:"):
+            self._datum(stripped[5:].strip(), values)
+        elif not stripped:
+            self._dispatch(values)
+        elif stripped[:1] == b"{" or stripped == _DONE:
+            self._datum(stripped, values)
+        elif stripped.startswith(b"event:"):
+            self._dispatch(values)
+            self._name = stripped[6:].strip()
+
+    def _datum(self, datum: bytes, values: list[dict[str, Any]]) -> None:
+        begins = datum[:1] == b"{" or datum == _DONE
+        if self._data and begins and self._data[-1].endswith(b"}"):  # JSON has no `}` right before a `{`
+            self._dispatch(values)
+        if datum == _DONE:
+            self._dispatch(values)
+            self.done = True
+        elif self._data or not begins or not self._told(datum, values):  # alone, it is an event at once
+            self._data.append(datum)
+            self._data_bytes += len(datum)
+
+    def _dispatch(self, values: list[dict[str, Any]]) -> None:
+        if self._data:
+            joined = b"\n".join(self._data)
+            self._data, self._data_bytes = [], 0
+            if not self._told(joined, values) and self._name == b"error" and joined:
+                values.append({"error": joined.decode("utf-8", "replace")})
+        self._name = b""
+
+    def _told(self, text: bytes, values: list[dict[str, Any]]) -> bool:
+        """Add what the text holds. False if it is not JSON."""
+        try:
+            value = lenient(text)
+        except (ValueError, RecursionError):
+            return False
+        if type(value) is dict and not self._name:
+            values.append(value)
+            return True
+        found = [each for each in (value if isinstance(value, list) else [value]) if isinstance(each, dict)]
+        if self._name == b"error":
+            found = [v if v.keys() & {"error", "choices", "type"} else {"error": v} for v in found]
+        values += found
+        return True
+
+
+def lenient(text: bytes) -> Any:
+    """Return any JSON value; bytes that are not UTF-8 are replaced, control characters in strings are taken.
+    Raises ValueError or RecursionError."""
+    try:
+        return loads(text)
+    except ValueError:
+        return json.loads(text.decode("utf-8", "replace").removeprefix("\ufeff"), strict=False)
+
+
+def decode_all(chunks: Iterable[bytes]) -> Iterator[ServerEvent]:
+    """Yield the events of a whole stream given in any pieces."""
+    decoder = Decoder()
+    for chunk in chunks:
+        yield from decoder.feed(chunk)
+
 
 LIMIT_BYTES = 32 << 20
 EXPANSION = 4
@@ -218,3 +412,144 @@ def _is_utf8(text: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
+
+
+LONGEST = 1000  # characters of a message
+_READ = 16 * 1024  # characters of a page
+_DEEPEST = 4  # levels of errors inside errors
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "invalid_request_error",
+    422: "invalid_request_error",
+    429: "rate_limit_error",
+}
+_NO_TEXT = re.compile(
+    r"<(script|style|head)\b.*?(?:</\1\s*>|\Z)|<!--.*?(?:-->|\Z)", re.DOTALL | re.IGNORECASE
+)
+_TITLE = re.compile(r"<title\b[^>]*>([^<]*)", re.IGNORECASE)
+_TAG = re.compile(r"<[^<>]*>")
+_TEXT_FIELDS = ("message", "error_message", "error_msg", "msg", "status_msg", "detail", "title", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An error of the upstream's, as text without markup of at most LONGEST characters."""
+
+    message: str
+    code: str | None = None
+    type: str | None = None
+    param: str | None = None
+
+    def body(self, status: int) -> dict[str, Any]:
+        """Return OpenAI's error object."""
+        type_ = self.type or _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
+        return {
+            "error": {"message": self.message, "type": type_, "param": self.param, "code": self.code},
+        }
+
+
+def problem_of(value: Any) -> Problem | None:
+    """Return the error that a JSON value holds, None where it holds none."""
+    if isinstance(value, list):
+        entries = (each for each in value[:10] if isinstance(each, dict))
+        return next((found for each in entries if (found := problem_of(each))), None)
+    if not isinstance(value, dict):
+        return None
+    if error := value.get("error"):
+        return _named(error) or Problem("The upstream's answer failed.")
+    if value.get("choices"):
+        return None
+    if (base := value.get("base_resp")) and isinstance(base, dict):
+        return _named(base) if base.get("status_code") else None
+    if errors := value.get("errors"):
+        return _named(errors)
+    return _named(value)
+
+
+def is_openai_error(value: Any) -> bool:
+    """True if the value has the shape that OpenAI's SDKs read."""
+    error = value.get("error") if isinstance(value, dict) else None
+    return isinstance(error, dict) and isinstance(error.get("message"), str)
+
+
+def problem_of_text(text: str, status: int) -> Problem:
+    """Return the error in an answer that is not JSON: its text, or what a page says, without markup."""
+    said = _said(text[:_READ])
+    if not said:
+        return Problem(f"The upstream answered with status {status} and without a message.")
+    is_page = text.lstrip()[:1] == "<"
+    return Problem(f"The upstream answered with status {status} and a page: {said}" if is_page else said)
+
+
+# ---------------------------------------------------------------- JSON
+def _named(error: Any, depth: int = 0) -> Problem | None:
+    if depth > _DEEPEST:
+        return None
+    if isinstance(error, list):
+        found = [_named(each, depth + 1) for each in error[:5]]
+        texts = [each.message for each in found if each]
+        return Problem(_short("; ".join(texts))) if texts else None
+    if isinstance(error, str):
+        return Problem(_short(_said(error))) if error.strip() else None
+    if not isinstance(error, Mapping):
+        return None
+    text = next((t for name in _TEXT_FIELDS if (t := _text(error.get(name), depth))), "")
+    if not text:
+        nested = error.get("error")
+        return _named(nested, depth + 1) if nested else None
+    if (where := error.get("loc")) and isinstance(where, list):
+        text = f"{'.'.join(map(str, where[:8]))}: {text}"
+    if inner := _raw(error):
+        text = f"{text}: {inner}"
+    return Problem(_short(text), _code(error), _word(error.get("type")), _word(error.get("param")))
+
+
+def _text(value: Any, depth: int) -> str:
+    if isinstance(value, str):
+        return _said(value)
+    found = _named(value, depth + 1) if isinstance(value, list | dict) else None
+    return found.message if found else ""
+
+
+def _raw(error: Mapping[str, Any]) -> str:
+    """Return the words of the provider behind a router (OpenRouter's `metadata.raw`)."""
+    metadata = error.get("metadata")
+    raw = metadata.get("raw") if isinstance(metadata, dict) else None
+    return _said(raw[:_READ]) if isinstance(raw, str) else ""
+
+
+def _code(error: Mapping[str, Any]) -> str | None:
+    for name in ("code", "status_code", "status"):
+        code = error.get(name)
+        if isinstance(code, int) and not isinstance(code, bool):
+            return str(code)
+        if _word(code):
+            return _word(code)
+    return None
+
+
+def _word(value: Any) -> str | None:
+    return clean(value[:200]) if isinstance(value, str) and value else None
+
+
+# ---------------------------------------------------------------- text
+def _said(text: str) -> str:
+    """Return the text without markup, control characters and runs of white space."""
+    text = text[:_READ]
+    if text.lstrip()[:1] == "<":
+        title = _TITLE.search(text)
+        visible = _TAG.sub(" ", _NO_TEXT.sub(" ", text)).replace("<", " ")
+        heading = html.unescape(title[1]) if title else ""
+        body = html.unescape(visible)
+        text = body if heading.strip() and heading.strip() in body else f"{heading} {body}"
+        text = text.replace("<", " ").replace(">", " ")  # what was escaped is no markup either
+    words = "".join(c if c.isprintable() else " " for c in clean(text)).split()
+    return _short(" ".join(words))
+
+
+def _short(text: str) -> str:
+    text = clean(text)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"

@@ -14,7 +14,7 @@ import json
 import math
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from secrets import token_hex
 from typing import Any
@@ -46,7 +46,7 @@ _BETWEEN = re.compile(rb"(?<=[^\\]{12})[\x00-\x5b\x5d-\x7f\xc0-\xff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class BodyLimits:
     """What one request may hold; 0: no limit."""
 
     messages: int = 2_048  # of `messages`, and items of `input`: OpenAI's limit
@@ -54,7 +54,7 @@ class Bounds:
     text_bytes: int = 10_000_000  # all but images, audio and files; OpenAI's limit for one text
 
 
-class Blob(str):
+class RawString(str):
     """The text of an image, audio or file, with the JSON that it came as. `dump` writes that unread."""
 
     __slots__ = ("raw",)
@@ -82,12 +82,12 @@ def parse(raw: bytes) -> Body:
     return body
 
 
-def parse_bounded(raw: bytes, bounds: Bounds, param: str) -> Body:
+def parse_bounded(raw: bytes, bounds: BodyLimits, param: str) -> Body:
     """Return what `parse` does, of a body of any size; a small one needs no scan."""
     return parse(raw) if len(raw) < LARGE_BYTES else parse_large(raw, bounds, param)
 
 
-def parse_large(raw: bytes, bounds: Bounds, param: str) -> Body:
+def parse_large(raw: bytes, bounds: BodyLimits, param: str) -> Body:
     """Return what `parse` does, of a body of any size, without holding the interpreter's lock for more than
     some 40 ms. `param`: the field that holds the conversation. Raises InvalidRequest, also for too much."""
     strings: list[tuple[int, int]] = []
@@ -113,7 +113,7 @@ def parse_large(raw: bytes, bounds: Bounds, param: str) -> Body:
     return _with_blobs(raw, blobs) if blobs else parse(raw)
 
 
-def check_length(body: Body, bounds: Bounds, param: str) -> None:
+def check_length(body: Body, bounds: BodyLimits, param: str) -> None:
     """Raise InvalidRequest for more messages or items than the bound."""
     entries = body.get(param)
     if bounds.messages and isinstance(entries, list) and len(entries) > bounds.messages:
@@ -176,7 +176,7 @@ def _is_data(raw: bytes, start: int, end: int) -> bool:
 
 def _with_blobs(raw: bytes, places: list[tuple[int, int]]) -> Body:
     """Parse the body with a mark in the place of each string, and put the strings in."""
-    mark, pieces, blobs, at = f"blob {token_hex(16)} ", list[bytes](), dict[str, Blob](), 0
+    mark, pieces, blobs, at = f"blob {token_hex(16)} ", list[bytes](), dict[str, RawString](), 0
     for number, (start, end) in enumerate(places):
         name = f"{mark}{number}"
         pieces += (raw[at:start], name.encode())
@@ -187,7 +187,7 @@ def _with_blobs(raw: bytes, places: list[tuple[int, int]]) -> Body:
     return body
 
 
-def _blob(quoted: bytes) -> Blob:
+def _blob(quoted: bytes) -> RawString:
     """Return the string, decoded in portions."""
     portions, at, plain = [], 0, b"\\" not in quoted and quoted.isascii()
     while at < len(quoted):
@@ -199,7 +199,7 @@ def _blob(quoted: bytes) -> Blob:
             end = place.start() if place else len(quoted)
             portions.append(_decoded(quoted[at:end]))
         at = end
-    blob = Blob("".join(portions))
+    blob = RawString("".join(portions))
     blob.raw = b'"%b"' % quoted
     return blob
 
@@ -214,7 +214,7 @@ def _decoded(portion: bytes) -> str:
     return text
 
 
-def _put_in(value: Any, blobs: Mapping[str, Blob]) -> None:
+def _put_in(value: Any, blobs: Mapping[str, RawString]) -> None:
     """Replace the marks in the value, at any depth."""
     todo = [value]
     while todo:
@@ -230,7 +230,7 @@ def _put_in(value: Any, blobs: Mapping[str, Blob]) -> None:
 
 def _fragment(value: Any) -> Any:
     """Return the JSON of what orjson does not write itself."""
-    if isinstance(value, Blob):
+    if isinstance(value, RawString):
         return orjson.Fragment(value.raw)
     if isinstance(value, str):
         return str(value)
@@ -305,3 +305,70 @@ def _float(literal: str) -> float:
 
 def _malformed(why: str) -> InvalidRequest:
     return InvalidRequest(f"The request body could not be read as JSON: {why}.", code="invalid_json")
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A JSON type, in the words of an error message."""
+
+    words: str
+    accepts: Callable[[object], bool]
+
+
+STRING = Shape("a string", lambda value: isinstance(value, str))
+BOOLEAN = Shape("a boolean", lambda value: isinstance(value, bool))
+INTEGER = Shape("an integer", lambda value: isinstance(value, int) and not isinstance(value, bool))
+NUMBER = Shape("a number", lambda value: isinstance(value, int | float) and not isinstance(value, bool))
+ARRAY = Shape("an array", lambda value: isinstance(value, list))
+OBJECT = Shape("an object", lambda value: isinstance(value, dict))
+
+_NAMES = (BOOLEAN, INTEGER, NUMBER, STRING, ARRAY, OBJECT)
+
+
+def refused(param: str, why: str, code: str = "invalid_value") -> InvalidRequest:
+    """Return the error that refuses the field."""
+    return InvalidRequest(f"Invalid '{param}': {why}.", param=param, code=code)
+
+
+def unsupported(param: str, what: str) -> InvalidRequest:
+    """Return the error for what the real API takes and a chat completion cannot say."""
+    why = f"{what} cannot be passed on: the upstream speaks only chat completions"
+    return refused(param, why, "unsupported_value")
+
+
+def missing(param: str) -> InvalidRequest:
+    """Return the error for a required field that is not there."""
+    return InvalidRequest(
+        f"Missing required parameter: '{param}'.", param=param, code="missing_required_parameter"
+    )
+
+
+def wrong_type(param: str, expected: str, value: object) -> InvalidRequest:
+    """Return the error for a value of another type than expected."""
+    got = next((shape.words for shape in _NAMES if shape.accepts(value)), "null")
+    return refused(param, f"expected {expected}, got {got}", "invalid_type")
+
+
+def checked(value: Any, shape: Shape, param: str) -> Any:
+    """Return the value if it has the shape; else raise InvalidRequest."""
+    if not shape.accepts(value):
+        raise wrong_type(param, shape.words, value)
+    return value
+
+
+def optional(holder: Mapping[str, Any], name: str, shape: Shape, *, within: str = "") -> Any:
+    """Return the field of the holder, None where it is absent or null. `within` is the holder's path."""
+    value = holder.get(name)
+    return None if value is None else checked(value, shape, f"{within}.{name}" if within else name)
+
+
+def required(holder: Mapping[str, Any], name: str, shape: Shape, *, within: str) -> Any:
+    """Return the field of the holder; absent is refused."""
+    if name not in holder:
+        raise missing(f"{within}.{name}")
+    return checked(holder[name], shape, f"{within}.{name}")
+
+
+def shown(text: str) -> str:
+    """Return as much of a client's text as may stand in an error message or a header: short, plain ASCII."""
+    return "".join(char if char.isascii() and char.isprintable() else "?" for char in text[:64])

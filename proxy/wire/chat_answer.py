@@ -3,7 +3,7 @@
 The one reader of such answers: memory takes from it what was said, and the Responses translation makes its
 events of it. Values of unknown types are passed over.
 
-    take*    the pieces that an object adds: Said, Detailed, Cited, CallPiece
+    take*    the pieces that an object adds: TextPiece, Detailed, Cited, CallPiece
     ending   how the answer ended: completed, incomplete, failed
 
 What servers do, and what is made of it:
@@ -24,7 +24,7 @@ from typing import Any
 import orjson
 
 from proxy.text.thoughts import ThoughtSplitter, opened, shows_thoughts
-from proxy.wire.problems import Problem, problem_of
+from proxy.wire.answers import Problem, problem_of
 
 Json = dict[str, Any]
 
@@ -54,7 +54,7 @@ BROKE_OFF = "The upstream's answer broke off."
 NO_ANSWER = "The upstream gave no answer."
 
 
-class Kind(StrEnum):
+class PieceKind(StrEnum):
     """What a piece of text is."""
 
     TEXT = "text"
@@ -63,10 +63,10 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class TextPiece:
     """Text that the answer grows by, never empty."""
 
-    kind: Kind
+    kind: PieceKind
     text: str
     logprobs: tuple[Any, ...] = ()  # entries of the choice's `logprobs.content`
 
@@ -91,7 +91,7 @@ class Cited:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class ToolCall:
     """What is known of one tool call so far."""
 
     id: str | None = None
@@ -115,11 +115,11 @@ class Call:
 class CallPiece:
     """What a call grows by. `call` is brought up to date, its arguments included."""
 
-    call: Call
+    call: ToolCall
     arguments: str
 
 
-Piece = Said | Detailed | Cited | CallPiece
+Piece = TextPiece | Detailed | Cited | CallPiece
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,8 @@ class ChatReader:
         self.problem: Problem | None = None  # an error that the upstream sent, or that reading met
         self.began_in_thoughts = False  # a whole answer, without the mark that begins them
         self.calls = _CallLog()
-        self._said: set[Kind] = set()
-        self._latest: Kind | None = None
+        self._said: set[PieceKind] = set()
+        self._latest: PieceKind | None = None
         self._suspected: Problem | None = None
         self._heard = False  # a choice that says something has come
         self._finish_reason: str | None = None
@@ -225,12 +225,12 @@ class ChatReader:
             return _failed("The upstream ended its answer with an error.")
         if reason in _CUT_SHORT:
             return Ending("incomplete", reason=_CUT_SHORT[reason])
-        if self._said == {Kind.THOUGHT} and not calls:
+        if self._said == {PieceKind.THOUGHT} and not calls:
             return _failed("The upstream's answer holds thoughts and no answer.")
         return Ending("completed")
 
     # ------------------------------------------------------------ reading
-    def _plain_text(self, value: Json) -> Said | None:
+    def _plain_text(self, value: Json) -> TextPiece | None:
         """Return the text of a chunk that holds nothing else, as most do; None for any other."""
         choices = value.get("choices")
         if self._spoken != "content" or not self._content.is_through or type(choices) is not list:
@@ -249,7 +249,7 @@ class ChatReader:
         if self._left < _PIECE_BYTES + len(text):
             return None
         self._left -= _PIECE_BYTES + len(text)
-        return Said(Kind.TEXT, text)
+        return TextPiece(PieceKind.TEXT, text)
 
     def _note_problem(self, value: Json) -> None:
         """Note an error. What only looks like one counts where no answer comes."""
@@ -297,12 +297,12 @@ class ChatReader:
         if extra is not None:
             yield Detailed(message=extra)
         if refusal := self._new("refusal", said.get("refusal"), whole=whole):
-            yield self._noted(Said(Kind.REFUSAL, refusal))
+            yield self._noted(TextPiece(PieceKind.REFUSAL, refusal))
         audio = said.get("audio")
         heard = audio.get("transcript") if isinstance(audio, dict) and self._spoken != "content" else None
         if transcript := self._new("audio", heard, whole=whole):
             self._spoken = "audio"
-            yield self._noted(Said(Kind.TEXT, transcript))
+            yield self._noted(TextPiece(PieceKind.TEXT, transcript))
         if (fragments := said.get("tool_calls")) or said.get("function_call"):
             yield from self._calls(fragments or _old_call(said["function_call"]), whole=whole)
 
@@ -315,7 +315,7 @@ class ChatReader:
             text = "".join(_detail_text(each) for each in details)
         if new := self._new("thoughts", text, whole=whole):
             self._content.assume(False)  # the server parts them itself
-            yield self._noted(Said(Kind.THOUGHT, new))
+            yield self._noted(TextPiece(PieceKind.THOUGHT, new))
         if details and not (whole and "details" in self._by_delta):
             self._by_delta.add("details")
             yield Detailed(thoughts=details)
@@ -327,7 +327,7 @@ class ChatReader:
         for place, part in enumerate(content if isinstance(content, list) else (content,)):
             thought, text = _part(part)
             if new := self._new(f"thoughts {place}", thought, whole=whole):
-                yield self._noted(Said(Kind.THOUGHT, new))
+                yield self._noted(TextPiece(PieceKind.THOUGHT, new))
             new = self._new(f"content {place}" if place else "content", text, whole=whole)
             if whole and place == 0 and new == text:
                 self.began_in_thoughts = shows_thoughts(new)
@@ -339,7 +339,7 @@ class ChatReader:
                 new = "\n" + new
             written, self._spoken = True, "content"
             if thinks:
-                yield self._noted(Said(Kind.THOUGHT, new))
+                yield self._noted(TextPiece(PieceKind.THOUGHT, new))
             else:
                 yield from self._told(self._content.feed(new), logprobs)
                 logprobs = ()
@@ -349,10 +349,10 @@ class ChatReader:
         self._logprobs += logprobs
         for is_thought, text in split:
             entries, self._logprobs = tuple(self._logprobs), []
-            kind = Kind.THOUGHT if is_thought else Kind.TEXT
-            yield self._noted(Said(kind, text, () if is_thought else entries))
+            kind = PieceKind.THOUGHT if is_thought else PieceKind.TEXT
+            yield self._noted(TextPiece(kind, text, () if is_thought else entries))
 
-    def _noted(self, said: Said) -> Said:
+    def _noted(self, said: TextPiece) -> TextPiece:
         if said.kind is not self._latest:
             self._left -= _ITEM_BYTES
         self._latest = said.kind
@@ -414,13 +414,13 @@ class _CallLog:
     """
 
     def __init__(self) -> None:
-        self._calls: list[Call] = []
-        self._by_index: dict[int | str, Call] = {}
-        self._by_id: dict[str, list[Call]] = {}
-        self._last: Call | None = None
+        self._calls: list[ToolCall] = []
+        self._by_index: dict[int | str, ToolCall] = {}
+        self._by_id: dict[str, list[ToolCall]] = {}
+        self._last: ToolCall | None = None
 
     @property
-    def named(self) -> list[Call]:
+    def named(self) -> list[ToolCall]:
         """The calls that have a name, in order of appearance."""
         return [call for call in self._calls if call.name]
 
@@ -429,14 +429,14 @@ class _CallLog:
         """True if there is a call, be it without a name so far."""
         return bool(self._calls)
 
-    def call(self, fragment: Mapping[str, Any], place: int | None) -> Call:
+    def call(self, fragment: Mapping[str, Any], place: int | None) -> ToolCall:
         """Return the fragment's call, brought up to date but for the arguments. `place`: among several."""
         function = fragment.get("function")
         said: Mapping[str, Any] = function if isinstance(function, dict) else {}
         index, given, name = _index(fragment), _text(fragment.get("id")), _text(said.get("name"))
         call = self._known(index, given, name, place)
         if call is None:
-            call = Call(index=index)
+            call = ToolCall(index=index)
             self._calls.append(call)
         if index is not None:
             self._by_index[index] = call
@@ -450,7 +450,7 @@ class _CallLog:
 
     def _known(
         self, index: int | str | None, given: str | None, name: str | None, place: int | None
-    ) -> Call | None:
+    ) -> ToolCall | None:
         """Return the call that continues, None if one begins. The id decides, but two calls may share one."""
         for call in reversed(self._by_id.get(given or "", ())):
             is_other = index is None and name and call.name and name != call.name
@@ -465,7 +465,7 @@ class _CallLog:
         return None if known is None or _begins_another(known, given, name) else known
 
 
-def _begins_another(known: Call, given: str | None, name: str | None) -> bool:
+def _begins_another(known: ToolCall, given: str | None, name: str | None) -> bool:
     """True if a fragment with this id, which is new, and this name is no part of the call."""
     if name is None or (known.name is None and known.id is None):
         return False
@@ -559,7 +559,7 @@ def _arguments(fragment: Mapping[str, Any]) -> str:
 def _cost(piece: Piece) -> int:
     """Return how many bytes it takes to keep the piece, roughly."""
     match piece:
-        case Said():
+        case TextPiece():
             return _PIECE_BYTES + len(piece.text) + _ENTRY_BYTES * sum(map(_tokens, piece.logprobs))
         case CallPiece():
             return _PIECE_BYTES + len(piece.arguments)

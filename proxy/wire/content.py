@@ -1,6 +1,7 @@
 """Read the text of messages, as both APIs write them. What is not understood gives no text and no error."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -151,3 +152,65 @@ def part_text(part: object) -> str:
     field = _TEXT_PARTS.get(kind) if isinstance(kind, str) else None
     text = part.get(field) if field else None
     return text if isinstance(text, str) else ""
+
+
+Entries = list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageFormat:
+    """How one API writes messages."""
+
+    role_of: Callable[[Any], str | None]  # of a list entry; None for what no Message is made of
+    system: Callable[[str], dict[str, Any]]  # a system message that holds the text
+    part_type: str  # of a text part in a request
+
+
+def place(entries: Entries, block: str, placement: str, form: MessageFormat) -> Entries | None:
+    """Return a new list with the block in it, or None where it has no place: there is no user message,
+    or the message to extend has content of an unknown form. An unknown placement is a KeyError."""
+    put = PLACEMENTS[placement]
+    whose = speakers(entries, form.role_of)
+    last_user = next((i for i in reversed(range(len(entries))) if whose[i] == "user"), None)
+    return None if last_user is None else put(entries, last_user, block, form)
+
+
+def _before_last_user(entries: Entries, last_user: int, block: str, form: MessageFormat) -> Entries | None:
+    return [*entries[:last_user], form.system(block), *entries[last_user:]]
+
+
+def _after_system(entries: Entries, last_user: int, block: str, form: MessageFormat) -> Entries | None:
+    end = _end_of_system(entries, form)
+    return [*entries[:end], form.system(block), *entries[end:]]
+
+
+def _merge_system(entries: Entries, last_user: int, block: str, form: MessageFormat) -> Entries | None:
+    end = _end_of_system(entries, form)
+    if end == 0:
+        return [form.system(block), *entries]
+    content = with_text_after(entries[end - 1].get("content"), block, form.part_type)
+    return _with_content(entries, end - 1, content)
+
+
+def _in_user(entries: Entries, last_user: int, block: str, form: MessageFormat) -> Entries | None:
+    content = with_text_before(entries[last_user].get("content"), block, form.part_type)
+    return _with_content(entries, last_user, content)
+
+
+PLACEMENTS: Mapping[str, Callable[[Entries, int, str, MessageFormat], Entries | None]] = {
+    "before_last_user": _before_last_user,
+    "after_system": _after_system,
+    "merge_system": _merge_system,
+    "in_user": _in_user,
+}
+
+
+def _end_of_system(entries: Entries, form: MessageFormat) -> int:
+    leading = (i for i, entry in enumerate(entries) if form.role_of(entry) not in ("system", "developer"))
+    return next(leading, len(entries))
+
+
+def _with_content(entries: Entries, at: int, content: Any) -> Entries | None:
+    if content is None:
+        return None
+    return [*entries[:at], {**entries[at], "content": content}, *entries[at + 1 :]]

@@ -10,8 +10,7 @@ from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.recall.query import query_of
 from proxy.recall.wording import ROLE, Wording
 from proxy.upstream.client import Upstream
-from proxy.upstream.completer import RoleModel, UpstreamCompleter
-from proxy.upstream.credentials import Credentials
+from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter
 from tests.support.upstream import Exchange, ScriptedUpstream, completion
 
 EARLIER = "We plan our Portugal trip in May."

@@ -11,7 +11,7 @@ from proxy.http.exchange import RecentChains
 from proxy.http.failopen import FailOpen
 from proxy.http.forwarding import Progress, Relayed
 from proxy.telemetry import Metrics
-from proxy.wire.responses import RESPONSES
+from proxy.wire.dialect import RESPONSES
 
 TURN = Turn(
     request_id="r", scope=Scope("t", "anna"), session_id="by its beginning", model="m", at=0.0,

@@ -13,7 +13,7 @@ import pytest
 from proxy.domain.errors import InvalidRequest
 from proxy.http.forwarding import Progress
 from proxy.wire import body as json_body
-from proxy.wire.body import Blob, Bounds, parse_large
+from proxy.wire.body import BodyLimits, RawString, parse_large
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses
 from tests.e2e.test_forms import HISTORY, Strict, chat, remember, system_first
@@ -150,9 +150,9 @@ PHOTO = "data:image/png;base64," + "aB3/" * 5_000_000
 
 def test_an_image_is_written_back_as_it_came() -> None:
     sent = json.dumps({"messages": [{"content": [{"image_url": {"url": PHOTO}}, {"text": 'a "b" \\ 区😀'}]}]})
-    body = parse_large(sent.encode(), Bounds(), "messages")
+    body = parse_large(sent.encode(), BodyLimits(), "messages")
     assert body == json.loads(sent)
-    assert isinstance(body["messages"][0]["content"][0]["image_url"]["url"], Blob)
+    assert isinstance(body["messages"][0]["content"][0]["image_url"]["url"], RawString)
     assert json.loads(json_body.dump(body)) == json.loads(sent)
 
 
@@ -169,7 +169,7 @@ def test_strings_are_found_wherever_the_windows_part_them(
         "messages": [{"url": text, f"data:{n}" * 3: [text, 1]} for n, text in enumerate(texts)],
     }
     raw = json.dumps(body, ensure_ascii=ascii_only).encode()
-    read = parse_large(raw, Bounds(), "messages")
+    read = parse_large(raw, BodyLimits(), "messages")
     assert read == body
     assert json.loads(json_body.dump(read)) == body
 
@@ -181,4 +181,4 @@ def test_malformed_json_in_a_large_body_is_refused() -> None:
         b'"data:' + b"x" * 99_999,
     ):
         with pytest.raises(InvalidRequest, match="JSON"):
-            parse_large(raw, Bounds(), "messages")
+            parse_large(raw, BodyLimits(), "messages")

@@ -9,7 +9,7 @@ from proxy.domain.errors import Forbidden
 from proxy.domain.reasons import Reason
 from proxy.http.auth.identity import Caller
 from proxy.http.turns import Asked, Defaults, Incoming, understand
-from proxy.wire.chat import CHAT
+from proxy.wire.dialect import CHAT
 
 DEFAULTS: dict[str, Any] = {
     "enabled": True, "auto_store": True, "may_store": True, "retrieval_limit": 10,

@@ -30,7 +30,7 @@ from proxy.recall.compress import (
 )
 from proxy.recall.session import answers_so_far, exchange_key, exchange_keys, opening
 from proxy.text.block import strip_blocks
-from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History, kept, turns_of, without
+from proxy.wire.history import CHAT_HISTORY, RESPONSES_HISTORY, HistoryFormat, kept, turns_of, without
 
 SESSION = "s-1"
 STATE = {"topic": "Hawaii in May", "decisions": ["Maui first"], "open_points": ["which hotel?"]}
@@ -44,7 +44,7 @@ Body = dict[str, Any]
 class Talk:
     """A conversation in one API, and the marks of what the proxy saw of it."""
 
-    history: History = CHAT_HISTORY
+    history: HistoryFormat = CHAT_HISTORY
     entries: list[Any] = field(default_factory=lambda: [SYSTEM])
     marks: set[str] = field(default_factory=set)
 
@@ -272,7 +272,7 @@ def test_no_state_can_leave_its_block(state: Any) -> None:
 
 
 # ---------------------------------------------------------------- long conversations
-def long_talk(turns: int, history: History = CHAT_HISTORY) -> Talk:
+def long_talk(turns: int, history: HistoryFormat = CHAT_HISTORY) -> Talk:
     """Return a conversation of about fifty tokens a message, in which every third answer needed a tool."""
     loop = _chat_loop(["a"]) if history is CHAT_HISTORY else _item_loop(["a"])
     made = Talk(history)
@@ -288,7 +288,7 @@ COUNTERS = {"rough": rough_tokens, "estimate": lambda text: estimate(text, "o200
 
 @pytest.mark.parametrize("history", [CHAT_HISTORY, RESPONSES_HISTORY], ids=["chat", "responses"])
 @pytest.mark.parametrize("counter", COUNTERS)
-def test_the_prompt_of_a_conversation_without_end_is_bounded(history: History, counter: str) -> None:
+def test_the_prompt_of_a_conversation_without_end_is_bounded(history: HistoryFormat, counter: str) -> None:
     count = COUNTERS[counter]
     lengths = []
     for turns in (50, 100, 203):
@@ -314,7 +314,7 @@ def test_a_long_history_costs_little_time() -> None:
     [(CHAT_HISTORY, ChatCompletionMessageParam), (RESPONSES_HISTORY, ResponseInputItemParam)],
     ids=["chat", "responses"],
 )
-def test_what_is_sent_is_what_the_sdk_would_send(history: History, param: Any) -> None:
+def test_what_is_sent_is_what_the_sdk_would_send(history: HistoryFormat, param: Any) -> None:
     shorter = compress(long_talk(30, history), Rules(threshold_tokens=0))
     assert len(shorter[history.field]) < 30
     TypeAdapter(list[param]).validate_python(shorter[history.field])

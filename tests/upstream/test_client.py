@@ -11,7 +11,7 @@ import pytest
 
 from proxy.domain.errors import ConfigError, UpstreamBroken, UpstreamCut, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.client import Upstream
-from proxy.upstream.opened import Limits, Opened, Timeouts
+from proxy.upstream.connection import ConnectionLimits, Timeouts, UpstreamResponse
 from tests.support.upstream import Exchange, ScriptedUpstream, head
 
 TARGETS = [
@@ -33,7 +33,7 @@ TARGETS = [
 ]
 
 
-async def drain(opened: Opened) -> bytes:
+async def drain(opened: UpstreamResponse) -> bytes:
     """Read the answer to its end."""
     with opened:
         chunks = []
@@ -188,7 +188,7 @@ async def test_a_connection_limit_is_kept() -> None:
         await asyncio.sleep(0.005)
         await exchange.reply(b"ok")
 
-    limits = Limits(connections=2)
+    limits = ConnectionLimits(connections=2)
     async with ScriptedUpstream(script) as scripted, upstream_of(scripted, limits=limits) as upstream:
         assert await asyncio.gather(*[one(upstream) for _ in range(10)]) == [b"ok"] * 10
     assert len(scripted.connections) == 2
@@ -431,7 +431,7 @@ async def test_no_request_is_lost_to_an_upstream_that_closes_idle_connections() 
 
 async def test_a_request_lost_in_the_race_is_sent_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """The race made certain: the connection is used although its end has already come."""
-    monkeypatch.setattr("proxy.upstream.link._readable", lambda _: False)
+    monkeypatch.setattr("proxy.upstream.connection._readable", lambda _: False)
 
     async def script(exchange: Exchange) -> None:
         await exchange.reply(b"ok")

@@ -13,10 +13,8 @@ from proxy.domain.core import Scope
 from proxy.domain.errors import CompletionFailed, CompletionPostponed, CompletionRefused, CredentialNeeded
 from proxy.domain.ports import Completer, CompletionRequest
 from proxy.upstream.client import Upstream
-from proxy.upstream.completer import RoleModel, UpstreamCompleter
-from proxy.upstream.credentials import Credentials
-from proxy.upstream.forms import DEFAULT, LEARNT_FOR_S, MOST_LEARNT, Form, Forms, Learning, Model
-from proxy.upstream.pauses import Pauses
+from proxy.upstream.completer import Credentials, Pauses, RoleModel, UpstreamCompleter
+from proxy.upstream.forms import DEFAULT, LEARNT_FOR_S, MOST_LEARNT, Form, Forms, Learning, ModelRoute
 from tests.support.upstream import Exchange, ScriptedUpstream, completion, completion_events
 
 ANN = Scope("t", "ann")
@@ -278,7 +276,7 @@ async def test_a_model_without_schemas_gets_what_it_knows_for_a_day(
 
 def test_of_models_that_clients_make_up_only_the_last_are_remembered() -> None:
     forms, plain = Forms(lambda: 0.0), Form(json="")
-    models = [Model("http://u/v1", f"made-up-{number}") for number in range(MOST_LEARNT + 1)]
+    models = [ModelRoute("http://u/v1", f"made-up-{number}") for number in range(MOST_LEARNT + 1)]
     for model in models:
         forms.learn(model, DEFAULT, plain)
     assert forms.of(models[0]) == DEFAULT
@@ -504,7 +502,7 @@ async def test_an_upstream_that_refuses_every_form_is_asked_a_few_times_and_teac
         with pytest.raises(CompletionRefused):
             await completer.complete(question(schema=SCHEMA))
         assert len(scripted.requests) == 5
-    assert forms.of(Model(scripted.url, "model-1")) == DEFAULT
+    assert forms.of(ModelRoute(scripted.url, "model-1")) == DEFAULT
 
 
 CALL = {"id": "c", "type": "function", "function": {"name": "facts", "arguments": '{"a": 1}'}}

@@ -9,8 +9,7 @@ from proxy.domain.core import Scope
 from proxy.domain.errors import CompletionFailed
 from proxy.domain.ports import CompletionRequest
 from proxy.upstream.client import Upstream
-from proxy.upstream.completer import UpstreamCompleter
-from proxy.upstream.credentials import Credentials
+from proxy.upstream.completer import Credentials, UpstreamCompleter
 from tests.support.upstream import Exchange, Script, ScriptedUpstream, completion
 
 PIECES = ({"content": '{"a"'}, {"content": ": 1}"})

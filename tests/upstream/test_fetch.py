@@ -3,8 +3,8 @@
 import pytest
 
 from proxy.domain.errors import UpstreamError
-from proxy.upstream import fetch as module
-from proxy.upstream.fetch import fetch
+from proxy.upstream import httpx_transport as module
+from proxy.upstream.httpx_transport import fetch
 from tests.support.upstream import Exchange, ScriptedUpstream
 
 

@@ -15,16 +15,16 @@ from proxy.upstream.forms import (
     Form,
     Forms,
     Learning,
-    Model,
+    ModelRoute,
     Refusal,
-    Request,
+    RequestTraits,
     described,
     error_at_start,
     next_attempt,
     refusal_of,
 )
 
-M = Model("http://u/v1", "m")
+M = ModelRoute("http://u/v1", "m")
 IN_USER = Form(placement="in_user")
 
 
@@ -67,11 +67,11 @@ async def test_hundreds_of_models_are_learnt_and_forgotten_within_the_bound() ->
     clock, store = Clock(), Kept()
     forms = Forms(clock)
     for number in range(MOST_LEARNT + 100):
-        forms.learn(Model(M.upstream, f"m{number}"), DEFAULT, IN_USER)
-        forms.suspect(Model(M.upstream, f"s{number}"), PLACEMENTS)
+        forms.learn(ModelRoute(M.upstream, f"m{number}"), DEFAULT, IN_USER)
+        forms.suspect(ModelRoute(M.upstream, f"s{number}"), PLACEMENTS)
     await forms.sync(store)
     assert len(store.rows) == len(forms._learnt) == len(forms._suspected) == MOST_LEARNT
-    assert forms.of(Model(M.upstream, "m0")) == DEFAULT
+    assert forms.of(ModelRoute(M.upstream, "m0")) == DEFAULT
 
 
 async def test_two_processes_know_what_either_has_learnt_and_save_it_once() -> None:
@@ -96,8 +96,8 @@ async def test_rows_that_make_no_sense_are_left_alone() -> None:
     store.rows['["u", "chat", "o"]'] = json.dumps({"until": good["until"], "form": {"placement": "nowhere"}})
     forms = Forms(clock)
     await forms.sync(store)
-    assert forms.of(Model("u", "m")) == IN_USER
-    assert forms.of(Model("u", "o")) == DEFAULT
+    assert forms.of(ModelRoute("u", "m")) == IN_USER
+    assert forms.of(ModelRoute("u", "o")) == DEFAULT
 
 
 def test_suspected_placements_are_left_out_until_one_is_taken_or_time_has_passed() -> None:
@@ -110,7 +110,7 @@ def test_suspected_placements_are_left_out_until_one_is_taken_or_time_has_passed
     assert not learning.forms.is_proven(M, first)
     learning.took(M, first, first)
     assert learning.forms.of(M) == IN_USER
-    other = Model(M.upstream, "other")
+    other = ModelRoute(M.upstream, "other")
     learning.forms.suspect(other, PLACEMENTS)
     assert not learning.first(other).memory
     clock.now += SUSPECTED_FOR_S
@@ -129,7 +129,9 @@ def test_a_model_without_a_system_role_gets_memory_in_the_user_s_message() -> No
     assert learning.first(M).form.placement == "in_user"
 
 
-WITH_MEMORY = Request(memory=True, movable=True, same_shape="in_user", written=frozenset({"temperature"}))
+WITH_MEMORY = RequestTraits(
+    memory=True, movable=True, same_shape="in_user", written=frozenset({"temperature"})
+)
 
 
 @pytest.mark.parametrize(
@@ -167,7 +169,7 @@ def test_what_a_refusal_says_decides_how_to_go_on(status: int, body: bytes, foll
     "message", ["", "roles must alternate", "too many tokens", "Unknown parameter: 'user'"]
 )
 def test_however_it_is_refused_a_request_comes_to_its_end(message: str) -> None:
-    request = Request(
+    request = RequestTraits(
         memory=True, movable=True, same_shape="merge_system", optional=frozenset({"user", "verbosity"}),
         limit="max_tokens", thoughts=True, tool_media=True,
     )  # fmt: skip

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
+from proxy.upstream.connection import Timeouts
 from proxy.upstream.httpx_transport import Transport
-from proxy.upstream.opened import Timeouts
 from tests.support.upstream import Exchange, ScriptedUpstream
 
 

@@ -16,8 +16,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from proxy.domain.endpoint import endpoint
 from proxy.domain.errors import ConfigError, UpstreamTimeout, UpstreamUnreachable
 from proxy.upstream.client import Upstream
+from proxy.upstream.connection import Timeouts
 from proxy.upstream.network import Network
-from proxy.upstream.opened import Timeouts
 from tests.support.upstream import ScriptedUpstream
 from tests.upstream.test_client import drain
 

@@ -1,6 +1,6 @@
 import pytest
 
-from proxy.upstream.pauses import LONGEST_S, MOST, PROBE_S, Pauses, retry_after
+from proxy.upstream.completer import LONGEST_S, MOST, PROBE_S, Pauses, retry_after
 
 HERE, THERE = ("http://a/v1", b"1"), ("http://a/v1", b"2")
 

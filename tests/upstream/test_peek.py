@@ -2,11 +2,11 @@
 
 from proxy.domain.errors import UpstreamCut
 from proxy.upstream.client import Upstream
-from proxy.upstream.opened import Opened
+from proxy.upstream.connection import UpstreamResponse
 from tests.support.upstream import Exchange, ScriptedUpstream
 
 
-async def rest(opened: Opened) -> bytes:
+async def rest(opened: UpstreamResponse) -> bytes:
     pieces = []
     while not opened.at_end:
         pieces.append(await opened.read())

@@ -6,8 +6,7 @@ import pytest
 
 from proxy.domain.endpoint import endpoint
 from proxy.domain.errors import UpstreamBroken
-from proxy.upstream.client import Upstream
-from proxy.upstream.redirects import MOST, followed
+from proxy.upstream.client import MAX_REDIRECTS, Upstream, redirect_target
 from tests.support.upstream import Exchange, ScriptedUpstream
 from tests.upstream.test_client import drain
 
@@ -37,7 +36,7 @@ async def test_a_circle_of_redirects_ends_in_an_error() -> None:
     async with ScriptedUpstream(script) as scripted, Upstream(scripted.url) as upstream:
         with pytest.raises(UpstreamBroken, match="without end"):
             await upstream.open("POST", b"/v1/x", [], b"{}")
-    assert len(scripted.requests) == MOST
+    assert len(scripted.requests) == MAX_REDIRECTS
 
 
 async def test_an_upload_is_not_sent_twice() -> None:
@@ -70,7 +69,7 @@ HTTPS = endpoint("https://api.example.com/v1")
 )
 def test_no_request_goes_elsewhere_or_changes_its_method(status: int, location: bytes, says: str) -> None:
     with pytest.raises(UpstreamBroken, match=str(status)) as refused:
-        followed(HTTPS, "POST", b"/v1/x", status, location)
+        redirect_target(HTTPS, "POST", b"/v1/x", status, location)
     assert says in refused.value.message
     assert "hush" not in refused.value.message
 
@@ -85,12 +84,12 @@ def test_no_request_goes_elsewhere_or_changes_its_method(status: int, location: 
     ],
 )
 def test_what_is_only_read_may_be_elsewhere(status: int, location: bytes, target: bytes | None) -> None:
-    assert followed(HTTPS, "GET", b"/v1/x", status, location) == target
+    assert redirect_target(HTTPS, "GET", b"/v1/x", status, location) == target
 
 
 def test_a_read_is_not_sent_to_a_new_address_of_the_api() -> None:
     with pytest.raises(UpstreamBroken):
-        followed(HTTPS, "GET", b"/v1/models", 308, b"https://elsewhere.example/v1/models")
+        redirect_target(HTTPS, "GET", b"/v1/models", 308, b"https://elsewhere.example/v1/models")
 
 
 @pytest.mark.parametrize("status", [600, 999])

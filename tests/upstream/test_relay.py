@@ -17,10 +17,9 @@ from hypothesis import strategies as st
 
 from proxy.domain.errors import TooLarge
 from proxy.upstream.client import Upstream
-from proxy.upstream.downstream import ClientLeft, Downstream
+from proxy.upstream.connection import Timeouts
 from proxy.upstream.headers import request_headers
-from proxy.upstream.opened import Timeouts
-from proxy.upstream.relay import Ending, Tap, passthrough, relay
+from proxy.upstream.relay import ClientLeft, Downstream, Ending, Tap, passthrough, relay
 from tests.support.examples import examples
 from tests.support.serving import ask, connected, serving
 from tests.support.upstream import Exchange, ScriptedUpstream, completion_events, head, split

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from proxy import telemetry
-from proxy.upstream import troubles
+from proxy.upstream.relay import log_refused
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses, house, models_dir
 from tests.storage.recording import recorded
@@ -105,5 +105,5 @@ def test_what_is_mostly_the_clients_own_fault_is_no_warning(monkeypatch: pytest.
 
     monkeypatch.setattr(telemetry, "log", Log())
     for status in (400, 401, 404, 429, 500, 529):
-        troubles.refused(status, [])
+        log_refused(status, [])
     assert levels == ["info"] * 3 + ["warning"] * 3

@@ -10,8 +10,7 @@ import pytest
 
 from proxy.domain.core import Message
 from proxy.text.block import fence
-from proxy.wire.chat import CHAT
-from proxy.wire.dialect import Answer, Dialect
+from proxy.wire.dialect import CHAT, Answer, Dialect
 
 DIALECT: Dialect = CHAT  # mypy: the class keeps the protocol
 BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])

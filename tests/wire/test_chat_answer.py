@@ -9,22 +9,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.text.thoughts import ThoughtSplitter
-from proxy.wire.chat import CHAT
-from proxy.wire.chat_answer import CallPiece, ChatReader, Ending, Kind, Said
-from proxy.wire.dialect import Answer
+from proxy.wire.chat_answer import CallPiece, ChatReader, Ending, PieceKind, TextPiece
+from proxy.wire.dialect import CHAT, Answer
 from tests.wire.translation.support import call, delta, final, kinds, streamed, translation
 
 Json = dict[str, Any]
 
 
-def read(*values: Json, done: bool = False, cut: bool = False) -> tuple[dict[Kind, str], list[Any], Ending]:
+def read(
+    *values: Json, done: bool = False, cut: bool = False
+) -> tuple[dict[PieceKind, str], list[Any], Ending]:
     """Return the texts by their kind, the calls (id, name, arguments), and the ending."""
     reader = ChatReader()
     pieces = [piece for value in values for piece in reader.take(value)] + reader.flush()
-    texts: dict[Kind, str] = {}
+    texts: dict[PieceKind, str] = {}
     calls: dict[int, list[Any]] = {}
     for piece in pieces:
-        if isinstance(piece, Said):
+        if isinstance(piece, TextPiece):
             texts[piece.kind] = texts.get(piece.kind, "") + piece.text
         elif isinstance(piece, CallPiece):
             known = calls.setdefault(id(piece.call), [None, None, ""])
@@ -112,7 +113,7 @@ def test_an_error_in_a_200_has_the_providers_message(value: Json, said: str) -> 
 
 def test_what_came_before_an_error_is_kept_and_what_follows_is_not() -> None:
     values = [HI, {"choices": [{"index": 0, "delta": {}, "error": {"message": "x", "code": 429}}]}, HI]
-    assert read(*values)[0] == {Kind.TEXT: "Hi"}
+    assert read(*values)[0] == {PieceKind.TEXT: "Hi"}
     failed = final(streamed(values))
     assert failed["error"]["code"] == "rate_limit_exceeded"
     assert failed["output"][0]["content"][0]["text"] == "Hi"
@@ -140,7 +141,7 @@ def test_what_only_looks_like_an_error_is_none() -> None:
     ],
 )
 def test_messages_that_grow_or_repeat_are_told_once(values: list[Json]) -> None:
-    assert read(*values)[0] == {Kind.TEXT: "Hello", Kind.THOUGHT: "Hm"}
+    assert read(*values)[0] == {PieceKind.TEXT: "Hello", PieceKind.THOUGHT: "Hm"}
     assert remembered(*values).text == "Hello"
     thought, said = final(streamed(values))["output"]
     assert (thought["content"][0]["text"], said["content"][0]["text"]) == ("Hm", "Hello")
@@ -266,9 +267,12 @@ def test_thoughts_in_the_content_are_a_reasoning_item_and_not_remembered() -> No
 
 
 def test_thoughts_that_the_template_begins_are_split_off_a_whole_message() -> None:
-    assert read(message("stop", content="Hm\n</think>\nYes."))[0] == {Kind.THOUGHT: "Hm\n", Kind.TEXT: "Yes."}
+    assert read(message("stop", content="Hm\n</think>\nYes."))[0] == {
+        PieceKind.THOUGHT: "Hm\n",
+        PieceKind.TEXT: "Yes.",
+    }
     plain = "In HTML, <think> and </think> are no elements."
-    assert read(message("stop", content=plain))[0] == {Kind.TEXT: plain}
+    assert read(message("stop", content=plain))[0] == {PieceKind.TEXT: plain}
 
 
 def test_thoughts_as_parts_of_the_content_are_thoughts() -> None:
@@ -276,9 +280,9 @@ def test_thoughts_as_parts_of_the_content_are_thoughts() -> None:
         {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}]},
         {"type": "text", "text": "Yes"},
     ]
-    assert read(delta(content=parts))[0] == {Kind.THOUGHT: "Hm", Kind.TEXT: "Yes"}
+    assert read(delta(content=parts))[0] == {PieceKind.THOUGHT: "Hm", PieceKind.TEXT: "Yes"}
     marked = delta(content="Hm", extra_content={"google": {"thought": True}})
-    assert read(marked, delta(content="Yes"))[0] == {Kind.THOUGHT: "Hm", Kind.TEXT: "Yes"}
+    assert read(marked, delta(content="Yes"))[0] == {PieceKind.THOUGHT: "Hm", PieceKind.TEXT: "Yes"}
 
 
 def test_reasoning_details_are_joined_and_stay_at_the_item() -> None:
@@ -324,7 +328,7 @@ def test_what_is_spoken_is_text_in_both() -> None:
     assert final(streamed(values))["output"][0]["content"][0]["text"] == "It is Oslo."
     assert remembered(*values).text == "It is Oslo."
     both = delta("stop", content="Oslo.", audio={"transcript": "Oslo."})
-    assert read(both)[0] == {Kind.TEXT: "Oslo."}
+    assert read(both)[0] == {PieceKind.TEXT: "Oslo."}
 
 
 def test_a_flood_of_calls_or_of_changing_kinds_is_bounded() -> None:

@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 
 from proxy.domain.core import Message
 from proxy.text.block import fence
-from proxy.wire.compact import CHAT_HISTORY, RESPONSES_HISTORY, History, TurnPlace, kept, turns_of, without
-from proxy.wire.placement import PLACEMENTS
+from proxy.wire.content import PLACEMENTS
+from proxy.wire.history import (
+    CHAT_HISTORY,
+    RESPONSES_HISTORY,
+    HistoryFormat,
+    HistoryTurn,
+    kept,
+    turns_of,
+    without,
+)
 
 BLOCK = fence(["- topic: Hawaii"])
 NOTE = {"role": "system", "content": BLOCK}
@@ -54,11 +62,11 @@ def responses(*items: Any, **more: Any) -> dict[str, Any]:
     return {"model": "m", "input": list(items), **more}
 
 
-def turns(body: dict[str, Any], history: History = CHAT_HISTORY) -> list[TurnPlace]:
+def turns(body: dict[str, Any], history: HistoryFormat = CHAT_HISTORY) -> list[HistoryTurn]:
     return turns_of(body, history, history.dialect.messages(body))
 
 
-def whole(*entries: Any, history: History = CHAT_HISTORY) -> bool:
+def whole(*entries: Any, history: HistoryFormat = CHAT_HISTORY) -> bool:
     """Return whether a turn of these entries, with another after it, may go."""
     return turns({history.field: [*entries, user()]}, history)[0].whole
 
@@ -294,7 +302,7 @@ conversations = st.tuples(chats, st.just(CHAT_HISTORY)) | st.tuples(inputs, st.j
 
 
 @given(conversations)
-def test_the_messages_of_a_turn_are_those_of_its_entries(given: tuple[dict[str, Any], History]) -> None:
+def test_the_messages_of_a_turn_are_those_of_its_entries(given: tuple[dict[str, Any], HistoryFormat]) -> None:
     body, history = given
     read, entries = history.dialect.messages, body[history.field]
     found = turns(body, history)
@@ -311,7 +319,7 @@ def test_the_messages_of_a_turn_are_those_of_its_entries(given: tuple[dict[str, 
 
 @given(conversations, st.data())
 def test_what_is_left_is_what_was_there_in_its_order(
-    given: tuple[dict[str, Any], History], data: st.DataObject
+    given: tuple[dict[str, Any], HistoryFormat], data: st.DataObject
 ) -> None:
     body, history = given
     before = copy.deepcopy(body)
@@ -338,7 +346,7 @@ def told_by(message: Message) -> Message:
 
 @given(conversations, st.data())
 def test_no_call_or_output_loses_its_other_half(
-    given: tuple[dict[str, Any], History], data: st.DataObject
+    given: tuple[dict[str, Any], HistoryFormat], data: st.DataObject
 ) -> None:
     body, history = given
     free = [turn for turn in turns(body, history) if turn.whole]
@@ -349,7 +357,7 @@ def test_no_call_or_output_loses_its_other_half(
         assert bool(after[not called, call]) == bool(before[not called, call])
 
 
-def halves(body: dict[str, Any], history: History) -> Counter[tuple[bool, str]]:
+def halves(body: dict[str, Any], history: HistoryFormat) -> Counter[tuple[bool, str]]:
     """Return how often each id is called (True) and answered (False)."""
     read = [history.read(entry) for entry in body[history.field]]
     called = ((True, call) for entry in read for call in entry.calls)

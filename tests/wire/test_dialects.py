@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from proxy.text.block import fence
 from proxy.wire.body import dump, parse
-from proxy.wire.chat import CHAT
-from proxy.wire.dialect import MAX_MODEL_CHARS, Dialect
-from proxy.wire.placement import PLACEMENTS
-from proxy.wire.responses import RESPONSES
+from proxy.wire.content import PLACEMENTS
+from proxy.wire.dialect import CHAT, MAX_MODEL_CHARS, RESPONSES, Dialect
 
 BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])
 texts = st.text(alphabet=st.sampled_from("ab \n<>é我\ud83d"), max_size=6)

@@ -8,8 +8,7 @@ import pytest
 
 from proxy.domain.core import Message
 from proxy.text.block import fence
-from proxy.wire.dialect import Answer, Dialect
-from proxy.wire.responses import RESPONSES
+from proxy.wire.dialect import RESPONSES, Answer, Dialect
 
 DIALECT: Dialect = RESPONSES  # mypy: the class keeps the protocol
 BLOCK = fence(["[semantic 2026-01-14 #ab12cd34] User's budget is 10,000"])

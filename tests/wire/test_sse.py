@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.wire.sse import Decoder, ServerEvent, decode_all
+from proxy.wire.answers import Decoder, ServerEvent, decode_all
 
 
 def events(*chunks: bytes) -> list[tuple[str, str]]:

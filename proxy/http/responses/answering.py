@@ -15,10 +15,9 @@ from proxy.http.asgi import OFF_LOOP, Header, Message, Send, send_bytes
 from proxy.http.responses.background import Live
 from proxy.http.responses.listening import TERMINAL, Event, Listener
 from proxy.upstream.headers import with_ours
+from proxy.wire.answers import Problem, is_openai_error, lenient, problem_of, problem_of_text
 from proxy.wire.body import LARGE_BYTES, dump, dump_large
 from proxy.wire.codings import TooLong, Undecodable, Unpacker
-from proxy.wire.problems import Problem, is_openai_error, problem_of, problem_of_text
-from proxy.wire.sse import lenient
 from proxy.wire.translation import Translation, encode, encode_large
 
 # What describes the upstream's body, which the client does not get.

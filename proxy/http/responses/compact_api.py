@@ -29,17 +29,15 @@ from proxy.http.responses.keeping import Earlier
 from proxy.http.responses.listening import Listener
 from proxy.http.responses.owners import new_id, owner_of
 from proxy.http.responses.translated import Translating, changeable_in, content_of, dropped, in_form
-from proxy.upstream import troubles
-from proxy.upstream.downstream import Downstream
+from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import MOST_ATTEMPTS, Attempt, Learning, next_attempt
 from proxy.upstream.headers import request_headers
-from proxy.upstream.opened import Opened
-from proxy.upstream.relay import raw_target, relay
+from proxy.upstream.relay import Downstream, log_cut, log_failed, raw_target, relay
 from proxy.wire import body as json_body
-from proxy.wire.body import Body, Bounds, parse_bounded
+from proxy.wire.body import Body, BodyLimits, parse_bounded
 from proxy.wire.extensions import take_extensions
 from proxy.wire.translation import (
-    Plan,
+    ChatPlan,
     Translation,
     conversation_of,
     plan,
@@ -47,7 +45,7 @@ from proxy.wire.translation import (
     referenced_ids,
     translation_of,
 )
-from proxy.wire.translation.compacted import compacted_response
+from proxy.wire.translation.response import compacted_response
 
 IN_THREAD_CHARS = 32 * 1024
 TOKENS_OF_A_MESSAGE = 4  # its role and its borders
@@ -70,7 +68,7 @@ class CompactApi:
         async with Downstream(receive) as downstream:
             try:
                 raw = await downstream.read(self.max_body_bytes)
-                body = await OFF_LOOP.run(len(raw), parse_bounded, raw, Bounds(), "input")
+                body = await OFF_LOOP.run(len(raw), parse_bounded, raw, BodyLimits(), "input")
                 if scope["path"].endswith("/input_tokens"):
                     await self._count(scope, body, len(raw), send)
                 else:
@@ -78,10 +76,12 @@ class CompactApi:
             except (ClientError, StoreError) as error:
                 await send_error(send, error)
             except UpstreamError as error:
-                troubles.failed(error)
+                log_failed(error)
                 await send_error(send, error)
 
-    async def _plan(self, scope: ASGIScope, body: Body, size: int, *, compacts: bool) -> tuple[Plan, Earlier]:
+    async def _plan(
+        self, scope: ASGIScope, body: Body, size: int, *, compacts: bool
+    ) -> tuple[ChatPlan, Earlier]:
         user = take_extensions(body).user_id
         owner = owner_of(caller := _caller(scope), scope["headers"], caller.narrow(user))
         keeping = self.shared.keeping
@@ -122,7 +122,7 @@ class CompactApi:
         downstream.settle()
         await send_json(send, 200, made, [h for h in headers if h[0] != b"cache-control"])
 
-    async def _ask(self, scope: ASGIScope, planned: Plan, size: int) -> Opened:
+    async def _ask(self, scope: ASGIScope, planned: ChatPlan, size: int) -> UpstreamResponse:
         """Ask for a compaction, again in another form where the model refuses this one."""
         _, mark, query = raw_target(scope).partition(b"?")
         headers: list[Header] = request_headers(scope["headers"], identity=True)
@@ -166,11 +166,11 @@ def _caller(scope: ASGIScope) -> Caller:
     return caller
 
 
-def _written(planned: Plan, attempt: Attempt) -> bytes:
+def _written(planned: ChatPlan, attempt: Attempt) -> bytes:
     return json_body.dump(in_form(planned, planned.chat, attempt.form))
 
 
-async def _read(opened: Opened, translation: Translation, limit_bytes: int) -> None:
+async def _read(opened: UpstreamResponse, translation: Translation, limit_bytes: int) -> None:
     """Have the answer translated, to its end."""
     listener, cut = Listener(translation, *content_of(opened.headers), limit_bytes), False
     translation.start()
@@ -178,7 +178,7 @@ async def _read(opened: Opened, translation: Translation, limit_bytes: int) -> N
         try:
             listener.feed(await opened.read())
         except UpstreamCut:
-            troubles.cut()
+            log_cut()
             cut = True
             break
     await asyncio.to_thread(listener.end, cut=cut)

@@ -24,11 +24,10 @@ from proxy.http.responses.serving import (
     unknown_after,
 )
 from proxy.wire import body as json_body
-from proxy.wire.body import Bounds, parse_bounded
+from proxy.wire.body import BodyLimits, parse_bounded
 from proxy.wire.extensions import take_extensions
 from proxy.wire.translation import as_items
-from proxy.wire.translation.parameters import check_metadata
-from proxy.wire.translation.request import check_conversation_id
+from proxy.wire.translation.request import check_conversation_id, check_metadata
 
 MOST_ITEMS = 20  # of one request, as OpenAI has it
 
@@ -145,7 +144,9 @@ class ConversationsApi:
         except ClientDisconnect:
             raise InvalidRequest("The client left before the body was complete.", param="body") from None
         given = bytes(raw)
-        body = await OFF_LOOP.run(len(raw), parse_bounded, given, Bounds(), "items") if raw.strip() else {}
+        body = (
+            await OFF_LOOP.run(len(raw), parse_bounded, given, BodyLimits(), "items") if raw.strip() else {}
+        )
         user = take_extensions(body).user_id
         for name in body:
             if name not in known:

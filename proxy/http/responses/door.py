@@ -34,13 +34,11 @@ from proxy.http.responses.makers import (
 from proxy.http.responses.owners import credential_of, is_ours
 from proxy.http.responses.probing import REFUSAL_BYTES, continues_ours
 from proxy.http.turns import parsed
-from proxy.upstream import troubles
 from proxy.upstream.client import Upstream
-from proxy.upstream.downstream import Downstream
 from proxy.upstream.headers import request_headers
-from proxy.upstream.relay import raw_target, relay
+from proxy.upstream.relay import Downstream, log_failed, raw_target, relay
 from proxy.wire import body as json_body
-from proxy.wire.body import Body, Bounds
+from proxy.wire.body import Body, BodyLimits
 from proxy.wire.extensions import take_extensions
 
 _OURS = b"memory_c"  # memory_config and memory_context begin so
@@ -178,7 +176,7 @@ class Door:
                 await send_error(send, error)
                 return
             except UpstreamError as error:
-                troubles.failed(error)
+                log_failed(error)
                 await send_error(send, error)
                 return
             await (self.compact if is_operation(scope) else self.ours)(scope, body_first(body, receive), send)
@@ -188,7 +186,7 @@ async def _parsed(scope: ASGIScope, body: bytes) -> Body | None:
     """Return the JSON object that the body is, None if it is none. Raises InvalidRequest."""
     if not body.strip():
         return None
-    return await OFF_LOOP.run(len(body), parsed, scope["headers"], body, Bounds(), "input")
+    return await OFF_LOOP.run(len(body), parsed, scope["headers"], body, BodyLimits(), "input")
 
 
 def _for_upstream(scope: ASGIScope, body: bytes) -> bytes:
@@ -197,7 +195,7 @@ def _for_upstream(scope: ASGIScope, body: bytes) -> bytes:
     if _OURS not in body:
         return body
     try:
-        found = parsed(scope["headers"], body, Bounds(), "items")
+        found = parsed(scope["headers"], body, BodyLimits(), "items")
     except InvalidRequest:
         found = None  # the handler reports it
     if found is None:

@@ -16,14 +16,13 @@ from proxy.http.responses.ids import named_in
 from proxy.http.responses.makers import RESPONSE, Makers, Sighting, tells_apart
 from proxy.http.responses.owners import credential_of, is_ours
 from proxy.http.responses.translated import Translated
-from proxy.upstream.forms import Request
-from proxy.upstream.opened import Opened
+from proxy.upstream.connection import UpstreamResponse
+from proxy.upstream.forms import RequestTraits
 from proxy.upstream.relay import Ending
 from proxy.wire import body as json_body
 from proxy.wire.body import Body
-from proxy.wire.compact import History
-from proxy.wire.dialect import Answer
-from proxy.wire.responses import RESPONSES
+from proxy.wire.dialect import RESPONSES, Answer
+from proxy.wire.history import HistoryFormat
 from proxy.wire.translation import referenced_ids, response_of
 
 REFUSAL_BYTES = 64 * 1024  # more is no plain "not found"
@@ -66,7 +65,7 @@ class Probing:
         # As we read it: of a key that stands twice, the upstream might take the other one.
         progress.payload = json_body.dump(progress.body)
 
-    def conversation(self, progress: Progress) -> tuple[Body, History]:
+    def conversation(self, progress: Progress) -> tuple[Body, HistoryFormat]:
         """Return the body that the chosen way forwards."""
         return self._way.conversation(progress)
 
@@ -75,7 +74,7 @@ class Probing:
         """The route that the chosen way asks."""
         return self._way.route
 
-    def changeable(self, progress: Progress) -> Request:
+    def changeable(self, progress: Progress) -> RequestTraits:
         """Return what the chosen way may change."""
         return self._way.changeable(progress)
 
@@ -87,7 +86,7 @@ class Probing:
         """Answer already now, if the chosen way does."""
         await self._way.acknowledge(progress)
 
-    async def open(self, progress: Progress) -> Opened:
+    async def open(self, progress: Progress) -> UpstreamResponse:
         """Ask the upstream; if it has no such route, ask it again in words that it knows."""
         opened = await self._way.open(progress)
         if self._way is self._translated or not await self._absent(opened):
@@ -101,7 +100,7 @@ class Probing:
         await self._way.acknowledge(progress)
         return await self._way.open(progress)
 
-    async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+    async def answer(self, progress: Progress, opened: UpstreamResponse, headers: list[Header]) -> Ending:
         """Answer as the chosen way does."""
         if self._way is self._relayed and self._makers is not None and tells_apart(progress.caller):
             progress.send = self._sighting = Sighting(
@@ -125,7 +124,7 @@ class Probing:
         if self._makers and progress.caller:
             self._makers.claim(progress.caller, progress.user, ids, credential_of(progress.headers))
 
-    async def _absent(self, opened: Opened) -> bool:
+    async def _absent(self, opened: UpstreamResponse) -> bool:
         try:
             body = await opened.peek(REFUSAL_BYTES) if opened.status in _MAY_BE_ABSENT else b""
         except BaseException:

@@ -20,7 +20,7 @@ from proxy.http.responses.background import UNDER_WAY, Live, Lives, shown
 from proxy.http.responses.keeping import Keeping
 from proxy.http.responses.owners import Owner
 from proxy.http.responses.serving import REFUSALS, Identify, answer, answer_large, asker, cut, listed, page_of
-from proxy.upstream.downstream import Downstream
+from proxy.upstream.relay import Downstream
 from proxy.wire import body as json_body
 from proxy.wire.translation import encode
 

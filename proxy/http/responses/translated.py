@@ -25,22 +25,19 @@ from proxy.http.responses.listening import Event, Listener
 from proxy.http.responses.owners import Owner, new_id, owner_of
 from proxy.http.responses.seals import SealKey
 from proxy.http.turns import bounded
-from proxy.upstream import troubles
 from proxy.upstream.client import Upstream
-from proxy.upstream.forms import Form, Request
+from proxy.upstream.connection import UpstreamResponse
+from proxy.upstream.forms import Form, RequestTraits
 from proxy.upstream.headers import request_headers
-from proxy.upstream.opened import Opened
-from proxy.upstream.relay import Ending, raw_target, relay
+from proxy.upstream.relay import Ending, log_cut, log_refused, raw_target, relay
 from proxy.wire import body as json_body
 from proxy.wire.answers import LIMIT_BYTES
 from proxy.wire.body import Body, dump_large
-from proxy.wire.chat import CHAT
-from proxy.wire.compact import CHAT_HISTORY, History
-from proxy.wire.dialect import Answer
-from proxy.wire.responses import RESPONSES
+from proxy.wire.dialect import CHAT, RESPONSES, Answer
+from proxy.wire.history import CHAT_HISTORY, HistoryFormat
 from proxy.wire.translation import (
     LIMITS,
-    Plan,
+    ChatPlan,
     Translation,
     adapted,
     conversation_of,
@@ -84,7 +81,7 @@ class Translating:
 class Making:
     """One response being made, from the moment that its request is known to make sense."""
 
-    plan: Plan
+    plan: ChatPlan
     translation: Translation
     id: str
     owner: Owner
@@ -117,7 +114,7 @@ class Making:
         return {**response, "status": "queued"} if self.queued and self.under_way else response
 
 
-def in_form(planned: Plan, chat: Body, form: Form) -> Body:
+def in_form(planned: ChatPlan, chat: Body, form: Form) -> Body:
     """Return the plan's chat body in the form that the model takes."""
     return _adapted(with_thoughts(chat, planned.thoughts, form.thoughts), form)
 
@@ -134,7 +131,7 @@ def _adapted(chat: Body, form: Form) -> Body:
     )
 
 
-def changeable_in(planned: Plan, found: Request = Request()) -> Request:  # noqa: B008 frozen
+def changeable_in(planned: ChatPlan, found: RequestTraits = RequestTraits()) -> RequestTraits:  # noqa: B008 frozen
     """Return what the translation may leave out or write otherwise. `found`: what may change of memory."""
     chat = planned.chat
     optional = optional_fields(chat)
@@ -196,13 +193,13 @@ class Translated:
             refers=tuple(dict.fromkeys(filter(None, map(response_of, referenced_ids(body.get("input")))))),
         )
 
-    async def _plan(self, body: Body, owner: Owner, earlier: Earlier, size: int) -> Plan:
+    async def _plan(self, body: Body, owner: Owner, earlier: Earlier, size: int) -> ChatPlan:
         ids = referenced_ids(body.get("input"))
         referenced = await self._keeping.referenced(owner, ids) if ids else {}
         seals = await self._shared.seal_key.seals(owner)
         return await OFF_LOOP.run(size, plan, body, earlier.items, referenced, seals)
 
-    def conversation(self, progress: Progress) -> tuple[Body, History]:
+    def conversation(self, progress: Progress) -> tuple[Body, HistoryFormat]:
         """Return the chat body, with all that the request continues."""
         planned = self._making.plan
         return with_thoughts(planned.chat, planned.thoughts, progress.attempt.form.thoughts), CHAT_HISTORY
@@ -212,7 +209,7 @@ class Translated:
         """Chat completions."""
         return "chat"
 
-    def changeable(self, progress: Progress) -> Request:
+    def changeable(self, progress: Progress) -> RequestTraits:
         """Return where memory may stand, and what the translation may leave out or write otherwise."""
         planned = self._making.plan
         return changeable_in(planned, memory_in(progress, (planned.chat, CHAT_HISTORY)))
@@ -244,7 +241,7 @@ class Translated:
         making.beat = progress.tasks.create_task(self._beat(making, live, progress))
         await self._outlet(making, progress).emit(making.translation.start())
 
-    async def open(self, progress: Progress) -> Opened:
+    async def open(self, progress: Progress) -> UpstreamResponse:
         """Ask for a chat completion."""
         _, mark, query = raw_target(progress.scope).partition(b"?")
         target = b"/v1/chat/completions" + mark + query
@@ -284,7 +281,7 @@ class Translated:
             progress.send = _nowhere
 
     # ------------------------------------------------------------ the answer
-    async def answer(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+    async def answer(self, progress: Progress, opened: UpstreamResponse, headers: list[Header]) -> Ending:
         """Translate the answer as it comes. A refusal passes unchanged if it has OpenAI's shape."""
         making = self._making
         if not 200 <= opened.status < 300:
@@ -304,7 +301,7 @@ class Translated:
                     raise
         return Ending.CLIENT_LEFT
 
-    async def _pass_on(self, progress: Progress, opened: Opened, outlet: Outlet) -> Ending:
+    async def _pass_on(self, progress: Progress, opened: UpstreamResponse, outlet: Outlet) -> Ending:
         making, cut, size = self._making, False, 0
         limit_bytes = self._shared.max_answer_bytes
         listener = Listener(making.translation, *content_of(opened.headers), limit_bytes)
@@ -312,7 +309,7 @@ class Translated:
             try:
                 chunk = await opened.read()
             except UpstreamCut:
-                troubles.cut()
+                log_cut()
                 cut = True
                 break
             size += len(chunk)
@@ -339,7 +336,7 @@ class Translated:
             known = forms.of(progress.model)
             forms.learn(progress.model, known, replace(known, begins_in_thoughts=begins))
 
-    async def _refuse(self, progress: Progress, opened: Opened, headers: list[Header]) -> Ending:
+    async def _refuse(self, progress: Progress, opened: UpstreamResponse, headers: list[Header]) -> Ending:
         """Pass the upstream's refusal on, in OpenAI's shape; where the client has its stream, end that."""
         making, body = self._making, await opened.peek(ERROR_BYTES)
         refusal = refusal_of(opened.status, opened.headers, body)
@@ -347,7 +344,7 @@ class Translated:
         answered = making.live is not None or making.stream is not None
         if refusal.body is None and not answered:
             return await relay(opened, progress.downstream, progress.send, extra_headers=headers)
-        troubles.refused(opened.status, opened.headers)
+        log_refused(opened.status, opened.headers)
         if making.stream is not None:
             await making.stream.start(headers)
         with opened:
@@ -478,7 +475,7 @@ class Translated:
                     await self._keep(making, progress, beat, over=kept.response)
 
 
-def _continuing(turn: Turn, planned: Plan, earlier: Earlier) -> Turn:
+def _continuing(turn: Turn, planned: ChatPlan, earlier: Earlier) -> Turn:
     """Return the turn with its whole conversation, in the session of the chain's first response."""
     turn = replace(turn, messages=bounded(CHAT.messages(planned.chat)))
     return turn if turn.named or not earlier.session_id else replace(turn, session_id=earlier.session_id)
@@ -488,7 +485,7 @@ def _is_cancelled(seen: bytes | None) -> bool:
     return seen is not None and json_body.loads(seen)["status"] == "cancelled"
 
 
-def dropped(planned: Plan) -> list[Header]:
+def dropped(planned: ChatPlan) -> list[Header]:
     """Return the headers that name what is left out of the upstream's request."""
     named = {b"x-memory-dropped-tools": planned.dropped, b"x-memory-dropped-items": planned.left_out}
     return [(name, ",".join(types).encode("ascii")) for name, types in named.items() if types]
@@ -510,7 +507,7 @@ async def _in_thread(work: Callable[[], list[Event]]) -> list[Event]:
         raise
 
 
-async def _drain(opened: Opened) -> None:
+async def _drain(opened: UpstreamResponse) -> None:
     """Read what little follows the answer, so that the connection serves others too."""
     with suppress(TimeoutError, UpstreamCut):
         async with asyncio.timeout(DRAIN_S):

@@ -6,7 +6,8 @@ plan     → chat body   (adapt: in the form that the model takes)
 chunks   → events      (translation, compacted, output, figures)
 """
 
-from proxy.wire.translation.adapt import (
+from proxy.wire.translation.items import PACKED, Packed, Seals, as_items, referenced_ids, response_of
+from proxy.wire.translation.messages import (
     LIMITS,
     adapted,
     has_neighbours,
@@ -15,16 +16,14 @@ from proxy.wire.translation.adapt import (
     optional_fields,
     with_thoughts,
 )
-from proxy.wire.translation.items import as_items, referenced_ids, response_of
-from proxy.wire.translation.request import Plan, conversation_of, plan, previous_of
-from proxy.wire.translation.sealed import PACKED, Packed, Seals
-from proxy.wire.translation.translation import Translation, encode, encode_large, items_of, translation_of
+from proxy.wire.translation.request import ChatPlan, conversation_of, plan, previous_of
+from proxy.wire.translation.response import Translation, encode, encode_large, items_of, translation_of
 
 __all__ = [
     "LIMITS",
     "PACKED",
+    "ChatPlan",
     "Packed",
-    "Plan",
     "Seals",
     "Translation",
     "adapted",

@@ -11,21 +11,33 @@ and developers say, wherever they say it, are folded into one.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from proxy.domain.errors import InvalidRequest
-from proxy.wire.translation.checks import shown
-from proxy.wire.translation.items import Item, response_of
-from proxy.wire.translation.parts import chat_content, reasoning_text, spoken, tool_content
-from proxy.wire.translation.sealed import COMPACTION, Seals, details_of, thoughts_in
-from proxy.wire.translation.tool_items import (
+from proxy.wire.body import Body, shown
+from proxy.wire.translation.items import (
+    COMPACTION,
+    Item,
+    Seals,
+    chat_content,
+    details_of,
+    reasoning_text,
+    response_of,
+    spoken,
+    thoughts_in,
+    tool_content,
+)
+from proxy.wire.translation.tools import (
     CALLS,
     COMPACTIONS,
+    CUSTOM_ARGUMENT,
     HOSTED,
     IN_USER,
     OUTPUTS,
+    ToolName,
+    TranslatedTools,
     arguments_of,
     call_id_of,
     in_user,
@@ -33,14 +45,13 @@ from proxy.wire.translation.tool_items import (
     line_of,
     output_of,
 )
-from proxy.wire.translation.tools import CUSTOM_ARGUMENT, Key, Tools
 
 Message = dict[str, Any]
 _SYSTEM = ("system", "developer")
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class ChatMessages:
     """Chat messages, and the types of the items that were left out."""
 
     messages: list[Message]
@@ -49,8 +60,12 @@ class Conversation:
 
 
 def chat_messages(
-    instructions: str | None, earlier: Sequence[Item], own: Sequence[Item], tools: Tools, seals: Seals
-) -> Conversation:
+    instructions: str | None,
+    earlier: Sequence[Item],
+    own: Sequence[Item],
+    tools: TranslatedTools,
+    seals: Seals,
+) -> ChatMessages:
     """Return the conversation as chat messages. Raises InvalidRequest for a call without its output, an
     output without its call, and content that has no chat form."""
     gathered = _Gathered(tools, seals)
@@ -63,7 +78,7 @@ def chat_messages(
     system = _joined(gathered.system)
     first: list[Message] = [{"role": "system", "content": system}] if system else []
     messages = [*first, *gathered.said()]
-    return Conversation(messages, tuple(dict.fromkeys(gathered.left_out)), tuple(gathered.thoughts))
+    return ChatMessages(messages, tuple(dict.fromkeys(gathered.left_out)), tuple(gathered.thoughts))
 
 
 def _since_compaction(earlier: Sequence[Item], seals: Seals) -> Iterable[Item]:
@@ -114,7 +129,7 @@ class _Turn:
 
 @dataclass(slots=True)
 class _Gathered:
-    tools: Tools
+    tools: TranslatedTools
     seals: Seals
     system: list[str | list[Message]] = field(default_factory=list)
     entries: list[Message | _Turn] = field(default_factory=list)
@@ -229,12 +244,12 @@ class _Gathered:
         kind, space = item["type"], item.get("namespace")
         named = (item.get("name", ""), space if isinstance(space, str) and space else None)
         if kind in CALLS:
-            key, arguments = Key(CALLS[kind].type, CALLS[kind].type), arguments_of(item)
+            key, arguments = ToolName(CALLS[kind].type, CALLS[kind].type), arguments_of(item)
         elif kind == "custom_tool_call":
-            key = Key("custom", *named)
+            key = ToolName("custom", *named)
             arguments = json.dumps({CUSTOM_ARGUMENT: item["input"]}, ensure_ascii=False)
         else:  # servers parse the arguments
-            key, arguments = Key("function", *named), item["arguments"] or "{}"
+            key, arguments = ToolName("function", *named), item["arguments"] or "{}"
         function = {"name": self.tools.flat(key), "arguments": arguments}
         call: Message = {"id": call_id_of(item), "type": "function", "function": function}
         extra = item.get("extra_content") or self.signatures.get(call["id"])
@@ -256,3 +271,133 @@ def _answer(call: _Call) -> str | list[Message]:
         call_id = shown(str(call_id_of(call.item)))
         raise InvalidRequest(f"No tool output found for function call {call_id}.", param="input")
     return call.output
+
+
+SHOWN_BEHIND = "(shown in the next message)"  # a tool's output that holds no text
+LIMITS = ("max_completion_tokens", "max_tokens")
+"""The names that chat completions have for the limit of tokens."""
+
+# Without these a request would mean something else. All others are hints, to a cache, a bill, a safety
+# system, or to a model how much to think: an answer without them is better than none.
+_MEANING = frozenset(
+    "model messages stream tools tool_choice functions function_call response_format temperature top_p n seed"
+    " stop frequency_penalty presence_penalty logit_bias logprobs top_logprobs modalities audio".split()
+)
+
+
+def optional_fields(chat: Body) -> frozenset[str]:
+    """Return the fields of a translated request that may be left out where a server does not know them."""
+    return frozenset(chat) - _MEANING - set(LIMITS)
+
+
+def adapted(
+    chat: Body,
+    *,
+    omit: Collection[str] = (),
+    limit: str = "",
+    tool_media: bool = True,
+    joined: bool = False,
+    system: bool = True,
+    streams_only: bool = False,
+) -> Body:
+    """Return the request in this form; `chat` itself, which is never changed, where that is its form.
+
+    `tool_media` False: images and files that tools returned are in a user message behind their outputs;
+    `joined`: messages of the user in a row are one message, those of the assistant, too; `system` False: what
+    the system says is said by the user; `streams_only`: the answer is asked for as a stream."""
+    dropped = optional_fields(chat).intersection(omit)
+    named = next((name for name in LIMITS if name in chat), "")
+    if dropped or limit not in ("", named):
+        chat = {
+            limit if limit and name == named else name: v for name, v in chat.items() if name not in dropped
+        }
+    if not tool_media and has_tool_media(chat):
+        chat = {**chat, "messages": list(_media_behind(chat["messages"]))}
+    if not system and has_system(chat):
+        chat = {**chat, "messages": [_by_user(message) for message in chat["messages"]]}
+        joined = True
+    if streams_only and not chat.get("stream"):
+        counted = {} if "stream_options" in omit else {"stream_options": {"include_usage": True}}
+        chat = {**chat, "stream": True, **counted}
+    return (
+        {**chat, "messages": _joined_neighbours(chat["messages"])}
+        if joined and has_neighbours(chat)
+        else chat
+    )
+
+
+def has_system(chat: Body) -> bool:
+    """True if the system says something."""
+    return any(message["role"] == "system" for message in chat["messages"])
+
+
+def has_neighbours(chat: Body) -> bool:
+    """True if two messages in a row could be one."""
+    return any(map(_are_alike, chat["messages"], chat["messages"][1:]))
+
+
+def has_tool_media(chat: Body) -> bool:
+    """True if a tool's output is more than a text."""
+    return any(m["role"] == "tool" and isinstance(m["content"], list) for m in chat["messages"])
+
+
+def with_thoughts(chat: Body, thoughts: Sequence[str], which: str) -> Body:
+    """Return the request with `reasoning_content` on the assistant messages that `which` says: `loop`, those
+    of the tool loop under way, as `chat` has it; `all`; `none`."""
+    if which == "loop":
+        return chat
+    behind, messages = iter(thoughts), list[Message]()
+    for message in chat["messages"]:
+        if message["role"] == "assistant":
+            thought = next(behind, "")
+            message = {name: value for name, value in message.items() if name != "reasoning_content"}
+            if which == "all":  # servers that want it on each take a space, and some no empty text
+                message["reasoning_content"] = thought or " "
+        messages.append(message)
+    return {**chat, "messages": messages}
+
+
+def _by_user(message: Message) -> Message:
+    return {**message, "role": "user"} if message["role"] == "system" else message
+
+
+def _are_alike(one: Message, next_one: Message) -> bool:
+    """True for two messages of the user, or two texts of the assistant."""
+    plain = set(one) | set(next_one) <= {"role", "content"} and one.get("content") and next_one.get("content")
+    return bool(plain) and one["role"] == next_one["role"] in ("user", "assistant")
+
+
+def _joined_neighbours(messages: Sequence[Message]) -> list[Message]:
+    joined: list[Message] = []
+    for message in messages:
+        if joined and _are_alike(joined[-1], message):
+            before = joined.pop()
+            message = {**before, "content": both(before["content"], message["content"])}
+        joined.append(message)
+    return joined
+
+
+def both(one: str | list[Message], other: str | list[Message]) -> str | list[Message]:
+    """Return the content of two messages as that of one."""
+    if isinstance(one, str) and isinstance(other, str):
+        return f"{one}\n\n{other}"
+    contents = ([{"type": "text", "text": c}] if isinstance(c, str) else c for c in (one, other))
+    return [part for parts in contents for part in parts]
+
+
+def _media_behind(messages: Sequence[Message]) -> Iterator[Message]:
+    """Yield the messages with what tools showed behind each run of their outputs: nothing may stand between
+    the outputs of calls that were made together."""
+    shown: list[Message] = []
+    for message in messages:
+        if message["role"] != "tool" and shown:
+            yield {"role": "user", "content": shown}
+            shown = []
+        if message["role"] == "tool" and isinstance(message["content"], list):
+            text = "\n".join(p["text"] for p in message["content"] if p["type"] == "text")
+            media = [part for part in message["content"] if part["type"] != "text"]
+            shown += [{"type": "text", "text": f"Output of {message['tool_call_id']}:"}, *media]
+            message = {**message, "content": text or SHOWN_BEHIND}
+        yield message
+    if shown:
+        yield {"role": "user", "content": shown}

@@ -29,7 +29,7 @@ from proxy.recall.prepare import search, unshown
 from proxy.recall.profile import Profiles
 from proxy.recall.search import Searcher
 from proxy.storage.sqlite.stores import SqliteStores
-from proxy.upstream.credentials import Credentials
+from proxy.upstream.completer import Credentials
 from proxy.wire.extensions import take_header_extensions
 from tests.e2e.conftest import models_dir
 from tests.support.judge import ScriptedJudge, one_value

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from proxy.http.exchange import read_answer
 from proxy.http.responses.answering import COMMENT, KeepAlive
 from proxy.http.responses.listening import TERMINAL, Listener
-from proxy.wire.chat import CHAT
+from proxy.wire.dialect import CHAT
 from proxy.wire.translation import Translation, plan
 from tests.support.upstream import completion, completion_events, split
 

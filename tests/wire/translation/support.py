@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from openai.types.responses import Response, ResponseStreamEvent
 
-from proxy.wire.sse import decode_all
+from proxy.wire.answers import decode_all
 from proxy.wire.translation import Translation, encode, plan
 
 Json = dict[str, Any]

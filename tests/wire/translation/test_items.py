@@ -8,7 +8,7 @@ from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
 from proxy.domain.errors import InvalidRequest, NotFound
-from proxy.wire.translation import Plan, as_items, plan, referenced_ids, response_of
+from proxy.wire.translation import ChatPlan, as_items, plan, referenced_ids, response_of
 
 Json = dict[str, Any]
 ITEM: TypeAdapter[Any] = TypeAdapter(ResponseItem)
@@ -43,7 +43,7 @@ def messages(items: Any, earlier: list[Json] | None = None, referenced: Json | N
     return chat_messages
 
 
-def planned(items: Any, **body: Any) -> Plan:
+def planned(items: Any, **body: Any) -> ChatPlan:
     return plan({"model": "m", "input": items, **body}, [])
 
 

@@ -9,15 +9,15 @@ import pytest
 from openai.types.responses import Response
 
 from proxy.domain.errors import InvalidRequest
-from proxy.wire.chat import CHAT
-from proxy.wire.translation import Plan, Translation, conversation_of, plan
+from proxy.wire.dialect import CHAT
+from proxy.wire.translation import ChatPlan, Translation, conversation_of, plan
 
 FUNCTION = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}
 CHAT_FUNCTION = {"type": "function", "function": {"name": "f", "parameters": FUNCTION["parameters"]}}
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 
 
-def planned(**body: Any) -> Plan:
+def planned(**body: Any) -> ChatPlan:
     return plan({"model": "m", "input": "Hi", **body}, [])
 
 

@@ -18,17 +18,15 @@ from typing import Any
 
 from proxy.domain.core import Message
 from proxy.wire.body import Body
-from proxy.wire.chat import CHAT
 from proxy.wire.content import text_of
-from proxy.wire.dialect import Dialect
-from proxy.wire.responses import CALLS, RESPONSES, tool_role
+from proxy.wire.dialect import CALLS, CHAT, RESPONSES, Dialect, tool_role
 
 _SYSTEM = ("system", "developer")
 Places = tuple[int, ...]  # of entries in the body's list
 
 
 @dataclass(frozen=True, slots=True)
-class TurnPlace:
+class HistoryTurn:
     """One turn. `start`, `asked` and `end` count messages as `Dialect.messages` gives them: the turn is
     [start:end], and [:asked] is the conversation of the request that asked it."""
 
@@ -41,7 +39,7 @@ class TurnPlace:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class HistoryFormat:
     """How one API writes a conversation: the list's field, and what an entry of it is."""
 
     dialect: Dialect
@@ -62,7 +60,7 @@ class Entry:
     plain: bool = True  # what a person or the model said in it is text and nothing else
 
 
-def turns_of(body: Body, history: History, messages: Sequence[Message]) -> list[TurnPlace]:
+def turns_of(body: Body, history: HistoryFormat, messages: Sequence[Message]) -> list[HistoryTurn]:
     """Return the body's turns, oldest first. `messages` are what the dialect reads in the body.
 
     There are none where the upstream holds the conversation, or where entries and messages do not match.
@@ -84,7 +82,7 @@ def turns_of(body: Body, history: History, messages: Sequence[Message]) -> list[
     ranges = list(_ranges(every))
     loose = frozenset(chain.from_iterable(_loose(read) for *_, read in ranges))
     return [
-        TurnPlace(
+        HistoryTurn(
             places=tuple(start + i for i, entry in enumerate(read) if entry.part != "stays"),
             start=before[start],
             asked=before[asked],
@@ -95,7 +93,9 @@ def turns_of(body: Body, history: History, messages: Sequence[Message]) -> list[
     ]
 
 
-def without(body: Body, history: History, gone: Iterable[TurnPlace], block: str, placement: str) -> Body:
+def without(
+    body: Body, history: HistoryFormat, gone: Iterable[HistoryTurn], block: str, placement: str
+) -> Body:
     """Return the body with the block in place of the turns; it shares all else with `body`, which is
     unchanged. With no turns to go, no block, or no place for it, `body` itself is returned.
 
@@ -114,7 +114,7 @@ def without(body: Body, history: History, gone: Iterable[TurnPlace], block: str,
     return body if placed is shorter else placed
 
 
-def kept(messages: Sequence[Message], gone: Iterable[TurnPlace]) -> tuple[Message, ...]:
+def kept(messages: Sequence[Message], gone: Iterable[HistoryTurn]) -> tuple[Message, ...]:
     """Return the conversation as the model is shown it: system messages and the turns that stay."""
     left = list(messages)
     for turn in sorted(gone, key=lambda turn: turn.start, reverse=True):
@@ -270,7 +270,7 @@ def _chat_note(text: str) -> dict[str, Any]:
     return {"role": "system", "content": text}
 
 
-CHAT_HISTORY = History(CHAT, "messages", (), _read_message, _chat_note)
+CHAT_HISTORY = HistoryFormat(CHAT, "messages", (), _read_message, _chat_note)
 
 
 # ---------------------------------------------------------------- the Responses API
@@ -316,6 +316,6 @@ def _item_note(text: str) -> dict[str, Any]:
     return {"type": "message", "role": "system", "content": [{"type": "input_text", "text": text}]}
 
 
-RESPONSES_HISTORY = History(
+RESPONSES_HISTORY = HistoryFormat(
     RESPONSES, "input", ("previous_response_id", "conversation"), _read_item, _item_note
 )

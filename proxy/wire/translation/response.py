@@ -15,23 +15,21 @@ from typing import Any, assert_never
 from uuid import uuid4
 
 from proxy.text.thoughts import shows_thoughts
+from proxy.wire.answers import Problem
 from proxy.wire.body import Body, dump, dump_large
 from proxy.wire.chat_answer import (
     LIMIT_BYTES,
-    Call,
     CallPiece,
     ChatReader,
     Cited,
     Detailed,
     Ending,
-    Kind,
     Piece,
-    Said,
+    PieceKind,
+    TextPiece,
+    ToolCall,
 )
-from proxy.wire.problems import Problem
-from proxy.wire.translation.compacted import CompactionItem, text_of
-from proxy.wire.translation.figures import citations, text_logprobs, usage_of
-from proxy.wire.translation.items import Item, output_id
+from proxy.wire.translation.items import COMPACTION, Item, Seals, output_id
 from proxy.wire.translation.output import (
     PREFIXES,
     REFUSAL,
@@ -42,9 +40,12 @@ from proxy.wire.translation.output import (
     ContentItem,
     Event,
     PartKind,
+    citations,
+    text_logprobs,
+    usage_of,
 )
-from proxy.wire.translation.request import Plan
-from proxy.wire.translation.tools import Key
+from proxy.wire.translation.request import ChatPlan
+from proxy.wire.translation.tools import ToolName
 
 # Those that the Responses API has; chat servers tell others too (Groq's "on_demand").
 _TIERS = frozenset(("auto", "default", "flex", "scale", "priority", "fast"))
@@ -61,7 +62,7 @@ class Translation:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: ChatPlan,
         *,
         response_id: str,
         created_at: int,
@@ -86,7 +87,7 @@ class Translation:
         self._speaking: ContentItem | None = None
         self._latest: ContentItem | CallItem | None = None  # the item that grew last
         self._reader = ChatReader(limit_bytes)
-        self._calls: dict[Call, CallItem] = {}
+        self._calls: dict[ToolCall, CallItem] = {}
         self._call_ids: set[str] = set()
         self._signed: set[str] = set()  # calls that a reasoning item has the signature of
         self._usage: Body | None = None
@@ -184,11 +185,11 @@ class Translation:
         events: list[Event] = []
         for piece in pieces:
             match piece:
-                case Said(Kind.THOUGHT, text):
+                case TextPiece(PieceKind.THOUGHT, text):
                     events += self._say("reasoning", self._thought, text)
-                case Said(Kind.REFUSAL, text):
+                case TextPiece(PieceKind.REFUSAL, text):
                     events += self._say("message", REFUSAL, text)
-                case Said(_, text, logprobs):
+                case TextPiece(_, text, logprobs):
                     events += self._say("message", TEXT, text, text_logprobs(logprobs))
                 case Detailed():
                     events += self._detail(piece)
@@ -226,7 +227,7 @@ class Translation:
         self._latest = self._speaking
         return events
 
-    def _call(self, call: Call, arguments: str) -> list[Event]:
+    def _call(self, call: ToolCall, arguments: str) -> list[Event]:
         item, events = self._calls.get(call), list[Event]()
         if item is None:
             if call.name is None:  # cannot be announced yet
@@ -259,7 +260,7 @@ class Translation:
         self._items.append(item)
         return item
 
-    def _new_call(self, call: Call, call_id: str, name: str) -> CallItem:
+    def _new_call(self, call: ToolCall, call_id: str, name: str) -> CallItem:
         tool = _tool_named(name, self._tools)
         item = CallItem(
             id=self._new_id(PREFIXES[tool.kind]),
@@ -271,7 +272,7 @@ class Translation:
         self._calls[call] = item
         return item
 
-    def _call_id(self, call: Call) -> str:
+    def _call_id(self, call: ToolCall) -> str:
         """Return the upstream's id. One that two calls share would leave their outputs no way home."""
         taken = self._call_ids
         chosen = call.id if call.id and call.id not in taken else f"call_{uuid4().hex}"
@@ -337,7 +338,7 @@ class Translation:
 class Compacting(Translation):
     """A response with one output item, the encrypted compaction of what the model writes."""
 
-    def __init__(self, plan: Plan, *, response_id: str, created_at: int, **more: Any) -> None:
+    def __init__(self, plan: ChatPlan, *, response_id: str, created_at: int, **more: Any) -> None:
         super().__init__(plan, response_id=response_id, created_at=created_at, **more)
         self._item = CompactionItem(response_id, plan.seals)
         self._told = 0  # events so far: those of the model's own items are not passed on
@@ -392,7 +393,7 @@ class Compacting(Translation):
     def _ended(self, event: Event) -> list[Event]:
         response, events = event["response"], list[Event]()
         if response["status"] != "failed":
-            if text := text_of(response):
+            if text := _text_of(response):
                 events = self._item.end(text)
             else:
                 error = {"code": "server_error", "message": "The upstream's answer holds no text to keep."}
@@ -403,7 +404,7 @@ class Compacting(Translation):
 
 
 def translation_of(
-    plan: Plan, *, response_id: str, created_at: int, limit_bytes: int = LIMIT_BYTES
+    plan: ChatPlan, *, response_id: str, created_at: int, limit_bytes: int = LIMIT_BYTES
 ) -> Translation:
     """Return what makes the response that a plan asks for."""
     made = Compacting if plan.compacts else Translation
@@ -430,10 +431,75 @@ def items_of(response: Body) -> list[Item]:
     return [dict(item) for item in output if isinstance(item, dict)] if isinstance(output, list) else []
 
 
-def _tool_named(name: str, tools: Mapping[str, Key]) -> Key:
+def _tool_named(name: str, tools: Mapping[str, ToolName]) -> ToolName:
     """Return the tool that a model means. Some leave the namespace out, or write it with a dot; a name that
     is not offered is a function for the client to refuse."""
     if name in tools:
         return tools[name]
     alike = [key for key in tools.values() if name in (key.name, f"{key.namespace}.{key.name}")]
-    return alike[0] if len(alike) == 1 else Key("function", name)
+    return alike[0] if len(alike) == 1 else ToolName("function", name)
+
+
+# ---------------------------------------------------------------- compaction
+def _text_of(response: Body) -> str:
+    """Return what the model wrote, without its thoughts."""
+    texts = (
+        part.get("text")
+        for item in response["output"]
+        if item["type"] == "message"
+        for part in item["content"]
+    )
+    return "".join(text for text in texts if isinstance(text, str)).strip()
+
+
+class CompactionItem:
+    """The one output item of a response that compacts, while the model writes it."""
+
+    def __init__(self, response_id: str, seals: Seals) -> None:
+        self._id = output_id("cmp", response_id, 0)
+        self._seals = seals
+        self._item: Item | None = None
+        self._begun = False
+
+    def shown(self) -> list[Item]:
+        """Return the response's current output."""
+        return [] if self._item is None else [self._item]
+
+    def begin(self) -> list[Event]:
+        """Return the events that announce the item; none the second time."""
+        if self._begun:
+            return []
+        self._begun = True
+        item = {"id": self._id, "type": "compaction", "encrypted_content": ""}
+        return [
+            {"type": "response.output_item.added", "output_index": 0, "item": item},
+            {"type": "response.compaction.compacting", "output_index": 0, "item_id": self._id},
+        ]
+
+    def end(self, text: str) -> list[Event]:
+        """Return the events that end the item with this text."""
+        events = self.begin()
+        sealed = self._seals.seal(COMPACTION, text)
+        self._item = {"id": self._id, "type": "compaction", "encrypted_content": sealed}
+        return [*events, {"type": "response.output_item.done", "output_index": 0, "item": self._item}]
+
+
+_EMPTY_USAGE: Mapping[str, Any] = {
+    "input_tokens": 0,
+    "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+    "output_tokens": 0,
+    "output_tokens_details": {"reasoning_tokens": 0},
+    "total_tokens": 0,
+}
+
+
+def compacted_response(response: Body, items: Iterable[Item]) -> Body:
+    """Return the answer of `/responses/compact`: the user's messages, then the compaction."""
+    said = [item for item in items if item.get("type") == "message" and item.get("role") == "user"]
+    return {
+        "id": response["id"],
+        "object": "response.compaction",
+        "created_at": response["created_at"],
+        "output": [*said, *response["output"]],
+        "usage": response["usage"] or dict(_EMPTY_USAGE),
+    }
