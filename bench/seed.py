@@ -9,7 +9,7 @@ from time import time
 from uuid import uuid4
 
 from proxy import telemetry
-from proxy.admit.embedding import with_readings
+from proxy.admit.gate import with_readings
 from proxy.domain.core import Create, Memory, Scope
 from proxy.http.auth.identity import OPEN_TENANT
 from proxy.models.judge import load_judge

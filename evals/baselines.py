@@ -16,7 +16,7 @@ from evals.data import Fact, Persona, Question
 from evals.score import Outcome
 from proxy.models.load import load_embedder
 from proxy.models.tokens import Tokens
-from proxy.text.block import fence
+from proxy.text.markup import fence
 from proxy.text.terms import terms
 
 NAMES = ("dense", "BM25", "RRF-60")

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from proxy.admit.safety.filters import safe_id
+from proxy.admit.safety import safe_id
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.http.exchange import RecentChains
 from proxy.storage.vectors.exact.postings import term_hash

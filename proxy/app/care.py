@@ -6,13 +6,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from proxy import telemetry
-from proxy.admit.embedding import LANGUAGES
+from proxy.admit.gate import LANGUAGES
 from proxy.app.parts import Parts, open_store, say_unavailable
 from proxy.config import Settings
 from proxy.domain.core import Level
 from proxy.domain.errors import StoreUnavailable
 from proxy.http.operations import Vitals
-from proxy.learn.extraction.extract import ROLE as EXTRACTION
+from proxy.learn.extractor import ROLE as EXTRACTION
 
 STORE_RETRY_S = 2.0
 SWEEP_EVERY_S = 600.0

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from proxy import __version__
-from proxy.admit.safety.filters import safe_id
+from proxy.admit.safety import safe_id
 from proxy.app.admission import entrance
 from proxy.app.care import vitals
 from proxy.app.library import documents_of
@@ -37,7 +37,7 @@ from proxy.http.responses.translated import Translated, Translating
 from proxy.http.router import Routes
 from proxy.http.turns import Defaults
 from proxy.http.ui.app import Ui
-from proxy.learn.remember import Remember
+from proxy.learn.edits import Remember
 from proxy.recall.compress import Rules
 from proxy.recall.forget import forget, named
 from proxy.recall.loops import ToolLoops

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from functools import partial
 
-from proxy.admit.safety.policy import SafetyPolicy
+from proxy.admit.safety import SafetyPolicy
 from proxy.domain.core import Scope
 from proxy.domain.ports import Clock, Embedder
 from proxy.domain.storage import Stores
 from proxy.http.memory_api.wiring import Documents
-from proxy.learn.library import Library
+from proxy.learn.documents import Library
 from proxy.recall.documents import RankedPassage, Shelf, search
 
 SHARE_OF_DEADLINE = 0.5  # of memory's: what a search of documents may take beside that of memories

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from proxy import telemetry
-from proxy.admit.safety import filters
+from proxy.admit import safety
 from proxy.app.admission import network_of
 from proxy.app.library import shelf_of
 from proxy.app.open_stores import cache_of, stores_of
@@ -21,7 +21,7 @@ from proxy.domain.storage import Stores
 from proxy.http.failopen import FailOpen
 from proxy.http.limits import Ledger
 from proxy.http.turns import Zones
-from proxy.learn.record import ExchangeRecorder
+from proxy.learn.recorder import ExchangeRecorder
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.judge import OnnxJudge, load_judge
 from proxy.models.load import LoadedEmbedder, load_embedder
@@ -248,7 +248,7 @@ async def _warm_up(tokens: Tokens, tools: Tools, recorder: ExchangeRecorder, fai
 
 def _look_at(said: str, recorder: ExchangeRecorder) -> None:
     """Do what is done with everything that is said before it is written down."""
-    for look in (filters.safe_id, recorder.redact):
+    for look in (safety.safe_id, recorder.redact):
         look(said)
 
 

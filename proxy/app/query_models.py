@@ -8,8 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from proxy import telemetry
-from proxy.admit.safety import filters
-from proxy.admit.safety.policy import SafetyPolicy
+from proxy.admit.safety import SafetyPolicy
+from proxy.admit.safety import redact as redacted
 from proxy.config import Settings
 from proxy.domain.ports import Completer
 from proxy.models.reranker import load_reranker
@@ -26,7 +26,7 @@ async def with_query_models(
     """Return the tools with the models of external_models that word and plan queries, and the reranker of
     retrieval.rerank; `stack` closes it."""
     deadline_s = settings.memory.deadline_ms / 1000
-    redact = partial(filters.redact, policy=safety)
+    redact = partial(redacted, policy=safety)
     roles = {model.model_role for model in settings.external_models}
     worded = planned = None
     if wording.ROLE in roles:

@@ -4,23 +4,19 @@ from dataclasses import dataclass
 from functools import partial
 
 from proxy import telemetry
-from proxy.admit.admit import Gate
-from proxy.admit.safety import filters
-from proxy.admit.safety.policy import PII, SafetyPolicy
+from proxy.admit.gate import Gate
+from proxy.admit.safety import PII, SafetyPolicy, redact
 from proxy.app.library import library_of
 from proxy.config import MemorySettings, Privacy, Settings
 from proxy.domain.calls import Calls
 from proxy.domain.judging import Judge
 from proxy.domain.ports import Clock, Completer
 from proxy.domain.storage import Stores
-from proxy.learn.budget import Bounds, Call, Load, Metered
-from proxy.learn.drift import Drift
-from proxy.learn.library import Library
-from proxy.learn.record import ExchangeRecorder
-from proxy.learn.rush import Rush
-from proxy.learn.schedule import Policy, on_completion
-from proxy.learn.session.closing import Keeper
-from proxy.learn.touches import Touches
+from proxy.learn.budget import Bounds, Call, Load, Metered, Rush
+from proxy.learn.documents import Library
+from proxy.learn.recorder import ExchangeRecorder, Touches
+from proxy.learn.session_notes import Keeper
+from proxy.learn.triggers import Drift, Policy, on_completion
 from proxy.learn.worker import Pace, Report, Worker, WorkerConfig
 from proxy.learn.worker import Tools as WorkerTools
 from proxy.models.embedder import OnnxEmbedder
@@ -102,7 +98,7 @@ def write_path(
         sessions=stores.sessions,
         trigger=on_completion(policy),
         wake=worker.wake,
-        redact=partial(filters.redact, policy=safety),
+        redact=partial(redact, policy=safety),
         judge=judge,
         notes=stores.notes,
         default_timezone=memory.timezone,

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from proxy import telemetry
-from proxy.admit.embedding import vectors_of
+from proxy.admit.gate import vectors_of
 from proxy.app.open_stores import stores_of
 from proxy.cli.shared import add_place, progress, settings_of
 from proxy.config import Settings

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import orjson
 
-from proxy.text.block import CLOSE, OPEN, strip_blocks
+from proxy.text.markup import CLOSE, OPEN, strip_blocks
 from proxy.text.sentences import is_question, sentences
 
 MODEL = "scripted-demo"

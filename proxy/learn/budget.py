@@ -1,19 +1,23 @@
-"""The budget of our own model calls: how many run at once, how many are made in an hour, and when none.
+"""When background work may use the upstream and the processor.
 
-By default few calls run at once. When jobs have waited for too long, concurrency grows by one step with
-every call that comes back as fast as usual, up to a bound; an upstream that gets slower by it (a model
-on one machine answers one request at a time) gets no more. Nor do they grow where this process has no
-processor time left: its extractions would take what the users' turns need. When the upstream says stop,
-one call runs at a time until one succeeds. The last of an hour's calls, and one slot, are reserved for
-what users explicitly ask to be remembered.
+Calls (`Load`). By default few calls run at once. When jobs have waited for too long, concurrency grows by one
+step with every call that comes back as fast as usual, up to a bound; an upstream that gets slower by it (a
+model on one machine answers one request at a time) gets no more. Nor does it grow if this process has no
+processor time left: its extractions would take what the users' turns need. When the upstream says stop, one
+call runs at a time until one succeeds. The last of an hour's calls, and one slot, are reserved for what users
+explicitly ask to be remembered. All processes that share a store share the hourly budget. While the store is
+away no call is made: the jobs are in the same store, and what a call found could not be saved.
 
-All processes that share a store share the hourly budget. While the store is away no call is made: the jobs
-are in the same store, and what a call found could not be saved.
+Processor (`Rush`). The users' turns come first. An extraction takes some tens of milliseconds of processor
+time, and a turn that is prepared at that moment waits for it. Mostly there is a pause in which it delays
+no turn: while a user reads, or a model answers. If none comes for PATIENCE_S, the work runs alongside the
+turns until nothing is left to do, so that deferred work cannot grow without bound.
 """
 
+import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,8 +31,9 @@ from proxy.domain.errors import (
 )
 from proxy.domain.lanes import BATCH, EXPLICIT
 from proxy.domain.ports import Clock, Completer, CompletionRequest
-from proxy.learn.extraction.extract import ROLE
+from proxy.learn.extractor import ROLE
 
+# ---------------------------------------------------------------- calls
 NO_LANE = 0
 _LOOK_S = 5.0  # others may spend of the hour's calls meanwhile: who takes too many jobs has to put them back
 _AWAY_S = 5.0
@@ -250,3 +255,64 @@ _ENDED: dict[type[CompletionFailed], Ended] = {
 
 def _average(so_far: float | None, newest: float) -> float:
     return newest if so_far is None else so_far + _NEWEST * (newest - so_far)
+
+
+# ---------------------------------------------------------------- processor time
+PAUSE_S = 0.02  # without a turn: the next of a client that asks one after the other has come by then
+SHARE = 4  # parts of the time for turns to one for background work
+PATIENCE_S = 4.0  # less than what makes more calls run at once (budget.Bounds)
+
+
+class Rush:
+    """What one process's turns and its background work know of each other. Belongs to one event loop."""
+
+    def __init__(self, steady: Clock = time.monotonic, patience_s: float = PATIENCE_S) -> None:
+        """`steady`: a clock that nobody sets."""
+        self._steady, self._patience_s = steady, patience_s
+        self._turns = 0
+        self._last_ended_at = float("-inf")
+        self._put_off = 0  # pieces of work that wait here
+        self._put_off_since: float | None = None  # None: nothing had to wait since all was done
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """A turn is being prepared."""
+        self._turns += 1
+        try:
+            yield
+        finally:
+            self._turns -= 1
+            self._last_ended_at = self._steady()
+
+    async def over(self) -> None:
+        """Return in a pause, or when patience is at its end."""
+        self._put_off += 1
+        try:
+            while (left_s := self._left_s()) > 0:  # noqa: ASYNC110 no event tells of a pause
+                await asyncio.sleep(left_s)
+        finally:
+            self._put_off -= 1
+
+    async def give_way(self, spent_s: float) -> None:
+        """Return in a pause, or after SHARE times what the last step took."""
+        ends_at = self._steady() + SHARE * spent_s
+        while (now := self._steady()) < ends_at:
+            pause_in_s = PAUSE_S if self._turns else self._last_ended_at + PAUSE_S - now
+            if pause_in_s <= 0:
+                return
+            await asyncio.sleep(min(pause_in_s, ends_at - now))
+
+    def nothing_due(self) -> None:
+        """All is done: patience begins anew."""
+        if not self._put_off:
+            self._put_off_since = None
+
+    def _left_s(self) -> float:
+        """Return how long to wait before looking again."""
+        now = self._steady()
+        pause_in_s = PAUSE_S if self._turns else self._last_ended_at + PAUSE_S - now
+        if pause_in_s <= 0:
+            return 0.0
+        if self._put_off_since is None:
+            self._put_off_since = now
+        return min(pause_in_s, self._put_off_since + self._patience_s - now)

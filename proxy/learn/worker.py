@@ -1,24 +1,309 @@
-"""The worker: claims extraction jobs as the load allows and runs them. A job may run more than once
-(at-least-once delivery); its result is stored once.
+"""The worker claims extraction jobs as the load allows and runs them: read, extract, admit, finish.
+
+A job is finished in the transaction that stores its memories, so a crash at any point before it leaves the
+job to be claimed again: it may run more than once, and its result is stored once. What fails is retried with
+growing pauses, then stored as a dead letter.
 """
 
 import asyncio
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Literal, ParamSpec, TypeVar
 
-from proxy.domain.core import Job, SessionState
-from proxy.domain.errors import StoreError, StoreUnavailable
-from proxy.domain.lanes import BATCH
-from proxy.domain.ports import Clock
-from proxy.learn.budget import NO_LANE, Bounds, Load
-from proxy.learn.one_job import Closing, Mode, OneJob, Pace, Refresh, Report, Tools
-from proxy.learn.schedule import Policy, on_end, on_sweep, unless_due, up_to
+from proxy.admit.decision import Decision
+from proxy.admit.gate import Basis, Gate, admit
+from proxy.domain.core import Batch, Candidate, Confirm, Create, Hold, Job, Memory, SessionState, Supersede
+from proxy.domain.errors import (
+    CompletionFailed,
+    CompletionPostponed,
+    CompletionRefused,
+    Conflict,
+    CredentialNeeded,
+    EmbeddingFailed,
+    LeaseLost,
+    StoreError,
+    StoreUnavailable,
+)
+from proxy.domain.judging import Judge
+from proxy.domain.lanes import BATCH, EXPLICIT
+from proxy.domain.ports import Clock, Completer, JobQueue, SessionStore
+from proxy.learn import extractor
+from proxy.learn.budget import NO_LANE, Bounds, Load, Rush
+from proxy.learn.extractor import Judged, related
+from proxy.learn.llm_io import Unreadable
+from proxy.learn.triggers import Drift, Policy, on_end, on_sweep, unless_due, up_to
 from proxy.telemetry import Seldom, log
 
+# ---------------------------------------------------------------- one job
+P = ParamSpec("P")
+T = TypeVar("T")
+
+Mode = Literal["llm", "verbatim", "off"]
+
+
+HAND_ON_S, HAND_ON_EVERY_S = 20.0, 2.0  # for a job whose credential another process may have
+
+Closing = Callable[[Job, Batch], Awaitable[Sequence[Candidate]]]
+"""Returns what is to be remembered of a session as a whole, once its last exchanges are extracted; () where
+it has not ended."""
+
+Refresh = Callable[[Job, Batch], Awaitable[None]]
+"""Brings the session's state up to date, after the job's memories are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How the worker works. `lease_seconds` must outlast two LLM calls."""
+
+    concurrency: int = 2
+    poll_seconds: float = 1  # another process may have queued
+    sweep_seconds: float = 5
+    lease_seconds: float = 180
+    max_attempts: int = 100  # some eight hours of an upstream that is down
+    embedding_attempts: int = 5  # then stored without a vector
+    backoff_seconds: float = 2  # before the second attempt; doubles
+    backoff_limit_seconds: float = 300
+    batch_limit: int = 20  # exchanges in one LLM call
+    context: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What the worker works with. `completer` None: verbatim in place of an LLM. `drift` None: nobody looks
+    for changes of topic. `load`: what the completer's calls are metered by; None: `Pace.concurrency` jobs
+    at once. `rush`: what says when the users' turns leave room."""
+
+    jobs: JobQueue
+    sessions: SessionStore
+    gate: Gate
+    completer: Completer | None
+    closing: Closing | None = None
+    state: Refresh | None = None
+    drift: Drift | None = None
+    load: Load | None = None
+    rush: Rush = field(default_factory=Rush)
+    judge: Judge | None = None  # the trained heads; None: the models could not be loaded
+    shared: bool = False  # with processes that may know credentials which this one does not
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one job: counts only. `outcome`: extracted | unreadable | empty | handed_on |
+    waiting | postponed | retried | dead | lost."""
+
+    outcome: str
+    created: int = 0
+    superseded: int = 0
+    confirmed: int = 0
+    held: int = 0
+    dropped: Mapping[str, int] = field(default_factory=dict)
+    seconds: float = 0.0
+    lane: int = 0
+    since_said_s: float | None = None  # from the oldest exchange that was read to its memories stored
+
+
+@dataclass(frozen=True, slots=True)
+class OneJob:
+    """What is done with a claimed job."""
+
+    tools: Tools
+    mode: Mode
+    pace: Pace
+    clock: Clock
+    jitter: Callable[[], float] = random.random
+    _computing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def serve(self, job: Job) -> tuple[Report, Batch | None]:
+        """Do the job, or give it back; return what became of it, and what was read where it is done.
+        Raises StoreError if not even the giving back can be stored."""
+        started = time.perf_counter()
+        try:
+            report, batch = await self._work(job)
+        except Exception as e:  # noqa: BLE001 whatever fails in here costs one job, not the worker
+            report, batch = await self._give_back(job, e), None
+        return replace(report, seconds=time.perf_counter() - started, lane=job.lane), batch
+
+    async def refresh(self, job: Job, batch: Batch) -> None:
+        """Bring the session's state up to date. The job is done: a failure costs nothing but the state."""
+        if self.tools.state is None or not batch.pending:
+            return
+        try:
+            await self.tools.state(job, batch)
+        except Exception as e:  # noqa: BLE001 see above
+            log.warning("memory.state_failed", error=type(e).__name__)
+
+    async def _work(self, job: Job) -> tuple[Report, Batch]:
+        """Extract, admit and finish the job. When the user forgets something meanwhile, what was
+        extracted is thrown away and the batch read again, without what is gone."""
+        for _ in range(3):
+            await self._give_way(job)
+            batch = await self.tools.jobs.batch(job, limit=self.pace.batch_limit, context=self.pace.context)
+            facts, outcome = await self._extract(job, batch)
+            # No fact waits for the summary of its session: that has a job of its own, once they are stored.
+            done = replace(job, closing=False) if batch.pending else job
+            try:
+                decision = await self._admit(done, batch, facts)
+            except LeaseLost:
+                raise
+            except Conflict:
+                continue
+            return self._done(job, batch, decision, facts, outcome), batch
+        raise Conflict("overtaken three times")
+
+    async def _extract(self, job: Job, batch: Batch) -> tuple[Judged, str]:
+        """Return what the batch states, judged, and how it was read."""
+        completer, gate, judge = self.tools.completer, self.tools.gate, self.tools.judge
+        if not batch.pending:
+            return Judged(tuple(await self._closing(job, batch))), "empty"
+        if self.mode == "verbatim" or completer is None:
+            return await extractor.from_sentences(judge, batch.pending, gate.policy), "extracted"
+        known = await related(gate.memories, gate.embedder, batch, self.clock())
+        request = await self._aside(extractor.request, batch, known, gate.policy)
+        for attempt in (1, 2):
+            try:
+                answer = await completer.complete(request)
+                await self._give_way(job)
+                return await self._facts(job, batch, answer, known), "extracted"
+            except Unreadable as e:
+                log.warning("memory.unreadable_answer", attempt=attempt, reason=str(e))
+            except CompletionFailed:
+                if job.lane == EXPLICIT:
+                    await self._keep_meanwhile(job, batch)
+                raise
+        # An explicit wish to remember must not fail with the extraction: store the words as they were said.
+        return await extractor.asked_for(judge, batch.pending, gate.policy), "unreadable"
+
+    async def _keep_meanwhile(self, job: Job, batch: Batch) -> None:
+        """Store what the user asked to be remembered in the user's own words, until the model answers: what
+        it extracts then is compared with them. If this fails, it waits for the model, too."""
+        gate = self.tools.gate
+        with suppress(StoreError, EmbeddingFailed):
+            said = await extractor.asked_for(self.tools.judge, batch.pending, gate.policy)
+            if not said.stored:
+                return
+            basis = Basis(batch.stamp, self.clock(), seed=job.id)
+            decision = await admit(gate, job.scope, said.stored, basis)
+            log.info("memory.kept_as_said", stored=decision.count(Create), attempt=job.attempts)
+
+    async def _facts(self, job: Job, batch: Batch, answer: str, known: Sequence[Memory]) -> Judged:
+        """Return the facts of the model's answer, judged. If the heads fail again and again, literal evidence
+        has to do."""
+        gate = self.tools.gate
+        read = partial(extractor.facts, answer, batch, known, gate.policy, embedder=gate.embedder)
+        try:
+            return await read(judge=self.tools.judge)
+        except EmbeddingFailed:
+            if job.attempts < self.pace.embedding_attempts:
+                raise
+        return await read(judge=None)
+
+    async def _give_way(self, job: Job) -> None:
+        """Let the users' turns go first, unless a user asked for it to be remembered."""
+        if job.lane > EXPLICIT:
+            await self.tools.rush.over()
+
+    async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do work of many milliseconds in a thread, for one job at a time: every thread that computes
+        makes the event loop wait for its turn."""
+        async with self._computing:
+            return await asyncio.to_thread(work, *args, **kwargs)
+
+    async def _closing(self, job: Job, batch: Batch) -> Sequence[Candidate]:
+        """Return what the session's end gives. Raises what its LLM call raises."""
+        if self.tools.closing is None or self.mode == "verbatim":
+            return ()
+        return await self.tools.closing(job, batch)
+
+    async def _admit(self, job: Job, batch: Batch, facts: Judged) -> Decision:
+        gate = self.tools.gate
+        run = partial(
+            admit,
+            scope=job.scope,
+            candidates=facts.stored,
+            basis=Basis(batch.stamp, self.clock(), seed=job.id, done=job),
+            doubtful=facts.held,
+        )
+        try:
+            return await run(gate)
+        except EmbeddingFailed:
+            if job.attempts < self.pace.embedding_attempts:
+                raise
+        return await run(replace(gate, embedder=None))  # better found by its words alone than lost
+
+    def _done(self, job: Job, batch: Batch, decision: Decision, facts: Judged, outcome: str) -> Report:
+        dropped = dict(decision.dropped + facts.dropped)
+        said_at = min((e.at for e in batch.pending), default=None)
+        report = Report(
+            outcome,
+            created=decision.count(Create),
+            superseded=decision.count(Supersede),
+            confirmed=decision.count(Confirm),
+            held=decision.count(Hold),
+            dropped=dropped,
+            since_said_s=None if said_at is None else max(0.0, self.clock() - said_at),
+        )
+        log.info(
+            "memory.extracted",
+            outcome=outcome,
+            lane=job.lane,
+            exchanges=len(batch.pending),
+            stored=report.created + report.superseded,
+            superseded=report.superseded,
+            confirmed=report.confirmed,
+            held=report.held,
+            dropped=sum(dropped.values()),
+            waited_s=round(self.clock() - job.created_at, 1),
+        )
+        return report
+
+    async def _give_back(self, job: Job, error: Exception) -> Report:
+        """Park, postpone or bury a job that failed. Raises StoreError if not even that can be stored."""
+        name = type(error).__name__
+        if isinstance(error, LeaseLost):
+            log.info("memory.lease_lost", attempt=job.attempts)
+            return Report("lost")
+        if isinstance(error, CredentialNeeded):
+            return await self._without_credential(job)
+        at = self.clock() + self._pause(job, error)
+        if isinstance(error, CompletionPostponed):
+            await self.tools.jobs.retry(job, at=at, reason=name, counted=False)
+            log.info("memory.extraction_postponed", seconds=round(at - self.clock(), 1))
+            return Report("postponed")
+        why = {"reason": str(error)} if isinstance(error, CompletionFailed) and str(error) else {}
+        dead = isinstance(error, CompletionRefused) or job.attempts >= self.pace.max_attempts
+        await self.tools.jobs.retry(job, at=at, reason=name, dead=dead)
+        log.warning("memory.extraction_failed", error=name, **why, attempt=job.attempts, dead=dead)
+        return Report("dead" if dead else "retried")
+
+    async def _without_credential(self, job: Job) -> Report:
+        """Leave a young job to the process that served the user, which has a credential; park any other."""
+        now = self.clock()
+        if self.tools.shared and now - job.created_at < HAND_ON_S:
+            at = now + HAND_ON_EVERY_S
+            await self.tools.jobs.retry(job, at=at, reason="CredentialNeeded", counted=False)
+            log.info("memory.extraction_handed_on")
+            return Report("handed_on")
+        await self.tools.jobs.wait_for_credential(job)
+        log.info("memory.extraction_waits", error="CredentialNeeded")
+        return Report("waiting")
+
+    def _pause(self, job: Job, error: Exception) -> float:
+        """Return the pause before the next attempt: what the upstream asks for and a little more, so that
+        not all come back at once; else doubling, bounded. Half of it is random."""
+        asked = error.retry_after_s if isinstance(error, CompletionFailed) else None
+        doubled = self.pace.backoff_seconds * 2.0 ** (job.attempts - 1)
+        if isinstance(error, CompletionPostponed):
+            doubled = self.pace.backoff_seconds
+        own = min(self.pace.backoff_limit_seconds, doubled) * (0.5 + 0.5 * self.jitter())
+        return own if asked is None else max(own, asked + self.pace.backoff_seconds * self.jitter())
+
+
+# ---------------------------------------------------------------- the worker
 __all__ = ["Closing", "Mode", "Pace", "Refresh", "Report", "Tools", "Worker", "WorkerConfig"]
 
 

@@ -16,8 +16,7 @@ from typing import Protocol
 
 from proxy.domain.core import Message
 from proxy.recall.session import exchange_keys, spoken
-from proxy.text.block import CLOSE, OPEN, neutralise
-from proxy.text.thoughts import behind_thoughts
+from proxy.text.markup import CLOSE, OPEN, behind_thoughts, neutralise
 
 NOTICE = (
     "The state of this conversation as its earlier turns left it; they are not shown. It was written down"
@@ -91,7 +90,7 @@ def rough_tokens(text: str) -> int:
 def state_block(state: Mapping[str, str | Sequence[str]]) -> str:
     """Return the state as a fenced block, a line a key, each made safe; "" for a state that says nothing.
 
-    `proxy.text.block.strip_blocks` takes it out again, as it does memories.
+    `proxy.text.markup.strip_blocks` takes it out again, as it does memories.
     """
     lines = []
     for key, value in state.items():

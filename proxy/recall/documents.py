@@ -23,7 +23,7 @@ from proxy.recall.rank import stretch
 from proxy.recall.search import Encoded
 from proxy.recall.triage import Verdict
 from proxy.telemetry import Seldom
-from proxy.text.block import CLOSE, NOTICE, OPEN, neutralise
+from proxy.text.markup import CLOSE, NOTICE, OPEN, neutralise
 from proxy.text.terms import terms as terms_of
 
 PASSAGES_NOTICE = "Passages from the user's documents; cite them by what stands in their brackets:"

@@ -19,7 +19,7 @@ from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Memory, Message, Ranked
 from proxy.domain.notes import NOTHING, SessionNotes
 from proxy.domain.ports import TokenCounter
 from proxy.recall import reminders
-from proxy.text.block import NOTICE, fence, neutralise
+from proxy.text.markup import NOTICE, fence, neutralise
 
 SHORT_ID = 2  # characters: with the whole ids in X-Memory-Ids, enough to tell what an answer cites
 OVERRULED = " A preference of the project stands above a general one."

@@ -17,8 +17,8 @@ from proxy.domain.ports import Completer
 from proxy.recall.query import MAX_TERMS, Query
 from proxy.recall.short_call import ShortCall, Task, conversation
 from proxy.recall.wording import MAX_ANSWER, sound_note
+from proxy.text.markup import without_thoughts
 from proxy.text.terms import terms
-from proxy.text.thoughts import without_thoughts
 
 ROLE = "memory_plan"
 MAX_KEYWORDS = 8

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 
 from proxy.domain.core import Message, Scope
-from proxy.text.thoughts import behind_thoughts
+from proxy.text.markup import behind_thoughts
 
 
 def fingerprint(scope: Scope, conversation: str) -> str:

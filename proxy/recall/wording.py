@@ -15,8 +15,8 @@ from proxy.domain.core import Turn
 from proxy.domain.ports import Completer
 from proxy.recall.query import MAX_TERMS, Query, leans
 from proxy.recall.short_call import ShortCall, Task, conversation
+from proxy.text.markup import without_thoughts
 from proxy.text.terms import fold, terms
-from proxy.text.thoughts import without_thoughts
 
 ROLE = "memory_rewrite"
 MAX_QUESTION = 300  # characters

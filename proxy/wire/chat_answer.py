@@ -23,7 +23,7 @@ from typing import Any
 
 import orjson
 
-from proxy.text.thoughts import ThoughtSplitter, opened, shows_thoughts
+from proxy.text.markup import ThoughtSplitter, opened, shows_thoughts
 from proxy.wire.answers import Problem, problem_of
 
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from proxy.domain.core import Message
-from proxy.text.block import GAP, strip_blocks
+from proxy.text.markup import GAP, strip_blocks
 from proxy.wire.authorship import may_be_clients, split
 
 # Content parts that people or models wrote, and where their text is. Images, audio and files give none.

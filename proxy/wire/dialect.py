@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Protocol
 
 from proxy.domain.core import Message
-from proxy.text.thoughts import behind_thoughts
+from proxy.text.markup import behind_thoughts
 from proxy.wire.answers import Values, objects, tokens_of
 from proxy.wire.body import Body
 from proxy.wire.chat_answer import ChatReader, PieceKind, TextPiece

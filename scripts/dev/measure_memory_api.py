@@ -27,13 +27,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import httpx2
 import uvicorn
 
-from proxy.admit.admit import Gate
+from proxy.admit.gate import Gate
 from proxy.domain.core import Create, Memory, NewExchange, NewJob, Outcome, Scope, SessionState
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.wiring import Documents, Tools
-from proxy.learn.library import Library
-from proxy.learn.remember import Remember
+from proxy.learn.documents import Library
+from proxy.learn.edits import Remember
 from proxy.models.load import load_embedder
 from proxy.storage.sqlite.stores import SqliteStores
 

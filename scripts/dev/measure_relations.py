@@ -23,7 +23,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from proxy.admit.decide import verdict
+from proxy.admit.decision import verdict
 from proxy.models.judge import OnnxJudge, load_judge
 from proxy.models.load import load_embedder
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from proxy.http import exchange
-from proxy.learn.one_job import HAND_ON_S
+from proxy.learn.worker import HAND_ON_S
 from tests.adversary.conftest import begun, jobs, listed, tell, until
 from tests.e2e.conftest import Houses
 from tests.support.model import ScriptedModel, known

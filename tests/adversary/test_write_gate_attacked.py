@@ -8,8 +8,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.admit.safety.filters import redact, reject
-from proxy.admit.safety.planted import without_planted
+from proxy.admit.safety import redact, reject, without_planted
 from proxy.domain.core import Candidate
 from tests.adversary.conftest import context, jobs, post, until
 from tests.adversary.gate_corpus import INNOCENT, PERSONAL, SECRETS

@@ -17,7 +17,7 @@ from proxy.config import load
 from proxy.domain.core import Level, Prepared, Scope, Turn
 from proxy.domain.errors import StoreUnavailable
 from proxy.http import failopen
-from proxy.learn.rush import PAUSE_S
+from proxy.learn.budget import PAUSE_S
 from proxy.recall.prepare import Tools, prepare
 from proxy.storage.sql.passages import SqlPassages
 from tests.models.heads import write_heads
@@ -27,12 +27,12 @@ SCRIPT = """
 import asyncio, json, sys
 from pathlib import Path
 from proxy.app import App
-from proxy.admit.safety import secrets, vendor_keys
+from proxy.admit import secrets
 from proxy.http.connections import RawTargetProtocol
 from proxy.config import load
 from tests.support.serving import ask, serving
 
-LOADED_ONCE = {"vendors": vendor_keys.rows, "shapes": secrets.shapes}
+LOADED_ONCE = {"vendors": secrets.vendor_keys, "shapes": secrets.shapes}
 
 async def main(data_dir):
     storage, memory = {"data_dir": Path(data_dir)}, {"deadline_ms": 10_000}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from proxy.admit.safety.policy import SafetyPolicy
+from proxy.admit.safety import SafetyPolicy
 from proxy.app.query_models import with_query_models
 from proxy.config import load
 from proxy.recall.prepare import Tools

@@ -5,14 +5,12 @@ from typing import Any
 
 from proxy.demo.answers import extract, session_state, summarise
 from proxy.domain.core import Batch, Exchange, Stamp
-from proxy.learn.extraction import extract as extraction
-from proxy.learn.session import state
-from proxy.learn.session import summarise as summaries
+from proxy.learn import extractor, session_notes
 from tests.learn.support import exchange
 
 
 def extracted(*pending: Exchange, context: tuple[Exchange, ...] = ()) -> list[dict[str, Any]]:
-    request = extraction.request(Batch(pending, context, Stamp(0, 0)), ())
+    request = extractor.request(Batch(pending, context, Stamp(0, 0)), ())
     found: list[dict[str, Any]] = json.loads(extract(request.user))["facts"]
     return found
 
@@ -39,17 +37,20 @@ def test_at_most_ten_facts_are_extracted() -> None:
 async def test_the_proxy_accepts_every_fact_as_grounded() -> None:
     said = "My name is Anna and I live in Berlin. I prefer tea."
     batch = Batch((exchange(said),), (), Stamp(0, 0))
-    facts = await extraction.facts(extract(extraction.request(batch, ()).user), batch, (), judge=None)
+    facts = await extractor.facts(extract(extractor.request(batch, ()).user), batch, (), judge=None)
     assert [c.content for c in facts.stored] == ["My name is Anna and I live in Berlin.", "I prefer tea."]
     assert not facts.dropped
 
 
 def test_it_summarises_nothing_and_the_proxy_stores_no_summary() -> None:
     session = (exchange("My budget for the Hawaii trip is $10,000.", "Noted."),)
-    assert summaries.read(summarise(summaries.request(session).user), session, None) is None
+    assert (
+        session_notes.read_summary(summarise(session_notes.summary_request(session).user), session, None)
+        is None
+    )
 
 
 def test_its_session_state_is_read_by_the_proxy() -> None:
     session = (exchange("My budget for the Hawaii trip is $10,000.", "Noted."),)
-    found = state.read(session_state(state.request(None, session).user))
+    found = session_notes.read_state(session_state(session_notes.state_request(None, session).user))
     assert "$10,000" in str(found)

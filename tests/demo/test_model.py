@@ -8,7 +8,7 @@ import pytest
 from openai import OpenAI
 
 from proxy.demo.answers import MODEL
-from proxy.text.block import fence
+from proxy.text.markup import fence
 
 QUESTION = "How much can we spend on the islands?"
 BLOCK = fence(

@@ -1,7 +1,7 @@
 """The evaluation of documents: its questions hold together."""
 
 from evals.documents import PARTS, questions, texts
-from proxy.learn.split import split
+from proxy.learn.documents import split
 
 
 def test_every_question_names_a_section_that_is_there() -> None:

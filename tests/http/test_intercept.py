@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from openai import BadRequestError
 
-from proxy.admit.safety.filters import safe_id
+from proxy.admit.safety import safe_id
 from tests.adversary.test_forgotten_stays_forgotten import files_with
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import House, Houses, until

@@ -8,14 +8,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from proxy.admit.admit import Gate
-from proxy.admit.safety import filters
+from proxy.admit import safety
+from proxy.admit.gate import Gate
 from proxy.domain.core import Batch, Begun, Exchange, Memory, MemoryFilter, NewExchange, Outcome, Scope, Stamp
 from proxy.domain.judging import Asks, Judge, Statement
 from proxy.domain.ports import CompletionRequest, Embedder, EmbeddingModel
-from proxy.learn.asks import heard
-from proxy.learn.rush import Rush
-from proxy.learn.schedule import Policy, on_completion
+from proxy.learn.budget import Rush
+from proxy.learn.triggers import Policy, heard, on_completion
 from proxy.learn.worker import Mode, Pace, Report, Tools, Worker, WorkerConfig
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.support.judge import ASKS_NOTHING, ScriptedJudge, stated
@@ -167,13 +166,13 @@ class House:
                 scope=scope,
                 session_id=session,
                 model="m",
-                said=filters.redact(said),
+                said=safety.redact(said),
                 at=self.now,
                 explicit=meant.is_explicit,
                 personal=meant.personal,
             )
         )
-        outcome = Outcome(filters.redact(answer), True)
+        outcome = Outcome(safety.redact(answer), True)
         assert await self.stores.sessions.complete(begun, outcome, on_completion(self.policy))
         return begun
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from proxy.admit.admit import Basis, Gate, admit, sort
-from proxy.admit.decide import hold
-from proxy.admit.safety.policy import DEFAULT_PII, SafetyPolicy
+from proxy.admit.decision import hold
+from proxy.admit.gate import Basis, Gate, admit, sort
+from proxy.admit.safety import DEFAULT_PII, SafetyPolicy
 from proxy.domain.core import Candidate, Create, Evidence, Hold
 from proxy.domain.errors import Conflict, LeaseLost
 from proxy.storage.sql.memories import SqlMemories

@@ -2,7 +2,7 @@
 
 from proxy.domain.judging import Statement
 from proxy.domain.notes import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor
-from proxy.learn.session.anchors import anchors_of
+from proxy.learn.session_notes import anchors_of
 from tests.support.judge import APART, CHANGED, ScriptedJudge, stated
 
 

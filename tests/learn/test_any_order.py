@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from proxy.admit.admit import Basis, Gate, admit
+from proxy.admit.gate import Basis, Gate, admit
 from proxy.domain.core import Candidate, Evidence, Memory, MemoryFilter
 from proxy.domain.judging import Relation
 from proxy.storage.sqlite.stores import SqliteStores

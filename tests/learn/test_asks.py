@@ -2,7 +2,7 @@
 
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Asks, Reading
-from proxy.learn.asks import NOTHING, asks_of, heard
+from proxy.learn.triggers import NOTHING, asks_of, heard
 from tests.support.judge import SMALL_TALK, ScriptedJudge
 
 RULE = Asks(remember=0.1, forget=0.0, off_record=0.0, rule=0.8)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.admit.belief import ARCHIVED_BELOW, confirmed, decayed, is_inferred
+from proxy.admit.decision import ARCHIVED_BELOW, confirmed, decayed, is_inferred
 from proxy.domain.core import Candidate, Evidence
 from tests.learn.support import NOON, memory
 

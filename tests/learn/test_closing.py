@@ -14,10 +14,9 @@ from proxy.domain.errors import CompletionFailed
 from proxy.domain.judging import Asks
 from proxy.domain.notes import Anchor
 from proxy.domain.ports import CompletionRequest
-from proxy.learn.one_job import Tools
-from proxy.learn.session import summarise
-from proxy.learn.session.closing import Keeper
-from proxy.learn.worker import Worker, WorkerConfig
+from proxy.learn import session_notes
+from proxy.learn.session_notes import Keeper
+from proxy.learn.worker import Tools, Worker, WorkerConfig
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.learn.support import ANA, House, ScriptedCompleter
 from tests.support.judge import ASKS_NOTHING, ScriptedJudge
@@ -41,7 +40,7 @@ class Silent(ScriptedCompleter):
         self.asked = asyncio.Event()
 
     async def complete(self, request: CompletionRequest) -> str:
-        if request.role == summarise.ROLE:
+        if request.role == session_notes.SUMMARY_ROLE:
             self.asked.set()
             await asyncio.Event().wait()
         return await super().complete(request)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.domain.timezones import local
-from proxy.learn.extraction.dates import anchored, expiry
+from proxy.learn.dates import anchored, expiry
 
 THURSDAY = datetime(2026, 2, 26, 10, tzinfo=UTC)
 CORPUS = Path(__file__).parent / "relative_dates.txt"

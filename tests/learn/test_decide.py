@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from proxy.admit.decide import (
+from proxy.admit.decision import (
     Decision,
     Relations,
     Weighed,

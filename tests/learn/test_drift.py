@@ -11,8 +11,7 @@ from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.lanes import ORDINARY
 from proxy.domain.ports import Embedder
 from proxy.learn.budget import Bounds, Load
-from proxy.learn.drift import Drift, Said, shifts
-from proxy.learn.schedule import Policy, unless_due
+from proxy.learn.triggers import Drift, Policy, Said, shifts, unless_due
 from proxy.learn.worker import Worker, WorkerConfig
 from tests.learn.support import House
 

@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxy.admit.admit import Basis, Gate, admit
-from proxy.admit.embedding import REMIND_S, Languages, vectors_of, with_readings
+from proxy.admit.gate import REMIND_S, Basis, Gate, Languages, admit, vectors_of, with_readings
 from proxy.domain.core import Candidate, Confirm, Create, Edit, Memory
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder, EmbeddingModel
-from proxy.learn.extraction.related import related
-from proxy.learn.library import Library
+from proxy.learn.documents import Library
+from proxy.learn.extractor import related
 from tests.learn.support import ANA, NOON, House, batch, exchange
 from tests.storage.recording import recorded
 from tests.support.judge import ScriptedJudge

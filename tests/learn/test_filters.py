@@ -1,7 +1,6 @@
 import pytest
 
-from proxy.admit.safety.filters import REDACTED, clean, redact, reject, safe_id
-from proxy.admit.safety.planted import REMOVED
+from proxy.admit.safety import REDACTED, REMOVED, clean, redact, reject, safe_id
 from proxy.domain.core import Candidate
 
 # Written in pieces, so that no scanner takes them for keys.

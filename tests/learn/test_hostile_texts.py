@@ -11,13 +11,12 @@ from contextlib import suppress
 
 import pytest
 
-from proxy.admit.safety.filters import cleaned, redact
-from proxy.admit.safety.policy import DEFAULT, SafetyPolicy
+from proxy.admit.safety import DEFAULT, SafetyPolicy, cleaned, redact
 from proxy.domain.core import Candidate, Exchange, Scope
-from proxy.learn.extraction import repair
-from proxy.learn.extraction.grounding import _invents, ground, sources
-from proxy.learn.extraction.repair import objects
-from proxy.learn.split import split
+from proxy.learn import llm_io
+from proxy.learn.documents import split
+from proxy.learn.grounding import _invents, ground, sources
+from proxy.learn.llm_io import objects
 from proxy.text.sentences import sentences, without_inner_stops
 
 FACT = '{"type": "semantic", "content": "User likes tea."}'
@@ -122,8 +121,8 @@ def test_a_title_is_what_stands_between_the_marks(line, heading):
 )
 def test_no_answer_of_the_model_keeps_its_reader_busy(answer, benchmark_ms):
     def reading() -> None:
-        with suppress(repair.Unreadable):
-            repair.read_facts(answer)
+        with suppress(llm_io.Unreadable):
+            llm_io.read_facts(answer)
 
     assert benchmark_ms(reading) < 1_000
 
@@ -135,7 +134,7 @@ def test_values_are_looked_for_in_a_bounded_part_of_an_answer(benchmark_ms):
 
 def test_a_fact_of_a_chapter_s_length_is_none():
     elements = [{"type": "semantic", "content": "a tea " * 1_500}, json.loads(FACT)]
-    assert [c.content for c in repair.read_facts(json.dumps(elements))] == ["User likes tea."]
+    assert [c.content for c in llm_io.read_facts(json.dumps(elements))] == ["User likes tea."]
 
 
 @pytest.mark.parametrize("repeated", ["1-", "coffee tea "])

@@ -11,7 +11,7 @@ from proxy.domain.core import Scope
 from proxy.domain.documents import INDEXING, READY, Limits, Look
 from proxy.domain.errors import EmbeddingFailed, InvalidRequest, QuotaExceeded, TooLarge
 from proxy.domain.ports import EmbeddingModel
-from proxy.learn.library import AT_ONCE, READ_AT_ONCE, Library
+from proxy.learn.documents import AT_ONCE, READ_AT_ONCE, Library
 from proxy.telemetry import REMIND_S, Seldom
 from proxy.text.terms import terms
 from tests.storage.recording import recorded

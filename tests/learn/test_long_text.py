@@ -2,7 +2,7 @@
 
 import pytest
 
-from proxy.admit.safety.filters import PORTION_CHARS, SEAM_CHARS, cleaned
+from proxy.admit.safety import PORTION_CHARS, SEAM_CHARS, cleaned
 
 SECRET = "AKIA" + "IOSFODNN7" + "QX3ZPLK"
 PASSWORD = "hunter2" + "xK9!q"

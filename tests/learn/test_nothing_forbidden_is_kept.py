@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.admit.safety import filters
-from proxy.admit.safety.policy import DEFAULT_PII, SafetyPolicy
+from proxy.admit import safety
+from proxy.admit.safety import DEFAULT_PII, SafetyPolicy
 from proxy.domain.core import MemoryOptions, Message, Outcome, Turn
 from proxy.domain.ports import CompletionRequest
-from proxy.learn.record import MAX_CHARS, ExchangeRecorder
-from proxy.learn.schedule import on_completion
+from proxy.learn.recorder import MAX_CHARS, ExchangeRecorder
+from proxy.learn.triggers import on_completion
 from tests.learn.safety_corpus import PERSONAL, PLANTED, SECRETS
 from tests.learn.support import ANA, NOON, House
 
@@ -38,7 +38,7 @@ def recorder(house: House) -> ExchangeRecorder:
         sessions=house.stores.sessions,
         trigger=on_completion(house.policy),
         wake=asyncio.Event(),
-        redact=partial(filters.redact, policy=STRICT),
+        redact=partial(safety.redact, policy=STRICT),
     )
 
 

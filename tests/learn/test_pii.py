@@ -2,8 +2,7 @@
 
 import pytest
 
-from proxy.admit.safety.filters import REDACTED, redact, reject
-from proxy.admit.safety.policy import DEFAULT, DEFAULT_PII, PII, SafetyPolicy
+from proxy.admit.safety import DEFAULT, DEFAULT_PII, PII, REDACTED, SafetyPolicy, redact, reject
 from proxy.config import Privacy
 from proxy.domain.core import Candidate
 from tests.learn.safety_corpus import PERSONAL

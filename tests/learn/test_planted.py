@@ -4,8 +4,7 @@ import base64
 
 import pytest
 
-from proxy.admit.safety.filters import clean, reject
-from proxy.admit.safety.planted import REMOVED, is_planted
+from proxy.admit.safety import REMOVED, clean, is_planted, reject
 from proxy.domain.core import Candidate
 from tests.learn.safety_corpus import INNOCENT, OWN_RULES, PLANTED
 

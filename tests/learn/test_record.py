@@ -11,8 +11,8 @@ from proxy.domain.errors import EmbeddingFailed, StoreUnavailable
 from proxy.domain.judging import Reading
 from proxy.domain.lanes import EXPLICIT
 from proxy.domain.ports import Trigger
-from proxy.learn.record import IN_THREAD_CHARS, MAX_CHARS, ExchangeRecorder
-from proxy.learn.schedule import Policy, on_completion
+from proxy.learn.recorder import IN_THREAD_CHARS, MAX_CHARS, ExchangeRecorder
+from proxy.learn.triggers import Policy, on_completion
 from proxy.storage.sql.sessions import SqlSessions
 from tests.learn.support import ANA, NOON, House
 from tests.support.judge import ASKS_NOTHING, CHANGED, ScriptedJudge

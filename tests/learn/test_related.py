@@ -1,7 +1,7 @@
 """Over a real store: what of the memory is shown to the extraction model."""
 
 from proxy.domain.core import Create, Scope, Search
-from proxy.learn.extraction.related import LIMIT, related
+from proxy.learn.extractor import LIMIT, related
 from tests.learn.support import ANA, NOON, House, batch, exchange, memory
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from proxy.admit import admit as module
-from proxy.admit.admit import Basis, Gate, admit
-from proxy.admit.decide import Decision
+from proxy.admit import gate as module
+from proxy.admit.decision import Decision
+from proxy.admit.gate import Basis, Gate, admit
 from proxy.domain.core import Candidate, Confirm, Create, Supersede
 from proxy.domain.errors import Conflict, EmbeddingFailed
 from proxy.domain.judging import Relation

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from proxy.admit.admit import Gate
-from proxy.admit.safety.policy import DEFAULT, SafetyPolicy
+from proxy.admit.gate import Gate
+from proxy.admit.safety import DEFAULT, SafetyPolicy
 from proxy.domain.core import Candidate, Hold, Memory, MemoryFilter, Scope
 from proxy.domain.errors import InvalidRequest, NotFound, QuotaExceeded
 from proxy.domain.oversight import Applied, Quota
-from proxy.learn.remember import Remember
+from proxy.learn.edits import Remember
 from proxy.storage.sqlite.stores import UNLIMITED, SqliteStores
 
 ALICE = Scope("default", "alice")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from proxy.learn.extraction.repair import MAX_READ, Unreadable, read_facts
+from proxy.learn.llm_io import MAX_READ, Unreadable, read_facts
 
 FACT = '{"type": "semantic", "content": "User lives in Ghent", "confidence": 0.9}'
 CORPUS = Path(__file__).parent / "corpus"

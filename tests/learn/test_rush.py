@@ -7,8 +7,7 @@ from contextlib import ExitStack, suppress
 import pytest
 
 from proxy.domain.core import MemoryFilter
-from proxy.learn.budget import Bounds
-from proxy.learn.rush import PATIENCE_S, PAUSE_S, SHARE, Rush
+from proxy.learn.budget import PATIENCE_S, PAUSE_S, SHARE, Bounds, Rush
 from proxy.learn.worker import Worker
 from tests.learn.support import House, facts
 

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 from proxy.domain.core import NewJob, SessionState
 from proxy.domain.lanes import BATCH, EXPLICIT, ORDINARY
-from proxy.learn.schedule import (
+from proxy.learn.triggers import (
     TOOLS_S,
     Policy,
     on_completion,

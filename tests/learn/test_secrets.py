@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from proxy.admit.safety.filters import REDACTED, redact, reject, safe_id
+from proxy.admit.safety import REDACTED, redact, reject, safe_id
 from proxy.domain.core import Candidate
 from tests.learn.safety_corpus import INNOCENT, OWN_RULES, PERSONAL, SECRETS
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.learn.split import MOST, PASSAGES_A_SECTION, TARGET, split
+from proxy.learn.documents import MOST, PASSAGES_A_SECTION, TARGET, split
 
 LINES = st.sampled_from(
     [

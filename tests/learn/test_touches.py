@@ -6,7 +6,7 @@ import pytest
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import StoreUnavailable
-from proxy.learn.touches import MOST_SCOPES, Touches
+from proxy.learn.recorder import MOST_SCOPES, Touches
 
 ANNA, BEN = Scope("t", "anna"), Scope("t", "ben")
 NOW = 1_000.0

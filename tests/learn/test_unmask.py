@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.admit.safety.filters import REDACTED, clean
-from proxy.admit.safety.unmask import readable, views
+from proxy.admit.deobfuscation import readable, views
+from proxy.admit.safety import REDACTED, clean
 
 # Invented; in two pieces, so that scanners of this repository stay quiet.
 HEAD, TAIL = "gh" + "p_Kq83nVb2Lk9Xw7T", "z5Rp1Ym4Hd6Jg8Sf0Ca"

@@ -8,8 +8,8 @@ from importlib import resources
 
 import pytest
 
-from proxy.admit.safety import vendor_keys
-from proxy.admit.safety.filters import redact
+from proxy.admit.safety import redact
+from proxy.admit.secrets import vendor_keys
 
 HEX = "3f9a8b7c6d5e4f3a2b1c0d9e8f7a6b5c"
 MIXED = "9fK2mQ7xW4tB8vLzR3nY6cH1aB2c"
@@ -50,17 +50,17 @@ NO_KEYS = (
 
 def test_a_start_does_not_wait_for_the_rules() -> None:
     loaded = (
-        "import proxy.app; from proxy.admit.safety import vendor_keys;"
-        "print(vendor_keys.rows.cache_info().currsize)"
+        "import proxy.app; from proxy.admit.secrets import vendor_keys;"
+        "print(vendor_keys.cache_info().currsize)"
     )
     told = subprocess.run([sys.executable, "-c", loaded], capture_output=True, text=True, check=True)
     assert told.stdout.split() == ["0"]
 
 
 def test_nearly_all_rules_of_gitleaks_are_read() -> None:
-    text = resources.files("proxy.admit.safety").joinpath("gitleaks.toml").read_text("utf-8")
+    text = resources.files("proxy.admit").joinpath("gitleaks.toml").read_text("utf-8")
     rules = tomllib.loads(text)["rules"]
-    assert len(vendor_keys.rows()) > len(rules) - 15 > 200
+    assert len(vendor_keys()) > len(rules) - 15 > 200
 
 
 @pytest.mark.parametrize("key", KEYS, ids=lambda key: key[:12])
@@ -76,7 +76,7 @@ def test_what_has_an_id_and_is_no_key_stays(text: str) -> None:
 
 
 def test_texts_full_of_vendors_names_take_time_in_proportion() -> None:
-    names = " ".join(word for row in vendor_keys.rows() for word in (*row.starts, *row.hints))
+    names = " ".join(word for row in vendor_keys() for word in (*row.starts, *row.hints))
     texts = (f"{names} " * 6, "zendesk" * 2_500, "a-" * 10_000, "a.1" * 6_000, "key-1" * 4_000)
     for text in texts:
         began = time.process_time()

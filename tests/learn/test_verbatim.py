@@ -1,9 +1,9 @@
 """Memory without a language model: sentences as said, judged by the heads."""
 
-from proxy.admit.safety.policy import DEFAULT
+from proxy.admit.safety import DEFAULT
 from proxy.domain.core import Candidate, Evidence
 from proxy.domain.judging import Needs, Statement
-from proxy.learn.extraction.verbatim import asked_for, from_sentences
+from proxy.learn.extractor import asked_for, from_sentences
 from tests.learn.support import asked, exchange
 from tests.support.judge import NEEDS_MEMORY, SMALL_TALK, ScriptedJudge, stated
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from proxy.domain.core import Candidate
-from proxy.learn.extraction.grounding import Grounded
-from proxy.learn.extraction.verdicts import judged
+from proxy.learn.extractor import judged
+from proxy.learn.grounding import Grounded
 from tests.support.judge import ScriptedJudge, stated
 
 FACT = Candidate(type="semantic", content="User lives in Ghent (stated 2026-01-11)", confidence=0.95)

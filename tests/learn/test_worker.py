@@ -18,9 +18,8 @@ from proxy.domain.errors import (
 from proxy.domain.judging import Relation
 from proxy.domain.oversight import Applied
 from proxy.domain.ports import Embedder
-from proxy.learn.one_job import HAND_ON_EVERY_S
-from proxy.learn.schedule import Policy
-from proxy.learn.worker import Pace
+from proxy.learn.triggers import Policy
+from proxy.learn.worker import HAND_ON_EVERY_S, Pace
 from proxy.storage.sql.memories import SqlMemories
 from tests.learn.support import ANA, NOON, House, asked, facts, stated_or_asked
 from tests.support.judge import SAME, ScriptedJudge, one_value

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from proxy.admit.admit import Gate
+from proxy.admit.gate import Gate
 from proxy.domain.core import Job, NewExchange, Outcome, Scope
 from proxy.domain.errors import CompletionPostponed
 from proxy.domain.ports import CompletionRequest
 from proxy.learn.budget import NO_LANE, Bounds, Load, Metered
-from proxy.learn.schedule import Policy, on_completion
+from proxy.learn.triggers import Policy, on_completion
 from proxy.learn.worker import Pace, Report, Tools, Worker, WorkerConfig
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sqlite.stores import SqliteStores

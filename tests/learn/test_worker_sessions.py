@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from proxy.admit.admit import Gate
+from proxy.admit.gate import Gate
 from proxy.domain.core import Batch, Candidate, Job
 from proxy.domain.errors import CompletionFailed
-from proxy.learn.schedule import Policy
+from proxy.learn.triggers import Policy
 from proxy.learn.worker import Pace, Tools, Worker, WorkerConfig
 from tests.learn.support import House, facts
 

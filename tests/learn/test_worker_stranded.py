@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from proxy.domain.errors import CompletionFailed, CompletionRefused, StoreUnavailable
-from proxy.learn import one_job
+from proxy.learn import worker
 from proxy.storage.sql.jobs import SqlJobs
 from proxy.storage.sql.memories import SqlMemories
 from proxy.storage.sqlite.stores import SqliteStores
@@ -82,7 +82,7 @@ async def test_of_an_extraction_that_failed_the_log_says_why_and_nothing_of_what
 ) -> None:
     lines = list[tuple[str, dict[str, Any]]]()
     log = SimpleNamespace(warning=lambda event, **facts: lines.append((event, facts)))
-    monkeypatch.setattr(one_job, "log", log)
+    monkeypatch.setattr(worker, "log", log)
     house.completer.answers = [error]
     await house.say("I like tea.")
     assert await house.worker().work_one()

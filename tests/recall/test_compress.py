@@ -29,7 +29,7 @@ from proxy.recall.compress import (
     state_block,
 )
 from proxy.recall.session import answers_so_far, exchange_key, exchange_keys, opening
-from proxy.text.block import strip_blocks
+from proxy.text.markup import strip_blocks
 from proxy.wire.history import CHAT_HISTORY, RESPONSES_HISTORY, HistoryFormat, kept, turns_of, without
 
 SESSION = "s-1"

@@ -15,7 +15,7 @@ from proxy.recall.prepare import prepare
 from proxy.recall.query import query_of
 from proxy.recall.triage import Verdict
 from proxy.telemetry import REMIND_S, Seldom
-from proxy.text.block import CLOSE, NOTICE, OPEN, fence, strip_blocks
+from proxy.text.markup import CLOSE, NOTICE, OPEN, fence, strip_blocks
 from tests.recall.conftest import SCOPE, Scripted, Words, memory, turn
 from tests.recall.conftest import Shelf as Memories
 from tests.storage.recording import recorded

@@ -6,7 +6,7 @@ from itertools import zip_longest
 
 from proxy.domain.core import Ranked, Scope
 from proxy.recall.inject import OVERRULED, PROFILE_LINES, Budget, inject, render
-from proxy.text.block import OPEN
+from proxy.text.markup import OPEN
 from tests.recall.conftest import Words, memory
 
 

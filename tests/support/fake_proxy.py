@@ -23,7 +23,7 @@ from proxy.demo.answers import Message, answer, statements
 from proxy.demo.model import Completion, text_of
 from proxy.demo.tour import BUDGET, CHANGE, NEW_BUDGET, QUESTIONS
 from proxy.domain.errors import error_body
-from proxy.text.block import fence
+from proxy.text.markup import fence
 
 
 @dataclass

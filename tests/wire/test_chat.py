@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from proxy.domain.core import Message
-from proxy.text.block import fence
+from proxy.text.markup import fence
 from proxy.wire.dialect import CHAT, Answer, Dialect
 
 DIALECT: Dialect = CHAT  # mypy: the class keeps the protocol

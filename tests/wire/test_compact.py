@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.domain.core import Message
-from proxy.text.block import fence
+from proxy.text.markup import fence
 from proxy.wire.content import PLACEMENTS
 from proxy.wire.history import (
     CHAT_HISTORY,

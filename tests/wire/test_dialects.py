@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from proxy.text.block import fence
+from proxy.text.markup import fence
 from proxy.wire.body import dump, parse
 from proxy.wire.content import PLACEMENTS
 from proxy.wire.dialect import CHAT, MAX_MODEL_CHARS, RESPONSES, Dialect

@@ -7,7 +7,7 @@ import orjson
 import pytest
 
 from proxy.domain.core import Message
-from proxy.text.block import fence
+from proxy.text.markup import fence
 from proxy.wire.dialect import RESPONSES, Answer, Dialect
 
 DIALECT: Dialect = RESPONSES  # mypy: the class keeps the protocol

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, assert_never
 from uuid import uuid4
 
-from proxy.text.thoughts import shows_thoughts
+from proxy.text.markup import shows_thoughts
 from proxy.wire.answers import Problem
 from proxy.wire.body import Body, dump, dump_large
 from proxy.wire.chat_answer import (

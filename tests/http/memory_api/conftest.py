@@ -10,14 +10,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from proxy.admit.admit import Gate
+from proxy.admit.gate import Gate
 from proxy.domain.core import Scope
 from proxy.http.auth.identity import Caller
 from proxy.http.memory_api.app import MemoryApi
 from proxy.http.memory_api.wiring import Documents, Recalled, Tools
 from proxy.http.turns import Zones
-from proxy.learn.library import Library
-from proxy.learn.remember import Remember
+from proxy.learn.documents import Library
+from proxy.learn.edits import Remember
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.load import load_embedder
 from proxy.models.tokens import Tokens

@@ -1,12 +1,24 @@
 """The table of credential formats: one pattern a row. Where a pattern has a group, the group is the value.
 
-The texts are searched as they read (see unmask), so quotes are straight and digits are ASCII.
+The texts are searched as they read (see deobfuscation), so quotes are straight and digits are ASCII.
 """
 
 import re
 
-from proxy.admit.safety import looks
-from proxy.admit.safety.detect import Detector
+from proxy.admit.detection import (
+    Detector,
+    is_blatantly_random,
+    is_credential,
+    is_key,
+    is_labelled_password,
+    is_mixed,
+    is_opaque,
+    is_passphrase,
+    is_password,
+    is_placeholder,
+    is_random,
+    is_vendor_key,
+)
 
 _I = re.IGNORECASE
 
@@ -107,6 +119,12 @@ _CODE_STARTS = tuple(
     " пин код".split()
 )
 
+_DOORS = (
+    r"\b(?:doors?|gate|alarm|lock(?:er|box)?|key ?box|safe|garage|keypad|vault|entrance|lobby|shed"
+    r"|digicode|haustür|tür|tor|porte"
+    r"|portail|puerta|portal|garaje|cancello|porta)\b"
+)
+
 ROWS = (
     Detector(
         "secret",
@@ -121,11 +139,11 @@ ROWS = (
         re.compile(r"Private-Lines: \d{1,3}\s(?:[A-Za-z0-9+/=]{1,100}\s){1,80}"),
         hints=("private-lines",),
     ),
-    Detector("secret", re.compile(_PREFIXES), looks.is_vendor_key, starts=_PREFIX_STARTS, pieces=True),
+    Detector("secret", re.compile(_PREFIXES), is_vendor_key, starts=_PREFIX_STARTS, pieces=True),
     Detector(
         "secret",
         re.compile(r"\b[a-z][a-z0-9]{1,11}_(?:live|test|prod|secret|key|sk|pat|token)_[A-Za-z0-9_-]{8,200}"),
-        looks.is_vendor_key,
+        is_vendor_key,
         hints=("_live_", "_test_", "_prod_", "_secret_", "_key_", "_sk_", "_pat_", "_token_"),
         pieces=True,
     ),
@@ -156,7 +174,7 @@ ROWS = (
     Detector(
         "secret",
         re.compile(r"(?:\bbearer|\bauthorization\W{1,4}\w{3,10})[:\s]\s{0,3}([\w.~+/=-]{8,4000})", _I),
-        looks.is_credential,
+        is_credential,
         starts=("bearer", "authorization"),
         pieces=True,
     ),
@@ -168,7 +186,7 @@ ROWS = (
             r"|id)\s{0,2}[:=]\s{0,3}([\w.~+/=-]{8,4000})",
             _I,
         ),
-        looks.is_key,
+        is_key,
         starts=("x-", "api", "auth", "access", "csrf", "session"),
     ),
     Detector(
@@ -179,12 +197,10 @@ ROWS = (
     Detector(
         "secret",
         re.compile(r"://[^\s:/@\"']{0,100}:([^\s@/\"']{1,200}(?:[/@][^\s@/\"']{1,60}){0,2})@", _I),
-        lambda v: not looks.is_placeholder(v),
+        lambda v: not is_placeholder(v),
         hints=("://",),
     ),
-    Detector(
-        "secret", re.compile(r"://([\w.~%-]{12,200})(?::x-oauth-basic)?@"), looks.is_key, hints=("://",)
-    ),
+    Detector("secret", re.compile(r"://([\w.~%-]{12,200})(?::x-oauth-basic)?@"), is_key, hints=("://",)),
     Detector(
         "secret",
         re.compile(
@@ -192,13 +208,13 @@ ROWS = (
             r"|credential))|\bsig(?:nature)?)=([^\s&#\"'<>]{6,4000})",
             _I,
         ),
-        looks.is_key,
+        is_key,
         starts=("?", "&", "#", ";", "sig"),
     ),
     Detector(
         "secret",
         re.compile(r"[?&#;](?:key|auth|code|sid|session)=([^\s&#\"'<>]{8,4000})", _I),
-        looks.is_opaque,
+        is_opaque,
         starts=("?", "&", "#", ";"),
     ),
     Detector(
@@ -209,23 +225,23 @@ ROWS = (
         ),
         hints=("sshpass", "mysql"),
     ),
-    Detector("secret", re.compile(r"(?<!\S)-p'([^'\s]{4,100})'"), looks.is_mixed, hints=("-p'",)),
+    Detector("secret", re.compile(r"(?<!\S)-p'([^'\s]{4,100})'"), is_mixed, hints=("-p'",)),
     Detector(  # the account's name first: "root / Toor!2024"
         "secret",
         re.compile(rf"\b(?:root|admin|administrator|postgres)\s{{0,2}}[/:]\s{{0,2}}{_TOKEN % '5,100'}", _I),
-        looks.is_mixed,
+        is_mixed,
         starts=("root", "admin", "postgres"),
     ),
     Detector(  # a row of a table
         "secret",
         re.compile(rf"{PASSWORD}\s{{0,20}}\|\s{{0,3}}([^\s|]{{4,100}})", _I),
-        looks.is_mixed,
+        is_mixed,
         starts=PASSWORD_STARTS,
     ),
     Detector(
         "secret",
         re.compile(rf"\bpass is {_TOKEN % '5,200'}", _I),
-        looks.is_mixed,
+        is_mixed,
         starts=("pass is",),
     ),
     Detector(
@@ -262,13 +278,13 @@ ROWS = (
     Detector(
         "secret",
         re.compile(r"<[\w:-]{0,20}(?:passw(?:or)?d|pwd|secret|token|api-?key)>([^<\n]{3,400})<", _I),
-        lambda v: not looks.is_placeholder(v),
+        lambda v: not is_placeholder(v),
         hints=("<",),
     ),
     Detector(  # password = "anything at all", the passphrase is 'correct horse'
         "secret",
         re.compile(rf"{PASSWORD}[\w-]{{0,20}}{_IS}(?:{_QUOTED})", _I),
-        looks.is_labelled_password,
+        is_labelled_password,
         starts=PASSWORD_STARTS,
     ),
     Detector(  # passphrase: correct horse battery staple
@@ -279,7 +295,7 @@ ROWS = (
             r"([^\n.;\"']{8,300})",
             _I,
         ),
-        looks.is_passphrase,
+        is_passphrase,
         starts=(
             "pass phrase",
             "pass-phrase",
@@ -303,7 +319,7 @@ ROWS = (
     Detector(  # password: x, PASS=x
         "secret",
         re.compile(rf"{PASSWORD}[\w-]{{0,20}}{_LABEL}{_TOKEN % '3,200'}", _I),
-        looks.is_labelled_password,
+        is_labelled_password,
         starts=PASSWORD_STARTS,
     ),
     Detector(  # "password is x", 密码是x
@@ -316,13 +332,13 @@ ROWS = (
             rf"| of [\w' -]{{1,30}}?| on [\w' -]{{1,30}}?| at [\w' -]{{1,30}}?)?{_IS}{_TOKEN % '3,200'}",
             _I,
         ),
-        looks.is_password,
+        is_password,
         starts=PASSWORD_STARTS,
     ),
     Detector(  # "user wren_h, password Heron!Mud88"
         "secret",
         re.compile(rf"{PASSWORD}(?:[ \t]{{1,3}}|\n[ \t]{{0,3}})[\"'`(]?{_TOKEN % '5,200'}", _I),
-        looks.is_mixed,
+        is_mixed,
         starts=PASSWORD_STARTS,
     ),
     Detector(  # user/pass: "log in with bo / hunter22"
@@ -333,7 +349,7 @@ ROWS = (
             rf"{_TOKEN % '5,200'}",
             _I,
         ),
-        lambda v: looks.is_mixed(v) and not re.fullmatch(r"\w+(?:/[\w-]+)+", v),
+        lambda v: is_mixed(v) and not re.fullmatch(r"\w+(?:/[\w-]+)+", v),
         starts=(
             "login",
             "log in",
@@ -349,20 +365,20 @@ ROWS = (
     Detector(  # API_TOKEN=…, "client_secret": "…", the api key is …
         "secret",
         re.compile(rf"{_SECRET_WORD}[\w-]{{0,30}}{_IS}[\"'`]?{_TOKEN % '6,4000'}", _I),
-        looks.is_key,
+        is_key,
         starts=_SECRET_STARTS,
         pieces=True,
     ),
     Detector(
         "secret",
         re.compile(rf"{_SECRET_WORD}[\w-]{{0,30}}{_LABEL}(?:\"([^\"\n]{{6,400}})\"|'([^'\n]{{6,400}})')", _I),
-        looks.is_key,
+        is_key,
         starts=_SECRET_STARTS,
     ),
     Detector(
         "secret",
         re.compile(rf"{_SECRET_WORD}\s{{1,3}}[\"'`(]?([\w./+=-]{{8,400}})", _I),
-        looks.is_opaque,
+        is_opaque,
         starts=_SECRET_STARTS,
     ),
     Detector(
@@ -382,7 +398,7 @@ ROWS = (
             r"(?<![\w/+.:=-])(?!sha\d{3}-)(?<!sha256-)(?<!sha384-)(?<!sha512-)([A-Za-z0-9+/_-]{40,5"
             r"12}={0,2})(?![\w/+-])"
         ),
-        looks.is_random,
+        is_random,
     ),
     Detector(
         "secret",
@@ -390,6 +406,141 @@ ROWS = (
             r"(?<![\w/+.:-])(?!sha\d{3}-)(?<!sha256-)(?<!sha384-)(?<!sha512-)([A-Za-z0-9+_-]{18,512"
             r"}={0,2})(?![\w/+.:-])"
         ),
-        looks.is_blatantly_random,
+        is_blatantly_random,
     ),
+    Detector(  # the lockbox opens with 5921, the garage keypad is 2 4 6 8 0
+        "secret",
+        re.compile(
+            rf"{_DOORS}[^.\n]{{0,40}}?\b(?:opens? with|open with|codes?|keypad|combination"
+            rf"|unlocks? with|s'ouvre avec"
+            r"|se abre con|öffnet mit|si apre con)\b(?:'s)?[^.\w\n]{0,3}(?:(?:is|was|est|es|ist|è"
+            r"|c'est|le|la|die|der|el"
+            r"|now|still|code|the|il|en)[ :]){0,3}(\d(?:[ -]?\d){2,7}#?"
+            r"|[A-Z]?\d[\dA-Z]{2,6})(?![\d.,]\d|-\d)\b",
+            _I,
+        ),
+        starts=tuple(
+            "door gate alarm lock key safe garage vault entrance lobby shed digicode haustür tür tor"
+            " port puerta garaje"
+            " cancello".split()
+        ),
+    ),
+    Detector(  # le code de la porte d'entrée est le 47B92
+        "secret",
+        re.compile(
+            r"\b(?:code|código|codice)\b (?:to |for |of |de |da |del |della "
+            r"|d')[^.\n]{0,40}?\b(?:porte|portail|alarme|immeuble|puerta"
+            r"|portal|alarma|porta|cancello|coffre|garage|lock|door|gate|alarm"
+            r"|safe)\b[^.\d\n]{0,30}?(?:(?<=\s)[A-Z])?(\d[\dA-Z]{2,7}|\d(?:-\d){2,7})(?![\d.,]\d)\b",
+            _I,
+        ),
+        starts=("code", "código", "codice"),
+    ),
+    Detector(
+        "secret",
+        re.compile(r"\bdigicode\b[^.\d\n]{0,20}?(\d[\dA-Z]{2,7})(?![\d.,]\d)\b", _I),
+        starts=("digicode",),
+    ),
+    Detector(  # log in with bea@example.org and Teal*2024
+        "secret",
+        re.compile(
+            r"\blog(?:ged|ging)?[ -]?in(?:to)?\b[^.\n]{0,30}?\b(?:with|as|using)\b [^\s,]{2,60}(?: and"
+            r"|,| &| /) ([^\s,;\"']{5,100})",
+            _I,
+        ),
+        is_mixed,
+        starts=("log",),
+    ),
+    Detector(  # an address and a password, as vaults export them: bea@example.org / Kite$soar9
+        "secret",
+        re.compile(r"@[\w-]{1,60}(?:\.[\w-]{1,30}){1,4}\s{0,2}[/|:]\s{0,2}([^\s/|,;]{6,100})(?![^\s.,;])"),
+        lambda v: is_mixed(v) and not re.fullmatch(r"\d{2,5}", v),
+        starts=("@",),
+    ),
+    Detector(  # I changed my wifi password to Nettle&Soup4; without such a verb, "to" leads to anything
+        "secret",
+        re.compile(
+            rf"\b(?:chang|updat|re-?set|set|switch)\w{{0,4}}\b[^.\n]{{0,40}}?{PASSWORD}"
+            r"(?: (?:for|of|on|at) [\w' -]{1,40}?)? (?:back |over )?to [\"'`(]?(?!be\b)([^\s,;.\"'`]{3,200})",
+            _I,
+        ),
+        is_password,
+        starts=("chang", "updat", "reset", "re-set", "set", "switch"),
+    ),
+    Detector(  # hasło do wifi to rumianek3, salasana on kissa
+        "secret",
+        re.compile(
+            r"(?:hasł[oa](?: do [\w' -]{1,30}?)? to|salasana(?: [\w' -]{1,30}?)? on)"
+            r" [\"'`]?([^\s,;.\"'`]{3,200})",
+            _I,
+        ),
+        is_password,
+        starts=("hasł", "salasana"),
+    ),
+    Detector(  # my security answer is bluebird
+        "secret",
+        re.compile(
+            r"\b(?:security|secret) (?:answer|word)(?:'s)?(?: (?:for|to) [\w' -]{1,40}?)?(?: is"
+            r"|:)\s{1,2}[\"']?([\w-]{3,60})",
+            _I,
+        ),
+        is_password,
+        starts=("security answer", "secret answer", "security word", "secret word"),
+    ),
+    Detector(  # docker login -u bea -p …, redis-cli -a …
+        "secret",
+        re.compile(
+            r"\b(?:docker|podman|helm|az|cf|redis-cli|psql|mongo(?:sh)?|ldapsearch|smbclient|htpasswd"
+            r"|rsync|ftp|lftp|wget|http)\b"
+            r"[^\n]{0,120}?\s(?:-p|-a|-w|--pass(?:word)?|--token|--auth)[ =][\"']?([^\s\"']{5,200})"
+        ),
+        is_mixed,
+        hints=(" -p", " -a", " -w", " --pass", " --token", " --auth"),
+    ),
+    Detector(  # auth=('bea', '…'), HTTPBasicAuth("bea", "…")
+        "secret",
+        re.compile(
+            r"(?:\bauth\s{0,2}=\s{0,2}|basicauth|\blogin"
+            r"|\bcredentials?\s{0,2}=\s{0,2})\(\s{0,2}[\"'][^\"'\n]{1,60}[\"'],"
+            r"\s{0,3}[\"']([^\"'\n]{3,100})[\"']",
+            _I,
+        ),
+        lambda v: not is_placeholder(v),
+        starts=("auth", "basicauth", "login", "credential"),
+    ),
+    Detector(
+        "secret",
+        re.compile(r"\becho\s{1,2}[\"']?([^\s\"'|]{4,80})[\"']?\s{0,2}\|\s{0,2}sudo\b"),
+        starts=("echo",),
+    ),
+    Detector(  # <add key="DbPassword" value="…" />, name: password, value: …
+        "secret",
+        re.compile(
+            rf"{PASSWORD}[\"']?,?\s{{1,20}}(?:\"|')?value(?:\""
+            rf"|')?\s{{0,2}}[:=]\s{{0,2}}[\"']?([^\"'\n<]{{3,200}}?)(?=[\"'\n]|$)",
+            _I,
+        ),
+        is_labelled_password,
+        starts=PASSWORD_STARTS,
+    ),
+    Detector(
+        "secret",
+        re.compile(
+            r"\b(?:connect\.sid|j?session(?:_?id)?|sid|phpsessid|csrftoken"
+            r"|remember_token)=([^\s;,\"']{8,2000})",
+            _I,
+        ),
+        lambda v: len(re.sub(r"\D", "", v)) > 1 and not is_placeholder(v),
+        starts=("connect.sid", "session", "jsession", "sid", "phpsessid", "csrftoken", "remember_token"),
+    ),
+    Detector(  # my password is the word 'kingfisher'
+        "secret",
+        re.compile(
+            rf"{PASSWORD} (?:is|was|:|ist|es|est|è) (?:the|my|a|das|la|le) (?:word|phrase|name|wort"
+            rf"|palabra|mot) [\"'`]([^\"'`\n]{{3,80}})",
+            _I,
+        ),
+        starts=PASSWORD_STARTS,
+    ),
+    Detector("secret", re.compile(r"\bpat[A-Za-z0-9]{14}\.[a-f0-9]{32,64}\b"), starts=("pat",)),
 )

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from proxy.text.thoughts import without_thoughts
+from proxy.text.markup import without_thoughts
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,7 @@
 
 import pytest
 
-from proxy.text.chinese import simplified
-from proxy.text.terms import terms
+from proxy.text.terms import simplified, terms
 
 PAIRS = [
     ("用戶對青黴素過敏", "用户对青霉素过敏"),

@@ -3,22 +3,23 @@ ended.
 """
 
 import asyncio
-from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 from uuid import uuid4
 
-from proxy.admit.safety.filters import safe_id
-from proxy.domain.core import DEFAULT_TIMEZONE, Begun, NewExchange, Outcome, Turn
+from proxy.admit.safety import safe_id
+from proxy.domain.core import DEFAULT_TIMEZONE, Begun, NewExchange, Outcome, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.judging import Judge
 from proxy.domain.note_store import NoteStore
 from proxy.domain.notes import Anchor
-from proxy.domain.ports import SessionStore, Trigger
-from proxy.learn.asks import Heard, heard
-from proxy.learn.session.anchors import anchors_of
+from proxy.domain.ports import Clock, MemoryStore, SessionStore, Trigger
+from proxy.learn.session_notes import anchors_of
+from proxy.learn.triggers import Heard, heard
 
+# ---------------------------------------------------------------- exchanges
 T = TypeVar("T")
 
 IN_THREAD_CHARS = 1_200  # some 2 ms
@@ -191,3 +192,35 @@ def shortened(text: str, limit: int) -> str:
 def _last_space(text: str) -> int:
     """Return the place of the last white space, 0 without any."""
     return max((place for place, char in enumerate(text) if char.isspace()), default=0)
+
+
+# ---------------------------------------------------------------- access counts
+AT_ONCE = 64
+MOST_SCOPES = 10_000  # while the store is away; of more nothing is noted
+
+
+class Touches:
+    """What was accessed and is not written yet."""
+
+    def __init__(self, memories: MemoryStore, clock: Clock) -> None:
+        self._memories, self._clock = memories, clock
+        self._noted: dict[Scope, Counter[str]] = {}
+
+    def note(self, scope: Scope, ids: Sequence[str]) -> None:
+        """Count an access of each of the scope's memories."""
+        if scope in self._noted or len(self._noted) < MOST_SCOPES:
+            self._noted.setdefault(scope, Counter()).update(ids)
+
+    async def write(self) -> None:
+        """Write what was noted. Raises StoreUnavailable; what is not written stays noted."""
+        while self._noted:
+            some = [self._noted.popitem() for _ in range(min(AT_ONCE, len(self._noted)))]
+            at = self._clock()
+            # Side by side: a store that commits in groups makes one commit of them.
+            touched = (self._memories.touch(scope, [*ids.elements()], at) for scope, ids in some)
+            results = await asyncio.gather(*touched, return_exceptions=True)
+            failed = [(one, result) for one, result in zip(some, results, strict=True) if result]
+            for (scope, ids), _ in failed:
+                self._noted.setdefault(scope, Counter()).update(ids)
+            for _, error in failed:
+                raise error

@@ -1,16 +1,141 @@
-"""The safety part of the write gate: what may reach the disk, the extraction model, the memory."""
+"""What may be stored: the policy, redaction of secrets and personal data, and planted instructions.
+
+Planted instructions are found by their form: text that hides from people, or poses as part of a prompt.
+Markup that no screen shows, characters that no font draws, the control tokens of chat templates, a line that
+opens with the name of a role, our own block, and base64 of any of these. What a text says in plain words is
+judged by the statement head, in every language (see learn/extractor).
+"""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from types import MappingProxyType
 
-from proxy.admit.safety import pii, planted, secrets
-from proxy.admit.safety.detect import Detector, Span, run
-from proxy.admit.safety.policy import ALLOW, DEFAULT, REJECT, SafetyPolicy
-from proxy.admit.safety.unmask import views
+from proxy.admit import personal_data, secrets
+from proxy.admit.deobfuscation import decoded, readable, views
+from proxy.admit.detection import Detector, Span, run
 from proxy.domain.core import KINDS, Candidate
 
+# ---------------------------------------------------------------- policy
+ALLOW, REDACT, REJECT = "allow", "redact", "reject"
+
+# Class -> how its marker reads.
+PII: Mapping[str, str] = MappingProxyType(
+    {
+        "email": "e-mail",
+        "phone": "phone number",
+        "address": "address",
+        "ip_address": "ip address",
+        "card": "card number",
+        "bank_account": "bank account",
+        "national_id": "national id",
+        "passport": "passport number",
+    }
+)
+DEFAULT_PII: Mapping[str, str] = MappingProxyType(
+    {name: ALLOW if name in ("email", "phone", "address", "ip_address") else REJECT for name in PII}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SafetyPolicy:
+    """allow: stored as said. redact: the span is replaced by its marker, the rest is kept.
+    reject: as redact on disk, and no memory is made of a statement that holds it."""
+
+    pii: Mapping[str, str] = field(default_factory=lambda: DEFAULT_PII)
+    quarantine: bool = True  # doubtful candidates are held for review; False: dropped
+
+    def __hash__(self) -> int:
+        return hash((frozenset(self.pii.items()), self.quarantine))
+
+    def of(self, kind: str) -> str:
+        """Return the policy of a kind of span. A secret's is always to reject."""
+        return self.pii.get(kind, REJECT)
+
+    def marker(self, kind: str) -> str:
+        """Return what stands in the place of a removed span."""
+        return f"[redacted {PII[kind]}]" if self.of(kind) == REDACT else "[redacted]"
+
+    def classes(self) -> frozenset[str]:
+        """Return the classes of personal data that are looked for."""
+        return frozenset(name for name in PII if self.of(name) != ALLOW)
+
+
+DEFAULT = SafetyPolicy()
+
+
+# ---------------------------------------------------------------- planted instructions
+REMOVED = "[removed]"
+
+# What is left open reaches to the end: a search that cannot fail is linear, a bounded one would be tried
+# again at every opening.
+_STYLE = (
+    r"(?:display\s{0,3}:\s{0,3}none|visibility\s{0,3}:\s{0,3}hidden|font-size\s{0,3}:\s{0,3}0"
+    r"|opacity\s{0,3}:\s{0,3}0(?!\.)"
+    r"|color\s{0,3}:\s{0,3}(?:white|#fff|transparent)|aria-hidden\s{0,3}=\s{0,3}[\"']?true"
+    r"|text-indent\s{0,3}:\s{0,3}-\d{3}|\shidden\b)"
+)
+_HIDDEN = re.compile(
+    rf"<!--.*?(?:-->|\Z)"
+    rf"|<(?P<tag>\w{{1,20}})[^<>]{{0,300}}{_STYLE}[^<>]{{0,300}}>.*?(?:</(?P=tag)\s{{0,3}}>|\Z)"
+    r"|\[(?://|comment|_)\]:\s{0,3}#[^\n]*",
+    re.DOTALL | re.IGNORECASE,
+)
+# Tag characters spell ASCII that no screen shows; directional overrides show another order.
+_UNSEEN = re.compile("[\U000e0000-\U000e007f\u202a-\u202e\u2066-\u2069]")
+_ROLE = r"(?:system|developer|assistant|user|tool)"
+_POSES = re.compile(
+    rf"<\|(?:im_start|im_end|{_ROLE}|start_header_id|eot_id|endoftext)\|>|\[/?INST\]|</?SYS>>|<<SYS>>"
+    r"|</?(?:system|system[_-](?:prompt|message|reminder)|developer|instructions?|memory[_-]?(?:update)?)>"
+    r"|[\[【](?:system|developer)(?: message)?[\]】]"
+    r"|^\W{0,5}(?:system|developer)(?: (?:prompt|message))?\s{0,2}[:\uff1a]"
+    r"|^#{1,4}\s{0,3}(?:system(?: prompt| message)?|instructions?)\s{0,2}(?::|$)"
+    rf"|[\"']role[\"']\s{{0,3}}:\s{{0,3}}[\"']{_ROLE}[\"']|\b\w*memory(?:\.\w+)?\([\"'\w]"
+    r"|</?(?:remembered|known_memories)\b|\[(?:semantic|preference|episodic|procedural)"
+    r" \d{4}-\d\d-\d\d #\w{1,40}\]",
+    re.IGNORECASE | re.MULTILINE,
+)
+_START = re.compile(r"[.!?]\s|[。\uff01\uff1f\"”“‘„«「『'{\[【\n]")  # a sentence begins behind one
+_HEADING = 40  # characters: a sign with less behind it announces the lines below
+_BASE64 = re.compile(r"(?<![\w+/=-])[A-Za-z0-9+/_-]{24,4000}={0,2}(?![\w+/=-])")
+
+
+def is_planted(text: str) -> bool:
+    """True if the text holds a planted instruction, plain, disguised or encoded."""
+    seen = readable(text)
+    return bool(_HIDDEN.search(seen) or _POSES.search(seen) or _revealed(seen) != seen)
+
+
+def without_planted(text: str) -> str:
+    """Return the text without hidden markup, each line cut where a planted instruction begins. What has
+    little behind it announces the lines below: they are cut out up to the next empty line."""
+    text = _revealed(_HIDDEN.sub(REMOVED, text if text.isascii() else _UNSEEN.sub("", text)))
+    if not _POSES.search(readable(text)):
+        return text
+    kept: list[str] = []
+    announced = False
+    for line in text.split("\n"):
+        announced = announced and bool(line.strip())
+        if announced:
+            continue
+        seen = readable(line)
+        sign = _POSES.search(seen)
+        if sign is None:
+            kept.append(line)
+            continue
+        starts = [m.end() for m in _START.finditer(seen, 0, sign.start())]
+        kept.append(seen[: starts[-1] if starts else 0] + REMOVED)
+        announced = len(seen) - sign.end() < _HEADING
+    return "\n".join(kept)
+
+
+def _revealed(text: str) -> str:
+    """Return the text with base64 of a planted instruction removed."""
+    return _BASE64.sub(lambda m: REMOVED if _POSES.search(decoded(m.group())) else m.group(), text)
+
+
+# ---------------------------------------------------------------- redaction
 _PASSES = 8  # the second finds hardly ever anything
 REDACTED = "[redacted]"  # a secret, or what the policy rejects: no memory is made of what holds it
 MAX_CONTENT = {"procedural": 1_500}
@@ -26,7 +151,7 @@ _OUR_LINE = re.compile(
 
 def find(text: str, policy: SafetyPolicy = DEFAULT) -> list[Span]:
     """Return secrets and the personal data that the policy does not allow, in order, without overlap."""
-    found = sorted(_everywhere(text, pii.rows(policy.classes())), key=lambda s: (s.start, -s.end))
+    found = sorted(_everywhere(text, personal_data.rows(policy.classes())), key=lambda s: (s.start, -s.end))
     merged: list[Span] = []
     for span in found:
         if merged and span.start < merged[-1].end:
@@ -71,7 +196,7 @@ def _without(text: str, spans: Sequence[Span], policy: SafetyPolicy) -> str:
 
 def clean(text: str, policy: SafetyPolicy = DEFAULT) -> str:
     """Return the text as an extraction model may see it: redacted, planted instructions cut out."""
-    return planted.without_planted(redact(text, policy))
+    return without_planted(redact(text, policy))
 
 
 def safe_id(given: str) -> str:
@@ -88,7 +213,7 @@ def safe_id(given: str) -> str:
 
 
 def _identifies(given: str) -> bool:
-    rows = (*secrets.shapes(), *pii.rows(DEFAULT.classes()))
+    rows = (*secrets.shapes(), *personal_data.rows(DEFAULT.classes()))
     return any(True for _ in run(rows, given, given.lower()))
 
 
@@ -118,7 +243,7 @@ def reject(candidate: Candidate, policy: SafetyPolicy = DEFAULT) -> str | None:
         return "secret"
     if _OUR_LINE.search(content):
         return "echo"
-    if planted.REMOVED in content or planted.is_planted(content) or planted.is_planted(candidate.evidence):
+    if REMOVED in content or is_planted(content) or is_planted(candidate.evidence):
         return "planted"
     return None
 

@@ -1,22 +1,118 @@
-"""Read a model's JSON answer, however it is wrapped; refuse what would be guesswork.
+"""What our LLM calls are shown of a conversation, and how their answers are read.
+
+Exchanges are shown redacted, planted instructions cut out, bounded and defused. Evidence is looked for in the
+same text, so that nothing can be quoted that was not shown.
 
 Models answer with fences, <think> blocks, prose around the JSON, one object instead of a list, one object a
 line, other key names, facts grouped by type, JSON within JSON, as a tool call, as YAML or XML, or cut off in
-the middle. json-repair reads what is no JSON, up to the last bracket that closes: so a fact that was cut off
-is left out. Whole facts of a known type are read; what names no type of ours is dropped. What cannot be read
-raises Unreadable.
+the middle. json-repair reads what is not valid JSON, up to the last closing bracket, so that a fact that was
+cut off is left out. Whole facts of a known type are read, others dropped. What cannot be read raises
+Unreadable.
 """
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import json_repair
 
-from proxy.domain.core import KINDS, Candidate
-from proxy.text.thoughts import without_thoughts
+from proxy.admit.safety import SafetyPolicy, clean
+from proxy.domain import timezones
+from proxy.domain.core import DEFAULT_TIMEZONE, KINDS, Candidate, Exchange, Memory
+from proxy.text.markup import without_thoughts
 
+# ---------------------------------------------------------------- exchanges as text
+_MAX_SAID, _MAX_ASSISTANT, _MAX_CONTEXT, _MAX_TOTAL = 6_000, 2_000, 600, 40_000  # characters
+_SECTION = re.compile(
+    r"<(?=\s{0,3}/?\s{0,3}(?:known_memories|context|conversation|exchange|earlier|state|user|assistant)\b)",
+    re.I,
+)
+
+# A job looks at each of its texts four times: for the model, as the source of what is quoted, and twice for
+# the session's state. As many as a few jobs have.
+_cleaned = lru_cache(maxsize=64)(clean)
+
+
+def user_text(exchange: Exchange, policy: SafetyPolicy) -> str:
+    """Return the user's text, cleaned before it is cut: half an instruction has no shape to know it by."""
+    return _cut(_cleaned(exchange.said, policy), _MAX_SAID)
+
+
+def assistant_text(exchange: Exchange, policy: SafetyPolicy) -> str:
+    """Return the assistant's text, cleaned and then cut, without what a tool printed."""
+    return _cut(_cleaned(_without_code(exchange.answer), policy), _MAX_ASSISTANT)
+
+
+def conversation(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
+    """Return the exchanges to extract from; when they are long together, the middle of each gives way."""
+    parts = [_exchange(e, policy) for e in exchanges]
+    total = sum(map(len, parts))
+    if total > _MAX_TOTAL:
+        parts = [_cut(p, max(400, len(p) * _MAX_TOTAL // total)) for p in parts]
+    return "\n".join(parts)
+
+
+def earlier(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
+    """Return exchanges that were dealt with and are shown for context only."""
+    return "\n".join(_earlier(e, policy) for e in exchanges)
+
+
+def memory_line(memory: Memory, policy: SafetyPolicy, timezone: str = DEFAULT_TIMEZONE) -> str:
+    """Return a known memory in one line: its id, its type, the day from which it holds, its content."""
+    since = timezones.local(memory.valid_from, timezone).date().isoformat()
+    content = " ".join(defused(clean(memory.content, policy)).split())
+    return f"[{memory.id}] ({memory.type}, {since}) {content}"
+
+
+def in_full(exchange: Exchange, policy: SafetyPolicy, *, most_answer: int) -> str:
+    """Return an exchange with the answer as it came, code included."""
+    answered = _cut(_cleaned(exchange.answer, policy), most_answer)
+    return _framed(exchange, user_text(exchange, policy), answered)
+
+
+def defused(text: str) -> str:
+    """Return the text unable to open or close our sections."""
+    return _SECTION.sub("‹", text)
+
+
+def _exchange(exchange: Exchange, policy: SafetyPolicy) -> str:
+    return _framed(exchange, user_text(exchange, policy), assistant_text(exchange, policy))
+
+
+def _framed(exchange: Exchange, user: str, assistant: str) -> str:
+    return (
+        f'<exchange date="{_date(exchange)}">\n<user>\n{defused(user)}\n</user>\n'
+        f"<assistant>\n{defused(assistant)}\n</assistant>\n</exchange>"
+    )
+
+
+def _earlier(exchange: Exchange, policy: SafetyPolicy) -> str:
+    user, assistant = (
+        defused(_cut(_cleaned(t, policy), _MAX_CONTEXT)) for t in (exchange.said, exchange.answer)
+    )
+    return f'<earlier date="{_date(exchange)}">\nuser: {user}\nassistant: {assistant}\n</earlier>'
+
+
+def _date(exchange: Exchange) -> str:
+    return f"{exchange.local:%Y-%m-%d %H:%M} {exchange.timezone}, {exchange.local:%A}"
+
+
+def _cut(text: str, limit: int) -> str:
+    """Keep beginning and end: people put what they want before or after a paste."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit * 2 // 3]}\n[… cut …]\n{text[-limit // 3 :]}"
+
+
+def _without_code(text: str) -> str:
+    """Return an answer without fenced blocks: code and tool output are no facts about the user."""
+    parts = text.split("```")
+    return "[code]".join(parts[::2]) if len(parts) > 1 else text
+
+
+# ---------------------------------------------------------------- the model's answer
 MAX_READ = 200  # facts: a model that copies every sentence is sorted out later
 TAGS = frozenset(
     "identity family people pets health food work project tools travel home money dates education leisure"
@@ -70,7 +166,7 @@ _WORDS = {
     **{"certain": 1.0, "stated": 0.95, "very high": 0.95, "high": 0.9, "medium": 0.6, "moderate": 0.6},
     **{"hedged": 0.5, "low": 0.3, "very low": 0.1},
 }
-_MAX_ANSWER = 100_000
+_MAX_ANSWER_CHARS = 100_000
 _LONGEST = 8_000  # characters of a fact: more than is shown of what was said, so a longer one is no copy
 
 
@@ -83,7 +179,7 @@ def read_facts(answer: str) -> list[Candidate]:
 
     An empty list is a valid answer ("nothing to remember"). Raises Unreadable.
     """
-    text = without_thoughts(answer[:_MAX_ANSWER])
+    text = without_thoughts(answer[:_MAX_ANSWER_CHARS])
     elements = _elements(text)
     facts = [c for e in elements if (c := _candidate(e)) is not None]
     if elements and not facts and not any(_first_text(e, _TYPE_KEYS) for e in elements):
@@ -108,7 +204,7 @@ def _elements(text: str) -> list[Mapping[str, Any]]:
 
 def objects(answer: str) -> Iterator[dict[str, Any]]:
     """Yield the objects of the answer, the outermost first; none of an answer that was cut off."""
-    level: list[Any] = list(_values(without_thoughts(answer[:_MAX_ANSWER]), may_be_cut=False))
+    level: list[Any] = list(_values(without_thoughts(answer[:_MAX_ANSWER_CHARS]), may_be_cut=False))
     for _ in range(_DEPTH):
         yield from (value for value in level if isinstance(value, dict))
         inner = (v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list))

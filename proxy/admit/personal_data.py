@@ -1,4 +1,4 @@
-"""Find personal data by class (see policy.PII): numbers that identify a person or an account, and, where
+"""Find personal data by class (see safety.PII): numbers that identify a person or an account, and, where
 the policy asks for it, contact data.
 
 Check digits are python-stdnum's. A number whose checksum proves little is taken only beside its name.
@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import Any
 
-from proxy.admit.safety.detect import Detector
+from proxy.admit.detection import Detector
 
 _I = re.IGNORECASE
 

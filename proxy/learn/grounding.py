@@ -15,15 +15,13 @@ from itertools import accumulate
 
 import numpy as np
 
-from proxy.admit.embedding import vectors_of
-from proxy.admit.safety.filters import REDACTED
-from proxy.admit.safety.planted import REMOVED
-from proxy.admit.safety.policy import SafetyPolicy
+from proxy.admit.gate import vectors_of
+from proxy.admit.safety import REDACTED, REMOVED, SafetyPolicy
 from proxy.domain.core import Candidate, Evidence, Exchange, Memory
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import Embedder
-from proxy.learn.extraction import transcript
-from proxy.learn.extraction.dates import anchored, expiry
+from proxy.learn.dates import anchored, expiry
+from proxy.learn.llm_io import assistant_text, user_text
 from proxy.text.sentences import is_question, sentences
 from proxy.text.terms import normalise, terms
 
@@ -77,7 +75,7 @@ def sources(
     """Return the exchanges as sources, in order. `before`: the exchange before the first one."""
     found: list[Source] = []
     for exchange in exchanges:
-        said = transcript.said(exchange, policy)
+        said = user_text(exchange, policy)
         question = _question(before, policy) if len(said) <= MOST_REPLY_CHARS else ""
         parts = (f"{question}\n{said}",) if question and said.strip() else tuple(sentences(said))
         found.append(Source(exchange, parts, bool(question)))
@@ -235,7 +233,7 @@ def tokens(text: str) -> int:
 
 def _question(before: Exchange | None, policy: SafetyPolicy) -> str:
     """Return the question that the answer ends with, "" if it ends with none."""
-    said = sentences(transcript.answer(before, policy)) if before is not None else []
+    said = sentences(assistant_text(before, policy)) if before is not None else []
     return said[-1] if said and is_question(said[-1]) else ""
 
 

@@ -1,3 +1,0 @@
-"""Safety filters for everything that is stored: secrets, personal data, and texts that try to steer the
-assistant, whoever brings them.
-"""

@@ -1,0 +1,505 @@
+"""Find credentials by their format, by the words next to them and by their randomness, also when disguised.
+
+Formats are the rows of `secret_patterns`, gitleaks' rules, and the shape that keys of newer vendors share.
+gitleaks.toml is that project's own file (MIT, see gitleaks.LICENSE); to take a newer one, replace it. Its
+rules are made for source code. Here a value may also be followed by the end of a sentence, and rules that
+prose matches are left out. They are read with the first text that is searched: 0.1 s that no start needs.
+
+Passwords are also found if speech or layout announces them, without a verb such as "is" before the value: a
+word such as "password" and, in the same sentence, a token as passwords are made ("the new one for the bank
+is set, Redshank12!"), a table with a password column, a command with a password among its options.
+
+Not caught, since no pattern could without taking innocent words: a password that nothing calls one ("use
+swordfish"), a secret in pieces over several messages, one encoded in a cipher or an image.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Generator, Iterable, Iterator
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from mnemonic import Mnemonic
+
+from proxy.admit.deobfuscation import decoded, unhexed
+from proxy.admit.detection import (
+    Detector,
+    Span,
+    Table,
+    entropy,
+    is_labelled_password,
+    is_mixed_or_digits,
+    is_opaque,
+    is_placeholder,
+    is_vendor_key,
+    places_of,
+    run,
+)
+from proxy.admit.secret_patterns import PASSWORD, PASSWORD_STARTS, ROWS
+from proxy.text.sentences import goes_on
+
+# ---------------------------------------------------------------- formats
+# Found by other detectors (JWT, private keys), no secrets, or patterns that take quadratic time.
+_LEFT_OUT = frozenset(
+    "aws-amazon-bedrock-api-key-short-lived curl-auth-header curl-auth-user facebook-access-token"
+    " flutterwave-public-key generic-api-key jwt jwt-base64 kubernetes-secret-yaml nuget-config-password"
+    " private-key".split()
+)
+# Keys that gitleaks reports only next to the vendor's name.
+_UNLABELLED = tuple(
+    Detector("secret", re.compile(pattern), is_vendor_key, (hint,), pieces=True)
+    for pattern, hint in (
+        (r"(?<!\d)\d{8,10}:AA[\w-]{32,36}(?![\w-])", ":aa"),  # a Telegram bot's
+        (r"(?<![\w-])[MNO][\w-]{23,25}\.[\w-]{6}\.[\w-]{27,38}(?![\w-])", "."),  # a Discord bot's
+        (r"(?<!\w)[0-9a-z]{32}-us\d{1,2}(?!\w)", "-us"),  # Mailchimp
+        (r"sq0csp-[\w-]{43}", "sq0csp-"),
+        (r"AccountKey=([A-Za-z0-9+/=]{88})", "accountkey="),  # Azure storage
+    )
+)
+_ANYTHING_BEFORE = re.compile(r"\(\?i\)\[\\w\.-\]\{0,50\}\?")
+_END = r"""(?:[\x60'"\s;]|\\[nr]|$)"""
+_NO_MORE = r"(?![\w-])"
+
+
+@cache
+def vendor_keys() -> tuple[Detector, ...]:
+    """Return the detectors. The first call reads the rules; it may be made in any thread."""
+    text = resources.files(__package__).joinpath("gitleaks.toml").read_text("utf-8")
+    return (*_of_gitleaks(tomllib.loads(text)["rules"]), *_UNLABELLED, _PREFIXED)
+
+
+def _of_gitleaks(rules: list[dict[str, Any]]) -> Iterator[Detector]:
+    for rule in rules:
+        if rule["id"] in _LEFT_OUT or "path" in rule or "regex" not in rule:
+            continue
+        keywords, check = tuple(rule["keywords"]), _checked(rule.get("entropy", 0.0))
+        source, is_label = _ANYTHING_BEFORE.subn("(?i)", rule["regex"], count=1)
+        pattern = re.compile(_in_python(source))
+        if is_label and rule["regex"].startswith("(?i)"):  # a vendor's name, and a value assigned to it
+            yield Detector("secret", pattern, check, starts=keywords)
+        else:
+            yield Detector("secret", pattern, check, hints=keywords, pieces=True)
+
+
+def _in_python(source: str) -> str:
+    """Return the pattern of Go's RE2 as Python writes it."""
+    source = source.replace("[:alnum:]", "A-Za-z0-9").replace(r"\z", r"\Z").replace(_END, _NO_MORE)
+    while (at := source.find("(?i)", 1)) > 0:  # a flag that holds to the end of its group
+        end = _end_of_group(source, at + 4)
+        source = f"{source[:at]}(?i:{source[at + 4 : end]}){source[end:]}"
+    return source
+
+
+def _end_of_group(source: str, at: int) -> int:
+    depth, in_class = 0, False
+    while at < len(source):
+        char = source[at]
+        if char == "\\":
+            at += 1
+        elif in_class:
+            in_class = char != "]"
+        elif char == "[":
+            in_class = True
+        elif char == "(":
+            depth += 1
+        elif char == ")":
+            if not depth:
+                return at
+            depth -= 1
+        at += 1
+    return at
+
+
+def _checked(least_entropy: float) -> Callable[[str], bool]:
+    return lambda value: entropy(value) >= least_entropy and not is_placeholder(value)
+
+
+# ---------------------------------------------------------------- newer vendors
+# Short names in small letters, and something random behind them: m0-…, lsv2_pt_…, jina_…, dp.st.prd.…
+_VENDOR_TOKEN = re.compile(
+    r"(?<![\w./@+=-])[a-z][a-z0-9]{0,11}[-_.](?=[A-Za-z0-9_.-]{0,40}\d)[A-Za-z0-9_-]{1,200}(?:\.[A-Za-z0-9_-]{2,200}){0,3}"
+    r"(?![\w-])"
+)
+_UUID_AT_END = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+_SECRET_NAMES = ("sk", "key", "token", "secret", "pat", "pk")
+# Names of what has an id and is no secret: files, builds, objects of common APIs.
+_IDS = frozenset(
+    "acct ami app asst batch branch build bundle call cart cfg ch chat chatcmpl chunk cluster cmpl commit"
+    " conv cus dataset doc docker evt ex file fix font ft gen git hash head i id img image in index inv"
+    " issue item job log main mem md5 merge model msg node obj ord order org page pi pkg pod post pr price"
+    " prod proj ref rel release req resp rev rs run sess session sg sha sha1 sha256 sha384 sha512 si snap"
+    " spec step style sub subnet tag task test thread tmp toolu trace tx txt type url user uuid v vendor"
+    " ver vol vpc vs www".split()
+)
+_LEAST_RANDOM = 20
+
+
+def _is_prefixed(value: str) -> bool:
+    """True for a vendor's prefix with something random behind it."""
+    names = re.split(r"[-_.]", value)
+    if names[0].rstrip("0123456789") in _IDS or names[0] in _IDS:
+        return False
+    if _UUID_AT_END.search(value):
+        return names[0].endswith(_SECRET_NAMES)
+    longest = max(range(len(names)), key=lambda n: len(names[n]))
+    core, before = names[longest], names[:longest]
+    if not before or len(core) < _LEAST_RANDOM or not set(before).isdisjoint(_IDS):
+        return False
+    digits = sum(c.isdigit() for c in core)
+    if digits < 3 or len(core) - digits < 3 or entropy(core) < 3.0:
+        return False
+    if re.search("[a-z]", core) and re.search("[A-Z]", core):
+        return True
+    return core.isalnum() and (len(before) > 1 or len(before[0]) <= 4 or before[0].endswith(_SECRET_NAMES))
+
+
+_PREFIXED = Detector("secret", _VENDOR_TOKEN, _is_prefixed, pieces=True)
+
+
+# ---------------------------------------------------------------- announced passwords
+_I = re.IGNORECASE
+_WORD = re.compile(
+    rf"{PASSWORD}|(?<=[a-z]_)pass\b|\b(?:wi-?fi|wlan|ssid)\b[^.\n]{{0,30}}\b(?:keys?|codes?|clé|clave"
+    rf"|schlüssel)\b"
+    r"|\bcode wi-?fi\b",
+    _I,
+)
+_STARTS = (*PASSWORD_STARTS, "wifi", "wi-fi", "wlan", "ssid", "code wi")
+_HEADS = ("pin", "secret", "token", "api")
+_REACH = 80  # characters behind the word
+_ALONE = r"\S{6,80}\s*(?:\n|\Z)"  # in its line: that is what the sentence before it was about
+_SENTENCE_ENDS = re.compile(
+    rf"[.!。！][\"')]?\s(?!(?:it'?s|it is|the new one|now it|use|here)\b|\s{{0,2}}{_ALONE})"
+    rf"|\n\s*\n(?!{_ALONE})",
+    _I,
+)
+_TOKEN = re.compile(r"(?<![^\s\"'`“(*,:=，：])[^\s\"'`“”()<>|，。、：；]{6,80}")
+# A token after these is the name of what the password is for, or of an account.
+_NAMES_A_THING = re.compile(
+    r"(?:\b(?:for|on|in|of|at|from|via|by|with|user(?:name)?|account|login|host|server|machine|table"
+    r"|column|field|file"
+    r"|network|device|port|line|step|version|as user|per|than|für|bei|von|mit|de|del|para|por|pour|du"
+    r"|sur|per|di"
+    r"|от|для|к|на|в|с)\b(?: (?:my|our|the|an?|mein\w{0,2}|der|die|das|el|la|le|los|les))?|@)\W{0,2}$"
+    r"|\b(?:promo|discount|coupon|voucher|gift|booking|order|invoice|flight|train|tracking|part|serial|ticket"
+    r"|room|reference)(?: (?:code|number|no\.?|reference|id))?(?: is|:)?\W{0,2}$",
+    _I,
+)
+_SPEAKS_ABOUT = re.compile(
+    r"\b(?:hash(?:ed|es|ing)?|bcrypt|argon\w{0,3}|scrypt|algorithm|encrypt\w{0,4}|polic(?:y|ies)|field"
+    r"|column|table"
+    r"|endpoint|method|class|function|module|migration|ticket|issue|version|build|chapter|section"
+    r"|docs?|page|guide"
+    r"|manager|vault|generator|commit|branch|standard|requires?|must|error)\b",
+    _I,
+)
+_NO_SPACES = re.compile("[\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]")  # scripts whose "token" may be a clause
+_STRONG = re.compile(r"[!@#$%^&*~?+=]")
+_TECHNICAL = re.compile(
+    r"sha\d{3}-[\w+/=]{8,100}|"
+    r"(?i:sha|md|bcrypt|argon|scrypt|pbkdf|utf|base|oauth|iso|rfc|nist|aes|rsa|http|windows|python"
+    r"|java|linux|ubuntu|web"
+    r"|office|version|v)[-_]?\d.{0,12}|\w[\w.+-]{0,60}@[\w-]{1,60}(?:\.[\w-]{1,30})+"
+    r"|\w{2,10}://.{0,80}|[\w./-]{1,70}\.[a-z]{2,4}"
+    r"|[$€£¥]\d[\d.,]{0,12}(?:/\w{1,12})?|\d{1,3}%-?\w{0,8}|(?i:q[1-4][-/]?\d{4}|\d{4}[-/]?q[1-4])"
+    r"|\d{1,2}(?:[:.]\d\d)?[ap]m(?:[-–]\d{1,2}(?:[:.]\d\d)?[ap]m)?|\d{1,4}(?:k?m|mi)/h|mp[34]\W?\w{0,8}"
+    r"|(?:0x)?[0-9a-fA-F]{16,128}|\d[\d.,:/-]{2,30}\w{0,3}|\d{1,4}-[^\W\d]{3,20}|(?:covid|top|ps|xbox"
+    r"|iphone|galaxy|pixel)-?\d{1,3}|.{0,40}[/\\].{0,40}[/\\].{0,40}"
+)
+
+
+def _find_spoken(text: str, lowered: str) -> Iterator[Span]:
+    """Yield what a sentence or a table calls a password; `lowered` is the text in lower case."""
+    places = places_of(_STARTS, lowered)
+    yield from _in_sentences(text, places)
+    yield from _in_tables(text, sorted({*places, *places_of(_HEADS, lowered)}))
+
+
+def _in_sentences(text: str, places: Iterable[int]) -> Iterator[Span]:
+    """Yield the tokens made like passwords in a sentence after a word for one."""
+    for place in places:
+        word = _WORD.match(text, place)
+        if word is None:
+            continue
+        limit = min(len(text), word.end() + _REACH)
+        limit = _end_of_sentence(text, word.end(), limit)
+        for token in _TOKEN.finditer(text, word.end(), limit):
+            made = token.group().rstrip(".,;:*_")
+            if not _may_be_made_up(made):
+                continue
+            before = text[word.end() : token.start()]
+            if _SPEAKS_ABOUT.search(before):
+                break
+            if _is_made_up(made, before):
+                yield Span("secret", token.start(), _to_the_blank(text, token))
+
+
+def _end_of_sentence(text: str, at: int, limit: int) -> int:
+    """Return where the sentence ends, at most `limit`."""
+    # What stands alone in its paragraph is seen only with that paragraph's end.
+    for end in _SENTENCE_ENDS.finditer(text, at, limit + 2 * _REACH):
+        if end.start() >= limit:
+            break
+        if not goes_on(text, end.start()):
+            return end.start() + 1
+    return limit
+
+
+def _to_the_blank(text: str, token: re.Match[str]) -> int:
+    """Return the end of the token, which the reach may have cut."""
+    whole = _TOKEN.match(text, token.start())
+    return whole.end() if whole else token.end()
+
+
+def _may_be_made_up(token: str) -> bool:
+    """False for words alone: most tokens, of which "password password …" shows each to many words."""
+    return any(map(str.isdigit, token)) or _STRONG.search(token, 0, max(0, len(token) - 1)) is not None
+
+
+def _is_made_up(token: str, before: str) -> bool:
+    """True for letters with digits or symbols among them as in a password: Kiebitz!83, Mirlo2023."""
+    value = token.rstrip("!?") or token
+    if len(value) < 6 or _NO_SPACES.search(value) or is_placeholder(token) or _TECHNICAL.fullmatch(value):
+        return False
+    letters, digits = sum(map(str.isalpha, token)), sum(map(str.isdigit, token))
+    if _STRONG.search(token[:-1]) or (token[-1] in "!#$" and digits):
+        return letters >= 3 and (digits >= 1 or bool(re.search(r"[#$%^&*@!]\w", token)))
+    spelled = bool(re.fullmatch(r"\w(?:-\w){4,40}", value)) and digits >= 1
+    if _NAMES_A_THING.search(before):
+        return False
+    mixed = letters >= 4 and digits >= 1 and bool(re.search(r"[^\W\d]{2,}[._-]?\d|\d[^\W\d]|[_-]\d", value))
+    plain_word = re.fullmatch(r"[A-Z]?[a-z]{2,4}\d", value)
+    return spelled or (mixed and not plain_word)
+
+
+_MARKS = "|\t;,"  # between the cells of a table
+_MOST_ROWS = 200
+
+
+def _in_tables(text: str, places: Iterable[int]) -> Iterator[Span]:
+    """Yield what stands below a head such as "password" in a table: Markdown, CSV or tabs."""
+    done = 0
+    read: dict[tuple[int, str], int] = {}  # how far, of a column: a row may look like a head
+    for place in places:
+        start = text.rfind("\n", 0, place) + 1
+        if start < done:
+            continue
+        done = _line_end(text, place)
+        if head := _password_column(text[start:done]):
+            read[head] = yield from _below(text, max(done, read.get(head, 0)), *head)
+
+
+def _below(text: str, at: int, column: int, mark: str) -> Generator[Span, None, int]:
+    """Yield the column's cells in the lines from `at` on, as long as they are rows of the table; return
+    where these end."""
+    for _ in range(_MOST_ROWS):
+        end = _line_end(text, at)
+        cells = text[at:end].split(mark)
+        if len(cells) < 2:
+            return at
+        if column < len(cells):
+            start = at + sum(len(cell) + 1 for cell in cells[:column])
+            value = cells[column].strip()
+            if is_labelled_password(value.strip("-: ")):
+                start += cells[column].index(value)
+                yield Span("secret", start, start + len(value))
+        at = end
+    return at
+
+
+def _line_end(text: str, at: int) -> int:
+    """Return where the next line begins."""
+    return (text.find("\n", at) + 1) or len(text)
+
+
+def _password_column(line: str) -> tuple[int, str] | None:
+    """Return which cell of a table's head names passwords, and what stands between cells."""
+    for mark in _MARKS:
+        parts = line.split(mark)
+        if len(parts) < 2:
+            continue
+        for column, part in enumerate(parts):
+            if re.fullmatch(
+                rf"[\s*\"`]*(?:{PASSWORD}|pass|pin|secret|token|api[ _-]?key)[\s*\"`]*", part, _I
+            ):
+                return column, mark
+    return None
+
+
+# ---------------------------------------------------------------- all credentials
+# Words that make an opaque token beside them a secret, and words that say it is none.
+_SECRET_WORD = re.compile(
+    rf"{PASSWORD}|\b(?:api|access|secret|private|licen[sc]e|signing|encryption|account|auth|service"
+    rf"|deploy|ssh|wi-?fi|product|activation"
+    r"|master|session)[ _-]?key|\bkeys?\s{0,2}(?:is|:|=|for|to)|\bsecrets?\b|\btokens?\b(?! (?:count|limit"
+    r"|usage|budget|bucket|window))|credential"
+    r"|\b(?:recovery|backup|activation|licen[sc]e|unlock|redemption|gift card) (?:codes?|keys?)"
+    r"|_(?:key|token|secret)\b"
+    r"|密钥|密鑰|令牌|秘钥|トークン|シークレット|토큰|токен|ключ|schlüssel|clave|\bclé\b|jeton|chiave|segreto|secreto|secreta",
+    re.IGNORECASE,
+)
+_HINTS = (
+    "pin",
+    "ssid",
+    "wlan",
+    *PASSWORD_STARTS,
+    *"key secret token credential code 密钥 密鑰 令牌 秘钥 トーク シークレ 토큰 токен ключ"
+    " schlüssel clé jeton chiave segret secret".split(),
+)
+_INNOCENT = re.compile(
+    r"commit|\bsha|hash|checksum|digest|\bmd5|revision|\betag|\brev\b|merge|branch|docker|image"
+    r"|@sha|version|build|\bmodel\b|\bid\b|order|issue|ticket|invoice|提交|版本|订单",
+    re.IGNORECASE,
+)
+_OPAQUE = re.compile(
+    r"(?<![\w/@.+-])(?!sha\d{3}-)(?=[^\s\d]{0,128}\d)([A-Za-z0-9][A-Za-z0-9+/_=~-]{7,511})(?![\w@])"
+)
+_BEFORE, _AFTER = 48, 40  # characters in which a word speaks of a token
+_IS_MINE = re.compile(r"^\W{0,4}(?:is|was|ist|es|est|è|是|=)\W", re.IGNORECASE)
+_NAMING = re.compile(
+    r"\b(?:that'?s|is|was) (?:my|the|our) (?:[\w-]{1,20} ){0,2}(?:pin|pass(?:word|code))\b"
+    r"(?! (?:manager|policy|hint|vault|field|reset))"
+)
+_LONGEST_HEADING = 200
+_CODE = re.compile(r"\s*(?:async|class|def|elif|else|except|for|if|try|while|with)\b")
+_LONGEST_NAMED = 64
+_LIST_GAP = 12  # characters between the items of a list of codes
+_BASE64 = re.compile(r"(?<![\w+/=-])([A-Za-z0-9+/_-]{16,2000}={0,2})(?![\w+/=-])")
+
+
+@cache
+def shapes() -> tuple[Detector, ...]:
+    """Return the detectors of vendors' keys: those whose shape alone is proof."""
+    return (*(row for row in ROWS if row.check is is_vendor_key), *vendor_keys())
+
+
+@cache
+def _rows() -> Table:
+    return Table((*ROWS, *vendor_keys()))
+
+
+def find(text: str, lowered: str) -> Iterator[Span]:
+    """Yield each credential of a text as it reads (see deobfuscation); spans may overlap."""
+    yield from run(_rows(), text, lowered)
+    yield from seed_phrases(text, lowered)
+    yield from _encoded(text)
+    if any(hint in lowered for hint in _HINTS):
+        yield from _beside_a_word(text)
+        yield from _named_afterwards(text, lowered)
+        yield from _find_spoken(text, lowered)
+
+
+def _beside_a_word(text: str) -> Iterator[Span]:
+    """Yield opaque tokens near a word such as "token", and those that go on with a list of them."""
+    last = Span("", -1, -1)
+    for match in _OPAQUE.finditer(text):
+        start, end = match.span(1)
+        value = match.group(1)
+        if not is_opaque(value) or is_placeholder(value):
+            continue
+        listed = last.end >= 0 and start - last.end <= _LIST_GAP and end - start == last.end - last.start
+        if listed or _spoken_of(text, start, end):
+            last = Span("secret", start, end)
+            yield last
+
+
+def _named_afterwards(text: str, lowered: str) -> Iterator[Span]:
+    """Yield what a sentence calls a password or PIN after it: "2580, that's my PIN"."""
+    for naming in _NAMING.finditer(lowered):
+        before = text[max(0, naming.start() - _LONGEST_NAMED) : naming.start()]
+        told = before.rstrip(" ,")
+        if told.endswith((".", "!", "?")) and not lowered.startswith("that", naming.start()):
+            continue  # the next sentence asks about a password: "We met in 2024. Is my password safe?"
+        value = told.rpartition(" ")[2].rpartition("\n")[2]
+        if is_mixed_or_digits(value):
+            start = naming.start() - len(before) + before.rindex(value)
+            yield Span("secret", start, start + len(value))
+
+
+def _spoken_of(text: str, start: int, end: int) -> bool:
+    before = text[max(0, start - _BEFORE) : start]
+    _, blank, beside = before.rpartition("\n\n")
+    if blank and not _ends_in_a_heading(text, start - len(beside)):
+        before = beside
+    words = list(_SECRET_WORD.finditer(before))
+    if words:
+        return not _INNOCENT.search(before, words[-1].end())
+    after = text[end : end + _AFTER].split("\n", 1)[0]
+    return bool(_IS_MINE.match(after) and _SECRET_WORD.search(after))
+
+
+def _ends_in_a_heading(text: str, end: int) -> bool:
+    """True if the line above speaks of what is below it: it ends in a colon, and is no line of code."""
+    line = text[max(0, end - _LONGEST_HEADING) : end].rstrip().rpartition("\n")[2]
+    return line.endswith((":", "\uff1a")) and not _CODE.match(line)
+
+
+def _encoded(text: str) -> Iterator[Span]:
+    """Yield base64 and hexadecimal whose plain text holds a secret."""
+    for match in _BASE64.finditer(text):
+        plain = decoded(match.group(1)) or (unhexed(match.group(1)) if match.group(1).isalnum() else "")
+        if plain and any(True for _ in run(_rows(), plain, plain.lower())):
+            yield Span("secret", *match.span(1))
+
+
+# ---------------------------------------------------------------- seed phrases
+# Twelve or more words in a row, all of the BIP-39 list, which holds no article, no "and", "of", "to", "is": a
+# sentence does not stay inside it for twelve words. Other wallets have other lists (Monero, Electrum): what
+# is called a seed phrase is one if no such word is in it.
+_SHORTEST = 12
+_RUN = b"\x01" * _SHORTEST
+_ALL_WORDS = re.compile("[a-z]+")
+_WORDS = re.compile(r"(?<![A-Za-z])(?:[a-z]{3,8}|[A-Z][a-z]{2,7}|[A-Z]{3,8})(?![A-Za-z])")
+_NAMED = re.compile(
+    r"\b(?:seed|mnemonic|recovery|wallet|monero|electrum|backup|secret)"
+    r"(?: (?:seed|recovery|backup|secret|mnemonic))?"
+    r" ?(?:phrases?|words?|seeds?|mnemonics?)?\b[^\n.]{0,40}?(?::|=|\bis\b|\bare\b)\s{0,3}\"?"
+    r"((?:[a-z]{3,12}[ \n,]{1,3}){11,24}[a-z]{3,12})"
+)
+_OF_SENTENCES = frozenset(
+    "the and for you that with this your was are not but have has from they will can our who which should"
+    " must would could into when where than then been were what there their about written stored".split()
+)
+_GAP = re.compile(r"[\s,;.:)|/\"'*-]{1,6}(?:\d{1,2}[\s.:)]{1,3})?")  # also a numbered list
+
+
+@cache
+def _list() -> frozenset[str]:
+    return frozenset(Mnemonic("english").wordlist)
+
+
+def seed_phrases(text: str, lowered: str) -> Iterator[Span]:
+    """Yield the seed phrases of a text. Capitals end one that is in small letters: a sentence begins.
+
+    `lowered` is the text in lower case; nearly every text is done with after a look at it.
+    """
+    yield from _named(lowered)
+    words = _list()
+    if _RUN not in bytes(map(words.__contains__, _ALL_WORDS.findall(lowered))):
+        return
+    count, first, last, case = 0, 0, -1, ""
+    for word in _WORDS.finditer(text):
+        if word.group().lower() not in words:
+            continue
+        if count and _case(word.group()) == case and _GAP.fullmatch(text, last, word.start()):
+            count, last = count + 1, word.end()
+            continue
+        if count >= _SHORTEST:
+            yield Span("secret", first, last)
+        count, first, last, case = 1, word.start(), word.end(), _case(word.group())
+    if count >= _SHORTEST:
+        yield Span("secret", first, last)
+
+
+def _named(lowered: str) -> Iterator[Span]:
+    """Yield what is called a seed phrase and is no sentence."""
+    if not any(word in lowered for word in ("seed", "mnemonic", "phrase", "wallet", "monero", "electrum")):
+        return
+    for found in _NAMED.finditer(lowered):
+        if _OF_SENTENCES.isdisjoint(re.findall("[a-z]+", found[1])):
+            yield Span("secret", *found.span(1))
+
+
+def _case(word: str) -> str:
+    return "small" if word.islower() else "large" if word.isupper() else "title"

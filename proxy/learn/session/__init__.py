@@ -1,1 +1,0 @@
-"""Session-level data: standing instructions, the session's state, its summary."""

@@ -1,0 +1,442 @@
+"""Notes on a session: standing instructions ("anchors"), the state of a long one, the summary at its end.
+
+Anchors are found by the heads of the encoder. They are in force from the next turn on, whatever conversation
+the client sends. An instruction that changes an older one takes its slot, so that the older one ends.
+
+A state stands in for turns that are no longer shown (see recall/compress), so the question is always which
+exchanges it may stand for: `state_covers`. It is updated after a job; if that fails, the old state stays.
+
+A summary becomes an episodic memory like any other, through the gate. It is the only candidate of a job of
+its own, which runs after the session's facts are stored. A model that does not know the task answers with
+anything, and a lazy one with nothing in many words: neither passes.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+from string import Template
+from typing import Any
+
+from proxy.admit.safety import DEFAULT, REDACTED, REMOVED, SafetyPolicy, clean, is_planted, reject
+from proxy.domain.core import Batch, Candidate, Evidence, Exchange, Job
+from proxy.domain.errors import EmbeddingFailed
+from proxy.domain.judging import Judge
+from proxy.domain.note_store import NoteStore
+from proxy.domain.notes import MOST_ANCHOR_CHARS, MOST_ANCHORS, Anchor
+from proxy.domain.ports import Completer, CompletionRequest
+from proxy.learn.grounding import window_of
+from proxy.learn.llm_io import (
+    assistant_text,
+    conversation,
+    defused,
+    in_full,
+    objects,
+    user_text,
+)
+from proxy.learn.triggers import YES
+from proxy.prompts import prompt
+from proxy.telemetry import log
+from proxy.text.sentences import sentences, without_inner_stops
+from proxy.text.terms import fold, terms
+
+# ---------------------------------------------------------------- anchors
+_MOST_SENTENCES, _MOST_CHARS = 12, 400  # of a message; longer sentences tell something
+
+
+async def anchors_of(judge: Judge, said: str, in_force: Sequence[Anchor] = ()) -> tuple[Anchor, ...]:
+    """Return the standing instructions of a message that sets some (see asks.Heard.is_rule), at most ten.
+
+    `said` is redacted. A sentence that held a secret or a planted instruction gives none. Raises
+    EmbeddingFailed."""
+    rules = [bounded(rule) for rule in await _rules(judge, said)][:MOST_ANCHORS]
+    pairs = [(old.text, rule) for rule in rules for old in in_force]
+    relations = await judge.relations(pairs) if pairs else []
+    found: list[Anchor] = []
+    for number, rule in enumerate(rules):
+        related = zip(in_force, relations[number * len(in_force) :], strict=False)
+        slot = next((old.slot for old, r in related if r.apart < max(r.same, r.changed)), None)
+        found.append(Anchor(slot or slot_of(rule), rule))
+    return tuple(found)
+
+
+async def _rules(judge: Judge, said: str) -> list[str]:
+    """Return the sentences that set a rule; if none does by itself, the one that is most likely to."""
+    parts = sentences(said)
+    safe = [n for n, s in enumerate(parts) if _is_safe(s)][-_MOST_SENTENCES:]
+    if len(safe) <= 1:
+        return [parts[n] for n in safe]
+    pairs = [(window_of(parts, n, n, parts[n]), parts[n]) for n in safe]
+    statements = await judge.statements(pairs)
+    rules = [parts[n] for n, s in zip(safe, statements, strict=True) if s.manner == "rule"]
+    likely = max(zip(safe, statements, strict=True), key=lambda one: one[1].sense.get("rule", 0.0))
+    return rules or [parts[likely[0]]]
+
+
+def slot_of(rule: str) -> str:
+    """Return the slot of an instruction that is about nothing that an older one is about."""
+    return f"rule-{blake2b(rule.encode(), digest_size=8).hexdigest()}"
+
+
+def bounded(text: str) -> str:
+    """Return the text, cut at a blank where it is too long for an anchor."""
+    if len(text) <= MOST_ANCHOR_CHARS:
+        return text
+    cut = text[: MOST_ANCHOR_CHARS - 1]
+    return f"{cut[: cut.rfind(' ')] if ' ' in cut[MOST_ANCHOR_CHARS // 2 :] else cut}…"
+
+
+def _is_safe(sentence: str) -> bool:
+    foreign = REDACTED in sentence or REMOVED in sentence or is_planted(sentence)
+    return len(sentence) <= _MOST_CHARS and any(map(str.isalpha, sentence)) and not foreign
+
+
+# ---------------------------------------------------------------- state
+STATE_ROLE = "memory_state"
+# In the order in which they are shown, and in which they find room where the answer is too long.
+TOPIC = "topic"
+LISTS = (
+    "goals",
+    "decisions",
+    "facts",
+    "constraints",
+    "preferences_now",
+    "open_points",
+    "files_or_ids",
+)
+State = dict[str, str | list[str]]
+
+MAX_SAID = 6_000  # characters; more is a paste that no state can stand for
+_MAX_ANSWER, _MAX_TOTAL = 6_000, 40_000
+_MAX_STATE_ITEMS, _MAX_STATE_ITEM, _MAX_BYTES = (
+    8,
+    240,
+    1_200,
+)  # a field, characters an item, in all: some 300 tokens
+_STATE_SUPPORT = (
+    0.5  # share of an item's words that were said; a state is worded anew more freely than a fact
+)
+_GARBLED = re.compile("[\ud800-\udfff\ufffd]")  # half of an emoji cannot be stored
+
+
+def state_request(
+    previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT
+) -> CompletionRequest:
+    """Return the LLM call that makes the state after the exchanges, which are a `portion` of them."""
+    last = exchanges[-1]
+    state = json.dumps(previous, ensure_ascii=False) if previous else "(none yet)"
+    user = Template(prompt("state_input.v1")).substitute(
+        state=defused(state), exchanges=_shown(exchanges, policy)
+    )
+    return CompletionRequest(
+        role=STATE_ROLE,
+        system=prompt("state.v1"),
+        user=user,
+        model=last.model,
+        scope=last.scope,
+        session_id=last.session_id,
+    )
+
+
+def first_portion(exchanges: Sequence[Exchange]) -> Sequence[Exchange]:
+    """Return as many of the first exchanges as one call may hold, at least one; ask again for the rest."""
+    total = 0
+    for count, exchange in enumerate(exchanges):
+        total += min(len(exchange.said), MAX_SAID) + min(len(exchange.answer), _MAX_ANSWER)
+        if count and total > _MAX_TOTAL:
+            return exchanges[:count]
+    return exchanges
+
+
+def state_covers(exchange: Exchange, *, is_rule: bool) -> bool:
+    """True if a state that was made from the exchange may stand for it. `is_rule`: it sets a standing rule.
+
+    The user's words were then read to the last one, and the exchange had an end. Not so a long paste, nor
+    words that had a secret or a planted instruction taken out, nor a question whose answer nobody saw. And
+    a rule for the rest of the conversation ("from now on …") has the user's authority only in the user's
+    own message: such a turn stays. Of a long answer the state has read the beginning and the end.
+    """
+    said = exchange.said
+    if not exchange.answer.strip() or len(said) > MAX_SAID or REDACTED in said:
+        return False
+    return clean(said) == said and not is_rule
+
+
+def read_state(answer: str, policy: SafetyPolicy = DEFAULT) -> State | None:
+    """Return the state that the answer holds, however it is wrapped; None where it holds none.
+
+    Of known keys only, items that may not be stored left out, at most some 300 tokens.
+    """
+    return next((state for found in objects(answer) if (state := _bounded(found, policy))), None)
+
+
+def grounded_state(
+    state: State,
+    previous: Mapping[str, Any] | None,
+    exchanges: Sequence[Exchange],
+    policy: SafetyPolicy = DEFAULT,
+) -> State | None:
+    """Return the state without what neither the previous one nor the exchanges say, None where nothing is
+    left: it would stand in the place of turns that it does not know."""
+    known = json.dumps(previous or {}, ensure_ascii=False)
+    said = frozenset(terms(known + "\n" + _shown(exchanges, policy)))
+    given = {key: [value] if isinstance(value, str) else value for key, value in state.items()}
+    kept = {key: [item for item in items if _is_said(item, said)] for key, items in given.items()}
+    return {key: items[0] if key == TOPIC else items for key, items in kept.items() if items} or None
+
+
+def _shown(exchanges: Sequence[Exchange], policy: SafetyPolicy) -> str:
+    return "\n".join(in_full(exchange, policy, most_answer=_MAX_ANSWER) for exchange in exchanges)
+
+
+def _is_said(item: str, said: frozenset[str]) -> bool:
+    words = frozenset(terms(item))
+    return len(words & said) >= _STATE_SUPPORT * len(words)
+
+
+# ---------------------------------------------------------------- the answer
+def _bounded(value: Mapping[str, Any], policy: SafetyPolicy) -> State:
+    """Return what of the object is state, {} where nothing is; fields take turns while there is room."""
+    topic = next(iter(_state_items(value.get(TOPIC), policy)), "")
+    wanted = {key: _state_items(value.get(key), policy) for key in LISTS}
+    left = _MAX_BYTES - len(topic.encode())
+    lists: dict[str, list[str]] = {key: [] for key in LISTS}
+    for rank in range(_MAX_STATE_ITEMS):
+        for key, items in wanted.items():
+            if rank < len(items) and (size := len(items[rank].encode())) <= left:
+                lists[key].append(items[rank])
+                left -= size
+    state: State = {TOPIC: topic} if topic else {}
+    return state | {key: items for key, items in lists.items() if items}
+
+
+def _state_items(value: Any, policy: SafetyPolicy) -> list[str]:
+    """Return the texts of a field, written as a list, one text or, by sloppy models, an object."""
+    if isinstance(value, dict):
+        value = [f"{key}: {item}" for key, item in value.items() if _is_plain(item)]
+    given = value if isinstance(value, list) else [value]
+    texts = (" ".join(str(item).split()) for item in given if _is_plain(item))
+    return [text for text in dict.fromkeys(texts) if _is_fit(text, policy)][:_MAX_STATE_ITEMS]
+
+
+def _is_plain(item: Any) -> bool:
+    return isinstance(item, str | int | float) and not isinstance(item, bool)
+
+
+def _is_fit(text: str, policy: SafetyPolicy) -> bool:
+    if not any(c.isalnum() for c in text) or len(text) > _MAX_STATE_ITEM or _GARBLED.search(text):
+        return False
+    return REMOVED not in text and REDACTED not in text and clean(text, policy) == text
+
+
+# ---------------------------------------------------------------- summary
+SUMMARY_ROLE = "memory_summary"
+MAX_SUMMARY = 600  # characters
+_MAX_CONTENT = 780  # with actions and outcomes: what a memory may hold
+_MOST_TOPICS, _MOST_ITEMS, _MAX_SUMMARY_ITEM = 5, 4, 120
+_SUMMARY_SUPPORT = 0.5  # share of the summary's terms that must be in the session: the rest is narration
+_SAYS, _SUBSTANCE = 2, 6  # terms of an exchange that says something ("My budget is $3,000"), and of them all
+_TELLING = 4  # terms of the session that it must tell
+_CONFIDENCE = 0.8
+_NUMBER = re.compile(r"\d+(?:[.,:]\d+)*")
+_NAME = re.compile(r"(?<![.!?:;\"“(]\s)(?<=[\w,]\s)[A-Z][\w'’-]+")
+
+
+def has_substance(exchanges: Sequence[Exchange]) -> bool:
+    """True if at least two exchanges say something, and all of them enough to be summed up. Whether a summary
+    tells anything is judged when it is there."""
+    said = [frozenset(terms(e.said)) for e in exchanges if e.answer.strip()]
+    saying = [found for found in said if len(found) >= _SAYS]
+    return len(saying) >= 2 and len(frozenset().union(*saying)) >= _SUBSTANCE
+
+
+def summary_request(exchanges: Sequence[Exchange], policy: SafetyPolicy = DEFAULT) -> CompletionRequest:
+    """Return the LLM call for the session's exchanges, of which the last ones matter most."""
+    last = exchanges[-1]
+    return CompletionRequest(
+        role=SUMMARY_ROLE,
+        system=prompt("summary.v1"),
+        user=Template(prompt("summary_input.v1")).substitute(exchanges=conversation(exchanges, policy)),
+        model=last.model,
+        scope=last.scope,
+        session_id=last.session_id,
+    )
+
+
+def read_summary(
+    answer: str, exchanges: Sequence[Exchange], before: str | None, policy: SafetyPolicy = DEFAULT
+) -> Candidate | None:
+    """Return the summary that the answer holds, in place of the one `before`; None for a poor one: with
+    nothing to say, too long, or telling of names, numbers and things that the session does not hold."""
+    told = next((found for found in objects(answer) if isinstance(found.get("summary"), str)), None)
+    if told is None:
+        return None
+    summary = " ".join(told["summary"].split())
+    source = _Source(exchanges, policy)
+    if len(summary) > MAX_SUMMARY or not source.holds(summary):
+        return None
+    candidate = _summary_candidate(summary, told, source, exchanges[-1], before)
+    return None if reject(candidate, policy) else candidate
+
+
+def _summary_candidate(
+    summary: str, told: Mapping[str, Any], source: "_Source", last: Exchange, before: str | None
+) -> Candidate:
+    content = summary
+    for label, key in (("Done", "actions"), ("Outcome", "outcomes")):
+        items = [item for item in _summary_items(told.get(key), _MOST_ITEMS) if source.knows(item)]
+        addition = f" {label}: {'; '.join(items)}." if items else ""
+        content += addition if len(content) + len(addition) <= _MAX_CONTENT else ""
+    topics = tuple(topic for topic in _summary_items(told.get("topics"), _MOST_TOPICS) if source.knows(topic))
+    return Candidate(
+        type="episodic",
+        content=content,
+        confidence=_CONFIDENCE,
+        tags=tuple(topic[:40] for topic in topics),
+        replaces=before,
+        source="summary",
+        importance=_importance(told.get("importance")),
+        observed_at=last.said_at,
+        timezone=last.timezone,
+        origin=Evidence(last.session_id, last.id),
+    )
+
+
+def _summary_items(value: Any, most: int) -> list[str]:
+    given = value if isinstance(value, list) else [value]
+    texts = (" ".join(item.split()).rstrip(" .;") for item in given if isinstance(item, str))
+    return [text for text in dict.fromkeys(texts) if 0 < len(text) <= _MAX_SUMMARY_ITEM][:most]
+
+
+def _importance(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        return 0.5
+    return min(1.0, max(0.0, float(value)))
+
+
+class _Source:
+    """What the session holds, to compare a summary with."""
+
+    def __init__(self, exchanges: Sequence[Exchange], policy: SafetyPolicy) -> None:
+        text = "\n".join(part for e in exchanges for part in _seen(e, policy))
+        self._text, self._terms = fold(text), frozenset(terms(text))
+
+    def holds(self, text: str) -> bool:
+        """True if the text tells something, and nothing that was not said."""
+        words = frozenset(terms(text))
+        told = words & self._terms
+        return len(told) >= _TELLING and len(told) >= _SUMMARY_SUPPORT * len(words) and self._names(text)
+
+    def knows(self, text: str) -> bool:
+        """True if most words of a short phrase were said, and all its names and numbers."""
+        words = frozenset(terms(text))
+        return bool(words) and len(words & self._terms) >= _SUMMARY_SUPPORT * len(words) and self._names(text)
+
+    def _names(self, text: str) -> bool:
+        given = (*_NUMBER.findall(text), *_NAME.findall(without_inner_stops(text)))
+        return all(fold(name).replace(",", "") in self._plain for name in given)
+
+    @property
+    def _plain(self) -> str:
+        return self._text.replace(",", "")
+
+
+def _seen(exchange: Exchange, policy: SafetyPolicy) -> Iterator[str]:
+    yield user_text(exchange, policy)
+    yield assistant_text(exchange, policy)
+    # "Tomorrow" becomes a date.
+    yield f"{exchange.local:%Y-%m-%d %Y %B %d %A}"
+
+
+# ---------------------------------------------------------------- the worker's hooks
+_MOST = 60  # exchanges of a session that are summed up: the last ones
+_READ_AT_ONCE = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Keeper:
+    """The hooks. `mark`: pipeline.compress.mark."""
+
+    notes: NoteStore
+    completer: Completer
+    mark: Callable[[str, str], str]
+    policy: SafetyPolicy = DEFAULT
+    step_turns: int = 5
+    summaries: bool = True
+    idle_seconds: float = 600
+    judge: Judge | None = None  # None: a state replaces no turn, since each may set a rule
+    left_seconds: float = 60  # of silence after which a session is over whose user has begun another
+
+    async def close(self, now: float) -> int:
+        """Queue the summing up of sessions that have ended; return how many."""
+        if not self.summaries:
+            return 0
+        return await self.notes.close(
+            idle_since=now - self.idle_seconds, left_since=now - self.left_seconds, now=now
+        )
+
+    async def close_all(self, now: float) -> int:
+        """The same for every session: the process ends. One that goes on is summed up anew."""
+        return await self.notes.close(idle_since=now, left_since=now, now=now) if self.summaries else 0
+
+    async def closing(self, job: Job, batch: Batch) -> Sequence[Candidate]:
+        """Return the summary of the session, () where it has not ended or says too little, or where the model
+        fails twice to tell what happened. Raises CompletionFailed, StoreUnavailable."""
+        if not (job.closing and self.summaries):
+            return ()
+        episode = await self.notes.episode(job, limit=_MOST)
+        if episode is None or not has_substance(episode.exchanges):
+            return ()
+        request = await asyncio.to_thread(summary_request, episode.exchanges, self.policy)
+        for attempt in (1, 2):
+            answer = await self.completer.complete(request)
+            found = await asyncio.to_thread(
+                read_summary, answer, episode.exchanges, episode.before, self.policy
+            )
+            if found is not None:
+                return (found,)
+            log.info("memory.poor_summary", attempt=attempt)
+        return ()
+
+    async def refresh(self, job: Job, batch: Batch) -> None:
+        """Bring the session's state up to date, if anybody wants it and enough was said since. Raises
+        CompletionFailed, StoreUnavailable; the old state stays then."""
+        while True:
+            unread = await self.notes.unread(job.scope, job.session_id, limit=_READ_AT_ONCE)
+            if unread is None or len(unread.exchanges) < self.step_turns:
+                return
+            now = first_portion(unread.exchanges)
+            request = await asyncio.to_thread(state_request, unread.state, now, self.policy)
+            answer = await self.completer.complete(request)
+            new = await asyncio.to_thread(_state_of, answer, unread.state, now, self.policy)
+            if new is None:
+                log.info("memory.poor_state")
+                return
+            marks = [
+                self.mark(key, exchange.answer)
+                for key, exchange in zip(unread.keys, now, strict=False)
+                if await self._covers(exchange)
+            ]
+            if not await self.notes.keep_state(
+                job.scope, job.session_id, new, now[-1], marks, expect=unread.stamp
+            ):
+                return
+
+    async def _covers(self, exchange: Exchange) -> bool:
+        """True if the new state stands for the exchange."""
+        if self.judge is None or not exchange.whole:
+            return False
+        try:
+            reading = await self.judge.read(exchange.said, closely=True)
+        except EmbeddingFailed:
+            return False
+        return state_covers(exchange, is_rule=reading.asks.rule >= YES)
+
+
+def _state_of(
+    answer: str, previous: Mapping[str, Any] | None, exchanges: Sequence[Exchange], policy: SafetyPolicy
+) -> State | None:
+    found = read_state(answer, policy)
+    return None if found is None else grounded_state(found, previous, exchanges, policy)
