@@ -26,52 +26,46 @@ class Reason(StrEnum):
         return made
 
     # The request has no memory: status off.
-    NOT_JSON = "not_json", "the body is no JSON object; it is forwarded as it is"
+    NOT_JSON = "not_json", "the body is not a JSON object; it is forwarded unchanged"
     OTHER_PATH = (
         "other_path",
-        "memory works at /v1/chat/completions and /v1/responses; this path is forwarded",
+        "memory works on /v1/chat/completions and /v1/responses; this path is forwarded",
     )
-    FOREIGN_ORIGIN = "foreign_origin", "a web page of another origin sent it (`identity.allowed_origins`)"
-    FOREIGN_HOST = (
-        "foreign_host",
-        "refused: others could point this host name here (`identity.allowed_hosts`)",
-    )
-    DISABLED = "disabled", "the request, or the server's settings, want nothing read and nothing stored"
+    FOREIGN_ORIGIN = "foreign_origin", "sent by a web page of another origin (`identity.allowed_origins`)"
+    FOREIGN_HOST = "foreign_host", "refused: unknown host name (`identity.allowed_hosts`)"
+    DISABLED = "disabled", "the request or the settings disable reading and storing"
     NO_USER = "no_user", "the request names no user"
-    UNFILLED_USER = "unfilled_user", "the user is a placeholder that was not filled in, such as `{{USER_ID}}`"
-    HOUSEKEEPING = "housekeeping", "a chat program asks for itself: a title, tags, a search query, a summary"
-    COMPACTION = (
-        "compaction",
-        "the conversation is to be compacted (`compaction_trigger`); nothing is added to it",
-    )
-    READ_OFF = "read_off", "the request wants nothing read (`X-Memory-Mode: write`)"
+    UNFILLED_USER = "unfilled_user", "the user is an unfilled placeholder, such as `{{USER_ID}}`"
+    HOUSEKEEPING = "housekeeping", "a chat program's own request: a title, tags, a search query, a summary"
+    COMPACTION = "compaction", "the conversation is being compacted (`compaction_trigger`)"
+    READ_OFF = "read_off", "the request disables reading (`X-Memory-Mode: write`)"
     # Nothing is searched for: status skipped.
-    TOOL_FORCED = "tool_forced", "its `tool_choice` demands a tool"
-    NO_QUERY = "no_query", "the last message of the user holds no words of the user (an image, a reminder)"
+    TOOL_FORCED = "tool_forced", "`tool_choice` forces a tool call"
+    NO_QUERY = "no_query", "the last user message contains no words of the user (an image, a reminder)"
     GREETING = "greeting", "small talk: a greeting, thanks, an acknowledgement"
-    SELF_CONTAINED = "self_contained", "a task that brings all it needs: to translate, calculate, rewrite …"
-    TOOL_ANSWERS = "tool_answers", "live data, or work for a tool: the weather, a price, the time somewhere"
+    SELF_CONTAINED = "self_contained", "a task that includes all it needs: translate, calculate, rewrite …"
+    TOOL_ANSWERS = "tool_answers", "live data or a task for a tool: the weather, a price, the time in a city"
     GENERAL_FACT = "general_fact", "a question of general knowledge"
-    SHORT_QUERY = "short_query", "it is shorter than `retrieval.min_query_chars`"
-    FIRST_TURN = "first_turn", "it begins a conversation (`retrieval.skip_first_turn`)"
-    PLAN = "plan", "a model that plans searches saw nothing to look for"
+    SHORT_QUERY = "short_query", "the message is shorter than `retrieval.min_query_chars`"
+    FIRST_TURN = "first_turn", "the first message of a conversation (`retrieval.skip_first_turn`)"
+    PLAN = "plan", "the model of `memory_plan` cancelled the search"
     # Searched for, and nothing to show: status none.
-    NO_MEMORIES = "no_memories", "the user has none"
-    BELOW_THRESHOLD = "below_threshold", "nothing that was found is near enough to the question"
-    DOUBTED = "doubted", "all that was found are preferences stated with a doubt: shown once stated again"
-    UNANSWERED = "unanswered", "what was found does not help with the message"
+    NO_MEMORIES = "no_memories", "the user has no memories"
+    BELOW_THRESHOLD = "below_threshold", "no memory is near enough to the question"
+    DOUBTED = "doubted", "only uncertain preferences were found; they are shown once the user repeats them"
+    UNANSWERED = "unanswered", "the memories that were found do not help with the message"
     ALREADY_VISIBLE = "already_visible", "the conversation already shows all that was found"
-    FORGOTTEN = "forgotten", "the message asks to forget all that was found: it is hidden, and forgotten"
-    OVER_BUDGET = "over_budget", "nothing that was found fits into `memory.budget_tokens`"
-    NO_PLACE = "no_place", "the request has no message of the user's to put it at, or not one of a known form"
-    REFUSED = "refused", "the upstream refuses the request with memory, and takes it without"
+    FORGOTTEN = "forgotten", "the message asks to forget all that was found; it is hidden and deleted"
+    OVER_BUDGET = "over_budget", "no memory fits into `memory.budget_tokens`"
+    NO_PLACE = "no_place", "the request has no user message of a known form to insert memory at"
+    REFUSED = "refused", "the upstream refused the request with memory and accepted it without"
     # Injected all the same.
     PROFILE = "profile", "the block holds only what applies to every conversation: standing rules, traits"
-    SESSION = "session", "the block holds what the session's notes say, and no memory"
+    SESSION = "session", "the block holds only the session's notes"
     # Memory failed, the request did not: status degraded.
-    DEADLINE = "deadline", "memory was not done within `memory.deadline_ms`"
-    BUSY = "busy", "more questions at once than this process can search for within `memory.deadline_ms`"
-    STORE_UNAVAILABLE = "store_unavailable", "the store cannot be used at the moment"
+    DEADLINE = "deadline", "memory was not ready within `memory.deadline_ms`"
+    BUSY = "busy", "too many concurrent searches for this process within `memory.deadline_ms`"
+    STORE_UNAVAILABLE = "store_unavailable", "the store is unavailable"
     EMBEDDING_FAILED = "embedding_failed", "the embedding model failed"
-    ERROR = "error", "something that memory needs timed out by itself"
-    MEMORY_ERROR = "memory_error", "anything else: the log names the error"
+    ERROR = "error", "an operation that memory needs timed out"
+    MEMORY_ERROR = "memory_error", "any other failure; the log names it"
