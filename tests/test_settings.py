@@ -89,7 +89,7 @@ def test_every_variable_that_is_read_is_in_the_readme() -> None:
 
 def test_every_role_of_our_own_calls_may_have_a_model_of_its_own() -> None:
     sources = "".join(p.read_text("utf-8") for p in (DEFAULTS.parent.parent / "proxy").rglob("*.py"))
-    called = set(re.findall(r'^ROLE = "(\w+)"', sources, re.MULTILINE))
+    called = set(re.findall(r'ROLE = "(memory_\w+)"', sources, re.MULTILINE))
     assert called == set(get_args(ExternalModel.model_fields["model_role"].annotation))
     assert {role for role in called if role not in DEFAULTS.read_text("utf-8")} == set()
 
