@@ -5,12 +5,12 @@ are being committed (`Settling`).
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
 from proxy import telemetry
+from proxy.domain.cache import TTLCache
 from proxy.domain.core import Begun, Outcome, Scope, Turn
 from proxy.domain.ports import Recorder
 from proxy.http.asgi import Header
@@ -23,15 +23,12 @@ class RecentChains:
     """The sessions of the last responses of this process, by their owner; the store knows all of them."""
 
     def __init__(self, limit: int = 1_000) -> None:
-        self._limit = limit
-        self._sessions: OrderedDict[tuple[str, str, str], tuple[str, frozenset[str]]] = OrderedDict()
+        self._sessions = TTLCache[tuple[str, str, str], tuple[str, frozenset[str]]](limit)
 
     def note(self, turn: Turn, response_id: str, shown: Iterable[str] = ()) -> None:
         """Remember that the response was made in the turn's session, with these memories in its input."""
         made = turn.session_id, turn.shown.union(shown)
-        self._sessions[turn.scope.tenant, turn.scope.user, response_id] = made
-        if len(self._sessions) > self._limit:
-            self._sessions.popitem(last=False)
+        self._sessions.put((turn.scope.tenant, turn.scope.user, response_id), made)
 
     def session_of(self, turn: Turn, response_id: str) -> str | None:
         """Return the session of a response that the turn's user made."""
@@ -42,8 +39,7 @@ class RecentChains:
         return self._known(turn, response_id)[1]
 
     def _known(self, turn: Turn, response_id: str) -> tuple[str | None, frozenset[str]]:
-        unknown: tuple[None, frozenset[str]] = None, frozenset()
-        return self._sessions.get((turn.scope.tenant, turn.scope.user, response_id), unknown)
+        return self._sessions.get((turn.scope.tenant, turn.scope.user, response_id)) or (None, frozenset())
 
 
 # ---------------------------------------------------------------- answers being committed

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from proxy import telemetry
+from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.domain.errors import DamagedRow, EmbeddingFailed, StoreError
 from proxy.domain.reasons import Reason
 
@@ -63,7 +64,7 @@ T = TypeVar("T")
 
 TRIP_AFTER = 3  # failures in a row
 TRIP_SILENCE_S = 1.0  # and no success for so long: a burst that is too much for a moment is no hang
-REST_S = 2.0  # until the operation is tried again
+OPEN_S = 2.0  # until the operation is tried again
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,21 +74,14 @@ class Failed:
     reason: Reason
 
 
-@dataclass(slots=True)
-class _Breaker:
-    failures: int = 0
-    succeeded_at: float = float("-inf")
-    open_until: float = 0.0
-    reason: Reason = Reason.MEMORY_ERROR  # while it is open: of the failure that opened it
-
-
 class FailOpen:
     """Runs memory work so that nothing it does can harm the request."""
 
     def __init__(self, steady: Callable[[], float], metrics: telemetry.Metrics) -> None:
         """`steady`: a clock that nobody sets, or what rests would rest until an hour that was wrong."""
         self._steady, self._metrics = steady, metrics
-        self._breakers: dict[str, _Breaker] = {}
+        self._breakers: dict[str, CircuitBreaker] = {}
+        self._reasons: dict[str, Reason] = {}  # of the failures that opened them
         self._seldom = telemetry.Seldom(steady)
 
     async def attempt(
@@ -101,9 +95,9 @@ class FailOpen:
 
         `places`: where the work waits for one first. Where none is free in time the reason is BUSY, and the
         circuit breaker does not count it: of the operation nothing is known."""
-        breaker = self._breakers.setdefault(operation, _Breaker())
-        if breaker.open_until > self._steady():
-            return Failed(breaker.reason)
+        breaker = self._breaker(operation)
+        if breaker.is_open:
+            return Failed(self._reasons[operation])
         timeout = asyncio.timeout(max(0.0, deadline_s))
         begun, of_all = False, True  # of_all False: the failure is this request's own
         try:
@@ -126,18 +120,24 @@ class FailOpen:
         except Exception as error:  # noqa: BLE001  memory's fail-open: see the module's docstring
             failed = self._note(operation, Reason.MEMORY_ERROR, error)
         else:
-            breaker.failures, breaker.succeeded_at = 0, self._steady()
+            breaker.succeeded()
             return result
         self._count(operation, failed)
-        if of_all:
-            self._trip(breaker, failed)
+        if of_all and breaker.failed():
+            self._reasons[operation] = failed.reason
         return failed
 
     @property
     def resting(self) -> Reason | None:
         """The reason of an operation that is being left out now, None while all work."""
-        now = self._steady()
-        return next((b.reason for b in self._breakers.values() if b.open_until > now), None)
+        return next((self._reasons[name] for name, each in self._breakers.items() if each.is_open), None)
+
+    def _breaker(self, operation: str) -> CircuitBreaker:
+        if operation not in self._breakers:
+            self._breakers[operation] = CircuitBreaker(
+                OPEN_S, trip_after=TRIP_AFTER, quiet_s=TRIP_SILENCE_S, clock=self._steady
+            )
+        return self._breakers[operation]
 
     def _note(self, operation: str, reason: Reason, error: Exception) -> Failed:
         self._seldom.warning(
@@ -149,10 +149,3 @@ class FailOpen:
         self._metrics.failures.labels(operation, failed.reason.value).inc()
         if failed.reason in (Reason.DEADLINE, Reason.BUSY):
             self._seldom.warning(f"memory.{failed.reason.value}", operation=operation)
-
-    def _trip(self, breaker: _Breaker, failed: Failed) -> None:
-        breaker.failures += 1
-        now = self._steady()
-        if breaker.failures >= TRIP_AFTER and now - breaker.succeeded_at >= TRIP_SILENCE_S:
-            breaker.open_until, breaker.reason = now + REST_S, failed.reason
-            breaker.failures = 0

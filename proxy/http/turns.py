@@ -1,9 +1,9 @@
 """Parse a request's body and headers into a Turn: what is asked of memory, by whom, in which session."""
 
-from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
+from proxy.domain.cache import TTLCache
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.domain.errors import InvalidRequest
 from proxy.domain.ports import Clock, SessionStore
@@ -51,33 +51,28 @@ class Incoming:
     headers: Sequence[Header]
 
 
-ZONE_KEPT_S = 30.0
+ZONE_TTL_S = 30.0
 _MOST_ZONES = 10_000
 
 
-@dataclass(frozen=True, slots=True)
 class Zones:
-    """The users' last known time zones, read seldom: a zone that another process learnt is known here within
-    ZONE_KEPT_S."""
+    """The users' last known time zones. One that another process has learnt is used after ZONE_TTL_S."""
 
-    sessions: SessionStore
-    default: str
-    clock: Clock
-    kept: OrderedDict[tuple[str, str], tuple[str | None, float]] = field(default_factory=OrderedDict)
+    def __init__(self, sessions: SessionStore, default: str, clock: Clock) -> None:
+        self._sessions, self.default = sessions, default
+        self._known = TTLCache[tuple[str, str], str](_MOST_ZONES, ttl_s=ZONE_TTL_S, clock=clock)
 
     async def of(self, scope: Scope, named: str | None) -> str:
         """Return the zone that the request names, else the user's last known one, else the server's. Raises
         StoreUnavailable."""
-        user, now = (scope.tenant, scope.user), self.clock()
-        known, until = self.kept.get(user, (None, 0.0))
-        if named is None and not now < until <= now + ZONE_KEPT_S:
-            known = await self.sessions.timezone(scope)
-        if named is None and known is None:
+        user = (scope.tenant, scope.user)
+        if named is None and (known := self._known.get(user)) is not None:
+            return known
+        zone = named or await self._sessions.timezone(scope)
+        if zone is None:
             return self.default
-        self.kept[user] = (named or known, now + ZONE_KEPT_S)
-        if len(self.kept) > _MOST_ZONES:
-            self.kept.popitem(last=False)
-        return named or known or self.default
+        self._known.put(user, zone)
+        return zone
 
 
 def understand(body: Body, incoming: Incoming, dialect: Dialect, defaults: Defaults) -> Asked:

@@ -3,13 +3,15 @@ ended.
 """
 
 import asyncio
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeVar
 from uuid import uuid4
 
 from proxy.admit.safety import safe_id
+from proxy.domain.cache import TTLCache
 from proxy.domain.core import DEFAULT_TIMEZONE, Begun, NewExchange, Outcome, Scope, Turn
 from proxy.domain.errors import EmbeddingFailed, StoreError
 from proxy.domain.judging import Judge
@@ -55,7 +57,7 @@ class ExchangeRecorder:
     # A commit that came too late, or was not acknowledged, leaves an exchange that no request will end.
     unsure: deque[_Unsure] = field(default_factory=lambda: deque(maxlen=MOST_LATE))
     # Of which exchange a response is, known before it is on disk: its client may go on at once.
-    made: OrderedDict[str, str] = field(default_factory=OrderedDict)
+    made: TTLCache[str, str] = field(default_factory=partial(TTLCache, MOST_MADE))
 
     async def begin(self, turn: Turn, key: str) -> Begun | None:
         """Commit what the user said, durable on return. None, and nothing stored, for a message that asks to
@@ -101,13 +103,11 @@ class ExchangeRecorder:
     async def finish(self, begun: Begun, outcome: Outcome) -> None:
         """Commit the answer, and the job if one is due. Idempotent."""
         if outcome.response_id is not None:
-            self.made[outcome.response_id] = begun.id
-            if len(self.made) > MOST_MADE:
-                self.made.popitem(last=False)
+            self.made.put(outcome.response_id, begun.id)
         answer = replace(outcome, answer=await _aside(outcome.answer, self._storable))
         await self._complete(begun, answer)
         if outcome.response_id is not None and self.made.get(outcome.response_id) == begun.id:
-            del self.made[outcome.response_id]  # the store knows it now
+            self.made.pop(outcome.response_id)  # the store knows it now
 
     def keep(self, begun: Begun, outcome: Outcome) -> None:
         """Commit the answer later: it could not be committed in its time."""

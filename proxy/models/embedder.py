@@ -1,14 +1,14 @@
 """The embedder that requests use: an encoder behind a small thread pool and a cache of recent vectors."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from functools import partial
 from hashlib import blake2b
-from typing import Generic, TypeVar
+from typing import TypeVar
 
+from proxy.domain.cache import TTLCache
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.ports import EmbeddingModel
 from proxy.models.catalog import Prompts
@@ -46,8 +46,8 @@ class OnnxEmbedder:
     ) -> None:
         self.encoder, self._model, self._prompts = encoder, model, prompts or Prompts()
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="embed", initializer=step_back)
-        self._recent: _Recent[bytes] = _Recent(cache_size)
-        self._passes: _Recent[Pass] = _Recent(min(_PASSES, cache_size))
+        self._recent = TTLCache[bytes, bytes](cache_size)
+        self._passes = TTLCache[bytes, Pass](min(_PASSES, cache_size))
         self._begun: dict[bytes, _Begun] = {}
 
     @property
@@ -193,29 +193,6 @@ class BackgroundEmbedder:
     def understands(self, text: str) -> bool:
         """See OnnxEmbedder."""
         return self._embedder.understands(text)
-
-
-class _Recent(Generic[_T]):
-    """The last results, by a hash of what was read: clients resend, and one text is searched and then stored.
-
-    It holds no text, and a vector leads back to no user or memory.
-    """
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._held: OrderedDict[bytes, _T] = OrderedDict()
-
-    def get(self, key: bytes) -> _T | None:
-        found = self._held.get(key)
-        if found is not None:
-            self._held.move_to_end(key)
-        return found
-
-    def put(self, key: bytes, made: _T) -> None:
-        if self._size:
-            self._held[key] = made
-            if len(self._held) > self._size:
-                self._held.popitem(last=False)
 
 
 def _key(text: str) -> bytes:

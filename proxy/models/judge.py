@@ -5,7 +5,6 @@ see. Pairs of texts are read in the background, on a thread of their own.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from proxy.domain.cache import TTLCache
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Asks, Profile, Reading, Relation, Remembered, Statement, Stored
 from proxy.models import heads, memory_e5
@@ -75,7 +75,7 @@ class OnnxJudge:
     def __init__(self, embedder: OnnxEmbedder, heads: Heads, *, shares_space: bool = True) -> None:
         self.shares_space = shares_space
         self._embedder, self._heads = embedder, heads
-        self._read_memories = _Memories(_MEMORY_BYTES)
+        self._read_memories = TTLCache[bytes, bytes](_MEMORY_BYTES, size_of=len)
         self._senses: dict[bytes, dict[str, float]] = {}  # of messages that may ask for something
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="judge", initializer=step_back)
         # Loading the session of pairs takes longer than a request may wait.
@@ -205,27 +205,6 @@ def _surer(asked: float, meant: float) -> float:
     """Return the chance of an ask by both heads: the slower one counts only if the message head sees it at
     all, since a message that is taken to be off the record is lost."""
     return max(asked, meant) if asked >= _MAY_ASK else asked
-
-
-class _Memories:
-    """The memories read last, by a hash of their text, within a number of bytes."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._bytes = most, 0
-        self._held: OrderedDict[bytes, bytes] = OrderedDict()
-
-    def get(self, key: bytes) -> bytes | None:
-        found = self._held.get(key)
-        if found is not None:
-            self._held.move_to_end(key)
-        return found
-
-    def put(self, key: bytes, shown: bytes) -> None:
-        if key not in self._held:
-            self._held[key] = shown
-            self._bytes += len(shown)
-        while self._bytes > self._most:
-            self._bytes -= len(self._held.popitem(last=False)[1])
 
 
 def _states(raw: bytes) -> Array:

@@ -10,10 +10,10 @@ import time
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 
+from proxy.domain.cache import TTLCache
 from proxy.domain.core import Prepared, Stamp, Turn
 from proxy.domain.errors import StoreError
 from proxy.domain.ports import MemoryStore
-from proxy.recall.recent import Recent
 from proxy.recall.session import exchange_key, opening
 
 LASTS_S = 3600.0  # after the last step
@@ -25,8 +25,8 @@ class ToolLoops:
 
     def __init__(self, memories: MemoryStore, clock: Callable[[], float] = time.monotonic) -> None:
         self._memories = memories
-        self._prepared: Recent[Prepared] = Recent(clock, lasts_s=LASTS_S, size=SIZE)
-        self._generations: Recent[int] = Recent(clock, lasts_s=LASTS_S, size=SIZE)  # by user
+        self._prepared = TTLCache[bytes, Prepared](SIZE, ttl_s=LASTS_S, clock=clock)
+        self._generations = TTLCache[bytes, int](SIZE, ttl_s=LASTS_S, clock=clock)  # by user
 
     async def prepared(self, turn: Turn, prepare: Callable[[], Awaitable[Prepared]]) -> Prepared:
         """Return what was prepared when the question was asked, if the turn continues its answer and nothing
@@ -39,8 +39,8 @@ class ToolLoops:
         self._see(owner, stamp.generation)
         key = owner + _key(turn, exchange_key(turn.session_id, begins))
         goes_on = len(turn.messages) > len(begins)
-        prepared = self._prepared.get(key) if goes_on and key in self._prepared else await prepare()
-        if owner in self._generations and self._generations.get(owner) == stamp.generation:
+        prepared = (self._prepared.get(key) if goes_on else None) or await prepare()
+        if self._generations.get(owner) == stamp.generation:
             self._prepared.put(key, prepared)
         return prepared
 
@@ -52,8 +52,10 @@ class ToolLoops:
 
     def _see(self, owner: bytes, generation: int) -> None:
         """Delete what is held of the user if the user forgot something since."""
-        if owner not in self._generations or self._generations.get(owner) != generation:
-            self._prepared.drop(owner)
+        if self._generations.get(owner) != generation:
+            for key in self._prepared:
+                if key.startswith(owner):
+                    self._prepared.pop(key)
         self._generations.put(owner, generation)
 
 

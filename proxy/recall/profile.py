@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
+from proxy.domain.cache import TTLCache
 from proxy.domain.core import Memory, MemoryFilter, MemoryOptions, Scope, with_children
 from proxy.domain.errors import EmbeddingFailed
 from proxy.domain.judging import Judge
 from proxy.domain.ports import Clock, Embedder, MemoryStore, ProfileKind, Snapshot
-from proxy.recall.recent import Recent
 from proxy.recall.relevance import is_doubted
 
 HOLDS = 0.5  # the operating point of the calibrated head
@@ -49,7 +49,7 @@ class Profiles:
     ) -> None:
         self._memories, self._embedder, self._clock = memories, embedder, clock
         self.sorter = Sorter(judge) if judge is not None else None
-        self._listed: Recent[Held] = Recent(clock, lasts_s=_LASTS_S, size=_USERS)
+        self._listed = TTLCache[bytes, Held](_USERS, ttl_s=_LASTS_S, clock=clock)
 
     async def of(self, scope: Scope, snapshot: Snapshot | None, options: MemoryOptions) -> Held:
         """Return what the request may see of it. Raises StoreUnavailable."""
@@ -72,8 +72,8 @@ class Profiles:
             return ()
         stamp = await self._memories.stamp(scope)
         key = blake2b(repr((scope.tenant, scope.user, stamp)).encode("utf-8", "surrogatepass")).digest()
-        if key in self._listed:
-            return self._listed.get(key)
+        if (known := self._listed.get(key)) is not None:
+            return known
         where = MemoryFilter(tenant=scope.tenant, user=scope.user, type="preference", now=self._clock())
         listed = (await self._memories.list(where, limit=_LISTED, total=False)).items
         try:

@@ -11,15 +11,17 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.domain.core import Ranked
 from proxy.domain.errors import RerankFailed
 from proxy.domain.ports import Reranker
-from proxy.recall.recent import REST_S, Patience
 from proxy.telemetry import log
 
 TOP = 20
 STEP = 4  # memories at a time
 AT_ONCE = 2  # requests: a burst is better served in the order that it has than late
+TRIP_AFTER = 3  # failures in a row
+OPEN_S = 30.0  # until the model is asked again
 SHARE = 0.6  # of the time that is left: the rest is for injecting, and for being wrong
 WEIGHT = 0.7  # of the model's opinion; the rest is the place it had before
 LEAST_SPREAD = 4.0  # logits: a model whose best and worst lie closer has no strong opinion
@@ -37,7 +39,7 @@ class Reranking:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._reranker, self._deadline_s, self.top = reranker, deadline_s, top
-        self._patience = Patience(clock)
+        self._breaker = CircuitBreaker(OPEN_S, trip_after=TRIP_AFTER, clock=clock)
         self._reading = 0
 
     async def reorder(self, question: str, ranked: Sequence[Ranked], *, spent_s: float) -> Sequence[Ranked]:
@@ -58,7 +60,7 @@ class Reranking:
 
     @property
     def _busy(self) -> bool:
-        return self._reading >= AT_ONCE or self._patience.rests
+        return self._reading >= AT_ONCE or self._breaker.is_open
 
     async def _read(self, question: str, texts: Sequence[str], within_s: float) -> Sequence[float]:
         """Return the logits of the first texts, as many as there was time for."""
@@ -76,9 +78,9 @@ class Reranking:
         finally:
             self._reading -= 1
         if logits:
-            self._patience.succeeded()
-        elif self._patience.failed():
-            log.warning("memory.rerank_rests", seconds=REST_S)
+            self._breaker.succeeded()
+        elif open_s := self._breaker.failed():
+            log.warning("memory.rerank_rests", seconds=open_s)
         return logits
 
 

@@ -14,17 +14,20 @@ from hashlib import blake2b
 from string import Template
 from typing import Any, Generic, TypeVar
 
+from proxy.domain.cache import TTLCache
+from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.domain.core import Message, Turn
 from proxy.domain.errors import CompletionFailed
 from proxy.domain.ports import Completer, CompletionRequest
 from proxy.prompts import prompt
-from proxy.recall.recent import REST_S, Patience, Recent
 from proxy.telemetry import log
 
 V = TypeVar("V")
 
 SHARE = 0.6  # of the time that is left: the search needs the rest
 LASTS_S = 600.0
+TRIP_AFTER = 3  # failures in a row
+OPEN_S = 30.0  # until the model is asked again
 _SIZE = 512
 _SHOWN_MESSAGES = 6  # of the conversation, the last
 _SHOWN_CHARS = 500  # of each
@@ -52,8 +55,8 @@ class ShortCall(Generic[V]):
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._completer, self._role, self._redact = completer, role, redact
-        self._known: Recent[V | None] = Recent(clock, lasts_s=LASTS_S, size=_SIZE)
-        self._patience = Patience(clock)
+        self._known = TTLCache[bytes, V | None](_SIZE, ttl_s=LASTS_S, clock=clock)
+        self._breaker = CircuitBreaker(OPEN_S, trip_after=TRIP_AFTER, clock=clock)
 
     def shown(self, text: str) -> str:
         """Return the text as the endpoint may see it: its beginning and its end, redacted."""
@@ -75,7 +78,7 @@ class ShortCall(Generic[V]):
         key = _digest(turn, task.name, values)
         if key in self._known:
             return self._known.get(key)
-        if left_s <= 0 or self._patience.rests:
+        if left_s <= 0 or self._breaker.is_open:
             return None
         request = CompletionRequest(
             role=self._role,
@@ -92,7 +95,7 @@ class ShortCall(Generic[V]):
         except (TimeoutError, CompletionFailed) as error:
             self._failed(task, error)
             return None
-        self._patience.succeeded()
+        self._breaker.succeeded()
         found = read(answer)
         log.debug("memory.model_asked", task=task.name, usable=found is not None)
         self._known.put(key, found)
@@ -100,8 +103,8 @@ class ShortCall(Generic[V]):
 
     def _failed(self, task: Task, error: Exception) -> None:
         log.debug("memory.model_failed", task=task.name, error=type(error).__name__)
-        if self._patience.failed():
-            log.warning("memory.model_rests", role=self._role, seconds=REST_S)
+        if open_s := self._breaker.failed():
+            log.warning("memory.model_rests", role=self._role, seconds=open_s)
 
 
 def conversation(turn: Turn, history: Sequence[str]) -> list[Message]:

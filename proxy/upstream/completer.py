@@ -5,7 +5,6 @@ import errno
 import random
 import re
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
@@ -15,6 +14,8 @@ from typing import Any
 import orjson
 
 from proxy import __version__, telemetry
+from proxy.domain.cache import TTLCache
+from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.domain.core import Scope
 from proxy.domain.errors import (
     CompletionFailed,
@@ -55,102 +56,42 @@ _CARRIED = CREDENTIALS | {b"openai-organization", b"openai-project"}
 
 
 class Credentials:
-    """The last credential of each user, the least recently used forgotten first."""
+    """The last credential of each user, for our own calls on the user's behalf. In memory only.
+
+    The headers are those that the upstream sees: a key or token of the proxy is never among them, the
+    upstream key that it stands for may be.
+    """
 
     def __init__(self, limit: int = 10_000) -> None:
-        self._limit = limit
-        self._held: OrderedDict[tuple[str, str], Headers] = OrderedDict()
+        self._by_user = TTLCache[tuple[str, str], Headers](limit)
 
     def remember(self, scope: Scope, headers: Headers) -> None:
-        """Keep what the upstream has just accepted for the user, or not refused. If that was a request
-        without a credential (the server's key goes with it, or none is needed), an older one is no longer
-        used either."""
-        key = (scope.tenant, scope.user)
-        self._held[key] = [(name, value) for name, value in headers if name in _CARRIED]
-        self._held.move_to_end(key)
-        if len(self._held) > self._limit:
-            self._held.popitem(last=False)
+        """Store what the upstream has just accepted for the user, or not refused. A request without a
+        credential (the server's key is sent with it, or none is needed) replaces an older one, too."""
+        self._by_user.put((scope.tenant, scope.user), [each for each in headers if each[0] in _CARRIED])
 
     def get(self, scope: Scope) -> Headers:
         """Return the headers that carry the user's credential, none if it is not known."""
-        key = (scope.tenant, scope.user)
-        if key in self._held:
-            self._held.move_to_end(key)
-        return list(self._held.get(key, ()))
+        return list(self._by_user.get((scope.tenant, scope.user)) or ())
 
     def forget(self, scope: Scope) -> None:
-        """Drop the user's credential."""
-        self._held.pop((scope.tenant, scope.user), None)
+        """Remove the user's credential."""
+        self._by_user.pop((scope.tenant, scope.user))
 
 
-PROBE_S = 5.0  # how long the others wait for the call that goes ahead
-LONGEST_S = 3_600.0  # however long the endpoint asks for: an account may be topped up any time
-MOST = 1_000  # pauses, of clients' credentials; those that are over go first, then the oldest
+# ---------------------------------------------------------------- back-off
+FIRST_PAUSE_S, MAX_PAUSE_S = 2.0, 300.0  # where the endpoint names no time
+MAX_WANTED_S = 3_600.0  # however long the endpoint asks for: an account may be topped up any time
+PROBE_S = 5.0  # after a pause one call is made, and the next this much later or when it has succeeded
+_MAX_PAUSES = 1_000  # clients choose their credentials
 
-Key = tuple[str | None, bytes]
+EndpointKey = tuple[str | None, bytes]
 """Endpoint (None: the conversation's upstream) and a digest of the credential."""
-
-
-@dataclass(slots=True)
-class _Pause:
-    since: float
-    until: float
-    failures: int  # in a row
-
-
-class Pauses:
-    """Asked before every call, and told how it ended."""
-
-    def __init__(
-        self, *, first_s: float = 2.0, limit_s: float = 300.0, jitter: Callable[[], float] = random.random
-    ) -> None:
-        """`first_s`: the pause where the endpoint names none; it doubles up to `limit_s`."""
-        self._first_s, self._limit_s, self._jitter = first_s, limit_s, jitter
-        self._pauses: dict[Key, _Pause] = {}
-
-    def left(self, key: Key, now: float) -> float:
-        """Return for how many seconds no call may be made; 0: this one may, and has to be reported."""
-        pause = self._pauses.get(key)
-        if pause is None:
-            return 0.0
-        if now < pause.until:
-            return pause.until - now
-        pause.until = now + PROBE_S
-        return 0.0
-
-    def answered(self, key: Key) -> None:
-        """The endpoint took a call: the pause is over for all."""
-        self._pauses.pop(key, None)
-
-    def refused(self, key: Key, *, began: float, now: float, asked_s: float | None) -> float:
-        """Begin a pause, or a longer one, and return its length. `asked_s`: what the endpoint asked for;
-        `began`: when the call began. Calls that were under way together count as one refusal."""
-        pause = self._pauses.get(key)
-        if pause is not None and began < pause.since:
-            pause.until = max(pause.until, now + min(asked_s or 0.0, LONGEST_S))
-            return pause.until - now
-        failures = 1 if pause is None else pause.failures + 1
-        length = self._length(failures, asked_s)
-        self._make_room(now)
-        self._pauses[key] = _Pause(since=now, until=now + length, failures=failures)
-        return length
-
-    def _length(self, failures: int, asked_s: float | None) -> float:
-        if asked_s is not None:
-            return min(asked_s, LONGEST_S) + self._first_s * 0.5 * self._jitter()
-        full = min(self._limit_s, self._first_s * 2.0 ** min(failures - 1, 30))
-        return full * (0.5 + 0.5 * self._jitter())
-
-    def _make_room(self, now: float) -> None:
-        if len(self._pauses) >= MOST:
-            self._pauses = {key: pause for key, pause in self._pauses.items() if pause.until > now}
-        while len(self._pauses) >= MOST:
-            del self._pauses[next(iter(self._pauses))]
 
 
 def retry_after(headers: Headers, now: float) -> float | None:
     """Return the seconds that the answer asks to wait: Retry-After in seconds or as a date, or
-    retry-after-ms. `now`: Unix time. None where it asks for nothing that can be read."""
+    retry-after-ms. `now`: Unix time. None if it asks for nothing that can be read."""
     given = {name.lower(): value.decode("latin-1").strip() for name, value in headers}
     if (milliseconds := _number(given.get(b"retry-after-ms"))) is not None:
         return milliseconds / 1000
@@ -171,6 +112,7 @@ def _number(value: str | None) -> float | None:
     return float(value)
 
 
+# ---------------------------------------------------------------- calls
 @dataclass(frozen=True, slots=True)
 class RoleModel:
     """Where one role's calls go. Without an endpoint: the conversation's upstream, with the client's
@@ -199,7 +141,7 @@ class _Call:
         return self.role.model or self.request.model
 
     @property
-    def key(self) -> Key:
+    def key(self) -> EndpointKey:
         digest = blake2b(repr(self.headers).encode(), digest_size=16).digest()
         return self.role.endpoint, digest
 
@@ -223,8 +165,8 @@ class UpstreamCompleter:
         roles: Mapping[str, RoleModel],
         endpoints: Mapping[str, Upstream] | None = None,
         *,
-        pauses: Pauses | None = None,
         clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
         learning: Learning | None = None,
         own: RoleModel = RoleModel(),
     ) -> None:
@@ -234,7 +176,8 @@ class UpstreamCompleter:
         self._credentials = credentials
         self._roles = dict(roles)
         self._endpoints = dict(endpoints or {})
-        self._pauses, self._clock = pauses or Pauses(), clock
+        self._clock, self._jitter = clock, jitter
+        self._breakers = TTLCache[EndpointKey, CircuitBreaker](_MAX_PAUSES)
         self._learning, self._own = learning or Learning(Forms(clock)), own
         self._doubted: set[ModelRoute] = set()  # a server error was over once options were given up
 
@@ -249,7 +192,8 @@ class UpstreamCompleter:
             return await self._completed(call)
 
     async def _completed(self, call: _Call) -> str:
-        if left_s := self._pauses.left(call.key, call.began):
+        breaker = self._breakers.get(call.key)
+        if breaker is not None and (left_s := breaker.acquire()):
             raise CompletionPostponed("the endpoint rests", retry_after_s=left_s, shared=call.shared)
         try:
             async with asyncio.timeout(call.role.timeout_s):
@@ -265,7 +209,7 @@ class UpstreamCompleter:
         )
         if answer.status in _BUSY:
             raise self._turned_away(call, answer)
-        self._pauses.answered(call.key)
+        self._breakers.pop(call.key)
         return await asyncio.to_thread(_text, answer)
 
     def _addressed(self, request: CompletionRequest) -> _Call:
@@ -289,8 +233,20 @@ class UpstreamCompleter:
             return CompletionPostponed(reason, retry_after_s=left_s, shared=call.shared)
         return CompletionFailed(reason, retry_after_s=left_s)
 
-    def _rest(self, call: _Call, asked_s: float | None) -> float:
-        left_s = self._pauses.refused(call.key, began=call.began, now=self._clock(), asked_s=asked_s)
+    def _rest(self, call: _Call, wanted_s: float | None) -> float:
+        """Leave the endpoint alone for a while, and return for how long."""
+        breaker = self._breakers.get(call.key)
+        if breaker is None:
+            breaker = CircuitBreaker(
+                FIRST_PAUSE_S,
+                max_open_s=MAX_PAUSE_S,
+                probe_s=PROBE_S,
+                clock=self._clock,
+                jitter=self._jitter,
+            )
+            self._breakers.put(call.key, breaker)
+        wanted_s = None if wanted_s is None else min(wanted_s, MAX_WANTED_S)
+        left_s = breaker.failed(began_at=call.began, wanted_s=wanted_s)
         telemetry.log.warning("completion.endpoint_rests", role=call.request.role, seconds=round(left_s, 1))
         return left_s
 

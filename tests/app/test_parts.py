@@ -108,7 +108,7 @@ async def test_a_clock_that_is_set_back_keeps_no_work_of_memory_away(
             raise StoreUnavailable("gone")
         return "fine"
 
-    monkeypatch.setattr(failopen, "REST_S", 0.05)
+    monkeypatch.setattr(failopen, "OPEN_S", 0.05)
     (tmp_path / "models").symlink_to(models_dir)
     settings, now, broken = load(None, {}, {"storage": {"data_dir": tmp_path}}), 1e9, True
     async with AsyncExitStack() as stack:

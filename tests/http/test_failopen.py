@@ -7,7 +7,7 @@ import pytest
 
 from proxy.domain.errors import DamagedRow, EmbeddingFailed, StoreUnavailable
 from proxy.http import failopen
-from proxy.http.failopen import REST_S, TRIP_AFTER, Failed, FailOpen
+from proxy.http.failopen import OPEN_S, TRIP_AFTER, Failed, FailOpen
 from proxy.telemetry import REMIND_S, Metrics
 
 
@@ -96,7 +96,7 @@ async def test_an_operation_that_keeps_failing_rests_and_is_tried_again(
         assert await fail_open.attempt("recall", work, 1) == Failed("store_unavailable")
     assert calls == TRIP_AFTER
     assert fail_open.resting == "store_unavailable"
-    clock.now += REST_S + 0.1
+    clock.now += OPEN_S + 0.1
     assert fail_open.resting is None
     await fail_open.attempt("recall", work, 1)
     assert calls == TRIP_AFTER + 1

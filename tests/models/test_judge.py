@@ -17,7 +17,7 @@ from proxy.models import heads
 from proxy.models.embedder import OnnxEmbedder
 from proxy.models.encoder import Encoder, Pass
 from proxy.models.heads import MessageHead, read_head
-from proxy.models.judge import OnnxJudge, _Memories, load_judge
+from proxy.models.judge import OnnxJudge, load_judge
 from proxy.models.load import load_embedder
 from tests.models.heads import message_arrays, pair_arrays, reader_arrays, write_head, write_heads
 
@@ -238,13 +238,6 @@ async def test_a_stored_reading_spares_the_pass_and_one_of_another_head_does_not
     await other.helps(message, memories, stored)
     assert sorted(runs) == sorted("passage: " + fact for fact in facts)
     other.close()
-
-
-def test_memories_are_kept_within_a_number_of_bytes() -> None:
-    held = _Memories(1_000)
-    for at in range(9):
-        held.put(bytes([at]), bytes(400))
-    assert [at for at in range(9) if held.get(bytes([at])) is not None] == [7, 8]
 
 
 async def test_vectors_of_another_model_say_nothing(

@@ -9,8 +9,7 @@ import pytest
 from proxy.domain.core import Hit, MemoryOptions, Ranked
 from proxy.domain.errors import RerankFailed
 from proxy.recall.prepare import prepare, search
-from proxy.recall.recent import REST_S, TRIP_AFTER
-from proxy.recall.rerank import AT_ONCE, STEP, Reranking, fused
+from proxy.recall.rerank import AT_ONCE, OPEN_S, STEP, TRIP_AFTER, Reranking, fused
 from tests.recall.conftest import NOW, SCOPE, Shelf, memory, tools_with, turn
 from tests.support.judge import ScriptedJudge
 
@@ -108,7 +107,7 @@ async def test_a_model_that_keeps_failing_rests():
         await reranking.reorder("which?", ranked(10), spent_s=0)
     oracle.failing = False
     assert ids(await reranking.reorder("which?", ranked(10), spent_s=0)) == ids(ranked(10))
-    clock.now += REST_S + 1
+    clock.now += OPEN_S + 1
     assert ids(await reranking.reorder("which?", ranked(10), spent_s=0))[0] == "m7"
 
 

@@ -9,8 +9,7 @@ from proxy.domain.core import Message, Scope
 from proxy.domain.errors import CompletionFailed
 from proxy.domain.ports import CompletionRequest
 from proxy.recall.query import query_of
-from proxy.recall.recent import REST_S, TRIP_AFTER
-from proxy.recall.short_call import LASTS_S, SHARE, conversation
+from proxy.recall.short_call import LASTS_S, OPEN_S, SHARE, TRIP_AFTER, conversation
 from proxy.recall.wording import MAX_QUESTION, Wording, sound_note, sound_question, value_of
 from tests.recall.conftest import turn
 
@@ -129,7 +128,7 @@ async def test_a_model_that_keeps_failing_is_left_alone_for_a_while():
     for _ in range(TRIP_AFTER + 2):
         await improved(model, wording=wording)
     assert len(model.asked) == TRIP_AFTER
-    clock.now += REST_S + 1
+    clock.now += OPEN_S + 1
     model.failing = False
     assert (await improved(model, wording=wording)).text.startswith("How much is the hotel")
 

@@ -13,7 +13,7 @@ from proxy.domain.core import Scope
 from proxy.domain.errors import CompletionFailed, CompletionPostponed, CompletionRefused, CredentialNeeded
 from proxy.domain.ports import Completer, CompletionRequest
 from proxy.upstream.client import Upstream
-from proxy.upstream.completer import Credentials, Pauses, RoleModel, UpstreamCompleter
+from proxy.upstream.completer import Credentials, RoleModel, UpstreamCompleter, retry_after
 from proxy.upstream.forms import DEFAULT, LEARNT_FOR_S, MOST_LEARNT, Form, Forms, Learning, ModelRoute
 from tests.support.upstream import Exchange, ScriptedUpstream, completion, completion_events
 
@@ -53,7 +53,7 @@ async def completer_of(
             upstream,
             credentials or Credentials(),
             roles,
-            pauses=Pauses(jitter=lambda: 1.0),
+            jitter=lambda: 1.0,
             clock=clock or Hours(),
             learning=Learning(Forms(clock or Hours()), scripted.url),
         )
@@ -537,3 +537,21 @@ async def test_the_time_out_of_the_conversation_s_own_model_is_the_operator_s() 
         completer = UpstreamCompleter(upstream, Credentials(), {}, own=RoleModel(timeout_s=0.05))
         with pytest.raises(CompletionFailed, match=r"no answer within 0\.05 s"):
             await completer.complete(question())
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ([], None),
+        ([(b"Retry-After", b"20")], 20),
+        ([(b"retry-after", b"1.5")], 1.5),
+        ([(b"retry-after-ms", b"250"), (b"retry-after", b"1")], 0.25),
+        ([(b"retry-after", b"Thu, 28 May 2026 20:26:50 GMT")], 10),
+        ([(b"retry-after", b"Thu, 28 May 2020 20:26:50 GMT")], 0),
+        *(([(b"retry-after", v)], None) for v in (b"", b"soon", b"-3", b"nan", b"inf", b"1e9", b"\xb2")),
+    ],
+)
+def test_retry_after_is_read_as_seconds_or_a_date(
+    headers: list[tuple[bytes, bytes]], seconds: float | None
+) -> None:
+    assert retry_after(headers, now=1_780_000_000.0) == seconds

@@ -16,13 +16,13 @@ import os
 import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from proxy import telemetry
+from proxy.domain.cache import TTLCache
 from proxy.domain.errors import StoreError
 from proxy.domain.oversight import Key
 from proxy.domain.ports import KeyStore
@@ -121,9 +121,9 @@ class KeyRing:
     def __init__(
         self, store: KeyStore, *, clock: Callable[[], float] = time.monotonic, limit: int = 10_000
     ) -> None:
-        self._store, self._clock, self._limit = store, clock, limit
-        self._valid: OrderedDict[bytes, _Known] = OrderedDict()
-        self._refused: OrderedDict[bytes, _Known] = OrderedDict()
+        self._store, self._clock = store, clock
+        self._valid = TTLCache[bytes, _Known](limit)
+        self._refused = TTLCache[bytes, _Known](limit)
         self._seldom = telemetry.Seldom(clock)
 
     async def find(self, presented: str) -> Found | None:
@@ -163,12 +163,9 @@ class KeyRing:
 
     def _note(self, digest: bytes, known: _Known) -> None:
         """Keep what the store said, under what it says now."""
-        for kept, belongs in ((self._valid, known.found is not None), (self._refused, known.found is None)):
-            kept.pop(digest, None)
-            if belongs:
-                kept[digest] = known
-            if len(kept) > self._limit:
-                kept.popitem(last=False)
+        valid = known.found is not None
+        (self._refused if valid else self._valid).pop(digest)
+        (self._valid if valid else self._refused).put(digest, known)
 
 
 def _opened(presented: str, key: Key | None) -> Found | None:

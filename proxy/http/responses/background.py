@@ -7,11 +7,11 @@ machines that share a store have to agree on that: to LEASE_S - BEAT_S seconds.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
 
+from proxy.domain.cache import TTLCache
 from proxy.domain.stored_responses import StoredResponse
 from proxy.http.responses.owners import Owner
 from proxy.wire.body import dump, loads
@@ -92,8 +92,9 @@ class Lives:
     """The background responses of this process, and the last that have ended."""
 
     def __init__(self) -> None:
-        self._lives: OrderedDict[str, Live] = OrderedDict()
-        self._done: OrderedDict[str, Live] = OrderedDict()
+        self._lives: dict[str, Live] = {}
+        # At most KEPT of them, and KEPT_BYTES together.
+        self._done = TTLCache[str, Live](KEPT_BYTES, size_of=lambda live: max(live.size, KEPT_BYTES // KEPT))
 
     def begin(self, live: Live) -> None:
         """Let the response be found."""
@@ -103,9 +104,7 @@ class Lives:
         """Keep only its events, for those who resume."""
         self._lives.pop(live.id, None)
         live.end()
-        self._done[live.id] = live
-        while len(self._done) > KEPT or sum(old.size for old in self._done.values()) > KEPT_BYTES:
-            self._done.popitem(last=False)
+        self._done.put(live.id, live)
 
     def under_way(self, owner: Owner, response_id: str) -> Live | None:
         """Return the response if it is being made here, and the owner may see it."""

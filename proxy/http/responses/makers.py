@@ -19,13 +19,14 @@ unlike a response, an item without a note is refused, since its id alone shows w
 
 import asyncio
 import re
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import blake2b
 from typing import Any
 
+from proxy.domain.cache import TTLCache
 from proxy.domain.chain_store import ChainStore
 from proxy.domain.core import Scope
 from proxy.domain.errors import ClientError, InvalidRequest, NotFound, StoreUnavailable
@@ -63,7 +64,7 @@ class Makers:
     fail_open: FailOpen
     clock: Clock
     ttl_s: float  # of a response's note; those of conversations stay: the upstream keeps them
-    _recent: OrderedDict[str, list[str]] = field(default_factory=OrderedDict)
+    _recent: TTLCache[str, list[str]] = field(default_factory=partial(TTLCache, RECENT))
 
     def claim(self, caller: Caller, user: str | None, ids: Iterable[str], credential: str) -> None:
         """Know at once, in this process, that the caller made the objects: see note."""
@@ -165,9 +166,7 @@ class Makers:
 
     def _note_recent(self, names: Iterable[str], made_by: list[str]) -> None:
         for name in names:
-            self._recent[name] = made_by
-            if len(self._recent) > RECENT:
-                self._recent.popitem(last=False)
+            self._recent.put(name, made_by)
 
     async def _noted(self, id_: str) -> list[str]:
         found = await self.fail_open.attempt(

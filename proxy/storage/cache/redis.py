@@ -1,7 +1,7 @@
 """Counters that replicas share in Redis or Valkey: rate limits, and the hour's calls of our own.
 
 Nothing here has to last. While Redis is down, slower than the time-out, full or read-only, every call raises
-StoreUnavailable at once and its caller counts without it; after REST_S one call tries again. A Redis that was
+StoreUnavailable at once and its caller counts without it; after OPEN_S one call tries again. A Redis that was
 flushed, or that evicts, has forgotten some counts: a subject gets one more burst.
 
 Every count is one script about one key, by Redis's own clock, so replicas need no common time.
@@ -21,10 +21,11 @@ from redis.exceptions import RedisError
 
 from proxy import telemetry
 from proxy.domain.calls import HOUR_S, Calls, Spent
+from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.rates import TOLERANCE, Rate, Verdict, verdict_of
 
-REST_S = 2.0  # without a question after a failure
+OPEN_S = 2.0  # without a question after a failure
 _CONNECTIONS = 64
 _PORT = 6379  # where a URL names none
 
@@ -94,7 +95,7 @@ class RedisCache:
         self.prefix, self.place = prefix, place_of(url)
         self._timeout_s, self._failed, self._steady = timeout_s, failed, steady
         self._away_since: float | None = None
-        self._try_at = float("-inf")
+        self._breaker = CircuitBreaker(OPEN_S, probe_s=OPEN_S, clock=steady)
 
     @property
     def limits(self) -> "SharedLimits":
@@ -118,17 +119,15 @@ class RedisCache:
 
     async def _guarded(self, call: Callable[[], Any]) -> Any:
         """Return the call's result, within the time-out, and only while Redis is not known to be away."""
-        now = self._steady()
-        if self._away_since is not None:
-            if now < self._try_at:
-                raise StoreUnavailable("Redis failed a moment ago")
-            self._try_at = now + REST_S  # the others do not wait for this one
+        if self._breaker.acquire():
+            raise StoreUnavailable("Redis failed a moment ago")
         try:
             async with asyncio.timeout(self._timeout_s):
                 result = await call()
         except (RedisError, OSError, TimeoutError) as error:
             self._note_failure(type(error).__name__)
             raise StoreUnavailable(f"Redis: {type(error).__name__}") from error
+        self._breaker.succeeded()
         if self._away_since is not None:
             seconds = round(self._steady() - self._away_since, 1)
             self._away_since = None
@@ -136,10 +135,9 @@ class RedisCache:
         return result
 
     def _note_failure(self, error: str) -> None:
-        now = self._steady()
-        self._try_at = now + REST_S
+        self._breaker.failed()
         if self._away_since is None:
-            self._away_since = now
+            self._away_since = self._steady()
             telemetry.log.warning("cache.unavailable", place=self.place, error=error)
             self._failed()
 

@@ -21,6 +21,7 @@ from typing import TypeVar
 import psycopg
 
 from proxy import telemetry
+from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.postgres import schema
 from proxy.storage.postgres.connection import PostgresConnection, Raw, connect, mapped, place_of
@@ -58,7 +59,7 @@ class PostgresDatabase:
         self._mine = threading.local()
         self._all: set[Raw] = set()
         self._guard = threading.Lock()  # of the set, the counters and what follows
-        self._refused_until = 0.0  # time.monotonic
+        self._breaker = CircuitBreaker(_QUIET_S)
         self._refusal = psycopg.Error()
         readers = max(1, connections // 2)
         self._readers = ThreadPoolExecutor(readers, "store-reader", initializer=step_back)
@@ -194,13 +195,15 @@ class PostgresDatabase:
             raise
 
     def _connect(self) -> Raw:
-        if time.monotonic() < self._refused_until:
+        if self._breaker.is_open:
             raise self._refusal
         try:
             raw = connect(self.url)
         except psycopg.Error as error:
-            self._refused_until, self._refusal = time.monotonic() + _QUIET_S, error.with_traceback(None)
+            self._breaker.failed()
+            self._refusal = error.with_traceback(None)
             raise
+        self._breaker.succeeded()
         with self._guard:
             self._all.add(raw)
         if UNAVAILABLE in (self.troubles.current, self.troubles.of_reading):

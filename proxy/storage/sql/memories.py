@@ -1,7 +1,5 @@
 """The MemoryStore over SQL: see ports.MemoryStore for what every method guarantees."""
 
-import threading
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from proxy import telemetry
+from proxy.domain.cache import TTLCache
 from proxy.domain.core import (
     Change,
     Event,
@@ -288,43 +287,32 @@ class ProfileCache:
     user's memories, in a reader's thread."""
 
     def __init__(self, users: int = 10_000) -> None:
-        self._most = users
-        self._known: OrderedDict[int, tuple[tuple[int, Stamp], tuple[tuple[int, ProfileKind], ...]]]
-        self._known = OrderedDict()
-        self._lock = threading.Lock()
+        self._known = TTLCache[int, tuple[tuple[int, Stamp], tuple[tuple[int, ProfileKind], ...]]](users)
 
     def of(
         self, owner: Owner, version: tuple[int, Stamp], arrays: Callable[[], UserIndex], sort: SortProfile
     ) -> Sequence[tuple[int, ProfileKind]]:
         """Return the numbers and kinds of the profile's memories, the latest first; `arrays`: of the user's
         memories in this version."""
-        with self._lock:
-            known = self._known.get(owner.id)
-            if known is not None and known[0] == version:
-                self._known.move_to_end(owner.id)
-                return known[1]
+        known = self._known.get(owner.id)
+        if known is not None and known[0] == version:
+            return known[1]
         index = arrays()
         at = np.flatnonzero(index.current & index.embedded)[::-1]
         kinds = sort([row.tobytes() for row in index.matrix[at]]) if len(at) else ()
         found = [(seq, kind) for seq, kind in zip(index.seqs[at].tolist(), kinds, strict=True) if kind]
         rules = [one for one in found if one[1] == "rule"][:_MOST_IN_PROFILE]
         traits = [one for one in found if one[1] == "trait"][:_MOST_IN_PROFILE]
-        with self._lock:
-            self._known[owner.id] = (version, (*rules, *traits))
-            self._known.move_to_end(owner.id)
-            while len(self._known) > self._most:
-                self._known.popitem(last=False)
+        self._known.put(owner.id, (version, (*rules, *traits)))
         return (*rules, *traits)
 
     def drop(self, owner: int) -> None:
         """Delete what is known of a user who forgot something."""
-        with self._lock:
-            self._known.pop(owner, None)
+        self._known.pop(owner)
 
     def clear(self) -> None:
         """Delete all: the vectors are another model's from now on."""
-        with self._lock:
-            self._known.clear()
+        self._known.clear()
 
 
 def _hits(found: Sequence[Found], memories: Mapping[int, Memory]) -> Sequence[Hit]:

@@ -1,10 +1,9 @@
 """The PassageIndex over SQL: see documents.PassageIndex for what every method guarantees."""
 
 import json
-import threading
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
+from proxy.domain.cache import TTLCache
 from proxy.domain.core import Scope
 from proxy.domain.documents import Look, PassageHit, Pending
 from proxy.domain.ports import EmbeddingModel
@@ -58,7 +57,10 @@ class SqlPassages:
     ) -> None:
         self._database = database
         self._embedding = embedding
-        self._indexes = LibraryCache(index_bytes)
+        # One that is larger than all of it is cached alone, and not built for every search.
+        self._indexes = TTLCache[int, LibraryIndex](
+            index_bytes, size_of=lambda index: min(index.nbytes, index_bytes)
+        )
 
     async def holds(self, scope: Scope) -> bool:
         def work(tx: Connection) -> bool:
@@ -107,13 +109,13 @@ class SqlPassages:
 
     def let_go(self, owner: int) -> None:
         """Drop what is held in memory of a user."""
-        self._indexes.drop(owner)
+        self._indexes.pop(owner)
 
     def _index(self, tx: Connection, owner: int, version: int) -> LibraryIndex:
         generations = model.held(tx, self._embedding()).generations
         key = Key(self._database.epoch, version, generations)
-        index = self._indexes.get(owner, key)
-        if index is None:
+        index = self._indexes.get(owner)
+        if index is None or index.key != key:
             asked = {"owner": owner, "generations": rows.as_json(generations)}
             found = tx.execute(_ALL, asked).fetchall()
             index = build_library(key, [PassageRow(*row) for row in found])
@@ -134,40 +136,3 @@ def _hits(tx: Connection, found: Sequence[FoundPassage]) -> Sequence[PassageHit]
             for one in found
             if one.seq in read
         ]
-
-
-class LibraryCache:
-    """Indexes of documents by user, the most recently searched, within a bound in bytes."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
-        self._indexes: OrderedDict[int, LibraryIndex] = OrderedDict()
-        self._bytes = 0
-        self._lock = threading.Lock()
-
-    def get(self, owner: int, key: Key) -> LibraryIndex | None:
-        """Return the index made of just this, if it is held."""
-        with self._lock:
-            index = self._indexes.get(owner)
-            if index is None or index.key != key:
-                return None
-            self._indexes.move_to_end(owner)
-            return index
-
-    def put(self, owner: int, index: LibraryIndex) -> None:
-        """Hold the index; the least recently used go, but never the one used last."""
-        with self._lock:
-            self._remove(owner)
-            self._indexes[owner] = index
-            self._bytes += index.nbytes
-            while self._bytes > self._limit and len(self._indexes) > 1:
-                self._remove(next(iter(self._indexes)))
-
-    def drop(self, owner: int) -> None:
-        """Let go of a user's index: what was forgotten leaves this process's memory too."""
-        with self._lock:
-            self._remove(owner)
-
-    def _remove(self, owner: int) -> None:
-        if (index := self._indexes.pop(owner, None)) is not None:
-            self._bytes -= index.nbytes

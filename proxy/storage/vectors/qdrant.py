@@ -6,7 +6,6 @@ that no point has to be written again when the mean moves. How rare a term is co
 """
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -20,6 +19,7 @@ from qdrant_client.http.exceptions import ApiException
 from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
 
 from proxy import telemetry
+from proxy.domain.circuit_breaker import CircuitBreaker
 from proxy.storage.vectors.candidates import IndexUnavailable, Point, Query
 from proxy.storage.vectors.exact.postings import term_hash
 
@@ -28,8 +28,8 @@ T = TypeVar("T")
 DENSE, WORDS = "dense", "words"
 # ValueError: what the library's local mode raises for everything.
 _FOREIGN = (ApiException, QdrantException, RpcError, httpx.HTTPError, OSError, TimeoutError, ValueError)
-_FAILURES = 3  # in a row, after which nothing is asked for a while
-_PAUSE_S = 2.0
+_TRIP_AFTER = 3  # failures in a row
+_OPEN_S = 2.0  # in which nothing is asked
 _NO_MODEL = -1
 _K1, _B, _MEAN_LENGTH = 1.2, 0.4, 12.0  # as in exact/index.py; memories have about 12 terms
 _SPARSE_BITS = 2**32 - 1  # two terms that share a number cost a candidate
@@ -86,8 +86,8 @@ class QdrantIndex:
         self._client, self._collection = client, collection
         self._search_timeout_s = search_timeout_s
         self._seen: set[int] = set()  # generations with a collection that was there
-        self._failures = 0
-        self._pause_until = 0.0
+        self._breaker = CircuitBreaker(_OPEN_S, trip_after=_TRIP_AFTER)
+        self._is_away = False  # as the log has it
 
     @property
     def name(self) -> str:
@@ -158,7 +158,7 @@ class QdrantIndex:
     # ------------------------------------------------------------ failures
     async def _call(self, work: Callable[[], Awaitable[T]], *, timeout_s: float | None = None) -> T:
         """Return the work's result. Raises IndexUnavailable if Qdrant cannot do it, or failed just now."""
-        if time.monotonic() < self._pause_until:
+        if self._breaker.is_open:
             raise IndexUnavailable("failed just now")
         try:
             async with asyncio.timeout(timeout_s):
@@ -166,17 +166,16 @@ class QdrantIndex:
         except _FOREIGN as error:
             self._failed(error)
             raise IndexUnavailable(type(error).__name__) from None  # its text may hold what was asked
-        if self._failures >= _FAILURES:
+        self._breaker.succeeded()
+        if self._is_away:
+            self._is_away = False
             telemetry.log.info("index.available")
-        self._failures = 0
         return result
 
     def _failed(self, error: Exception) -> None:
-        self._failures += 1
         self._seen = set()  # one of them may have been deleted
-        if self._failures >= _FAILURES:
-            self._pause_until = time.monotonic() + _PAUSE_S
-        if self._failures == _FAILURES:
+        if self._breaker.failed() and not self._is_away:
+            self._is_away = True
             telemetry.log.warning("index.unavailable", error=type(error).__name__)
 
 
