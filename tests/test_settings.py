@@ -10,7 +10,7 @@ import yaml
 from proxy.config import PREFIX, ExternalModel, Settings, load, overlooked
 from proxy.domain.errors import ConfigError
 from proxy.models.catalog import ROWS
-from proxy.storage.cache.redis import RedisCache
+from proxy.storage.redis_cache import RedisCache
 from proxy.upstream.client import Upstream
 
 DEFAULTS = Path(__file__).parent.parent / "config" / "default.yaml"

@@ -9,7 +9,7 @@ import pytest
 from proxy.admit.safety import safe_id
 from proxy.domain.core import MemoryOptions, Message, Scope, Turn
 from proxy.http.exchange import RecentChains
-from proxy.storage.vectors.exact.postings import term_hash
+from proxy.storage.exact_index import term_hash
 
 # At most, by seven times as many more. A full table still doubles or halves (0.1 MB), and other threads
 # of the process allocate; what is kept without an end grows by more than twice this.

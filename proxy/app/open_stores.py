@@ -8,9 +8,8 @@ from proxy.domain.oversight import Quota
 from proxy.domain.storage import Stores
 
 if TYPE_CHECKING:
-    from proxy.storage.cache.redis import RedisCache
-    from proxy.storage.sql.indexed import Indexed
-    from proxy.storage.vectors.candidates import CandidateIndex
+    from proxy.storage.redis_cache import RedisCache
+    from proxy.storage.sql.external_index import CandidateIndex, Indexed
 
 
 def stores_of(settings: Settings, fell_back: Callable[[], None] = lambda: None) -> Stores:
@@ -50,7 +49,7 @@ def postgres_url_of(settings: Settings) -> str:
 def _indexed(settings: Settings, fell_back: Callable[[], None]) -> "Indexed | None":
     if (index := index_of(settings)) is None:
         return None
-    from proxy.storage.sql.indexed import Indexed
+    from proxy.storage.sql.external_index import Indexed
 
     return Indexed(index, exact_up_to=settings.qdrant.exact_up_to, fell_back=fell_back)
 
@@ -59,7 +58,7 @@ def index_of(settings: Settings) -> "CandidateIndex | None":
     """Return the index next to the database, not connected yet; None: vectors are searched exactly."""
     if settings.storage.vectors == "exact":
         return None
-    from proxy.storage.vectors import qdrant
+    from proxy.storage import qdrant
 
     chosen = settings.qdrant
     client = qdrant.connect(
@@ -85,7 +84,7 @@ def cache_of(settings: Settings, failed: Callable[[], None]) -> "RedisCache | No
     chosen = settings.cache
     if chosen.redis_url is None:
         return None
-    from proxy.storage.cache.redis import RedisCache
+    from proxy.storage.redis_cache import RedisCache
 
     url = chosen.redis_url.get_secret_value()
     return RedisCache(url, prefix=chosen.prefix, timeout_s=chosen.timeout_seconds, failed=failed)
@@ -104,9 +103,9 @@ def obstacle_of(settings: Settings) -> str:
     """Return why nothing can be stored where the settings say and what to do, "" if something can."""
     if settings.storage.backend != "sqlite":
         return ""
-    from proxy.storage.sqlite import place
+    from proxy.storage.sqlite import file
 
-    return place.obstacle(settings.data_dir)
+    return file.obstacle(settings.data_dir)
 
 
 def _quota(limits: LimitSettings) -> Quota:

@@ -40,7 +40,7 @@ from proxy.upstream.forms import Forms, Learning
 from proxy.upstream.network import Network
 
 if TYPE_CHECKING:
-    from proxy.storage.cache.redis import RedisCache
+    from proxy.storage.redis_cache import RedisCache
 
 PATIENCE = 0.7  # share of memory's deadline that a message which needs no memory waits for the store
 WARM_UP_S = 1.0  # what is not ready by then gets ready while serving

@@ -31,7 +31,7 @@ from proxy.domain.oversight import Receipt
 from proxy.models.catalog import short_name
 
 if TYPE_CHECKING:
-    from proxy.storage.sql.connection import Database
+    from proxy.storage.sql.database import Database
 
 STANDARD = "-"
 _DOING = {"copy": "copying", "verify": "verifying", "forget": "repeating later deletions"}
@@ -214,7 +214,7 @@ def _input(name: str) -> Iterator[BinaryIO]:
 
 # ---------------------------------------------------------------- receipts
 def _receipts(args: argparse.Namespace, settings: Settings) -> int:
-    from proxy.storage.sql.forgetting.repeat import to_lines
+    from proxy.storage.sql.forget import to_lines
 
     if args.repeat:
         return _repeat(_read_receipts(args.repeat), settings, as_json=args.json)
@@ -235,16 +235,16 @@ def _receipts(args: argparse.Namespace, settings: Settings) -> int:
 
 def _all_receipts(settings: Settings) -> Sequence[Receipt]:
     if settings.storage.backend == "sqlite":
-        from proxy.storage.sqlite import carry_over
+        from proxy.storage.sqlite import restore
 
-        return carry_over.receipts_in(_existing(settings))
-    from proxy.storage.sql.forgetting.repeat import receipts_in
+        return restore.receipts_in(_existing(settings))
+    from proxy.storage.sql.forget import receipts_in
 
     return asyncio.run(_in_stores(settings, lambda database: database.read(receipts_in)))
 
 
 def _repeat(receipts: Sequence[Receipt], settings: Settings, *, as_json: bool) -> int:
-    from proxy.storage.sql.forgetting.repeat import Repeated, repeat
+    from proxy.storage.sql.forget import Repeated, repeat
 
     async def run(database: "Database") -> Repeated:
         done = Repeated()
@@ -279,7 +279,7 @@ async def _in_stores(settings: Settings, work: "Callable[[Database], Awaitable[T
 
 
 def _read_receipts(path: Path) -> Sequence[Receipt]:
-    from proxy.storage.sql.forgetting.repeat import from_lines
+    from proxy.storage.sql.forget import from_lines
 
     with path.open(encoding="utf-8") as lines:
         try:

@@ -28,7 +28,7 @@ from proxy.models.judge import load_judge
 from proxy.models.load import load_embedder
 from proxy.models.reranker import load_reranker
 from proxy.models.tokens import Tokens
-from proxy.storage.vectors.candidates import IndexUnavailable
+from proxy.storage.sql.external_index import IndexUnavailable
 from proxy.upstream.client import Upstream, credential
 from proxy.upstream.connection import Timeouts
 from proxy.upstream.headers import Headers

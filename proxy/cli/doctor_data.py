@@ -11,10 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from proxy.domain.errors import StoreError
-from proxy.storage.sql.trouble import CORRUPT
-from proxy.storage.sqlite.file import SCHEMA_VERSION
-from proxy.storage.sqlite.survey import Survey, older_schema, survey
-from proxy.storage.sqlite.trouble import kind_of
+from proxy.storage.sql.outages import CORRUPT
+from proxy.storage.sqlite.database import kind_of
+from proxy.storage.sqlite.file import SCHEMA_VERSION, Survey, older_schema, survey
 from proxy.upstream.forms import described
 
 GOOD, NOTE, BAD = "ok", "--", "!!"

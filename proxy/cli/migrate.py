@@ -20,8 +20,8 @@ from proxy.domain.errors import ConfigError, StoreError
 
 if TYPE_CHECKING:
     from proxy.config import Settings
-    from proxy.storage.migrate.engines import Place
-    from proxy.storage.migrate.from_redis import Moved
+    from proxy.storage.migration import Place
+    from proxy.storage.redis_migration import Moved
 
 URL = "MEMORY_PROXY_MIGRATE_FROM"  # a command line is seen by every user of the machine
 _REDIS = ("redis://", "rediss://", "unix://")
@@ -66,8 +66,7 @@ def _run(args: argparse.Namespace) -> int:
 # ---------------------------------------------------------------- from SQLite, from PostgreSQL
 def _from_database(args: argparse.Namespace, origin: "Place", settings: "Settings") -> int:
     from proxy.app.open_stores import postgres_url_of
-    from proxy.storage.migrate.between import copy
-    from proxy.storage.migrate.engines import open_source, open_target
+    from proxy.storage.migration import copy, open_source, open_target
 
     to = postgres_url_of(settings) if settings.storage.backend == "postgres" else settings.data_dir
     try:
@@ -108,7 +107,7 @@ def _from_redis(args: argparse.Namespace, url: str, settings: "Settings") -> int
 
 async def _move(url: str, prefix: str, settings: "Settings") -> "Moved":
     from proxy.app.open_stores import stores_of
-    from proxy.storage.migrate.from_redis import OldRedis, move
+    from proxy.storage.redis_migration import OldRedis, move
     from proxy.storage.sql.stores import SqlStores
 
     try:

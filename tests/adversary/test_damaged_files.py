@@ -9,7 +9,7 @@ import pytest
 
 from proxy.cli import doctor_data
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.sqlite import backup, file, trouble
+from proxy.storage.sqlite import backup, database, file
 from tests.adversary.conftest import listed, tell, until
 from tests.e2e.conftest import Houses
 from tests.support.model import ScriptedModel, known
@@ -40,7 +40,7 @@ def spoilt(tmp_path: Path) -> Path:
 def test_a_schema_that_is_no_text_is_a_corrupt_file(spoilt: Path) -> None:
     with pytest.raises(StoreUnavailable, match="SQLITE_CORRUPT") as raised:
         file.prepare(spoilt, create=True)
-    assert trouble.kind_of(raised.value) == trouble.CORRUPT
+    assert database.kind_of(raised.value) == database.CORRUPT
 
 
 def test_the_doctor_and_a_backup_say_so_of_such_a_file(spoilt: Path, tmp_path: Path) -> None:

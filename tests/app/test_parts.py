@@ -19,7 +19,7 @@ from proxy.domain.errors import StoreUnavailable
 from proxy.http import failopen
 from proxy.learn.budget import PAUSE_S
 from proxy.recall.prepare import Tools, prepare
-from proxy.storage.sql.passages import SqlPassages
+from proxy.storage.sql.documents import SqlPassages
 from tests.models.heads import write_heads
 from tests.storage.recording import recorded
 

@@ -12,7 +12,7 @@ import pytest
 from proxy.cli import doctor_data
 from proxy.cli.doctor_data import BAD, GOOD, NOTE, findings
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.sqlite import survey
+from proxy.storage.sqlite import file
 from proxy.storage.sqlite.stores import SqliteStores
 from tests.storage.making import create, store
 
@@ -53,7 +53,7 @@ def test_a_file_that_is_no_database_is_found(database: Path) -> None:
 
 def test_a_disk_with_little_room_is_found(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(survey.shutil, "disk_usage", lambda _: usage(1, 1, 1_000_000))
+    monkeypatch.setattr(file.shutil, "disk_usage", lambda _: usage(1, 1, 1_000_000))
     assert marks(database)["disk"] == BAD
 
 
@@ -86,5 +86,5 @@ def test_vectors_of_another_model_are_found(database: Path) -> None:
 
 
 def test_what_is_too_large_to_be_read_through_is_not(database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(survey, "MOST_CHECKED_BYTES", 1)
+    monkeypatch.setattr(file, "MOST_CHECKED_BYTES", 1)
     assert marks(database)["database"] == NOTE

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.cache.redis import RedisCache
+from proxy.storage.redis_cache import RedisCache
 from tests import redis_server
 from tests.support.ports import reserved
 

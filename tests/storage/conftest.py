@@ -2,7 +2,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from proxy.storage.sql.forgetting import erase, forget
+from proxy.storage.sql import erasure, forget
 from proxy.storage.sqlite import SqliteStores
 
 
@@ -99,8 +99,8 @@ def conversations(stores):
 @pytest.fixture
 def in_portions(monkeypatch):
     """Whoever has anything is forgotten in portions, of two rows."""
-    monkeypatch.setattr(forget, "_AT_ONCE", 0)
-    monkeypatch.setattr(erase, "_WEIGHT", 1 / 2)
+    monkeypatch.setattr(forget, "_MOST_AT_ONCE", 0)
+    monkeypatch.setattr(erasure, "_WEIGHT", 1 / 2)
 
 
 @pytest.fixture

@@ -242,7 +242,7 @@ class QuarantineContract:
         assert await quarantine.find(ANNA, "q1") is not None
 
     async def test_a_flood_drives_out_the_oldest(self, memories, quarantine, monkeypatch):
-        monkeypatch.setattr("proxy.storage.sql.quarantine.MOST_HELD", 3)
+        monkeypatch.setattr("proxy.storage.sql.changes.MOST_HELD", 3)
         await store(memories, held("b"), scope=BEN)
         await store(memories, *(held(f"q{n}") for n in range(5)))
         assert [h.id for h in await quarantine.held(ANNA, limit=9)] == ["q4", "q3", "q2"]

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 from qdrant_client import AsyncQdrantClient
 
-from proxy.storage.sql import outbox
-from proxy.storage.sql.indexed import Indexed
-from proxy.storage.vectors.candidates import IndexUnavailable
-from proxy.storage.vectors.qdrant import Collection, QdrantIndex
+from proxy.storage.qdrant import Collection, QdrantIndex
+from proxy.storage.sql import external_index
+from proxy.storage.sql.external_index import Indexed, IndexUnavailable
 from tests.storage.making import ANNA, APOLLO, create, find, of, store
 from tests.storage.test_qdrant_contract import SERVERS
 
@@ -75,7 +74,7 @@ async def another(made, index, monkeypatch):
         return opened
 
     monkeypatch.setattr(index, "close", stays_open)
-    monkeypatch.setattr(outbox, "_SETTLE_S", -1.0)
+    monkeypatch.setattr(external_index, "_SETTLE_S", -1.0)
     yield open_one
     for each in every:
         await each.close()
@@ -173,7 +172,7 @@ class OutboxContract:
         assert len(await index.held()) == 4
 
     async def test_rebuilding_goes_on_where_it_was_broken_off(self, stores, index, monkeypatch):
-        monkeypatch.setattr("proxy.storage.sql.outbox._AT_ONCE", 2)
+        monkeypatch.setattr("proxy.storage.sql.external_index._AT_ONCE", 2)
         for number in range(7):
             await store(stores.memories, create(f"tea {number}", id=f"m{number}"))
         await stores.deliver()

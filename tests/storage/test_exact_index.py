@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from proxy.domain.core import Search, Stamp
-from proxy.storage.vectors.exact.index import Row, build
-from proxy.storage.vectors.exact.postings import pack, term_hash
+from proxy.storage.exact_index import Row, build, pack, term_hash
 from tests.support.examples import examples
 
 WORDS = "a b c d e f".split()

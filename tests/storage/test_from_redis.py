@@ -14,9 +14,9 @@ from redis import Redis
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.migrate.from_redis import Moved, OldRedis, Refused, move
-from proxy.storage.postgres import PostgresStores, schema
+from proxy.storage.postgres import PostgresStores, database
 from proxy.storage.postgres.connection import connect
+from proxy.storage.redis_migration import Moved, OldRedis, Refused, move
 from proxy.storage.sql.stores import SqlStores
 from proxy.storage.sqlite import SqliteStores
 from tests import postgres_server, redis_server
@@ -73,7 +73,7 @@ def postgres() -> Iterator[postgres_server.PostgresServer]:
     with postgres_server.running() as running:
         running.execute("CREATE DATABASE ours")
         with closing(connect(running.url("ours"))) as made:
-            schema.prepare(made, "the template")
+            database.prepare(made, "the template")
         yield running
 
 

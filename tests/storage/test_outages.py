@@ -6,7 +6,7 @@ import pytest
 
 from proxy.app import care
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.outages import HOLD_S, REMIND_S, Outages
+from proxy.storage.sql.outages import HOLD_S, REMIND_S, Outages
 from tests.storage.recording import recorded
 
 

@@ -7,10 +7,9 @@ import secrets
 import pytest
 from qdrant_client import AsyncQdrantClient
 
-from proxy.storage.sql.indexed import Indexed
+from proxy.storage.qdrant import Collection, QdrantIndex
+from proxy.storage.sql.external_index import Indexed, Point
 from proxy.storage.sqlite import SqliteStores
-from proxy.storage.vectors.candidates import Point
-from proxy.storage.vectors.qdrant import Collection, QdrantIndex
 from tests.storage.conftest import tell
 from tests.storage.contract_changes import ChangesContract
 from tests.storage.contract_forgetting import ForgettingContract

@@ -7,13 +7,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
-from proxy.storage.vectors.candidates import IndexUnavailable, Point, Query
-from proxy.storage.vectors.exact.postings import pack
-from proxy.storage.vectors.qdrant import Collection, QdrantIndex, connect
+from proxy.storage.exact_index import pack
+from proxy.storage.qdrant import Collection, QdrantIndex, connect
+from proxy.storage.sql.external_index import CandidateQuery, IndexUnavailable, Point
 
 VECTOR = np.array([1, 0, 0], np.float32).tobytes()
 POINT = Point(5, 1, "semantic", None, 9.5, VECTOR, pack(["tea", "green"]))
-QUERY = Query(1, "apollo", frozenset({"semantic"}), 5.0, VECTOR, ("tea",), 10, (0,))
+QUERY = CandidateQuery(1, "apollo", frozenset({"semantic"}), 5.0, VECTOR, ("tea",), 10, (0,))
 
 
 @pytest.fixture

@@ -16,8 +16,8 @@ from redis import Redis
 from proxy.domain.calls import OwnCalls
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.rates import TOLERANCE, Rate, judge, verdict_of
-from proxy.storage.cache import redis as module
-from proxy.storage.cache.redis import RedisCache, place_of
+from proxy.storage import redis_cache as module
+from proxy.storage.redis_cache import RedisCache, place_of
 from tests import redis_server
 from tests.storage.contract_calls import CallsContract
 

@@ -6,33 +6,35 @@ import pytest
 
 from proxy.domain.core import Forgotten
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.sql.forgetting.target import Target
-from proxy.storage.sql.model import made_with_another
-from proxy.storage.sql.receipts import counts_of, numbers, plus
+from proxy.storage.sql.embeddings import made_with_another
+from proxy.storage.sql.erasure import add_counts, counts_as_dict, counts_from_dict
+from proxy.storage.sql.forget_plan import ForgetTarget
 
 
 def test_every_count_of_a_receipt_is_added() -> None:
     names = [f.name for f in fields(Forgotten) if f.name != "receipt"]
     one = Forgotten(**{name: n for n, name in enumerate(names, 1)}, receipt=None)
     other = Forgotten(**dict.fromkeys(names, 100), receipt="rcpt_1")
-    total = plus(one, other)
-    assert numbers(total) == {name: 100 + n for n, name in enumerate(names, 1)}
-    assert (total.receipt, plus(total, one).receipt) == ("rcpt_1", "rcpt_1")
+    total = add_counts(one, other)
+    assert counts_as_dict(total) == {name: 100 + n for n, name in enumerate(names, 1)}
+    assert (total.receipt, add_counts(total, one).receipt) == ("rcpt_1", "rcpt_1")
 
 
 def test_receipts_of_another_version_can_be_read() -> None:
-    assert numbers(Forgotten(memories=2)) == {"memories": 2}  # an older one may not know the others' names
-    assert counts_of({"memories": 2, "dreams": 7}, "rcpt_1") == Forgotten(memories=2, receipt="rcpt_1")
+    assert counts_as_dict(Forgotten(memories=2)) == {
+        "memories": 2
+    }  # an older one may not know the others' names
+    assert counts_from_dict({"memories": 2, "dreams": 7}, "rcpt_1") == Forgotten(memories=2, receipt="rcpt_1")
     for damaged in (7, "memories", [1]):
         with pytest.raises((TypeError, ValueError)):
-            counts_of(damaged)  # type: ignore[arg-type]
+            counts_from_dict(damaged)  # type: ignore[arg-type]
 
 
 def test_a_type_stands_for_its_children_and_its_absence_for_all() -> None:
-    types = Target(owner=1, type="semantic").types
+    types = ForgetTarget(owner=1, type="semantic").types
     assert types is not None
     assert "semantic" in types
-    assert Target(owner=1).types is None
+    assert ForgetTarget(owner=1).types is None
 
 
 def test_a_wrong_model_is_told_with_its_remedy() -> None:

@@ -3,8 +3,7 @@
 import pytest
 
 from proxy.domain.calls import OwnCalls
-from proxy.storage.sql.calls import SqlCalls
-from proxy.storage.sql.forms import SqlForms
+from proxy.storage.sql.shared_state import SqlCalls, SqlForms
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.contract_calls import CallsContract
 from tests.storage.contract_forms import FormsContract

@@ -11,8 +11,8 @@ import pytest
 from proxy.domain.core import Candidate, Hold, Scope
 from proxy.domain.oversight import Key
 from proxy.domain.stored_responses import Conversation, StoredResponse
-from proxy.storage.sql.forgetting import forget, repeat
-from proxy.storage.sqlite import carry_over
+from proxy.storage.sql import forget
+from proxy.storage.sqlite import restore
 from tests.storage.making import (
     ANNA,
     BEN,
@@ -163,9 +163,9 @@ async def test_saved_receipts_stand_in_for_a_database_that_is_lost(house):
         house.back_up()
         await forgotten(stores.memories, of(ANNA), "a")
         await forgotten(stores.memories, of(BEN))
-    lines = list(repeat.to_lines(carry_over.receipts_in(house.data_dir / "memory.db")))
+    lines = list(forget.to_lines(restore.receipts_in(house.data_dir / "memory.db")))
     (house.data_dir / "memory.db").unlink()
-    done = house.restore(receipts=list(repeat.from_lines(io.StringIO("".join(lines)))))
+    done = house.restore(receipts=list(forget.from_lines(io.StringIO("".join(lines)))))
     assert (done.carried.receipts, done.carried.erased.memories, done.carried.unknown) == (2, 3, 0)
     assert await house.remembered() == {"rum"}
     assert await house.remembered(BEN) == set()
@@ -180,7 +180,7 @@ async def test_a_receipt_of_something_younger_than_the_backup_is_told_of(house):
         house.back_up()
         await store(stores.memories, supersede("a", "rum", id="b"))
         await forgotten(stores.memories, of(ANNA), "b")
-    receipts = carry_over.receipts_in(house.data_dir / "memory.db")
+    receipts = restore.receipts_in(house.data_dir / "memory.db")
     (house.data_dir / "memory.db").unlink()
     assert house.restore(receipts=receipts).carried.unknown == 1
 
@@ -188,7 +188,7 @@ async def test_a_receipt_of_something_younger_than_the_backup_is_told_of(house):
 async def test_a_line_that_is_no_receipt_is_named(house):
     for line in ("{}", "[]", "no", '{"id": 1}'):
         with pytest.raises(ValueError, match="line 1"):
-            list(repeat.from_lines([line]))
+            list(forget.from_lines([line]))
 
 
 async def test_a_revoked_key_stays_revoked_and_a_new_one_valid(house):
@@ -261,7 +261,7 @@ async def test_a_document_forgotten_after_the_backup_does_not_come_back(house):
         house.back_up()
         gone = await stores.memories.forgetting.forget_document(ANNA, "d1", by="test", now=NOW)
         assert gone.documents == 1
-    receipts = carry_over.receipts_in(house.data_dir / "memory.db")
+    receipts = restore.receipts_in(house.data_dir / "memory.db")
     for present in ("read", "lost"):
         if present == "lost":
             (house.data_dir / "memory.db").unlink()

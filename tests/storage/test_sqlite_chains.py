@@ -340,7 +340,7 @@ async def test_pruning_goes_in_portions(stores, monkeypatch):
 
 # ---------------------------------------------------------------- rows kept in memory
 async def test_a_search_shows_every_access_though_the_rows_are_kept(stores, second, monkeypatch):
-    monkeypatch.setattr("proxy.storage.sql.row_cache._FRESH_S", 0.0)  # which is a minute
+    monkeypatch.setattr("proxy.storage.sql.memory_cache._FRESH_S", 0.0)  # which is a minute
     await store(stores.memories, create("tea", id="a"))
     for n in range(1, 4):
         await (stores if n % 2 else second).memories.touch(ANNA, ["a"], NOW + n)

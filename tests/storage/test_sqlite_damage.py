@@ -10,9 +10,9 @@ from proxy.domain.documents import Limits, Look, NewDocument, Passage
 from proxy.domain.errors import StoreUnavailable
 from proxy.domain.oversight import Key
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.damage import DamagedRow, legible
-from proxy.storage.outages import REMIND_S
-from proxy.storage.sqlite.trouble import SqliteTroubles
+from proxy.storage.sql.database import DamagedRow, legible
+from proxy.storage.sql.outages import REMIND_S
+from proxy.storage.sqlite.database import SqliteTroubles
 from tests.storage.making import (
     ANNA,
     BEN,

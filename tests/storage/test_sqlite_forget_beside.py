@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from proxy.storage.sql.forgetting import erase
+from proxy.storage.sql import erasure
 from proxy.storage.sqlite import SqliteStores, database
 from tests.storage import forgetting_support as support
 from tests.storage.contract_chains import keep, response
@@ -77,7 +77,7 @@ async def test_a_portion_takes_what_has_continued_its_responses_since(stores):
     await keep(stores, response("r1"), response("other"))
     planned = (("responses", (1,)),)
     await keep(stores, response("r2", previous_id="r1"), response("r3", previous_id="r2"))
-    gone = await stores.memories.forgetting._database.write(lambda tx: erase.erase(tx, 1, planned))
+    gone = await stores.memories.forgetting._database.write(lambda tx: erasure.erase(tx, 1, planned))
     assert gone.responses == 3
     assert [await stores.chains.get(ANNA, id_, NOW) for id_ in ("r1", "r2", "r3")] == [None] * 3
     assert await stores.chains.get(ANNA, "other", NOW) is not None

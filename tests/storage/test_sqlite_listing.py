@@ -3,7 +3,7 @@
 import sqlite3
 
 from proxy.domain.core import MemoryFilter
-from proxy.storage.sql import listing
+from proxy.storage.sql import memories
 from tests.storage.making import (
     ANNA,
     BEN,
@@ -15,7 +15,7 @@ from tests.storage.making import (
 
 
 async def test_a_list_goes_both_ways_in_slices(stores, monkeypatch):
-    monkeypatch.setattr(listing, "_SLICE", 3)
+    monkeypatch.setattr(memories, "_SLICE", 3)
     await store(stores.memories, *(create(f"fact {n}", id=f"f{n}", archived=n % 4 == 1) for n in range(20)))
     await store(stores.memories, *(create(f"ben's {n}", BEN) for n in range(5)), scope=BEN)
     expected = [f"f{n}" for n in range(20) if n % 4 != 1]

@@ -10,7 +10,7 @@ from hypothesis.stateful import invariant, rule
 
 from proxy.domain.core import Evidence, Scope
 from proxy.domain.notes import NOTHING, Anchor
-from proxy.storage.sql.forgetting import forget
+from proxy.storage.sql import forget
 from proxy.storage.sqlite import SqliteStores
 from tests.storage.contract_notes import (
     AnchorContract,
@@ -73,7 +73,7 @@ def dying_on_the_way(stores):
         raise RuntimeError("the process dies here")
 
     with (
-        mock.patch.object(forget, "_AT_ONCE", 0),
+        mock.patch.object(forget, "_MOST_AT_ONCE", 0),
         mock.patch.object(stores.memories.forgetting._database, "checkpoint", die),
         pytest.raises(RuntimeError),
     ):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from proxy.domain.errors import UnfitStore
-from proxy.storage.sqlite import place
+from proxy.storage.sqlite import file
 from proxy.storage.sqlite.stores import SqliteStores
 
 MOUNTS = """\
@@ -32,7 +32,7 @@ def open_dir() -> Iterator[Path]:
 def as_another_user(directory: Path) -> str:
     """Return the obstacle that user 65534 finds."""
     script = (
-        "import pathlib, sys; from proxy.storage.sqlite.place import obstacle;"
+        "import pathlib, sys; from proxy.storage.sqlite.file import obstacle;"
         "print(obstacle(pathlib.Path(sys.argv[1])))"
     )
     done = subprocess.run(
@@ -63,25 +63,25 @@ def test_a_directory_of_another_user_says_whose_it_is_and_what_to_run(open_dir: 
 
 
 def test_a_directory_that_can_be_used_or_made_has_no_obstacle(tmp_path: Path) -> None:
-    assert place.obstacle(tmp_path) == place.obstacle(tmp_path / "a" / "b") == ""
+    assert file.obstacle(tmp_path) == file.obstacle(tmp_path / "a" / "b") == ""
     (tmp_path / "file").touch()
-    assert "is not a directory" in place.obstacle(tmp_path / "file")
+    assert "is not a directory" in file.obstacle(tmp_path / "file")
 
 
 def test_the_innermost_mount_decides_which_file_system_it_is(tmp_path: Path) -> None:
     mounts, share = tmp_path / "mounts", tmp_path / "share"
     (share / "disk").mkdir(parents=True)
     mounts.write_text(MOUNTS.format(share=share))
-    assert place.network_file_system(share / "data", mounts) == "nfs4"
-    assert place.network_file_system(share / "disk" / "data", mounts) == ""
-    assert place.network_file_system(tmp_path, mounts) == ""
-    assert place.network_file_system(tmp_path, tmp_path / "none") == ""
+    assert file.network_file_system(share / "data", mounts) == "nfs4"
+    assert file.network_file_system(share / "disk" / "data", mounts) == ""
+    assert file.network_file_system(tmp_path, mounts) == ""
+    assert file.network_file_system(tmp_path, tmp_path / "none") == ""
 
 
 async def test_a_network_file_system_is_refused_unless_it_is_allowed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(place, "network_file_system", lambda _: "cifs")
+    monkeypatch.setattr(file, "network_file_system", lambda _: "cifs")
     stores = SqliteStores(tmp_path)
     with pytest.raises(UnfitStore, match="network file system \\(cifs\\)"):
         await stores.open()

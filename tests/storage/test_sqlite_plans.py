@@ -11,7 +11,7 @@ import pytest
 
 from proxy.domain.core import Confirm, Outcome
 from proxy.domain.ports import EmbeddingModel
-from proxy.storage.sql import prefetch
+from proxy.storage.sql import memory_cache
 from proxy.storage.sqlite import SqliteStores, file
 from proxy.storage.sqlite.stores import SqliteStores as Stores
 from tests.storage.making import (
@@ -157,7 +157,7 @@ async def test_a_days_work_walks_through_no_table_of_all_users(recorded):
     await stores.memories.stamp_model(EmbeddingModel("test", 3, 0.3, 0.8))
     asked.clear()
     await a_day(stores)
-    asked.remove(prefetch._LATEST)  # after a start, of AT_MOST users
+    asked.remove(memory_cache._LATEST)  # after a start, of AT_MOST users
     assert not walks(stores.path, asked)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope
 from proxy.storage.sql import memories as sqlite_memories
-from proxy.storage.sql import prefetch, rows
+from proxy.storage.sql import memory_cache, rows
 from proxy.storage.sqlite import SqliteStores
 
 NOW = 1_780_000_000.0
@@ -64,7 +64,7 @@ async def test_it_goes_on_from_round_to_round_those_who_were_served_last_first(f
     await filled._database.write(lambda tx: tx.execute("UPDATE scopes SET served = 5 WHERE user = 'user-3'"))
     stores = await store_at()
     stores.memories.prefetch._steady = partial(next, itertools.count())
-    monkeypatch.setattr(prefetch, "STEP_S", 2)  # by this clock one user
+    monkeypatch.setattr(memory_cache, "STEP_S", 2)  # by this clock one user
     rounds = []
     for _ in range(3):
         await stores.memories.prefetch.step()

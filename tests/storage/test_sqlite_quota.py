@@ -54,7 +54,7 @@ class TestQuota(QuotaContract):
 
 
 async def test_an_index_too_old_for_what_is_remembered_of_evictions_is_read_anew(opened, monkeypatch):
-    for module in (changes, "proxy.storage.sql.index_cache"):
+    for module in (changes, "proxy.storage.sql.memory_cache"):
         name = module if isinstance(module, str) else module.__name__
         monkeypatch.setattr(f"{name}.REMEMBERED_VERSIONS", 3)
     limit = Quota(memories=3)

@@ -13,8 +13,8 @@ import pytest
 
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sqlite import SqliteStores
-from proxy.storage.sqlite.instance import living
 from proxy.storage.sqlite.restore import Restore
+from proxy.storage.sqlite.stores import living
 from tests.storage.making import (
     NOW,
     always,

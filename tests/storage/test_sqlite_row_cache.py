@@ -14,7 +14,7 @@ import pytest
 from proxy.domain.core import Create, Memory, MemoryFilter, Scope, Search
 from proxy.domain.errors import StoreUnavailable
 from proxy.storage.sql import memories as sqlite_memories
-from proxy.storage.sql import row_cache, rows
+from proxy.storage.sql import memory_cache, rows
 from proxy.storage.sqlite.stores import SqliteStores
 
 NOW = 1_780_000_000.0
@@ -59,7 +59,7 @@ async def test_every_touch_is_seen_by_searches_after_a_minute(memories, a_minute
 
 async def test_within_a_minute_no_row_is_looked_at_again_unless_the_user_has_changed(memories, monkeypatch):
     before = await found(memories)
-    monkeypatch.setattr(row_cache, "_STATES", "no SQL")
+    monkeypatch.setattr(memory_cache, "_STATES", "no SQL")
     assert await found(memories) is before
     more = replace(TEA, id="more", content="Drinks black coffee.")
     await memories.apply(ANNA, [Create(more, None)], expect=await memories.stamp(ANNA))

@@ -17,7 +17,7 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from proxy.domain.core import Confirm, Edit, Evidence, Forgotten, Outcome, Release, Scope
 from proxy.domain.errors import Conflict
-from proxy.storage.sql.forgetting import erase, forget
+from proxy.storage.sql import erasure, forget
 from tests.storage.forgetting_model import Said
 from tests.storage.forgetting_stage import TYPES, USERS, Stage
 from tests.storage.making import (
@@ -48,10 +48,10 @@ class Forgetting(Stage):
     @initialize(portions=st.booleans())
     def choose(self, portions):
         """Half of the runs forget in portions of two rows, whoever has anything."""
-        at_once = 0 if portions else forget._AT_ONCE
+        at_once = 0 if portions else forget._MOST_AT_ONCE
         self.patches = [
-            mock.patch.object(forget, "_AT_ONCE", at_once),
-            mock.patch.object(erase, "_WEIGHT", 1 / 2),
+            mock.patch.object(forget, "_MOST_AT_ONCE", at_once),
+            mock.patch.object(erasure, "_WEIGHT", 1 / 2),
         ]
         self.portions = portions
         for patch in self.patches:

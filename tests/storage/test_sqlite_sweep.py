@@ -33,7 +33,7 @@ async def test_a_sweep_queues_more_sessions_than_one_transaction_takes(stores, m
 
 async def test_what_was_forgotten_between_a_sweeps_look_and_its_write_is_not_queued(stores, monkeypatch):
     await talk(stores.sessions, "hello")
-    looked = sessions.queue.due
+    looked = sessions.jobs.due
 
     def and_then_forgotten(tx, condition, trigger):
         found = looked(tx, condition, trigger)
@@ -42,7 +42,7 @@ async def test_what_was_forgotten_between_a_sweeps_look_and_its_write_is_not_que
         other.close()
         return found
 
-    monkeypatch.setattr(sessions.queue, "due", and_then_forgotten)
+    monkeypatch.setattr(sessions.jobs, "due", and_then_forgotten)
     assert await stores.sessions.sweep(NOW, always) == 0
     assert (await stores.jobs.counts()).queued == 0
 

@@ -11,9 +11,9 @@ from contextlib import closing
 import pytest
 
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.outages import HOLD_S
-from proxy.storage.sqlite import SqliteStores, file, trouble
-from proxy.storage.sqlite.trouble import SqliteTroubles, kind_of
+from proxy.storage.sql.outages import HOLD_S
+from proxy.storage.sqlite import SqliteStores, database, file
+from proxy.storage.sqlite.database import SqliteTroubles, kind_of
 from tests.storage.making import (
     ANNA,
     BEN,
@@ -97,7 +97,7 @@ async def fill(stores, scope=ANNA):
 
 
 @pytest.mark.parametrize(
-    ("fault", "kind"), [(full, trouble.DISK_FULL), (failing, trouble.UNAVAILABLE)], ids=["full", "failing"]
+    ("fault", "kind"), [(full, database.DISK_FULL), (failing, database.UNAVAILABLE)], ids=["full", "failing"]
 )
 async def test_on_a_disk_that_takes_no_more_all_is_recalled_and_nothing_is_half_stored(
     stores, log, steady, monkeypatch, fault, kind
@@ -126,15 +126,15 @@ async def test_a_file_locked_by_another_program_is_recalled_from_and_written_onc
     with locked(stores.path):
         with pytest.raises(StoreUnavailable, match="BUSY"):
             await stores.sessions.begin(exchange("hello"))
-        assert (stores.trouble, stores.is_readable) == (trouble.LOCKED, True)
+        assert (stores.trouble, stores.is_readable) == (database.LOCKED, True)
         await find(stores.memories, "tea")
         await stores.upkeep()
-        assert stores.trouble == trouble.LOCKED
+        assert stores.trouble == database.LOCKED
     await stores.upkeep()
     assert stores.trouble == ""
-    assert ("store.recovered", trouble.LOCKED) not in log, "it may come back at once"
+    assert ("store.recovered", database.LOCKED) not in log, "it may come back at once"
     await holds(stores, steady)
-    assert ("store.recovered", trouble.LOCKED) in log
+    assert ("store.recovered", database.LOCKED) in log
 
 
 async def test_a_file_that_is_gone_is_said_and_taken_up_again(stores, log):
@@ -143,7 +143,7 @@ async def test_a_file_that_is_gone_is_said_and_taken_up_again(stores, log):
     stores.path.rename(away)
     with pytest.raises(StoreUnavailable):
         await find(stores.memories, "tea")
-    assert (stores.trouble, stores.is_readable) == (trouble.UNAVAILABLE, False)
+    assert (stores.trouble, stores.is_readable) == (database.UNAVAILABLE, False)
     away.rename(stores.path)
     await stores.upkeep()
     assert stores.trouble == ""
@@ -176,13 +176,13 @@ async def test_a_damaged_page_leaves_others_their_memories_and_stops_all_writing
     await stores.open()
     with pytest.raises(StoreUnavailable):
         await find(stores.memories, "fact", BEN)
-    assert stores.trouble == trouble.CORRUPT
+    assert stores.trouble == database.CORRUPT
     assert len(await find(stores.memories, "tea")) == 1
     with pytest.raises(StoreUnavailable, match="not written"):
         await stores.sessions.begin(exchange("hello"))
     await stores.upkeep()
-    assert stores.trouble == trouble.CORRUPT
-    assert ("store.trouble", trouble.CORRUPT) in log
+    assert stores.trouble == database.CORRUPT
+    assert ("store.trouble", database.CORRUPT) in log
     with path.open("r+b") as opened:  # the disk has come to itself
         opened.seek(start)
         opened.write(page)
@@ -198,7 +198,7 @@ async def test_a_damaged_page_of_who_is_brought_in_is_told_and_leaves_others_the
     stores = SqliteStores(tmp_path)
     await stores.open()
     await stores.upkeep()
-    assert stores.trouble == trouble.CORRUPT
+    assert stores.trouble == database.CORRUPT
     assert len(await find(stores.memories, "tea")) == 1
     await stores.close()
 
@@ -260,14 +260,14 @@ def raised(code: int) -> sqlite3.Error:
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (raised(sqlite3.SQLITE_READONLY), trouble.READ_ONLY),
-        (raised(sqlite3.SQLITE_IOERR | 3 << 8), trouble.UNAVAILABLE),  # extended: IOERR_WRITE
-        (raised(sqlite3.SQLITE_CANTOPEN), trouble.UNAVAILABLE),
-        (raised(sqlite3.SQLITE_NOTADB), trouble.CORRUPT),
+        (raised(sqlite3.SQLITE_READONLY), database.READ_ONLY),
+        (raised(sqlite3.SQLITE_IOERR | 3 << 8), database.UNAVAILABLE),  # extended: IOERR_WRITE
+        (raised(sqlite3.SQLITE_CANTOPEN), database.UNAVAILABLE),
+        (raised(sqlite3.SQLITE_NOTADB), database.CORRUPT),
         (raised(sqlite3.SQLITE_CONSTRAINT), None),
-        (OSError(errno.EROFS, "Read-only file system"), trouble.READ_ONLY),
-        (OSError(errno.ENOSPC, "No space left on device"), trouble.DISK_FULL),
-        (FileNotFoundError(errno.ENOENT, "No such file"), trouble.UNAVAILABLE),
+        (OSError(errno.EROFS, "Read-only file system"), database.READ_ONLY),
+        (OSError(errno.ENOSPC, "No space left on device"), database.DISK_FULL),
+        (FileNotFoundError(errno.ENOENT, "No such file"), database.UNAVAILABLE),
         (ValueError("a row that nobody can read"), None),
     ],
 )
@@ -283,7 +283,7 @@ def test_trouble_that_lasts_is_told_once_a_minute(log):
     troubles = SqliteTroubles(clock)
     for clock.now in range(0, 125, 5):
         troubles.failed("write", raised(sqlite3.SQLITE_FULL))
-    assert log == [("store.trouble", trouble.DISK_FULL)] * 3
+    assert log == [("store.trouble", database.DISK_FULL)] * 3
 
 
 def test_what_is_refused_for_no_fault_of_the_files_is_told_once_a_minute(log):
@@ -306,11 +306,11 @@ def test_trouble_that_comes_and_goes_is_one_trouble(log):
         troubles.worked("write")
         troubles.settle()
         assert troubles.current == "", "what is asked just now works"
-    assert log == [("store.trouble", trouble.DISK_FULL)] * 3
+    assert log == [("store.trouble", database.DISK_FULL)] * 3
     clock.now += HOLD_S
     troubles.settle()
     troubles.settle()
-    assert log[3:] == [("store.recovered", trouble.DISK_FULL)]
+    assert log[3:] == [("store.recovered", database.DISK_FULL)]
 
 
 def test_a_file_is_well_again_when_both_sides_are(log):
@@ -322,11 +322,11 @@ def test_a_file_is_well_again_when_both_sides_are(log):
     troubles.worked("read")
     clock.now += HOLD_S
     troubles.settle()
-    assert log == [("store.trouble", trouble.UNAVAILABLE)]
+    assert log == [("store.trouble", database.UNAVAILABLE)]
     troubles.worked("write")
     clock.now += HOLD_S
     troubles.settle()
-    assert log[1:] == [("store.recovered", trouble.UNAVAILABLE)]
+    assert log[1:] == [("store.recovered", database.UNAVAILABLE)]
 
 
 def test_one_trouble_that_follows_another_is_told_of_apart(log):
@@ -337,18 +337,18 @@ def test_one_trouble_that_follows_another_is_told_of_apart(log):
     clock.now += HOLD_S
     troubles.settle()
     assert log == [
-        ("store.trouble", trouble.DISK_FULL),
-        ("store.trouble", trouble.READ_ONLY),
-        ("store.recovered", trouble.DISK_FULL),
+        ("store.trouble", database.DISK_FULL),
+        ("store.trouble", database.READ_ONLY),
+        ("store.recovered", database.DISK_FULL),
     ]
-    assert troubles.current == trouble.READ_ONLY
+    assert troubles.current == database.READ_ONLY
 
 
 def test_reading_that_works_says_nothing_of_writing(log):
     troubles = SqliteTroubles()
     troubles.failed("write", raised(sqlite3.SQLITE_FULL))
     troubles.worked("read")
-    assert (troubles.current, troubles.of_reading) == (trouble.DISK_FULL, "")
+    assert (troubles.current, troubles.of_reading) == (database.DISK_FULL, "")
     troubles.worked("write")
     assert troubles.current == ""
 

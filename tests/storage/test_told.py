@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from proxy.storage.sql.forgetting import mentioning_exchanges as module
-from proxy.storage.sql.forgetting.mentioning_exchanges import Told, Verdicts
+from proxy.storage.sql import forget_related as module
+from proxy.storage.sql.forget_related import MentionMatcher, Verdicts
 
 ISLAND = "The user will travel to Zanzibar in October."
 TOLD = [
@@ -39,49 +39,49 @@ NOT_TOLD = [
 
 @pytest.mark.parametrize(("fact", "text"), TOLD)
 def test_what_says_it_in_nearly_its_words_tells_a_fact(fact, text):
-    assert Told([fact], []).is_in(text, personal=False)
+    assert MentionMatcher([fact], []).is_in(text, personal=False)
 
 
 @pytest.mark.parametrize(("fact", "text"), NOT_TOLD)
 def test_other_values_other_things_and_words_far_apart_do_not(fact, text):
-    assert not Told([fact], []).is_in(text, personal=True)
+    assert not MentionMatcher([fact], []).is_in(text, personal=True)
 
 
 def test_the_words_that_a_fact_was_learnt_from_tell_it_too():
-    told = Told(["Has a nut allergy."], ["peanuts make me swell up", "yes"])
+    told = MentionMatcher(["Has a nut allergy."], ["peanuts make me swell up", "yes"])
     assert told.is_in("as I said, peanuts make me swell up", personal=False)
     assert not told.is_in("yes, I do", personal=True)
 
 
 def test_a_fact_of_few_words_is_told_by_what_says_something_about_the_user():
-    vegan = Told(["The user is vegan."], [])
+    vegan = MentionMatcher(["The user is vegan."], [])
     assert vegan.is_in("I am vegan, by the way", personal=True)
     assert not vegan.is_in("Is there a vegan restaurant?", personal=False)
-    trip = Told(["User goes to Zanzibar in July"], [])
+    trip = MentionMatcher(["User goes to Zanzibar in July"], [])
     assert trip.is_in("My cat is called Momo and we go to Zanzibar in July.", personal=True)
     assert not trip.is_in("My cat is called Momo and we go to Madagascar in July.", personal=True)
-    assert not Told(["User likes tea."], []).is_in("My teacher likes me", personal=True)
-    assert not Told(["User likes tea."], []).is_in("I do like it. Is it tea?", personal=True)
+    assert not MentionMatcher(["User likes tea."], []).is_in("My teacher likes me", personal=True)
+    assert not MentionMatcher(["User likes tea."], []).is_in("I do like it. Is it tea?", personal=True)
 
 
 def test_a_fact_without_words_is_told_by_nothing():
-    assert not Told(["I am it.", ""], ["", "no"]).is_in("I am it.", personal=True)
+    assert not MentionMatcher(["I am it.", ""], ["", "no"]).is_in("I am it.", personal=True)
 
 
 def test_what_is_put_off_is_found_out_once_and_elsewhere(monkeypatch):
     verdicts, read = Verdicts(put_off=True), []
     monkeypatch.setattr(module, "sentences", lambda text: read.append(text) or [text])
     told = [text for fact, text in TOLD if fact == ISLAND]
-    assert not any(Told([ISLAND], [], verdicts).is_in(text, personal=True) for text in told)
+    assert not any(MentionMatcher([ISLAND], [], verdicts).is_in(text, personal=True) for text in told)
     assert read == []
     verdicts.settle()
     assert sorted(read) == sorted(told)
-    assert all(Told([ISLAND], [], verdicts).is_in(text, personal=True) for text in told)
+    assert all(MentionMatcher([ISLAND], [], verdicts).is_in(text, personal=True) for text in told)
     assert len(read) == len(told)
 
 
 def test_long_texts_are_looked_at_in_time_linear_in_them():
-    told = Told([ISLAND], [])
+    told = MentionMatcher([ISLAND], [])
     apart = "I travel. To Zanzibar! Why not? In May. " * 5_000 + "Oh. Oh. Oh. October."
     begun = time.process_time()
     assert not told.is_in(apart, personal=True)

@@ -1,9 +1,28 @@
-"""Connections to PostgreSQL, with the types and the placeholders that the rules use."""
+"""Connections to PostgreSQL: the types and placeholders that the rules use, and what its errors mean.
 
-from collections.abc import Iterable, Iterator
+The SQL of the rules, which SQLite runs as it is, is translated to PostgreSQL's, each statement once. What
+differs, and all that may be used in the rules:
+
+    ?, :name                    %s, %(name)s
+    a IS ?, a IS :b, a IS b.c   a IS NOT DISTINCT FROM …; likewise IS NOT
+    CROSS JOIN t ON …           JOIN t ON …: SQLite takes tables in this order, PostgreSQL has statistics
+    iif(a, b, c)                CASE WHEN a THEN b ELSE c END
+    max(a, b), min(a, b)        greatest, least: which ignore NULL, so neither argument may be NULL
+    instr(a, b), lower(a)       strpos, and lower for ASCII only
+    json_each(a) [name]         the elements of a JSON array as text, in the column `value`
+    json_extract(a, '$[0]')     by position, or '$.key'
+    json_array(a, b)            a JSON array
+    length(CAST(a AS BLOB))     the bytes of a text
+    CAST(a AS INTEGER)          as a 64-bit number
+    user                        a reserved word: quoted
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import psycopg
@@ -14,9 +33,179 @@ from psycopg.types.numeric import NumericBinaryLoader
 from psycopg.types.string import StrDumper
 
 from proxy.domain.errors import ConfigError, StoreUnavailable
-from proxy.storage.postgres.dialect import translate
-from proxy.storage.postgres.trouble import is_crowded
+from proxy.storage.sql.outages import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE, Troubles
 
+# ---------------------------------------------------------------- dialect
+_LITERAL = re.compile(r"('(?:[^']|'')*')")
+_COMMENT = re.compile(r"--[^\n]*")
+_NAMED = re.compile(r"(?<![:\w]):([a-z_]\w*)")
+_SAME = re.compile(r"\bIS (NOT )?(?=[:?]|[a-z_]+\.)")
+_ORDERED_JOIN = re.compile(r"\bCROSS JOIN (?=\w+(?: \w+)? ON\b)")
+_USER = re.compile(r'(?<![.:\w"])user(?![\w"])')
+_BYTES = re.compile(r"\blength\(CAST\(([\w.]+) AS BLOB\)\)")
+_CALL = re.compile(r"\b(iif|instr|lower|max|min|json_each|json_extract|json_array)\(")
+_ALIAS = re.compile(r"\s+(?:AS )?(?!ON\b|JOIN\b|CROSS\b|WHERE\b|GROUP\b|ORDER\b|UNION\b|AND\b)([a-z_]+)")
+
+
+@lru_cache(maxsize=4096)
+def translate(sql: str, missing: frozenset[str] = frozenset()) -> bytes:
+    """Return the statement in PostgreSQL's dialect, with psycopg's placeholders.
+
+    `missing`: names of parameters that are None. NULL is written in their place: PostgreSQL asks for the type
+    of a parameter in `:name IS NULL`, and plans without the condition where it is NULL."""
+    if missing:
+        sql = _NAMED.sub(lambda found: "NULL" if found[1] in missing else found[0], sql)
+    sql = _calls(_COMMENT.sub("", sql))
+    parts = _LITERAL.split(sql)
+    return "".join(
+        part.replace("%", "%%") if n % 2 else _plain(part) for n, part in enumerate(parts)
+    ).encode()
+
+
+def _plain(sql: str) -> str:
+    """Translate what is outside of quotes."""
+    sql = _BYTES.sub(r"octet_length(\1)", sql.replace("%", "%%"))
+    sql = _ORDERED_JOIN.sub("JOIN ", sql)
+    sql = _SAME.sub(lambda found: "IS DISTINCT FROM " if found[1] else "IS NOT DISTINCT FROM ", sql)
+    sql = _USER.sub('"user"', sql.replace("AS INTEGER", "AS BIGINT"))
+    return _NAMED.sub(r"%(\1)s", sql).replace("?", "%s")
+
+
+def _calls(sql: str) -> str:
+    """Translate the functions, the innermost last."""
+    found = _CALL.search(sql)
+    if found is None:
+        return sql
+    end, arguments = _arguments(sql, found.end())
+    name, rest = found[1], sql[end:]
+    if name == "json_each":
+        alias = _ALIAS.match(rest)
+        rest = rest[alias.end() :] if alias else rest
+        name = alias[1] if alias else "each"
+        call = f"jsonb_array_elements_text(({_calls(arguments[0])})::jsonb) AS {name}(value)"
+    else:
+        call = _FUNCTIONS[name]([_calls(each) for each in arguments])
+    return sql[: found.start()] + call + _calls(rest)
+
+
+def _extract(arguments: Sequence[str]) -> str:
+    path = arguments[1].strip().strip("'")
+    key = path[2:-1] if path.startswith("$[") else f"'{path[2:]}'"
+    return f"(({arguments[0]})::jsonb ->> {key})"
+
+
+def _or_aggregate(name: str, of_two: str) -> Callable[[Sequence[str]], str]:
+    """`max(a)` is the aggregate in both dialects, `max(a, b)` the greater of two."""
+    return lambda arguments: f"{name if len(arguments) == 1 else of_two}({','.join(arguments)})"
+
+
+_FUNCTIONS: dict[str, Callable[[Sequence[str]], str]] = {
+    "iif": lambda a: f"CASE WHEN {a[0]} THEN {a[1]} ELSE {a[2]} END",
+    "instr": lambda a: f"strpos({','.join(a)})",
+    "lower": lambda a: f'lower(({a[0]}) COLLATE "C")',
+    "max": _or_aggregate("max", "greatest"),
+    "min": _or_aggregate("min", "least"),
+    "json_extract": _extract,
+    "json_array": lambda a: f"jsonb_build_array({','.join(a)})",
+}
+
+
+def _arguments(sql: str, start: int) -> tuple[int, list[str]]:
+    """Return where the call that began before `start` ends, and its arguments."""
+    arguments: list[str] = []
+    depth, quoted, begun = 1, False, start
+    for at in range(start, len(sql)):
+        sign = sql[at]
+        if sign == "'":
+            quoted = not quoted
+        elif quoted:
+            continue
+        elif sign == "(":
+            depth += 1
+        elif sign == ")":
+            depth -= 1
+            if depth == 0:
+                return at + 1, [*arguments, sql[begun:at]]
+        elif sign == "," and depth == 1:
+            arguments.append(sql[begun:at])
+            begun = at + 1
+    raise ValueError(f"a call without an end: {sql}")
+
+
+# ---------------------------------------------------------------- errors
+# By SQLSTATE, or its class of two characters: https://www.postgresql.org/docs/current/errcodes-appendix.html
+_BY_STATE = {
+    "25006": READ_ONLY,  # a standby, or default_transaction_read_only
+    "53100": DISK_FULL,
+    "53300": LOCKED,  # too many connections
+    "53": UNAVAILABLE,  # insufficient resources
+    "55P03": LOCKED,  # lock_timeout
+    "57014": LOCKED,  # statement_timeout
+    "25P03": LOCKED,  # idle in a transaction for too long
+    "25P04": LOCKED,
+    "40": LOCKED,  # serialisation failure or deadlock, again and again
+    "08": UNAVAILABLE,  # connection
+    "57": UNAVAILABLE,  # shutdown, starting up
+    "58": UNAVAILABLE,  # the server's disk
+    "28": UNAVAILABLE,  # wrong user or password
+    "3D": UNAVAILABLE,  # no such database
+    "42501": UNAVAILABLE,  # privileges
+    "XX": UNAVAILABLE,  # an internal error, or a damaged page
+}
+# The transaction had to give way, or met a row that another has just made: the same work may be done again.
+_AGAIN = (
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+    errors.UniqueViolation,
+    errors.ForeignKeyViolation,
+)
+
+
+def may_be_repeated(error: psycopg.Error) -> bool:
+    """True if the work may come to its end when it is done again in a new transaction."""
+    return isinstance(error, _AGAIN)
+
+
+def is_crowded(message: str) -> bool:
+    """True if the server refused a connection since it has too many. libpq gives no SQLSTATE for that."""
+    return "too many" in message or "remaining connection slots" in message
+
+
+def kind_of(error: BaseException | None) -> str | None:
+    """Return the trouble that the error shows; None for what is no fault of the database's."""
+    while error is not None and not isinstance(error, psycopg.Error):
+        error = error.__cause__
+    if error is None:
+        return None
+    if (state := error.sqlstate) is None:
+        if not isinstance(error, psycopg.OperationalError):
+            return None
+        return LOCKED if is_crowded(str(error)) else UNAVAILABLE
+    return _BY_STATE.get(state) or _BY_STATE.get(state[:2])
+
+
+def name_of(error: BaseException) -> str:
+    """Return SQLSTATE's name for the error. Its message may hold a value, an address or a password."""
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, psycopg.Error):
+        found = found.__cause__
+    return type(found or error).__name__
+
+
+class PostgresTroubles(Troubles):
+    """What is wrong with one database now."""
+
+    def kind_of(self, error: BaseException) -> str | None:
+        return kind_of(error)
+
+    def is_of_engine(self, error: BaseException | None) -> bool:
+        return isinstance(error, psycopg.Error)
+
+    def name_of(self, error: BaseException) -> str:
+        return name_of(error)
+
+
+# ---------------------------------------------------------------- connections
 Raw = psycopg.Connection[tuple[Any, ...]]
 
 # A server that disappears silently is noticed after 10 s, unless the URL says otherwise.

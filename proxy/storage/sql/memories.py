@@ -1,8 +1,14 @@
-"""The MemoryStore over SQL: see ports.MemoryStore for what every method guarantees."""
+"""The MemoryStore over SQL: see ports.MemoryStore for what every method guarantees.
+
+A list goes along the rows' numbers by an index, a slice at a time. Each slice is a read of its own: where
+a filter lets few rows through, other requests need not wait until all have been looked at.
+"""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -21,25 +27,168 @@ from proxy.domain.core import (
     Search,
     Stamp,
 )
-from proxy.domain.errors import Conflict
+from proxy.domain.errors import Conflict, NotFound
 from proxy.domain.oversight import Applied, Quota
 from proxy.domain.ports import EmbeddingModel, ProfileKind, Snapshot, SortProfile
-from proxy.storage.damage import DamagedRow
-from proxy.storage.sql import model, owners, queue, rows
+from proxy.storage.exact_index import Found, UserIndex
+from proxy.storage.sql import embeddings, erasure, jobs, rows, users
 from proxy.storage.sql.changes import Writer
-from proxy.storage.sql.connection import Connection, Database
-from proxy.storage.sql.forgetting.collisions import make_way
-from proxy.storage.sql.forgetting.expiry import expire
-from proxy.storage.sql.forgetting.forget import Forgetting
-from proxy.storage.sql.index_cache import IndexCache
-from proxy.storage.sql.indexed import Indexed, Plan, found_among, newest
-from proxy.storage.sql.listing import Listing
-from proxy.storage.sql.owners import Owner
-from proxy.storage.sql.prefetch import Prefetch
+from proxy.storage.sql.database import Connection, DamagedRow, Database
+from proxy.storage.sql.external_index import Indexed, IndexPlan, found_among, latest_index
+from proxy.storage.sql.forget import Forgetting, expire, make_way
+from proxy.storage.sql.memory_cache import IndexCache, Prefetch, RowCache
 from proxy.storage.sql.quota import apply_within
-from proxy.storage.sql.row_cache import RowCache
-from proxy.storage.vectors.exact.index import Found, UserIndex
+from proxy.storage.sql.users import Owner
 
+# ---------------------------------------------------------------- lists
+_SLICE = 4_000  # rows that one read looks at
+_BEYOND_ALL = 2**63 - 1
+_NOBODY = -1
+# CROSS JOIN: in this order. By an id alone SQLite would look for it with every user of the tenant.
+_FROM = "memories m CROSS JOIN scopes s ON s.id = m.owner"
+
+
+class Listing:
+    """Lists of one file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def get(self, where: MemoryFilter, memory_id: str) -> Memory | None:
+        """Return the memory, also a superseded one."""
+        return await self._database.read(lambda tx: _get(tx, where, memory_id))
+
+    async def history(self, where: MemoryFilter, ids: Sequence[str]) -> Mapping[str, Sequence[Event]]:
+        """Return the events of the memories that there are, oldest first, by id."""
+        return await self._database.read(lambda tx: _history(tx, where, ids))
+
+    async def page(
+        self, where: MemoryFilter, *, limit: int, after: str | None, oldest_first: bool, total: bool
+    ) -> Page:
+        """Return the memories after the one with id `after`. Raises NotFound if there never was one."""
+        edge: int | None = await self._database.read(
+            lambda tx: _start(tx, where, after, oldest_first=oldest_first)
+        )
+        items: list[Memory] = []
+        while edge is not None and len(items) <= limit:
+            work = partial(
+                _slice, where=where, edge=edge, limit=limit + 1 - len(items), oldest_first=oldest_first
+            )
+            found, edge = await self._database.read(work)
+            items += found
+        count = await self._count(where) if total else None
+        return Page(tuple(items[:limit]), count, has_more=len(items) > limit)
+
+    async def _count(self, where: MemoryFilter) -> int:
+        edge: int | None = 0
+        total = 0
+        while edge is not None:
+            found, edge = await self._database.read(partial(_count, where=where, edge=edge))
+            total += found
+        return total
+
+
+def _get(tx: Connection, where: MemoryFilter, memory_id: str) -> Memory | None:
+    condition, parameters = _condition(tx, where, inactive=True)
+    parameters["id"] = rows.storable(memory_id)
+    found = rows.memories_where(tx, f"{condition} AND m.id = :id LIMIT 1", parameters)
+    return found[0][1] if found else None
+
+
+def _history(tx: Connection, where: MemoryFilter, ids: Sequence[str]) -> dict[str, list[Event]]:
+    condition, parameters = _condition(tx, where, inactive=True)
+    parameters["ids"] = rows.as_json(map(rows.storable, ids))
+    # The plus keeps SQLite from walking through all that the user has.
+    found = tx.execute(
+        f"SELECT m.id, e.at, e.action, e.by, e.content FROM {_FROM} JOIN events e ON e.memory = m.seq"
+        f" WHERE {condition.replace('m.owner =', '+m.owner =')}"
+        " AND m.id IN (SELECT value FROM json_each(:ids)) ORDER BY e.id",
+        parameters,
+    )
+    events: dict[str, list[Event]] = {}
+    for id_, *event in found:
+        events.setdefault(id_, []).append(Event(*event))
+    return events
+
+
+def _slice(
+    tx: Connection, *, where: MemoryFilter, edge: int, limit: int, oldest_first: bool
+) -> tuple[list[Memory], int | None]:
+    """Return up to `limit` memories beyond the edge, and the edge of what was not looked at, if any."""
+    condition, parameters = _condition(tx, where, inactive=where.include_inactive)
+    end = _end(tx, where, edge, oldest_first=oldest_first)
+    beyond = "> :edge AND m.seq <= :end" if oldest_first else "< :edge AND m.seq >= :end"
+    condition, parameters = f"{condition} AND m.seq {beyond}", parameters | {"edge": edge, "end": end}
+    order = f"ORDER BY m.seq {_order(oldest_first)}"
+    if where.text is not None:
+        read = tx.execute(f"SELECT m.seq, m.content FROM {_FROM} WHERE {condition} {order}", parameters)
+        condition = "m.seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs))"
+        parameters = {"seqs": rows.as_json(rows.holding(where.text, read)[:limit])}
+    found = rows.memories_where(tx, f"{condition} {order} LIMIT :limit", parameters | {"limit": limit})
+    return [memory for _, memory in found], None if end in (0, _BEYOND_ALL) else end
+
+
+def _count(tx: Connection, *, where: MemoryFilter, edge: int) -> tuple[int, int | None]:
+    """Return how many match in the slice after the edge, and where it ends, if there is more."""
+    condition, parameters = _condition(tx, where, inactive=where.include_inactive)
+    end = _end(tx, where, edge, oldest_first=True)
+    parameters |= {"edge": edge, "end": end}
+    slice_ = f"FROM {_FROM} WHERE {condition} AND m.seq > :edge AND m.seq <= :end"
+    if where.text is not None:
+        count = len(rows.holding(where.text, tx.execute(f"SELECT m.seq, m.content {slice_}", parameters)))
+    else:
+        (count,) = tx.execute(f"SELECT count(*) {slice_}", parameters).fetchone()
+    return count, None if end == _BEYOND_ALL else end
+
+
+def _end(tx: Connection, where: MemoryFilter, edge: int, *, oldest_first: bool) -> int:
+    """Return the number of the last row of the slice beyond the edge: 0 or a very high one for all of it."""
+    sign = ">" if oldest_first else "<"
+    of_owner, owner = _whose(tx, where)
+    row = tx.execute(
+        f"SELECT m.seq FROM memories m WHERE {of_owner} AND m.seq {sign} :edge"
+        f" ORDER BY m.seq {_order(oldest_first)} LIMIT 1 OFFSET {_SLICE - 1}",
+        owner | {"edge": edge},
+    ).fetchone()
+    if row is not None:
+        return int(row[0])
+    return _BEYOND_ALL if oldest_first else 0
+
+
+def _start(tx: Connection, where: MemoryFilter, after: str | None, *, oldest_first: bool) -> int:
+    """Return the number of the memory `after`, also if it has left the list since the last page."""
+    if after is None:
+        return 0 if oldest_first else _BEYOND_ALL
+    row = tx.execute(
+        f"SELECT m.seq FROM {_FROM} WHERE m.id = :id AND s.tenant = :tenant"
+        f" AND (:user IS NULL OR s.user = :user)",
+        {"id": rows.storable(after), "tenant": where.tenant, "user": where.user},
+    ).fetchone()
+    if row is None:
+        raise NotFound("no memory has this id", param="after")
+    return int(row[0])
+
+
+def _condition(tx: Connection, where: MemoryFilter, *, inactive: bool) -> tuple[str, dict[str, Any]]:
+    """Return the filter, without what is being forgotten."""
+    condition, parameters = rows.conditions(where, inactive=inactive)
+    of_owner, owner = _whose(tx, where)
+    return f"{condition} AND {of_owner}{erasure.hidden(tx)}", parameters | owner
+
+
+def _whose(tx: Connection, where: MemoryFilter) -> tuple[str, dict[str, int]]:
+    """Return a condition by which rows are found in their order through an index."""
+    if where.user is None:
+        return "TRUE", {}
+    owner = users.find(tx, Scope(where.tenant, where.user))
+    return "m.owner = :owner", {"owner": owner.id if owner else _NOBODY}
+
+
+def _order(oldest_first: bool) -> str:
+    return "ASC" if oldest_first else "DESC"
+
+
+# ---------------------------------------------------------------- the store
 _READINGS = """
     SELECT m.id, v.reading FROM memories m JOIN vectors v ON v.memory = m.seq
     WHERE m.owner = ? AND m.id IN (SELECT value FROM json_each(?))
@@ -76,7 +225,7 @@ class SqlMemories:
 
     async def stamp_model(self, embedding: EmbeddingModel) -> None:
         """Bind the store to the model whose vectors it holds. Raises WrongModel where it is another's."""
-        await self._database.write(lambda tx: model.stamp(tx, embedding))
+        await self._database.write(lambda tx: embeddings.stamp_model(tx, embedding))
         self._model = embedding
         self._indexes.clear()  # they may hold vectors of what was the store's model before
         self._profiles.clear()
@@ -90,7 +239,7 @@ class SqlMemories:
         if self._indexed is None:
             return await self._database.read(lambda tx: self._search(tx, scope, search))
         plan = await self._database.read(lambda tx: self._planned(tx, scope, search))
-        if not isinstance(plan, Plan):
+        if not isinstance(plan, IndexPlan):
             return plan
         proposed = await self._indexed.propose(plan, scope, search)
         return await self._database.read(lambda tx: self._checked(tx, scope, search, plan, proposed))
@@ -106,7 +255,7 @@ class SqlMemories:
         """See ports.MemoryStore."""
 
         def work(tx: Connection) -> Sequence[bytes | None]:
-            owner = owners.find(tx, scope)
+            owner = users.find(tx, scope)
             found = dict(tx.execute(_READINGS, (owner.id, rows.as_json(ids))).fetchall()) if owner else {}
             return [found.get(id_) for id_ in ids]
 
@@ -114,8 +263,8 @@ class SqlMemories:
 
     async def stamp(self, scope: Scope) -> Stamp:
         def work(tx: Connection) -> Stamp:
-            owner = owners.find(tx, scope)
-            return owner.stamp if owner else owners.NEVER_SEEN
+            owner = users.find(tx, scope)
+            return owner.stamp if owner else users.NEVER_SEEN
 
         return await self._database.read(work)
 
@@ -123,18 +272,18 @@ class SqlMemories:
         self, scope: Scope, changes: Sequence[Change], *, expect: Stamp, done: Job | None = None
     ) -> Applied:
         def work(tx: Connection) -> Applied:
-            owner = owners.ensure(tx, scope)
+            owner = users.ensure(tx, scope)
             if owner.stamp != expect:
                 raise Conflict("the user's memories have changed meanwhile")
             if done is not None:
-                queue.finish(tx, done)
+                jobs.finish(tx, done)
             make_way(tx, owner.id, changes)
             version = expect.version + 1
-            held, embeds = model.held(tx, self._model), self._model is not None
+            held, embeds = embeddings.generations_of(tx, self._model), self._model is not None
             writer = Writer(tx, owner.id, scope, version, held, embeds)
             result = apply_within(self._quota, writer, changes)
             if result.changed:
-                owners.set_version(tx, owner.id, version)
+                users.set_version(tx, owner.id, version)
             return Applied(result.refused, result.evicted, tuple(writer.dropped))
 
         applied = await self._database.write(work)
@@ -146,7 +295,7 @@ class SqlMemories:
 
     async def touch(self, scope: Scope, ids: Sequence[str], at: float) -> None:
         def work(tx: Connection) -> None:
-            if owner := owners.lock(tx, scope):
+            if owner := users.lock(tx, scope):
                 rows.touch(tx, owner.id, ids, at)
 
         await self._database.write(work)
@@ -192,27 +341,27 @@ class SqlMemories:
         self._profiles.drop(owner)
 
     def _search(self, tx: Connection, scope: Scope, search: Search) -> Sequence[Hit]:
-        owner = owners.find(tx, scope)
+        owner = users.find(tx, scope)
         if owner is None:
             return []
         found = self._index(tx, owner).search(scope.project, search)
         memories = self._rows.memories(tx, owner, self._database.epoch, [item.seq for item in found])
         return _hits(found, memories)
 
-    def _planned(self, tx: Connection, scope: Scope, search: Search) -> Plan | Sequence[Hit]:
+    def _planned(self, tx: Connection, scope: Scope, search: Search) -> IndexPlan | Sequence[Hit]:
         """Return what to ask the index for, or what was found where it need not be asked."""
-        owner = owners.find(tx, scope)
+        owner = users.find(tx, scope)
         if owner is None or self._indexed is None:
             return []
-        ours = model.held(tx, self._model).generations
+        ours = embeddings.generations_of(tx, self._model).generations
         plan = self._indexed.plan(tx, owner, scope.project, search, ours)
         return plan or self._search(tx, scope, search)
 
     def _checked(
-        self, tx: Connection, scope: Scope, search: Search, plan: Plan, proposed: Sequence[int] | None
+        self, tx: Connection, scope: Scope, search: Search, plan: IndexPlan, proposed: Sequence[int] | None
     ) -> Sequence[Hit]:
         """Return what is found among the proposed memories; None or an erased user: among all."""
-        owner = owners.find(tx, scope)
+        owner = users.find(tx, scope)
         if owner is None or proposed is None or owner.id != plan.owner.id:
             return self._search(tx, scope, search)
         found = found_among(tx, plan, proposed, scope.project, search)
@@ -221,7 +370,7 @@ class SqlMemories:
 
     def _bring_in(self, tx: Connection, scope: Scope) -> None:
         """Read a user's index and memories into the caches."""
-        if owner := owners.find(tx, scope):
+        if owner := users.find(tx, scope):
             index = self._index(tx, owner)
             self._rows.memories(tx, owner, self._database.epoch, index.seqs[index.current].tolist())
 
@@ -231,7 +380,7 @@ class SqlMemories:
         """Return the profile, and of a user with few memories who was here before the index and all memories:
         for one search it costs less to read later the rows that it finds. None for a user never seen, and if
         a row is damaged: it costs the searches that find it, and no others."""
-        owner = owners.find(tx, scope)
+        owner = users.find(tx, scope)
         if owner is None:
             return None
         comes_back, epoch = self._indexes.holds(scope), self._database.epoch
@@ -239,7 +388,7 @@ class SqlMemories:
         index = None if has_many else self._index(tx, owner)
 
         def arrays() -> UserIndex:
-            return index or newest(tx, owner, model.held(tx, self._model).generations)
+            return index or latest_index(tx, owner, embeddings.generations_of(tx, self._model).generations)
 
         stamp = index.stamp if index else owner.stamp
         profile = self._profiles.of(owner, (epoch, stamp), arrays, sort) if sort else ()
@@ -256,7 +405,7 @@ class SqlMemories:
         return max(self._indexes.filled, self._rows.filled) < _MOSTLY
 
     def _index(self, tx: Connection, owner: Owner) -> UserIndex:
-        ours = model.held(tx, self._model).generations
+        ours = embeddings.generations_of(tx, self._model).generations
         return self._indexes.current(tx, owner, self._database.epoch, ours)
 
 

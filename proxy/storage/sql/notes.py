@@ -24,9 +24,8 @@ from proxy.domain.notes import (
     Standing,
     State,
 )
-from proxy.storage.damage import legible
-from proxy.storage.sql import owners, queue, rows
-from proxy.storage.sql.connection import Connection, Database
+from proxy.storage.sql import jobs, rows, users
+from proxy.storage.sql.database import Connection, Database, legible
 
 _MOST_LOGGED = 4 * MOST_ANCHORS
 _BLANKS = "\t\n\r "
@@ -131,7 +130,7 @@ class SqlNotes:
 
     async def unread(self, scope: Scope, session_id: str, *, limit: int) -> Unread | None:
         def work(tx: Connection) -> Unread | None:
-            owner, (session, stateful) = owners.find(tx, scope), _find(tx, scope, session_id)
+            owner, (session, stateful) = users.find(tx, scope), _find(tx, scope, session_id)
             if owner is None or session is None or not stateful:
                 return None
             state, upto, _ = _state(tx, session)
@@ -146,7 +145,7 @@ class SqlNotes:
         *, expect: Stamp,
     ) -> bool:  # fmt: skip
         def work(tx: Connection) -> bool:
-            owner, (session, _) = owners.lock(tx, scope), _find(tx, scope, session_id)
+            owner, (session, _) = users.lock(tx, scope), _find(tx, scope, session_id)
             if owner is None or session is None or owner.stamp.generation != expect.generation:
                 return False
             kept = tx.execute(
@@ -166,7 +165,7 @@ class SqlNotes:
 
     async def episode(self, job: Job, *, limit: int) -> Episode | None:
         def work(tx: Connection) -> Episode | None:
-            session = queue.leased_session(tx, job)
+            session = jobs.leased_session(tx, job)
             if session is None or tx.execute(_TO_EXTRACT, (session, job.upto, int(job.id))).fetchone():
                 return None
             ours = {"session": session, "upto": job.upto, "limit": limit}
@@ -181,7 +180,7 @@ class SqlNotes:
         since = {"idle_since": idle_since, "left_since": left_since, "limit": _AT_ONCE}
 
         def work(tx: Connection) -> int:
-            owners.lock_all(tx, f"SELECT owner FROM ({_ENDED}) ended", since)
+            users.lock_all(tx, f"SELECT owner FROM ({_ENDED}) ended", since)
             ended = [_Ended(*row) for row in tx.execute(_ENDED, since).fetchall()]
             return sum(_close(tx, each, now) for each in ended)
 
@@ -263,5 +262,5 @@ def _close(tx: Connection, ended: _Ended, now: float) -> bool:
     if ended.exchanges < 2 or ended.last is None:
         tx.execute("UPDATE sessions SET unsummarised = 0 WHERE id = ?", (ended.session,))
         return False
-    queue.put(tx, ended.session, ended.owner, NewJob(ended.name, ended.last, BATCH, closing=True), at=now)
+    jobs.put(tx, ended.session, ended.owner, NewJob(ended.name, ended.last, BATCH, closing=True), at=now)
     return True

@@ -16,7 +16,7 @@ from proxy.domain.core import Change, Confirm, Create, Edit, Hold, Release, Supe
 from proxy.domain.oversight import Quota
 from proxy.storage.sql import rows
 from proxy.storage.sql.changes import Writer
-from proxy.storage.sql.connection import Connection
+from proxy.storage.sql.database import Connection
 
 _MOST_AT_ONCE = 1000  # evictions beyond what the changes need: after a quota was lowered, others wait too
 

@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from proxy.domain.core import Evidence, Exchange, Memory, MemoryFilter, Scope, with_children
-from proxy.storage.damage import legible
-from proxy.storage.sql.connection import Connection
+from proxy.storage.sql.database import Connection, legible
 from proxy.text import terms
 
 # `recalled` of an exchange: ids of the memories and documents that its answer was given with.

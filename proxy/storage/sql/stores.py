@@ -5,24 +5,18 @@ from contextlib import suppress
 
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.domain.oversight import Quota
-from proxy.storage.sql.calls import SqlCalls
-from proxy.storage.sql.chains import SqlChains
-from proxy.storage.sql.connection import Connection, Database, Instance
-from proxy.storage.sql.conversations import SqlConversations
-from proxy.storage.sql.documents import SqlDocuments
-from proxy.storage.sql.forms import SqlForms
-from proxy.storage.sql.indexed import Indexed
+from proxy.storage.sql.changes import SqlQuarantine
+from proxy.storage.sql.database import Connection, Database, Instance
+from proxy.storage.sql.documents import SqlDocuments, SqlPassages
+from proxy.storage.sql.embeddings import SqlVectors
+from proxy.storage.sql.erasure import SqlReceipts
+from proxy.storage.sql.external_index import Indexed, IndexUnavailable, Outbox, Report, retire
 from proxy.storage.sql.jobs import SqlJobs
-from proxy.storage.sql.keys import SqlKeys
 from proxy.storage.sql.memories import SqlMemories
 from proxy.storage.sql.notes import SqlNotes
-from proxy.storage.sql.outbox import Outbox, Report, retire
-from proxy.storage.sql.passages import SqlPassages
-from proxy.storage.sql.quarantine import SqlQuarantine
-from proxy.storage.sql.receipts import SqlReceipts
-from proxy.storage.sql.reembed import SqlVectors
+from proxy.storage.sql.responses import SqlChains, SqlConversations
 from proxy.storage.sql.sessions import SqlSessions
-from proxy.storage.vectors.candidates import IndexUnavailable
+from proxy.storage.sql.shared_state import SqlCalls, SqlForms, SqlKeys
 
 UNLIMITED = Quota()
 DELIVER_S = 20.0  # of one round

@@ -21,7 +21,7 @@ from urllib.parse import quote
 
 from proxy import __version__
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.sql.model import newest
+from proxy.storage.sql.embeddings import newest_model
 from proxy.storage.sqlite import file
 
 Report = Callable[[str, int, int], None]
@@ -60,7 +60,7 @@ def write(source: Path, target: Path, report: Report, *, now: float) -> Manifest
         with file.mapped(source), closing(_opened(source)) as database:
             counts = _copy(database, partial, report)
             schema = _schema(database)
-            model = newest(database) if schema >= _NAMES_MODELS else None
+            model = newest_model(database) if schema >= _NAMES_MODELS else None
             database.execute("ROLLBACK")
         report("verify", 0, 1)
         verify(partial, counts, f"the copy of {source}")

@@ -1,19 +1,25 @@
-"""Create, open and check the database file. Every foreign error becomes StoreUnavailable here.
+"""Create, open, check and inspect the database file. Every foreign error becomes StoreUnavailable here.
 
-An operator's file is never deleted or overwritten: what is not our database is refused.
+An operator's file is never deleted or overwritten: what is not our database is refused. The messages are for
+operators: they name the directory and what to change.
 """
 
+import fcntl
 import os
+import pwd
+import shutil
 import sqlite3
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from urllib.parse import quote
 
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.sqlite.instance import alone
+from proxy.storage.sql.embeddings import newest_model
+from proxy.storage.sql.shared_state import rows_of
 
 SCHEMA_VERSION = 11  # schema_v1.sql … are applied in order; recorded in PRAGMA user_version
 _PAGES_KB = 256  # of a connection: 2 MB, the default, made no search quicker
@@ -111,6 +117,17 @@ def connect(path: Path) -> SqliteConnection:
     return connection
 
 
+@contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock among processes, waiting for it."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
+
+
 def is_ours(connection: SqliteConnection) -> bool:
     """True for a database that memory-proxy has made."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
@@ -141,3 +158,173 @@ def _migrate(connection: SqliteConnection, path: Path) -> None:
             f"BEGIN IMMEDIATE; {script}; PRAGMA application_id = {_APPLICATION_ID};"
             f"PRAGMA user_version = {step}; COMMIT;"
         )
+
+
+# ---------------------------------------------------------------- the directory
+_MOUNTS = Path("/proc/self/mountinfo")  # Linux; elsewhere no file system is known
+# SQLite's write-ahead log needs shared memory and locks that hold: https://sqlite.org/wal.html
+_NETWORK = frozenset(
+    "afs beegfs ceph cifs davfs fuse.blobfuse fuse.blobfuse2 fuse.ceph fuse.davfs fuse.gcsfuse fuse.glusterfs"
+    " fuse.goofys fuse.mount-s3 fuse.rclone fuse.s3fs fuse.seaweedfs fuse.sshfs glusterfs lustre ncpfs nfs"
+    " nfs4 smb3 smbfs".split()
+)
+
+
+def obstacle(data_dir: Path) -> str:
+    """Return why this process cannot write its data in the directory and what to do, "" where it can."""
+    there = _nearest(data_dir)
+    if not there.is_dir():
+        return f"{there} is not a directory: name another data directory (--data-dir)"
+    if os.statvfs(there).f_flag & os.ST_RDONLY:
+        return (
+            f"{there} is on a read-only file system: mount it writable (Docker: without `:ro`), or name"
+            " another data directory (--data-dir)"
+        )
+    for path in _ours(data_dir, there):
+        wanted = os.R_OK | os.W_OK | (os.X_OK if path.is_dir() else 0)
+        if not os.access(path, wanted, effective_ids=True):
+            return _not_ours(path, data_dir)
+    return ""
+
+
+def network_file_system(data_dir: Path, mounts: Path = _MOUNTS) -> str:
+    """Return the type of the network file system that the directory is on, "" for a local one."""
+    try:
+        lines = mounts.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    there, found, longest = _nearest(data_dir).resolve(), "", -1
+    for line in lines:
+        before, _, after = line.partition(" - ")
+        fields, kind = before.split(" "), after.partition(" ")[0]
+        if len(fields) < 5:
+            continue
+        point = Path(fields[4].replace("\\040", " "))
+        # A later mount hides an earlier one at the same place.
+        if there.is_relative_to(point) and len(point.parts) >= longest:
+            found, longest = kind, len(point.parts)
+    return found if found in _NETWORK else ""
+
+
+def on_network(data_dir: Path, kind: str) -> str:
+    """Return the refusal of a network file system."""
+    return (
+        f"{data_dir} is on a network file system ({kind}): SQLite's locks do not hold there, and the"
+        " database can be damaged. Use a local disk or a block volume, or a database server; if one"
+        " machine alone uses the directory and its locks work, set storage.allow_network_filesystem"
+    )
+
+
+def _nearest(path: Path) -> Path:
+    """Return the path, or the nearest directory above it that exists."""
+    path = path.absolute()
+    while not os.path.lexists(path) and path != path.parent:
+        path = path.parent
+    return path
+
+
+def _ours(data_dir: Path, there: Path) -> Iterator[Path]:
+    yield there
+    if there == data_dir.absolute():
+        names = ("memory.db", "memory.db-wal", "memory.db-shm", "memory.opening", "run")
+        yield from (path for name in names if (path := there / name).exists())
+
+
+def _not_ours(path: Path, data_dir: Path) -> str:
+    found, us, group = path.stat(), os.geteuid(), os.getegid()
+    owner = (
+        f"belongs to {_name(found.st_uid)}, mode {found.st_mode & 0o777:o}; memory-proxy runs as {_name(us)}"
+    )
+    if path != data_dir.absolute() and data_dir.absolute().is_relative_to(path):
+        make = f"`mkdir -p {data_dir} && chown {us}:{group} {data_dir}`"
+        return f"{data_dir} cannot be made: {path} {owner}. Run {make} as root, or name another (--data-dir)"
+    if found.st_uid == us:
+        return f"{path} cannot be written to: it {owner}. Run `chmod -R u+rwX {data_dir}`"
+    return (
+        f"{path} cannot be written to: it {owner}. Run `chown -R {us}:{group} {data_dir}` as root (of a bind"
+        f" mount: on the host), or run memory-proxy as its owner (Docker: `-u {found.st_uid}:{found.st_gid}`)"
+    )
+
+
+def _name(uid: int) -> str:
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"
+
+
+# ---------------------------------------------------------------- inspection
+MOST_CHECKED_BYTES = 4 * 2**30  # some ten seconds of reading
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """What was found."""
+
+    bytes: int
+    log_bytes: int  # of the write-ahead log
+    free_bytes: int  # of its disk
+    exposed: tuple[str, ...]  # names of files that others than their owner may read or write
+    schema: int
+    model: str | None  # that made the vectors
+    memories: int
+    newest_at: float | None  # the last thing that was said or stored
+    forms: Mapping[str, str]  # what models were found to take, as upstream/forms.py writes it
+    is_sound: bool | None  # None: too large to be read for this
+
+
+def older_schema(database: Path) -> int | None:
+    """Return the schema of a database that an older version has made, None for any other. To open it as a
+    store would bring it up to date. Raises StoreUnavailable."""
+    with mapped(database), closing(connect(database)) as connection:
+        (schema,) = connection.execute("PRAGMA user_version").fetchone()
+        return schema if 0 < schema < SCHEMA_VERSION and is_ours(connection) else None
+
+
+def survey(database: Path) -> Survey:
+    """Look at the database. Raises StoreUnavailable where that is not possible."""
+    with mapped(database), closing(connect(database)) as connection:
+        (schema,) = connection.execute("PRAGMA user_version").fetchone()
+        (memories, stored_at) = connection.execute(
+            "SELECT count(*), max(updated_at) FROM memories"
+        ).fetchone()
+        (said_at,) = connection.execute("SELECT max(at) FROM exchanges").fetchone()
+        model = newest_model(connection)
+        return Survey(
+            bytes=database.stat().st_size,
+            log_bytes=_size(database.with_name(database.name + "-wal")),
+            free_bytes=shutil.disk_usage(database.parent).free,
+            exposed=_exposed(database),
+            schema=schema,
+            model=model and model[1],
+            memories=memories,
+            newest_at=max((at for at in (stored_at, said_at) if at is not None), default=None),
+            forms=rows_of(connection),
+            is_sound=_is_sound(database),
+        )
+
+
+def _is_sound(database: Path) -> bool | None:
+    if database.stat().st_size > MOST_CHECKED_BYTES:
+        return None
+    try:
+        check(database)
+    except StoreUnavailable:
+        return False
+    return True
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _exposed(database: Path) -> tuple[str, ...]:
+    """Return what others could read: copies that were set aside are as private as the database."""
+    others = stat.S_IRWXG | stat.S_IRWXO
+    files = (path for path in sorted(database.parent.glob(database.name + "*")) if path.is_file())
+    # The log and its index have the mode of their file.
+    own = (path for path in files if not path.name.endswith(("-wal", "-shm")))
+    return tuple(path.name for path in own if path.stat().st_mode & others)

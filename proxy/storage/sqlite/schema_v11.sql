@@ -1,4 +1,4 @@
--- Version 11. An index of vectors in another server: what it has not been sent yet (sql/outbox.py).
+-- Version 11. An index of vectors in another server: what it has not been sent yet (sql/external_index.py).
 
 CREATE TABLE vector_targets (
     name         TEXT PRIMARY KEY,           -- one row while there is an index, none without

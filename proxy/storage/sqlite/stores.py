@@ -1,17 +1,105 @@
-"""All stores of a data directory: memories, sessions, jobs, chains and conversations, in one SQLite file."""
+"""All stores of a data directory, in one SQLite file that the processes of one machine may share.
+
+Each process holds a lock on a file of its own, which the kernel releases at its death. So a death is known at
+once and for certain. A lease would have to run out first, and a pid can be used again.
+"""
 
 import asyncio
+import fcntl
+import os
+import secrets
+from contextlib import suppress
 from pathlib import Path
 
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.domain.oversight import Quota
-from proxy.storage.sql.indexed import Indexed
+from proxy.storage.sql.database import Connection
+from proxy.storage.sql.external_index import Indexed
 from proxy.storage.sql.stores import INDEX_BYTES, ROW_BYTES, UNLIMITED, SqlStores
-from proxy.storage.sqlite import file, place
-from proxy.storage.sqlite.database import Database
-from proxy.storage.sqlite.instance import Instance
+from proxy.storage.sqlite import file
+from proxy.storage.sqlite.database import SqliteDatabase
+
+# ---------------------------------------------------------------- processes
+_SUFFIX = ".lock"
 
 
+class SqliteInstance:
+    """This process among those that share a data directory; alive from `SqliteInstance(…)` to `close()`."""
+
+    def __init__(self, run_dir: Path) -> None:
+        run_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._dir = run_dir
+        self.id = secrets.token_hex(8)
+        self._fd = self._take(self.id)
+
+    def is_dead(self, tx: Connection, instance: str) -> bool:
+        """True if the process that wrote under this id is gone. Removes what is left of it."""
+        return self._is_gone(instance)
+
+    def _is_gone(self, instance: str) -> bool:
+        if instance == self.id:
+            return False
+        path = self._dir / (instance + _SUFFIX)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        else:
+            path.unlink(missing_ok=True)
+            return True
+        finally:
+            os.close(fd)
+
+    def clean(self) -> None:
+        """Remove the lock files of dead processes."""
+        for path in self._dir.glob("*" + _SUFFIX):
+            self._is_gone(path.name.removesuffix(_SUFFIX))
+
+    def close(self) -> None:
+        """Be dead to the others."""
+        if self._fd >= 0:
+            with suppress(FileNotFoundError):
+                (self._dir / (self.id + _SUFFIX)).unlink()
+            os.close(self._fd)
+            self._fd = -1
+
+    def _take(self, instance: str) -> int:
+        path = self._dir / (instance + _SUFFIX)
+        while True:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            # Another process may have found the file unlocked, taken us for dead and removed it.
+            with suppress(FileNotFoundError):
+                if os.stat(path).st_ino == os.fstat(fd).st_ino:
+                    return fd
+            os.close(fd)
+
+
+def living(run_dir: Path) -> int:
+    """Return how many processes work on the data directory now."""
+    return sum(_is_locked(path) for path in run_dir.glob("*" + _SUFFIX))
+
+
+def _is_locked(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(fd)
+
+
+# ---------------------------------------------------------------- stores
 class SqliteStores(SqlStores):
     """The stores over `<data_dir>/memory.db`, which may be shared by the processes of one machine.
 
@@ -33,8 +121,8 @@ class SqliteStores(SqlStores):
         self.path = data_dir / "memory.db"
         self._allow_network = allow_network
         self._run_dir = data_dir / "run"
-        self._instance: Instance | None = None
-        self._database = Database(self.path, readers=readers)
+        self._instance: SqliteInstance | None = None
+        self._database = SqliteDatabase(self.path, readers=readers)
         super().__init__(
             self._database, index_bytes=index_bytes, row_bytes=row_bytes, quota=quota, indexed=indexed
         )
@@ -53,7 +141,7 @@ class SqliteStores(SqlStores):
             self.failure = str(error)
             raise
         except StoreUnavailable as error:
-            why = await asyncio.to_thread(place.obstacle, self.path.parent)
+            why = await asyncio.to_thread(file.obstacle, self.path.parent)
             self.failure = why or str(error)
             if not why:
                 raise
@@ -61,9 +149,9 @@ class SqliteStores(SqlStores):
         self.failure = ""
 
     async def _open(self) -> None:
-        kind = await asyncio.to_thread(place.network_file_system, self.path.parent)
+        kind = await asyncio.to_thread(file.network_file_system, self.path.parent)
         if kind and not self._allow_network:
-            raise UnfitStore(place.on_network(self.path.parent, kind))
+            raise UnfitStore(file.on_network(self.path.parent, kind))
         if self._instance is None:
             self._instance = await asyncio.to_thread(self._live)
             self._live_as(self._instance)
@@ -78,8 +166,8 @@ class SqliteStores(SqlStores):
         if self._instance is not None:
             self._instance.close()
 
-    def _live(self) -> Instance:
+    def _live(self) -> SqliteInstance:
         with file.mapped(self._run_dir):
             if not self._run_dir.parent.exists():
                 self._run_dir.parent.mkdir(mode=0o700, parents=True)
-            return Instance(self._run_dir)
+            return SqliteInstance(self._run_dir)

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager, closing
 import psycopg
 import pytest
 
-from proxy.storage.postgres import PostgresStores, schema
+from proxy.storage.postgres import PostgresStores, database
 from proxy.storage.postgres.connection import connect
 from tests import postgres_server
 from tests.storage.conftest import tell
@@ -18,7 +18,7 @@ def server():
     with postgres_server.running() as running:
         running.execute("CREATE DATABASE ours")
         with closing(connect(running.url("ours"))) as made:
-            schema.prepare(made, "the template")
+            database.prepare(made, "the template")
         yield running
 
 

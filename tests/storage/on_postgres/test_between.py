@@ -12,9 +12,8 @@ import pytest
 
 from proxy.cli.main import main
 from proxy.domain.errors import StoreError, UnfitStore
-from proxy.storage.migrate import between
-from proxy.storage.migrate.between import NOT_COPIED, TABLES, Refused, copy
-from proxy.storage.migrate.engines import open_source, open_target
+from proxy.storage import migration
+from proxy.storage.migration import NOT_COPIED, TABLES, Refused, copy, open_source, open_target
 from proxy.storage.postgres import PostgresStores
 from proxy.storage.sqlite import SqliteStores
 from tests.migrate_support import MODEL, fill, forgets, heard, said_again, seen, worked_off
@@ -36,7 +35,7 @@ def filled(tmp_path_factory):
 
 @pytest.fixture
 def few_at_once(monkeypatch):
-    monkeypatch.setattr(between, "_AT_ONCE", 2)
+    monkeypatch.setattr(migration, "_AT_ONCE", 2)
 
 
 async def answers(stores):
@@ -94,7 +93,7 @@ async def test_new_rows_get_numbers_that_no_deleted_row_had(filled, url, tmp_pat
 
 
 def _copy_slowly(source, target):
-    between._AT_ONCE = 1
+    migration._AT_ONCE = 1
     moved(source, target, lambda *_: time.sleep(0.01))
 
 

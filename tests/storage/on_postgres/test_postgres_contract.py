@@ -3,7 +3,7 @@
 import pytest
 
 from proxy.storage.sql import quota
-from proxy.storage.sql.forms import SqlForms
+from proxy.storage.sql.shared_state import SqlForms
 from tests.storage.contract_chains import StoredResponsesContract
 from tests.storage.contract_changes import ChangesContract
 from tests.storage.contract_documents import MODEL, DocumentsContract

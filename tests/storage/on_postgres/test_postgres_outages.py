@@ -10,10 +10,11 @@ import pytest
 
 from proxy.domain.core import Scope
 from proxy.domain.errors import StoreUnavailable
-from proxy.storage.postgres import PostgresStores, instance
-from proxy.storage.postgres.trouble import kind_of
-from proxy.storage.sql import owners
-from proxy.storage.sql.trouble import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE
+from proxy.storage.postgres import PostgresStores
+from proxy.storage.postgres import stores as postgres_stores
+from proxy.storage.postgres.connection import kind_of
+from proxy.storage.sql import users
+from proxy.storage.sql.outages import DISK_FULL, LOCKED, READ_ONLY, UNAVAILABLE
 from tests import postgres_server
 from tests.storage.committer import SCOPE
 from tests.storage.making import ANNA, BEN, contents, create, of, store
@@ -43,7 +44,7 @@ async def test_nothing_acknowledged_is_lost_or_stored_twice(url, processes, monk
         runs = (run_and_kill(url, f"r{n}p{p}-", chance.randint(30, 150)) for p in range(processes))
         said = [line.split()[:2] for lines in await asyncio.gather(*runs) for line in lines]
         begun |= {what[1] for what in said if len(what) == 2 and what[0] == "begun"}
-    monkeypatch.setattr(instance, "ALIVE", "FALSE")  # all the others are dead
+    monkeypatch.setattr(postgres_stores, "ALIVE", "FALSE")  # all the others are dead
     stores = PostgresStores(url)
     await stores.open()
     await extract_the_rest(stores)
@@ -111,16 +112,16 @@ async def test_a_server_with_too_many_connections_says_so(server, url):
 
 async def test_a_deadlock_is_resolved_by_doing_one_of_the_two_again(stores):
     for scope in (ANNA, BEN):
-        await stores.database.write(lambda tx, scope=scope: owners.ensure(tx, scope))
+        await stores.database.write(lambda tx, scope=scope: users.ensure(tx, scope))
     both, runs = threading.Barrier(2, timeout=10), []
 
     def crosswise(first: Scope, second: Scope):
         def work(tx):
             runs.append(first)
-            owners.lock(tx, first)
+            users.lock(tx, first)
             if len(runs) <= 2:
                 both.wait()
-            owners.lock(tx, second)
+            users.lock(tx, second)
             return first
 
         return stores.database.write(work)

@@ -9,7 +9,7 @@ import pytest
 
 from proxy.domain.errors import StoreUnavailable, UnfitStore
 from proxy.storage.postgres import PostgresStores
-from proxy.storage.postgres.dialect import translate
+from proxy.storage.postgres.connection import translate
 from proxy.storage.sqlite import file
 
 TYPES = {"INTEGER": "bigint", "REAL": "double precision", "BLOB": "bytea", "TEXT": "text"}

@@ -1,1 +1,0 @@
-"""What replicas share that may be lost at any time."""

@@ -1,0 +1,362 @@
+"""One user's memories as arrays: exact cosine and exact BM25 over what the filters leave.
+
+An index is a snapshot and never changes; a changed memory gives the next snapshot. The rows of the vector
+matrix are appended in place behind the older snapshot's view, so that a write costs no copy of it. Words are
+in an inverted index: which memories hold a term, and how often.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from proxy.domain.core import Search, Stamp
+from proxy.domain.errors import WrongModel
+from proxy.storage.sql.database import legible
+
+# ---------------------------------------------------------------- words
+Ints = NDArray[np.int64]
+
+
+@lru_cache(maxsize=2048)
+def term_hash(term: str) -> int:
+    """Return the term's 64-bit number, the same on every machine. Two terms of one user share one by
+    chance of about n²/2⁶⁵: never in practice."""
+    return int.from_bytes(
+        hashlib.blake2b(term.encode("utf-8", "replace"), digest_size=8).digest(), "little", signed=True
+    )
+
+
+def pack(terms: Iterable[str]) -> bytes:
+    """Return the terms' numbers as the bytes that the store keeps."""
+    return np.fromiter((term_hash(term) for term in terms), dtype=np.int64).tobytes()
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """One entry for every (term, document), ordered by term, then document."""
+
+    terms: Ints
+    docs: NDArray[np.int32]
+    counts: NDArray[np.int32]
+
+    @classmethod
+    def build(cls, terms: Ints, lengths: NDArray[np.int32], *, first: int = 0) -> "Postings":
+        """Index texts as documents first, first + 1, …: the numbers of their terms one behind the other, and
+        how many each text has."""
+        docs = np.repeat(np.arange(first, first + len(lengths), dtype=np.int32), lengths)
+        order = np.argsort(terms, kind="stable")  # stable keeps the documents of a term in order
+        terms, docs = terms[order], docs[order]
+        if not len(terms):
+            return cls(terms, docs, np.empty(0, np.int32))
+        is_new = np.ones(len(terms), np.bool_)
+        is_new[1:] = (terms[1:] != terms[:-1]) | (docs[1:] != docs[:-1])
+        starts = np.flatnonzero(is_new)
+        counts = np.diff(starts, append=len(terms)).astype(np.int32)
+        return cls(terms[starts], docs[starts], counts)
+
+    def merged(self, later: "Postings") -> "Postings":
+        """Return both as one; the documents of `later` come after ours."""
+        terms = np.concatenate([self.terms, later.terms])
+        order = np.argsort(terms, kind="stable")
+        docs, counts = np.concatenate([self.docs, later.docs]), np.concatenate([self.counts, later.counts])
+        return Postings(terms[order], docs[order], counts[order])
+
+    def of(self, terms: Ints) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]]:
+        """Return parallel arrays of what is held of the terms: position in `terms`, document, count."""
+        starts = np.searchsorted(self.terms, terms, side="left")
+        found = np.searchsorted(self.terms, terms, side="right") - starts
+        which = np.repeat(np.arange(len(terms)), found)
+        # Every term's entries lie together: count on from the start of each.
+        at = np.arange(len(which)) + np.repeat(starts - (np.cumsum(found) - found), found)
+        return which, self.docs[at], self.counts[at]
+
+    @property
+    def nbytes(self) -> int:
+        return self.terms.nbytes + self.docs.nbytes + self.counts.nbytes
+
+
+NO_POSTINGS = Postings(np.empty(0, np.int64), np.empty(0, np.int32), np.empty(0, np.int32))
+
+
+# ---------------------------------------------------------------- memories
+# BM25, Robertson & Zaragoza 2009. b below the usual 0.75: facts are one sentence, length says little.
+_K1, _B = 1.2, 0.4
+# Share of the word matches of the two memories stored before it that a memory gets. Turns of a talk often
+# leave out the subject that the turns before them name; among extracted facts the share changes nothing.
+_BEFORE = 0.5
+_NOBODY = -1  # the seq of a position whose memory now has another
+_FEW = 8  # times as many rows cost more to multiply than these to pick out
+_TERM_BYTES = 8
+_TAIL_SHARE = 4  # new postings are merged into the old once they are a quarter of them
+
+Floats = NDArray[np.float32]
+Bools = NDArray[np.bool_]
+Name = TypeVar("Name")
+
+
+class Row(NamedTuple):
+    """A memory as the index reads it. A tuple, since a hundred are made where a user is first seen."""
+
+    seq: int
+    type: str
+    project: str | None
+    expires_at: float | None
+    current: bool  # neither superseded nor archived
+    vector: bytes | None
+    terms: bytes
+    rewritten: bool = False  # says something else than when the index last read it
+
+
+class Found(NamedTuple):
+    """A memory's number and scores. `cosine` is None where either side has no vector. `vector`: of those that
+    were asked for."""
+
+    seq: int
+    cosine: float | None
+    bm25: float
+    vector: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UserIndex:
+    """Arrays of equal length, a position for each memory."""
+
+    stamp: Stamp
+    seqs: NDArray[np.int64]
+    types: NDArray[np.int16]  # positions in type_names
+    projects: NDArray[np.int32]  # positions in project_names
+    expires: NDArray[np.float64]  # infinity: never
+    current: Bools
+    lengths: NDArray[np.int32]  # in terms
+    embedded: Bools
+    matrix: Floats  # a row of zeros where there is no vector
+    buffer: Floats  # the matrix and any room behind it
+    postings: Postings
+    tail: Postings  # of the latest positions
+    type_names: tuple[str, ...]
+    project_names: tuple[str | None, ...]
+    total: int = 0  # where these are only some of the memories that a search admits: how many those are
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held, names aside."""
+        arrays = (
+            self.seqs,
+            self.types,
+            self.projects,
+            self.expires,
+            self.current,
+            self.lengths,
+            self.embedded,
+        )
+        return sum(a.nbytes for a in (*arrays, self.buffer)) + self.postings.nbytes + self.tail.nbytes
+
+    # ------------------------------------------------------------ search
+    def search(self, project: str | None, search: Search) -> list[Found]:
+        """Return the best `search.limit` by cosine and the best by BM25, each with both scores."""
+        eligible = self._eligible(project, search)
+        scores = self._bm25(search.terms, eligible)
+        cosines = self._cosines(search.vector, eligible)
+        if cosines is not None:  # without its own vector a memory has to share a word
+            scores = _with_those_before(scores, eligible & self.embedded)
+        best = _top(scores, np.flatnonzero(scores > 0), search.limit)
+        if cosines is not None:
+            either = np.zeros(len(eligible), np.bool_)
+            either[best] = either[_top(cosines, np.flatnonzero(eligible & self.embedded), search.limit)] = (
+                True
+            )
+            best = np.flatnonzero(either)
+        near = [None] * len(best) if cosines is None else cosines[best].tolist()
+        columns = (self.seqs[best].tolist(), near, self.embedded[best].tolist(), scores[best].tolist())
+        found = [
+            Found(seq, cosine if embedded else None, bm25)
+            for seq, cosine, embedded, bm25 in zip(*columns, strict=True)
+        ]
+        if cosines is not None and search.vectors:
+            of_these = _top(cosines[best], np.flatnonzero(self.embedded[best]), search.vectors)
+            for at in of_these.tolist():
+                found[at] = found[at]._replace(vector=self.matrix[best[at]].tobytes())
+        return found
+
+    def _eligible(self, project: str | None, search: Search) -> Bools:
+        eligible = self.current & (self.expires > search.now)
+        if search.types is not None:
+            eligible &= np.array([name in search.types for name in self.type_names], np.bool_)[self.types]
+        if project is not None:
+            wanted = [name is None or name == project for name in self.project_names]
+            eligible &= np.array(wanted, np.bool_)[self.projects]
+        return eligible
+
+    def _cosines(self, vector: bytes | None, eligible: Bools) -> Floats | None:
+        """Return the cosines, right for who is eligible and anything for the rest; None without vectors."""
+        if vector is None or not self.embedded.any():
+            return None
+        query = np.frombuffer(vector, np.float32)
+        if len(query) != self.matrix.shape[1]:
+            raise WrongModel(f"a query of {len(query)} dimensions, memories of {self.matrix.shape[1]}")
+        few = np.flatnonzero(eligible)
+        if len(few) * _FEW > len(eligible):
+            cosines: Floats = self.matrix @ query
+            return cosines
+        cosines = np.zeros(len(eligible), np.float32)
+        cosines[few] = self.matrix[few] @ query
+        return cosines
+
+    def _bm25(self, terms: Sequence[str], eligible: Bools) -> Floats:
+        scores = np.zeros(len(self.seqs), np.float32)
+        total = max(self.total, int(np.count_nonzero(eligible)))
+        if not total or not terms:
+            return scores
+        which, docs, counts = self._holding(np.array([*{term_hash(term) for term in terms}], np.int64))
+        kept = eligible[docs]
+        which, docs, tf = which[kept], docs[kept], counts[kept].astype(np.float32)
+        if not len(docs):
+            return scores
+        holding = np.bincount(which)  # of each term: how many eligible memories hold it
+        idf = np.log1p((total - holding + 0.5) / (holding + 0.5)).astype(np.float32)
+        mean = max(float(self.lengths[eligible].mean()), 1.0)
+        norm = _K1 * (1 - _B) + (_K1 * _B / mean) * self.lengths[docs]
+        parts = idf[which] * (_K1 + 1) * tf / (tf + norm)
+        return np.bincount(docs, weights=parts, minlength=len(scores)).astype(np.float32)
+
+    def _holding(self, terms: Ints) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]]:
+        which, docs, counts = self.postings.of(terms)
+        if not len(self.tail.terms):
+            return which, docs, counts
+        later = self.tail.of(terms)
+        return (
+            np.concatenate([which, later[0]]),
+            np.concatenate([docs, later[1]]),
+            np.concatenate([counts, later[2]]),
+        )
+
+    # ------------------------------------------------------------ change
+    def changed(self, rows: Sequence[Row], stamp: Stamp) -> "UserIndex | None":
+        """Return the next snapshot, with these rows as they are now. None: better read everything again."""
+        if len(rows) > 256 or _dimension(rows) not in (0, self.matrix.shape[1]):
+            return None
+        seqs, expires, current = self.seqs.copy(), self.expires.copy(), self.current.copy()
+        new = []
+        for row in rows:
+            at = np.flatnonzero(seqs == row.seq)
+            if len(at) and not row.rewritten:
+                expires[at], current[at] = _expiry(row.expires_at), row.current
+                continue
+            seqs[at], current[at] = _NOBODY, False
+            if row.current:
+                new.append(row)
+        if 2 * np.count_nonzero(current) < len(current):
+            return None
+        known = replace(self, stamp=stamp, seqs=seqs, expires=expires, current=current)
+        return known._appended(new) if new else known
+
+    def _appended(self, rows: Sequence[Row]) -> "UserIndex":
+        added = build(rows, self.stamp, known=self, first=len(self.seqs))
+        tail, postings = self.tail.merged(added.postings), self.postings
+        if len(tail.terms) * _TAIL_SHARE > len(postings.terms):
+            postings, tail = postings.merged(tail), NO_POSTINGS
+        buffer, size = self.buffer, len(self.seqs) + len(rows)
+        if size > len(buffer):
+            buffer = _room(size, self.matrix.shape[1])
+            buffer[: len(self.seqs)] = self.matrix
+        buffer[len(self.seqs) : size] = added.matrix
+        return UserIndex(
+            stamp=self.stamp,
+            seqs=np.concatenate([self.seqs, added.seqs]),
+            types=np.concatenate([self.types, added.types]),
+            projects=np.concatenate([self.projects, added.projects]),
+            expires=np.concatenate([self.expires, added.expires]),
+            current=np.concatenate([self.current, added.current]),
+            lengths=np.concatenate([self.lengths, added.lengths]),
+            embedded=np.concatenate([self.embedded, added.embedded]),
+            matrix=buffer[:size],
+            buffer=buffer,
+            postings=postings,
+            tail=tail,
+            type_names=added.type_names,
+            project_names=added.project_names,
+        )
+
+
+def build(
+    rows: Sequence[Row], stamp: Stamp, *, known: UserIndex | None = None, first: int = 0, total: int = 0
+) -> UserIndex:
+    """Index the rows at positions first, first + 1, …, with the names of `known` and new ones after them.
+
+    Raises DamagedRow for terms that are no numbers."""
+    seqs, types, projects, expires, current, vectors, terms, _ = zip(*rows, strict=True) if rows else [()] * 8
+    type_names = _names(known.type_names if known else (), types)
+    project_names = _names(known.project_names if known else (), projects)
+    dimension = known.matrix.shape[1] if known else _dimension(rows)
+    # Rows of another dimension cannot come through `apply`; one that did would be found by its words.
+    embedded = [vector is not None and len(vector) == 4 * dimension for vector in vectors]
+    none = bytes(4 * dimension)
+    whole = b"".join([vector if has else none for vector, has in zip(vectors, embedded, strict=True)])
+    matrix = np.frombuffer(whole, np.float32).reshape(len(rows), dimension)
+    with legible():
+        held, sizes = b"".join(terms), [len(text) for text in terms]
+        if any(size % _TERM_BYTES for size in sizes):
+            raise ValueError
+    lengths = np.array(sizes, np.int32) // _TERM_BYTES
+    type_at = {name: at for at, name in enumerate(type_names)}
+    project_at = {name: at for at, name in enumerate(project_names)}
+    return UserIndex(
+        stamp=stamp,
+        seqs=np.array(seqs, np.int64),
+        types=np.array([type_at[name] for name in types], np.int16),
+        projects=np.array([project_at[name] for name in projects], np.int32),
+        expires=np.array([_expiry(at) for at in expires], np.float64),
+        current=np.array(current, np.bool_),
+        lengths=lengths,
+        embedded=np.array(embedded, np.bool_),
+        matrix=matrix,
+        buffer=matrix,  # room is made with the first memory that is added: most users are only read
+        postings=Postings.build(np.frombuffer(held, np.int64), lengths, first=first),
+        tail=NO_POSTINGS,
+        type_names=type_names,
+        project_names=project_names,
+        total=total,
+    )
+
+
+def _with_those_before(scores: Floats, which: Bools) -> Floats:
+    """Add to the score of each of these memories a share of the scores of the two stored before it."""
+    before = np.zeros_like(scores)
+    before[1:] += scores[:-1]
+    before[2:] += scores[:-2]
+    return np.asarray(scores + _BEFORE * before * which)
+
+
+def _top(values: Floats, positions: NDArray[np.intp], limit: int) -> NDArray[np.intp]:
+    """Return those of the positions with the highest values; among equals the latest memory wins."""
+    if len(positions) <= limit:
+        return positions
+    if limit <= 0:
+        return positions[:0]
+    ours = values[positions]
+    floor = np.partition(ours, len(ours) - limit)[len(ours) - limit]
+    above, level = positions[ours > floor], positions[ours == floor]
+    return np.concatenate([above, level[len(level) - (limit - len(above)) :]])
+
+
+def _room(rows: int, dimension: int) -> Floats:
+    """Return a zeroed matrix with room for some rows more; the system maps them only when written."""
+    return np.zeros((rows + rows // 4 + 8, dimension), np.float32)
+
+
+def _names(known: tuple[Name, ...], new: Iterable[Name]) -> tuple[Name, ...]:
+    return tuple(dict.fromkeys((*known, *new)))
+
+
+def _dimension(rows: Sequence[Row]) -> int:
+    return next((len(row.vector) // 4 for row in rows if row.vector is not None), 0)
+
+
+def _expiry(at: float | None) -> float:
+    return math.inf if at is None else at

@@ -1,1 +1,0 @@
-"""Copying everything from another kind of store into the SQL store."""

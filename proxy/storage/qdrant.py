@@ -1,0 +1,258 @@
+"""The CandidateIndex in Qdrant: one collection for each generation of vectors, the user as tenant index.
+
+A memory's words are a sparse vector: what a term's count is worth in BM25, with a constant mean length, so
+that no point has to be written again when the mean moves. How rare a term is comes from Qdrant's own
+`Modifier.IDF`, over all users. That is enough to propose memories: the database computes the scores.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import httpx
+import numpy as np
+from grpc import RpcError  # type: ignore[import-untyped]
+from qdrant_client import AsyncQdrantClient, models
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http.exceptions import ApiException
+from qdrant_client.local.async_qdrant_local import AsyncQdrantLocal
+
+from proxy import telemetry
+from proxy.domain.circuit_breaker import CircuitBreaker
+from proxy.storage.exact_index import term_hash
+from proxy.storage.sql.external_index import CandidateQuery, IndexUnavailable, Point
+
+T = TypeVar("T")
+
+DENSE, WORDS = "dense", "words"
+# ValueError: what the library's local mode raises for everything.
+_FOREIGN = (ApiException, QdrantException, RpcError, httpx.HTTPError, OSError, TimeoutError, ValueError)
+_TRIP_AFTER = 3  # failures in a row
+_OPEN_S = 2.0  # in which nothing is asked
+_NO_MODEL = -1
+_K1, _B, _MEAN_LENGTH = 1.2, 0.4, 12.0  # as in exact_index.py; memories have about 12 terms
+_SPARSE_BITS = 2**32 - 1  # two terms that share a number cost a candidate
+_IN_ORDER = models.WriteOrdering.MEDIUM  # all replicas of a point see its writes in one order
+_KEYWORD = models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD)
+_INDEXED: dict[str, Any] = {
+    "owner": models.KeywordIndexParams(type=models.KeywordIndexType.KEYWORD, is_tenant=True),
+    "project": _KEYWORD,
+    "type": _KEYWORD,
+    "expires": models.PayloadSchemaType.FLOAT,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collection:
+    """What an operator may choose. All but the first count when a collection is made."""
+
+    prefix: str = "memories"
+    replication_factor: int = 1
+    write_consistency_factor: int = 1
+    shard_number: int = 0  # 0: Qdrant decides
+    on_disk: bool = False
+    quantization: str = "none"  # "none" | "scalar" | "binary"
+
+    def of(self, generation: int) -> str:
+        """Return the name of a generation's collection."""
+        return f"{self.prefix}_{'plain' if generation == _NO_MODEL else generation}"
+
+    def generation_of(self, name: str) -> int | None:
+        """Return the generation with a collection of this name; None: it is not one of ours."""
+        base, _, rest = name.rpartition("_")
+        if base != self.prefix:
+            return None
+        if rest == "plain":
+            return _NO_MODEL
+        return int(rest) if rest.isdecimal() else None
+
+
+def connect(url: str, api_key: str | None, *, prefer_grpc: bool, timeout_s: float) -> AsyncQdrantClient:
+    """Return a client of a server. Nothing is asked yet."""
+    return AsyncQdrantClient(
+        url=url, api_key=api_key, prefer_grpc=prefer_grpc, timeout=max(1, round(timeout_s)),
+        check_compatibility=False,  # it would ask, and print, while the proxy starts
+    )  # fmt: skip
+
+
+class QdrantIndex:
+    """Points in Qdrant, each under its memory's number."""
+
+    def __init__(
+        self, client: AsyncQdrantClient, collection: Collection, *, search_timeout_s: float = 0.1
+    ) -> None:
+        """`search_timeout_s`: a search that takes longer counts as failed, since a request waits for it."""
+        self._client, self._collection = client, collection
+        self._search_timeout_s = search_timeout_s
+        self._seen: set[int] = set()  # generations with a collection that was there
+        self._breaker = CircuitBreaker(_OPEN_S, trip_after=_TRIP_AFTER)
+        self._is_away = False  # as the log has it
+
+    @property
+    def name(self) -> str:
+        return self._collection.prefix
+
+    async def search(self, query: CandidateQuery, generations: Sequence[int]) -> Sequence[int]:
+        asked = [(each, requests) for each in generations if (requests := _requests(query, each))]
+        answers = await self._call(
+            lambda: _together(
+                self._client.query_batch_points(self._collection.of(each), requests)
+                for each, requests in asked
+            ),
+            timeout_s=self._search_timeout_s,
+        )
+        found = (point.id for answer in answers for one in answer for point in one.points)
+        return list(dict.fromkeys(int(id_) for id_ in found))
+
+    async def upsert(self, generation: int, points: Sequence[Point], dimension: int) -> None:
+        name, structs = self._collection.of(generation), [_struct(point) for point in points]
+
+        async def work() -> None:
+            if generation not in self._seen:
+                await self._make(generation, dimension)
+            await self._client.upsert(name, structs, wait=True, ordering=_IN_ORDER)
+
+        await self._call(work)
+
+    async def delete(self, memories: Sequence[int], generations: Sequence[int]) -> None:
+        selector = models.PointIdsList(points=list(memories))
+        await self._call(
+            lambda: _together(
+                self._client.delete(self._collection.of(each), selector, wait=True, ordering=_IN_ORDER)
+                for each in generations
+            )
+        )
+
+    async def generations(self) -> frozenset[int]:
+        return await self._call(self._found)
+
+    async def drop(self) -> None:
+        async def work() -> None:
+            for generation in await self._found():
+                await self._client.delete_collection(self._collection.of(generation))
+
+        self._seen = set()
+        await self._call(work)
+
+    async def close(self) -> None:
+        await self._client.close()
+
+    # ------------------------------------------------------------ collections
+    async def _found(self) -> frozenset[int]:
+        names = [each.name for each in (await self._client.get_collections()).collections]
+        ours = (self._collection.generation_of(name) for name in names)
+        return frozenset(generation for generation in ours if generation is not None)
+
+    async def _make(self, generation: int, dimension: int) -> None:
+        """Make the collection and the indexes that are missing; dimension 0: it will hold no vectors."""
+        name = self._collection.of(generation)
+        if generation not in await self._found():
+            await self._client.create_collection(name, **_parameters(self._collection, dimension))
+        if not isinstance(getattr(self._client, "_client", None), AsyncQdrantLocal):
+            # Also for an existing collection: its maker may have died before this. Local mode has no indexes.
+            for field, schema in _INDEXED.items():
+                await self._client.create_payload_index(name, field, field_schema=schema, wait=True)
+        self._seen.add(generation)
+
+    # ------------------------------------------------------------ failures
+    async def _call(self, work: Callable[[], Awaitable[T]], *, timeout_s: float | None = None) -> T:
+        """Return the work's result. Raises IndexUnavailable if Qdrant cannot do it, or failed just now."""
+        if self._breaker.is_open:
+            raise IndexUnavailable("failed just now")
+        try:
+            async with asyncio.timeout(timeout_s):
+                result = await work()
+        except _FOREIGN as error:
+            self._failed(error)
+            raise IndexUnavailable(type(error).__name__) from None  # its text may hold what was asked
+        self._breaker.succeeded()
+        if self._is_away:
+            self._is_away = False
+            telemetry.log.info("index.available")
+        return result
+
+    def _failed(self, error: Exception) -> None:
+        self._seen = set()  # one of them may have been deleted
+        if self._breaker.failed() and not self._is_away:
+            self._is_away = True
+            telemetry.log.warning("index.unavailable", error=type(error).__name__)
+
+
+def _parameters(chosen: Collection, dimension: int) -> dict[str, Any]:
+    on_disk = chosen.on_disk or None
+    dense = models.VectorParams(size=dimension, distance=models.Distance.COSINE, on_disk=on_disk)
+    words = models.SparseVectorParams(
+        index=models.SparseIndexParams(on_disk=on_disk), modifier=models.Modifier.IDF
+    )
+    return {
+        "vectors_config": {DENSE: dense} if dimension else {},
+        "sparse_vectors_config": {WORDS: words},
+        "shard_number": chosen.shard_number or None,
+        "replication_factor": chosen.replication_factor,
+        "write_consistency_factor": chosen.write_consistency_factor,
+        "on_disk_payload": True,
+        # One graph for each user and none for all: no search ever crosses users.
+        "hnsw_config": models.HnswConfigDiff(payload_m=16, m=0),
+        "quantization_config": _quantization(chosen.quantization),
+    }
+
+
+def _quantization(kind: str) -> models.QuantizationConfig | None:
+    match kind:
+        case "scalar":
+            scalar = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+            return models.ScalarQuantization(scalar=scalar)
+        case "binary":
+            return models.BinaryQuantization(binary=models.BinaryQuantizationConfig(always_ram=True))
+        case _:
+            return None
+
+
+def _struct(point: Point) -> models.PointStruct:
+    vector: dict[str, Any] = {WORDS: _words(point.terms)} if point.terms else {}
+    if point.vector is not None:
+        vector[DENSE] = np.frombuffer(point.vector, np.float32).tolist()
+    payload = {"owner": str(point.owner), "type": point.type}
+    optional = {"project": point.project, "expires": point.expires_at}
+    given = {key: value for key, value in optional.items() if value is not None}
+    return models.PointStruct(id=point.memory, vector=vector, payload=payload | given)
+
+
+def _words(terms: bytes) -> models.SparseVector:
+    numbers = np.frombuffer(terms, np.int64) & _SPARSE_BITS
+    held, counts = np.unique(numbers, return_counts=True)
+    norm = _K1 * (1 - _B) + _K1 * _B / _MEAN_LENGTH * len(numbers)
+    return models.SparseVector(indices=held.tolist(), values=((_K1 + 1) * counts / (counts + norm)).tolist())
+
+
+def _requests(query: CandidateQuery, generation: int) -> list[models.QueryRequest]:
+    limits: dict[str, Any] = {"filter": _filter(query), "limit": query.limit, "with_payload": False}
+    requests = []
+    if query.vector is not None and generation in query.compared:
+        vector = np.frombuffer(query.vector, np.float32).tolist()
+        requests.append(models.QueryRequest(query=vector, using=DENSE, **limits))
+    if query.terms:
+        numbers = sorted({term_hash(term) & _SPARSE_BITS for term in query.terms})
+        words = models.SparseVector(indices=numbers, values=[1.0] * len(numbers))
+        requests.append(models.QueryRequest(query=words, using=WORDS, **limits))
+    return requests
+
+
+def _filter(query: CandidateQuery) -> models.Filter:
+    must: list[models.Condition] = [_is("owner", str(query.owner))]
+    if query.types is not None:
+        must.append(models.FieldCondition(key="type", match=models.MatchAny(any=sorted(query.types))))
+    if query.project is not None:
+        of_none = models.IsEmptyCondition(is_empty=models.PayloadField(key="project"))
+        must.append(models.Filter(should=[_is("project", query.project), of_none]))
+    expired = models.FieldCondition(key="expires", range=models.Range(lte=query.now))
+    return models.Filter(must=must, must_not=[expired])
+
+
+def _is(key: str, value: str) -> models.FieldCondition:
+    return models.FieldCondition(key=key, match=models.MatchValue(value=value))
+
+
+async def _together(calls: Iterable[Awaitable[T]]) -> list[T]:
+    return list(await asyncio.gather(*calls))

@@ -1,0 +1,423 @@
+"""Copy what earlier versions stored in Redis into an empty SQL store, in one transaction.
+
+The old layout. Keys begin with the prefix (`memory-proxy:`). `users` is a hash of JSON
+[tenant, user] by uid. The hash `u:<uid>:owner` has the user's counters; one of them, `home`, is how often
+everything was forgotten at once: the user's tables are then named `u:<uid>.<home>:…`, and the tables of
+earlier homes hold what was forgotten. `receipts` and `forgets` never move. A table is a hash of JSON rows, or
+of bytes; a `seq` in a row orders what came in. Sessions are named by a digest, the `sid`. Vectors are in
+`points:<uid>:<generation>` as one line of JSON, then the vector; what was not indexed yet is in the table
+`vectors`. Vectors in Qdrant are not read: `memory-proxy reembed` makes them again.
+
+Not copied: indexes and counters (SQL makes its own), rate limits, and what models were found to accept.
+"""
+
+import json
+import time
+from base64 import b64decode
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from redis import Redis
+from redis.exceptions import RedisError
+
+from proxy.domain.core import Evidence, Memory, Scope
+from proxy.domain.errors import StoreError, StoreUnavailable
+from proxy.domain.oversight import Receipt
+from proxy.storage.exact_index import pack
+from proxy.storage.sql import erasure, rows, users
+from proxy.storage.sql.database import Connection
+from proxy.storage.sql.embeddings import NO_MODEL
+from proxy.storage.sql.erasure import counts_from_dict
+from proxy.text import terms
+
+Row = Mapping[str, Any]
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is."""
+
+PREFIX = "memory-proxy:"
+NO_USER = Scope("\x1f", "\x1f")  # owns the API keys
+ALIVE_S = 10.0  # a replica that has sent a heartbeat since is running
+_TIMEOUT_S = 60.0
+_TABLES = (
+    "scopes", "memories", "evidence", "events", "vectors", "sessions", "exchanges", "jobs", "anchors",
+    "states", "marks", "quarantine", "responses", "stored_responses", "conversations", "conversation_items",
+    "documents", "passages", "receipts", "keys", "embeddings",
+)  # fmt: skip
+
+
+class Refused(StoreError):
+    """Nothing was copied. The message says why, and what to do."""
+
+
+@dataclass(slots=True)
+class Moved:
+    """What was copied: rows by table, and memories that need a new vector."""
+
+    rows: Counter[str] = field(default_factory=Counter)
+    without_vector: int = 0
+
+
+class OldRedis:
+    """The old layout in one Redis. Every method may raise StoreUnavailable."""
+
+    def __init__(self, url: str, prefix: str = PREFIX) -> None:
+        self._client: Any = Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=5.0)
+        self._prefix = prefix
+
+    def close(self) -> None:
+        self._client.close()
+
+    def call(self, name: str, key: str, *arguments: Any) -> Any:
+        """Return the answer to a command about one key."""
+        try:
+            return self._client.execute_command(name, self._prefix + key, *arguments)
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"Redis: {type(error).__name__}") from error
+
+    def hash(self, key: str) -> dict[str, bytes]:
+        """Return a hash, large ones in portions."""
+        try:
+            found = self._client.hscan_iter(self._prefix + key, count=1000)
+            return {name.decode(): value for name, value in found}
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"Redis: {type(error).__name__}") from error
+
+    def table(self, home: str, name: str) -> dict[str, Any]:
+        """Return a table of JSON rows."""
+        return {key: orjson.loads(row) for key, row in self.hash(f"u:{home}:{name}").items()}
+
+    def in_order(self, home: str, name: str) -> list[tuple[str, Row]]:
+        """Return a table of JSON rows, the oldest first."""
+        return sorted(self.table(home, name).items(), key=lambda item: int(item[1]["seq"]))
+
+    def users(self) -> list[tuple[str, Scope]]:
+        """Return everybody who has anything, by uid."""
+        return [(uid, Scope(*orjson.loads(names))) for uid, names in sorted(self.hash("users").items())]
+
+    def models(self) -> list[tuple[str, int]]:
+        """Return name and dimension of the embedding models by generation."""
+        return [tuple(orjson.loads(row)) for row in self.call("LRANGE", "models", 0, -1)]
+
+    def refuse_unless_at_rest(self) -> None:
+        """Raise Refused while replicas run, or a forget is unfinished."""
+        users = self.users()
+        if not users:
+            raise Refused(f"no memories under {self._prefix!r} in this Redis: set --prefix")
+        try:
+            seconds, micros = self._client.time()
+        except (RedisError, OSError) as error:
+            raise StoreUnavailable(f"Redis: {type(error).__name__}") from error
+        since = seconds + micros / 1e6 - ALIVE_S
+        if running := self.call("ZCOUNT", "instances", since, "+inf"):
+            raise Refused(f"{running} replicas work on this Redis: stop them first")
+        if any(self.call("EXISTS", f"u:{uid}:forgets") for uid, _ in users):
+            raise Refused(
+                "something is still being forgotten in this Redis: start the earlier version once, and stop"
+                " it when its log says store.forget.resumed"
+            )
+
+
+def move(tx: Connection, old: OldRedis, progress: Progress) -> Moved:
+    """Copy everything, and compare the numbers of rows. Raises Refused unless the store is empty."""
+    old.refuse_unless_at_rest()
+    if tx.execute("SELECT 1 FROM scopes LIMIT 1").fetchone():
+        raise Refused("the store that the configuration names has users already: give it an empty one")
+    writer = _Writer(tx)
+    tx.execute("DELETE FROM embeddings")
+    for generation, (name, dimension) in enumerate(old.models()):
+        writer.insert("embeddings", generation=generation, name=name, dimension=dimension)
+    users, issued = old.users(), list[tuple[int, Receipt]]()
+    for number, (uid, scope) in enumerate(users):
+        progress("move", number, len(users))
+        try:
+            if scope == NO_USER:
+                _keys(writer, old, uid)
+            else:
+                issued += _User(writer, old, uid, scope).copy()
+        except (LookupError, TypeError, ValueError) as error:
+            raise StoreUnavailable("the rows of a user in Redis are incomplete or damaged") from error
+    for owner, receipt in sorted(issued, key=lambda item: item[1].at):
+        erasure.store_receipt(tx, owner, receipt)
+        writer.moved.rows["receipts"] += 1
+    progress("move", len(users), len(users))
+    writer.compare()
+    return writer.moved
+
+
+class _Writer:
+    """Inserts rows, and counts them."""
+
+    def __init__(self, tx: Connection) -> None:
+        self.tx = tx
+        self.moved = Moved()
+
+    def insert(self, table: str, returning: str = "", **columns: Any) -> int:
+        """Insert a row; return its number, where `returning` names the column."""
+        names, marks = ", ".join(columns), ", ".join("?" * len(columns))
+        wanted = f" RETURNING {returning}" if returning else ""
+        cursor = self.tx.execute(
+            f"INSERT INTO {table} ({names}) VALUES ({marks}){wanted}", tuple(columns.values())
+        )
+        self.moved.rows[table] += 1
+        return int(cursor.fetchone()[0]) if returning else 0
+
+    def compare(self) -> None:
+        """Raise Refused, which takes everything back, if a table has other rows than were copied."""
+        for table in _TABLES:
+            (found,) = self.tx.execute(f"SELECT count(*) FROM {table}").fetchone()
+            if found != self.moved.rows[table]:
+                raise Refused(f"{table}: {self.moved.rows[table]:,} rows were read, {found:,} arrived")
+
+
+def _keys(writer: _Writer, old: OldRedis, uid: str) -> None:
+    for digest, row in old.in_order(uid, "api-keys"):
+        sealed = row["upstream_key"]
+        writer.insert(
+            "keys", id=row["id"], digest=bytes.fromhex(digest), name=row["name"], tenant=row["tenant"],
+            user=row["user"], rights=json.dumps(row["rights"]),
+            upstream_key=None if sealed is None else b64decode(sealed), created_at=row["created_at"],
+            revoked_at=row["revoked_at"],
+        )  # fmt: skip
+
+
+class _User:
+    """Copies all that one user has."""
+
+    def __init__(self, writer: _Writer, old: OldRedis, uid: str, scope: Scope) -> None:
+        self._writer, self._old, self._uid, self._scope = writer, old, uid, scope
+        found = old.hash(f"u:{uid}:owner").items()
+        self._numbers = {name: int(value) for name, value in found if name not in ("tenant", "user")}
+        home = self._numbers.get("home", 0)
+        self._home = f"{uid}.{home}" if home else uid
+        self._owner = users.ensure(writer.tx, scope).id
+        writer.moved.rows["scopes"] += 1
+        self._session_ids: dict[str, int] = {}
+        self._exchange_seqs: dict[int, int] = {}  # numbers of exchanges by their old ones, rising
+
+    def copy(self) -> list[tuple[int, Receipt]]:
+        """Copy everything but the receipts; return those, by the owner."""
+        self._memories()
+        self._sessions()
+        self._exchanges()
+        self._jobs()
+        self._notes()
+        self._quarantine()
+        self._responses()
+        self._conversations()
+        for document_id, row in self._in_order("documents"):
+            self._document(document_id, row)
+        self._settle_counters()
+        return [(self._owner, self._receipt(*item)) for item in self._old.in_order(self._uid, "receipts")]
+
+    def _in_order(self, table: str) -> list[tuple[str, Row]]:
+        return self._old.in_order(self._home, table)
+
+    def _table(self, name: str) -> dict[str, Any]:
+        return self._old.table(self._home, name)
+
+    def _settle_counters(self) -> None:
+        """Set the user's counters last: nothing that is copied may raise them further."""
+        self._writer.tx.execute(
+            "UPDATE scopes SET generation = ?, version = ?, served = ?, timezone = ? WHERE id = ?",
+            (*(self._numbers.get(name, 0) for name in ("generation", "version", "served")),
+             self._table("user").get("timezone"), self._owner),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ memories
+    def _memories(self) -> None:
+        writer, vectors, history = self._writer, self._vectors(), self._table("events")
+        for memory_id, row in self._in_order("memories"):
+            memory = self._memory(memory_id, row)
+            seq = rows.insert_memory(
+                writer.tx, self._owner, memory, rows.digest(memory.content), row["written"]
+            )
+            if seq is None:
+                raise Refused("two current memories of a user say the same, which the store does not take")
+            writer.moved.rows["memories"] += 1
+            writer.moved.rows["evidence"] += len(set(memory.evidence))
+            vector = vectors.get((memory_id, row["vector"]))
+            missing = vector is None and row["vector"] is not None
+            writer.moved.without_vector += missing and row["superseded_by"] is None
+            writer.insert(
+                "vectors", memory=seq, embedding=vector, terms=pack(terms.terms(memory.content)),
+                generation=NO_MODEL if missing else row["generation"],
+            )  # fmt: skip
+            for event in history.get(memory_id, ()):
+                columns = {name: event[name] for name in ("at", "action", "by", "content")}
+                writer.insert("events", memory=seq, **columns)
+
+    def _memory(self, memory_id: str, row: Row) -> Memory:
+        r, scope = row, Scope(self._scope.tenant, self._scope.user, row["project"])
+        evidence = tuple(Evidence(e["session_id"], e["exchange_id"], e["span"]) for e in r["evidence"])
+        return Memory(
+            id=memory_id, scope=scope, type=r["type"], content=r["content"], source=r["source"],
+            created_at=r["created_at"], updated_at=r["updated_at"], valid_from=r["valid_from"],
+            valid_to=r["valid_to"], superseded_by=r["superseded_by"], expires_at=r["expires_at"],
+            archived=r["archived"], importance=r["importance"], weight=r["weight"],
+            confidence=r["confidence"], tags=tuple(r["tags"]), evidence=evidence,
+            access_count=r["access_count"], last_accessed=r["last_accessed"],
+        )  # fmt: skip
+
+    def _vectors(self) -> dict[tuple[str, int], bytes]:
+        """Return vectors by memory and by the number that its row gives to its vector."""
+        found: dict[tuple[str, int], bytes] = {}
+        for generation in range(len(self._old.models())):
+            for memory_id, value in self._old.hash(f"points:{self._uid}:{generation}").items():
+                head, _, vector = value.partition(b"\n")
+                vector_of = orjson.loads(head)[5]
+                if vector and vector_of is not None:
+                    found[memory_id, vector_of] = vector
+        written = self._table("memories")
+        for memory_id, vector in self._old.hash(f"u:{self._home}:vectors").items():
+            if memory_id in written:
+                found[memory_id, written[memory_id]["vector"]] = vector
+        return found
+
+    # ------------------------------------------------------------ sessions
+    def _sessions(self) -> None:
+        for sid, row in self._in_order("sessions"):
+            self._session_ids[sid] = self._writer.insert(
+                "sessions", "id", owner=self._owner, project=row["project"], name=row["name"],
+                last_at=row["last_at"], ended=int(row["ended"]), stateful=int(row["stateful"]),
+                retold=int(row["retold"]), unsummarised=row["unsummarised"],
+            )  # fmt: skip
+        for response_id, made in self._table("made").items():
+            sid, _, exchange = made.partition(" ")
+            if sid in self._session_ids:
+                self._writer.insert(
+                    "responses", id=response_id, owner=self._owner, session=self._session_ids[sid],
+                    exchange=exchange or None,
+                )  # fmt: skip
+
+    def _exchanges(self) -> None:
+        unread = {entry["seq"]: entry for each in self._table("unread").values() for entry in each}
+        found = [
+            (sid, row)
+            for sid in self._session_ids
+            for row in self._table(f"exchanges:{sid}").values()
+        ]  # fmt: skip
+        for sid, row in sorted(found, key=lambda item: int(item[1]["seq"])):
+            entry = unread.get(row["seq"])
+            extraction = "pending" if row["open"] or entry else "done"
+            self._exchange_seqs[row["seq"]] = self._writer.insert(
+                "exchanges", "seq", id=row["id"], key=row["key"], session=self._session_ids[sid],
+                generation=row["generation"], model=row["model"], said=row["said"], answer=row["answer"],
+                recalled=rows.as_json(row["recalled"]), at=row["at"], state="open" if row["open"] else "done",
+                whole=int(row["whole"]), explicit=int(row["explicit"]), personal=int(row["personal"]),
+                instance=row["instance"], holders=row["holders"],
+                extraction="dead" if entry and entry["dead"] else extraction,
+                at_work=int(bool(entry and entry.get("at_work"))), timezone=row.get("timezone", "UTC"),
+                dated=row.get("dated"),
+            )  # fmt: skip
+
+    def _upto(self, seq: int) -> int:
+        """Return the number of the last exchange that is no later than the old number, 0 if none is left."""
+        known = [*self._exchange_seqs]
+        place = bisect_right(known, seq)
+        return self._exchange_seqs[known[place - 1]] if place else 0
+
+    def _jobs(self) -> None:
+        numbers: dict[str, int] = {}
+        for job_id, row in sorted((self._table("jobs") | self._table("dead")).items(), key=_number):
+            numbers[job_id] = self._writer.insert(
+                "jobs", "id", session=self._session_ids[row["sid"]], owner=self._owner,
+                upto=self._upto(row["upto"]), lane=row["lane"], state=row["state"], attempts=row["attempts"],
+                due_at=row["due_at"], leased_until=row["leased_until"], instance=row["instance"],
+                created_at=row["created_at"], reason=row["reason"], closing=int(row["closing"]),
+            )  # fmt: skip
+        for entries in self._table("unread").values():
+            for entry in entries:
+                if entry["job"] in numbers:
+                    self._writer.tx.execute(
+                        "UPDATE exchanges SET job = ? WHERE seq = ?",
+                        (numbers[entry["job"]], self._exchange_seqs[entry["seq"]]),
+                    )
+
+    def _notes(self) -> None:
+        """Copy standing instructions and states. Its exchange may have been deleted: number 0."""
+        for sid, session in self._session_ids.items():
+            for _, row in self._in_order(f"anchors:{sid}"):
+                self._writer.insert(
+                    "anchors", session=session, exchange=self._exchange_seqs.get(row["exchange"], 0),
+                    exchange_id=row["exchange_id"], slot=row["slot"], content=row["content"],
+                    holds=int(row["holds"]), at=row["at"],
+                )  # fmt: skip
+        for sid, row in self._table("states").items():
+            session, content = self._session_ids[sid], json.dumps(row["content"], ensure_ascii=False)
+            upto = self._upto(row["upto"])
+            self._writer.insert("states", session=session, upto=upto, content=content, at=row["at"])
+            for mark in row["marks"]:
+                self._writer.insert("marks", session=session, mark=mark)
+
+    # ------------------------------------------------------------ quarantine, responses, receipts
+    def _quarantine(self) -> None:
+        for held_id, row in self._in_order("held"):
+            columns = {name: value for name, value in row.items() if name not in ("seq", "tags")}
+            self._writer.insert(
+                "quarantine", id=held_id, owner=self._owner, tags=json.dumps(row["tags"]), **columns
+            )
+
+    def _responses(self) -> None:
+        bodies = self._old.hash(f"u:{self._home}:bodies")
+        for response_id, row in self._in_order("stored"):
+            self._writer.insert(
+                "stored_responses", id=response_id, owner=self._owner, project=row["project"],
+                session=row["session"], previous_id=row["previous_id"],
+                conversation_id=row["conversation_id"], created_at=row["created_at"],
+                expires_at=row["expires_at"], recalled=rows.as_json(row["recalled"]),
+                response=None if row["deleted"] else bodies[f"{response_id} r"],
+                input_items=None if row["deleted"] else bodies[f"{response_id} i"],
+            )  # fmt: skip
+
+    def _conversations(self) -> None:
+        found: Iterable[tuple[str, Row]] = self._table("conversations").items()
+        for conversation_id, row in sorted(found, key=lambda item: (item[1]["created_at"], item[0])):
+            seq = self._writer.insert(
+                "conversations", "seq", id=conversation_id, owner=self._owner, project=row["project"],
+                metadata=row["metadata"].encode(), created_at=row["created_at"],
+                used_at=row.get("used_at", time.time()),  # rows of early versions: from now on
+            )  # fmt: skip
+            items = self._table(f"items:{conversation_id}")
+            for item_id in row["items"]:
+                item = items[item_id]
+                self._writer.insert(
+                    "conversation_items", conversation=seq, id=item_id, project=item["project"],
+                    session=item["session"], item=item["item"].encode(),
+                )  # fmt: skip
+
+    def _receipt(self, receipt_id: str, row: Row) -> Receipt:
+        return Receipt(
+            id=receipt_id, tenant=self._scope.tenant, user=self._scope.user, project=row["project"],
+            type=row["type"], memory_id=row["memory_id"], by=row["by"], at=row["at"],
+            counts=counts_from_dict(row["counts"], receipt_id),
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ documents
+    def _document(self, document_id: str, row: Row) -> None:
+        generations = row["generations"]
+        seq = self._writer.insert(
+            "documents", "seq", id=document_id, owner=self._owner, project=row["project"], name=row["name"],
+            version=row["version"], digest=bytes.fromhex(row["digest"]), characters=row["characters"],
+            sections=row["sections"], passages=len(generations), created_at=row["created_at"],
+            updated_at=row["updated_at"],
+        )  # fmt: skip
+        passages = self._table(f"passages:{document_id}")
+        words = self._old.hash(f"u:{self._home}:passage-terms:{document_id}")
+        vectors = self._old.hash(f"u:{self._home}:passage-vectors:{document_id}")
+        for number, generation in enumerate(generations, row["first"]):
+            passage, vector = passages[str(number)], vectors.get(str(number))
+            # Four bytes before the terms are their section, four before the vector its generation.
+            self._writer.insert(
+                "passages", document=seq, section=passage["section"], start=passage["start"],
+                headings=json.dumps(passage["headings"]), lead=passage["lead"], tile=passage["tile"],
+                terms=words[str(number)][4:], generation=generation,
+                embedding=None if vector is None else vector[4:],
+            )  # fmt: skip
+
+
+def _number(item: tuple[str, Row]) -> int:
+    return int(item[1]["seq"])

@@ -1,0 +1,193 @@
+"""The embedding models that the stored vectors were made with, each a generation; the last is the store's.
+
+While the memories are embedded again, vectors of two generations lie side by side. A reader gets those of its
+own model and none of another's, so that the rest is found by its words. Re-embedding goes some hundred at a
+time, while requests go on. A killed process leaves nothing to repair: the rows show what is still to do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from proxy.domain.errors import WrongModel
+from proxy.domain.ports import EmbeddingModel
+from proxy.storage.sql import rows
+from proxy.storage.sql.database import Connection, Database
+
+FIRST = 0
+NO_MODEL = -1  # the generation of memories that were stored without a model at hand
+
+
+@dataclass(frozen=True, slots=True)
+class Generations:
+    """What one process may do with vectors: make those of `generation`, compare those of `generations`."""
+
+    generation: int
+    dimension: int | None  # None: no model was ever named
+    generations: tuple[int, ...]
+
+
+def made_with_another(name: str, dimension: int, model: EmbeddingModel) -> WrongModel:
+    """Return the error of a store that holds vectors of another model than the configured one."""
+    return WrongModel(
+        f"the memories were embedded with {name} ({dimension} dimensions), the configured model is"
+        f" {model.name} ({model.dimension}): run `memory-proxy reembed` with the configuration that you"
+        " serve with (it can be interrupted and continues), or set embedding.model back"
+    )
+
+
+def unknown_to(newest: str, name: str) -> WrongModel:
+    """Return the error of a store that got another model while this process ran."""
+    return WrongModel(f"the store holds vectors of {newest}, not of {name}")
+
+
+def stamp_model(tx: Connection, model: EmbeddingModel) -> None:
+    """Name the model in the store, or raise WrongModel if vectors of another one are there."""
+    last = newest_model(tx)
+    if last is not None and last[1:] == (model.name, model.dimension):
+        return
+    if last is not None and _holds_vectors(tx):
+        raise made_with_another(last[1], last[2], model)
+    add_model(tx, model)
+
+
+def add_model(tx: Connection, model: EmbeddingModel) -> int:
+    """Make the model the store's from now on, and return its generation."""
+    last = newest_model(tx)
+    generation = FIRST if last is None else last[0] + 1
+    tx.execute("INSERT INTO embeddings VALUES (?, ?, ?)", (generation, model.name, model.dimension))
+    return generation
+
+
+def generations_of(tx: Connection, model: EmbeddingModel | None) -> Generations:
+    """Return what a process with this model may do. One that named none is taken to use the store's.
+
+    Raises WrongModel if the store knows nothing of the model: it was replaced under the process.
+    """
+    last = newest_model(tx)
+    if last is None:
+        return Generations(FIRST, None, (FIRST,))
+    name, dimension = (model.name, model.dimension) if model else last[1:]
+    rows = tx.execute(
+        "SELECT generation FROM embeddings WHERE name = ? AND dimension = ? ORDER BY generation",
+        (name, dimension),
+    ).fetchall()
+    if not rows:
+        raise unknown_to(last[1], name)
+    generations = tuple(generation for (generation,) in rows)
+    return Generations(generations[-1], dimension, generations)
+
+
+def newest_model(tx: Connection) -> tuple[int, str, int] | None:
+    """Return generation, name and dimension of the store's model, None before any was named."""
+    row: tuple[int, str, int] | None = tx.execute(
+        "SELECT generation, name, dimension FROM embeddings ORDER BY generation DESC LIMIT 1"
+    ).fetchone()
+    return row
+
+
+def _holds_vectors(tx: Connection) -> bool:
+    return tx.execute("SELECT 1 FROM vectors WHERE embedding IS NOT NULL LIMIT 1").fetchone() is not None
+
+
+# ---------------------------------------------------------------- memory-proxy reembed
+# Of nobody: rows of a user whose memories are being forgotten as a whole.
+_STALE = """
+    FROM scopes s JOIN memories m ON m.owner = s.id JOIN vectors v ON v.memory = m.seq
+    WHERE s.user IS NOT NULL AND v.generation <> :generation
+"""
+# One user after another, so that each has memories of two kinds for as short as can be.
+_NEXT = f"""
+    SELECT m.owner, m.seq, m.written, m.content {_STALE}
+    AND (s.id > :owner OR (s.id = :owner AND m.seq > :seq)) ORDER BY s.id, m.seq LIMIT :limit
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Stale:
+    """A memory that waits for a vector of the new model. `written` tells whether it was changed since."""
+
+    owner: int
+    seq: int
+    written: int
+    content: str
+
+
+class SqlVectors:
+    """The vectors of all users, for `memory-proxy reembed`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def begin(self, embedding: EmbeddingModel, *, anew: bool = False) -> int:
+        """Make the model the store's and return its generation: the last one, where it is this model's
+        already and not all is to be done `anew`."""
+
+        def work(tx: Connection) -> int:
+            last = newest_model(tx)
+            if last is not None and not anew and last[1:] == (embedding.name, embedding.dimension):
+                return last[0]
+            return add_model(tx, embedding)
+
+        return await self._database.write(work)
+
+    async def count(self, generation: int) -> int:
+        """Return how many memories have no vector of the generation."""
+
+        def work(tx: Connection) -> int:
+            (count,) = tx.execute(f"SELECT count(*) {_STALE}", {"generation": generation}).fetchone()
+            return int(count)
+
+        return await self._database.read(work)
+
+    async def stale(self, generation: int, after: Stale | None, limit: int) -> list[Stale]:
+        """Return the next memories that have no vector of the generation, in a fixed order."""
+        place = {
+            "generation": generation,
+            "owner": after.owner if after else -1,
+            "seq": after.seq if after else -1,
+            "limit": limit,
+        }
+        return await self._database.read(lambda tx: [Stale(*row) for row in tx.execute(_NEXT, place)])
+
+    async def put(self, generation: int, made: Sequence[tuple[Stale, bytes | None]]) -> int:
+        """Store the vectors, durable on return, and return how many; None for what the model does not
+        understand. What was changed or forgotten since it was read is left as it is.
+
+        Raises WrongModel if the store has another model by now.
+        """
+
+        def work(tx: Connection) -> int:
+            last = newest_model(tx)
+            if last is None or last[0] != generation:
+                raise WrongModel("the memories are being embedded with yet another model")
+            return _put(tx, generation, made)
+
+        count = await self._database.write(work)
+        await self._database.checkpoint()
+        return count
+
+
+def _put(tx: Connection, generation: int, made: Sequence[tuple[Stale, bytes | None]]) -> int:
+    owners = {stale.owner for stale, _ in made}
+    versions = dict(
+        tx.execute(
+            "UPDATE scopes SET version = version + 1"
+            " WHERE id IN (SELECT CAST(value AS INTEGER) FROM json_each(?))"
+            " RETURNING id, version",
+            (rows.as_json(owners),),
+        ).fetchall()
+    )
+    count = 0
+    for stale, vector in made:
+        # Written anew: an index that knows the memory takes its vector to be the one that it has.
+        found = tx.execute(
+            "UPDATE memories SET changed = :version, written = :version WHERE seq = :seq AND written = :read",
+            {"version": versions.get(stale.owner), "seq": stale.seq, "read": stale.written},
+        )
+        if found.rowcount:
+            tx.execute(
+                "UPDATE vectors SET embedding = ?, generation = ? WHERE memory = ?",
+                (vector, generation, stale.seq),
+            )
+            count += 1
+    return count

@@ -1,0 +1,397 @@
+"""Erase rows in portions, record it in receipts, and hide what a large forget still has to erase.
+
+A receipt proves what was forgotten, without any of it: see ports.Receipts. A large forget is an order in the
+table `forgets`. What it covers is hidden at once, from every query. All of a user is hidden by taking the row
+of `scopes` away from its name: a new row takes its place, and no query by tenant and user finds the old one's
+memories, sessions, responses any more. Anything less is hidden by a condition, while its order is pending.
+"""
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+from proxy.domain.core import Forgotten, MemoryFilter
+from proxy.domain.errors import NotFound
+from proxy.domain.oversight import Receipt
+from proxy.storage.sql import rows
+from proxy.storage.sql.database import Connection, Database, legible
+from proxy.storage.sql.forget_plan import Bounds, ForgetPlan, ForgetTarget, Seqs, bounds_now
+from proxy.storage.sql.rows import FORGOTTEN
+
+# ---------------------------------------------------------------- receipts
+# One whose forget is still under way proves nothing yet.
+_LIST = """
+    SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts
+    FROM scopes s JOIN receipts r ON r.owner = s.id
+    WHERE s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
+    AND r.seq < :before AND NOT EXISTS (SELECT 1 FROM forgets f WHERE f.receipt = r.seq)
+    ORDER BY r.seq DESC LIMIT :limit
+"""
+_CURSOR = """
+    SELECT r.seq FROM receipts r JOIN scopes s ON s.id = r.owner
+    WHERE r.id = :after AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
+"""
+_NEWEST = 2**63 - 1
+_NAMES = frozenset(each.name for each in fields(Forgotten)) - {"receipt"}
+
+
+@dataclass(frozen=True, slots=True)
+class Issued:
+    """A receipt's number here, and its public id."""
+
+    seq: int
+    id: str
+
+
+class SqlReceipts:
+    """Receipts of all processes that share the file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def list(
+        self, tenant: str, user: str | None, *, limit: int, after: str | None = None
+    ) -> Sequence[Receipt]:
+        """As the port says. Raises NotFound for an `after` that is none of them."""
+        wanted = {"tenant": tenant, "user": user, "limit": limit, "after": after, "before": _NEWEST}
+
+        def work(tx: Connection) -> Sequence[Receipt]:
+            if after is not None:
+                row = tx.execute(_CURSOR, wanted).fetchone()
+                if row is None:
+                    raise NotFound("no receipt has this id", param="after")
+                wanted["before"] = row[0]
+            return [receipt_of(row) for row in tx.execute(_LIST, wanted)]
+
+        return await self._database.read(work)
+
+
+def issue_receipt(
+    tx: Connection,
+    owner: int,
+    where: MemoryFilter,
+    *,
+    memory_id: str | None,
+    by: str,
+    counts: Forgotten,
+) -> Issued:
+    """Write the receipt of a forget of the filter, or of one memory of it."""
+    receipt_id = new_receipt_id()
+    (seq,) = tx.execute(
+        "INSERT INTO receipts (id, owner, project, type, memory_id, by, at, counts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?) RETURNING seq",
+        (receipt_id, owner, where.project, where.type, memory_id, by, where.now, _as_json(counts)),
+    ).fetchone()
+    return Issued(seq, receipt_id)
+
+
+def add_to_receipt(tx: Connection, seq: int, more: Forgotten) -> None:
+    """Count what a portion has erased."""
+    total = add_counts(receipt_counts(tx, seq), more)
+    tx.execute("UPDATE receipts SET counts = ? WHERE seq = ?", (_as_json(total), seq))
+
+
+def receipt_counts(tx: Connection, seq: int) -> Forgotten:
+    """Return what the receipt says was erased, with its id."""
+    id_, text = tx.execute("SELECT id, counts FROM receipts WHERE seq = ?", (seq,)).fetchone()
+    return _from_json(text, id_)
+
+
+def store_receipt(tx: Connection, owner: int, receipt: Receipt) -> None:
+    """Write down a receipt that another database has issued, as it is."""
+    tx.execute(
+        "INSERT INTO receipts (id, owner, project, type, memory_id, by, at, counts)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (receipt.id, owner, receipt.project, receipt.type, receipt.memory_id, receipt.by, receipt.at,
+         _as_json(receipt.counts)),
+    )  # fmt: skip
+
+
+def _as_json(counts: Forgotten) -> str:
+    return json.dumps(counts_as_dict(counts))
+
+
+def _from_json(text: str, receipt_id: str) -> Forgotten:
+    with legible():
+        return counts_from_dict(json.loads(text), receipt_id)
+
+
+def receipt_of(row: tuple[Any, ...]) -> Receipt:
+    """Return a row: id, tenant, user, project, type, memory_id, by, at, counts."""
+    id_, tenant, user, project, type_, memory_id, by, at, text = row
+    return Receipt(
+        id=id_, tenant=tenant, user=user, project=project, type=type_, memory_id=memory_id, by=by, at=at,
+        counts=_from_json(text, id_),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- counts
+def new_receipt_id() -> str:
+    """Return an id that no receipt has."""
+    return f"rcpt_{secrets.token_hex(12)}"
+
+
+def add_counts(one: Forgotten, other: Forgotten) -> Forgotten:
+    """Return the sum; the receipt is the first that there is."""
+    first, second = asdict(one), asdict(other)
+    added = {name: first[name] + second[name] for name in _NAMES}
+    return Forgotten(**added, receipt=one.receipt or other.receipt)
+
+
+def counts_as_dict(counts: Forgotten) -> dict[str, int]:
+    """Return the counts alone, as they are written down: without zeros, of which an older version might not
+    know the names."""
+    return {name: count for name, count in asdict(counts).items() if name in _NAMES and count}
+
+
+def counts_from_dict(row: Mapping[str, int], receipt: str | None = None) -> Forgotten:
+    """Return the counts of `numbers` that this version knows. Raises TypeError, ValueError for
+    anything else."""
+    return Forgotten(**{name: count for name, count in dict(row).items() if name in _NAMES}, receipt=receipt)
+
+
+# ---------------------------------------------------------------- rows
+Portion = tuple[tuple[str, Seqs], ...]
+"""Tables, by their names in ForgetPlan, and numbers of rows."""
+
+_FULL = 1.0
+# What one row takes of a portion: a portion is to hold the writer up for about 5 ms.
+_WEIGHTS = {
+    "linked_responses": 1 / 25,  # large
+    "responses": 1 / 25,
+    "conversations": 1 / 100,
+    "older": 0.0,  # together: the way to them is lost with the first of those that superseded them
+}
+_WEIGHT = 1 / 100
+_THESE = "(SELECT CAST(value AS INTEGER) FROM json_each(:seqs))"
+# Somebody may have continued one of them meanwhile.
+_RESPONSES = f"""
+        DELETE FROM stored_responses WHERE seq IN (
+            WITH RECURSIVE doomed (seq, owner, id) AS (
+                SELECT seq, owner, id FROM stored_responses WHERE seq IN {_THESE}
+                UNION
+                SELECT later.seq, later.owner, later.id FROM doomed JOIN stored_responses later
+                ON later.previous_id = doomed.id AND later.owner = doomed.owner)
+            SELECT seq FROM doomed)
+        RETURNING response IS NOT NULL"""
+_ITEMS = f"DELETE FROM conversation_items WHERE seq IN {_THESE}"
+_DELETE = {
+    "linked_items": _ITEMS,
+    "linked_responses": _RESPONSES,
+    "responses": _RESPONSES,
+    "items": _ITEMS,
+    "conversations": f"DELETE FROM conversations WHERE seq IN {_THESE}",
+    "answers": f"""
+        UPDATE exchanges SET answer = '', recalled = CASE
+            WHEN recalled = '[]' THEN '["{FORGOTTEN}"]'
+            WHEN EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE shown.value = '{FORGOTTEN}')
+            THEN recalled
+            ELSE substr(recalled, 1, length(recalled) - 1) || ', "{FORGOTTEN}"]' END
+        WHERE seq IN {_THESE}""",
+    "quotes": f"UPDATE evidence SET span = '' WHERE id IN {_THESE}",
+    "jobs": f"DELETE FROM jobs WHERE id IN {_THESE}",
+    "exchanges": f"DELETE FROM exchanges WHERE seq IN {_THESE}",
+    "held": f"DELETE FROM quarantine WHERE seq IN {_THESE}",
+    # With what cascades: vectors, events, evidence.
+    "older": f"DELETE FROM memories WHERE seq IN {_THESE}",
+    "memories": f"DELETE FROM memories WHERE seq IN {_THESE}",
+    "sessions": f"""
+        DELETE FROM sessions WHERE id IN {_THESE}
+        AND NOT EXISTS (SELECT 1 FROM exchanges x WHERE x.session = sessions.id)""",
+    "passages": f"DELETE FROM passages WHERE seq IN {_THESE}",
+    "documents": f"DELETE FROM documents WHERE seq IN {_THESE}",
+}
+_COUNTED_AS = {
+    "memories": "memories",
+    "older": "memories",
+    "exchanges": "exchanges",
+    "sessions": "sessions",
+    "jobs": "jobs",
+    "responses": "responses",
+    "linked_responses": "responses",
+    "held": "quarantined",
+    "documents": "documents",
+    "conversations": "conversations",
+}
+
+
+def portions(doomed: ForgetPlan) -> Iterator[Portion]:
+    """Yield all of it, in order, in parts that hold up other writers only shortly."""
+    portion: list[tuple[str, Seqs]] = []
+    room = _FULL
+    for table, seqs in doomed.tables():
+        weight = _WEIGHTS.get(table, _WEIGHT)
+        start = 0
+        while start < len(seqs):
+            size = len(seqs) if not weight else max(1, int(room / weight))
+            part = seqs[start : start + size]
+            portion.append((table, part))
+            start, room = start + size, room - weight * len(part)
+            if room < weight or room < _WEIGHT:
+                yield tuple(portion)
+                portion, room = [], _FULL
+    if portion:
+        yield tuple(portion)
+
+
+def erase(tx: Connection, owner: int, portion: Portion) -> Forgotten:
+    """Erase the rows as far as they are still there; return how many there were."""
+    counted: dict[str, Any] = {}
+    for table, seqs in portion:
+        these = {"seqs": rows.as_json(seqs)}
+        if table == "quotes":
+            _announce(tx, owner, these)
+        cursor = tx.execute(_DELETE[table], these)
+        gone = sum(kept for (kept,) in cursor.fetchall()) if cursor.description else cursor.rowcount
+        if (name := _COUNTED_AS.get(table)) is not None:
+            counted[name] = counted.get(name, 0) + gone
+    return Forgotten(**counted)
+
+
+def erase_all(tx: Connection, owner: int, doomed: ForgetPlan) -> Forgotten:
+    """Erase all of it in this transaction."""
+    return erase(tx, owner, tuple(doomed.tables()))
+
+
+def _announce(tx: Connection, owner: int, quotes: dict[str, str]) -> None:
+    """Say that memories which stay read differently now: their quotes go, and are kept in memory."""
+    (version,) = tx.execute(
+        "UPDATE scopes SET version = version + 1 WHERE id = ? RETURNING version", (owner,)
+    ).fetchone()
+    tx.execute(
+        "UPDATE memories SET changed = :version"
+        f" WHERE seq IN (SELECT memory FROM evidence WHERE id IN {_THESE})",
+        quotes | {"version": version},
+    )
+
+
+# ---------------------------------------------------------------- orders
+# A memory is hidden with what superseded it, as it will be erased with it: the walk goes from `m` upwards.
+_HIDDEN = """NOT EXISTS (
+    WITH RECURSIVE line (seq, id, owner, project, type, superseded_by) AS (
+        SELECT m.seq, m.id, m.owner, m.project, m.type, m.superseded_by
+        UNION
+        SELECT n.seq, n.id, n.owner, n.project, n.type, n.superseded_by
+        FROM line JOIN memories n ON n.id = line.superseded_by AND n.owner = line.owner
+    )
+    SELECT 1 FROM line JOIN forgets f ON f.owner = line.owner
+    WHERE line.seq <= CAST(json_extract(f.bounds, '$.memories') AS INTEGER)
+    AND m.seq <= CAST(json_extract(f.bounds, '$.memories') AS INTEGER)
+    AND (f.memory_id IS NULL OR f.memory_id = line.id)
+    AND (f.project IS NULL OR f.project = line.project)
+    AND (f.types IS NULL OR line.type IN (SELECT value FROM json_each(f.types))))
+"""
+# The answers of these are on their way, and will not find them; the same request may be made anew. They are
+# erased with their portion, since they tell whose responses are to go, too.
+_OPEN = """
+    UPDATE exchanges SET generation = -1, key = 'forgotten:' || seq WHERE seq IN (
+        SELECT x.seq FROM exchanges x JOIN sessions n ON n.id = x.session
+        WHERE x.state = 'open' AND n.owner = :owner AND (:project IS NULL OR n.project = :project))
+"""
+_JOBS = """
+    DELETE FROM jobs WHERE session IN (
+        SELECT id FROM sessions WHERE owner = :owner AND (:project IS NULL OR project = :project))
+"""
+_NOTES = """
+    DELETE FROM {} WHERE session IN (
+        SELECT id FROM sessions WHERE owner = :owner AND (:project IS NULL OR project = :project))
+"""
+
+_DOCUMENTS = """
+    UPDATE documents SET doomed = 1
+    WHERE owner = :owner AND doomed = 0 AND (:project IS NULL OR project = :project)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class PendingForget:
+    """One forget that is under way."""
+
+    receipt: int
+    target: ForgetTarget
+    instance: str  # the process that is at it
+
+
+def hidden(tx: Connection) -> str:
+    """Return a condition over `m` that leaves out what is being forgotten, "" where nothing is."""
+    return f" AND {_HIDDEN}" if tx.execute("SELECT 1 FROM forgets LIMIT 1").fetchone() else ""
+
+
+def start_forget(
+    tx: Connection, target: ForgetTarget, where: MemoryFilter, *, by: str, instance: str
+) -> tuple[PendingForget, str]:
+    """Hide the target and stop whoever is writing about it; return the order and its receipt's id."""
+    named = target.owner
+    if target.is_everything:
+        named = _take_name(tx, target.owner)
+    else:
+        target = replace(target, bounds=bounds_now(tx))
+        tx.execute("UPDATE scopes SET portioned = generation WHERE id = ?", (target.owner,))
+    gone = Forgotten()
+    if target.memory_id is None:
+        ours = {"owner": target.owner, "project": target.project}
+        gone = Forgotten(jobs=tx.execute(_JOBS, ours).rowcount)
+        tx.execute(_OPEN, ours)
+    if target.is_scope:  # small, and all of it from before: a session that goes on is left without
+        for table in ("anchors", "states", "marks"):
+            tx.execute(_NOTES.format(table), {"owner": target.owner, "project": target.project})
+        tx.execute(_DOCUMENTS, {"owner": target.owner, "project": target.project})
+    issued = issue_receipt(tx, named, where, memory_id=target.memory_id, by=by, counts=gone)
+    tx.execute(
+        "INSERT INTO forgets (receipt, owner, project, type, types, memory_id, bounds, instance)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (issued.seq, target.owner, target.project, target.type,
+         None if target.types is None else json.dumps(sorted(target.types)), target.memory_id,
+         json.dumps(asdict(target.bounds)), instance),
+    )  # fmt: skip
+    return PendingForget(issued.seq, target, instance), issued.id
+
+
+def pending_forgets(tx: Connection) -> list[PendingForget]:
+    """Return the orders that are not carried out yet, the oldest first."""
+    found = tx.execute(
+        "SELECT receipt, owner, project, type, memory_id, bounds, instance FROM forgets ORDER BY receipt"
+    ).fetchall()
+    with legible():
+        return [
+            PendingForget(
+                receipt,
+                ForgetTarget(owner=owner, project=project, type=type_, memory_id=memory_id,
+                       bounds=Bounds(**json.loads(bounds))),
+                instance,
+            )
+            for receipt, owner, project, type_, memory_id, bounds, instance in found
+        ]  # fmt: skip
+
+
+def finish_forget(tx: Connection, order: PendingForget) -> Forgotten:
+    """Close the order; return what it has erased in all."""
+    tx.execute("DELETE FROM forgets WHERE receipt = ?", (order.receipt,))
+    remove_nameless(tx, order.target.owner)
+    return receipt_counts(tx, order.receipt)
+
+
+def remove_nameless(tx: Connection, owner: int) -> None:
+    """Remove a row of `scopes` that has lost its name, with what is kept for living users only."""
+    nameless = (
+        "SELECT id FROM scopes WHERE id = :id AND user IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM forgets WHERE owner = :id)"
+    )
+    tx.execute(f"DELETE FROM evicted WHERE owner IN ({nameless})", {"id": owner})
+    tx.execute(f"DELETE FROM scopes WHERE id IN ({nameless})", {"id": owner})
+
+
+def _take_name(tx: Connection, owner: int) -> int:
+    """Give the user a new row, without anything, and one generation on; return its number."""
+    tenant, user, generation, version, served = tx.execute(
+        "SELECT tenant, user, generation, version, served FROM scopes WHERE id = ?", (owner,)
+    ).fetchone()
+    tx.execute("UPDATE scopes SET tenant = NULL, user = NULL WHERE id = ?", (owner,))
+    (fresh,) = tx.execute(
+        "INSERT INTO scopes (tenant, user, generation, version, served) VALUES (?, ?, ?, ?, ?) RETURNING id",
+        (tenant, user, generation, version, served),
+    ).fetchone()
+    tx.execute("UPDATE receipts SET owner = ? WHERE owner = ?", (fresh, owner))
+    return int(fresh)

@@ -1,0 +1,452 @@
+"""Search of users with many memories by an external index, which the database keeps up to date.
+
+The index proposes; what is found, and with which scores, comes from the rows in one transaction: an erased or
+superseded memory is never found, whatever the index still holds. A memory is in it by its number in the
+database, a user by theirs; it holds no text and no name.
+
+Triggers put the number of each memory that changes into `vector_outbox`, in the transaction that changes it.
+One process at a time, under a lease, reads how these memories are now and sends that: current ones as
+points, others as deletions. So an entry may be sent twice, or late, and a crash between commit and delivery
+loses nothing. A process that lost its lease while it was sending puts its memories into the outbox again:
+another one may have sent a newer state before. What the index was not sent yet is read from the outbox before
+the index is asked, so that a memory which arrives in between is in one of the two.
+
+A collection that is not on the list of those that were made gets all memories of its generation. So a Qdrant
+that lost its data is filled again, and so is one that is named for the first time.
+"""
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from proxy.domain.core import Scope, Search
+from proxy.storage.exact_index import Found, Row, UserIndex, build
+from proxy.storage.sql.database import Connection, Database
+from proxy.storage.sql.erasure import hidden
+from proxy.storage.sql.rows import as_json
+from proxy.storage.sql.users import Owner
+
+
+# ---------------------------------------------------------------- the port
+class IndexUnavailable(Exception):
+    """The index cannot be used now. Does not leave the stores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A current memory as the index holds it."""
+
+    memory: int
+    owner: int
+    type: str
+    project: str | None
+    expires_at: float | None
+    vector: bytes | None  # float32, unit length
+    terms: bytes  # see exact_index.pack
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateQuery:
+    """The best `limit` by cosine and the best `limit` by words among one user's memories."""
+
+    owner: int
+    project: str | None
+    types: frozenset[str] | None
+    now: float
+    vector: bytes | None
+    terms: Sequence[str]
+    limit: int
+    compared: Sequence[int]  # generations with vectors that may be compared with `vector`
+
+
+class CandidateIndex(Protocol):
+    """An index with a collection of points for each generation of vectors (see embeddings.py). Every method
+    but `close` may raise IndexUnavailable, at once while the index is known to be down."""
+
+    @property
+    def name(self) -> str:
+        """What tells the index from others that the same database was copied to."""
+        ...
+
+    async def search(self, query: CandidateQuery, generations: Sequence[int]) -> Sequence[int]:
+        """Return the numbers of memories found in these generations' collections, all of which must exist."""
+        ...
+
+    async def upsert(self, generation: int, points: Sequence[Point], dimension: int) -> None:
+        """Write the points, durable on return, and make the collection if it is missing, for vectors of this
+        dimension (0: for none)."""
+        ...
+
+    async def delete(self, memories: Sequence[int], generations: Sequence[int]) -> None:
+        """Delete the memories from the generations' collections; absent ones are no error."""
+        ...
+
+    async def generations(self) -> frozenset[int]:
+        """Return the generations that have a collection."""
+        ...
+
+    async def drop(self) -> None:
+        """Delete all collections of this index."""
+        ...
+
+    async def close(self) -> None:
+        """End the connections."""
+        ...
+
+
+# ---------------------------------------------------------------- outbox
+_AT_ONCE = 256
+_LEASE_S = 60.0  # longer than a portion takes
+_WAIT_S = 0.5
+_SETTLE_S = 30.0  # longer than a write takes
+
+_THESE = "(SELECT CAST(value AS INTEGER) FROM json_each(:seqs))"
+_ENTRIES = "SELECT seq, owner, memory FROM vector_outbox ORDER BY seq LIMIT :most"
+_CURRENT = f"""
+    SELECT v.generation, m.seq, m.owner, m.type, m.project, m.expires_at, v.embedding, v.terms
+    FROM memories m JOIN vectors v ON v.memory = m.seq
+    WHERE m.seq IN {_THESE} AND m.superseded_by IS NULL AND m.archived = 0
+"""
+_ENQUEUE = """
+    INSERT INTO vector_outbox (owner, memory)
+    SELECT m.owner, m.seq FROM memories m JOIN vectors v ON v.memory = m.seq
+    WHERE m.superseded_by IS NULL AND m.archived = 0
+    AND v.generation IN (SELECT CAST(value AS INTEGER) FROM json_each(:generations))
+    AND NOT EXISTS (SELECT 1 FROM vector_outbox o WHERE o.memory = m.seq)
+"""
+_ENQUEUE_ALL = """
+    INSERT INTO vector_outbox (owner, memory)
+    SELECT owner, seq FROM memories WHERE superseded_by IS NULL AND archived = 0
+"""
+_TAKE = """
+    UPDATE vector_targets SET holder = :me, leased_until = :until
+    WHERE name = :name AND (holder = :me OR leased_until < :now)
+"""
+_RENEW = "UPDATE vector_targets SET leased_until = :until WHERE name = :name AND holder = :me"
+
+Report = Callable[[int, int], None]
+"""Is called with how many memories were sent, and how many there are to send."""
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTarget:
+    """The index as the database knows it."""
+
+    generations: tuple[int, ...]  # with a collection
+    rebuilding: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Portion:
+    """Entries of the outbox, and what is to be sent for them."""
+
+    target: IndexTarget
+    entries: Sequence[tuple[int, int, int]]  # seq, owner, memory
+    points: Mapping[int, Sequence[Point]]  # by generation
+    dimensions: Mapping[int, int]  # of the generations' vectors
+    erased: Sequence[int]
+
+
+class Outbox:
+    """The entries that wait, and the one who sends them."""
+
+    def __init__(
+        self, database: Database, index: CandidateIndex, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database, self._index, self._clock = database, index, clock
+        self._me = secrets.token_hex(8)
+
+    async def waiting(self) -> int:
+        """Return how many entries wait."""
+        return await self._database.read(count_waiting)
+
+    async def deliver(self, seconds: float) -> None:
+        """Send what waits, for so long. Raises IndexUnavailable where the index is down; then all waits."""
+        target = await self._target()
+        await self._find_lost(target)
+        if not await self._database.read(_is_waiting) or not await self._take():
+            return
+        end = time.monotonic() + seconds
+        try:
+            while await self._send_next() and time.monotonic() < end:
+                pass
+        finally:
+            await self._give_back()
+
+    async def rebuild(self, report: Report) -> int:
+        """Make the collections again and send every memory; return how many entries were sent. Broken off, it
+        continues when it is called again. Raises IndexUnavailable where the index is down."""
+        target = await self._target()
+        await self._wait_for_lease()
+        try:
+            if not (target.rebuilding and await self.waiting()):
+                await self._index.drop()  # until the next line is committed, searches find them missing
+                await self._database.write(lambda tx: _begin(tx, self._index.name))
+            total = left = await self.waiting()
+            while left:
+                report(total - left, total)
+                if not await self._send_next():
+                    await self._wait_for_lease()
+                left = await self.waiting()
+                total = max(total, left)
+            report(total, total)
+            finish = "UPDATE vector_targets SET rebuilding = 0 WHERE name = ?"
+            await self._database.write(lambda tx: _run(tx, finish, (self._index.name,)))
+            return total
+        finally:
+            await self._give_back()
+
+    # ------------------------------------------------------------ steps
+    async def _target(self) -> IndexTarget:
+        """Return what the database knows of the index; one that it does not know gets all memories."""
+        name = self._index.name
+        if (found := await self._database.read(lambda tx: index_target(tx, name))) is not None:
+            return found
+        return await self._database.write(lambda tx: _register(tx, name, self._clock()))
+
+    async def _find_lost(self, target: IndexTarget) -> None:
+        lost = set(target.generations) - await self._index.generations()
+        if lost:
+            generations = {"generations": as_json(sorted(lost))}
+            await self._database.write(lambda tx: _run(tx, _ENQUEUE, generations))
+
+    async def _take(self) -> bool:
+        """Hold the lease; False while another process does."""
+        return await self._database.write(lambda tx: tx.execute(_TAKE, self._lease()).rowcount > 0)
+
+    async def _wait_for_lease(self) -> None:
+        while not await self._take():  # noqa: ASYNC110 - another process has it, and cannot say when it ends
+            await asyncio.sleep(_WAIT_S)
+
+    async def _give_back(self) -> None:
+        free = "UPDATE vector_targets SET holder = '', leased_until = 0 WHERE name = :name AND holder = :me"
+        await self._database.write(lambda tx: _run(tx, free, {"name": self._index.name, "me": self._me}))
+
+    async def _send_next(self) -> bool:
+        """Send a portion; False if there is none, or the lease is lost."""
+        portion = await self._database.read(lambda tx: _read(tx, self._index.name))
+        if portion is None:
+            return False
+        there = await self._index.generations()
+        for generation, points in portion.points.items():
+            await self._index.upsert(generation, points, portion.dimensions[generation])
+        # Those with a new vector leave the collection of the old one.
+        for generation in there:
+            others = (p.memory for g, points in portion.points.items() if g != generation for p in points)
+            if erased := [*portion.erased, *others]:
+                await self._index.delete(erased, [generation])
+        return await self._database.write(lambda tx: self._acknowledge(tx, portion))
+
+    def _acknowledge(self, tx: Connection, portion: _Portion) -> bool:
+        if not tx.execute(_RENEW, self._lease()).rowcount:
+            tx.executemany(
+                "INSERT INTO vector_outbox (owner, memory) VALUES (?, ?)",
+                [(owner, memory) for _, owner, memory in portion.entries],
+            )
+            return False
+        if new := sorted(set(portion.points) - set(portion.target.generations)):
+            known = as_json(sorted({*portion.target.generations, *new}))
+            tx.execute("UPDATE vector_targets SET generations = ? WHERE name = ?", (known, self._index.name))
+            tx.execute(_ENQUEUE, {"generations": as_json(new)})  # before ours are deleted: they were sent
+        sent = {"seqs": as_json(seq for seq, _, _ in portion.entries)}
+        tx.execute(f"DELETE FROM vector_outbox WHERE seq IN {_THESE}", sent)
+        return True
+
+    def _lease(self) -> dict[str, object]:
+        now = self._clock()
+        return {"name": self._index.name, "me": self._me, "now": now, "until": now + _LEASE_S}
+
+
+def index_target(tx: Connection, name: str) -> IndexTarget | None:
+    """Return what the database knows of the index, None before anything was sent to it."""
+    row = tx.execute("SELECT generations, rebuilding FROM vector_targets WHERE name = ?", (name,)).fetchone()
+    return None if row is None else IndexTarget(tuple(json.loads(row[0])), bool(row[1]))
+
+
+def waiting_of(tx: Connection, owner: int, limit: int) -> list[int]:
+    """Return at most so many of the user's memories that were not sent yet."""
+    found = tx.execute(
+        "SELECT DISTINCT memory FROM vector_outbox WHERE owner = ? LIMIT ?", (owner, limit)
+    ).fetchall()
+    return [memory for (memory,) in found]
+
+
+def count_waiting(tx: Connection) -> int:
+    """Return how many entries wait."""
+    (waiting,) = tx.execute("SELECT count(*) FROM vector_outbox").fetchone()
+    return int(waiting)
+
+
+async def retire(database: Database) -> None:
+    """Collect nothing any more: there is no index."""
+    if await database.read(lambda tx: tx.execute("SELECT 1 FROM vector_targets LIMIT 1").fetchone()):
+        await database.write(_forget_targets)
+
+
+def _forget_targets(tx: Connection) -> None:
+    tx.execute("DELETE FROM vector_targets")
+    tx.execute("DELETE FROM vector_outbox")
+
+
+def _register(tx: Connection, name: str, now: float) -> IndexTarget:
+    """Begin to collect entries, with all that there is.
+
+    Where others write at the same time, a memory may be seen neither here nor by a trigger. Nothing is sent
+    for a while then: what is sent first for a generation makes all of its memories wait (_acknowledge)."""
+    if (known := index_target(tx, name)) is None:
+        _forget_targets(tx)
+        from_then = now + _SETTLE_S if tx.for_update else 0.0
+        tx.execute("INSERT INTO vector_targets (name, leased_until) VALUES (?, ?)", (name, from_then))
+        tx.execute(_ENQUEUE_ALL)
+    return known or IndexTarget((), False)
+
+
+def _begin(tx: Connection, name: str) -> None:
+    tx.execute("UPDATE vector_targets SET generations = '[]', rebuilding = 1 WHERE name = ?", (name,))
+    tx.execute("DELETE FROM vector_outbox")
+    tx.execute(_ENQUEUE_ALL)
+
+
+def _is_waiting(tx: Connection) -> bool:
+    return tx.execute("SELECT 1 FROM vector_outbox LIMIT 1").fetchone() is not None
+
+
+def _read(tx: Connection, name: str) -> _Portion | None:
+    """Return the oldest entries with the state that their memories have now."""
+    entries = tx.execute(_ENTRIES, {"most": _AT_ONCE}).fetchall()
+    target = index_target(tx, name)
+    if not entries or target is None:
+        return None
+    memories = {memory for _, _, memory in entries}
+    points: dict[int, list[Point]] = {}
+    for generation, *values in tx.execute(_CURRENT, {"seqs": as_json(memories)}):
+        points.setdefault(generation, []).append(Point(*values))
+    current = {point.memory for some in points.values() for point in some}
+    named = dict(tx.execute("SELECT generation, dimension FROM embeddings").fetchall())
+    seen = {g: max(len(p.vector or b"") // 4 for p in some) for g, some in points.items()}
+    return _Portion(target, entries, points, seen | named, sorted(memories - current))
+
+
+def _run(tx: Connection, statement: str, parameters: Mapping[str, object] | Sequence[object]) -> None:
+    tx.execute(statement, parameters)
+
+
+# ---------------------------------------------------------------- search
+_MOST_WAITING = 2_000  # a user with more in the outbox is searched exactly
+_LATEST = 1_000  # memories of a user with many that the profile is taken from
+_ROWS = """
+    SELECT m.seq, m.type, m.project, m.expires_at, 1,
+           iif(v.generation IN (SELECT CAST(value AS INTEGER) FROM json_each(:generations)),
+               v.embedding, NULL), v.terms
+    FROM memories m JOIN vectors v ON v.memory = m.seq
+    WHERE m.owner = :owner AND m.superseded_by IS NULL AND m.archived = 0
+"""
+# With the two memories stored before each: a memory's score has a share of theirs (exact_index.py).
+_BEFORE = """(SELECT m.seq FROM memories m WHERE m.owner = :owner AND m.seq < {}.seq
+    AND m.superseded_by IS NULL AND m.archived = 0 ORDER BY m.seq DESC LIMIT 1)"""
+_PROPOSED = f"""
+    WITH proposed (seq) AS (SELECT CAST(value AS INTEGER) FROM json_each(:seqs)),
+         once (seq) AS (SELECT {_BEFORE.format("proposed")} FROM proposed),
+         twice (seq) AS (SELECT {_BEFORE.format("once")} FROM once)
+    {_ROWS} AND m.seq IN (SELECT seq FROM proposed UNION SELECT seq FROM once UNION SELECT seq FROM twice)
+    {{hidden}} ORDER BY m.seq
+"""
+_ADMITTED = """
+    SELECT count(*) FROM memories m
+    WHERE m.owner = :owner AND m.superseded_by IS NULL AND m.archived = 0
+    AND (m.expires_at IS NULL OR m.expires_at > :now)
+    AND (:project IS NULL OR m.project IS NULL OR m.project = :project)
+    AND (:types IS NULL OR m.type IN (SELECT value FROM json_each(:types)))
+"""
+_COUNTS = 1_000  # that are remembered
+_NEWEST = _ROWS + "{hidden} ORDER BY m.seq DESC LIMIT :most"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """What to ask the index for, and what to search exactly in addition."""
+
+    owner: Owner
+    admitted: int  # how many memories the search admits, which says how rare a word is
+    collections: Sequence[int]
+    compared: Sequence[int]
+    waiting: Sequence[int]
+
+
+class Indexed:
+    """The index, and from how many memories on a user is searched by it."""
+
+    def __init__(
+        self, index: CandidateIndex, *, exact_up_to: int, fell_back: Callable[[], None] = lambda: None
+    ) -> None:
+        """`fell_back` is called for each search that is exact because the index is down."""
+        self.index = index
+        self._exact_up_to, self._fell_back = exact_up_to, fell_back
+        self._counts: dict[tuple[Owner, str | None, frozenset[str] | None], int] = {}
+
+    def has_many(self, tx: Connection, owner: Owner) -> bool:
+        """True for a user with too many memories to read them all in one search."""
+        (memories,) = tx.execute("SELECT memories FROM scopes WHERE id = ?", (owner.id,)).fetchone()
+        return int(memories) > self._exact_up_to
+
+    def plan(
+        self, tx: Connection, owner: Owner, project: str | None, search: Search, compared: Sequence[int]
+    ) -> IndexPlan | None:
+        """Return how to search by the index; None: exactly."""
+        target = index_target(tx, self.index.name) if self.has_many(tx, owner) else None
+        waiting = waiting_of(tx, owner.id, _MOST_WAITING + 1) if target else []
+        if target is None or not target.generations or len(waiting) > _MOST_WAITING:
+            return None
+        admitted = self._admitted(tx, owner, project, search)
+        return IndexPlan(owner, admitted, target.generations, compared, waiting)
+
+    def _admitted(self, tx: Connection, owner: Owner, project: str | None, search: Search) -> int:
+        """Count once for each version of the user's memories: of many that takes milliseconds."""
+        key = (owner, project, search.types)
+        if (known := self._counts.get(key)) is not None:
+            return known
+        types = None if search.types is None else as_json(sorted(search.types))
+        wanted = {"owner": owner.id, "now": search.now, "project": project, "types": types}
+        (count,) = tx.execute(_ADMITTED, wanted).fetchone()
+        if len(self._counts) >= _COUNTS:
+            self._counts = {}  # replaced, not emptied: other threads read it
+        self._counts[key] = int(count)
+        return int(count)
+
+    async def propose(self, plan: IndexPlan, scope: Scope, search: Search) -> Sequence[int] | None:
+        """Return the memories to look at, by number; None where the index cannot say."""
+        query = CandidateQuery(
+            plan.owner.id, scope.project, search.types, search.now, search.vector, search.terms,
+            search.limit, plan.compared,
+        )  # fmt: skip
+        try:
+            near = await self.index.search(query, plan.collections)
+        except IndexUnavailable:
+            self._fell_back()
+            return None
+        return list({*near, *plan.waiting})
+
+
+def found_among(
+    tx: Connection, plan: IndexPlan, proposed: Sequence[int], project: str | None, search: Search
+) -> list[Found]:
+    """Return what a search finds among those proposed memories that are the user's and current."""
+    owner = plan.owner
+    these = {"owner": owner.id, "seqs": as_json(proposed), "generations": as_json(plan.compared)}
+    rows = tx.execute(_PROPOSED.format(hidden=hidden(tx)), these).fetchall()
+    ours = set(proposed)
+    # Of the others only the words count.
+    read = [Row(*row) if row[0] in ours else Row(*row)._replace(vector=None) for row in rows]
+    index = build(read, owner.stamp, total=plan.admitted)
+    return [item for item in index.search(project, search) if item.seq in ours]
+
+
+def latest_index(tx: Connection, owner: Owner, compared: Sequence[int]) -> UserIndex:
+    """Return an index of the user's latest memories."""
+    these = {"owner": owner.id, "generations": as_json(compared), "most": _LATEST}
+    rows = tx.execute(_NEWEST.format(hidden=hidden(tx)), these).fetchall()
+    return build([Row(*row) for row in reversed(rows)], owner.stamp)

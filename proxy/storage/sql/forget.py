@@ -1,0 +1,451 @@
+"""Carry out forgets: a small one in one transaction, a large one by an order and in portions.
+
+A user with little to forget is served by one transaction. Of a user with much, one short transaction places
+an order: the generation rises, what the order covers is hidden from then on, and it is erased in portions,
+between which others write. Any process that opens the database finishes what a crash broke off.
+"""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial, reduce
+from itertools import groupby
+
+from proxy import telemetry
+from proxy.domain.core import Change, Create, Edit, Forgotten, Memory, MemoryFilter, Scope, Supersede
+from proxy.domain.errors import Conflict
+from proxy.domain.oversight import Receipt
+from proxy.storage.sql import erasure, rows, users
+from proxy.storage.sql.database import Connection, Database, Instance
+from proxy.storage.sql.erasure import (
+    PendingForget,
+    Portion,
+    add_counts,
+    counts_as_dict,
+    counts_from_dict,
+    erase,
+    erase_all,
+    portions,
+    receipt_of,
+    store_receipt,
+)
+from proxy.storage.sql.forget_plan import MATCH, ForgetTarget, plan_forget, target_of
+from proxy.storage.sql.forget_related import Verdicts
+
+_MOST_AT_ONCE = 500  # rows of memories, exchanges or responses: who has more is forgotten in portions
+_MUCH = """
+    SELECT (SELECT count(*) FROM (SELECT 1 FROM memories WHERE owner = :owner LIMIT :most) few) >= :most
+        OR (SELECT count(*) FROM (SELECT 1 FROM sessions n JOIN exchanges x ON x.session = n.id
+                                  WHERE n.owner = :owner LIMIT :most) few) >= :most
+        OR (SELECT count(*) FROM (SELECT 1 FROM stored_responses
+                                  WHERE owner = :owner LIMIT :most) few) >= :most
+        OR (SELECT count(*) FROM (SELECT 1 FROM conversations c JOIN conversation_items i
+                                  ON i.conversation = c.seq WHERE c.owner = :owner LIMIT :most) few) >= :most
+        OR (SELECT coalesce(sum(passages), 0) FROM documents WHERE owner = :owner) >= :most
+"""
+# CROSS JOIN: in this order, and not all users of the tenant first.
+_HOLDERS = """
+    SELECT m.owner FROM memories m CROSS JOIN scopes s ON s.id = m.owner
+    WHERE m.id = :id AND s.tenant = :tenant AND (:user IS NULL OR s.user = :user)
+    AND (:project IS NULL OR m.project = :project)
+"""
+# Answers that came after the order was placed, and were given with what it covers in view.
+_LATE = """
+    SELECT x.seq FROM sessions n JOIN exchanges x ON x.session = n.id
+    WHERE n.owner = :owner AND x.seq <= :exchanges AND x.answer <> '' AND x.recalled <> '[]'
+    AND EXISTS (SELECT 1 FROM json_each(x.recalled) shown
+                WHERE NOT EXISTS (SELECT 1 FROM memories m WHERE m.id = shown.value AND m.owner = :owner)
+                AND NOT EXISTS (SELECT 1 FROM documents d WHERE d.id = shown.value AND d.owner = :owner))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    """What the first transaction has erased, and what it has left to be done."""
+
+    gone: Forgotten
+    orders: tuple[PendingForget, ...]
+    owners: frozenset[int]
+
+
+class Forgetting:
+    """All forgets of one process. `instance` is None until the store is open."""
+
+    def __init__(self, database: Database, let_go: Callable[[int], None]) -> None:
+        self._database = database
+        self._holders = [let_go]  # of what is kept in memory of an owner
+        self._running: set[int] = set()
+        self.instance: Instance | None = None
+
+    async def forget(self, where: MemoryFilter, memory_id: str | None, by: str) -> Forgotten:
+        """Erase, durable on return, what the filter or the one memory covers."""
+        verdicts = await self._judged(where, memory_id)
+        begun = await self._database.write(
+            lambda tx: self._begin(tx, where, memory_id, by, verdicts), purge=True
+        )
+        for owner in begun.owners:
+            self.let_go(owner)
+        gone = begun.gone
+        for order in begun.orders:
+            gone = add_counts(gone, await self._carry_out(order, verdicts))
+        return gone
+
+    async def _judged(self, where: MemoryFilter, memory_id: str | None) -> Verdicts:
+        """Find out which texts tell the memory while the writer and the readers serve others."""
+        verdicts = Verdicts(put_off=memory_id is not None)
+        if verdicts.put_off:
+            await self._database.read(lambda tx: _count(tx, where, memory_id, verdicts))
+            await asyncio.to_thread(verdicts.settle)
+        return verdicts
+
+    async def forget_document(self, scope: Scope, document_id: str, by: str, now: float) -> Forgotten:
+        """Erase, durable on return, a document and what may repeat it. None there: nothing, no receipt."""
+
+        def work(tx: Connection) -> tuple[Forgotten, int | None]:
+            owner = users.lock(tx, scope)
+            if owner is None:
+                return Forgotten(), None
+            doomed = plan_forget(tx, ForgetTarget(owner=owner.id, document_id=rows.storable(document_id)))
+            if not doomed.documents:
+                return Forgotten(), None
+            users.raise_generation(tx, owner.id)
+            gone = erase_all(tx, owner.id, doomed)
+            where = MemoryFilter(tenant=scope.tenant, user=scope.user, project=scope.project, now=now)
+            issued = erasure.issue_receipt(tx, owner.id, where, memory_id=document_id, by=by, counts=gone)
+            return replace(gone, receipt=issued.id), owner.id
+
+        gone, owner = await self._database.write(work, purge=True)
+        if owner is not None:
+            self.let_go(owner)
+        return gone
+
+    def also_let_go(self, holder: Callable[[int], None]) -> None:
+        """Have the holder told, too, of whom something was forgotten."""
+        self._holders.append(holder)
+
+    def let_go(self, owner: int) -> None:
+        """Drop a user's caches after a forget."""
+        for holder in self._holders:
+            holder(owner)
+
+    async def count(self, where: MemoryFilter, memory_id: str | None) -> Forgotten:
+        """Return what a forget would erase now."""
+        verdicts = await self._judged(where, memory_id)
+        return await self._database.read(lambda tx: _count(tx, where, memory_id, verdicts))
+
+    async def resume(self) -> int:
+        """Carry out the orders whose process died, or whose caller here gave up; return how many. What a
+        crash or a reader left of erased pages in the write-ahead log goes too."""
+        await self._database.purge_if_due()
+        left = await self._database.read(self._left_over)
+        for order in left:
+            telemetry.log.info("store.forget.resumed")
+            await self._carry_out(order)
+        return len(left)
+
+    def _left_over(self, tx: Connection) -> list[PendingForget]:
+        """Return the orders that no process is carrying out."""
+        living = self.instance
+        assert living is not None, "the database is open only after the instance lives"
+        return [
+            order
+            for order in erasure.pending_forgets(tx)
+            if (order.instance == living.id and order.receipt not in self._running)
+            or living.is_dead(tx, order.instance)
+        ]
+
+    def _begin(
+        self,
+        tx: Connection,
+        where: MemoryFilter,
+        memory_id: str | None,
+        by: str,
+        verdicts: Verdicts,
+    ) -> _Started:
+        assert self.instance is not None, "the database is open only after the instance lives"
+        gone, left, touched = Forgotten(), list[PendingForget](), set[int]()
+        if memory_id is not None:
+            users.lock_all(tx, _HOLDERS, _holder(where, memory_id))
+        for target in _targets(tx, where, memory_id, make=True):
+            touched.add(target.owner)
+            users.raise_generation(tx, target.owner)
+            if target.is_everything:
+                users.forget_timezone(tx, target.owner)
+            # A text is content: an order must not keep it.
+            if target.text is None and _is_much(tx, target.owner):
+                order, _ = erasure.start_forget(tx, target, where, by=by, instance=self.instance.id)
+                left.append(order)
+                continue
+            erased = erase_all(tx, target.owner, plan_forget(tx, target, verdicts))
+            issued = erasure.issue_receipt(tx, target.owner, where, memory_id=memory_id, by=by, counts=erased)
+            gone = add_counts(gone, replace(erased, receipt=issued.id))
+        return _Started(gone, tuple(left), frozenset(touched))
+
+    async def _carry_out(self, order: PendingForget, verdicts: Verdicts | None = None) -> Forgotten:
+        """Erase what the order covers, portion by portion, and close it; return what went in all."""
+        self._running.add(order.receipt)
+        try:
+            # Again, until nothing is found: somebody may have added to what hangs together.
+            while doomed := await self._database.read(
+                lambda tx: list(portions(plan_forget(tx, order.target, verdicts)))
+            ):
+                for portion in doomed:
+                    await self._database.write(partial(_erase_portion, order=order, portion=portion))
+                    await self._database.checkpoint()
+            late = await self._database.read(lambda tx: _late(tx, order.target))
+            return await self._database.write(partial(_finish, order=order, late=late), purge=True)
+        finally:
+            self._running.discard(order.receipt)
+            self.let_go(order.target.owner)
+
+
+def _targets(tx: Connection, where: MemoryFilter, memory_id: str | None, *, make: bool) -> list[ForgetTarget]:
+    """Return the filter's owner, or those of the memory, as targets. `make`: also a user never seen has
+    a generation, since a writer may be on its way with what was to be forgotten."""
+    if memory_id is not None:
+        found = tx.execute(_HOLDERS, _holder(where, memory_id)).fetchall()
+        return [target_of(owner, where, memory_id) for (owner,) in found]
+    if where.user is None:
+        raise ValueError("a forget needs a user or a memory's id")
+    scope = Scope(where.tenant, where.user)
+    owner = users.ensure(tx, scope) if make else users.find(tx, scope)
+    return [target_of(owner.id, where, None)] if owner else []
+
+
+def _holder(where: MemoryFilter, memory_id: str) -> dict[str, str | None]:
+    return {
+        "id": rows.storable(memory_id), "tenant": where.tenant, "user": where.user, "project": where.project
+    }  # fmt: skip
+
+
+def _is_much(tx: Connection, owner: int) -> bool:
+    (much,) = tx.execute(_MUCH, {"owner": owner, "most": _MOST_AT_ONCE + 1}).fetchone()
+    return bool(much)
+
+
+def _count(tx: Connection, where: MemoryFilter, memory_id: str | None, verdicts: Verdicts) -> Forgotten:
+    found = [
+        plan_forget(tx, target, verdicts).counts for target in _targets(tx, where, memory_id, make=False)
+    ]
+    return reduce(add_counts, found, Forgotten())
+
+
+def _erase_portion(tx: Connection, *, order: PendingForget, portion: Portion) -> None:
+    users.lock_id(tx, order.target.owner)
+    erasure.add_to_receipt(tx, order.receipt, erase(tx, order.target.owner, portion))
+
+
+def _late(tx: Connection, target: ForgetTarget) -> tuple[int, ...]:
+    if target.is_everything:
+        return ()
+    return tuple(seq for (seq,) in tx.execute(_LATE, target.parameters()))
+
+
+def _finish(tx: Connection, *, order: PendingForget, late: tuple[int, ...]) -> Forgotten:
+    users.lock_id(tx, order.target.owner)
+    erase(tx, order.target.owner, (("answers", late),))
+    return erasure.finish_forget(tx, order)
+
+
+# ---------------------------------------------------------------- collisions
+# By an index each. What superseded a memory is being forgotten with it: the walk goes from `w` upwards.
+_IN_THE_WAY = """
+    SELECT w.seq FROM memories w
+    WHERE {} AND w.seq <= :memories AND EXISTS (
+        WITH RECURSIVE line (seq, id, project, type, superseded_by) AS (
+            SELECT w.seq, w.id, w.project, w.type, w.superseded_by
+            UNION
+            SELECT n.seq, n.id, n.project, n.type, n.superseded_by
+            FROM line JOIN memories n ON n.id = line.superseded_by AND n.owner = :owner
+        )
+        SELECT 1 FROM line m WHERE {match})
+"""
+_SAME_ID = _IN_THE_WAY.format("w.id = :new_id AND w.owner = :owner", match=MATCH)
+_SAME_WORDS = _IN_THE_WAY.format(
+    "w.owner = :owner AND coalesce(w.project, '') = :new_project AND w.type = :new_type"
+    " AND w.digest = :new_digest AND w.superseded_by IS NULL AND w.archived = 0",
+    match=MATCH,
+)
+
+
+def make_way(tx: Connection, owner: int, changes: Sequence[Change]) -> None:
+    """Erase what is being forgotten and would keep out what the changes are about to store.
+
+    Raises Conflict for an Edit that would turn a memory from before a forget into one that it covers."""
+    new = [change.memory for change in changes if isinstance(change, Create | Supersede | Edit)]
+    if not new or not tx.execute("SELECT 1 FROM forgets WHERE owner = ?", (owner,)).fetchone():
+        return
+    for order in erasure.pending_forgets(tx):
+        if order.target.owner != owner:
+            continue
+        if seqs := tuple(_in_the_way(tx, order, new)):
+            these = plan_forget(tx, replace(order.target, only=seqs))
+            erasure.add_to_receipt(tx, order.receipt, erase_all(tx, owner, these))
+        for change in changes:
+            if isinstance(change, Edit) and _would_be_covered(tx, order.target, change.memory):
+                raise Conflict("what the memory would become is being forgotten")
+
+
+def _would_be_covered(tx: Connection, target: ForgetTarget, edited: Memory) -> bool:
+    row = tx.execute(
+        "SELECT seq FROM memories WHERE id = ? AND owner = ?", (rows.storable(edited.id), target.owner)
+    ).fetchone()
+    if row is None or row[0] > target.bounds.memories or not target.is_of_many:
+        return False
+    of_project = target.project in (None, edited.scope.project)
+    return of_project and (target.types is None or edited.type in target.types)
+
+
+def _in_the_way(tx: Connection, order: PendingForget, new: Iterable[Memory]) -> Iterable[int]:
+    for memory in new:
+        asked = order.target.parameters() | {
+            "new_id": rows.storable(memory.id),
+            "new_project": memory.scope.project or "",
+            "new_type": memory.type,
+            "new_digest": rows.digest(memory.content),
+        }
+        for query in (_SAME_ID, _SAME_WORDS):
+            yield from (seq for (seq,) in tx.execute(query, asked))
+
+
+# ---------------------------------------------------------------- expiry
+GRACE_S = 86_400.0  # an expired memory is shown in lists of the past for so long
+_BY = "retention"
+_EXPIRED_AT_ONCE = 100
+_EXPIRED = """
+    SELECT m.owner, m.seq FROM memories m JOIN scopes s ON s.id = m.owner
+    WHERE m.expires_at IS NOT NULL AND m.expires_at <= :before AND s.user IS NOT NULL
+    ORDER BY m.owner, m.seq
+"""
+# Asked again where it is erased: its owner may have given it more time.
+_WITH_OLDER = """
+    WITH RECURSIVE doomed (seq, id) AS (
+        SELECT m.seq, m.id FROM memories m
+        WHERE m.seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs)) AND m.expires_at <= :before
+        UNION
+        SELECT older.seq, older.id
+        FROM doomed JOIN memories older ON older.superseded_by = doomed.id AND +older.owner = :owner
+    )
+    SELECT seq FROM doomed
+"""
+
+
+async def expire(database: Database, now: float) -> int:
+    """Erase what expired more than a day before `now`; return how many. A receipt for each user."""
+    before = now - GRACE_S
+    found = await database.read(lambda tx: tx.execute(_EXPIRED, {"before": before}).fetchall())
+    total = 0
+    for owner, of_owner in groupby(found, key=lambda row: row[0]):
+        seqs, receipt = [seq for _, seq in of_owner], 0
+        for start in range(0, len(seqs), _EXPIRED_AT_ONCE):
+            part = {
+                "owner": owner,
+                "before": before,
+                "seqs": rows.as_json(seqs[start : start + _EXPIRED_AT_ONCE]),
+            }
+            work = partial(_expire_some, part=part, now=now, receipt=receipt)
+            erased, receipt = await database.write(work, purge=start + _EXPIRED_AT_ONCE >= len(seqs))
+            total += erased
+    return total
+
+
+def _expire_some(tx: Connection, *, part: dict[str, object], now: float, receipt: int) -> tuple[int, int]:
+    """Erase one portion; return how many memories went, and the receipt's number, 0 for none yet."""
+    users.lock_id(tx, int(str(part["owner"])))
+    doomed = tuple(seq for (seq,) in tx.execute(_WITH_OLDER, part))
+    if not doomed:
+        return 0, receipt
+    owner = int(str(part["owner"]))
+    erased = erase(tx, owner, (("memories", doomed),))
+    if receipt:
+        erasure.add_to_receipt(tx, receipt, erased)
+    else:
+        receipt = _issue(tx, owner, now, erased)
+    return erased.memories, receipt
+
+
+def _issue(tx: Connection, owner: int, now: float, erased: Forgotten) -> int:
+    tenant, user = tx.execute("SELECT tenant, user FROM scopes WHERE id = ?", (owner,)).fetchone()
+    where = MemoryFilter(tenant=tenant, user=user, now=now)
+    return erasure.issue_receipt(tx, owner, where, memory_id=None, by=_BY, counts=erased).seq
+
+
+# ---------------------------------------------------------------- after a restore
+RECEIPTS = """
+    SELECT r.id, s.tenant, s.user, r.project, r.type, r.memory_id, r.by, r.at, r.counts
+    FROM receipts r JOIN scopes s ON s.id = r.owner WHERE s.user IS NOT NULL ORDER BY r.seq
+"""
+_OF_USER = (
+    "JOIN sessions n ON n.id = x.session JOIN scopes s ON s.id = n.owner"
+    " WHERE s.tenant = :tenant AND s.user = :user"
+)
+_UNREAD = f"SELECT x.seq FROM exchanges x {_OF_USER} AND x.extraction <> 'done'"
+_JOBS = f"SELECT x.id FROM jobs x {_OF_USER}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated:
+    """What was erased, and how many receipts name what is not there: a memory younger than the backup."""
+
+    receipts: int = 0
+    erased: Forgotten = field(default_factory=Forgotten)
+    unknown: int = 0
+
+
+def receipts_in(tx: Connection) -> tuple[Receipt, ...]:
+    """Return all receipts, the oldest first."""
+    return tuple(receipt_of(row) for row in tx.execute(RECEIPTS))
+
+
+def to_lines(receipts: Iterable[Receipt]) -> Iterator[str]:
+    """Yield each receipt as a line of JSON."""
+    for receipt in receipts:
+        counts = {**counts_as_dict(receipt.counts), "receipt": receipt.counts.receipt}
+        yield json.dumps({**asdict(receipt), "counts": counts}) + "\n"
+
+
+def from_lines(lines: Iterable[str]) -> Iterator[Receipt]:
+    """Yield the receipts of lines that `to_lines` made. Raises ValueError, with its number, for another."""
+    for number, line in enumerate(lines, 1):
+        try:
+            written = json.loads(line)
+            counts = dict(written["counts"])
+            yield Receipt(**{**written, "counts": counts_from_dict(counts, counts.get("receipt"))})
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(f"line {number} is no receipt") from None
+
+
+def repeat(tx: Connection, receipt: Receipt, so_far: Repeated) -> Repeated:
+    """Forget what the receipt names, and store it; return the sum. Nothing for a receipt that is there."""
+    if tx.execute("SELECT 1 FROM receipts WHERE id = ?", (receipt.id,)).fetchone():
+        return so_far
+    erased, was_there = repeat_one(tx, receipt)
+    store_receipt(tx, users.ensure(tx, Scope(receipt.tenant, receipt.user)).id, receipt)
+    return Repeated(
+        receipts=so_far.receipts + 1,
+        erased=add_counts(so_far.erased, erased),
+        unknown=so_far.unknown + (not was_there),
+    )
+
+
+def repeat_one(tx: Connection, receipt: Receipt) -> tuple[Forgotten, bool]:
+    """Forget what the receipt names; return what went, and whether what it names was there."""
+    scope = Scope(receipt.tenant, receipt.user)
+    owner = users.find(tx, scope)
+    if owner is None:
+        return Forgotten(), True
+    where = MemoryFilter(
+        tenant=receipt.tenant, user=receipt.user, project=receipt.project, type=receipt.type,
+        include_inactive=True,
+    )  # fmt: skip
+    users.raise_generation(tx, owner.id)
+    erased = erase_all(tx, owner.id, plan_forget(tx, target_of(owner.id, where, receipt.memory_id)))
+    if receipt.memory_id is not None and not erased.memories:
+        document = ForgetTarget(owner=owner.id, document_id=receipt.memory_id)
+        erased = add_counts(erased, erase_all(tx, owner.id, plan_forget(tx, document)))
+    was_there = receipt.memory_id is None or erased != Forgotten()
+    ours = {"tenant": scope.tenant, "user": scope.user}
+    unread = tuple(seq for (seq,) in tx.execute(_UNREAD, ours))
+    jobs = tuple(seq for (seq,) in tx.execute(_JOBS, ours))
+    return add_counts(erased, erase(tx, owner.id, (("jobs", jobs), ("exchanges", unread)))), was_there

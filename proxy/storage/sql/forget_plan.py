@@ -1,0 +1,465 @@
+"""Collect the rows that a forget erases: the memories and documents it covers, and everything else that
+holds their text.
+
+Whatever is not known to be free of that text is erased too. An exchange that is erased, or whose answer was
+given with what is forgotten in view, takes with it: the later answers of its session, which were given with
+it in their history (what the user said stays); the stored responses of its session, since later ones replay
+or repeat earlier ones; and what hangs together with those (forget_related.py).
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
+from functools import cache
+from typing import Any
+
+from proxy.domain.core import Forgotten, MemoryFilter, with_children
+from proxy.storage.sql import rows
+from proxy.storage.sql.database import Connection
+from proxy.storage.sql.forget_related import LinkedResponses, Verdicts, mentioning_exchanges
+
+# ---------------------------------------------------------------- target
+_NO_BOUND = 2**63 - 1
+# In the order of the fields of Bounds.
+_BOUNDED = (
+    "memories",
+    "exchanges",
+    "quarantine",
+    "stored_responses",
+    "conversations",
+    "conversation_items",
+    "documents",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The last row of each table that a forget covers: what is written after it began survives it."""
+
+    memories: int = _NO_BOUND
+    exchanges: int = _NO_BOUND
+    held: int = _NO_BOUND
+    responses: int = _NO_BOUND
+    conversations: int = _NO_BOUND
+    items: int = _NO_BOUND
+    documents: int = _NO_BOUND
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForgetTarget:
+    """Memories of one owner (a number of `scopes`), and what else holds their text. A field that is None
+    narrows nothing."""
+
+    owner: int
+    project: str | None = None
+    type: str | None = None
+    text: str | None = None
+    memory_id: str | None = None
+    document_id: str | None = None  # no memory, but this document
+    only: tuple[int, ...] | None = None  # of the memories, just these rows
+    bounds: Bounds = Bounds()
+
+    @property
+    def is_scope(self) -> bool:
+        """True if it covers all that was said, too: a user's, or a project's."""
+        return self.type is None and self.text is None and self.is_of_many
+
+    @property
+    def is_everything(self) -> bool:
+        """True if nothing of the user is to be left."""
+        return self.is_scope and self.project is None
+
+    @property
+    def is_of_many(self) -> bool:
+        """True if it covers all memories of a kind, and not single things that are named."""
+        return self.memory_id is None and self.document_id is None and self.only is None
+
+    @property
+    def types(self) -> frozenset[str] | None:
+        """The named type with its subtypes, None for all."""
+        return None if self.type is None else _with_children(self.type)
+
+    def parameters(self) -> dict[str, Any]:
+        """Return what the constant SQL of this package refers to."""
+        return {
+            "owner": self.owner,
+            "project": self.project,
+            "types": None if self.types is None else rows.as_json(sorted(self.types)),
+            "only": None if self.only is None else rows.as_json(self.only),
+            "document_id": self.document_id,
+            "id": None if self.memory_id is None else rows.storable(self.memory_id),
+            "memories": self.bounds.memories,
+            "exchanges": self.bounds.exchanges,
+            "held": self.bounds.held,
+            "responses": self.bounds.responses,
+            "conversations": self.bounds.conversations,
+            "items": self.bounds.items,
+            "documents": self.bounds.documents,
+        }
+
+
+def target_of(owner: int, where: MemoryFilter, memory_id: str | None) -> ForgetTarget:
+    """Return what a forget of the filter means for one owner."""
+    return ForgetTarget(
+        owner=owner, project=where.project, type=where.type, text=where.text, memory_id=memory_id
+    )  # fmt: skip
+
+
+def bounds_now(tx: Connection) -> Bounds:
+    """Return the last row of each table. All of them count upwards and never use a number twice."""
+    return Bounds(
+        *(tx.execute(f"SELECT coalesce(max(seq), 0) FROM {table}").fetchone()[0] for table in _BOUNDED)
+    )
+
+
+@cache
+def _with_children(type_: str) -> frozenset[str]:
+    return with_children((type_,)) | {type_}
+
+
+# ---------------------------------------------------------------- rows
+Seqs = tuple[int, ...]
+Session = tuple[str | None, str]
+"""Project and name: a session may still have responses when retention has removed its row."""
+
+# What superseded a forgotten memory stays; what a forgotten memory superseded goes with it.
+MATCH = """
+    m.seq <= :memories AND (:id IS NULL OR m.id = :id) AND (:project IS NULL OR m.project = :project)
+    AND (:types IS NULL OR m.type IN (SELECT value FROM json_each(:types)))
+"""
+_MEMORIES = f"""
+    WITH RECURSIVE doomed (seq, id, direct) AS (
+        SELECT m.seq, m.id, 1 FROM memories m WHERE {{}} AND {MATCH}
+        UNION
+        SELECT older.seq, older.id, 0
+        FROM doomed JOIN memories older ON older.superseded_by = doomed.id AND +older.owner = :owner
+        WHERE older.seq <= :memories
+    )
+    SELECT seq, id, max(direct) FROM doomed GROUP BY seq, id ORDER BY seq
+"""
+# By which index: the plus keeps SQLite from walking through all that the user has.
+_ALL = _MEMORIES.format("m.owner = :owner")
+_NAMED = _MEMORIES.format("+m.owner = :owner AND m.id = :id")
+_ONLY = _MEMORIES.format(
+    "+m.owner = :owner AND m.seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:only))"
+)
+_CONTENTS = f"SELECT m.seq, m.content FROM memories m WHERE m.owner = :owner AND {MATCH}"
+_IDS = "(SELECT value FROM json_each(:{}))"
+_SEQS = "(SELECT CAST(value AS INTEGER) FROM json_each(:{}))"
+_THESE = _SEQS.format("these")  # seqs of the doomed memories
+_SHOWN = f"""
+    recalled <> '[]'
+    AND EXISTS (SELECT 1 FROM json_each(recalled) shown WHERE shown.value IN {_IDS.format("ids")})
+"""
+_ANSWERS = f"""
+    SELECT x.seq, n.project, n.name FROM sessions n JOIN exchanges x ON x.session = n.id
+    WHERE n.owner = :owner AND {_SHOWN}
+"""
+# Where it was told, or shown, first: whatever came then had it in view.
+_LATER = """
+    SELECT x.seq FROM (
+        SELECT e.session, min(e.seq) AS first FROM json_each(:seen) seen
+        CROSS JOIN exchanges e ON e.seq = CAST(seen.value AS INTEGER) GROUP BY e.session) stated
+    CROSS JOIN exchanges x ON x.session = stated.session AND x.seq >= stated.first WHERE x.seq <= :exchanges
+"""
+# Retention has removed the exchange, and with it all that came before.
+_LATER_THAN_REMOVED = """
+    SELECT x.seq, n.project, n.name FROM memories m CROSS JOIN evidence e ON e.memory = m.seq
+    CROSS JOIN sessions n ON n.owner = :owner AND n.name = e.session_id AND n.project IS m.project
+    CROSS JOIN exchanges x ON x.session = n.id
+    WHERE m.seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:these)) AND x.seq <= :exchanges
+    AND NOT EXISTS (SELECT 1 FROM exchanges source JOIN sessions o ON o.id = source.session
+                    WHERE source.id = e.exchange_id AND o.owner = :owner)
+"""
+# A summary names one exchange of its session and repeats all of them. :sessions: where it was said.
+_SUMMARIES = """
+    SELECT DISTINCT m.seq, m.id FROM memories m CROSS JOIN evidence e ON e.memory = m.seq
+    JOIN (SELECT json_extract(value, '$[0]') AS project, json_extract(value, '$[1]') AS name
+          FROM json_each(:sessions)) n ON e.session_id = n.name AND m.project IS n.project
+    WHERE m.owner = :owner AND m.source = 'summary' AND m.seq <= :memories
+"""
+_SOURCES = f"SELECT DISTINCT exchange_id FROM evidence WHERE memory IN {_THESE}"
+_NAMES = "SELECT id FROM exchanges WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(?))"
+_TOLD = f"""
+    SELECT DISTINCT m.project, e.session_id FROM evidence e JOIN memories m ON m.seq = e.memory
+    WHERE e.memory IN {_THESE}
+"""
+# A general memory may have been told in any project, and where its exchange is gone nothing says in which.
+_TOLD_SOMEWHERE = f"""
+    WITH names (name) AS (
+        SELECT DISTINCT e.session_id FROM evidence e JOIN memories m ON m.seq = e.memory
+        WHERE e.memory IN {_THESE} AND m.project IS NULL AND NOT EXISTS (
+            SELECT 1 FROM exchanges x JOIN sessions n ON n.id = x.session
+            WHERE x.id = e.exchange_id AND n.owner = :owner))
+    SELECT m.project, e.session_id FROM memories m CROSS JOIN evidence e ON e.memory = m.seq
+    WHERE m.owner = :owner AND m.source = 'summary' AND e.session_id IN (SELECT name FROM names)
+    UNION
+    SELECT r.project, r.session FROM names JOIN stored_responses r
+    ON r.owner = :owner AND r.session = names.name
+    UNION
+    SELECT i.project, i.session FROM names CROSS JOIN conversation_items i ON i.session = names.name
+    JOIN conversations c ON c.seq = i.conversation AND c.owner = :owner
+"""
+# By their ids, but only the owner's own: anybody may claim to quote anything. CROSS JOIN: in this order.
+_TOLD_IN = """
+    SELECT x.seq, n.project, n.name FROM json_each(:sources) source
+    CROSS JOIN exchanges x ON x.id = source.value CROSS JOIN sessions n ON n.id = x.session
+    WHERE n.owner = :owner
+"""
+_QUOTES = f"""
+    SELECT e.id FROM json_each(:sources) source
+    CROSS JOIN evidence e ON e.exchange_id = source.value CROSS JOIN memories m ON m.seq = e.memory
+    WHERE m.owner = :owner AND e.span <> '' AND e.memory NOT IN {_THESE}
+"""
+_OURS = "n.owner = :owner AND (:project IS NULL OR n.project = :project)"
+# Nobody knows whether what was not read yet holds what is to be forgotten.
+_UNREAD = f"""
+    SELECT x.seq, n.project, n.name FROM sessions n JOIN exchanges x ON x.session = n.id
+    WHERE {_OURS} AND x.extraction <> 'done' AND x.seq <= :exchanges
+"""
+_SAID = f"""
+    SELECT x.seq FROM sessions n JOIN exchanges x ON x.session = n.id WHERE {_OURS} AND x.seq <= :exchanges
+"""
+_SESSIONS = f"""
+    SELECT n.id FROM sessions n WHERE {_OURS}
+    AND NOT EXISTS (SELECT 1 FROM exchanges x WHERE x.session = n.id AND x.seq > :exchanges)
+"""
+_JOBS = f"SELECT j.id FROM jobs j JOIN sessions n ON n.id = j.session WHERE {_OURS}"
+_HELD = """
+    SELECT q.seq, q.content FROM quarantine q WHERE q.owner = :owner AND q.seq <= :held
+    AND (:project IS NULL OR q.project = :project)
+    AND (:types IS NULL OR q.type IN (SELECT value FROM json_each(:types)))
+"""
+_HELD_OF = (
+    f"SELECT q.seq FROM quarantine q WHERE q.owner = :owner AND q.exchange_id IN {_IDS.format('sources')}"
+)
+_RESPONSES = "SELECT seq FROM stored_responses WHERE owner = :owner AND seq <= :responses"
+_OF_PROJECT = f"{_RESPONSES} AND project = :project"
+_SHOWN_RESPONSES = f"SELECT seq FROM stored_responses WHERE owner = :owner AND {_SHOWN}"
+_DOCUMENTS = """
+    SELECT d.seq FROM documents d WHERE d.owner = :owner AND d.seq <= :documents
+    AND (:project IS NULL OR d.project = :project) AND (:document_id IS NULL OR d.id = :document_id)
+"""
+_DOCUMENT_IDS = f"SELECT id FROM documents WHERE seq IN {_SEQS.format('of_documents')}"
+_PASSAGES = f"SELECT seq FROM passages WHERE document IN {_SEQS.format('of_documents')}"
+_CONVERSATIONS = "SELECT seq FROM conversations WHERE owner = :owner AND seq <= :conversations"
+_CONVERSATIONS_OF_PROJECT = f"{_CONVERSATIONS} AND project = :project"
+_ITEMS_OF_PROJECT = """
+    SELECT i.seq FROM conversations c JOIN conversation_items i ON i.conversation = c.seq
+    WHERE c.owner = :owner AND i.seq <= :items
+    AND (:project IS NULL OR :project IN (c.project, i.project))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetPlan:
+    """Numbers of rows, table by table, in the order in which they go: what leads to others goes last, so
+    that after a crash the rest is found again."""
+
+    answers: Seqs = ()  # exchanges whose answer goes, also one on its way; the user's words stay
+    linked_items: Seqs = ()  # that responses, or other items, have led to
+    linked_responses: Seqs = ()  # the same; those that were led to by most others first
+    responses: Seqs = ()
+    items: Seqs = ()
+    conversations: Seqs = ()
+    quotes: Seqs = ()  # evidence of memories that stay
+    jobs: Seqs = ()
+    held: Seqs = ()
+    exchanges: Seqs = ()
+    older: Seqs = ()  # memories that the forget reaches only through what superseded them
+    memories: Seqs = ()
+    sessions: Seqs = ()
+    passages: Seqs = ()
+    documents: Seqs = ()
+    kept: int = field(default=0, compare=False)  # responses that still had content
+
+    @property
+    def counts(self) -> Forgotten:
+        """What their removal will be counted as."""
+        return Forgotten(
+            memories=len(self.older) + len(self.memories),
+            exchanges=len(self.exchanges),
+            sessions=len(self.sessions),
+            jobs=len(self.jobs),
+            responses=self.kept,
+            quarantined=len(self.held),
+            documents=len(self.documents),
+            conversations=len(self.conversations),
+        )
+
+    def tables(self) -> Iterator[tuple[str, Seqs]]:
+        """Yield what is to go by name, in order."""
+        for each in fields(self):
+            if each.name != "kept" and (seqs := getattr(self, each.name)):
+                yield each.name, seqs
+
+
+def plan_forget(tx: Connection, target: ForgetTarget, verdicts: Verdicts | None = None) -> ForgetPlan:
+    """Return what a forget of the target takes, as far as it is still there."""
+    if target.is_everything:
+        return _everything(tx, target)
+    search = _Search(tx, target, verdicts or Verdicts())
+    if target.document_id is not None:
+        search.documents()
+        return search.found()
+    search.memories()
+    if target.is_of_many:
+        search.said()
+    return search.found()
+
+
+def _everything(tx: Connection, target: ForgetTarget) -> ForgetPlan:
+    ours = target.parameters()
+    responses, documents = _seqs(tx, _RESPONSES, ours), _seqs(tx, _DOCUMENTS, ours)
+    return ForgetPlan(
+        responses=responses,
+        items=_seqs(tx, _ITEMS_OF_PROJECT, ours),
+        conversations=_seqs(tx, _CONVERSATIONS, ours),
+        jobs=_seqs(tx, _JOBS, ours),
+        exchanges=_seqs(tx, _SAID, ours),
+        held=tuple(seq for seq, _ in tx.execute(_HELD, ours)),
+        memories=_seqs(tx, "SELECT seq FROM memories WHERE owner = :owner AND seq <= :memories", ours),
+        sessions=_seqs(tx, _SESSIONS, ours),
+        passages=_seqs(tx, _PASSAGES, {"of_documents": rows.as_json(documents)}),
+        documents=documents,
+        kept=_with_content(tx, responses),
+    )
+
+
+class _Search:
+    """Follows what hangs together, from the memories to everything that may repeat them."""
+
+    def __init__(self, tx: Connection, target: ForgetTarget, verdicts: Verdicts) -> None:
+        self._tx, self._target, self._verdicts = tx, target, verdicts
+        self._ours: dict[str, Any] = target.parameters() | {"these": "[]"}
+        self._sources: set[str] = set()
+        self._sessions: set[Session] = set()
+        self._seqs: dict[str, set[int]] = {
+            each.name: set() for each in fields(ForgetPlan) if each.name != "kept"
+        }
+
+    def memories(self) -> None:
+        """Find the memories, the exchanges they came from, and the answers that may repeat them."""
+        if self._target.text is not None:
+            covered = self._tx.execute(_CONTENTS, self._ours)
+            self._ours["only"] = rows.as_json(self._holding(covered))
+        found = self._tx.execute(self._query(), self._ours).fetchall()
+        self._seqs["memories"] = {seq for seq, _, direct in found if direct}
+        self._seqs["older"] = {seq for seq, _, direct in found if not direct}
+        if not found:
+            return
+        self._ours["these"] = rows.as_json(seq for seq, _, _ in found)
+        self._sources = {source for (source,) in self._tx.execute(_SOURCES, self._ours)}
+        self._ours["sources"] = rows.as_json(self._sources)
+        self._sessions.update(self._tx.execute(_TOLD, self._ours))
+        self._sessions.update(self._tx.execute(_TOLD_SOMEWHERE, self._ours))
+        self._add("exchanges", _TOLD_IN)
+        told_in = set(self._sessions)
+        self._add("answers", _LATER_THAN_REMOVED)
+        ids = [id_ for _, id_, _ in found]
+        self._ours["ids"] = rows.as_json(ids)
+        self._add("answers", _ANSWERS)
+        if self._target.memory_id is not None:
+            told_in |= self._told_besides()
+        summaries = self._summaries(told_in)
+        self._ours["ids"] = rows.as_json(dict.fromkeys((*ids, *(id_ for _, id_ in summaries))))
+        self._add("answers", _ANSWERS)
+        self._add("responses", _SHOWN_RESPONSES)
+        self._later("exchanges", "answers")
+
+    def _told_besides(self) -> set[Session]:
+        """Find what else tells it; return the sessions where the user's words do."""
+        self._ours["seen"] = rows.as_json(self._seqs["exchanges"] | self._seqs["answers"])
+        told_in: set[Session] = set()
+        for table, seq, session in mentioning_exchanges(self._tx, self._ours, self._verdicts):
+            self._seqs[table].add(seq)
+            self._sessions.add(session)
+            if table == "exchanges":
+                told_in.add(session)
+        return told_in
+
+    def _later(self, *tables: str) -> None:
+        """Find the answers that came, in the sessions of those found, with or after the first of them."""
+        self._ours["seen"] = rows.as_json(set().union(*(self._seqs[name] for name in tables)))
+        self._add("answers", _LATER)
+
+    def _summaries(self, told_in: set[Session]) -> list[tuple[int, str]]:
+        """Find the summaries of the sessions in which it was said: they may say it again."""
+        self._ours["sessions"] = rows.as_json(told_in)
+        found = self._tx.execute(_SUMMARIES, self._ours).fetchall()
+        self._seqs["memories"].update({seq for seq, _ in found} - self._seqs["older"])
+        these = self._seqs["memories"] | self._seqs["older"]
+        self._ours["these"] = rows.as_json(sorted(these))
+        return found
+
+    def _holding(self, found: Iterable[tuple[int, str]]) -> list[int]:
+        """Return which of the rows (seq, content) hold the target's text; all of them where it has none."""
+        text = self._target.text
+        return [seq for seq, _ in found] if text is None else rows.holding(text, found)
+
+    def _query(self) -> str:
+        if self._target.only is not None or self._target.text is not None:
+            return _ONLY
+        return _ALL if self._target.memory_id is None else _NAMED
+
+    def said(self) -> None:
+        """Find what the forget of a scope or type takes beside memories."""
+        self._add("jobs", _JOBS)
+        held = self._tx.execute(_HELD, self._ours).fetchall()
+        self._seqs["held"].update(self._holding(held))
+        if not self._target.is_scope:
+            self._add("exchanges", _UNREAD)
+            return
+        self._add("exchanges", _SAID)
+        self._add("sessions", _SESSIONS)
+        self._add("responses", _OF_PROJECT)
+        self._add("items", _ITEMS_OF_PROJECT)
+        self._add("conversations", _CONVERSATIONS_OF_PROJECT)
+        self.documents()
+
+    def documents(self) -> None:
+        """Find the documents, and the answers that were given with one of them in view: who names no project
+        is shown those of all."""
+        self._add("documents", _DOCUMENTS)
+        self._ours["of_documents"] = rows.as_json(self._seqs["documents"])
+        self._add("passages", _PASSAGES)
+        found = self._tx.execute(_DOCUMENT_IDS, self._ours)
+        self._ours["ids"] = rows.as_json(id_ for (id_,) in found)
+        self._add("answers", _ANSWERS)
+        self._add("responses", _SHOWN_RESPONSES)
+        self._later("answers")
+
+    def found(self) -> ForgetPlan:
+        """Return all of it, with the responses of the sessions and those that continue them."""
+        # Whoever quotes an exchange that goes: memories stay without the quote, what is held goes.
+        erased = (rows.as_json(self._seqs["exchanges"]),)
+        self._sources.update(source for (source,) in self._tx.execute(_NAMES, erased))
+        self._ours["sources"] = rows.as_json(self._sources)
+        self._add("quotes", _QUOTES)
+        self._add("held", _HELD_OF)
+        kept = LinkedResponses(self._tx, self._ours, self._sessions)
+        kept.follow(self._seqs["responses"], self._seqs["items"], self._seqs["conversations"])
+        self._seqs["answers"].update(kept.answers())
+        self._seqs["answers"] -= self._seqs["exchanges"]
+        found = {name: tuple(sorted(seqs)) for name, seqs in self._seqs.items()}
+        found |= {"linked_responses": kept.linked_responses, "linked_items": kept.linked_items}
+        responses = (*found["responses"], *found["linked_responses"])
+        return ForgetPlan(**found, kept=_with_content(self._tx, responses))
+
+    def _add(self, table: str, query: str) -> None:
+        """Add what the query finds; where it names sessions, remember them."""
+        for seq, *session in self._tx.execute(query, self._ours):
+            self._seqs[table].add(seq)
+            if session:
+                self._sessions.add((session[0], session[1]))
+
+
+def _seqs(tx: Connection, query: str, parameters: dict[str, Any]) -> Seqs:
+    return tuple(seq for (seq,) in tx.execute(query, parameters))
+
+
+def _with_content(tx: Connection, responses: Seqs) -> int:
+    query = (
+        f"SELECT count(*) FROM stored_responses WHERE response IS NOT NULL AND seq IN {_SEQS.format('seqs')}"
+    )
+    (kept,) = tx.execute(query, {"seqs": rows.as_json(responses)}).fetchone()
+    return int(kept)

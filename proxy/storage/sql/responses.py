@@ -1,0 +1,496 @@
+"""The ChainStore and the ConversationStore over SQL: see ports.py for what every method guarantees.
+
+A response that its owner deleted leaves a row without content: a background response still under way
+cannot store itself again, and a chain passes over the gap. A response that has expired is hidden from `get`
+at once, but its row stays while a living one continues it: a chain in use does not lose its beginning.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from proxy.domain.core import Scope
+from proxy.domain.stored_responses import Chain, Conversation, ItemPage, StoredResponse
+from proxy.storage.sql import rows, sessions, users
+from proxy.storage.sql.database import Connection, Database
+from proxy.storage.sql.rows import FORGOTTEN
+
+# ---------------------------------------------------------------- conversations
+_CONVERSATION = """
+    conversations c JOIN scopes s ON s.id = c.owner
+    WHERE s.tenant = :tenant AND s.user = :user AND c.id = :id
+"""
+_ITEM = f"conversation = (SELECT c.seq FROM {_CONVERSATION}) AND id = :item"
+_BEYOND_ALL = 2**63 - 1
+_CONVERSATIONS_AT_ONCE = 20  # conversations of a transaction, with all of their items: other writers wait
+_USED = "UPDATE conversations SET used_at = max(used_at, :at) WHERE seq = :seq AND used_at IS NOT NULL"
+_GET = f"""
+    SELECT c.id, c.project, c.metadata, c.created_at, c.used_at,
+           (SELECT sum(length(i.item)) FROM conversation_items i WHERE i.conversation = c.seq)
+    FROM {_CONVERSATION}
+"""
+
+
+class SqlConversations:
+    """Conversations of all processes that share the file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def create(self, conversation: Conversation, items: Sequence[tuple[str, bytes]]) -> None:
+        def work(tx: Connection) -> None:
+            c = conversation
+            (seq,) = tx.execute(
+                "INSERT INTO conversations (id, owner, project, metadata, created_at, used_at)"
+                " VALUES (?, ?, ?, ?, ?, ?) RETURNING seq",
+                (c.id, users.ensure(tx, c.scope).id, c.scope.project, c.metadata, c.created_at, c.used_at),
+            ).fetchone()
+            _append(tx, seq, items, project=c.scope.project, session=None)
+
+        await self._database.write(work)
+
+    async def get(self, scope: Scope, conversation_id: str) -> Conversation | None:
+        parameters = _named(scope, conversation_id)
+        row = await self._database.read(lambda tx: tx.execute(_GET, parameters).fetchone())
+        if row is None:
+            return None
+        id_, project, metadata, created_at, used_at, size = row
+        return Conversation(
+            id=id_,
+            scope=Scope(scope.tenant, scope.user, project),
+            metadata=metadata,
+            created_at=created_at,
+            used_at=used_at,
+            size=size or 0,
+        )
+
+    async def update(
+        self, scope: Scope, conversation_id: str, metadata: bytes, *, at: float | None = None
+    ) -> bool:
+        change = (
+            "UPDATE conversations SET metadata = :metadata, "
+            "used_at = CASE WHEN used_at IS NULL THEN NULL ELSE max(used_at, coalesce(:at, used_at)) END"
+            f" WHERE seq = (SELECT c.seq FROM {_CONVERSATION})"
+        )
+        return await self._change(
+            scope, change, _named(scope, conversation_id) | {"metadata": metadata, "at": at}
+        )
+
+    async def delete(self, scope: Scope, conversation_id: str) -> bool:
+        change = f"DELETE FROM conversations WHERE seq = (SELECT c.seq FROM {_CONVERSATION})"
+        return await self._change(scope, change, _named(scope, conversation_id), purge=True)
+
+    async def add(
+        self,
+        scope: Scope,
+        conversation_id: str,
+        items: Sequence[tuple[str, bytes]],
+        *,
+        generation: int,
+        session_id: str | None = None,
+        only_new: bool = False,
+        at: float | None = None,
+    ) -> bool:
+        """As the port says; an id that the conversation holds already is not added again. `session_id`:
+        where the items were said, so that a forget of what was said there finds them."""
+
+        def work(tx: Connection) -> bool:
+            owner, seq = users.lock(tx, scope), _seq(tx, _named(scope, conversation_id))
+            if owner is None or owner.stamp.generation != generation or seq is None:
+                return False
+            if only_new and _holds_any(tx, seq, items):
+                return False
+            _append(tx, seq, items, project=scope.project, session=session_id)
+            if at is not None:
+                tx.execute(_USED, {"seq": seq, "at": at})
+            return True
+
+        return await self._database.write(work)
+
+    async def items(
+        self, scope: Scope, conversation_id: str, *, limit: int, after: str | None, ascending: bool
+    ) -> ItemPage | None:
+        return await self._database.read(
+            lambda tx: _items(tx, _named(scope, conversation_id), limit, after, ascending)
+        )
+
+    async def item(self, scope: Scope, conversation_id: str, item_id: str) -> bytes | None:
+        query = f"SELECT item FROM conversation_items WHERE {_ITEM}"
+        parameters = _named(scope, conversation_id) | {"item": rows.storable(item_id)}
+        row = await self._database.read(lambda tx: tx.execute(query, parameters).fetchone())
+        return row[0] if row else None
+
+    async def remove(self, scope: Scope, conversation_id: str, item_id: str) -> bool:
+        parameters = _named(scope, conversation_id) | {"item": rows.storable(item_id)}
+        return await self._change(
+            scope, f"DELETE FROM conversation_items WHERE {_ITEM}", parameters, purge=True
+        )
+
+    async def _change(
+        self, scope: Scope, statement: str, parameters: dict[str, Any], *, purge: bool = False
+    ) -> bool:
+        """Run one statement; return whether it found its row."""
+
+        def work(tx: Connection) -> bool:
+            users.lock(tx, scope)
+            return tx.execute(statement, parameters).rowcount > 0
+
+        return await self._database.write(work, purge=purge)
+
+
+def append_said(tx: Connection, response: StoredResponse, items: Sequence[tuple[str, bytes]]) -> None:
+    """Append the items to the conversation that the response was made in, if it is there."""
+    scope = response.scope
+    if response.conversation_id is None:
+        return
+    if (seq := _seq(tx, _named(scope, response.conversation_id))) is not None:
+        _append(tx, seq, items, project=scope.project, session=response.session_id or None)
+        tx.execute(_USED, {"seq": seq, "at": response.created_at})
+
+
+async def expire_conversations(database: Database, unused_since: float) -> int:
+    """Delete the conversations that were last used before then, with their items; returns how many."""
+    old = "FROM conversations WHERE used_at <= ? ORDER BY used_at LIMIT ?"
+    these = (unused_since, _CONVERSATIONS_AT_ONCE)
+
+    def work(tx: Connection) -> int:
+        users.lock_all(tx, f"SELECT owner {old}", these)
+        return tx.execute(f"DELETE FROM conversations WHERE seq IN (SELECT seq {old})", these).rowcount
+
+    total = 0
+    while True:
+        some = await database.write(work, purge=True)
+        total += some
+        if some < _CONVERSATIONS_AT_ONCE:
+            return total
+
+
+def _named(scope: Scope, conversation_id: str) -> dict[str, Any]:
+    return {"tenant": scope.tenant, "user": scope.user, "id": rows.storable(conversation_id)}
+
+
+def _seq(tx: Connection, named: dict[str, Any]) -> int | None:
+    row = tx.execute(f"SELECT c.seq FROM {_CONVERSATION}", named).fetchone()
+    return int(row[0]) if row else None
+
+
+def _holds_any(tx: Connection, conversation: int, items: Sequence[tuple[str, bytes]]) -> bool:
+    ids = rows.as_json([rows.storable(id_) for id_, _ in items])
+    (held,) = tx.execute(
+        "SELECT EXISTS (SELECT 1 FROM conversation_items WHERE conversation = ?"
+        " AND id IN (SELECT value FROM json_each(?)))",
+        (conversation, ids),
+    ).fetchone()
+    return bool(held)
+
+
+def _append(
+    tx: Connection,
+    conversation: int,
+    items: Sequence[tuple[str, bytes]],
+    *,
+    project: str | None,
+    session: str | None,
+) -> None:
+    tx.executemany(
+        "INSERT INTO conversation_items (conversation, id, project, session, item) VALUES (?, ?, ?, ?, ?)"
+        " ON CONFLICT (conversation, id) DO NOTHING",
+        [(conversation, rows.storable(id_), project, session, item) for id_, item in items],
+    )
+
+
+def _items(
+    tx: Connection, named: dict[str, Any], limit: int, after: str | None, ascending: bool
+) -> ItemPage | None:
+    conversation = _seq(tx, named)
+    if conversation is None:
+        return None
+    start = 0 if ascending else _BEYOND_ALL
+    if after is not None:
+        row = tx.execute(
+            "SELECT seq FROM conversation_items WHERE conversation = ? AND id = ?",
+            (conversation, rows.storable(after)),
+        ).fetchone()
+        if row is None:
+            return None
+        (start,) = row
+    rest = "seq > :start ORDER BY seq ASC" if ascending else "seq < :start ORDER BY seq DESC"
+    found = tx.execute(
+        f"SELECT item FROM conversation_items WHERE conversation = :conversation AND {rest} LIMIT :limit",
+        {"conversation": conversation, "start": start, "limit": limit + 1},
+    ).fetchall()
+    return ItemPage(tuple(item for (item,) in found[:limit]), has_more=len(found) > limit)
+
+
+# ---------------------------------------------------------------- stored responses
+_COLUMNS = """
+    r.id, r.project, r.session, r.previous_id, r.conversation_id, r.response, r.input_items, r.created_at,
+    r.expires_at
+"""
+_RESPONSE = """
+    stored_responses r JOIN scopes s ON s.id = r.owner
+    WHERE s.tenant = :tenant AND s.user = :user AND r.id = :id AND r.response IS NOT NULL
+"""
+_ALIVE = f"{_RESPONSE} AND (r.expires_at IS NULL OR r.expires_at > :now)"
+_CHAIN = f"""
+    WITH RECURSIVE chain (depth, seq, owner, previous_id) AS (
+        SELECT 1, r.seq, r.owner, r.previous_id FROM {_ALIVE}
+        UNION ALL
+        SELECT chain.depth + 1, r.seq, r.owner, r.previous_id
+        FROM chain JOIN stored_responses r ON r.owner = chain.owner AND r.id = chain.previous_id
+        WHERE chain.depth < :limit
+    )
+"""
+# Without the bodies: how large they are is known from their rows.
+_SIZE_OF_CHAIN = f"""
+    {_CHAIN}
+    SELECT count(*), sum(length(r.response) + length(r.input_items)),
+           (SELECT previous_id FROM chain ORDER BY depth DESC LIMIT 1)
+    FROM chain JOIN stored_responses r ON r.seq = chain.seq
+"""
+_WHOLE_CHAIN = f"""
+    {_CHAIN}
+    SELECT {_COLUMNS} FROM chain JOIN stored_responses r ON r.seq = chain.seq
+    WHERE r.response IS NOT NULL ORDER BY chain.depth DESC
+"""
+_SAVE = """
+    INSERT INTO stored_responses (id, owner, project, session, previous_id, conversation_id, created_at,
+                                  expires_at, recalled, response, input_items)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+    ON CONFLICT (owner, id) DO UPDATE SET
+        project = excluded.project, session = excluded.session, previous_id = excluded.previous_id,
+        conversation_id = excluded.conversation_id, created_at = excluded.created_at,
+        expires_at = excluded.expires_at, response = excluded.response, input_items = excluded.input_items,
+        -- What the model was shown once, it was shown: a later save may not know of it.
+        recalled = iif(excluded.recalled = '[]', stored_responses.recalled, excluded.recalled)
+    WHERE stored_responses.response IS NOT NULL
+"""
+# `needed`: expired ones that a living one continues, directly or through others.
+_EXPIRED = """
+    WITH RECURSIVE needed (seq, owner, previous_id) AS (
+        SELECT old.seq, old.owner, old.previous_id
+        FROM stored_responses old JOIN stored_responses r ON r.owner = old.owner AND r.previous_id = old.id
+        WHERE old.expires_at <= :now AND (r.expires_at IS NULL OR r.expires_at > :now)
+        UNION
+        SELECT r.seq, r.owner, r.previous_id
+        FROM needed JOIN stored_responses r ON r.owner = needed.owner AND r.id = needed.previous_id
+    )
+    SELECT seq FROM stored_responses WHERE expires_at <= :now AND seq NOT IN (SELECT seq FROM needed)
+"""
+# It may have been saved again since, or continued by a request that was under way.
+_EXPIRE = """
+    DELETE FROM stored_responses AS old
+    WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs)) AND expires_at <= :now AND NOT EXISTS (
+        SELECT 1 FROM stored_responses r WHERE r.owner = old.owner AND r.previous_id = old.id
+        AND (r.expires_at IS NULL OR r.expires_at > :now))
+"""
+# Responses and conversations of a user that are beyond the bytes, counted from the newest.
+_BEYOND = """
+    SELECT kind, seq FROM (
+        SELECT kind, seq, sum(bytes) OVER newest AS total, row_number() OVER newest AS place
+        FROM (
+            SELECT 'response' AS kind, r.seq, r.created_at AS at,
+                   length(r.response) + length(r.input_items) AS bytes
+            FROM stored_responses r JOIN scopes s ON s.id = r.owner
+            WHERE s.tenant = :tenant AND s.user = :user AND r.response IS NOT NULL
+            UNION ALL
+            SELECT 'conversation', c.seq, c.used_at,
+                   (SELECT sum(length(i.item)) FROM conversation_items i WHERE i.conversation = c.seq)
+            FROM conversations c JOIN scopes s ON s.id = c.owner
+            WHERE s.tenant = :tenant AND s.user = :user AND c.used_at IS NOT NULL
+        ) each_one
+        WINDOW newest AS (ORDER BY at DESC, kind, seq DESC)
+    ) summed WHERE total > :most AND place > 1
+"""
+_DROP = {
+    "response": "DELETE FROM stored_responses WHERE seq = ?",
+    "conversation": "DELETE FROM conversations WHERE seq = ?",
+}
+# A response whose chain or session was reached by a forget is not kept: see forget_related.py.
+_LEFT = """
+    SELECT EXISTS (SELECT 1 FROM exchanges x JOIN sessions n ON n.id = x.session
+                   WHERE n.owner = :owner AND x.id = :exchange AND x.generation = :generation AND NOT EXISTS (
+                       SELECT 1 FROM json_each(x.recalled) shown WHERE shown.value = :forgotten))
+       AND (:previous IS NULL OR EXISTS (
+                SELECT 1 FROM stored_responses r WHERE r.owner = :owner AND r.id = :previous))
+"""
+_OWNERS = """
+    SELECT owner FROM stored_responses WHERE seq IN (SELECT CAST(value AS INTEGER) FROM json_each(:seqs))
+"""
+_RESPONSES_AT_ONCE = 200  # rows of a transaction: other writers wait meanwhile
+
+
+class SqlChains:
+    """Stored responses of all processes that share the file."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def save(
+        self,
+        response: StoredResponse,
+        *,
+        generation: int,
+        recalled: Sequence[str] = (),
+        over: bytes | None = None,
+        exchange: str | None = None,
+        said: Sequence[tuple[str, bytes]] = (),
+    ) -> bool:
+        """As the port says; False also if the owner has deleted this response. `recalled`: the memories
+        that the model was shown, since the answer may repeat them; none: those of the last save."""
+
+        def work(tx: Connection) -> bool:
+            owner = users.ensure(tx, response.scope)
+            is_late = owner.stamp.generation != generation
+            of = (exchange, generation)
+            if is_late and not _is_left(tx, owner.id, response, recalled, of=of, over=over):
+                return False
+            saved = _save(tx, owner.id, response, recalled, over)
+            if saved and said:
+                append_said(tx, response, said)
+            return saved
+
+        return await self._database.write(work)
+
+    async def get(self, scope: Scope, response_id: str, now: float) -> StoredResponse | None:
+        query, parameters = f"SELECT {_COLUMNS} FROM {_ALIVE}", _named(scope, response_id) | {"now": now}
+        row = await self._database.read(lambda tx: tx.execute(query, parameters).fetchone())
+        return _response(scope, row) if row else None
+
+    async def chain(
+        self, scope: Scope, response_id: str, now: float, *, limit: int, most_bytes: int
+    ) -> Chain:
+        parameters = _named(scope, response_id) | {"now": now, "limit": limit}
+
+        def work(tx: Connection) -> Chain:
+            count, size, before = tx.execute(_SIZE_OF_CHAIN, parameters).fetchone()
+            if not count or size > most_bytes:
+                return Chain(size=size or 0)
+            found = tx.execute(_WHOLE_CHAIN, parameters).fetchall()
+            return Chain(tuple(_response(scope, row) for row in found), before, size)
+
+        return await self._database.read(work)
+
+    async def delete(self, scope: Scope, response_id: str) -> bool:
+        emptied = (
+            "UPDATE stored_responses SET response = NULL, input_items = NULL, recalled = '[]'"
+            f" WHERE seq = (SELECT r.seq FROM {_RESPONSE})"
+        )
+        parameters = _named(scope, response_id)
+
+        def work(tx: Connection) -> bool:
+            users.lock(tx, scope)
+            return tx.execute(emptied, parameters).rowcount > 0
+
+        return await self._database.write(work, purge=True)
+
+    async def trim(self, scope: Scope, most_bytes: int) -> int:
+        parameters = {"tenant": scope.tenant, "user": scope.user, "most": most_bytes}
+
+        def work(tx: Connection) -> int:
+            users.lock(tx, scope)
+            beyond = tx.execute(_BEYOND, parameters).fetchall()
+            for kind, seq in beyond:
+                tx.execute(_DROP[kind], (seq,))
+            return len(beyond)
+
+        return await self._database.write(work)
+
+    async def expire(self, now: float, *, unused_since: float | None = None) -> int:
+        found = await self._database.read(lambda tx: tx.execute(_EXPIRED, {"now": now}).fetchall())
+        seqs, total = [seq for (seq,) in found], 0
+        for start in range(0, len(seqs), _RESPONSES_AT_ONCE):
+            portion = {"now": now, "seqs": rows.as_json(seqs[start : start + _RESPONSES_AT_ONCE])}
+            total += await self._database.write(partial(_expire, portion=portion))
+        if unused_since is not None:
+            total += await expire_conversations(self._database, unused_since)
+        return total
+
+
+def _expire(tx: Connection, portion: dict[str, Any]) -> int:
+    users.lock_all(tx, _OWNERS, portion)
+    return tx.execute(_EXPIRE, portion).rowcount
+
+
+def _save(
+    tx: Connection,
+    owner: int,
+    response: StoredResponse,
+    recalled: Sequence[str],
+    over: bytes | None,
+) -> bool:
+    if _has_lost_its_beginning(tx, owner, response):
+        return False
+    if over is not None:
+        now = tx.execute(
+            f"SELECT r.response FROM {_RESPONSE}", _named(response.scope, response.id)
+        ).fetchone()
+        if now is None or now[0] != over:
+            return False
+    r = response
+    saved = tx.execute(
+        _SAVE,
+        (r.id, owner, r.scope.project, r.session_id, r.previous_id, r.conversation_id, r.created_at,
+         r.expires_at, rows.as_json(recalled), r.response, r.input_items),
+    )  # fmt: skip
+    return saved.rowcount > 0
+
+
+def _is_left(
+    tx: Connection,
+    owner: int,
+    response: StoredResponse,
+    recalled: Sequence[str],
+    *,
+    of: tuple[str | None, int],
+    over: bytes | None,
+) -> bool:
+    """True where a forget that came meanwhile has looked at the response, which is stored already, or at
+    the exchange that it is of, and has taken nothing that the model was shown.
+
+    While a forget of much is under way, that is not known yet; of a conversation it takes what it finds
+    there, and not what is said later on."""
+    exchange, generation = of
+    if over is not None and response.conversation_id is None:
+        return True
+    if tx.execute("SELECT 1 FROM forgets WHERE owner = ?", (owner,)).fetchone():
+        return False
+    if over is not None:
+        return True
+    if exchange is None or response.conversation_id is not None:
+        return False
+    asked = {
+        "owner": owner, "exchange": exchange, "generation": generation, "forgotten": FORGOTTEN,
+        "previous": response.previous_id,
+    }  # fmt: skip
+    (left,) = tx.execute(_LEFT, asked).fetchone()
+    return bool(left) and not sessions.any_forgotten(tx, owner, recalled)
+
+
+def _has_lost_its_beginning(tx: Connection, owner: int, response: StoredResponse) -> bool:
+    """True for a continuation of what may have been forgotten. A forget in portions goes on while others
+    write: who read the chain after it began, and before its portion was erased, has the new generation."""
+    if response.previous_id is None:
+        return False
+    (lost,) = tx.execute(
+        "SELECT generation = portioned AND NOT EXISTS ("
+        " SELECT 1 FROM stored_responses r WHERE r.owner = s.id AND r.id IN (?, ?))"
+        " FROM scopes s WHERE id = ?",
+        (response.previous_id, response.id, owner),
+    ).fetchone()
+    return bool(lost)
+
+
+def _response(scope: Scope, row: tuple[Any, ...]) -> StoredResponse:
+    id_, project, session, previous_id, conversation_id, response, input_items, created_at, expires_at = row
+    return StoredResponse(
+        id=id_,
+        scope=Scope(scope.tenant, scope.user, project),
+        session_id=session,
+        previous_id=previous_id,
+        conversation_id=conversation_id,
+        response=response,
+        input_items=input_items,
+        created_at=created_at,
+        expires_at=expires_at,
+    )

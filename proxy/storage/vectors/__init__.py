@@ -1,1 +1,0 @@
-"""The vectors and words of memories: exact search in arrays, and candidates from Qdrant."""
