@@ -89,11 +89,10 @@ class SqlDocuments:
         packed = await asyncio.to_thread(_packed, new.passages)
 
         def work(tx: Connection) -> tuple[Document, Change]:
-            users.lock(tx, new.scope)
+            owner = users.ensure(tx, new.scope).id
             old = _named(tx, new.scope, new.name)
             if old is not None and old.digest == new.digest:
                 return old, "unchanged"
-            owner = users.ensure(tx, new.scope).id
             if old is not None:
                 tx.execute("DELETE FROM documents WHERE owner = ? AND id = ? AND doomed = 0", (owner, old.id))
             others, passages = tx.execute(_USED, (owner,)).fetchone()
