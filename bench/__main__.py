@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
-from bench import machine, report, seed, servers, tools
+from bench import figures, machine, report, seed, servers, tools
 from bench.cell import Bench, Cell, Subject
 from bench.machine import Patience
 from bench.workload import CHAT, FEW, MANY, MEMORY, ONE, PASSTHROUGH, RECALL, STREAMS, Bodies, Kind, Load
@@ -40,6 +40,12 @@ QUICK_STREAMS = ("s5_c32", "s20_c32", "s20_c256")
 
 def main() -> None:
     options = _options()
+    if options.docs is not None:
+        try:
+            print(f"Published {figures.publish(None if options.docs == Path() else options.docs)}")
+        except (OSError, ValueError) as error:
+            sys.exit(f"bench: {error}")
+        return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # as by Ctrl-C: all servers are ended
     tools.CACHE.mkdir(parents=True, exist_ok=True)
     say("tools")
@@ -84,6 +90,14 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--large", action="store_true", help="also 100,000 memories of 1,000 users")
     parser.add_argument("--minutes", type=float, help="start no measurement later (default 15; --quick 4)")
+    parser.add_argument(
+        "--docs",
+        nargs="?",
+        type=Path,
+        const=Path(),
+        metavar="FILE",
+        help="measure nothing; copy the tables of a saved run (default the latest) into docs/performance.md",
+    )
     options = parser.parse_args()
     options.only = [name for name in options.only.split(",") if name]
     if unknown := set(options.only) - set(tools.PEERS):
