@@ -23,17 +23,15 @@ from proxy.http.memory_api import MemoryApi, Recall, Recalled
 from proxy.http.memory_api import Tools as ApiTools
 from proxy.http.memory_api.openapi import OpenApi
 from proxy.http.operations import Operations
-from proxy.http.responses.auto import Hearing, Speech
-from proxy.http.responses.background import Lives
-from proxy.http.responses.compact_api import CompactApi
-from proxy.http.responses.conversations_api import ConversationsApi
-from proxy.http.responses.door import Door
-from proxy.http.responses.keeping import Keeping
-from proxy.http.responses.makers import Makers
-from proxy.http.responses.probing import Probing
-from proxy.http.responses.responses_api import ResponsesApi
-from proxy.http.responses.seals import SealKey
-from proxy.http.responses.translated import Translated, Translating
+from proxy.http.responses.background import BackgroundRegistry
+from proxy.http.responses.capability_probe import AutoForwarding, EndpointProbe, ResponsesMode
+from proxy.http.responses.compact import CompactApi
+from proxy.http.responses.endpoints import ConversationsApi, ResponsesApi
+from proxy.http.responses.native_ownership import NativeOwnership
+from proxy.http.responses.owners import SealKey
+from proxy.http.responses.response_store import ResponseStore
+from proxy.http.responses.router import ResponsesRouter
+from proxy.http.responses.translated import TranslatedForwarding, TranslationPorts
 from proxy.http.router import Routes
 from proxy.http.turns import Defaults
 from proxy.http.ui.app import Ui
@@ -53,10 +51,10 @@ ELSEWHERE_S = 0.03  # for a response that another replica is just about to write
 def routes(parts: Parts) -> Routes:
     """Return the ASGI application."""
     interception, chains = _interception(parts), RecentChains()
-    speech = Speech(parts.settings.upstream.responses)
-    hearing, keeping, lives = Hearing(speech), _keeping(parts), Lives()
-    makers = Makers(parts.stores.chains, parts.fail_open, parts.clock, keeping.ttl_s)
-    translating = Translating(
+    speech = ResponsesMode(parts.settings.upstream.responses)
+    hearing, keeping, lives = EndpointProbe(speech), _keeping(parts), BackgroundRegistry()
+    makers = NativeOwnership(parts.stores.chains, parts.fail_open, parts.clock, keeping.ttl_s)
+    translating = TranslationPorts(
         parts.upstream,
         keeping,
         lives,
@@ -80,13 +78,13 @@ def routes(parts: Parts) -> Routes:
             patience_s=ELSEWHERE_S if parts.settings.storage.backend != "sqlite" else 0.0,
         )
 
-    def door(ours: ASGIApp) -> Door:
+    def door(ours: ASGIApp) -> ResponsesRouter:
         most = parts.settings.server.max_body_bytes
-        return Door(
+        return ResponsesRouter(
             speech=speech,
             hearing=hearing,
-            making=Hearing(speech),
-            operating=Hearing(speech),
+            making=EndpointProbe(speech),
+            operating=EndpointProbe(speech),
             ours=ours,
             compact=compact,
             passthrough=_passthrough(parts.upstream),
@@ -100,7 +98,9 @@ def routes(parts: Parts) -> Routes:
         interception,
         RESPONSES,
         chains,
-        lambda: Probing(relayed(RESPONSES), Translated(translating), hearing, parts.clock, makers),
+        lambda: AutoForwarding(
+            relayed(RESPONSES), TranslatedForwarding(translating), hearing, parts.clock, makers
+        ),
     )
     conversations = ConversationsApi(keeping, _caller_of, parts.settings.server.max_body_bytes)
     limits = _limits(parts)
@@ -226,8 +226,8 @@ def _interception(parts: Parts) -> Interception:
     )
 
 
-def _keeping(parts: Parts) -> Keeping:
-    return Keeping(
+def _keeping(parts: Parts) -> ResponseStore:
+    return ResponseStore(
         responses=parts.stores.chains,
         conversations=parts.stores.conversations,
         memories=parts.stores.memories,

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from openai import APIStatusError, NotFoundError
 
-from proxy.http.responses import auto
+from proxy.http.responses import capability_probe as auto
 from tests.e2e.chat_only import ChatOnly
 from tests.e2e.conftest import Houses
 from tests.support.upstream import Exchange
@@ -168,7 +168,7 @@ async def test_what_the_upstreams_chain_holds_is_not_injected_again(house: House
 async def test_an_upstream_that_learns_or_forgets_the_api_is_noticed(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(auto.Hearing.__init__, "__defaults__", (0.0,))  # asks again every time
+    monkeypatch.setattr(auto.EndpointProbe.__init__, "__defaults__", (0.0,))  # asks again every time
     model = Changing()
     async with house(model) as h, h.client() as client:
         ours = await client.responses.create(model="m", input="Hi")

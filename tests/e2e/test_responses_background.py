@@ -9,8 +9,9 @@ import httpx2
 import pytest
 from openai import APIStatusError, NotFoundError
 
-from proxy.http.responses import background, responses_api
-from proxy.http.responses.translated import Translated
+from proxy.http.responses import background
+from proxy.http.responses import endpoints as responses_api
+from proxy.http.responses.translated import TranslatedForwarding
 from tests.e2e.chat_only import ChatOnly, chunk
 from tests.e2e.conftest import House, Houses, until
 from tests.support.model import known
@@ -245,7 +246,7 @@ async def test_another_process_sees_how_far_it_is_and_can_cancel_it(
 async def test_a_beat_that_looked_before_a_cancel_does_not_undo_it(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep, looked = Translated._keep, asyncio.Event()
+    keep, looked = TranslatedForwarding._keep, asyncio.Event()
     go = asyncio.Event()
 
     async def late(*arguments: Any, **named: Any) -> bool:
@@ -257,7 +258,7 @@ async def test_a_beat_that_looked_before_a_cancel_does_not_undo_it(
     async with slow(house) as (h, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
         made = await client.responses.create(model="m", input="A story", background=True)
         with monkeypatch.context() as patched:
-            patched.setattr(Translated, "_keep", late)
+            patched.setattr(TranslatedForwarding, "_keep", late)
             await looked.wait()
             assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"
             go.set()  # and saves, long after
@@ -268,13 +269,13 @@ async def test_a_beat_that_looked_before_a_cancel_does_not_undo_it(
 async def test_one_that_ends_before_it_sees_its_cancel_stays_cancelled(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save, saved = Translated._save, asyncio.Event()
+    save, saved = TranslatedForwarding._save, asyncio.Event()
 
     async def told(*arguments: Any, **named: Any) -> None:
         await save(*arguments, **named)
         saved.set()
 
-    monkeypatch.setattr(Translated, "_save", told)
+    monkeypatch.setattr(TranslatedForwarding, "_save", told)
     async with slow(house) as (_, model, client), house(ChatOnly()) as other, other.client() as elsewhere:
         talk = await client.conversations.create()
         made = await client.responses.create(
@@ -291,7 +292,7 @@ async def test_one_that_ends_before_it_sees_its_cancel_stays_cancelled(
 async def test_one_that_is_cancelled_while_its_end_is_saved_stays_cancelled(
     house: Houses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep, looked, go = Translated._keep, asyncio.Event(), asyncio.Event()
+    keep, looked, go = TranslatedForwarding._keep, asyncio.Event(), asyncio.Event()
 
     async def late(*arguments: Any, **named: Any) -> bool:
         looked.set()  # the end has looked, and found nothing
@@ -304,7 +305,7 @@ async def test_one_that_is_cancelled_while_its_end_is_saved_stays_cancelled(
             model="m", input="A story", background=True, conversation=talk.id
         )
         with monkeypatch.context() as patched:
-            patched.setattr(Translated, "_keep", late)
+            patched.setattr(TranslatedForwarding, "_keep", late)
             model.go.set()
             await looked.wait()
             assert (await elsewhere.responses.cancel(made.id)).status == "cancelled"

@@ -25,7 +25,7 @@ UNDER_WAY = ("queued", "in_progress")
 _BEAT = "\x1fbeat_at"  # beside the response's own fields, in the store only
 
 
-class Live:
+class BackgroundResponse:
     """One background response: its state, its events so far, and a way to end it."""
 
     def __init__(self, id_: str, owner: Owner, response: Callable[[], dict[str, Any]]) -> None:
@@ -88,35 +88,37 @@ class Live:
         self._changed = asyncio.Event()
 
 
-class Lives:
+class BackgroundRegistry:
     """The background responses of this process, and the last that have ended."""
 
     def __init__(self) -> None:
-        self._lives: dict[str, Live] = {}
+        self._lives: dict[str, BackgroundResponse] = {}
         # At most KEPT of them, and KEPT_BYTES together.
-        self._done = TTLCache[str, Live](KEPT_BYTES, size_of=lambda live: max(live.size, KEPT_BYTES // KEPT))
+        self._done = TTLCache[str, BackgroundResponse](
+            KEPT_BYTES, size_of=lambda live: max(live.size, KEPT_BYTES // KEPT)
+        )
 
-    def begin(self, live: Live) -> None:
+    def begin(self, live: BackgroundResponse) -> None:
         """Let the response be found."""
         self._lives[live.id] = live
 
-    def end(self, live: Live) -> None:
+    def end(self, live: BackgroundResponse) -> None:
         """Keep only its events, for those who resume."""
         self._lives.pop(live.id, None)
         live.end()
         self._done.put(live.id, live)
 
-    def under_way(self, owner: Owner, response_id: str) -> Live | None:
+    def under_way(self, owner: Owner, response_id: str) -> BackgroundResponse | None:
         """Return the response if it is being made here, and the owner may see it."""
         return _visible(self._lives.get(response_id), owner)
 
-    def recent(self, owner: Owner, response_id: str) -> Live | None:
+    def recent(self, owner: Owner, response_id: str) -> BackgroundResponse | None:
         """Return the response if it is being made here or was lately."""
         return self.under_way(owner, response_id) or _visible(self._done.get(response_id), owner)
 
 
-def _visible(live: Live | None, owner: Owner) -> Live | None:
-    """As Keeping.find: one's own, what one's credential made for nobody, or, naming nobody, all it made."""
+def _visible(live: BackgroundResponse | None, owner: Owner) -> BackgroundResponse | None:
+    """Return the response if the owner may see it, by the rules of ResponseStore.find."""
     if live is None:
         return None
     made_by = live.owner
@@ -131,7 +133,7 @@ def with_beat(response: dict[str, Any], now: float) -> bytes:
     return dump({**response, _BEAT: now})
 
 
-def shown(kept: StoredResponse, now: float) -> "Shown":
+def shown(kept: StoredResponse, now: float) -> "StoredState":
     """Return a stored response as its owner gets it: one whose process died has failed."""
     response: dict[str, Any] = loads(kept.response)
     beat_at = response.pop(_BEAT, None)
@@ -139,11 +141,11 @@ def shown(kept: StoredResponse, now: float) -> "Shown":
     if died:
         error = {"code": "server_error", "message": "The server stopped before the response was complete."}
         response = {**response, "status": "failed", "error": error}
-    return Shown(response, died)
+    return StoredState(response, died)
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class StoredState:
     """A response object; `died`: the store does not know yet that it failed."""
 
     response: dict[str, Any]

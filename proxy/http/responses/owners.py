@@ -7,17 +7,40 @@ that were made for nobody; one that names nobody sees what its own credential ma
 
 A request with neither user nor credential belongs to nobody: what it makes is found by any other such
 request that knows the id. Ids are 192 random bits and are never listed, so knowing one is the proof.
+
+
+Encryption of what clients store for us (`encrypted_content`), each for its owner: AES-256-GCM.
+
+The text is encrypted with a key of its own, and that key once for each identity that may read it: the user
+that the request named, and the credential that it came with. So a client that names its user only sometimes
+finds its items readable, and another user who gets hold of one does not. See owners.Owner.
+
+The server's key is made once and is in the store, so that every process and machine has it, and a backup.
 """
 
+import base64
+import binascii
+import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
-from secrets import token_hex
+from secrets import token_bytes, token_hex
+from typing import TYPE_CHECKING
 
+from proxy.domain.chain_store import ConversationStore
 from proxy.domain.core import Scope
+from proxy.domain.ports import Clock
+from proxy.domain.stored_responses import Conversation
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import OPEN, Caller
+from proxy.http.failopen import FailOpen
 from proxy.upstream.headers import CREDENTIALS
+from proxy.wire.body import dump, loads
+from proxy.wire.translation import PACKED, Seals
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 
 # Ours are told from an upstream's by letters that are not hexadecimal.
 _OURS = "mp"
@@ -73,3 +96,112 @@ def credential_of(headers: Iterable[Header]) -> str:
         if name in CREDENTIALS and value.strip():
             return blake2b(value.strip(), digest_size=16, person=b"memory-proxy").hexdigest()
     return "nobody"
+
+
+_MARK = "mp2."
+_NONCE, _KEY, _TAG = 12, 32, 16  # bytes
+_WRAP = _NONCE + _KEY + _TAG
+READ_S = 1.0
+
+# No tenant or user can be called so: ids hold no control characters.
+_PLACE = Scope("\x1fseals", "\x1fseals")
+_ID = "conv_seal"
+
+
+@dataclass(slots=True)
+class SealKey:
+    """The server's key: read once in each process."""
+
+    conversations: ConversationStore
+    fail_open: FailOpen
+    clock: Clock
+    _known: list[bytes] = field(default_factory=list)
+
+    async def seals(self, owner: Owner) -> Seals:
+        """Return the owner's seals. While the store cannot give the key, what is sealed is only packed, and
+        what was sealed before cannot be read."""
+        if not self._known:
+            key = await self.fail_open.attempt("seal", self._read, READ_S)
+            if isinstance(key, bytes):
+                self._known.append(key)
+        return Sealed(self._known[0], owner) if self._known else PACKED
+
+    async def _read(self) -> bytes:
+        found = await self.conversations.get(_PLACE, _ID)
+        if found is None:
+            made = dump({"key": token_bytes(_KEY).hex()})
+            first = Conversation(id=_ID, scope=_PLACE, metadata=made, created_at=self.clock())
+            # Of several processes one succeeds, and the others read what it has made.
+            await self.fail_open.attempt("seal_made", lambda: self.conversations.create(first, ()), READ_S)
+            found = await self.conversations.get(_PLACE, _ID)
+        return bytes.fromhex(loads(found.metadata)["key"]) if found is not None else b""
+
+
+class Sealed:
+    """Implements Seals for one owner."""
+
+    def __init__(self, key: bytes, owner: Owner) -> None:
+        self._server = _cipher(key)
+        self._readers, self._reads_as = _identities(owner)
+
+    def seal(self, kind: str, text: str) -> str:
+        """Return the text as one opaque word."""
+        own = token_bytes(_KEY)
+        wraps = b"".join(_encrypted(self._server, own, reader) for reader in self._readers)
+        body = _encrypted(_cipher(own), text.encode("utf-8", "surrogatepass"), kind.encode())
+        raw = bytes((len(self._readers),)) + wraps + body
+        return _MARK + base64.urlsafe_b64encode(raw).decode("ascii")
+
+    def open(self, kind: str, sealed: object) -> str | None:
+        """Return the text if the owner may read it, also what was only packed."""
+        if not isinstance(sealed, str) or not sealed.startswith(_MARK):
+            return PACKED.open(kind, sealed)
+        try:
+            raw = base64.urlsafe_b64decode(sealed[len(_MARK) :])
+            return self._opened(kind.encode(), raw)
+        except (binascii.Error, ValueError):
+            return None
+
+    def _opened(self, kind: bytes, raw: bytes) -> str | None:
+        end = 1 + (raw[0] if raw else 0) * _WRAP
+        wraps = [raw[start : start + _WRAP] for start in range(1, end, _WRAP)]
+        for wrap in wraps[:2]:
+            for reader in self._reads_as:
+                own = _decrypted(self._server, wrap, reader)
+                if own is not None:
+                    text = _decrypted(_cipher(own), raw[end:], kind)
+                    return None if text is None else text.decode("utf-8", "surrogatepass")
+        return None
+
+
+def _identities(owner: Owner) -> tuple[list[bytes], list[bytes]]:
+    """Return the identities that may read what the owner seals, and those that it reads as: what is made for
+    a named user is that user's, and its credential's where that names no user."""
+    user = dump(["user", owner.scope.tenant, owner.scope.user])
+    if owner.credential is None:
+        return [user], [user]
+    told = [owner.credential.tenant, owner.credential.user]
+    anyone, unnamed = dump(["credential", *told]), dump(["unnamed", *told])
+    if owner.named:
+        return [user, anyone], [user, unnamed]
+    return [unnamed, anyone], [anyone]
+
+
+def _cipher(key: bytes) -> "AESGCM":
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # 7 MB that few processes need
+
+    return AESGCM(key)
+
+
+def _encrypted(cipher: "AESGCM", text: bytes, about: bytes) -> bytes:
+    nonce = os.urandom(_NONCE)
+    return nonce + cipher.encrypt(nonce, text, about)
+
+
+def _decrypted(cipher: "AESGCM", sealed: bytes, about: bytes) -> bytes | None:
+    from cryptography.exceptions import InvalidTag
+
+    try:
+        return cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], about)
+    except (InvalidTag, ValueError):
+        return None

@@ -18,12 +18,19 @@ from proxy.http.asgi import OFF_LOOP, Header, send_bytes
 from proxy.http.exchange import read_answer
 from proxy.http.forwarding import Progress, is_proven, memory_in
 from proxy.http.responses import background
-from proxy.http.responses.answering import Background, Outlet, Stream, Whole, for_client, refusal_of
-from proxy.http.responses.background import UNDER_WAY, Live, Lives, with_beat
-from proxy.http.responses.keeping import Earlier, Keeping, Made
-from proxy.http.responses.listening import Event, Listener
-from proxy.http.responses.owners import Owner, new_id, owner_of
-from proxy.http.responses.seals import SealKey
+from proxy.http.responses.answer_output import (
+    AnswerParser,
+    BackgroundOutlet,
+    Event,
+    JsonOutlet,
+    Outlet,
+    StreamOutlet,
+    for_client,
+    refusal_of,
+)
+from proxy.http.responses.background import UNDER_WAY, BackgroundRegistry, BackgroundResponse, with_beat
+from proxy.http.responses.owners import Owner, SealKey, new_id, owner_of
+from proxy.http.responses.response_store import ChainHistory, NewResponse, ResponseStore
 from proxy.http.turns import bounded
 from proxy.upstream.client import Upstream
 from proxy.upstream.connection import UpstreamResponse
@@ -64,12 +71,12 @@ _JSON: list[Header] = [(b"content-type", b"application/json")]
 
 
 @dataclass(frozen=True, slots=True)
-class Translating:
+class TranslationPorts:
     """What all translated requests share."""
 
     upstream: Upstream
-    keeping: Keeping
-    lives: Lives
+    keeping: ResponseStore
+    lives: BackgroundRegistry
     clock: Clock
     seal_key: SealKey
     start_s: float = 0.5  # a stream begins after so long without a status; before, an error is a status
@@ -78,7 +85,7 @@ class Translating:
 
 
 @dataclass(slots=True)
-class Making:
+class ResponseInProgress:
     """One response being made, from the moment that its request is known to make sense."""
 
     plan: ChatPlan
@@ -90,9 +97,9 @@ class Making:
     created_at: float
     asked_bytes: int = 0  # of the client's request, parts of which are echoed
     refers: tuple[str, ...] = ()  # responses whose items the input names: they are copied into this one
-    live: Live | None = None
+    live: BackgroundResponse | None = None
     beat: asyncio.Task[None] | None = None
-    stream: Stream | None = None  # once it is begun
+    stream: StreamOutlet | None = None  # once it is begun
     queued: bool = False
     saved: bool = False
     why: str = "The server stopped before the response was complete."
@@ -148,15 +155,15 @@ def changeable_in(planned: ChatPlan, found: RequestTraits = RequestTraits()) -> 
     )
 
 
-class Translated:
+class TranslatedForwarding:
     """See Forwarding for when the methods are called."""
 
-    def __init__(self, shared: Translating) -> None:
+    def __init__(self, shared: TranslationPorts) -> None:
         self._shared, self._keeping = shared, shared.keeping
-        self._made: Making | None = None
+        self._made: ResponseInProgress | None = None
 
     @property
-    def _making(self) -> Making:
+    def _making(self) -> ResponseInProgress:
         assert self._made is not None, "adopt comes first"
         return self._made
 
@@ -176,7 +183,7 @@ class Translated:
         if turn is not None and not progress.forwarded:
             progress.turn = turn = await OFF_LOOP.run(size, _continuing, turn, planned, earlier)
         created_at, id_ = self._shared.clock(), new_id("resp")
-        self._made = Making(
+        self._made = ResponseInProgress(
             plan=planned,
             translation=translation_of(
                 planned,
@@ -193,7 +200,7 @@ class Translated:
             refers=tuple(dict.fromkeys(filter(None, map(response_of, referenced_ids(body.get("input")))))),
         )
 
-    async def _plan(self, body: Body, owner: Owner, earlier: Earlier, size: int) -> ChatPlan:
+    async def _plan(self, body: Body, owner: Owner, earlier: ChainHistory, size: int) -> ChatPlan:
         ids = referenced_ids(body.get("input"))
         referenced = await self._keeping.referenced(owner, ids) if ids else {}
         seals = await self._shared.seal_key.seals(owner)
@@ -224,7 +231,7 @@ class Translated:
         if not making.plan.background:
             return
         making.queued = True
-        live = Live(making.id, making.owner, lambda: making.response)
+        live = BackgroundResponse(making.id, making.owner, lambda: making.response)
         if not await self._keep(making, progress, with_beat(making.response, self._shared.clock())):
             raise StoreUnavailable("a background response cannot be kept")
         queued = progress.promised = await progress.committed()
@@ -304,7 +311,7 @@ class Translated:
     async def _pass_on(self, progress: Progress, opened: UpstreamResponse, outlet: Outlet) -> Ending:
         making, cut, size = self._making, False, 0
         limit_bytes = self._shared.max_answer_bytes
-        listener = Listener(making.translation, *content_of(opened.headers), limit_bytes)
+        listener = AnswerParser(making.translation, *content_of(opened.headers), limit_bytes)
         while not listener.ended and not opened.at_end:
             try:
                 chunk = await opened.read()
@@ -354,20 +361,20 @@ class Translated:
                 await send_bytes(progress.send, refusal.status, refusal.body, b"application/json", told)
         return Ending.COMPLETE
 
-    def _stream(self, making: Making, progress: Progress) -> Stream:
+    def _stream(self, making: ResponseInProgress, progress: Progress) -> StreamOutlet:
         if making.stream is None:
             save = partial(self._save, making, progress)
             silence_s = self._shared.silence_s
-            making.stream = Stream(progress.send, save, making.size, progress.tasks, silence_s)
+            making.stream = StreamOutlet(progress.send, save, making.size, progress.tasks, silence_s)
         return making.stream
 
-    def _outlet(self, making: Making, progress: Progress) -> Outlet:
+    def _outlet(self, making: ResponseInProgress, progress: Progress) -> Outlet:
         save = partial(self._save, making, progress)
         if making.live is not None:
-            return Background(making.live, save, making.size, making.stream)
+            return BackgroundOutlet(making.live, save, making.size, making.stream)
         if making.plan.stream:
             return self._stream(making, progress)
-        return Whole(progress.send, save, making.size, making.translation)
+        return JsonOutlet(progress.send, save, making.size, making.translation)
 
     # ------------------------------------------------------------ what is left
     async def conclude(self, progress: Progress) -> Answer:
@@ -384,7 +391,7 @@ class Translated:
         said = await OFF_LOOP.run(making.size(), dump_large, making.translation.response)
         return await read_answer(_JSON, [said], RESPONSES)
 
-    async def _end_stream(self, making: Making, stream: Stream, progress: Progress) -> None:
+    async def _end_stream(self, making: ResponseInProgress, stream: StreamOutlet, progress: Progress) -> None:
         """End the stream. The client has the id: a stream that it left ends as cancelled, one that the
         upstream refused after its beginning as failed."""
         left = making.under_way
@@ -395,7 +402,9 @@ class Translated:
             await stream.close()
         stream.stop()
 
-    async def _end_background(self, making: Making, live: Live, progress: Progress) -> None:
+    async def _end_background(
+        self, making: ResponseInProgress, live: BackgroundResponse, progress: Progress
+    ) -> None:
         left, stream = making.under_way, making.stream
         if making.beat is not None:
             making.beat.cancel()
@@ -407,7 +416,7 @@ class Translated:
             await stream.close()
         self._shared.lives.end(live)
 
-    async def _save(self, making: Making, progress: Progress, *, cancelled: bool = False) -> None:
+    async def _save(self, making: ResponseInProgress, progress: Progress, *, cancelled: bool = False) -> None:
         """Keep the response in its final state, and what was said in its conversation; once, both or none."""
         if making.saved:
             return
@@ -428,13 +437,13 @@ class Translated:
             await self._keeping.add(self._kept(making, progress, b""), output)
         making.saved = True
 
-    async def _seen(self, making: Making) -> bytes | None:
+    async def _seen(self, making: ResponseInProgress) -> bytes | None:
         """Return what stands in the store, where another process may have changed it."""
         return await self._keeping.seen(making.owner, making.id) if making.live is not None else None
 
     async def _keep(
         self,
-        making: Making,
+        making: ResponseInProgress,
         progress: Progress,
         response: bytes,
         *,
@@ -445,8 +454,8 @@ class Translated:
             return False
         return await self._keeping.keep(self._kept(making, progress, response), over=over, output=output)
 
-    def _kept(self, making: Making, progress: Progress, response: bytes) -> Made:
-        return Made(
+    def _kept(self, making: ResponseInProgress, progress: Progress, response: bytes) -> NewResponse:
+        return NewResponse(
             id=making.id,
             owner=making.owner,
             generation=making.generation,
@@ -461,7 +470,7 @@ class Translated:
             exchange=progress.writing.begun if progress.writing is not None else None,
         )
 
-    async def _beat(self, making: Making, live: Live, progress: Progress) -> None:
+    async def _beat(self, making: ResponseInProgress, live: BackgroundResponse, progress: Progress) -> None:
         """Show, while the response is under way, that it is; end it where its owner asked another process."""
         while True:
             await asyncio.sleep(background.BEAT_S)
@@ -475,7 +484,7 @@ class Translated:
                     await self._keep(making, progress, beat, over=kept.response)
 
 
-def _continuing(turn: Turn, planned: ChatPlan, earlier: Earlier) -> Turn:
+def _continuing(turn: Turn, planned: ChatPlan, earlier: ChainHistory) -> Turn:
     """Return the turn with its whole conversation, in the session of the chain's first response."""
     turn = replace(turn, messages=bounded(CHAT.messages(planned.chat)))
     return turn if turn.named or not earlier.session_id else replace(turn, session_id=earlier.session_id)

@@ -19,8 +19,7 @@ from proxy.http.memory_api.bodies import SearchBody
 from proxy.http.memory_api.model_routes import PATHS
 from proxy.http.memory_api.openapi import OpenApi, document
 from proxy.http.memory_api.operations import OPERATIONS, Operation
-from proxy.http.responses.conversations_api import ConversationsApi
-from proxy.http.responses.responses_api import ResponsesApi
+from proxy.http.responses.endpoints import ConversationsApi, ResponsesApi
 from proxy.telemetry import Metrics
 from tests.http.memory_api.conftest import Bench
 from tests.http.memory_api.schemas import values

@@ -10,8 +10,8 @@ from proxy.domain.core import Create, Memory, MemoryFilter, Scope, Stamp
 from proxy.domain.errors import InvalidRequest, NotFound, StoreUnavailable
 from proxy.domain.stored_responses import Conversation
 from proxy.http.failopen import FailOpen
-from proxy.http.responses.keeping import APPEND_TRIES, Keeping
 from proxy.http.responses.owners import Owner
+from proxy.http.responses.response_store import APPEND_TRIES, ResponseStore
 from proxy.telemetry import Metrics
 from proxy.wire.translation import as_items
 from tests.support.backends import Place, place
@@ -42,7 +42,7 @@ class Table:
     def __init__(self, stores: Any) -> None:
         self._stores = stores
         self.beside = Beside(stores.memories)
-        self.keeping = Keeping(
+        self.keeping = ResponseStore(
             stores.chains, stores.conversations, self.beside, FailOpen(time.time, Metrics()),  # type: ignore[arg-type]
             time.time, 1e6, 1e6,
         )  # fmt: skip

@@ -8,7 +8,7 @@ from proxy.domain.stored_responses import StoredResponse
 from proxy.http.asgi import Header
 from proxy.http.auth.identity import Caller
 from proxy.http.responses import background
-from proxy.http.responses.background import LEASE_S, Live, Lives, shown, with_beat
+from proxy.http.responses.background import LEASE_S, BackgroundRegistry, BackgroundResponse, shown, with_beat
 from proxy.http.responses.owners import Owner, owner_of
 
 KEY: list[Header] = [(b"authorization", b"Bearer sk-1")]
@@ -19,8 +19,8 @@ def owner(user: str | None = None, key: list[Header] = KEY) -> Owner:
     return owner_of(Caller("default"), key, user)
 
 
-def live(of: Owner, size: int = 0) -> Live:
-    made = Live("resp_1", of, lambda: {"status": "in_progress"})
+def live(of: Owner, size: int = 0) -> BackgroundResponse:
+    made = BackgroundResponse("resp_1", of, lambda: {"status": "in_progress"})
     made.add(b"x" * size)
     return made
 
@@ -37,7 +37,7 @@ def test_one_is_seen_by_its_user_and_by_its_key() -> None:
         (owner(), owner("alice", OTHER), False),
     ]
     for made_by, asked_by, visible in seen:
-        lives = Lives()
+        lives = BackgroundRegistry()
         lives.begin(live(made_by))
         assert (lives.under_way(asked_by, "resp_1") is not None) is visible
 
@@ -57,7 +57,7 @@ async def test_a_follower_gets_every_event_once_from_where_it_wants_to_the_end()
 
 
 def test_the_events_of_old_ones_are_dropped() -> None:
-    lives = Lives()
+    lives = BackgroundRegistry()
     for _ in range(3):
         one = live(owner(), size=background.KEPT_BYTES // 2 + 1)
         lives.begin(one)

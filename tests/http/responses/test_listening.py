@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from proxy.http.exchange import read_answer
-from proxy.http.responses.answering import COMMENT, KeepAlive
-from proxy.http.responses.listening import TERMINAL, Listener
+from proxy.http.responses.answer_output import COMMENT, TERMINAL, AnswerParser, KeepAlive
 from proxy.wire.dialect import CHAT
 from proxy.wire.translation import Translation, plan
 from tests.support.upstream import completion, completion_events, split
@@ -23,11 +22,11 @@ DOCUMENT = json.dumps(completion("Grüße aus 東京")).encode()
 
 def heard(
     body: bytes, *, cuts: list[int] | None = None, kind: str = "", coding: str = "", cut: bool = False
-) -> tuple[list[dict[str, Any]], Listener, dict[str, Any]]:
+) -> tuple[list[dict[str, Any]], AnswerParser, dict[str, Any]]:
     translation = Translation(
         plan({"model": "m", "input": "Hi"}, ()), response_id="resp_1", created_at=1, clock=lambda: 2.0
     )
-    listener = Listener(translation, kind, coding)
+    listener = AnswerParser(translation, kind, coding)
     events = translation.start()
     for piece in split(body, cuts or []):
         events += listener.feed(piece)

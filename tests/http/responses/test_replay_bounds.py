@@ -10,8 +10,8 @@ import pytest
 from proxy.domain.core import Scope
 from proxy.domain.errors import InvalidRequest, NotFound
 from proxy.http.failopen import FailOpen
-from proxy.http.responses.keeping import Keeping, Made
 from proxy.http.responses.owners import Owner
+from proxy.http.responses.response_store import NewResponse, ResponseStore
 from proxy.telemetry import Metrics
 from proxy.wire.body import dump
 from proxy.wire.translation import as_items
@@ -25,10 +25,10 @@ TEXT = "x" * 1_000
 
 
 @pytest.fixture
-async def keeping(place: Place) -> AsyncIterator[Keeping]:
+async def keeping(place: Place) -> AsyncIterator[ResponseStore]:
     async with place.stores() as stores:
         fail_open = FailOpen(time.time, Metrics())
-        yield Keeping(
+        yield ResponseStore(
             stores.chains, stores.conversations, stores.memories, fail_open, time.time, 1e6, 1e6
         )  # fmt: skip
 
@@ -37,10 +37,10 @@ def said(id: str) -> tuple[dict[str, Any], ...]:
     return as_items([{"type": "message", "role": "user", "id": f"msg_{id}", "content": TEXT}])
 
 
-async def answered(keeping: Keeping, *ids: str) -> None:
+async def answered(keeping: ResponseStore, *ids: str) -> None:
     """Keep a chain of responses, one after the other."""
     for previous, id_ in zip((None, *ids), ids, strict=False):
-        made = Made(
+        made = NewResponse(
             id=id_, owner=ANNA, generation=0, session_id="s", previous_id=previous, conversation_id=None,
             response=dump({"id": id_, "status": "completed", "output": []}), input_items=said(id_),
             created_at=time.time(),
@@ -63,7 +63,7 @@ class Unread:
         return watched
 
 
-async def test_a_chain_that_is_too_large_is_refused_unread(keeping: Keeping) -> None:
+async def test_a_chain_that_is_too_large_is_refused_unread(keeping: ResponseStore) -> None:
     await answered(keeping, "a", "b", "c")
     small = replace(keeping, responses=Unread(keeping.responses), most_replayed_bytes=3_000)
     with pytest.raises(InvalidRequest, match=r"more than 0\.00286 MB") as refused:
@@ -72,7 +72,7 @@ async def test_a_chain_that_is_too_large_is_refused_unread(keeping: Keeping) -> 
     assert len((await replace(small, responses=keeping.responses).earlier(ANNA, "b", None)).items) == 2
 
 
-async def test_a_conversation_that_is_too_large_is_refused_unread(keeping: Keeping) -> None:
+async def test_a_conversation_that_is_too_large_is_refused_unread(keeping: ResponseStore) -> None:
     talk = await keeping.converse(ANNA, [*said("a"), *said("b"), *said("c")], {})
     small = replace(keeping, conversations=Unread(keeping.conversations), most_replayed_bytes=3_000)
     with pytest.raises(InvalidRequest, match="The conversation holds more than") as refused:
@@ -81,7 +81,7 @@ async def test_a_conversation_that_is_too_large_is_refused_unread(keeping: Keepi
     assert len((await keeping.earlier(ANNA, None, talk.id)).items) == 3
 
 
-async def test_a_chain_does_not_go_on_without_its_beginning(keeping: Keeping) -> None:
+async def test_a_chain_does_not_go_on_without_its_beginning(keeping: ResponseStore) -> None:
     await answered(keeping, "a", "b", "c")
     assert await keeping.responses.trim(ANNA.scope, 2_500) == 1
     with pytest.raises(InvalidRequest, match=r"with id 'a' not found\. 'c' continues it") as refused:
@@ -89,14 +89,14 @@ async def test_a_chain_does_not_go_on_without_its_beginning(keeping: Keeping) ->
     assert refused.value.code == "previous_response_not_found"
 
 
-async def test_a_chain_goes_on_without_what_its_owner_deleted(keeping: Keeping) -> None:
+async def test_a_chain_goes_on_without_what_its_owner_deleted(keeping: ResponseStore) -> None:
     await answered(keeping, "a", "b", "c")
     assert await keeping.delete(ANNA, "a")
     assert [item["id"] for item in (await keeping.earlier(ANNA, "c", None)).items] == ["msg_b", "msg_c"]
 
 
 @pytest.mark.parametrize("owner", [ANNA, APP], ids=["a user's key", "an application's key"])
-async def test_a_conversation_lives_on_from_its_last_use(keeping: Keeping, owner: Owner) -> None:
+async def test_a_conversation_lives_on_from_its_last_use(keeping: ResponseStore, owner: Owner) -> None:
     """Also for a client that names no user."""
     now = time.time()
     one, two = [await replace(keeping, clock=lambda: now).converse(owner, said("a"), {}) for _ in range(2)]
@@ -113,7 +113,7 @@ async def test_a_conversation_lives_on_from_its_last_use(keeping: Keeping, owner
     assert await keeping.conversation(owner, one.id) is None
 
 
-async def test_conversations_count_in_the_quota_of_their_user(keeping: Keeping) -> None:
+async def test_conversations_count_in_the_quota_of_their_user(keeping: ResponseStore) -> None:
     bounded = replace(keeping, most_bytes=400_000)
     long = as_items([{"type": "message", "role": "user", "content": "x" * 300_000}])
     first = await bounded.converse(ANNA, long, {})

@@ -8,8 +8,7 @@ import pytest
 from proxy.domain.storage import Stores
 from proxy.http.auth.identity import Caller
 from proxy.http.failopen import FailOpen
-from proxy.http.responses.owners import Owner, owner_of
-from proxy.http.responses.seals import Sealed, SealKey
+from proxy.http.responses.owners import Owner, Sealed, SealKey, owner_of
 from proxy.telemetry import Metrics
 from proxy.wire.translation import PACKED
 from tests.support.backends import Place, place

@@ -8,7 +8,7 @@ import pytest
 from proxy.domain.errors import NotFound
 from proxy.http.auth.identity import Caller
 from proxy.http.failopen import FailOpen
-from proxy.http.responses.makers import Makers, absent
+from proxy.http.responses.native_ownership import NativeOwnership, absent
 from proxy.telemetry import Metrics
 from tests.support.backends import Place, place
 
@@ -22,13 +22,13 @@ OTHER_APP = Caller("u", label="key:other")
 
 
 @pytest.fixture
-async def process(place: Place) -> AsyncIterator[Callable[[], Makers]]:
+async def process(place: Place) -> AsyncIterator[Callable[[], NativeOwnership]]:
     """Begin the notes of a process that knows nothing but what is stored."""
     async with place.stores() as stores:
-        yield lambda: Makers(stores.chains, FailOpen(time.time, Metrics()), time.time, 1e6)
+        yield lambda: NativeOwnership(stores.chains, FailOpen(time.time, Metrics()), time.time, 1e6)
 
 
-async def sees(makers: Makers, caller: Caller, id_: str = "resp_1") -> bool:
+async def sees(makers: NativeOwnership, caller: Caller, id_: str = "resp_1") -> bool:
     try:
         await makers.require(caller, id_, absent("Response", id_, "response_id"))
     except NotFound:
@@ -38,7 +38,7 @@ async def sees(makers: Makers, caller: Caller, id_: str = "resp_1") -> bool:
 
 @pytest.mark.parametrize("restarts", [False, True])
 async def test_each_of_two_with_an_upstream_key_of_their_own_keeps_what_it_made(
-    process: Callable[[], Makers], restarts: bool
+    process: Callable[[], NativeOwnership], restarts: bool
 ) -> None:
     makers = process()
     for caller, key in ((ALICE, "a"), (BOB, "b"), (ALICE, "a")):
@@ -50,7 +50,9 @@ async def test_each_of_two_with_an_upstream_key_of_their_own_keeps_what_it_made(
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_of_two_with_one_key_the_first_stays(process: Callable[[], Makers], restarts: bool) -> None:
+async def test_of_two_with_one_key_the_first_stays(
+    process: Callable[[], NativeOwnership], restarts: bool
+) -> None:
     """Whoever brings the upstream to say another's id has not made it."""
     makers = process()
     await makers.note(ALICE, None, ("resp_1",), "k")
@@ -61,7 +63,7 @@ async def test_of_two_with_one_key_the_first_stays(process: Callable[[], Makers]
 
 
 async def test_a_tenants_key_with_an_upstream_key_of_its_own_sees_what_it_made(
-    process: Callable[[], Makers],
+    process: Callable[[], NativeOwnership],
 ) -> None:
     makers = process()
     await makers.note(ALICE, None, ("resp_1",), "a")

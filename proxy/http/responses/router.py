@@ -20,19 +20,19 @@ from proxy.http.asgi import (
     send_error,
 )
 from proxy.http.auth.identity import Caller, admitted, caller_of
-from proxy.http.responses.auto import Hearing, Speech
-from proxy.http.responses.ids import is_plain, named_in
-from proxy.http.responses.makers import (
+from proxy.http.responses.capability_probe import REFUSAL_BYTES, EndpointProbe, ResponsesMode, continues_ours
+from proxy.http.responses.native_ownership import (
     CONVERSATION,
     RESPONSE,
-    Makers,
-    Sighting,
+    IdWatcher,
+    NativeOwnership,
     absent,
     in_plain,
+    is_plain,
+    named_in,
     tells_apart,
 )
 from proxy.http.responses.owners import credential_of, is_ours
-from proxy.http.responses.probing import REFUSAL_BYTES, continues_ours
 from proxy.http.turns import parsed
 from proxy.upstream.client import Upstream
 from proxy.upstream.headers import request_headers
@@ -45,25 +45,25 @@ _OURS = b"memory_c"  # memory_config and memory_context begin so
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class ResponsesRouter:
     """Routes of objects that have ids. An id tells who made the object; without one, who makes such objects
     is found out as for responses, and apart from them: by asking the upstream."""
 
-    speech: Speech
-    hearing: Hearing
-    making: Hearing  # of the endpoint that makes such objects: with responses there may be no conversations
-    operating: Hearing  # of `/compact` and `/input_tokens`, which some servers with responses do not have
+    speech: ResponsesMode
+    hearing: EndpointProbe
+    making: EndpointProbe  # the endpoint that creates such objects
+    operating: EndpointProbe  # `/compact` and `/input_tokens`
     ours: ASGIApp
     compact: ASGIApp  # what is ours of `/compact` and `/input_tokens`
     passthrough: ASGIApp
     upstream: Upstream
     max_body_bytes: int
     clock: Clock
-    makers: Makers | None = None  # who made what the upstream keeps; None where nobody has to know
+    makers: NativeOwnership | None = None  # who made what the upstream keeps; None where nobody has to know
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         id_ = scope["path"].split("/")[3:4]
-        native = self.speech is Speech.NATIVE
+        native = self.speech is ResponsesMode.NATIVE
         is_kept_here = is_ours(id_[0]) if id_ else self._makes_none(scope)
         if is_operation(scope):
             await self._operate(scope, receive, send)
@@ -81,13 +81,17 @@ class Door:
 
     async def _operate(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Compact or count a conversation: the upstream does, else we do. Neither has memory."""
-        ours = self.speech is Speech.TRANSLATE or self.hearing.known_absent() or self.operating.known_absent()
+        ours = (
+            self.speech is ResponsesMode.TRANSLATE
+            or self.hearing.known_absent()
+            or self.operating.known_absent()
+        )
         try:
             body = await read_body(receive, self.max_body_bytes)
             if body is None:
                 return
             named = await _parsed(scope, body) or {}
-            if ours or (self.speech is not Speech.NATIVE and continues_ours(named)):
+            if ours or (self.speech is not ResponsesMode.NATIVE and continues_ours(named)):
                 await self.compact(scope, body_first(body, receive), send)
                 return
             makers, caller = self.makers, admitted(scope)
@@ -104,7 +108,7 @@ class Door:
             return
         await self._ask(scope, body_first(body, receive), send, self.operating)
 
-    async def _guarded(self, makers: Makers, scope: ASGIScope, receive: Receive, send: Send) -> None:
+    async def _guarded(self, makers: NativeOwnership, scope: ASGIScope, receive: Receive, send: Send) -> None:
         """Let the caller reach what the upstream keeps for it, and nothing that another has made."""
         caller, parts = admitted(scope), scope["path"].split("/")[3:]
         named: Body = {}
@@ -129,18 +133,18 @@ class Door:
 
     async def _watched(
         self,
-        makers: Makers,
+        makers: NativeOwnership,
         scope: ASGIScope,
         receive: Receive,
         send: Send,
         named: Body,
-        hearing: Hearing | None,
+        hearing: EndpointProbe | None,
     ) -> None:
         """Let the upstream answer, and note what it has made for the caller."""
         caller, credential = admitted(scope), credential_of(scope["headers"])
         is_response = scope["path"].startswith("/v1/responses/")
         makes = scope["method"] == "POST"
-        sighting = Sighting(
+        sighting = IdWatcher(
             send,
             RESPONSE if is_response else CONVERSATION,
             lambda ids: makers.claim(caller, None, _theirs(ids), credential),
@@ -155,7 +159,7 @@ class Door:
             await self._ask(plain, receive, sighting, hearing)
         await makers.note(caller, None, _theirs(sighting.ids), credential)
 
-    async def _ask(self, scope: ASGIScope, receive: Receive, send: Send, hearing: Hearing) -> None:
+    async def _ask(self, scope: ASGIScope, receive: Receive, send: Send, hearing: EndpointProbe) -> None:
         """Let the upstream make the object; one that does not know how leaves it to us."""
         headers: list[Header] = scope["headers"]
         async with Downstream(receive) as downstream:
@@ -219,7 +223,7 @@ def is_operation(scope: ASGIScope) -> bool:
     return scope["method"] == "POST" and scope["path"] in _OPERATIONS
 
 
-async def _require_path(makers: Makers, caller: Caller, scope: ASGIScope) -> None:
+async def _require_path(makers: NativeOwnership, caller: Caller, scope: ASGIScope) -> None:
     """Raise NotFound for a path or a cursor that names another's object, or that servers read differently."""
     parts = scope["path"].split("/")[3:]
     refusal = _absent(scope["path"], parts[0] if parts else "")

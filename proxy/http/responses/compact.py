@@ -24,11 +24,10 @@ from proxy.domain.ports import TokenCounter
 from proxy.http.asgi import OFF_LOOP, ASGIScope, Header, Receive, Send, send_error, send_json
 from proxy.http.auth.identity import Caller, caller_of
 from proxy.http.forwarding import refusal_in
-from proxy.http.responses.answering import for_client
-from proxy.http.responses.keeping import Earlier
-from proxy.http.responses.listening import Listener
+from proxy.http.responses.answer_output import AnswerParser, for_client
 from proxy.http.responses.owners import new_id, owner_of
-from proxy.http.responses.translated import Translating, changeable_in, content_of, dropped, in_form
+from proxy.http.responses.response_store import ChainHistory
+from proxy.http.responses.translated import TranslationPorts, changeable_in, content_of, dropped, in_form
 from proxy.upstream.connection import UpstreamResponse
 from proxy.upstream.forms import MOST_ATTEMPTS, Attempt, Learning, next_attempt
 from proxy.upstream.headers import request_headers
@@ -59,7 +58,7 @@ _ASKED = frozenset("model input instructions previous_response_id conversation t
 class CompactApi:
     """An ASGI app for both endpoints."""
 
-    shared: Translating
+    shared: TranslationPorts
     tokens: TokenCounter
     max_body_bytes: int
     learning: Learning
@@ -81,7 +80,7 @@ class CompactApi:
 
     async def _plan(
         self, scope: ASGIScope, body: Body, size: int, *, compacts: bool
-    ) -> tuple[ChatPlan, Earlier]:
+    ) -> tuple[ChatPlan, ChainHistory]:
         user = take_extensions(body).user_id
         owner = owner_of(caller := _caller(scope), scope["headers"], caller.narrow(user))
         keeping = self.shared.keeping
@@ -172,7 +171,7 @@ def _written(planned: ChatPlan, attempt: Attempt) -> bytes:
 
 async def _read(opened: UpstreamResponse, translation: Translation, limit_bytes: int) -> None:
     """Have the answer translated, to its end."""
-    listener, cut = Listener(translation, *content_of(opened.headers), limit_bytes), False
+    listener, cut = AnswerParser(translation, *content_of(opened.headers), limit_bytes), False
     translation.start()
     while not listener.ended and not opened.at_end:
         try:

@@ -1,4 +1,6 @@
-"""Send the answer of a translated request to the client: as events, as one object, or not at all.
+"""Feed the upstream's bytes, in whatever form it answered, to the translation of one response. Sans-I/O.
+
+Send the answer of a translated request to the client: as events, as one object, or not at all.
 
 The last event, and the whole object, wait until the response is saved: whoever has it may continue it.
 """
@@ -8,17 +10,79 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
-from typing import Protocol
+from typing import Any, Protocol
 
 from proxy.domain.errors import UpstreamBroken
 from proxy.http.asgi import OFF_LOOP, Header, Message, Send, send_bytes
-from proxy.http.responses.background import Live
-from proxy.http.responses.listening import TERMINAL, Event, Listener
+from proxy.http.responses.background import BackgroundResponse
 from proxy.upstream.headers import with_ours
-from proxy.wire.answers import Problem, is_openai_error, lenient, problem_of, problem_of_text
+from proxy.wire.answers import (
+    LIMIT_BYTES,
+    Problem,
+    Values,
+    is_openai_error,
+    lenient,
+    problem_of,
+    problem_of_text,
+)
 from proxy.wire.body import LARGE_BYTES, dump, dump_large
 from proxy.wire.codings import TooLong, Undecodable, Unpacker
 from proxy.wire.translation import Translation, encode, encode_large
+
+Event = dict[str, Any]
+
+TERMINAL = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class AnswerParser:
+    """Feeds one translation. `broken` says why there is no answer, where the upstream sent none."""
+
+    def __init__(
+        self,
+        translation: Translation,
+        content_type: str,
+        content_encoding: str,
+        limit_bytes: int = LIMIT_BYTES,
+    ) -> None:
+        self.broken = ""
+        self.ended = False
+        self._translation = translation
+        self._values = Values(content_type, content_encoding, limit_bytes)
+
+    @property
+    def is_heavy(self) -> bool:
+        """True if the next bytes may take long."""
+        return self._values.is_heavy
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """Return the events that the bytes give rise to."""
+        if self.ended:
+            return []
+        events = [event for value in self._values.feed(chunk) for event in self._translation.feed(value)]
+        if self._values.trouble or self._values.done:  # the connection may stay open for long
+            events += self._finish(cut=False)
+        return self._ending(events)
+
+    def end(self, *, cut: bool) -> list[Event]:
+        """The upstream's answer is over, or was cut: return what is left, the terminal event last."""
+        if self.ended:
+            return []
+        values = self._values.end(cut=cut)
+        events = [event for value in values for event in self._translation.feed(value)]
+        return self._ending(events + self._finish(cut=cut))
+
+    def _finish(self, *, cut: bool) -> list[Event]:
+        values = self._values
+        if values.trouble:
+            return self._translation.fail(values.trouble)
+        return self._translation.finish(ended_well=values.over, cut=cut or values.ragged)
+
+    def _ending(self, events: list[Event]) -> list[Event]:
+        self.ended = self.ended or any(event["type"] in TERMINAL for event in events)
+        if self.ended and self._translation.status == "failed":
+            self.broken = self._translation.response["error"]["message"]
+        return events
+
 
 # What describes the upstream's body, which the client does not get.
 _OF_THE_BODY = frozenset(
@@ -70,7 +134,7 @@ class Outlet(Protocol):
         """Pass events on, never empty."""
         ...
 
-    async def finish(self, listener: Listener) -> None:
+    async def finish(self, listener: AnswerParser) -> None:
         """There are no more events. Raises UpstreamBroken if the client can still be told so by a status."""
         ...
 
@@ -81,7 +145,7 @@ def for_client(upstream: Sequence[Header], ours: Sequence[Header]) -> list[Heade
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ClientRefusal:
     """An upstream's answer that is an error. `body`: what the client gets instead of its bytes; None where
     those have OpenAI's shape and pass unchanged."""
 
@@ -91,7 +155,7 @@ class Refusal:
     body: bytes | None
 
 
-def refusal_of(status: int, headers: Sequence[Header], body: bytes) -> Refusal:
+def refusal_of(status: int, headers: Sequence[Header], body: bytes) -> ClientRefusal:
     """Return the refusal that an answer of this status is, with its beginning as `body`.
 
     The status stays, but that of a redirection: a client that followed it would go past the proxy.
@@ -107,13 +171,13 @@ def refusal_of(status: int, headers: Sequence[Header], body: bytes) -> Refusal:
         value = None
     problem = problem_of(value)
     if is_openai_error(value) and problem is not None and text == body and status >= 400:
-        return Refusal(status, problem, code, None)
+        return ClientRefusal(status, problem, code, None)
     if status < 400:
         problem = Problem(f"The upstream redirects (status {status}): set upstream.base_url to where it is.")
     elif problem is None:
         is_json = value is not None or "json" in kind.lower()
         problem = problem_of_text("" if is_json else text.decode("utf-8", "replace"), status)
-    return Refusal(ours, problem, code, dump(problem.body(ours)))
+    return ClientRefusal(ours, problem, code, dump(problem.body(ours)))
 
 
 def _plain(coding: str, body: bytes) -> bytes:
@@ -158,7 +222,7 @@ class KeepAlive:
                 await self({"type": "http.response.body", "body": COMMENT, "more_body": True})
 
 
-class Stream:
+class StreamOutlet:
     """Server-sent events, as they come."""
 
     def __init__(
@@ -195,7 +259,7 @@ class Stream:
         for body in (b"".join(made),) if sum(map(len, made)) <= PORTION else portions(made):
             await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
-    async def finish(self, listener: Listener) -> None:
+    async def finish(self, listener: AnswerParser) -> None:
         await self.close()
 
     async def close(self) -> None:
@@ -219,7 +283,7 @@ def _comment(headers: Sequence[Header]) -> bytes:
     return b"".join(b": %s: %s\n" % (name.title(), value) for name, value in headers) + b"\n"
 
 
-class Whole:
+class JsonOutlet:
     """One JSON object at the end."""
 
     def __init__(self, send: Send, save: Save, weigh: Weigh, translation: Translation) -> None:
@@ -232,7 +296,7 @@ class Whole:
     async def emit(self, events: Sequence[Event]) -> None:
         """Nothing: all of it is in the object."""
 
-    async def finish(self, listener: Listener) -> None:
+    async def finish(self, listener: AnswerParser) -> None:
         response = self._translation.response
         if response["status"] == "failed":
             raise UpstreamBroken(listener.broken or response["error"]["message"])
@@ -241,10 +305,12 @@ class Whole:
         await send_bytes(self._send, 200, body, b"application/json", self._headers)
 
 
-class Background:
+class BackgroundOutlet:
     """Events for whoever follows; `stream` is the client that asked, if it stays to listen."""
 
-    def __init__(self, live: Live, save: Save, weigh: Weigh, stream: Stream | None) -> None:
+    def __init__(
+        self, live: BackgroundResponse, save: Save, weigh: Weigh, stream: StreamOutlet | None
+    ) -> None:
         self._live, self._save, self._weigh, self._stream = live, save, weigh, stream
 
     async def start(self, headers: Sequence[Header]) -> None:
@@ -260,6 +326,6 @@ class Background:
         if self._stream is not None:
             await self._stream.emit(events)
 
-    async def finish(self, listener: Listener) -> None:
+    async def finish(self, listener: AnswerParser) -> None:
         if self._stream is not None:
             await self._stream.finish(listener)

@@ -30,7 +30,7 @@ MOST_PAGES = 100  # of one conversation
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class ChainHistory:
     """What a request continues. `session_id`: that of the chain's first response, "" where there is none."""
 
     items: tuple[Item, ...] = ()
@@ -39,7 +39,7 @@ class Earlier:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class NewResponse:
     """One response as it is to be kept."""
 
     id: str
@@ -57,7 +57,7 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True)
-class Keeping:
+class ResponseStore:
     """Responses and conversations of all owners. Raises StoreUnavailable where nothing else is said."""
 
     responses: ChainStore
@@ -71,16 +71,18 @@ class Keeping:
     most_replayed_bytes: int = MOST_REPLAYED_BYTES
 
     # ------------------------------------------------------------ what a request continues
-    async def earlier(self, owner: Owner, response_id: str | None, conversation_id: str | None) -> Earlier:
+    async def earlier(
+        self, owner: Owner, response_id: str | None, conversation_id: str | None
+    ) -> ChainHistory:
         """Return the items of the chain or the conversation, oldest first. Raises InvalidRequest,
         NotFound."""
         if response_id is not None:
             return await self._chain(owner, response_id)
         if conversation_id is not None:
             return await self._said_in(owner, conversation_id)
-        return Earlier()
+        return ChainHistory()
 
-    async def _chain(self, owner: Owner, response_id: str) -> Earlier:
+    async def _chain(self, owner: Owner, response_id: str) -> ChainHistory:
         chain: list[StoredResponse] = []
         next_id: str | None = response_id
         left = self.most_replayed_bytes
@@ -104,7 +106,7 @@ class Keeping:
             )
         size = self.most_replayed_bytes - left
         items = await OFF_LOOP.run(size, lambda: tuple(item for kept in chain for item in _items_of(kept)))
-        return Earlier(items, chain[0].session_id, size)
+        return ChainHistory(items, chain[0].session_id, size)
 
     async def _part(self, owner: Owner, response_id: str, limit: int, most_bytes: int) -> Chain:
         """Return the response and those that it continues in its scope; only their size if that is more."""
@@ -115,7 +117,7 @@ class Keeping:
                 break
         return part
 
-    async def _said_in(self, owner: Owner, conversation_id: str) -> Earlier:
+    async def _said_in(self, owner: Owner, conversation_id: str) -> ChainHistory:
         conversation = await self.conversation(owner, conversation_id)
         if conversation is None:
             raise NotFound(f"Conversation with id '{conversation_id[:80]}' not found.", param="conversation")
@@ -123,7 +125,9 @@ class Keeping:
             raise self._too_much("conversation", "The conversation holds")
         items = await self._all_items(conversation)
         size = sum(map(len, items))
-        return Earlier(tuple(await OFF_LOOP.run(size, lambda: [loads(item) for item in items])), size=size)
+        return ChainHistory(
+            tuple(await OFF_LOOP.run(size, lambda: [loads(item) for item in items])), size=size
+        )
 
     async def referenced(self, owner: Owner, item_ids: Iterable[str]) -> dict[str, Item]:
         """Return those of the items that are output of responses which the owner may see, by their ids."""
@@ -166,7 +170,7 @@ class Keeping:
         return kept.response if isinstance(kept, StoredResponse) else None
 
     async def keep(
-        self, made: Made, *, over: bytes | None = None, output: Sequence[Item] | None = None
+        self, made: NewResponse, *, over: bytes | None = None, output: Sequence[Item] | None = None
     ) -> bool:
         """Save the response, durable on return, and with it, where `output` is given, what was asked
         and answered in its conversation. False, and nothing is saved, if its owner forgot or deleted it
@@ -259,7 +263,7 @@ class Keeping:
         await self.conversations.update(conversation.scope, conversation.id, dump(metadata), at=at)
         await self._touch(owner, conversation, at)
 
-    async def add(self, made: Made, output: Sequence[Item]) -> None:
+    async def add(self, made: NewResponse, output: Sequence[Item]) -> None:
         """Append to the response's conversation what was asked and answered. Never raises: the client has
         its answer all the same."""
         id_, generation = made.conversation_id, made.generation
@@ -280,7 +284,7 @@ class Keeping:
 
         await self.fail_open.attempt("converse", work, SAVE_S)
 
-    async def _said(self, made: Made, output: Sequence[Item] | None) -> list[tuple[str, bytes]]:
+    async def _said(self, made: NewResponse, output: Sequence[Item] | None) -> list[tuple[str, bytes]]:
         """Return what to append to the response's conversation, which lies with its owner from here on."""
         if output is None or made.conversation_id is None:
             return []

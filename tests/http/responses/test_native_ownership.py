@@ -5,7 +5,14 @@ from typing import Any
 import pytest
 
 from proxy.http.auth.identity import OPEN, Caller
-from proxy.http.responses.makers import CONVERSATION, LOOK_BYTES, RESPONSE, Sighting, in_plain, tells_apart
+from proxy.http.responses.native_ownership import (
+    CONVERSATION,
+    LOOK_BYTES,
+    RESPONSE,
+    IdWatcher,
+    in_plain,
+    tells_apart,
+)
 
 ANSWER = (
     b'event: response.created\ndata: {"type": "response.created", "response": {'
@@ -21,7 +28,7 @@ async def sighted(*pieces: bytes, status: int = 200, kind: str = RESPONSE) -> tu
     async def send(message: Any) -> None:
         passed.append(message)
 
-    sighting = Sighting(send, kind)
+    sighting = IdWatcher(send, kind)
     await sighting({"type": "http.response.start", "status": status, "headers": []})
     for piece in pieces:
         await sighting({"type": "http.response.body", "body": piece, "more_body": True})

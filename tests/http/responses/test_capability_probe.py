@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from proxy.http.responses.auto import REPROBE_S, Hearing, Speech, is_absence
+from proxy.http.responses.capability_probe import REPROBE_S, EndpointProbe, ResponsesMode, is_absence
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_other_statuses_speak_for_themselves(status: int, absent: bool) -> None:
 
 
 def test_an_upstream_is_asked_first_believed_and_asked_again() -> None:
-    hearing = Hearing(Speech.AUTO)
+    hearing = EndpointProbe(ResponsesMode.AUTO)
     assert hearing.speaks(0.0)
     assert not hearing.known_absent()
     assert hearing.heard(404, b"", 0.0)
@@ -68,22 +68,24 @@ def test_an_upstream_is_asked_first_believed_and_asked_again() -> None:
 
 
 def test_where_the_clock_is_set_back_the_upstream_is_asked_again() -> None:
-    hearing = Hearing(Speech.AUTO)
+    hearing = EndpointProbe(ResponsesMode.AUTO)
     hearing.heard(404, b"", 86_400.0)
     assert hearing.speaks(0.0)
     assert not hearing.speaks(1.0)
 
 
 def test_a_failing_gateway_changes_nothing() -> None:
-    hearing = Hearing(Speech.AUTO)
+    hearing = EndpointProbe(ResponsesMode.AUTO)
     hearing.heard(404, b"", 0.0)
     hearing.heard(503, b"", REPROBE_S)
     assert hearing.known_absent()
 
 
-@pytest.mark.parametrize(("speech", "speaks"), [(Speech.NATIVE, True), (Speech.TRANSLATE, False)])
-def test_a_setting_is_not_overruled(speech: Speech, speaks: bool) -> None:
-    hearing = Hearing(speech)
+@pytest.mark.parametrize(
+    ("speech", "speaks"), [(ResponsesMode.NATIVE, True), (ResponsesMode.TRANSLATE, False)]
+)
+def test_a_setting_is_not_overruled(speech: ResponsesMode, speaks: bool) -> None:
+    hearing = EndpointProbe(speech)
     for status in (404, 200):
         assert not hearing.heard(status, b"", 0.0)
         assert hearing.speaks(10 * REPROBE_S) is speaks
